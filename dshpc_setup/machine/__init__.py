@@ -1,0 +1,132 @@
+"""The door to the world: the protocol that probes, passthrough, image and engine code speak.
+
+Nothing outside this package starts a process, opens a socket or loads a vendor library. Every call
+that can hang takes a deadline in seconds. Absence is an answer (a state), not an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dshpc_setup.facts import State
+
+
+@dataclass(frozen=True)
+class Read:
+    """A file's text: `text` is None unless `state` is `present`."""
+
+    state: State  # present | absent | denied | error
+    text: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """How a command ended. `code` is None unless it ran to its end (`state` is `present`).
+
+    `absent`: no such program; `denied`: not executable; `timeout`: killed at its deadline.
+    """
+
+    argv: tuple[str, ...]
+    state: State
+    code: int | None
+    stdout: str
+    stderr: str
+    ms: float
+
+    @property
+    def ok(self) -> bool:
+        return self.state == "present" and self.code == 0
+
+    @property
+    def text(self) -> str:
+        """Both streams, for error messages."""
+        return "\n".join(part for part in (self.stderr.strip(), self.stdout.strip()) if part)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer of a library or an API: plain JSON values in `value` where `present`."""
+
+    state: State
+    value: Any = None
+    source: str = ""
+    detail: str | None = None
+    code: int | None = None  # the library's own error number
+
+
+class Machine(Protocol):
+    """A machine to look at and to act on; `LocalMachine` is the real one."""
+
+    @property
+    def env(self) -> Mapping[str, str]: ...
+
+    @property
+    def system(self) -> tuple[str, str, str]:
+        """`uname`: (system "Linux"|"Darwin", release, machine)."""
+        ...
+
+    @property
+    def uid(self) -> int: ...
+
+    # files; paths are absolute ("/proc/meminfo") and read under the machine's root
+    def read(self, path: str) -> Read: ...
+    def exists(self, path: str) -> bool: ...
+    def listdir(self, path: str) -> tuple[str, ...]:
+        """Sorted names; empty where the folder is absent or may not be read."""
+        ...
+
+    def readlink(self, path: str) -> str | None: ...
+    def is_device(self, path: str) -> bool:
+        """Whether it is a character device node."""
+        ...
+
+    def group_of(self, path: str) -> int | None:
+        """Numeric group id of the file, None where it is absent."""
+        ...
+
+    def access(self, path: str) -> State:
+        """Can this process open it for reading and writing: present | absent | denied | error."""
+        ...
+
+    # processes
+    def which(self, program: str) -> str | None: ...
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        stdin: bytes | str | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> CommandResult:
+        """Run to the end or the deadline; never raises for what the command does.
+
+        `env` is laid over the machine's own. With `on_line`, both streams are handed over line by
+        line as they come (and kept). Stdin is closed unless given.
+        """
+        ...
+
+    def start_daemon(self, argv: Sequence[str], *, log: str) -> int:
+        """Start a program that outlives us, in its own session, output appended to `log`: its pid."""
+        ...
+
+    # libraries and APIs
+    def nvml(self, deadline_s: float) -> Reply:
+        """What NVML says, asked in a process of its own: see machine/nvml.py for the value."""
+        ...
+
+    def amdsmi(self, deadline_s: float) -> Reply:
+        """What pyrsmi says, asked in a process of its own: see machine/amdsmi.py for the value."""
+        ...
+
+    def docker(self, deadline_s: float) -> Reply:
+        """{"version": ..., "info": ..., "host": endpoint} of the current context's engine."""
+        ...
+
+    def clock(self) -> float:
+        """Seconds on a monotonic clock."""
+        ...

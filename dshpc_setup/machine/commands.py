@@ -1,0 +1,133 @@
+"""Running a command with a deadline that holds, even where the driver hangs in the kernel.
+
+`subprocess.run(timeout=)` waits without bound after its kill: a child in uninterruptible sleep, or a
+grandchild that holds the pipe, would hang us with it. Here the streams go to files that nobody can
+hold against us, the child is killed with its whole process group, and one that does not die is left.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO
+
+from dshpc_setup.machine import CommandResult
+
+_POLL_S = 0.002
+_POLL_MAX_S = 0.05
+_REAP_S = 0.25  # how long a killed child may take to go before it is abandoned
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    deadline_s: float,
+    env: Mapping[str, str],
+    stdin: bytes | str | None = None,
+    cwd: str | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> CommandResult:
+    """See `Machine.run`; `env` is the whole environment of the child."""
+    started = time.monotonic()
+    command = tuple(argv)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        feed = _feed(stdin)
+        try:
+            child = subprocess.Popen(
+                command,
+                stdin=feed if feed is not None else subprocess.DEVNULL,
+                stdout=out,
+                stderr=out if on_line else err,
+                cwd=cwd,
+                env=dict(env),
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            return CommandResult(command, "absent", None, "", str(error), _since(started))
+        except (PermissionError, OSError) as error:
+            return CommandResult(command, "denied", None, "", str(error), _since(started))
+        finally:
+            if feed is not None:
+                feed.close()
+        lines = _Lines(out, on_line)
+        try:
+            ended = _wait(child, started + deadline_s, lines)
+        except BaseException:  # Ctrl-C, or on_line gave up: leave no process behind
+            _kill(child)
+            raise
+        lines.pump(last=True)
+        stdout, stderr = _text(out), _text(err)
+        if not ended:
+            return CommandResult(command, "timeout", None, stdout, stderr, _since(started))
+        return CommandResult(
+            command, "present", child.returncode, stdout, stderr, _since(started)
+        )
+
+
+def _wait(child: subprocess.Popen[bytes], until: float, lines: _Lines) -> bool:
+    pause = _POLL_S
+    while child.poll() is None:
+        if time.monotonic() >= until:
+            _kill(child)
+            return False
+        lines.pump()
+        time.sleep(min(pause, max(0.0, until - time.monotonic())))
+        pause = min(pause * 1.5, _POLL_MAX_S)
+    return True
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    for number, grace in ((signal.SIGTERM, 0.1), (signal.SIGKILL, _REAP_S)):
+        try:
+            os.killpg(child.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+        until = time.monotonic() + grace
+        while time.monotonic() < until:
+            if child.poll() is not None:
+                break
+            time.sleep(0.005)
+    # Still there: in uninterruptible sleep. Waiting for it would hang us as well.
+    child.returncode = child.returncode if child.returncode is not None else -signal.SIGKILL
+
+
+class _Lines:
+    """Hands over the lines that have come since the last look."""
+
+    def __init__(self, stream: IO[bytes], on_line: Callable[[str], None] | None) -> None:
+        self._stream, self._on_line = stream, on_line
+        self._offset, self._rest = 0, b""
+
+    def pump(self, last: bool = False) -> None:
+        if self._on_line is None:
+            return
+        # pread: the child's own writing position, shared with us, must not move
+        block = os.pread(self._stream.fileno(), 1 << 20, self._offset)
+        self._offset += len(block)
+        *whole, self._rest = (self._rest + block).split(b"\n")
+        if last and self._rest:
+            whole.append(self._rest)
+        for line in whole:
+            self._on_line(line.decode(errors="replace").rstrip("\r"))
+
+
+def _feed(stdin: bytes | str | None) -> IO[bytes] | None:
+    if stdin is None:
+        return None
+    file = tempfile.TemporaryFile()
+    file.write(stdin.encode() if isinstance(stdin, str) else stdin)
+    file.seek(0)
+    return file
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode(errors="replace")
+
+
+def _since(started: float) -> float:
+    return round((time.monotonic() - started) * 1000, 1)

@@ -1,0 +1,26 @@
+"""Where the files that travel with the package lie: in a checkout at its top, in a wheel in `_share`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def share() -> Path:
+    """The folder holding `templates/`, `container/`, `methods/` and `docker-compose.yml.j2`."""
+    packed = _PACKAGE / "_share"
+    return packed if packed.is_dir() else _PACKAGE.parent
+
+
+def templates() -> Path:
+    return share() / "templates"
+
+
+def container() -> Path:
+    return share() / "container"
+
+
+def package() -> Path:
+    """The package's own folder."""
+    return _PACKAGE
