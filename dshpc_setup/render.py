@@ -1,0 +1,102 @@
+"""A plan in, the texts of the configuration files out. Pure: only templates are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from dshpc_setup import resources
+from dshpc_setup.plan import ClusterPlan
+
+if TYPE_CHECKING:
+    import jinja2
+
+CONFIG_FILES = ("slurm.conf", "gres.conf", "cgroup.conf")  # of config/, which a user may make his own
+LUA_FILES = ("job_submit.lua", "cli_filter.lua")  # only in the container's /etc/slurm
+
+
+def render_slurm(plan: ClusterPlan) -> dict[str, str]:
+    """File name -> text of all that /etc/slurm holds, in a fixed order."""
+    environment = _environment()
+    return {
+        name: environment.get_template(f"{name}.j2").render(plan=plan)
+        for name in (*CONFIG_FILES, *LUA_FILES)
+    }
+
+
+@dataclass(frozen=True)
+class DeviceRequest:
+    """A GPU reservation of the compose file; without `ids` all devices."""
+
+    driver: str
+    ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ComposeBuild:
+    """The `build:` of the compose file; `secrets` maps a secret's id to its file."""
+
+    context: str
+    args: Mapping[str, str]
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ComposeFile:
+    """All that docker-compose.yml.j2 needs."""
+
+    prefix: str
+    container: str
+    node: str
+    image: str
+    shm_size: str
+    gpu_comment: str
+    environment: Mapping[str, str]
+    labels: Mapping[str, str]
+    volumes: tuple[str, ...]
+    build: ComposeBuild | None = None
+    devices: tuple[str, ...] = ()
+    group_add: tuple[int, ...] = ()
+    security_opt: tuple[str, ...] = ()
+    runtime: str | None = None
+    request: DeviceRequest | None = None
+    simulated: bool = False
+
+
+def render_compose(compose: ComposeFile) -> str:
+    """docker-compose.yml: valid for compose v2, and for v1 1.29 where `build` holds no secrets."""
+    return _environment().get_template("docker-compose.yml.j2").render(c=compose)
+
+
+def render_env(prefix: str) -> str:
+    """The .env beside docker-compose.yml."""
+    return _environment().get_template("env.j2").render(prefix=prefix)
+
+
+def _quoted(value: str) -> str:
+    """A YAML double-quoted scalar (JSON is one) with compose's own interpolation switched off."""
+    return json.dumps(str(value), ensure_ascii=False).replace("$", "$$")
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([resources.templates(), resources.share()]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    filters: dict[str, Any] = {
+        "q": _quoted,
+        "qlist": lambda values: "[" + ", ".join(_quoted(value) for value in values) + "]",
+        "oneline": lambda text: " ".join(str(text).split()),
+    }
+    environment.filters.update(filters)
+    return environment

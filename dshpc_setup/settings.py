@@ -1,0 +1,321 @@
+"""What the user may choose: each setting declared once, and where its value came from.
+
+Precedence: flag, environment, remembered flag (an earlier run in this project folder), dshpc.yaml,
+default. `load` is pure: texts and mappings in, `Settings` out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dshpc_setup.errors import DshpcError, usage_error
+
+Origin = Literal["flag", "environment", "remembered", "file", "default"]
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One setting: its key in dshpc.yaml, its flag, its variable, how its text is read."""
+
+    name: str
+    default: Any
+    help: str
+    parse: Callable[[str], Any]
+    metavar: str = "TEXT"
+    in_container: bool = False  # handed to the container's environment
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def env(self) -> str:
+        return "DSHPC_" + self.name.upper()
+
+
+def _choice(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            near = difflib.get_close_matches(text, choices, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"is none of {', '.join(choices)}{hint}")
+        return text
+
+    return parse
+
+
+def _prefix(text: str) -> str:
+    # It becomes a container name, a host name, a Slurm node name and a cluster name.
+    if not re.fullmatch(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?", text):
+        raise ValueError(
+            "must be 1 to 40 lower-case letters, digits and '-', beginning with a letter "
+            "and not ending in '-'"
+        )
+    return text
+
+
+def _devices(text: str) -> tuple[str, ...]:
+    items = tuple(item.strip() for item in text.split(",") if item.strip())
+    for item in items:
+        if not re.fullmatch(r"\d{1,3}|(?:GPU|MIG)-[0-9A-Za-z/-]+", item):
+            raise ValueError(f"holds {item!r}, which is neither an index nor a GPU-/MIG- UUID")
+    if len(set(items)) != len(items):
+        raise ValueError("names a device twice")
+    return items
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise ValueError("must be a whole number of 0 or more")
+    return int(text)
+
+
+def _size(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d{0,6}[kmg]", text.lower()):
+        raise ValueError("must be a size such as 512m or 2g")
+    return text.lower()
+
+
+def _plain(text: str) -> str:
+    if any(ord(char) < 32 for char in text):
+        raise ValueError("holds a control character")
+    return text
+
+
+def _identifier(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", text):
+        raise ValueError("must be letters, digits, '-' and '_', beginning with a letter")
+    return text
+
+
+DECLARATIONS: tuple[Declaration, ...] = (
+    Declaration(
+        "prefix",
+        "dshpc",
+        "Name of this cluster: container <prefix>-slurm, Slurm node and cluster <prefix>.",
+        _prefix,
+        "NAME",
+        in_container=True,
+    ),
+    Declaration(
+        "gpu",
+        "auto",
+        "Which GPUs to use: auto, nvidia, amd, intel or none.",
+        _choice("auto", "nvidia", "amd", "intel", "none"),
+        "VENDOR",
+        in_container=True,
+    ),
+    Declaration(
+        "devices",
+        (),
+        "Only these GPUs, by index or UUID: 0,2.",
+        _devices,
+        "LIST",
+    ),
+    Declaration(
+        "simulate",
+        "",
+        "Made-up GPUs instead of real ones: h100:2, h100:8, mig, mi300x:8, mixed; none to stop.",
+        lambda text: "" if text == "none" else _plain(text),
+        "PROFILE",
+        in_container=True,
+    ),
+    Declaration(
+        "work",
+        "work",
+        "Folder of your data and scripts, seen in the cluster under the same path.",
+        _plain,
+        "DIR",
+    ),
+    Declaration(
+        "partition",
+        "debug",
+        "Name of the Slurm partition.",
+        _identifier,
+        "NAME",
+        in_container=True,
+    ),
+    Declaration(
+        "reserve_mib",
+        None,
+        "Memory in MiB kept from jobs (default: a tenth).",
+        _count,
+        "MIB",
+        in_container=True,
+    ),
+    Declaration("shm_size", "1g", "Size of /dev/shm for jobs, such as 8g.", _size, "SIZE"),
+    Declaration(
+        "base_image",
+        "debian:trixie-slim",
+        "Base image; where no registry answers, it is made with debootstrap.",
+        _plain,
+        "IMAGE",
+    ),
+    Declaration(
+        "apt_mirror",
+        "",
+        "Debian package mirror for the image (default: the host's own, if it is Debian).",
+        _plain,
+        "URL",
+    ),
+    Declaration(
+        "cuda_runtime",
+        "no",
+        "Put Debian's CUDA runtime libraries into the image: yes or no.",
+        _choice("yes", "no"),
+        "YES|NO",
+    ),
+)
+
+BY_NAME: Mapping[str, Declaration] = {item.name: item for item in DECLARATIONS}
+
+
+@dataclass(frozen=True)
+class Source:
+    origin: Origin
+    where: str  # "--prefix", "DSHPC_PREFIX", "dshpc.yaml:3"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All values, parsed; `sources[name]` says where each came from, `texts[name]` what stood there."""
+
+    prefix: str = "dshpc"
+    gpu: str = "auto"
+    devices: tuple[str, ...] = ()
+    simulate: str = ""
+    work: str = "work"
+    partition: str = "debug"
+    reserve_mib: int | None = None
+    shm_size: str = "1g"
+    base_image: str = "debian:trixie-slim"
+    apt_mirror: str = ""
+    cuda_runtime: str = "no"
+    sources: Mapping[str, Source] = field(default_factory=dict, compare=False)
+    texts: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def container(self) -> str:
+        return f"{self.prefix}-slurm"
+
+    @property
+    def node(self) -> str:
+        return self.prefix
+
+    def container_env(self) -> dict[str, str]:
+        """Variables that give the entrypoint the same settings: those that are not the default."""
+        return {
+            item.env: self.texts[item.name]
+            for item in DECLARATIONS
+            if item.in_container and item.name in self.texts
+        }
+
+
+def load(
+    *,
+    flags: Mapping[str, str | None] | None = None,
+    env: Mapping[str, str] | None = None,
+    remembered: Mapping[str, str] | None = None,
+    yaml_text: str | None = None,
+    yaml_name: str = "dshpc.yaml",
+) -> Settings:
+    """The settings in force.
+
+    Raises DshpcError with exit code 64 for a bad value, naming where it stands (file: line and column).
+    """
+    from_file = _read_yaml(yaml_text, yaml_name) if yaml_text is not None else {}
+    values: dict[str, Any] = {}
+    sources: dict[str, Source] = {}
+    texts: dict[str, str] = {}
+    for item in DECLARATIONS:
+        text, source = _pick(item, flags or {}, env or {}, remembered or {}, from_file)
+        sources[item.name] = source
+        if text is None:
+            continue
+        try:
+            values[item.name] = item.parse(text)
+        except ValueError as error:
+            raise usage_error(
+                f"{source.where}: {item.name} = {text!r} {error}.",
+                item.help,
+                f"Correct {source.where} and run again.",
+            ) from None
+        texts[item.name] = text
+    return Settings(**values, sources=sources, texts=texts)
+
+
+def _pick(
+    item: Declaration,
+    flags: Mapping[str, str | None],
+    env: Mapping[str, str],
+    remembered: Mapping[str, str],
+    from_file: Mapping[str, tuple[str, str]],
+) -> tuple[str | None, Source]:
+    flag = flags.get(item.name)
+    if flag is not None:
+        return flag, Source("flag", item.flag)
+    if item.env in env:
+        return env[item.env], Source("environment", item.env)
+    if item.name in remembered:
+        return remembered[item.name], Source("remembered", f"{item.flag} of an earlier run")
+    if item.name in from_file:
+        text, where = from_file[item.name]
+        return text, Source("file", where)
+    return None, Source("default", "default")
+
+
+def _read_yaml(text: str, name: str) -> dict[str, tuple[str, str]]:
+    """Key -> (value as text, "dshpc.yaml:LINE:COLUMN"); lists become comma-separated text."""
+    import yaml
+
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise usage_error(
+            f"{name}{at}: this is not valid YAML: {error.problem or error.context}.",
+            "",
+            f"Correct {name} and run again.",
+        ) from None
+    except yaml.YAMLError as error:
+        raise usage_error(f"{name}: this is not valid YAML.", str(error)) from None
+    if root is None:
+        return {}
+    if not isinstance(root, yaml.MappingNode):
+        raise usage_error(f"{name}:1:1: a list of 'key: value' lines is expected.", "")
+    found: dict[str, tuple[str, str]] = {}
+    for key, value in root.value:
+        where = f"{name}:{key.start_mark.line + 1}:{key.start_mark.column + 1}"
+        if key.value not in BY_NAME:
+            raise _unknown_key(str(key.value), where)
+        if key.value in found:
+            raise usage_error(f"{where}: {key.value!r} stands here a second time.", "")
+        found[key.value] = (_scalar(value, where), where)
+    return found
+
+
+def _scalar(node: Any, where: str) -> str:
+    import yaml
+
+    if isinstance(node, yaml.SequenceNode) and all(
+        isinstance(item, yaml.ScalarNode) for item in node.value
+    ):
+        return ",".join(str(item.value) for item in node.value)
+    if isinstance(node, yaml.ScalarNode):
+        return str(node.value)
+    raise usage_error(f"{where}: a single value or a list of values is expected.", "")
+
+
+def _unknown_key(key: str, where: str) -> DshpcError:
+    near = difflib.get_close_matches(key, list(BY_NAME), 1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    return usage_error(
+        f"{where}: there is no setting {key!r}.",
+        f"{hint}There are: {', '.join(BY_NAME)}.",
+        "Correct the name and run again.",
+    )
