@@ -1,0 +1,182 @@
+"""The only writer of rendered files: all files of a run, or none.
+
+All new texts are first written and synced beside their final names; then a journal is written, which
+is the point of no return; then they are renamed. A run that dies before the journal leaves the old
+files, one that dies after it is completed by the next run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dshpc_setup import ownership
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.files import make_folder, sync_folder, write_error, write_temporary
+from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, OWN, Project
+
+Action = Literal[
+    "created", "updated", "unchanged", "kept-custom", "kept-edited", "would-create", "would-update"
+]
+JOURNAL = f"{OWN}/journal.json"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    text: str
+    mode: int = 0o644
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to happen to one file; `target` differs from `path` for a file that was edited."""
+
+    path: str
+    action: Action
+    old: str | None
+    wanted: Wanted
+    target: str | None  # where the text goes; None: nothing is written
+
+    def diff(self) -> str:
+        """Unified diff from what is there to what we would write; "" without a difference."""
+        if self.action in ("unchanged", "kept-custom"):
+            return ""
+        return "".join(
+            difflib.unified_diff(
+                (self.old or "").splitlines(keepends=True),
+                self.wanted.text.splitlines(keepends=True),
+                f"{self.path} (now)" if self.old is not None else "/dev/null",
+                f"{self.path} (new)",
+            )
+        )
+
+
+def compare(project: Project, wanted: Mapping[str, Wanted]) -> tuple[Change, ...]:
+    """Each wanted file against the folder and the manifest; reads only."""
+    manifest = project.manifest
+    changes = []
+    for path, new in wanted.items():
+        old = _read(project.folder / path)
+        owner = ownership.classify(old, manifest.get(path))
+        changes.append(_change(project, path, old, owner, new, path in manifest))
+    return tuple(changes)
+
+
+def _change(
+    project: Project,
+    path: str,
+    old: str | None,
+    owner: ownership.Owner,
+    new: Wanted,
+    recorded: bool,
+) -> Change:
+    if owner == "custom":
+        return Change(path, "kept-custom", old, new, None)
+    if old == new.text:
+        return Change(path, "unchanged", old, new, None)
+    if owner == "missing":
+        return Change(path, "created", None, new, path)
+    if owner == "ours":
+        return Change(path, "updated", old, new, path)
+    if path == "docker-compose.yml" and not recorded:
+        raise DshpcError(
+            f"{project.folder / path} is there already and is not ours.",
+            "It would be started instead of the cluster's, or be lost.",
+            ("Choose another folder: --dir DIR.", "Or move that file away."),
+        )
+    beside = f"{path}.dshpc-new"
+    written = _read(project.folder / beside) == new.text
+    return Change(path, "kept-edited", old, new, None if written else beside)
+
+
+def planned(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """The same changes as a dry run names them."""
+    names: dict[str, Action] = {"created": "would-create", "updated": "would-update"}
+    return tuple(
+        Change(item.path, names.get(item.action, item.action), item.old, item.wanted, item.target)
+        for item in changes
+    )
+
+
+def write(project: Project, changes: tuple[Change, ...]) -> None:
+    """Bring the changes about, and the manifest with them."""
+    finish_interrupted(project)
+    files = [(item.target, item.wanted) for item in changes if item.target is not None]
+    manifest = _manifest(project, changes)
+    if _read(project.folder / MANIFEST) != manifest:
+        files.append((MANIFEST, Wanted(manifest)))
+    if not files:
+        return
+    temporaries: list[tuple[Path, Path]] = []
+    try:
+        for path, wanted in files:
+            final = project.folder / path
+            make_folder(final.parent, project.owner)
+            temporaries.append(
+                (write_temporary(final, wanted.text, wanted.mode, project.owner), final)
+            )
+        _write_journal(project, temporaries)
+    except BaseException:
+        for temporary, _ in temporaries:
+            temporary.unlink(missing_ok=True)
+        raise
+    _rename(project, temporaries)
+
+
+def finish_interrupted(project: Project) -> bool:
+    """Complete the renames of a run that died in the middle of them; True where there was one."""
+    value = project.read_json(JOURNAL)
+    pairs = value.get("renames")
+    if not isinstance(pairs, list):
+        return False
+    _rename(project, [(project.folder / old, project.folder / new) for old, new in pairs])
+    return True
+
+
+def _write_journal(project: Project, temporaries: list[tuple[Path, Path]]) -> None:
+    folder = project.folder
+    pairs = [[str(old.relative_to(folder)), str(new.relative_to(folder))] for old, new in temporaries]
+    journal = folder / JOURNAL
+    temporary = write_temporary(journal, json.dumps({"renames": pairs}), owner=project.owner)
+    try:
+        os.replace(temporary, journal)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise write_error(error, journal) from None
+    sync_folder(journal.parent)
+
+
+def _rename(project: Project, temporaries: list[tuple[Path, Path]]) -> None:
+    for temporary, final in temporaries:
+        if temporary.exists():
+            try:
+                os.replace(temporary, final)
+            except OSError as error:
+                raise write_error(error, final) from None
+    for folder in {final.parent for _, final in temporaries}:
+        sync_folder(folder)
+    (project.folder / JOURNAL).unlink(missing_ok=True)
+
+
+def _manifest(project: Project, changes: tuple[Change, ...]) -> str:
+    files = dict(project.manifest)
+    for item in changes:
+        if item.action in ("created", "updated", "unchanged"):
+            files[item.path] = ownership.digest(item.wanted.text)
+    return json.dumps({"schema": MANIFEST_SCHEMA, "files": files}, indent=2, sort_keys=True) + "\n"
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DshpcError(
+            f"Cannot read {path}.", str(error), ("Make it a readable file and run again.",)
+        ) from None

@@ -1,0 +1,178 @@
+"""The project folder: what a run of `configure-environment` leaves there for the next one.
+
+    config/                 slurm.conf gres.conf cgroup.conf manifest.json (mounted into the container)
+    docker-compose.yml .env
+    .dshpc/                 ours alone: lock, remembered flags, proofs, build context, runtime.json
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dshpc_setup import settings as settings_module
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.files import make_folder, write_atomic, write_error
+from dshpc_setup.settings import Settings
+
+OWN = ".dshpc"
+MANIFEST = "config/manifest.json"
+MANIFEST_SCHEMA = "dshpc.manifest/1"
+
+
+class Project:
+    """A project folder; `owner` is the (uid, gid) that files made under sudo are given to."""
+
+    def __init__(self, folder: Path, owner: tuple[int, int] | None = None) -> None:
+        self.folder = folder
+        self.owner = owner
+
+    @property
+    def own(self) -> Path:
+        return self.folder / OWN
+
+    def prepare(self) -> None:
+        """Make the folder and `.dshpc/`; raises DshpcError where it cannot be written."""
+        make_folder(self.folder, self.owner)
+        make_folder(self.own, self.owner)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder for one run; a second one is refused with the first one's process id."""
+        import fcntl
+
+        self.prepare()
+        path = self.own / "lock"
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if self.owner is not None:
+                os.fchown(handle, *self.owner)
+        except OSError as error:
+            raise write_error(error, path) from None
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+                raise DshpcError(
+                    f"Another run (process {holder}) is at work in {self.folder}.",
+                    "Two runs in one folder would write over each other.",
+                    ("Wait until it has ended, then run again.",),
+                ) from None
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(handle)
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """An object of ours under the project folder; {} where it is missing or not readable as one."""
+        try:
+            value = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        path = self.folder / name
+        text = json.dumps(value, indent=2, sort_keys=True) + "\n"
+        try:
+            if path.read_text(encoding="utf-8") == text:
+                return
+        except (OSError, ValueError):
+            pass
+        write_atomic(path, text, owner=self.owner)
+
+    @property
+    def remembered(self) -> dict[str, str]:
+        """Setting name -> text, as flags of earlier runs gave them."""
+        values = self.read_json(f"{OWN}/remembered.json")
+        return {
+            name: text
+            for name, text in values.items()
+            if name in settings_module.BY_NAME and isinstance(text, str)
+        }
+
+    def remember(self, flags: Mapping[str, str | None]) -> None:
+        """Keep what flags chose, on top of what earlier runs did."""
+        chosen = {name: text for name, text in flags.items() if text is not None}
+        if chosen:
+            self.write_json(f"{OWN}/remembered.json", {**self.remembered, **chosen})
+
+    def forget(self, names: list[str]) -> None:
+        """Drop remembered flags: the next run takes environment, dshpc.yaml or the default."""
+        kept = {name: text for name, text in self.remembered.items() if name not in names}
+        self.write_json(f"{OWN}/remembered.json", kept)
+
+    def settings(
+        self,
+        env: Mapping[str, str],
+        flags: Mapping[str, str | None] | None = None,
+        settings_file: Path | None = None,
+    ) -> Settings:
+        """The settings in force here; `settings_file` must exist, dshpc.yaml in the folder may."""
+        path = settings_file or self.folder / "dshpc.yaml"
+        try:
+            text: str | None = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            if settings_file is not None:
+                raise DshpcError(
+                    f"There is no settings file {settings_file}.",
+                    "",
+                    ("Give the path of an existing file to --settings.",),
+                    64,
+                ) from None
+            text = None
+        except (OSError, UnicodeDecodeError) as error:
+            raise DshpcError(
+                f"Cannot read {path}.", str(error), ("Make it a readable UTF-8 text.",), 64
+            ) from None
+        return settings_module.load(
+            flags=flags,
+            env=env,
+            remembered=self.remembered,
+            yaml_text=text,
+            yaml_name=str(settings_file) if settings_file else "dshpc.yaml",
+        )
+
+    @property
+    def manifest(self) -> dict[str, str]:
+        """Path in the project folder -> SHA-256 of what we last wrote there."""
+        files = self.read_json(MANIFEST).get("files")
+        if not isinstance(files, dict):
+            return {}
+        return {str(name): str(value) for name, value in files.items()}
+
+    def runtime(self) -> dict[str, Any]:
+        """What the commands need to reach the cluster: container, work, prefix."""
+        return self.read_json(f"{OWN}/runtime.json")
+
+
+def find_project(start: Path, env: Mapping[str, str]) -> Project | None:
+    """The project at or above `start`; DSHPC_DIR names one outright."""
+    named = env.get("DSHPC_DIR")
+    if named:
+        return Project(Path(named).absolute())
+    for folder in (start, *start.parents):
+        if (folder / OWN).is_dir():
+            return Project(folder)
+    return None
+
+
+def need_project(start: Path, env: Mapping[str, str]) -> Project:
+    """As find_project; raises DshpcError where there is none."""
+    project = find_project(start, env)
+    if project is None:
+        raise DshpcError(
+            f"There is no cluster in {start} or above it.",
+            "No folder there holds .dshpc, which configure-environment makes.",
+            (
+                "Go to the folder where you ran configure-environment, or run it here.",
+                "Or name that folder in the environment variable DSHPC_DIR.",
+            ),
+        )
+    return project
