@@ -145,9 +145,11 @@ def _write_journal(project: Project, temporaries: list[tuple[Path, Path]]) -> No
     temporary = write_temporary(journal, json.dumps({"renames": pairs}), owner=project.owner)
     try:
         os.replace(temporary, journal)
-    except OSError as error:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
-        raise write_error(error, journal) from None
+        if isinstance(error, OSError):
+            raise write_error(error, journal) from None
+        raise
     sync_folder(journal.parent)
 
 

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup import apply
+from dshpc_setup.apply import Wanted
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.project import Project
+
+FIRST = {"config/slurm.conf": Wanted("a=1\n"), ".env": Wanted("X=1\n", 0o600)}
+SECOND = {"config/slurm.conf": Wanted("a=2\n"), ".env": Wanted("X=2\n", 0o600)}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path / "p")
+    made.prepare()
+    return made
+
+
+def run(project: Project, wanted: dict[str, Wanted]) -> dict[str, str]:
+    changes = apply.compare(project, wanted)
+    apply.write(project, changes)
+    return {item.path: item.action for item in changes}
+
+
+def text(project: Project, path: str) -> str:
+    return (project.folder / path).read_text()
+
+
+def test_created_then_unchanged_then_updated(project: Project) -> None:
+    assert set(run(project, FIRST).values()) == {"created"}
+    before = {path: path.stat().st_mtime_ns for path in project.folder.rglob("*") if path.is_file()}
+    assert set(run(project, FIRST).values()) == {"unchanged"}
+    after = {path: path.stat().st_mtime_ns for path in project.folder.rglob("*") if path.is_file()}
+    assert before == after
+    assert set(run(project, SECOND).values()) == {"updated"}
+    assert text(project, "config/slurm.conf") == "a=2\n"
+    assert (project.folder / ".env").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_marked_file_is_never_written_to(project: Project) -> None:
+    run(project, FIRST)
+    mine = "a=mine\n# USER_CUSTOMIZED=true\n"
+    (project.folder / "config/slurm.conf").write_text(mine)
+    assert run(project, SECOND)["config/slurm.conf"] == "kept-custom"
+    assert text(project, "config/slurm.conf") == mine
+    assert not (project.folder / "config/slurm.conf.dshpc-new").exists()
+
+
+def test_an_edited_file_is_kept_and_the_new_text_goes_beside_it(project: Project) -> None:
+    run(project, FIRST)
+    (project.folder / "config/slurm.conf").write_text("a=edited\n")
+    changes = apply.compare(project, SECOND)
+    assert "-a=edited" in changes[0].diff()
+    assert "+a=2" in changes[0].diff()
+    for _ in range(2):
+        assert run(project, SECOND)["config/slurm.conf"] == "kept-edited"
+        assert text(project, "config/slurm.conf") == "a=edited\n"
+        assert text(project, "config/slurm.conf.dshpc-new") == "a=2\n"
+
+
+def test_an_edit_back_to_our_text_is_ours_again(project: Project) -> None:
+    run(project, FIRST)
+    (project.folder / "config/slurm.conf").write_text("a=2\n")
+    assert run(project, SECOND)["config/slurm.conf"] == "unchanged"
+    assert run(project, FIRST)["config/slurm.conf"] == "updated"
+
+
+def test_a_compose_file_of_somebody_else_is_refused(project: Project) -> None:
+    (project.folder / "docker-compose.yml").write_text("services: {}\n")
+    with pytest.raises(DshpcError) as caught:
+        apply.compare(project, {"docker-compose.yml": Wanted("x: 1\n")})
+    assert "not ours" in caught.value.brief
+
+
+def test_the_dry_run_names(project: Project) -> None:
+    changes = apply.planned(apply.compare(project, FIRST))
+    assert {item.action for item in changes} == {"would-create"}
+    assert not (project.folder / "config").exists()
+
+
+@pytest.mark.parametrize("fail_at", range(1, 5))
+def test_a_full_disk_leaves_all_old_files(
+    project: Project, monkeypatch: pytest.MonkeyPatch, fail_at: int
+) -> None:
+    run(project, FIRST)
+    calls = {"fsync": 0}
+    real = os.fsync
+
+    def full(handle: int) -> None:
+        calls["fsync"] += 1
+        if calls["fsync"] == fail_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DshpcError) as caught:
+        run(project, SECOND)
+    assert "disk is full" in caught.value.brief
+    monkeypatch.undo()
+    assert text(project, "config/slurm.conf") == "a=1\n"
+    assert text(project, ".env") == "X=1\n"
+    assert not list(project.folder.rglob("*.dshpc-tmp"))
+
+
+class _Killed(BaseException):
+    pass
+
+
+def _kill_at(count: int, real: Callable[..., None]) -> Callable[..., None]:
+    seen = {"calls": 0}
+
+    def replace(*arguments: object) -> None:
+        seen["calls"] += 1
+        if seen["calls"] == count:
+            raise _Killed
+        real(*arguments)
+
+    return replace
+
+
+@pytest.mark.parametrize("fail_at", range(1, 6))
+def test_a_run_killed_at_any_rename_ends_all_old_or_all_new(
+    project: Project, monkeypatch: pytest.MonkeyPatch, fail_at: int
+) -> None:
+    run(project, FIRST)
+    monkeypatch.setattr(os, "replace", _kill_at(fail_at, os.replace))
+    killed = False
+    try:
+        run(project, SECOND)
+    except _Killed:
+        killed = True
+    monkeypatch.undo()
+    apply.finish_interrupted(project)
+    now = (text(project, "config/slurm.conf"), text(project, ".env"))
+    if fail_at == 1:
+        assert now == ("a=1\n", "X=1\n")  # the journal was never written
+    else:
+        assert now == ("a=2\n", "X=2\n")
+    assert killed == (fail_at <= 4)
+    assert not list(project.folder.rglob("*.dshpc-tmp"))
+    assert set(run(project, SECOND).values()) <= {"unchanged", "updated"}
+
+
+@given(st.binary(max_size=40))
+def test_any_edit_survives(tmp_path_factory: pytest.TempPathFactory, edit: bytes) -> None:
+    project = Project(tmp_path_factory.mktemp("edit"))
+    project.prepare()
+    run(project, FIRST)
+    path = project.folder / "config/slurm.conf"
+    path.write_bytes(edit)
+    run(project, SECOND)
+    if edit not in (b"a=1\n", b"a=2\n"):
+        assert path.read_bytes() == edit

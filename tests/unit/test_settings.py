@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings, load
+
+
+def test_defaults_are_those_of_the_dataclass() -> None:
+    assert load() == Settings()
+    assert {item.name: item.default for item in DECLARATIONS} == {
+        item.name: getattr(Settings(), item.name) for item in DECLARATIONS
+    }
+
+
+def test_precedence_flag_environment_remembered_file_default() -> None:
+    layers = {
+        "flags": {"prefix": "from-flag"},
+        "env": {"DSHPC_PREFIX": "from-env"},
+        "remembered": {"prefix": "from-memory"},
+        "yaml_text": "prefix: from-file\n",
+    }
+    expected = [
+        ("from-flag", "flag", "--prefix"),
+        ("from-env", "environment", "DSHPC_PREFIX"),
+        ("from-memory", "remembered", "--prefix of an earlier run"),
+        ("from-file", "file", "dshpc.yaml:1:1"),
+        ("dshpc", "default", "default"),
+    ]
+    for value, origin, where in expected:
+        settings = load(**layers)  # type: ignore[arg-type]
+        source = settings.sources["prefix"]
+        assert (settings.prefix, source.origin, source.where) == (value, origin, where)
+        if layers:
+            del layers[next(iter(layers))]
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "word"),
+    [
+        ("gpu: [", "dshpc.yaml:1:7", "valid YAML"),
+        ("prefix: lab\ngpuu: amd\n", "dshpc.yaml:2:1", "no setting 'gpuu'"),
+        ("- a\n", "dshpc.yaml:1:1", "key: value"),
+        ("prefix: Lab\n", "dshpc.yaml:1:1", "lower-case"),
+        ("gpu: nvidja\n", "dshpc.yaml:1:1", "did you mean nvidia?"),
+        ("gpu: amd\ngpu: amd\n", "dshpc.yaml:2:1", "second time"),
+        ("devices: {a: 1}\n", "dshpc.yaml:1:1", "single value"),
+        ("a: *b\n", "dshpc.yaml:1:4", "valid YAML"),
+    ],
+)
+def test_a_broken_file_is_refused_with_line_and_column(text: str, where: str, word: str) -> None:
+    with pytest.raises(DshpcError) as caught:
+        load(yaml_text=text)
+    assert caught.value.brief.startswith(where + ":")
+    assert word in caught.value.brief
+    assert caught.value.exit_code == Exit.USAGE
+
+
+def test_an_unknown_key_names_the_nearest() -> None:
+    with pytest.raises(DshpcError) as caught:
+        load(yaml_text="prefx: a\n")
+    assert "Did you mean 'prefix'?" in caught.value.details
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("prefix", "-a"),
+        ("prefix", "a-"),
+        ("prefix", "a" * 41),
+        ("prefix", "a b"),
+        ("prefix", "9a"),
+        ("devices", "0,0"),
+        ("devices", "gpu0"),
+        ("devices", "0;rm"),
+        ("reserve_mib", "-1"),
+        ("reserve_mib", "1g"),
+        ("shm_size", "0g"),
+        ("shm_size", "big"),
+        ("partition", "a b"),
+        ("work", "a\nb"),
+        ("cuda_runtime", "maybe"),
+    ],
+)
+def test_a_bad_value_is_wrong_usage_and_names_the_flag(name: str, text: str) -> None:
+    with pytest.raises(DshpcError) as caught:
+        load(flags={name: text})
+    assert caught.value.exit_code == Exit.USAGE
+    assert caught.value.brief.startswith(BY_NAME[name].flag)
+
+
+def test_lists_in_yaml_are_lists() -> None:
+    assert load(yaml_text="devices: [0, 2]\n").devices == ("0", "2")
+    assert load(yaml_text="devices: GPU-0a, 3\n").devices == ("GPU-0a", "3")
+
+
+def test_simulate_none_switches_a_remembered_simulation_off() -> None:
+    assert load(flags={"simulate": "none"}, remembered={"simulate": "h100:2"}).simulate == ""
+
+
+def test_the_container_gets_the_settings_it_needs_and_reads_them_back() -> None:
+    settings = load(flags={"prefix": "lab", "simulate": "h100:2", "work": "/data", "devices": "0"})
+    env = settings.container_env()
+    assert env == {"DSHPC_PREFIX": "lab", "DSHPC_SIMULATE": "h100:2"}
+    inside = load(env=env)
+    assert (inside.prefix, inside.simulate) == ("lab", "h100:2")
+
+
+@given(st.text(max_size=60))
+def test_any_file_text_is_settings_or_a_usage_error(text: str) -> None:
+    try:
+        load(yaml_text=text)
+    except DshpcError as error:
+        assert error.exit_code == Exit.USAGE
+        assert error.brief.startswith("dshpc.yaml")
+
+
+@given(st.sampled_from([item.name for item in DECLARATIONS]), st.text(max_size=30))
+def test_any_flag_text_is_a_value_or_a_usage_error(name: str, text: str) -> None:
+    try:
+        settings = load(flags={name: text})
+    except DshpcError as error:
+        assert error.exit_code == Exit.USAGE
+    else:
+        assert settings.sources[name].origin == "flag"
