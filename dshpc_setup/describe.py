@@ -1,0 +1,54 @@
+"""Facts, plans and changes in one line each, for the screen."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dshpc_setup.apply import Change
+from dshpc_setup.facts import Engine, Gpus, HostFacts
+from dshpc_setup.plan import ClusterPlan
+
+
+def gib(mib: int) -> str:
+    return f"{mib / 1024:.1f} GiB"
+
+
+def describe_facts(facts: HostFacts) -> str:
+    """ "Debian 13, 8 CPUs, 15.6 GiB; Docker 28.2.2, compose 2.26.1; 2 x NVIDIA H100 80GB HBM3"."""
+    platform = facts.platform
+    system = " ".join(part for part in (platform.os_id, platform.os_version) if part)
+    kind = {"wsl2": " (WSL2)", "wsl1": " (WSL1)"}.get(platform.kind, "")
+    return (
+        f"{(system or platform.kind).capitalize()}{kind}, {facts.cpu.logical} CPUs, "
+        f"{gib(facts.memory.total_mib)}; {describe_engine(facts.engine)}; {describe_gpus(facts.gpus)}"
+    )
+
+
+def describe_engine(engine: Engine) -> str:
+    if engine.state != "present":
+        return f"no Docker ({engine.state})"
+    name = {"podman": "Podman", "desktop": "Docker Desktop"}.get(engine.kind or "", "Docker")
+    compose = f", compose {engine.compose.version.lstrip('v')}" if engine.compose else ", no compose"
+    rootless = " rootless" if engine.rootless else ""
+    return f"{name} {engine.server_version}{rootless}{compose}"
+
+
+def describe_gpus(gpus: Gpus) -> str:
+    if not gpus.devices:
+        return "no GPU" if gpus.state == "absent" else f"GPUs: {gpus.detail or gpus.state}"
+    names = Counter(device.name or f"{device.vendor} GPU" for device in gpus.devices)
+    text = ", ".join(f"{count} x {name}" for name, count in names.items())
+    return f"SIMULATED {text}" if gpus.simulated else text
+
+
+def describe_plan(plan: ClusterPlan) -> str:
+    simulated = "SIMULATED " if plan.simulated and plan.gres else ""
+    gpus = f", {simulated}{plan.gres_text}" if plan.gres else ", no GPU"
+    return f"node {plan.node}: {plan.cpus} CPUs, {gib(plan.real_memory_mib)}{gpus}"
+
+
+def describe_changes(changes: tuple[Change, ...]) -> str:
+    counts = Counter(item.action for item in changes)
+    if set(counts) == {"unchanged"}:
+        return f"{len(changes)} files unchanged"
+    return ", ".join(f"{count} {action}" for action, count in counts.items())

@@ -1,0 +1,115 @@
+"""The compose file of a plan: how the proven mechanism, the paths and the labels are written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from dshpc_setup import ownership
+from dshpc_setup.errors import usage_error
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.passthrough import Passthrough
+from dshpc_setup.plan import ClusterPlan
+from dshpc_setup.render import ComposeBuild, ComposeFile, DeviceRequest, render_compose
+from dshpc_setup.settings import Settings
+
+PROJECT_LABEL = "org.dshpc.project"
+RENDERED_LABEL = "org.dshpc.rendered"
+
+# Mounting the work folder there would hide what the container itself lives on
+_NOT_AS_WORK = ("/", "/bin", "/boot", "/config", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc",
+                "/root", "/run", "/sbin", "/sys", "/usr", "/var", "/var/lib", "/tmp", "/home")  # fmt: skip
+_NOT_UNDER = ("/dev", "/proc", "/sys", "/run/dshpc", "/config", "/var/lib/dshpc", "/etc/slurm", "/opt/dshpc")
+
+
+def work_folder(project: Path, settings: Settings) -> Path:
+    """The absolute work folder; raises DshpcError (usage) for one that cannot be mounted."""
+    path = Path(settings.work).expanduser()
+    path = path if path.is_absolute() else project / path
+    path = Path(*path.parts)
+    text = str(path)
+    if ".." in path.parts:
+        path = path.resolve()
+        text = str(path)
+    if ":" in text or any(ord(char) < 32 for char in text):
+        raise usage_error(
+            f"The work folder {text!r} cannot be mounted into a container.",
+            "Docker separates the parts of a mount by ':'.",
+            "Choose a folder without ':' and control characters: --work DIR.",
+        )
+    if text in _NOT_AS_WORK or any(text == at or text.startswith(at + "/") for at in _NOT_UNDER):
+        raise usage_error(
+            f"The work folder must not be {text}.",
+            "It is mounted under the same path in the container and would hide the system there.",
+            "Choose a folder of your own: --work DIR.",
+        )
+    return path
+
+
+def compose_text(
+    project: Path,
+    settings: Settings,
+    facts: HostFacts,
+    plan: ClusterPlan,
+    passthrough: Passthrough,
+    image: str,
+    build: ComposeBuild | None,
+) -> str:
+    """docker-compose.yml for this machine; its label names the digest of the rest of the text."""
+    file = ComposeFile(
+        prefix=settings.prefix,
+        container=settings.container,
+        node=settings.node,
+        image=image,
+        shm_size=settings.shm_size,
+        gpu_comment=passthrough.reason,
+        environment=_environment(settings, passthrough),
+        labels={PROJECT_LABEL: str(project), RENDERED_LABEL: ""},
+        volumes=_volumes(project, settings, facts, passthrough),
+        build=build,
+        devices=_devices(passthrough),
+        group_add=passthrough.group_add,
+        runtime="nvidia" if passthrough.mechanism == "runtime" else None,
+        request=_request(passthrough),
+        simulated=plan.simulated,
+    )
+    blank = render_compose(file)
+    labels = {**file.labels, RENDERED_LABEL: ownership.digest(blank)[:32]}
+    return render_compose(replace(file, labels=labels))
+
+
+def _environment(settings: Settings, passthrough: Passthrough) -> Mapping[str, str]:
+    return {
+        **settings.container_env(),
+        "DSHPC_PREFIX": settings.prefix,
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+        **(passthrough.environment or {}),
+    }
+
+
+def _volumes(
+    project: Path, settings: Settings, facts: HostFacts, passthrough: Passthrough
+) -> tuple[str, ...]:
+    # SELinux keeps a container from files that are not labelled for containers
+    shared = ":z" if facts.platform.selinux == "enforcing" else ""
+    read_only = ":ro,z" if shared else ":ro"
+    work = work_folder(project, settings)
+    return (
+        f"{project / 'config'}:/config{read_only}",
+        f"{work}:{work}{shared}",
+        "state:/var/lib/dshpc/state",
+        "key:/var/lib/dshpc/key",
+        *passthrough.volumes,
+    )
+
+
+def _devices(passthrough: Passthrough) -> tuple[str, ...]:
+    names = passthrough.ids if passthrough.mechanism == "cdi" else ()
+    return (*names, *passthrough.devices)
+
+
+def _request(passthrough: Passthrough) -> DeviceRequest | None:
+    if passthrough.mechanism != "device-request":
+        return None
+    return DeviceRequest("nvidia", passthrough.ids)
