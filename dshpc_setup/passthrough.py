@@ -147,6 +147,13 @@ def candidates(
     return (raw,)
 
 
+def first_candidate(
+    machine: Machine, facts: HostFacts, plan: ClusterPlan, whole: bool, reason: str
+) -> Passthrough:
+    """The best mechanism, untested: for a run that may not start a container."""
+    return replace(candidates(machine, facts, plan, whole)[0], reason=reason)
+
+
 def _nvidia(facts: HostFacts, plan: ClusterPlan, whole: bool) -> tuple[Passthrough, ...]:
     wanted = () if whole else tuple(dict.fromkeys(_nvidia_ids(plan)))
     found: list[Passthrough] = []

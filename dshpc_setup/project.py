@@ -40,6 +40,16 @@ class Project:
         make_folder(self.folder, self.owner)
         make_folder(self.own, self.owner)
 
+    def give_to_owner(self, *folders: Path) -> None:
+        """Hand what was made under sudo to the calling user, files in it too."""
+        if self.owner is None:
+            return
+        for folder in folders:
+            for at, _, files in os.walk(folder):
+                os.chown(at, *self.owner)
+                for name in files:
+                    os.chown(os.path.join(at, name), *self.owner, follow_symlinks=False)  # noqa: PTH118
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder for one run; a second one is refused with the first one's process id."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -36,15 +36,6 @@ class DeviceRequest:
 
 
 @dataclass(frozen=True)
-class ComposeBuild:
-    """The `build:` of the compose file; `secrets` maps a secret's id to its file."""
-
-    context: str
-    args: Mapping[str, str]
-    secrets: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class ComposeFile:
     """All that docker-compose.yml.j2 needs."""
 
@@ -57,7 +48,7 @@ class ComposeFile:
     environment: Mapping[str, str]
     labels: Mapping[str, str]
     volumes: tuple[str, ...]
-    build: ComposeBuild | None = None
+    build: Mapping[str, Any] | None = None  # {"build": ..., "secrets": ...} of image/build.py
     devices: tuple[str, ...] = ()
     group_add: tuple[int, ...] = ()
     security_opt: tuple[str, ...] = ()
@@ -95,6 +86,7 @@ def _environment() -> jinja2.Environment:
     )
     filters: dict[str, Any] = {
         "q": _quoted,
+        "json": lambda value: json.dumps(value, ensure_ascii=False).replace("$", "$$"),
         "qlist": lambda values: "[" + ", ".join(_quoted(value) for value in values) + "]",
         "oneline": lambda text: " ".join(str(text).split()),
     }

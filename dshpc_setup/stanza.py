@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dshpc_setup import ownership
 from dshpc_setup.errors import usage_error
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.render import ComposeBuild, ComposeFile, DeviceRequest, render_compose
+from dshpc_setup.render import ComposeFile, DeviceRequest, render_compose
 from dshpc_setup.settings import Settings
 
 PROJECT_LABEL = "org.dshpc.project"
@@ -21,6 +23,17 @@ RENDERED_LABEL = "org.dshpc.rendered"
 _NOT_AS_WORK = ("/", "/bin", "/boot", "/config", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc",
                 "/root", "/run", "/sbin", "/sys", "/usr", "/var", "/var/lib", "/tmp", "/home")  # fmt: skip
 _NOT_UNDER = ("/dev", "/proc", "/sys", "/run/dshpc", "/config", "/var/lib/dshpc", "/etc/slurm", "/opt/dshpc")
+
+
+def image_tag(settings: Settings, gpu_type: str) -> str:
+    """The image of this cluster: "dshpc-slurm:nvidia"."""
+    return f"{settings.container}:{gpu_type}"
+
+
+def rendered_label(text: str) -> str | None:
+    """The digest that a compose file of ours carries in its label."""
+    found = re.search(rf'^ +{re.escape(RENDERED_LABEL)}: "([0-9a-f]+)"$', text, re.MULTILINE)
+    return found[1] if found else None
 
 
 def work_folder(project: Path, settings: Settings) -> Path:
@@ -54,7 +67,7 @@ def compose_text(
     plan: ClusterPlan,
     passthrough: Passthrough,
     image: str,
-    build: ComposeBuild | None,
+    build: Mapping[str, Any] | None,
 ) -> str:
     """docker-compose.yml for this machine; its label names the digest of the rest of the text."""
     file = ComposeFile(

@@ -70,6 +70,16 @@ def _not_ready(
     )
 
 
+def own_files(machine: Machine, container: str) -> dict[str, str] | None:
+    """The files of config/ that the running container uses as the user made them, with digests.
+
+    None where the container gives no such answer.
+    """
+    result = machine.run(["docker", "exec", container, "dshpc-node", "status"], deadline_s=30.0)
+    files = _object(result.stdout).get("config_inputs")
+    return dict(files) if isinstance(files, dict) else None
+
+
 def ask_cluster(machine: Machine, container: str) -> Cluster:
     """The nodes as the controller knows them."""
     result = machine.run(

@@ -13,7 +13,7 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.plan import ClusterPlan, GresLine
-from dshpc_setup.render import ComposeBuild, render_env
+from dshpc_setup.render import render_env
 from dshpc_setup.settings import load
 from dshpc_setup.stanza import compose_text, work_folder
 
@@ -26,7 +26,7 @@ NONE = Passthrough("none", "No GPU was found.")
 
 def compose(
     passthrough: Passthrough = NONE,
-    build: ComposeBuild | None = None,
+    build: dict[str, Any] | None = None,
     facts: HostFacts = FACTS,
     plan: ClusterPlan = PLAN,
     project: str = "/home/ada/lab",
@@ -108,15 +108,14 @@ def test_simulated_gpus_are_labelled() -> None:
     assert yaml.safe_load(text)["services"]["slurm"]["environment"]["DSHPC_SIMULATE"] == "h100:1"
 
 
-def test_the_build_can_be_repeated_by_compose_and_is_left_out_for_v1() -> None:
-    build = ComposeBuild(".dshpc/build", {"GPU_TYPE": "nvidia"}, {"ca": "/p/ca.pem"})
-    value = compose(build=build)
-    assert value["services"]["slurm"]["build"] == {
-        "context": ".dshpc/build",
-        "args": {"GPU_TYPE": "nvidia"},
-        "secrets": ["ca"],
+def test_the_build_can_be_repeated_by_compose() -> None:
+    build = {
+        "build": {"context": "./.dshpc/build", "args": {"GPU_TYPE": "nvidia", "HTTP_PROXY": None}},
+        "secrets": {"ca": {"file": "./.dshpc/a$b.pem"}},
     }
-    assert value["secrets"] == {"ca": {"file": "/p/ca.pem"}}
+    value = compose(build=build)
+    assert value["services"]["slurm"]["build"] == build["build"]
+    assert value["secrets"] == {"ca": {"file": "./.dshpc/a$$b.pem"}}
     assert "build" not in compose()["services"]["slurm"]
 
 

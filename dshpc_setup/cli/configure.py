@@ -1,0 +1,75 @@
+"""The words around a run of configure-environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from dshpc_setup.cli.console import ConsoleReporter
+from dshpc_setup.engine.privilege import caller
+from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.pipeline import Configure, Options
+from dshpc_setup.project import Project
+from dshpc_setup.report import Report
+
+
+def configure_here(
+    reporter: ConsoleReporter,
+    *,
+    header: str,
+    folder: Path | None,
+    flags: Mapping[str, str | None],
+    settings_file: Path | None,
+    dry_run: bool,
+    build: bool,
+    start: bool,
+    take_over: bool,
+    interactive: bool,
+) -> tuple[Report, Path]:
+    """Run it for the project folder; what happened is in the report."""
+    machine = LocalMachine()
+    where = (folder or Path.cwd()).expanduser().absolute().resolve()
+    who = caller(machine)
+    project = Project(where, (who.uid, who.gid) if who.via_sudo else None)
+    reporter.note(f"{header} in {where}")
+    options = Options(
+        flags=flags,
+        settings_file=settings_file,
+        dry_run=dry_run,
+        build=build,
+        start=start,
+        take_over=take_over,
+        interactive=interactive,
+    )
+    return Configure(machine, project, options, reporter).run(), where
+
+
+def print_diff(report: Report, stream: TextIO) -> None:
+    """The difference of every file that a run changes, would change, or keeps as the user made it."""
+    for change in report.changes:
+        stream.write(change.diff())
+
+
+def print_result(report: Report, folder: Path, *, dry_run: bool, started: bool) -> None:
+    """What to do next."""
+    if dry_run:
+        for change in report.changes:
+            print(f"{change.action:<13} {change.path}")
+        print("Nothing was changed (--dry-run).")
+        return
+    for change in report.changes:
+        if change.action == "kept-edited":
+            print(f"{change.path} was edited by hand and is kept; the new text is in "
+                  f"{change.path}.dshpc-new")  # fmt: skip
+            print(change.diff(), end="")
+    if not started:
+        print("Configured. Start the cluster with: dshpc up")
+        return
+    for node in report.cluster.nodes:
+        gres = node.gres or "no GPU"
+        label = " (SIMULATED)" if report.simulated and node.gres else ""
+        print(f"Slurm is up: node {node.name} is {node.state}, {gres}{label}")
+    gpu = any(node.gres for node in report.cluster.nodes)
+    request = "--gres=gpu:1 " if gpu else ""
+    print(f"Try: cd {folder / 'work'} && dshpc srun {request}hostname")

@@ -1,0 +1,94 @@
+"""What people see: steps with their times, notes, questions, errors. JSON goes elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.report import Step, StepName
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+_MARKS = {"ok": "[green]✓[/]", "skipped": "[dim]-[/]", "failed": "[red]✗[/]"}
+_PLAIN_MARKS = {"ok": "ok", "skipped": "--", "failed": "!!"}
+
+
+class ConsoleReporter:
+    """A StepReporter on a stream: with a live line on a terminal, with plain lines elsewhere."""
+
+    def __init__(self, *, to_stderr: bool, yes: bool, interactive: bool) -> None:
+        from rich.console import Console
+
+        self._console: Console = Console(stderr=to_stderr, highlight=False, soft_wrap=True)
+        self._unicode = self._console.encoding.lower().startswith("utf")
+        self._yes, self._interactive = yes, interactive
+        self._status: Status | None = None
+        self._step: StepName | None = None
+        self._notes: list[str] = []
+
+    def begin(self, name: StepName) -> None:
+        self._step = name
+        if self._console.is_terminal:
+            self._status = self._console.status(f"{name} ...")
+            self._status.start()
+
+    def end(self, step: Step) -> None:
+        self._stop()
+        from rich.markup import escape
+
+        mark = (_MARKS if self._unicode else _PLAIN_MARKS)[step.state]
+        detail = escape(step.detail or "")
+        self._console.print(f"  {mark} {step.name:<11} {step.ms / 1000:6.1f} s  {detail}")
+        for note in self._notes:
+            self._console.print(f"      {escape(note)}")
+        self._notes.clear()
+
+    def progress(self, text: str) -> None:
+        if self._status is not None and self._step is not None:
+            from rich.markup import escape
+
+            width = max(20, self._console.width - len(self._step) - 6)
+            self._status.update(f"{self._step}: {escape(' '.join(text.split())[:width])}")
+
+    def note(self, text: str) -> None:
+        if self._step is None:
+            self._console.print(text, markup=False)
+        else:
+            self._notes.append(text)
+
+    def ask(self, question: str) -> bool:
+        if self._yes:
+            self.note(f"{question} yes (--yes)")
+            return True
+        if not self._interactive:
+            return False
+        self._stop()
+        try:
+            answer = input(f"  {question} [y/N] ")
+        except EOFError:
+            answer = ""
+        return answer.strip().lower() in ("y", "yes")
+
+    def _stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+def print_error(error: DshpcError, program: str = "dshpc") -> None:
+    """The error on stderr: what happened, why, what to do."""
+    lines = [f"{program}: {error.brief}"]
+    lines += [f"  {line}" for line in error.details.strip().splitlines()]
+    if error.resolution:
+        lines.append("What to do:")
+        lines += [f"  - {step}" for step in error.resolution]
+    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.flush()
+
+
+def is_interactive() -> bool:
+    """Whether a question can be put to someone."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
