@@ -1,0 +1,372 @@
+"""Make the private Python environment of a checkout: all of it, or nothing that is taken as good.
+
+Started by scripts/launch.sh with the machine's own Python, so it needs nothing but the standard
+library. Prints the environment's path on stdout, everything else on stderr.
+
+Two launchers at once: one builds, the other waits for its lock and takes what was built. The stamp
+that a launcher looks for is written last, so that a broken network or Ctrl-C leaves an environment
+that is made anew at the next start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+LOCK_DEADLINE_S = 900.0
+STEP_DEADLINE_S = 600.0
+MARKER = ".dshpc"
+"""The folder inside an environment that says it is ours: stamp, lock and log are kept there."""
+
+PARTS = ("bin", "include", "lib", "lib64", "share", "pyvenv.cfg")
+"""What an environment is made of; nothing else in its folder is ever deleted."""
+
+CA_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Arch, Alpine
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  # Fedora, RHEL
+    "/etc/ssl/ca-bundle.pem",  # SUSE
+    "/etc/pki/tls/certs/ca-bundle.crt",  # older RHEL
+    "/etc/ssl/cert.pem",  # Alpine
+)
+
+
+class SetupError(Exception):
+    """What happened, why, and what to do next; ends the run with `exit_code`."""
+
+    def __init__(self, brief: str, *details: str, exit_code: int = 2) -> None:
+        super().__init__(brief)
+        self.brief = brief
+        self.details = details
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a launcher asks for: `inputs` is the text that the stamp will hold."""
+
+    root: Path
+    inputs: str
+    places: tuple[Path, ...]
+    dev: bool
+
+
+def main(argv: Sequence[str]) -> int:
+    """Make or find the environment; 0, 2 for an error, 130 where the user interrupted."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    try:
+        print(make(parse(argv)))
+    except SetupError as error:
+        say(f"dshpc: {error.brief}", *(f"  {line}" for line in error.details))
+        return error.exit_code
+    except KeyboardInterrupt:
+        say("dshpc: interrupted; the environment will be made anew at the next start.")
+        return 130
+    return 0
+
+
+def parse(argv: Sequence[str]) -> Request:
+    """Read the launcher's arguments."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--inputs", required=True)
+    parser.add_argument("--place", type=Path, action="append", required=True)
+    parser.add_argument("--dev", action="store_true")
+    given = parser.parse_args(argv)
+    return Request(given.root, given.inputs, tuple(given.place), given.dev)
+
+
+def make(request: Request) -> Path:
+    """Return a finished environment at the first place that can be written to."""
+    venv = choose_place(request.places)
+    with locked(venv) as lock:
+        if not is_finished(venv, "stamp", request.inputs):
+            build(request, venv, lock)
+        if request.dev:
+            dev_inputs = request.inputs + (request.root / "requirements-dev.lock").read_text()
+            if not is_finished(venv, "stamp-dev", dev_inputs):
+                say("  installing what the tests need ...")
+                install_locked(request.root / "requirements-dev.lock", venv, lock)
+                write_stamp(venv, "stamp-dev", dev_inputs)
+    return venv
+
+
+def choose_place(places: Sequence[Path]) -> Path:
+    """Claim the first writable place with our marker; refuse a folder that something else made."""
+    refusals = []
+    for venv in places:
+        marker = venv / MARKER
+        try:
+            if venv.is_dir() and any(venv.iterdir()) and not marker.is_dir():
+                raise SetupError(
+                    f"{venv} is in use by something else.",
+                    "It was not made by this project, so it is left alone.",
+                    "Move it away, or name another folder: DSHPC_VENV=DIR",
+                )
+            marker.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=marker), tempfile.TemporaryFile(dir=venv):
+                return venv
+        except OSError as error:
+            refusals.append(f"{venv}: {error.strerror or error}")
+    raise SetupError(
+        "there is no place for the private Python environment.",
+        *refusals,
+        "Name a folder that you may write to, with 100 MB free: DSHPC_VENV=DIR",
+    )
+
+
+@contextlib.contextmanager
+def locked(venv: Path) -> Iterator[int]:
+    """Hold the environment's lock; wait for another launcher up to LOCK_DEADLINE_S.
+
+    The file descriptor is handed to the processes that write into the environment, so that one
+    which outlives us (kill -9) keeps the next launcher waiting until it is done.
+    """
+    descriptor = os.open(venv / MARKER / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    deadline = time.monotonic() + LOCK_DEADLINE_S
+    told = False
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not told:
+                    say(f"dshpc: waiting for another command that is preparing {venv} ...")
+                    told = True
+            if time.monotonic() > deadline:
+                raise SetupError(
+                    f"another command has been preparing {venv} for {LOCK_DEADLINE_S:.0f} s.",
+                    "See what it is doing, end it if it hangs, and run this again.",
+                )
+            time.sleep(0.1)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_finished(venv: Path, stamp: str, inputs: str) -> bool:
+    """Whether the environment was made from these inputs and its Python still starts."""
+    try:
+        if (venv / MARKER / stamp).read_text() != inputs + "\n":
+            return False
+    except OSError:
+        return False
+    probe = [str(venv / "bin" / "python"), "-I", "-c", "import pip"]
+    try:
+        done = subprocess.run(probe, capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def build(request: Request, venv: Path, lock: int) -> None:
+    """Make the environment anew from the lock file, the checkout on top, and stamp it."""
+    started = time.monotonic()
+    say(f"dshpc: preparing a private Python environment, once: {venv}")
+    for stamp in ("stamp", "stamp-dev"):
+        (venv / MARKER / stamp).unlink(missing_ok=True)
+    remove_parts(venv)
+    # The interpreter's own versioned path: after an upgrade of the system's Python the link is
+    # broken and the environment is made anew, where `python3` would silently be another version.
+    base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    say(f"  Python {platform.python_version()} ({base}) ...")
+    run([base, "-I", "-m", "venv", str(venv)], venv, lock)
+    say("  downloading and installing the locked packages ...")
+    install_locked(request.root / "requirements.lock", venv, lock)
+    install_checkout(request.root, venv, lock)
+    write_stamp(venv, "stamp", request.inputs)
+    say(f"  ready after {time.monotonic() - started:.0f} s")
+
+
+def remove_parts(venv: Path) -> None:
+    """Delete a former environment, and nothing else that may lie in its folder."""
+    for name in PARTS:
+        part = venv / name
+        if part.is_dir() and not part.is_symlink():
+            shutil.rmtree(part)
+        else:
+            part.unlink(missing_ok=True)
+
+
+def install_locked(lock_file: Path, venv: Path, lock: int) -> None:
+    """Install exactly what the lock file names, every download checked against its hash."""
+    pip(["install", "--require-hashes", "--requirement", str(lock_file)], venv, lock)
+
+
+def install_checkout(root: Path, venv: Path, lock: int) -> None:
+    """Install the checkout itself, editable, with the locked build backend and no download.
+
+    The backend is called without pip in between: the pip of Python 3.10.0 knows no editable
+    installation of a project without setup.py.
+    """
+    script = "import sys, hatchling.build; hatchling.build.build_editable(sys.argv[1])"
+    with tempfile.TemporaryDirectory(prefix="dshpc-") as wheels:
+        run([str(venv / "bin" / "python"), "-I", "-c", script, wheels], venv, lock, cwd=root)
+        built = [str(wheel) for wheel in Path(wheels).glob("*.whl")]
+        pip(["install", "--no-index", "--no-deps", "--force-reinstall", *built], venv, lock)
+
+
+def pip(arguments: Sequence[str], venv: Path, lock: int) -> None:
+    """Run the environment's own pip, trusting the authorities that this machine trusts."""
+    command = [str(venv / "bin" / "python"), "-I", "-m", "pip"]
+    environ = pip_environment(os.environ)
+    if "PIP_CERT" not in environ and "--require-hashes" in arguments:
+        asked = [*command, "config", "list"]
+        config = subprocess.run(
+            asked, capture_output=True, text=True, env=environ, timeout=60, check=False
+        ).stdout
+        bundle = choose_ca_bundle(environ, config, CA_BUNDLES)
+        if bundle is not None:
+            environ["PIP_CERT"] = bundle
+    quiet = ["--no-input", "--disable-pip-version-check"]
+    run([*command, *quiet, *arguments], venv, lock, environ=environ)
+
+
+def pip_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's environment less what would make pip install elsewhere."""
+    elsewhere = {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_DRY_RUN", "PIP_PYTHON"}
+    kept = {name: value for name, value in environ.items() if name not in elsewhere}
+    return kept | {"PIP_USER": "0"}
+
+
+def choose_ca_bundle(
+    environ: Mapping[str, str], pip_config: str, known: Sequence[str]
+) -> str | None:
+    """The CA bundle that pip must be told of; None where it already knows one.
+
+    pip itself reads PIP_CERT, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and its configuration files. It
+    does not read SSL_CERT_FILE, and where nothing is set an older pip trusts only the authorities
+    that came with it: behind a proxy that inspects TLS the site's own is in the system's bundle.
+    """
+    if any(environ.get(name) for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")):
+        return None
+    if any(line.partition("=")[0].endswith(".cert") for line in pip_config.splitlines()):
+        return None
+    if environ.get("SSL_CERT_FILE"):
+        return environ["SSL_CERT_FILE"]
+    if sys.platform == "darwin":  # pip asks the keychain there
+        return None
+    return next((path for path in known if Path(path).is_file()), None)
+
+
+def run(
+    command: Sequence[str],
+    venv: Path,
+    lock: int,
+    *,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> None:
+    """Run one step, its output in the log; at the deadline end it and its children."""
+    log_path = venv / MARKER / "log"
+    with log_path.open("w+") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env=environ,
+            pass_fds=(lock,),
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout=STEP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise SetupError(
+                f"a step was not done after {STEP_DEADLINE_S:.0f} s: {' '.join(command[:6])}",
+                f"What it said: {log_path}",
+                "Look whether the network is slow or a proxy holds the connection; run this again.",
+            ) from None
+        except BaseException:
+            _end(process)
+            raise
+    if code != 0:
+        text = log_path.read_text(errors="replace")
+        raise SetupError(
+            "the private Python environment could not be made.", *explain(text, log_path)
+        )
+
+
+def explain(log: str, log_path: Path) -> tuple[str, ...]:
+    """Say why a step failed and what to do, from what it said; the last lines, where unknown."""
+    lower = log.lower()
+    end = tuple(f"| {line}" for line in log.strip().splitlines()[-4:])
+    known = (
+        (
+            ("certificate verify failed", "certificate_verify_failed", "confirming the ssl"),
+            "The certificate of the Python package index is not trusted here: most likely a proxy "
+            "that inspects TLS.",
+            "Name your site's CA bundle and try again: export SSL_CERT_FILE=/path/to/bundle.crt",
+        ),
+        (
+            ("do not match the hashes",),
+            "A download is not what the lock file says it must be: a broken transfer or an index "
+            "that changes packages.",
+            "Nothing of it was installed. Run this again; if it stays, ask who runs the index.",
+        ),
+        (
+            ("no space left on device", "errno 28"),
+            "The disk is full.",
+            "Make room (100 MB is enough), or name a folder on another disk: DSHPC_VENV=DIR",
+        ),
+        (
+            (
+                "connection broken",
+                "newconnectionerror",
+                "name resolution",
+                "proxyerror",
+                "timed out",
+            ),
+            "The Python package index cannot be reached.",
+            "Look at the network and at https_proxy; an index of your own goes into PIP_INDEX_URL.",
+        ),
+    )
+    for signs, why, remedy in known:
+        if any(sign in lower for sign in signs):
+            return (why, *end, remedy, f"All that it said: {log_path}")
+    return (*end, f"All that it said: {log_path}")
+
+
+def write_stamp(venv: Path, name: str, inputs: str) -> None:
+    """Declare the environment finished, in one step."""
+    temporary = venv / MARKER / f"{name}.new"
+    temporary.write_text(inputs + "\n")
+    temporary.replace(venv / MARKER / name)
+
+
+def say(*lines: str) -> None:
+    """Speak to the person, on stderr."""
+    print(*lines, sep="\n", file=sys.stderr, flush=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a step and its children; one that cannot die is left to the lock."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=10)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,26 @@
+"""Build hook: what lies at the top of the checkout goes into the wheel as `dshpc_setup/_share/`.
+
+Not by `force-include` in pyproject.toml: an editable installation would get a copy too, which goes
+stale with the first edit of a template.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SHARED = ("templates", "container", "methods", "docker-compose.yml.j2")
+
+
+class ShareHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Adds SHARED to a wheel that is to be copied somewhere; `dshpc_setup.resources` finds it."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """`version` is hatchling's word for the kind of wheel: "standard" or "editable"."""
+        if version == "editable":
+            return
+        for name in SHARED:
+            source = Path(self.root) / name
+            build_data["force_include"][str(source)] = f"dshpc_setup/_share/{name}"

@@ -1,0 +1,48 @@
+"""No unit test may start a process or open a socket; the interpreter itself watches over it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+FORBIDDEN = frozenset(
+    {
+        "os.exec",
+        "os.fork",
+        "os.forkpty",
+        "os.posix_spawn",
+        "os.spawn",
+        "os.system",
+        "pty.spawn",
+        "socket.__new__",
+        "socket.getaddrinfo",
+        "subprocess.Popen",
+    }
+)
+"""Audit events: raised below every library, so that no library is a way around them."""
+
+
+class ForbiddenInUnitTest(BaseException):
+    """A unit test reached for the world; not an Exception, so that no product code swallows it."""
+
+
+_watching = False
+
+
+def _watch(event: str, arguments: tuple[object, ...]) -> None:
+    if _watching and event in FORBIDDEN:
+        raise ForbiddenInUnitTest(f"{event}{arguments!r}: give the code under test a fake Machine")
+
+
+sys.addaudithook(_watch)
+
+
+@pytest.fixture(autouse=True)
+def _no_world() -> Iterator[None]:
+    """Watch during the test; pytest's own work around it is not a test's."""
+    global _watching
+    _watching = True
+    yield
+    _watching = False

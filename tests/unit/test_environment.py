@@ -1,0 +1,116 @@
+"""What scripts/environment.py decides, without making an environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import environment
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> str:
+    path = tmp_path / "system.crt"
+    path.write_text("-----BEGIN CERTIFICATE-----\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_a_bundle_that_pip_reads_by_itself_is_not_overruled(name: str, bundle: str) -> None:
+    environ = {name: "/site.crt", "SSL_CERT_FILE": "/other.crt"}
+    assert environment.choose_ca_bundle(environ, "", [bundle]) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["global.cert='/site.crt'", ":env:.cert='/x'", "install.cert='/x'"]
+)
+def test_pip_s_own_configuration_is_not_overruled(line: str, bundle: str) -> None:
+    config = f"global.timeout='60'\n{line}\n"
+    assert environment.choose_ca_bundle({"SSL_CERT_FILE": "/x"}, config, [bundle]) is None
+
+
+def test_a_client_certificate_is_not_a_ca_bundle(bundle: str, linux: None) -> None:
+    config = "global.client-cert='/me.pem'\n"
+    assert environment.choose_ca_bundle({}, config, [bundle]) == bundle
+
+
+def test_openssl_s_variable_is_passed_on_to_pip(bundle: str) -> None:
+    assert environment.choose_ca_bundle({"SSL_CERT_FILE": "/site.crt"}, "", [bundle]) == "/site.crt"
+
+
+@pytest.fixture
+def linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+
+
+def test_with_nothing_set_the_first_system_bundle_is_taken(bundle: str, linux: None) -> None:
+    assert environment.choose_ca_bundle({}, "", ["/nowhere.crt", bundle, "/later"]) == bundle
+    assert environment.choose_ca_bundle({}, "", ["/nowhere.crt"]) is None
+
+
+def test_pip_is_kept_from_installing_elsewhere() -> None:
+    environ = {"PIP_TARGET": "/t", "PIP_PREFIX": "/p", "PIP_USER": "1", "PIP_INDEX_URL": "u"}
+    assert environment.pip_environment(environ) == {"PIP_USER": "0", "PIP_INDEX_URL": "u"}
+
+
+@pytest.mark.parametrize(
+    ("log", "why", "remedy"),
+    [
+        (
+            "Retrying after connection broken by 'SSLError(... certificate verify failed ...)'",
+            "proxy that inspects TLS",
+            "SSL_CERT_FILE",
+        ),
+        (
+            "Retrying after connection broken by 'NewConnectionError(...)'",
+            "cannot be reached",
+            "https_proxy",
+        ),
+        (
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM",
+            "lock file says",
+            "who runs the index",
+        ),
+        ("OSError: [Errno 28] No space left on device", "disk is full", "DSHPC_VENV"),
+    ],
+)
+def test_a_failed_step_is_explained(log: str, why: str, remedy: str) -> None:
+    lines = environment.explain(log, Path("/venv/.dshpc/log"))
+    assert why in lines[0]
+    assert remedy in lines[-2]
+    assert lines[-1].endswith("/venv/.dshpc/log")
+
+
+def test_an_unknown_failure_shows_its_last_lines() -> None:
+    log = "\n".join(f"line {number}" for number in range(9))
+    lines = environment.explain(log, Path("/log"))
+    assert lines[:-1] == ("| line 5", "| line 6", "| line 7", "| line 8")
+
+
+def test_only_parts_of_an_environment_are_deleted(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text("")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib64").symlink_to("lib")
+    (tmp_path / "pyvenv.cfg").write_text("")
+    (tmp_path / "notes").mkdir()
+    environment.remove_parts(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+def test_a_place_in_use_is_refused_and_an_unwritable_one_passed_over(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("")
+    with pytest.raises(environment.SetupError, match="in use by something else"):
+        environment.choose_place([foreign])
+    # A file where a folder should be: nobody can write below it, root included.
+    blocked = tmp_path / "foreign" / "thesis.tex" / "venv"
+    second = tmp_path / "second"
+    assert environment.choose_place([blocked, second]) == second
+    assert environment.choose_place([second]) == second, "ours, so taken again"
+    with pytest.raises(environment.SetupError, match="no place") as caught:
+        environment.choose_place([blocked])
+    assert str(blocked) in caught.value.details[0]
