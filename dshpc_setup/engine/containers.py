@@ -1,0 +1,183 @@
+"""Containers, images and volumes by name; "there is none" and "the engine says nothing" differ."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dshpc_setup.engine.packages import last_lines
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.machine import CommandResult, Machine
+
+_ASK_S = 20.0
+_REMOVE_S = 90.0
+
+# "Error: No such object" (client 20), "Error response from daemon: No such container" (client 28)
+_NONE = re.compile(r"no such (?:container|object|image|volume)", re.IGNORECASE)
+_ENGINE_SAYS = re.compile(
+    r"^(?:Error response from daemon: |Error: No such container|"
+    r"Cannot connect to the Docker daemon)",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container as the engine describes it; `created` and `started` are RFC 3339 times."""
+
+    id: str
+    name: str
+    image_id: str
+    image: str  # the reference it was made from
+    running: bool
+    status: str  # created | running | paused | restarting | removing | exited | dead
+    exit_code: int | None  # of the last run; None while it runs or before
+    health: str | None  # starting | healthy | unhealthy; None without a health check
+    created: str
+    started: str | None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def inspect(machine: Machine, name: str) -> Container | None:
+    """The container of that name or id, None where there is none; raises where the engine fails."""
+    value = _inspect(machine, "container", name)
+    return None if value is None else _container(value)
+
+
+def image_id(machine: Machine, ref: str) -> str | None:
+    """The id (`sha256:...`) of a local image, None where there is none."""
+    value = _inspect(machine, "image", ref)
+    return None if value is None else str(value["Id"])
+
+
+def remove(machine: Machine, name: str) -> bool:
+    """Stop and remove a container with its unnamed volumes; False where there was none."""
+    if inspect(machine, name) is None:
+        return False
+    done = machine.run(["docker", "rm", "-f", "-v", "--", name], deadline_s=_REMOVE_S)
+    if done.ok or _NONE.search(done.stderr):
+        return True
+    raise engine_error(done, f"The container {name} could not be removed")
+
+
+def restart(machine: Machine, name: str) -> None:
+    """Stop the container, kindly for ten seconds, and start it again; raises where that fails."""
+    done = machine.run(["docker", "restart", "--", name], deadline_s=_REMOVE_S)
+    if not done.ok:
+        raise engine_error(done, f"The container {name} could not be restarted")
+
+
+def exec_in(
+    machine: Machine,
+    container: str,
+    argv: Sequence[str],
+    *,
+    deadline_s: float,
+    user: str | None = None,
+    stdin: bytes | str | None = None,
+) -> CommandResult:
+    """Run a program in a running container; its own exit code is in the result.
+
+    Raises where the program never ran: no such container, not running, an engine that is away.
+    A deadline ends the client only: the program in the container may go on.
+    """
+    flags = [*(["-i"] if stdin is not None else []), *(["--user", user] if user else [])]
+    full = ["docker", "exec", *flags, container, *argv]
+    done = machine.run(full, deadline_s=deadline_s, stdin=stdin)
+    if done.state in ("absent", "denied") or (not done.ok and _ENGINE_SAYS.search(done.stderr)):
+        raise engine_error(done, f"Nothing can be run in the container {container}")
+    return done
+
+
+def volumes(machine: Machine, label: str) -> tuple[str, ...]:
+    """Names of the volumes with that label (`key` or `key=value`), sorted."""
+    argv = ["docker", "volume", "ls", "-q", "--filter", f"label={label}"]
+    done = machine.run(argv, deadline_s=_ASK_S)
+    if not done.ok:
+        raise engine_error(done, "Docker's volumes could not be listed")
+    return tuple(sorted(done.stdout.split()))
+
+
+def containers(machine: Machine, label: str) -> tuple[str, ...]:
+    """Names of the containers with that label, stopped ones too, sorted."""
+    argv = ["docker", "ps", "-a", "--format", "{{.Names}}", "--filter", f"label={label}"]
+    done = machine.run(argv, deadline_s=_ASK_S)
+    if not done.ok:
+        raise engine_error(done, "Docker's containers could not be listed")
+    return tuple(sorted(done.stdout.split()))
+
+
+def remove_volumes(machine: Machine, label: str) -> tuple[str, ...]:
+    """Remove the volumes with that label: the names removed; raises where one is in use."""
+    names = volumes(machine, label)
+    if names:
+        done = machine.run(["docker", "volume", "rm", "--", *names], deadline_s=_REMOVE_S)
+        if not done.ok and not _NONE.search(done.stderr):
+            raise engine_error(done, f"Docker's volumes {', '.join(names)} could not be removed")
+    return names
+
+
+def engine_error(done: CommandResult, brief: str) -> DshpcError:
+    """A docker command that failed, told apart: away, denied, slow, or an error of its own."""
+    text = last_lines(done)
+    if done.state == "timeout":
+        return DshpcError(
+            f"{brief}: Docker did not answer in time",
+            text,
+            ("See whether it hangs: docker version",),
+            Exit.INCOMPLETE,
+        )
+    if done.state == "absent":
+        return DshpcError(f"{brief}: there is no docker command", text, ("dshpc doctor",))
+    if re.search(r"permission denied", text, re.IGNORECASE):
+        todo = ("dshpc doctor says how to be let in.",)
+        return DshpcError(f"{brief}: you may not use Docker", text, todo)
+    if "Cannot connect to the Docker daemon" in text or "error during connect" in text:
+        todo = ("dshpc doctor says why it does not answer.",)
+        return DshpcError(f"{brief}: the Docker engine does not answer", text, todo)
+    if "is not running" in text or _NONE.search(text):
+        return DshpcError(f"{brief}: it is not running", text, ("Start it: dshpc up",))
+    return DshpcError(brief, text, ("dshpc doctor",))
+
+
+def _inspect(machine: Machine, kind: str, name: str) -> dict[str, Any] | None:
+    argv = ["docker", "inspect", "--type", kind, "--", name]
+    done = machine.run(argv, deadline_s=_ASK_S)
+    if not done.ok:
+        if done.state == "present" and _NONE.search(done.stderr):
+            return None
+        raise engine_error(done, f"Docker could not be asked for the {kind} {name}")
+    try:
+        (value,) = json.loads(done.stdout)
+    except ValueError as error:
+        brief = f"Docker's answer about the {kind} {name} cannot be read"
+        raise DshpcError(brief, f"{error}: {done.stdout[:200]}") from error
+    if not isinstance(value, dict):
+        raise DshpcError(
+            f"Docker's answer about the {kind} {name} cannot be read", str(value)[:200]
+        )
+    return value
+
+
+def _container(value: dict[str, Any]) -> Container:
+    state = value["State"]
+    running = bool(state["Running"])
+    started = str(state.get("StartedAt") or "")
+    ran = bool(started) and not started.startswith("0001-")  # Go's zero time: never
+    health = (state.get("Health") or {}).get("Status")
+    return Container(
+        id=str(value["Id"]),
+        name=str(value["Name"]).lstrip("/"),
+        image_id=str(value["Image"]),
+        image=str(value["Config"]["Image"]),
+        running=running,
+        status=str(state["Status"]),
+        exit_code=None if running or not ran else int(state["ExitCode"]),
+        health=None if health in (None, "", "none") else str(health),
+        created=str(value["Created"]),
+        started=started if ran else None,
+        labels=dict(value["Config"].get("Labels") or {}),
+    )
