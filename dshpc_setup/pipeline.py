@@ -385,7 +385,7 @@ class Configure:
             now = containers.inspect(self.machine, settings.container)
             if found and found.running and now and now.id == found.id:
                 # the same container: compose saw no change, but what config/ holds has changed
-                restart(self.machine, settings.container)
+                containers.restart(self.machine, settings.container)
             say("started")
             return True
 

@@ -113,7 +113,7 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
     """One real `srun`, with a GPU where there is one; what it saw, in one sentence."""
     request = ["--gres=gpu:1"] if gpu else []
     command = ["sh", "-c", 'echo "${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-$ZE_AFFINITY_MASK}}"']
-    shown = f"srun {' '.join(request)} ".replace("  ", " ")
+    shown = " ".join(["srun", *request]) + " "
     result = machine.run(
         ["docker", "exec", container, "srun", "--immediate=30", *request, *command],
         deadline_s=JOB_S,

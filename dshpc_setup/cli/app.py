@@ -219,3 +219,21 @@ def _project(folder: Path | None) -> Project:
     if folder is not None:
         return Project(here)
     return find_project(here, _environment()) or Project(here)
+
+
+@app.command("doctor", rich_help_panel="Look")
+def doctor(*, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
+    """What is wrong, why, and the command that mends it."""
+    from dshpc_setup.cli.doctor import examine, print_findings
+    from dshpc_setup.diagnose import exit_code, to_json
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.project import Project, find_project
+
+    here = (dir or Path.cwd()).expanduser().absolute()
+    project = Project(here) if dir else find_project(here, _environment())
+    findings = examine(LocalMachine(), project)
+    if json_output:
+        print_json(to_json(findings))
+    else:
+        print_findings(findings)
+    finish(exit_code(findings))

@@ -1,0 +1,193 @@
+"""The rules themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dshpc_setup.diagnose import Finding, Fix, Known, Rule, Section
+
+_RECONFIGURE = Fix("Set it up again", "configure-environment", automatic=True)
+
+
+def _platform(known: Known) -> Finding:
+    facts = known.facts.platform
+    found = Finding("DSH-HO-001", "host", "ok", "The system can run the cluster")
+    read = (f"{facts.kind}, {facts.os_id} {facts.os_version}, kernel {facts.kernel}",)
+    if facts.kind == "wsl1":
+        return replace(
+            found,
+            state="error",
+            evidence=read,
+            cause="WSL1 has no Linux kernel, so Docker cannot run in it.",
+            fix=(Fix("Move this distribution to WSL2, in PowerShell", "wsl --set-version NAME 2"),),
+        )
+    if facts.kind == "macos":
+        return replace(
+            found,
+            state="info",
+            evidence=read,
+            cause="On macOS containers run in a virtual machine that no GPU reaches: CPU only.",
+        )
+    return replace(found, evidence=read)
+
+
+def _resources(known: Known) -> Finding:
+    cpu, memory = known.facts.cpu, known.facts.memory
+    read = (
+        f"{cpu.usable} of {cpu.logical} CPUs, limited by {cpu.limited_by or 'nothing'}",
+        f"{memory.limit_mib} of {memory.total_mib} MiB, limited by {memory.limited_by or 'nothing'}",
+    )
+    found = Finding("DSH-HO-002", "host", "ok", "There is room for jobs", read)
+    if memory.usable_mib < 1024:
+        return replace(
+            found, state="warn", cause="Less than 1 GiB of memory is left for jobs.",
+            fix=(Fix("Give this machine, or Docker's virtual machine, more memory"),),
+        )  # fmt: skip
+    return found
+
+
+def _engine(known: Known) -> Finding:
+    engine = known.facts.engine
+    found = Finding("DSH-DK-001", "engine", "ok", "The Docker engine answers")
+    if engine.state == "present":
+        return replace(found, evidence=(f"{engine.server_version} at {engine.host}",))
+    causes = {
+        "absent": "Docker is not installed, or not running.",
+        "denied": "This user may not use Docker.",
+        "timeout": "Docker did not answer in time.",
+    }
+    fixes = {
+        "absent": _RECONFIGURE,
+        "denied": Fix("Let this user use Docker, then log out and in",
+                      "sudo usermod -aG docker $USER"),
+    }  # fmt: skip
+    return replace(
+        found,
+        state="error",
+        evidence=(engine.detail or engine.state,),
+        cause=causes.get(engine.state, "Docker answered with an error."),
+        fix=(fixes.get(engine.state, Fix("See what Docker says", "docker version")),),
+    )
+
+
+def _compose(known: Known) -> Finding:
+    found = Finding("DSH-DK-002", "engine", "ok", "Docker Compose is there")
+    if known.facts.engine.state != "present":
+        return replace(found, state="skipped", blocked_by="DSH-DK-001")
+    compose = known.facts.engine.compose
+    if compose is not None:
+        return replace(found, evidence=(f"{' '.join(compose.argv)} {compose.version}",))
+    return replace(found, state="error", cause="Neither compose v2 nor v1 is installed.",
+                   fix=(_RECONFIGURE,))  # fmt: skip
+
+
+def _gpus(known: Known) -> Finding:
+    gpus = known.facts.gpus
+    found = Finding("DSH-GP-001", "gpu", "ok", "GPUs are found and readable")
+    if gpus.state == "present":
+        label = "simulated " if gpus.simulated else ""
+        return replace(
+            found,
+            evidence=tuple(
+                f"{label}{device.index}: {device.name or device.vendor}" for device in gpus.devices
+            ),
+        )
+    evidence = tuple(
+        f"{item.probe}: {item.state} ({item.source}) {item.detail or ''}".strip()
+        for item in known.facts.evidence
+        if item.probe in ("nvidia", "nvml", "nvidia-smi", "amd", "intel", "pci")
+    )
+    if gpus.state in ("absent", "unsupported"):
+        return replace(found, state="info", evidence=evidence, cause=gpus.detail or "There is none.")
+    return replace(
+        found,
+        state="error",
+        evidence=evidence,
+        cause=gpus.detail or f"The GPUs could not be read: {gpus.state}.",
+        fix=(Fix("See what the driver itself says", "nvidia-smi"),),
+    )
+
+
+def _broken_gpus(known: Known) -> Finding:
+    found = Finding("DSH-GP-002", "gpu", "ok", "Every GPU can be scheduled")
+    if not known.facts.gpus.devices:
+        return replace(found, state="skipped", blocked_by="DSH-GP-001")
+    broken = tuple(
+        f"{device.index} ({device.name}): {', '.join(device.problems) or 'no device file'}"
+        for device in known.facts.gpus.devices
+        if device.problems or not device.device_files
+    )
+    if not broken:
+        return found
+    return replace(found, state="warn", evidence=broken, cause="These GPUs are left out.")
+
+
+def _passthrough(known: Known) -> Finding:
+    found = Finding("DSH-PT-001", "passthrough", "ok", "Containers can use the GPUs")
+    if not known.facts.gpus.devices:
+        return replace(found, state="skipped", blocked_by="DSH-GP-001")
+    if known.facts.engine.state != "present":
+        return replace(found, state="skipped", blocked_by="DSH-DK-001")
+    if known.facts.gpus.simulated:
+        return replace(found, state="info", cause="The GPUs are simulated: there is nothing to test.")
+    if known.proof is None:
+        return replace(found, state="info", cause="Not tested yet.", fix=(_RECONFIGURE,))
+    if known.proof.works:
+        return replace(found, evidence=(known.proof.reason,))
+    return replace(
+        found,
+        state="error",
+        evidence=known.proof.failures,
+        cause=known.proof.reason,
+        fix=(Fix("Mend what Docker says, then test again", "configure-environment"),),
+    )
+
+
+def _container(known: Known) -> Finding:
+    found = Finding("DSH-SL-001", "slurm", "ok", "The cluster's container runs")
+    cluster = known.cluster
+    if cluster is None:
+        return replace(found, state="info", cause="No cluster is set up in this folder.",
+                       fix=(_RECONFIGURE,))  # fmt: skip
+    if known.facts.engine.state != "present":
+        return replace(found, state="skipped", blocked_by="DSH-DK-001")
+    if cluster.running:
+        return replace(found, evidence=(f"{cluster.container}, health {cluster.health}",))
+    word = "is stopped" if cluster.exists else "does not exist"
+    return replace(
+        found, state="error", cause=f"The container {cluster.container} {word}.",
+        fix=(Fix("Start it", "dshpc up", automatic=True),),
+    )  # fmt: skip
+
+
+def _node(known: Known) -> Finding:
+    found = Finding("DSH-SL-002", "slurm", "ok", "The node takes jobs")
+    cluster = known.cluster
+    if cluster is None or not cluster.running:
+        return replace(found, state="skipped", blocked_by="DSH-SL-001")
+    if cluster.error:
+        return replace(
+            found, state="error", evidence=(cluster.error,), cause="The controller does not answer.",
+            fix=(Fix("Look at its log", "dshpc logs --tail 50"),),
+        )  # fmt: skip
+    evidence = tuple(f"{name}: {state}, {gres or 'no GPU'}" for name, gres, state in cluster.nodes)
+    bad = [state for _, _, state in cluster.nodes if state not in ("idle", "mixed", "allocated")]
+    if cluster.nodes and not bad:
+        return replace(found, evidence=evidence)
+    return replace(
+        found, state="error", evidence=evidence, cause="The node is not available to jobs.",
+        fix=(Fix("See the reason", "dshpc scontrol show node"),),
+    )  # fmt: skip
+
+
+RULES: tuple[tuple[str, Section, str, Rule], ...] = (
+    ("DSH-HO-001", "host", "The system can run the cluster", _platform),
+    ("DSH-HO-002", "host", "There is room for jobs", _resources),
+    ("DSH-GP-001", "gpu", "GPUs are found and readable", _gpus),
+    ("DSH-GP-002", "gpu", "Every GPU can be scheduled", _broken_gpus),
+    ("DSH-DK-001", "engine", "The Docker engine answers", _engine),
+    ("DSH-DK-002", "engine", "Docker Compose is there", _compose),
+    ("DSH-PT-001", "passthrough", "Containers can use the GPUs", _passthrough),
+    ("DSH-SL-001", "slurm", "The cluster's container runs", _container),
+    ("DSH-SL-002", "slurm", "The node takes jobs", _node),
+)
