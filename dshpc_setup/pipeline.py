@@ -68,11 +68,12 @@ class Configure:
     def run(self) -> Report:
         """All steps; an error ends the run and stands in the report, nothing is raised but Ctrl-C."""
         try:
+            settings = self._settings()  # a wrong one is refused before anything is made
             if self.options.dry_run:
-                self._steps(self._settings())
+                self._steps(settings)
             else:
                 with self.project.lock():
-                    self._steps(self._settings())
+                    self._steps(settings)
         except DshpcError as error:
             self.report.error = error
         except KeyboardInterrupt:
@@ -92,9 +93,11 @@ class Configure:
                 self.report.steps.append(Step(name, "skipped", 0.0))
 
     def _settings(self) -> Settings:
-        return self.project.settings(
+        settings = self.project.settings(
             self.machine.env, self.options.flags, self.options.settings_file
         )
+        stanza.work_folder(self.project.folder, settings)
+        return settings
 
     @contextmanager
     def _step(self, name: StepName) -> Iterator[Callable[..., None]]:
@@ -119,7 +122,6 @@ class Configure:
             self.reporter.end(step)
 
     def _steps(self, settings: Settings) -> None:
-        stanza.work_folder(self.project.folder, settings)  # refused before anything is done
         if not self.options.dry_run:
             apply.finish_interrupted(self.project)
         facts = self._probe(settings)

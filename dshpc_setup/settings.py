@@ -80,6 +80,15 @@ def _size(text: str) -> str:
     return text.lower()
 
 
+def _profile(text: str) -> str:
+    if text in ("", "none"):
+        return ""
+    from dshpc_setup.machine.profiles import parse_profile
+
+    parse_profile(text)
+    return text
+
+
 def _plain(text: str) -> str:
     if any(ord(char) < 32 for char in text):
         raise ValueError("holds a control character")
@@ -120,7 +129,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "simulate",
         "",
         "Made-up GPUs instead of real ones: h100:2, h100:8, mig, mi300x:8, mixed; none to stop.",
-        lambda text: "" if text == "none" else _plain(text),
+        _profile,
         "PROFILE",
         in_container=True,
     ),

@@ -10,7 +10,7 @@ from dshpc_setup.cli.console import ConsoleReporter
 from dshpc_setup.engine.privilege import caller
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.pipeline import Configure, Options
-from dshpc_setup.project import Project
+from dshpc_setup.project import Project, find_project
 from dshpc_setup.report import Report
 
 
@@ -29,7 +29,7 @@ def configure_here(
 ) -> tuple[Report, Path]:
     """Run it for the project folder; what happened is in the report."""
     machine = LocalMachine()
-    where = (folder or Path.cwd()).expanduser().absolute().resolve()
+    where = _project_folder(folder, machine)
     who = caller(machine)
     project = Project(where, (who.uid, who.gid) if who.via_sudo else None)
     reporter.note(f"{header} in {where}")
@@ -43,6 +43,15 @@ def configure_here(
         interactive=interactive,
     )
     return Configure(machine, project, options, reporter).run(), where
+
+
+def _project_folder(named: Path | None, machine: LocalMachine) -> Path:
+    """The folder named, else the project that we stand in (its work folder, say), else this one."""
+    here = (named or Path.cwd()).expanduser().absolute().resolve()
+    if named is not None:
+        return here
+    found = find_project(here, machine.env)
+    return found.folder if found is not None else here
 
 
 def print_diff(report: Report, stream: TextIO) -> None:

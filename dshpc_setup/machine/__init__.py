@@ -71,6 +71,11 @@ class Machine(Protocol):
     @property
     def uid(self) -> int: ...
 
+    @property
+    def simulated(self) -> str | None:
+        """The profile of the made-up GPUs that this machine shows; None where all is real."""
+        ...
+
     # files; paths are absolute ("/proc/meminfo") and read under the machine's root
     def read(self, path: str) -> Read: ...
     def exists(self, path: str) -> bool: ...
@@ -111,7 +116,7 @@ class Machine(Protocol):
         ...
 
     def start_daemon(self, argv: Sequence[str], *, log: str) -> int:
-        """Start a program that outlives us, in its own session, output appended to `log`: its pid."""
+        """Start a program that outlives us, in its own session, its output added to `log`: the pid."""
         ...
 
     # libraries and APIs

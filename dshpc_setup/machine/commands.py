@@ -1,12 +1,14 @@
 """Running a command with a deadline that holds, even where the driver hangs in the kernel.
 
-`subprocess.run(timeout=)` waits without bound after its kill: a child in uninterruptible sleep, or a
-grandchild that holds the pipe, would hang us with it. Here the streams go to files that nobody can
-hold against us, the child is killed with its whole process group, and one that does not die is left.
+`subprocess.run(timeout=)` waits without bound after its kill: a child in uninterruptible sleep, or
+a grandchild that holds the pipe, would hang us with it. Here the streams go to files that nobody
+can hold against us, the child is killed with its whole process group, and one that does not die is
+left.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -44,7 +46,7 @@ def run(
                 stderr=out if on_line else err,
                 cwd=cwd,
                 env=dict(env),
-                start_new_session=True,
+                start_new_session=not _may_ask(command),
             )
         except FileNotFoundError as error:
             return CommandResult(command, "absent", None, "", str(error), _since(started))
@@ -63,9 +65,12 @@ def run(
         stdout, stderr = _text(out), _text(err)
         if not ended:
             return CommandResult(command, "timeout", None, stdout, stderr, _since(started))
-        return CommandResult(
-            command, "present", child.returncode, stdout, stderr, _since(started)
-        )
+        return CommandResult(command, "present", child.returncode, stdout, stderr, _since(started))
+
+
+def _may_ask(command: Sequence[str]) -> bool:
+    """Whether it is a sudo that asks for a password: that takes a terminal, so our own session."""
+    return os.path.basename(command[0]) == "sudo" and "-n" not in command[1:2]
 
 
 def _wait(child: subprocess.Popen[bytes], until: float, lines: _Lines) -> bool:
@@ -82,10 +87,9 @@ def _wait(child: subprocess.Popen[bytes], until: float, lines: _Lines) -> bool:
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
     for number, grace in ((signal.SIGTERM, 0.1), (signal.SIGKILL, _REAP_S)):
-        try:
+        # Suppressed: gone, sudo's (root's, not ours to end), or in our own group.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
         until = time.monotonic() + grace
         while time.monotonic() < until:
             if child.poll() is not None:
@@ -118,7 +122,7 @@ class _Lines:
 def _feed(stdin: bytes | str | None) -> IO[bytes] | None:
     if stdin is None:
         return None
-    file = tempfile.TemporaryFile()
+    file = tempfile.TemporaryFile()  # noqa: SIM115  (closed by the caller, once the child has it)
     file.write(stdin.encode() if isinstance(stdin, str) else stdin)
     file.seek(0)
     return file

@@ -16,7 +16,7 @@ _MOST_BYTES = 4 << 20  # no file that we read is larger; /proc and /sys files ha
 
 
 class LocalMachine:
-    """`root` other than "/" reads files under that folder; commands and libraries stay the host's."""
+    """`root` other than "/" reads files under it; commands and libraries are the host's."""
 
     def __init__(self, root: str = "/") -> None:
         self.root = root.rstrip("/")
@@ -33,6 +33,10 @@ class LocalMachine:
     @property
     def uid(self) -> int:
         return os.geteuid()
+
+    @property
+    def simulated(self) -> str | None:
+        return None
 
     def _at(self, path: str) -> str:
         return f"{self.root}{path}"

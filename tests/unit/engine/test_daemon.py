@@ -154,7 +154,7 @@ def test_being_denied_is_an_answer() -> None:
         ("failed to create NAT chain DOCKER: Iptables not found", "iptables is missing"),
         (
             "modprobe: FATAL: Module ip_tables not found\n"
-            "iptables v1.8.4 (legacy): can't initialize iptables table `nat': Table does not exist\n"
+            "iptables v1.8.4 (legacy): can't initialize iptables table `nat'\n"
             "Perhaps iptables needs to be upgraded.",
             "lack its modules",
         ),

@@ -1,0 +1,146 @@
+#!/bin/sh
+# What the image's stages run: `install.sh packages`, then `install.sh package` for dsHPC itself.
+# Settings by environment: GPU_TYPE, CUDA_RUNTIME, APT_MIRROR. The site's certificates and apt settings,
+# if any, lie in /run/dshpc-site; nothing of them is copied.
+set -eu
+
+site=/run/dshpc-site
+apt=/run/dshpc-build/apt
+
+say() { echo "dshpc: $*"; }
+
+fail() {
+    echo "dshpc: $*" >&2
+    exit 1
+}
+
+# Package sources of our own for this run, so that the base image's stay as they are.
+prepare_sources() {
+    . /etc/os-release
+    mkdir -p "$apt/sources.list.d"
+    if [ -n "${APT_MIRROR:-}" ]; then
+        echo "deb $APT_MIRROR ${VERSION_CODENAME:?} main contrib non-free" >"$apt/sources.list"
+        return
+    fi
+    : >"$apt/sources.list"
+    if [ -f /etc/apt/sources.list ]; then
+        sed -E 's/^(deb .*[[:space:]])main([[:space:]].*)?$/\1main contrib non-free/' \
+            /etc/apt/sources.list >"$apt/sources.list"
+    fi
+    for file in /etc/apt/sources.list.d/*; do
+        [ -f "$file" ] || continue
+        sed -E -e 's/^Components:.*/Components: main contrib non-free/' \
+            -e 's/^(deb .*[[:space:]])main([[:space:]].*)?$/\1main contrib non-free/' \
+            "$file" >"$apt/sources.list.d/${file##*/}"
+    done
+}
+
+# Without the sandbox user: files that hold passwords are readable by root alone.
+apt_get() {
+    set -- -o "Dir::Etc::SourceList=$apt/sources.list" \
+        -o "Dir::Etc::SourceParts=$apt/sources.list.d" \
+        -o APT::Sandbox::User=root -o APT::Install-Recommends=false -o Acquire::Languages=none \
+        -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 "$@"
+    if [ -s "$site/apt.conf" ]; then
+        set -- -c "$site/apt.conf" "$@"
+    fi
+    apt-get "$@"
+}
+
+# Is there such a package for this architecture?
+offered() {
+    [ -n "$(apt_get --print-uris -qq download "$1" 2>/dev/null)" ]
+}
+
+# The names of the packages for the GPUs; one that Debian lacks on this architecture is left out.
+gpu_packages() {
+    case "$GPU_TYPE" in
+    none) return ;;
+    nvidia) wanted="slurm-wlm-nvml-plugin" ;;
+    amd) wanted="slurm-wlm-rsmi-plugin rocm-smi rocminfo" ;;
+    intel) wanted="libze1" ;;
+    all) wanted="slurm-wlm-nvml-plugin slurm-wlm-rsmi-plugin rocm-smi rocminfo libze1" ;;
+    *) fail "GPU_TYPE is '$GPU_TYPE'; it must be nvidia, amd, intel, none or all." ;;
+    esac
+    for name in $wanted; do
+        if offered "$name"; then
+            echo "$name"
+        else
+            say "$name is not packaged for $(dpkg --print-architecture): left out." >&2
+        fi
+    done
+}
+
+cuda_packages() {
+    case "$CUDA_RUNTIME" in
+    no) return ;;
+    yes) ;;
+    *) fail "CUDA_RUNTIME is '$CUDA_RUNTIME'; it must be yes or no." ;;
+    esac
+    # The libraries a program is linked to. The driver's own (libcuda, libnvidia-ml) come from the
+    # host with the GPU; a second copy in the image would stand in their way.
+    for name in libcudart12 libcublas12 libcublaslt12 libcufft11 libcurand10 libcusolver11 \
+        libcusparse12 libnvrtc12; do
+        offered "$name" ||
+            fail "CUDA_RUNTIME=yes, but $name is not packaged for $(dpkg --print-architecture)."
+        echo "$name"
+    done
+}
+
+# Manuals and translations are not even unpacked.
+skip_manuals() {
+    cat >/etc/dpkg/dpkg.cfg.d/dshpc-small <<'END'
+path-exclude=/usr/share/doc/*
+path-exclude=/usr/share/man/*
+path-exclude=/usr/share/info/*
+path-exclude=/usr/share/locale/*
+path-exclude=/usr/share/lintian/*
+path-exclude=/usr/share/bash-completion/*
+END
+    rm -rf /usr/share/doc/* /usr/share/man/* /usr/share/info/* /usr/share/locale/* \
+        /usr/share/lintian/* /usr/share/bash-completion/*
+}
+
+install_packages() {
+    export DEBIAN_FRONTEND=noninteractive
+    skip_manuals
+    prepare_sources
+    apt_get update
+    gpu=$(gpu_packages)
+    cuda=$(cuda_packages)
+    # shellcheck disable=SC2086 # one package a word
+    apt_get install -y --no-install-recommends \
+        slurmctld slurmd slurm-client s6 python3 procps $gpu $cuda
+    # munge's package makes a key as it is installed: every user of this image would share it. We
+    # use auth/slurm, whose key is made anew for every deployment.
+    rm -f /etc/munge/munge.key
+    [ -e /usr/bin/python ] || ln -s python3 /usr/bin/python
+    printf '%s\n' "$GPU_TYPE" >/etc/dshpc-gpu-type
+    apt-get clean
+    rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/debconf/*-old /var/log/*.log \
+        /var/log/apt /var/lib/dpkg/*-old /var/lib/systemd /tmp/* /var/tmp/*
+    # These are the deployment's: /etc/slurm becomes a link that is swapped as a whole.
+    rm -rf /etc/slurm /etc/machine-id /var/lib/dbus/machine-id /var/lib/slurm /var/log/slurm
+    : >/etc/machine-id
+}
+
+install_package() {
+    mkdir -p /opt/dshpc/lib /etc/dshpc /var/lib/dshpc/state /var/lib/dshpc/key
+    mv /etc/dshpc-gpu-type /etc/dshpc/gpu-type
+    for wheel in /run/dshpc-build/wheels/*.whl; do
+        python3 -m zipfile -e "$wheel" /opt/dshpc/lib
+    done
+    # Compiled now, and never compared with their sources again: start-up counts milliseconds.
+    python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/dshpc/lib
+    chmod 755 /usr/local/bin/dshpc-node /usr/local/lib/dshpc/init /usr/local/lib/dshpc/health \
+        /usr/local/lib/dshpc/as-user /usr/local/lib/dshpc/services/*/run \
+        /usr/local/lib/dshpc/services/*/finish
+    chmod 700 /var/lib/dshpc/key
+    /usr/local/bin/dshpc-node help >/dev/null
+}
+
+case "${1:-}" in
+packages) install_packages ;;
+package) install_package ;;
+*) fail "usage: install.sh packages|package" ;;
+esac

@@ -1,0 +1,271 @@
+"""What `dshpc up|down|restart|status|logs|destroy` do; app.py parses and prints.
+
+Everything acts on the container that `.dshpc/runtime.json` names, and only where its label says
+that it belongs to this folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dshpc_setup import verify
+from dshpc_setup.cli import cluster_status
+from dshpc_setup.cli.cluster_status import ClusterStatus
+from dshpc_setup.engine import compose as compose_tool
+from dshpc_setup.engine import containers
+from dshpc_setup.engine.containers import Container
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import Compose
+from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.project import OWN, Project
+from dshpc_setup.reporter import Reporter
+from dshpc_setup.stanza import PROJECT_LABEL
+
+BUILD_LABEL = "org.dshpc.build"
+_ASK_S = 20.0
+_REMOVE_S = 90.0
+_LAST_LINES = "15"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The cluster of a project folder."""
+
+    project: Project
+    container: str
+    prefix: str
+    work: str
+
+    @property
+    def label(self) -> str:
+        return f"{PROJECT_LABEL}={self.project.folder}"
+
+
+def target(project: Project) -> Target:
+    """Raises DshpcError where configure-environment has not been run in the folder to its end."""
+    runtime = project.runtime()
+    if not {"container", "prefix", "work"} <= runtime.keys():
+        raise DshpcError(
+            f"There is no cluster in {project.folder}.",
+            f"It holds no usable {OWN}/runtime.json, which configure-environment writes.",
+            ("Go to the folder where you ran configure-environment, or run it here.",),
+        )
+    return Target(project, str(runtime["container"]), str(runtime["prefix"]), str(runtime["work"]))
+
+
+def up(machine: Machine, project: Project, reporter: Reporter) -> ClusterStatus:
+    """Start the cluster, if it does not run, and wait until jobs can run."""
+    cluster = target(project)
+    compose = _compose(machine, cluster)
+    with project.lock():
+        found = _ours(machine, cluster)
+        reporter.progress(f"starting {cluster.container}")
+        if found is not None and found.status == "paused":
+            _docker(machine, "unpause", cluster.container)
+        compose_tool.up(machine, compose, project.folder, cluster.prefix, on_line=reporter.progress)
+        return _ready(machine, cluster, reporter)
+
+
+def down(machine: Machine, project: Project, reporter: Reporter) -> bool:
+    """Stop and remove the container; False where there was none. Queue, users and key are kept."""
+    cluster = target(project)
+    compose = _compose(machine, cluster)
+    with project.lock():
+        found = _ours(machine, cluster)
+        reporter.progress(f"stopping {cluster.container}")
+        compose_tool.down(machine, compose, project.folder, cluster.prefix)
+    return found is not None
+
+
+def restart(machine: Machine, project: Project, reporter: Reporter) -> ClusterStatus:
+    """Start anew in the same container, or up where there is none: it detects and renders again."""
+    cluster = target(project)
+    found = _ours(machine, cluster)
+    if found is None or not found.running:
+        return up(machine, project, reporter)
+    with project.lock():
+        reporter.progress(f"restarting {cluster.container}")
+        containers.restart(machine, cluster.container)
+        return _ready(machine, cluster, reporter)
+
+
+def status(machine: Machine, project: Project) -> ClusterStatus:
+    """How the cluster is; also of one that does not run."""
+    cluster = target(project)
+    _ours(machine, cluster)
+    return cluster_status.ask(machine, str(project.folder), cluster.container)
+
+
+def logs_argv(machine: Machine, project: Project, *, follow: bool, tail: int | None) -> list[str]:
+    """The `docker logs` to hand over to (exec.hand_over); raises where there is no container."""
+    cluster = target(project)
+    if _ours(machine, cluster) is None:
+        raise DshpcError(
+            "There is no log: the cluster is down.",
+            f"There is no container {cluster.container}.",
+            ("Start it: dshpc up",),
+        )
+    flags = [
+        *(["--follow"] if follow else []),
+        *(["--tail", str(tail)] if tail is not None else []),
+    ]
+    return ["docker", "logs", *flags, cluster.container]
+
+
+@dataclass(frozen=True)
+class Destroyed:
+    """Names of what was removed, and sentences about what could not be."""
+
+    containers: tuple[str, ...]
+    volumes: tuple[str, ...]
+    images: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def destroy(
+    machine: Machine, project: Project, reporter: Reporter, *, image: bool = False
+) -> Destroyed:
+    """Remove container, network and volumes, and with `image` the images built for this cluster.
+
+    Asks first. Files stay: config/, docker-compose.yml, the work folder and all that is in it.
+    """
+    cluster = target(project)
+    with project.lock():
+        found = _ours(machine, cluster)
+        _ask(cluster, reporter, image)
+        notes = []
+        compose = _find_compose(machine)
+        if found is not None and compose is not None and _compose_file(cluster):
+            reporter.progress(f"removing {cluster.container}")
+            compose_tool.down(machine, compose, project.folder, cluster.prefix)
+        elif found is not None:
+            notes.append("The network that compose made is left: see docker network ls.")
+        gone = [] if found is None else [cluster.container]
+        for name in containers.containers(machine, cluster.label):
+            containers.remove(machine, name)
+            gone.append(name)
+        reporter.progress("removing the volumes")
+        volumes = containers.remove_volumes(machine, cluster.label)
+        images = _remove_images(machine, cluster, notes) if image else ()
+        return Destroyed(tuple(dict.fromkeys(gone)), volumes, images, tuple(notes))
+
+
+def _ask(cluster: Target, reporter: Reporter, image: bool) -> None:
+    also = " and its image" if image else ""
+    question = (
+        f"Remove the cluster {cluster.prefix}{also}, with its job queue, users and key? "
+        f"Your files in {cluster.work} stay."
+    )
+    if not reporter.ask(question):
+        raise DshpcError(
+            "Nothing was removed.",
+            "The question was not answered with yes (without a terminal that takes --yes).",
+            ("dshpc destroy --yes",),
+        )
+
+
+def _remove_images(machine: Machine, cluster: Target, notes: list[str]) -> tuple[str, ...]:
+    listed = _docker(
+        machine,
+        "images",
+        "--filter",
+        f"label={BUILD_LABEL}",
+        "--format",
+        "{{.Repository}}:{{.Tag}}",
+    )
+    names = [name for name in listed.stdout.split() if name.startswith(f"{cluster.container}:")]
+    gone = []
+    for name in names:
+        done = machine.run(["docker", "rmi", "--", name], deadline_s=_REMOVE_S)
+        if done.ok:
+            gone.append(name)
+        else:
+            notes.append(f"The image {name} could not be removed: {done.text}")
+    return tuple(gone)
+
+
+def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStatus:
+    """Wait until the start has ended well, and say how the cluster is then."""
+    reporter.progress("waiting for Slurm")
+    try:
+        verify.wait_ready(machine, cluster.container)
+    except DshpcError as error:
+        now = containers.inspect(machine, cluster.container)
+        if now is not None and now.status == "running":
+            raise
+        raise _fell_over(machine, cluster, now) from error
+    return cluster_status.ask(machine, str(cluster.project.folder), cluster.container)
+
+
+def _fell_over(machine: Machine, cluster: Target, now: Container | None) -> DshpcError:
+    words = machine.run(
+        ["docker", "logs", "--tail", _LAST_LINES, cluster.container], deadline_s=_ASK_S
+    )
+    if now is None:
+        how = "its container is gone"
+    elif now.status == "restarting":
+        how = "its container starts and ends again and again"
+    else:
+        how = f"its container is {now.status}, exit code {now.exit_code}"
+    return DshpcError(
+        f"The cluster did not stay up: {how}.",
+        words.text or "It left no log.",
+        ("Set it up anew: configure-environment", "See the whole log: dshpc logs"),
+    )
+
+
+def _ours(machine: Machine, cluster: Target) -> Container | None:
+    """The cluster's container, None where there is none; one that is not ours is refused."""
+    found = containers.inspect(machine, cluster.container)
+    owner = None if found is None else found.labels.get(PROJECT_LABEL)
+    if found is None or owner == str(cluster.project.folder):
+        return found
+    if owner is None:
+        raise DshpcError(
+            f"The container {cluster.container} is not one of dsHPC's.",
+            f"It was made from the image {found.image} by something else; it is left alone.",
+            ("Choose another name: configure-environment --prefix NAME",),
+        )
+    raise DshpcError(
+        f"The container {cluster.container} belongs to the cluster in {owner}.",
+        f"This is {cluster.project.folder}.",
+        (
+            f"For that cluster: cd {owner}",
+            "For one of its own here: configure-environment --prefix NAME",
+            "To replace it: configure-environment --take-over",
+        ),
+    )
+
+
+def _compose_file(cluster: Target) -> bool:
+    return (cluster.project.folder / compose_tool.FILE).is_file()
+
+
+def _compose(machine: Machine, cluster: Target) -> Compose:
+    if not _compose_file(cluster):
+        raise DshpcError(
+            f"{cluster.project.folder / compose_tool.FILE} is missing.",
+            "It says how the cluster is started.",
+            ("Write it anew: configure-environment",),
+        )
+    found = _find_compose(machine)
+    if found is None:
+        raise DshpcError(
+            "Docker Compose is not installed, or does not answer.",
+            "",
+            ("Install it: configure-environment does, or says how.",),
+        )
+    return found
+
+
+def _find_compose(machine: Machine) -> Compose | None:
+    from dshpc_setup.probes.engine import find_compose
+
+    return find_compose(machine, _ASK_S)
+
+
+def _docker(machine: Machine, *arguments: str) -> CommandResult:
+    done = machine.run(["docker", *arguments], deadline_s=_ASK_S)
+    if not done.ok:
+        raise containers.engine_error(done, f"docker {arguments[0]} failed")
+    return done

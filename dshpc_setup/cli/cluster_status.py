@@ -1,0 +1,220 @@
+"""`dshpc status`: what the container, its start report and the controller say, in one value."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from dshpc_setup.engine import containers
+from dshpc_setup.errors import Exit
+from dshpc_setup.machine import CommandResult, Machine
+
+SCHEMA = "dshpc.status/1"
+_ASK_S = 30.0
+_USABLE = ("idle", "mixed", "allocated", "completing", "planned")
+
+Tier = Literal["default", "enforced", "unknown"]
+
+TIERS: dict[Tier, str] = {
+    "default": "GPUs are given to jobs by environment variable; a job can reach the others",
+    "enforced": "a job can open only the GPUs that it was given",
+    "unknown": "the controller does not say",
+}
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """A node as the controller knows it; counts are by GRES name: {"gpu:h100": 2}."""
+
+    name: str
+    state: str  # "idle", "mixed", "drained", ...
+    reason: str | None
+    gres_total: dict[str, int]
+    gres_in_use: dict[str, int]
+
+    @property
+    def usable(self) -> bool:
+        return self.state.rstrip("*~#!%$@^-") in _USABLE and not self.state.endswith("*")
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """`phase` is the start's own word: "ready", "failed", "starting: STEP"; None if not asked."""
+
+    project: str
+    container: str
+    state: str  # running | exited | paused | ... | missing
+    health: str | None = None
+    image: str | None = None
+    started: str | None = None
+    phase: str | None = None
+    failure: dict[str, Any] | None = None
+    nodes: tuple[NodeStatus, ...] = ()
+    isolation: Tier = "unknown"
+    image_gpu_type: str | None = None
+    simulated: bool | None = None
+    changes: tuple[str, ...] = ()  # since the last start
+    notes: tuple[str, ...] = ()
+    problem: str | None = None  # why the controller could not be asked
+    kept_last_good: dict[str, Any] | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.phase == "ready" and bool(self.nodes) and all(n.usable for n in self.nodes)
+
+    @property
+    def exit_code(self) -> int:
+        if self.ready:
+            return int(Exit.OK)
+        starting = self.state == "running" and (self.phase or "starting").startswith("starting")
+        return int(Exit.INCOMPLETE if starting else Exit.ERROR)
+
+    def to_json(self) -> dict[str, Any]:
+        """The `dshpc.status/1` object."""
+        value = asdict(self)
+        value["isolation"] = {"tier": self.isolation, "detail": TIERS[self.isolation]}
+        return {"schema": SCHEMA, "exit_code": self.exit_code, "ready": self.ready, **value}
+
+
+def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
+    """The status; raises DshpcError only where the engine cannot be asked."""
+    found = containers.inspect(machine, container)
+    if found is None:
+        return ClusterStatus(project, container, "missing")
+    base = ClusterStatus(
+        project,
+        container,
+        found.status,
+        health=found.health,
+        image=found.image,
+        started=found.started,
+        image_gpu_type=found.labels.get("org.dshpc.gpu-type"),
+    )
+    if found.status != "running":
+        return base
+    report = start_report(_exec(machine, container, "dshpc-node", "status").stdout)
+    told = replace(base, **_from_report(report, base.image_gpu_type))
+    return replace(told, **_from_controller(machine, container)) if report.get("ready") else told
+
+
+def start_report(text: str) -> dict[str, Any]:
+    """What `dshpc-node status` printed (schema dshpc.start/1); {} where it is no such object."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any]:
+    failure, kept = report.get("failure"), report.get("kept_last_good")
+    return {
+        "phase": report.get("phase"),
+        "failure": failure if isinstance(failure, dict) else None,
+        "kept_last_good": kept if isinstance(kept, dict) else None,
+        "simulated": report.get("simulated"),
+        "image_gpu_type": report.get("image_gpu_type") or built_for,
+        "changes": tuple(map(str, report.get("changes") or ())),
+        "notes": tuple(map(str, report.get("notes") or ())),
+    }
+
+
+def _from_controller(machine: Machine, container: str) -> dict[str, Any]:
+    columns = "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"
+    nodes = _exec(machine, container, "sinfo", "-N", "-h", "-O", columns)
+    if not nodes.ok:
+        return {"problem": nodes.text or f"sinfo: {nodes.state}"}
+    config = _exec(machine, container, "scontrol", "show", "config")
+    return {
+        "nodes": parse_nodes(nodes.stdout),
+        "isolation": parse_isolation(config.stdout) if config.ok else "unknown",
+    }
+
+
+def _exec(machine: Machine, container: str, *argv: str) -> CommandResult:
+    return containers.exec_in(machine, container, argv, deadline_s=_ASK_S)
+
+
+def parse_nodes(text: str) -> tuple[NodeStatus, ...]:
+    """`sinfo -N -O "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"`, each node once.
+
+    The reason comes last because people write it, a '|' included.
+    """
+    nodes: dict[str, NodeStatus] = {}
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.split("|", 4)]
+        if len(parts) == 5 and parts[0]:
+            reason = None if parts[4] in ("none", "") else parts[4]
+            total, used = parse_gres(parts[1]), parse_gres(parts[2])
+            nodes[parts[0]] = NodeStatus(parts[0], parts[3], reason, total, used)
+    return tuple(nodes.values())
+
+
+def parse_gres(text: str) -> dict[str, int]:
+    """ "gpu:h100:3(IDX:0-2),gpu:1g.10gb:1(S:0)" -> {"gpu:h100": 3, "gpu:1g.10gb": 1}."""
+    counts: dict[str, int] = {}
+    for item in re.sub(r"\([^)]*\)", "", text).split(","):
+        name, _, count = item.strip().rpartition(":")
+        if name and count.isdecimal():
+            counts[name.removesuffix(":(null)")] = int(count)
+    return counts
+
+
+def parse_isolation(text: str) -> Tier:
+    """From `scontrol show config`: devices are constrained by task/cgroup alone."""
+    task = re.search(r"^TaskPlugin\s*=\s*(.*)$", text, re.MULTILINE)
+    constrained = re.search(r"^ConstrainDevices\s*=\s*yes", text, re.MULTILINE | re.IGNORECASE)
+    if task is None:
+        return "unknown"
+    return "enforced" if constrained and "task/cgroup" in task[1] else "default"
+
+
+def lines(status: ClusterStatus) -> list[str]:
+    """The same for people."""
+    if status.state == "missing":
+        return [
+            f"The cluster is down: there is no container {status.container}. Start it: dshpc up"
+        ]
+    if status.state != "running":
+        return [f"The cluster is not running: {status.container} is {status.state}."
+                " Start it: dshpc up"]  # fmt: skip
+    health = f", {status.health}" if status.health else ""
+    said = [f"Container  {status.container}: running{health}, since {status.started}"]
+    simulated = "  SIMULATED GPUs: made up, no job computes on them" if status.simulated else ""
+    said.append(f"Image      {status.image}, built for GPU type "
+                f"{status.image_gpu_type or 'unknown'}{simulated}")  # fmt: skip
+    said.append(f"Start      {status.phase or 'not begun yet'}")
+    for title, failure in (("Failed", status.failure), ("Kept", status.kept_last_good)):
+        said += _failure_lines(title, failure)
+    for node in status.nodes:
+        said.append(f"Node       {node.name}: {node.state}, {_gres(node)}")
+        if node.reason:
+            said.append(f"           because: {node.reason}")
+    if status.problem:
+        said.append(f"Controller does not answer: {status.problem}")
+    if status.nodes:
+        said.append(f"Isolation  {status.isolation}: {TIERS[status.isolation]}")
+    said += [f"Changed    {text}" for text in status.changes]
+    said += [f"Note       {text}" for text in status.notes]
+    if any(not node.usable for node in status.nodes):
+        said.append("To use a drained node again: dshpc scontrol update NodeName=NAME State=RESUME")
+    return said
+
+
+def _failure_lines(title: str, failure: dict[str, Any] | None) -> list[str]:
+    if failure is None:
+        return []
+    said = [f"{title:<10} {failure.get('brief', '')}"]
+    said += [f"           {line}" for line in str(failure.get("details", "")).splitlines()]
+    return said + [f"           - {step}" for step in failure.get("resolution", ())]
+
+
+def _gres(node: NodeStatus) -> str:
+    if not node.gres_total:
+        return "no GPU"
+    return ", ".join(
+        f"{name} {node.gres_in_use.get(name, 0)} of {count} in use"
+        for name, count in node.gres_total.items()
+    )

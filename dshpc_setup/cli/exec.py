@@ -1,0 +1,320 @@
+"""`dshpc srun ...`, `dshpc exec -- ...`, `dshpc shell`: into the container as the calling user.
+
+One `docker exec`, and nothing is asked before it: a question to the engine costs as much as a job.
+What went wrong is found out afterwards. The Docker client is used and not the API because it knows
+contexts, TLS, ssh and terminals. Imports are counted here: see benchmarks/srun.py.
+
+Of the caller's environment nothing goes along: SLURM_* and SBATCH_* of the host belong to its own
+cluster where it has one, and would send the job astray. DSHPC_PASS_ENV="NAME,SBATCH_*" lists those
+that shall.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dshpc_setup.cli import exec_stdin
+
+TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
+
+    from dshpc_setup.errors import DshpcError
+    from dshpc_setup.machine.local import LocalMachine
+
+AS_USER = "/usr/local/lib/dshpc/as-user"
+_OWN = ".dshpc"  # as project.OWN, whose module costs 30 ms to import
+_START_S = 60  # how long a Slurm command waits for a cluster that is still starting
+_ASK_S = 20.0
+# What the image's ncurses-base describes: another name would leave an editor without a terminal.
+_TERMS = ("xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-256color", "linux",
+          "vt100", "vt220", "rxvt")  # fmt: skip
+_USAGE = """Usage: dshpc exec [--] COMMAND [ARGUMENT...]
+       dshpc shell
+
+Run a command, or a shell, in the cluster's container as yourself: in this folder where it lies in
+the work folder, else in the work folder. The exit code is the command's own.
+"""
+
+
+class Call:
+    """One command line, taken apart: what to run, where, as whom, with which streams."""
+
+    def __init__(self, command: str, arguments: list[str], runtime: dict[str, Any]) -> None:
+        self.command = command
+        self.runtime = runtime
+        self.container = str(runtime["container"])
+        self.docker = str(runtime.get("docker", "docker"))
+        self.work = str(runtime["work"])
+        self.folder = inside(self.work, _here())
+        self.is_slurm = command not in ("exec", "shell")
+        if command == "exec":
+            self.argv = arguments
+        elif command == "shell":
+            self.argv = ["bash", "-l", *arguments]
+        else:
+            self.argv = [command, *arguments]
+        self.mode = exec_stdin.mode(command, arguments, _terminals())
+        self.token = os.urandom(8).hex()
+
+    def client(self, user: tuple[int, int, str], environ: Mapping[str, str]) -> list[str]:
+        """The `docker exec` that runs it."""
+        flags = {exec_stdin.NONE: [], exec_stdin.TTY: ["-i", "-t"]}.get(self.mode, ["-i"])
+        names = passed(environ)
+        if self.mode == exec_stdin.TTY and environ.get("TERM") in _TERMS:
+            names.append("TERM")
+        if self.is_slurm:
+            names.append(f"DSHPC_WAIT_S={_START_S}")
+        umask = os.umask(0o022)
+        os.umask(umask)
+        names.append(f"DSHPC_UMASK={umask:03o}")
+        uid, gid, name = user
+        return [
+            *(self.docker, "exec", *flags),
+            *(part for name in names for part in ("-e", name)),
+            *("-w", self.folder or self.work, self.container),
+            *(AS_USER, self.token, str(uid), str(gid), name, "--", *self.argv),
+        ]
+
+    @property
+    def deliver(self) -> list[str]:
+        return [self.docker, "exec", self.container, AS_USER, "--signal", self.token]
+
+
+def main(arguments: list[str]) -> int:
+    """Run `arguments[0]` (one of cli.EXEC_COMMANDS) with the rest; the result is the exit code.
+
+    Errors of our own are written to stderr here; they end with 2, wrong usage with 64.
+    """
+    command, rest = arguments[0], arguments[1:]
+    if command in ("exec", "shell") and rest[:1] in (["-h"], ["--help"]):
+        sys.stdout.write(_USAGE)
+        return 0
+    if command == "exec" and rest[:1] == ["--"]:
+        rest = rest[1:]
+    if command == "exec" and not rest:
+        sys.stderr.write(_USAGE)
+        return 64
+    _open_streams()
+    try:
+        return _run(Call(command, rest, _runtime(os.environ)))
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        from dshpc_setup.errors import DshpcError
+
+        if not isinstance(error, DshpcError):
+            raise
+        from dshpc_setup.cli.console import print_error
+
+        print_error(error)
+        return int(error.exit_code)
+
+
+def _run(call: Call) -> int:
+    for text in call.argv:
+        _check_text(text)
+    from dshpc_setup.cli.exec_session import Session
+
+    session = Session(call.client(calling_user(os.environ), os.environ), call.deliver, call.mode)
+    try:
+        code, died_by = session.run()
+    except OSError as error:
+        _no_client(call.docker, error)
+    if session.gave_up:
+        _say(f"Docker does not answer: SIG{session.gave_up} could not be delivered, and what was "
+             "started may still run.")  # fmt: skip
+    elif died_by:
+        session.abandon(died_by)
+    elif code != 0:
+        _explain(call, code)
+    return code
+
+
+def inside(work: str, here: str | None) -> str | None:
+    """The folder `here` (a real path) as the container has it, None where it is not in `work`.
+
+    `work` is mounted under its own spelling, which may lead through symbolic links.
+    """
+    if here is None:
+        return None
+    real = os.path.realpath(work)
+    if here == real:
+        return work
+    under = "/" if real == "/" else real + "/"
+    return f"{work.rstrip('/')}/{here[len(under) :]}" if here.startswith(under) else None
+
+
+def calling_user(environ: Mapping[str, str]) -> tuple[int, int, str]:
+    """(uid, gid, name) as engine.privilege.caller has it: under sudo the one who called sudo."""
+    import pwd
+
+    uid, gid = os.geteuid(), os.getegid()
+    sudo_uid, sudo_gid = environ.get("SUDO_UID", ""), environ.get("SUDO_GID", "")
+    under_sudo = uid == 0 and _is_number(sudo_uid) and int(sudo_uid) > 0
+    if under_sudo:
+        uid = int(sudo_uid)
+    try:
+        entry = pwd.getpwuid(uid)
+        name, own_gid = entry.pw_name, entry.pw_gid
+    except KeyError:
+        name, own_gid = f"user{uid}", uid
+    if under_sudo:
+        gid = int(sudo_gid) if _is_number(sudo_gid) else own_gid
+    return uid, gid, name
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10
+
+
+def passed(environ: Mapping[str, str]) -> list[str]:
+    """Names of the variables that DSHPC_PASS_ENV lists: `NAME` or `BEGINNING*`, by commas."""
+    wanted = [item.strip() for item in environ.get("DSHPC_PASS_ENV", "").split(",")]
+    whole = {item for item in wanted if item and not item.endswith("*")}
+    starts = tuple(item[:-1] for item in wanted if item.endswith("*"))
+    return sorted(name for name in environ if name in whole or (starts and name.startswith(starts)))
+
+
+def _open_streams() -> None:
+    """Give a stream that the caller closed a place: the next file opened would become it."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+def _terminals() -> tuple[bool, bool, bool]:
+    return os.isatty(0), os.isatty(1), os.isatty(2)
+
+
+def _here() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # removed under our feet
+        return None
+
+
+def _runtime(environ: Mapping[str, str]) -> dict[str, Any]:
+    """`.dshpc/runtime.json` of the project here or above, or of DSHPC_DIR.
+
+    The same search as project.find_project, without its imports.
+    """
+    named = environ.get("DSHPC_DIR")
+    at = os.path.abspath(named) if named else _here() or "/"
+    folder = at
+    while not named and not os.path.isdir(os.path.join(folder, _OWN)) and folder != "/":
+        folder = os.path.dirname(folder)
+    import json
+
+    try:
+        with open(os.path.join(folder, _OWN, "runtime.json"), encoding="utf-8") as file:
+            value = json.load(file)
+    except (OSError, ValueError):
+        value = None
+    if not isinstance(value, dict) or not {"container", "work"} <= value.keys():
+        _no_project(folder if os.path.isdir(os.path.join(folder, _OWN)) else None, at)
+    return value
+
+
+# What follows runs only after something went wrong, and may take its time.
+
+
+def _error(brief: str, details: str, *resolution: str) -> DshpcError:
+    from dshpc_setup.errors import DshpcError
+
+    return DshpcError(brief, details, resolution)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"dshpc: {text}\n")
+    sys.stderr.flush()
+
+
+def _no_project(folder: str | None, at: str) -> NoReturn:
+    if folder is not None:
+        raise _error(
+            f"The cluster in {folder} was never set up to its end.",
+            f"There is no usable {_OWN}/runtime.json in it.",
+            f"cd {folder} && configure-environment",
+        )
+    raise _error(
+        f"There is no cluster in {at} or above it.",
+        f"No folder there holds {_OWN}, which configure-environment makes.",
+        "Go to the folder where you ran configure-environment, or run it here.",
+        "Or name that folder in the environment variable DSHPC_DIR.",
+    )
+
+
+def _no_client(docker: str, error: OSError) -> NoReturn:
+    raise _error(
+        f"The program {docker} cannot be started.",
+        str(error),
+        "Run configure-environment: it installs Docker, or says how.",
+    ) from None
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        from dshpc_setup.errors import usage_error
+
+        raise usage_error(
+            f"The argument {os.fsencode(text)!r} is not valid UTF-8.",
+            "Docker would hand it on with other characters in place of those.",
+            "Rename the file, or pass the name through a file or stdin.",
+        ) from None
+
+
+def _explain(call: Call, code: int) -> None:
+    """Raise where it was not the command that failed but the way to it; else say what may help."""
+    from dshpc_setup.engine import containers
+    from dshpc_setup.machine.local import LocalMachine
+
+    machine = LocalMachine()
+    found = containers.inspect(machine, call.container)
+    if found is None:
+        raise _error(
+            f"The cluster is not there: no container is called {call.container}.",
+            "",
+            "Start it: dshpc up",
+        )
+    if not found.running or found.status != "running":
+        paused = found.status == "paused"
+        raise _error(
+            f"The cluster is not running: its container {call.container} is {found.status}.",
+            "",
+            f"docker unpause {call.container}" if paused else "Start it: dshpc up",
+        )
+    where = call.folder or call.work
+    if code in (126, 127) and not _has_folder(machine, call, where):
+        raise _error(
+            f"The running cluster has no folder {where}.",
+            f"The work folder {call.work} was not mounted when it was started, or is not shared "
+            "with Docker.",
+            "Start it anew: dshpc up",
+        )
+    if call.folder is None:
+        _say(f"this folder is not in the work folder, so the command ran in {call.work}; "
+             f"files elsewhere are not seen there.")  # fmt: skip
+    if call.is_slurm and found.health == "unhealthy":
+        _say("the cluster is not healthy; dshpc status says why.")
+
+
+def _has_folder(machine: LocalMachine, call: Call, folder: str) -> bool:
+    argv = [call.docker, "exec", call.container, "test", "-d", folder]
+    return machine.run(argv, deadline_s=_ASK_S).ok
+
+
+def hand_over(argv: list[str]) -> NoReturn:
+    """Become that program: its streams, signals and exit code are then its own affair."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        _no_client(argv[0], error)

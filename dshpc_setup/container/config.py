@@ -1,0 +1,119 @@
+"""Which configuration is in force: ours or the user's for each file, and the swap into /etc/slurm."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dshpc_setup.container.places import Places
+from dshpc_setup.container.storage import cannot_write, read_text, replace_text
+from dshpc_setup.errors import DshpcError
+
+USERS_MAY_OWN = ("slurm.conf", "gres.conf", "cgroup.conf")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """File name -> text; `customized`: name -> "custom" or "edited" for those that are the user's."""
+
+    texts: Mapping[str, str]
+    customized: Mapping[str, str]
+    sha256: Mapping[str, str]  # of what was read from /config
+
+    def where(self, name: str) -> str:
+        """Where a person finds the file."""
+        return f"config/{name}" if name in self.customized else f"/etc/slurm/{name} (rendered)"
+
+
+def choose(places: Places, rendered: Mapping[str, str]) -> Candidate:
+    """Rendered texts, less those that the user made his own in the mounted `config/`."""
+    from dshpc_setup import ownership
+
+    recorded = _manifest(places)
+    texts, customized, hashes = dict(rendered), {}, {}
+    for name in USERS_MAY_OWN:
+        text = read_text(f"{places.config}/{name}")
+        if text is None:
+            continue
+        hashes[name] = sha256(text)
+        owner = ownership.classify(text, recorded.get(f"config/{name}"))
+        if owner in ("custom", "edited"):
+            texts[name] = text
+            customized[name] = str(owner)
+    return Candidate(texts, customized, hashes)
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _manifest(places: Places) -> Mapping[str, str]:
+    text = read_text(f"{places.config}/manifest.json")
+    if text is None:
+        return {}
+    try:
+        files = json.loads(text)["files"]
+        return {str(name): str(value) for name, value in files.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DshpcError(
+            "config/manifest.json cannot be read, so it is not known which files are yours.",
+            f"{type(error).__name__}: {error}",
+            ("Run `configure-environment` on the host: it writes the file anew.",),
+        ) from None
+
+
+def write_set(folder: str, texts: Mapping[str, str], key: str) -> None:
+    """All files of one configuration in a new folder, with the link to the key beside them."""
+    try:
+        if os.path.lexists(folder):
+            shutil.rmtree(folder)
+        os.makedirs(folder, mode=0o755)
+        for name, text in texts.items():
+            replace_text(f"{folder}/{name}", text, sync=False)
+        os.symlink(key, f"{folder}/slurm.key")
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+
+
+def activate(places: Places, folder: str) -> None:
+    """Make /etc/slurm this folder, all files in one step."""
+    target = places.etc_slurm
+    try:
+        if os.path.isdir(target) and not os.path.islink(target):
+            raise DshpcError(
+                f"{target} is a folder of its own in this container.",
+                "It must be a link that can be swapped as a whole; something is mounted there.",
+                (
+                    "Mount your files as /config instead, or mark them with USER_CUSTOMIZED=true there.",
+                ),
+            )
+        link = f"{target}.new"
+        if os.path.lexists(link):
+            os.unlink(link)
+        os.symlink(folder, link)
+        os.replace(link, target)
+    except OSError as error:
+        raise cannot_write(target, error) from None
+
+
+def load_last_good(places: Places) -> dict[str, str] | None:
+    """The texts of the last start that got ready, None before the first."""
+    text = read_text(_last_good(places))
+    if text is None:
+        return None
+    try:
+        return {str(name): str(value) for name, value in json.loads(text).items()}
+    except (ValueError, AttributeError):
+        return None  # damaged: as good as none, and written anew by the next good start
+
+
+def save_last_good(places: Places, texts: Mapping[str, str]) -> None:
+    replace_text(_last_good(places), json.dumps(dict(texts), indent=1) + "\n")
+
+
+def _last_good(places: Places) -> str:
+    return f"{places.state}/last-good.json"

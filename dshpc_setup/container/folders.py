@@ -1,0 +1,127 @@
+"""The host name, the folders and the key: what must stand before any Slurm program is started."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+
+from dshpc_setup.container.places import Places
+from dshpc_setup.container.storage import cannot_write, read_text, replace_bytes
+from dshpc_setup.errors import DshpcError
+
+_KEY_BYTES = 1024
+
+
+def host_name_note(places: Places, name: str, resolves: Callable[[str], bool]) -> str | None:
+    """Make `name` resolve; a sentence where that took an entry of ours.
+
+    A host name that does not resolve costs about 20 s at every srun (seen with 24.11.5).
+    `resolves` asks beyond /etc/hosts and is only called where the name does not stand there.
+    """
+    path = places.at("/etc/hosts")
+    text = read_text(path) or ""
+    if name in hosts_names(text) or resolves(name):
+        return None
+    try:
+        # Docker mounts this one file: it can be written to, but not renamed over.
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(
+                f"{'' if text.endswith(chr(10)) or not text else chr(10)}127.0.0.1\t{name}\n"
+            )
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    return f"The host name {name} did not resolve: added to /etc/hosts as 127.0.0.1."
+
+
+def hosts_names(text: str) -> set[str]:
+    """All names of an /etc/hosts."""
+    names: set[str] = set()
+    for line in text.splitlines():
+        names.update(line.partition("#")[0].split()[1:])
+    return names
+
+
+def make_folders(places: Places, slurm: tuple[int, int]) -> None:
+    """Runtime and state folders with their owners; `slurm` is SlurmUser's uid and gid.
+
+    slurmd and slurmctld want a run folder of their own user each.
+    """
+    root = (0, 0) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    for path, owner, mode in (
+        ("/run/slurm", root, 0o755),
+        ("/run/slurmctld", slurm, 0o755),
+        ("/var/spool/slurmd", root, 0o755),
+        ("/run/dshpc/users", root, 0o755),
+        ("/run/dshpc/exec", root, 0o755),
+        ("/var/lib/dshpc/state", root, 0o755),
+        ("/var/lib/dshpc/state/slurmctld", slurm, 0o700),
+        ("/var/lib/dshpc/key", slurm, 0o700),
+    ):
+        folder = places.at(path)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            found = os.stat(folder)
+            if (found.st_uid, found.st_gid) != owner:
+                os.chown(folder, *owner)
+            if stat.S_IMODE(found.st_mode) != mode:
+                os.chmod(folder, mode)
+        except OSError as error:
+            raise cannot_write(folder, error) from None
+
+
+def adopt_state(places: Places, slurm: tuple[int, int]) -> str | None:
+    """Slurm's saved state belongs to SlurmUser, also where an older image had another number for it."""
+    top = f"{places.state}/slurmctld"
+    changed = 0
+    for folder, names, files in os.walk(top):
+        for name in (*names, *files):
+            path = os.path.join(folder, name)
+            found = os.lstat(path)
+            if found.st_uid != slurm[0] and not stat.S_ISLNK(found.st_mode):
+                os.chown(path, *slurm)
+                changed += 1
+    return (
+        f"{changed} files of Slurm's saved state had another owner: put right." if changed else None
+    )
+
+
+def ensure_key(places: Places, slurm: tuple[int, int]) -> str | None:
+    """The deployment's key of auth/slurm, made where it is missing; a sentence where that was done."""
+    path = places.key
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        replace_bytes(path, os.urandom(_KEY_BYTES), 0o600, slurm)
+        return "A key for this deployment was made."
+    problem = _key_problem(found)
+    if problem:
+        raise DshpcError(
+            f"The key {path} is not safe to use: {problem}.",
+            "Whoever has this key can run jobs as any user.",
+            (
+                "Remove it, so that the next start makes a new one (running jobs are lost): "
+                f"docker exec CONTAINER rm {path} && docker restart CONTAINER",
+            ),
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if mode == 0o600 and (found.st_uid, found.st_gid) == slurm:
+        return None
+    os.chown(path, *slurm)
+    os.chmod(path, 0o600)
+    return f"The key had mode {mode:04o} and owner {found.st_uid}: set to 0600 and Slurm's user."
+
+
+def _key_problem(found: os.stat_result) -> str | None:
+    """Why a key is refused rather than put right: someone else may know it or have made it."""
+    if not stat.S_ISREG(found.st_mode):
+        return "it is not a plain file"
+    if found.st_nlink != 1:
+        return "the same file also lies under another name"
+    if found.st_size < 16:
+        return f"it holds only {found.st_size} bytes"
+    if found.st_mode & 0o044:
+        return "every user can read it" if found.st_mode & 0o004 else "its group can read it"
+    if found.st_mode & 0o022:
+        return "others than its owner can change it"
+    return None

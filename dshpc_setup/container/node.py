@@ -1,0 +1,111 @@
+"""`dshpc-node`: what is run in the container by its entrypoint and by the host."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_HELP = """usage: dshpc-node start
+       dshpc-node wait [--timeout SECONDS]   until ready (exit code 0) or failed (2); 3 in between
+       dshpc-node status
+       dshpc-node health
+       dshpc-node add-user UID GID NAME [HOME]"""
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code; each command imports only what it needs."""
+    from dshpc_setup.errors import DshpcError, Exit
+
+    os.umask(0o022)
+    name, *rest = arguments or ["help"]
+    command = _COMMANDS.get(name)
+    if command is None:
+        print(f"There is no command {name!r}.\n{_HELP}", file=sys.stderr)
+        return Exit.USAGE
+    try:
+        return command(rest)
+    except DshpcError as error:
+        print(error.brief, file=sys.stderr)
+        for line in (*error.details.splitlines(), *error.resolution):
+            print(f"  {line}", file=sys.stderr)
+        return int(error.exit_code)
+
+
+def _start(rest: list[str]) -> int:
+    from dshpc_setup.container import start
+    from dshpc_setup.container.places import Places
+    from dshpc_setup.machine.local import LocalMachine
+
+    _no_arguments(rest)
+    return start.start(LocalMachine(), Places(), os.environ)
+
+
+def _wait(rest: list[str]) -> int:
+    timeout_s = 60.0
+    if rest:
+        if len(rest) != 2 or rest[0] != "--timeout" or not rest[1].isdecimal():
+            raise _usage("dshpc-node wait takes --timeout SECONDS.")
+        timeout_s = float(rest[1])
+    return _print_status(timeout_s)
+
+
+def _status(rest: list[str]) -> int:
+    _no_arguments(rest)
+    return _print_status(0.0)
+
+
+def _print_status(timeout_s: float) -> int:
+    import json
+
+    from dshpc_setup.container import status
+    from dshpc_setup.container.places import Places
+    from dshpc_setup.errors import Exit
+
+    found = status.wait(Places(), timeout_s)
+    if found is None:
+        print("The start has not begun yet.", file=sys.stderr)
+        return Exit.INCOMPLETE
+    print(json.dumps(found, indent=1, ensure_ascii=False))
+    return {"ready": Exit.OK, "failed": Exit.ERROR}.get(str(found["phase"]), Exit.INCOMPLETE)
+
+
+def _health(rest: list[str]) -> int:
+    _no_arguments(rest)
+    os.execv("/usr/local/lib/dshpc/health", ["health"])
+
+
+def _add_user(rest: list[str]) -> int:
+    from dshpc_setup.container import users
+    from dshpc_setup.container.places import Places
+
+    if len(rest) not in (3, 4):
+        raise _usage("dshpc-node add-user takes UID GID NAME and maybe HOME.")
+    users.add(Places(), users.checked(*rest))
+    return 0
+
+
+def _help(rest: list[str]) -> int:
+    _no_arguments(rest)
+    print(_HELP)
+    return 0
+
+
+def _no_arguments(rest: list[str]) -> None:
+    if rest:
+        raise _usage(f"{rest[0]!r} was not expected here.")
+
+
+def _usage(brief: str) -> Exception:
+    from dshpc_setup.errors import usage_error
+
+    return usage_error(brief, _HELP)
+
+
+_COMMANDS = {
+    "start": _start,
+    "wait": _wait,
+    "status": _status,
+    "health": _health,
+    "add-user": _add_user,
+    "help": _help,
+}

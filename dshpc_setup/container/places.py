@@ -1,0 +1,50 @@
+"""Where things lie in the container; `root` is "" there and a folder of their own in tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Places:
+    root: str = ""
+
+    def at(self, path: str) -> str:
+        return self.root + path
+
+    @property
+    def run(self) -> str:
+        """Gone with every start."""
+        return self.at("/run/dshpc")
+
+    @property
+    def state(self) -> str:
+        """The state volume: jobs, users, last facts, last good configuration."""
+        return self.at("/var/lib/dshpc/state")
+
+    @property
+    def key(self) -> str:
+        """The key of auth/slurm, in a volume of its own."""
+        return self.at("/var/lib/dshpc/key/slurm.key")
+
+    @property
+    def config(self) -> str:
+        """The project folder's `config/`, mounted read-only."""
+        return self.at("/config")
+
+    @property
+    def etc_slurm(self) -> str:
+        return self.at("/etc/slurm")
+
+    @property
+    def gpu_type(self) -> str:
+        """What GPU_TYPE the image was built for."""
+        return self.at("/etc/dshpc/gpu-type")
+
+    @property
+    def status(self) -> str:
+        return f"{self.run}/status.json"
+
+    @property
+    def services(self) -> str:
+        return f"{self.run}/services"

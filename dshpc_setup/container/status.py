@@ -1,0 +1,117 @@
+"""How the start is going: /run/dshpc/status.json (schema dshpc.start/1), and the log of it.
+
+Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details, resolution}
+or null, `kept_last_good` (the same, where the last good configuration is in force instead of one that
+does not pass), `notes` (sentences for people), `steps` [{name, ms}], `node`, `gres`, `simulated`,
+`image_gpu_type`, `changes` (since the last start), `customized` {file: custom|edited}, `config_sha256`
+{file of /config: hash of what was read}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dshpc_setup.container.places import Places
+from dshpc_setup.container.storage import replace_text
+from dshpc_setup.errors import DshpcError
+
+SCHEMA = "dshpc.start/1"
+
+
+def log(text: str) -> None:
+    """A readable line (or several) for `docker logs`."""
+    for line in text.splitlines() or [""]:
+        print(f"dshpc: {line}", flush=True)
+
+
+def as_failure(error: DshpcError) -> dict[str, object]:
+    return {
+        "brief": error.brief,
+        "details": error.details,
+        "resolution": list(error.resolution),
+    }
+
+
+class Status:
+    """Written anew at every step, in one piece: whoever reads it sees the old one or the new."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._began = time.monotonic()
+        self.values: dict[str, Any] = {
+            "schema": SCHEMA,
+            "phase": "starting",
+            "ready": False,
+            "failure": None,
+            "kept_last_good": None,
+            "notes": [],
+            "steps": [],
+            "node": None,
+            "gres": "",
+            "simulated": False,
+            "image_gpu_type": None,
+            "changes": [],
+            "customized": {},
+            "config_sha256": {},
+        }
+
+    @property
+    def elapsed_ms(self) -> float:
+        return round((time.monotonic() - self._began) * 1000, 1)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        self.values["phase"] = f"starting: {name}"
+        self.write()
+        yield
+        ms = round((time.monotonic() - began) * 1000, 1)
+        self.values["steps"].append({"name": name, "ms": ms})
+
+    def note(self, text: str) -> None:
+        """Something that people should know, in the log and in the status."""
+        log(text)
+        self.values["notes"].append(text)
+
+    def ready(self) -> None:
+        self.values.update(phase="ready", ready=True)
+        self.write()
+
+    def failed(self, error: DshpcError) -> None:
+        self.values.update(phase="failed", ready=False, failure=as_failure(error))
+        self.write()
+
+    def write(self) -> None:
+        os.makedirs(self._places.run, exist_ok=True)
+        text = json.dumps(self.values, indent=1, ensure_ascii=False)
+        # No sync: /run does not outlive a power cut anyway
+        replace_text(self._places.status, f"{text}\n", sync=False)
+        # For the health check, which is a shell script
+        replace_text(f"{self._places.run}/phase", f"{self.values['phase']}\n", sync=False)
+
+
+def read(places: Places) -> dict[str, Any] | None:
+    """The status as last written; None before the first one."""
+    try:
+        with open(places.status, encoding="utf-8") as file:
+            found = json.load(file)
+    except FileNotFoundError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def wait(places: Places, timeout_s: float) -> dict[str, Any] | None:
+    """The status once it is ready or failed, or as it is when the time is up."""
+    until = time.monotonic() + timeout_s
+    while True:
+        found = read(places)
+        if found is not None and found["phase"] in ("ready", "failed"):
+            return found
+        if time.monotonic() >= until:
+            return found
+        time.sleep(0.01)

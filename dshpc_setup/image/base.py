@@ -1,0 +1,167 @@
+"""The image that ours is built from: there already, pulled, or made from Debian's packages."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.image import debootstrap
+from dshpc_setup.image.client import Image, debian_arch, docker, engine_silent, inspect
+from dshpc_setup.image.failures import redacted, tail
+from dshpc_setup.image.mirror import RELEASE, mirror_for
+from dshpc_setup.image.site import gather_site
+from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.reporter import Reporter
+from dshpc_setup.settings import Settings
+
+Origin = Literal["local", "pulled", "debootstrap"]
+
+# A firewall that drops packets makes the engine wait for minutes; one that got an answer gets time.
+_FIRST_WORD_S = 25.0
+_PULL_S = 1800.0
+_IMPORT_S = 600.0
+
+# The names of the image that debootstrap can stand in for.
+_REPLACEABLE = re.compile(
+    rf"(?:docker\.io/)?(?:library/)?debian:(?:{RELEASE}|13(?:\.\d+)?)(?:-slim)?"
+)
+
+
+@dataclass(frozen=True)
+class BaseImage:
+    """`ref`: the name to build from; `origin`: where it came from in this run."""
+
+    ref: str
+    image_id: str
+    origin: Origin
+
+
+def local_tag(arch: str) -> str:
+    """What a base image of our own making is called: "dshpc-base:trixie-amd64"."""
+    return f"dshpc-base:{RELEASE}-{arch}"
+
+
+def replaceable(name: str) -> bool:
+    """Whether the image of that name is plain Debian trixie."""
+    return _REPLACEABLE.fullmatch(name) is not None
+
+
+def ensure_base(
+    machine: Machine,
+    facts: HostFacts,
+    settings: Settings,
+    reporter: Reporter,
+    *,
+    interactive: bool = False,
+) -> BaseImage:
+    """The base image, in the engine's store when this returns.
+
+    What is there wins over the registry, the registry over making it. Raises DshpcError where it is
+    not to be had; `interactive`: whether sudo may ask on the terminal.
+    """
+    found = find_base(machine, facts, settings)
+    if found is not None:
+        return found
+    arch = _arch(facts)
+    pulled = _pull(machine, settings.base_image, arch, reporter)
+    if pulled.ok:
+        image = inspect(machine, settings.base_image)
+        if image is not None and image.arch == arch:
+            return BaseImage(settings.base_image, image.id, "pulled")
+    if not replaceable(settings.base_image):
+        raise _no_such_image(settings.base_image, arch, pulled)
+    reporter.note(
+        f"The image {settings.base_image} could not be pulled "
+        f"({redacted(tail(pulled.text, 1)) or pulled.state}): it is made from Debian's packages."
+    )
+    return _make(machine, facts, settings, reporter, interactive=interactive)
+
+
+def find_base(machine: Machine, facts: HostFacts, settings: Settings) -> BaseImage | None:
+    """The base image where it is in the engine's store already, else None; changes nothing."""
+    name, arch = settings.base_image, _arch(facts)
+    names = [name, local_tag(arch)] if replaceable(name) else [name]
+    for each in names:
+        image = inspect(machine, each)
+        if image is not None and image.arch == arch:
+            return BaseImage(each, image.id, "local")
+    return None
+
+
+def _arch(facts: HostFacts) -> str:
+    """Of the engine, which may be another machine than this one."""
+    return debian_arch(facts.engine.arch or facts.platform.arch)
+
+
+def _pull(machine: Machine, name: str, arch: str, reporter: Reporter) -> CommandResult:
+    """`docker pull`, given up early where the registry says nothing at all."""
+    reporter.progress(f"base image: pulling {name}")
+    argv = [docker(machine), "pull", "--platform", f"linux/{arch}", name]
+    heard: list[str] = []
+
+    def listen(line: str) -> None:
+        heard.append(line)
+        reporter.progress(f"base image: {redacted(line.strip())[:80]}")
+
+    first = machine.run(argv, deadline_s=_FIRST_WORD_S, on_line=listen)
+    if first.state == "timeout" and heard:  # slow and not silent: layers that are done are kept
+        return machine.run(argv, deadline_s=_PULL_S, on_line=listen)
+    return first
+
+
+def _make(
+    machine: Machine,
+    facts: HostFacts,
+    settings: Settings,
+    reporter: Reporter,
+    *,
+    interactive: bool,
+) -> BaseImage:
+    site = gather_site(machine)
+    mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
+    plan = debootstrap.recipe(machine, facts, mirror, site, reporter, interactive=interactive)
+    tag = local_tag(plan.arch)
+    with debootstrap.archive(machine, plan, reporter, interactive=interactive) as archive:
+        reporter.progress(f"base image: importing it as {tag}")
+        result = machine.run(
+            [
+                docker(machine),
+                "import",
+                "--platform",
+                f"linux/{plan.arch}",
+                "--change",
+                'CMD ["bash"]',
+                "--message",
+                f"Debian {RELEASE}, made with debootstrap",
+                str(archive),
+                tag,
+            ],
+            deadline_s=_IMPORT_S,
+        )
+    if not result.ok:
+        raise engine_silent(result, f"Importing the base image as {tag}")
+    image: Image | None = inspect(machine, tag)
+    if image is None:
+        raise engine_silent(result, f"Looking for the base image {tag} after its import")
+    return BaseImage(tag, image.id, "debootstrap")
+
+
+def _no_such_image(name: str, arch: str, pulled: CommandResult) -> DshpcError:
+    why = (
+        f"The registry did not answer within {_FIRST_WORD_S:.0f} s."
+        if pulled.state == "timeout"
+        else redacted(tail(pulled.text))
+    )
+    return DshpcError(
+        f"The base image {name} is not there for linux/{arch} and cannot be pulled.",
+        why,
+        (
+            "Check its name, and where its registry needs a login: docker login.",
+            f"Or bring it in: docker load, then `docker image inspect {name}` shows it.",
+            "Or leave --base-image out: plain Debian is made from the package mirror where no "
+            "registry answers.",
+        ),
+    )

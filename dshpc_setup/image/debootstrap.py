@@ -1,0 +1,360 @@
+"""Making the base image from Debian's package mirror, for sites that reach no image registry.
+
+One shell script runs as root (one question of sudo), a second one cleans up after it in every case.
+Everything happens below one folder of our own; what is changed in the new root is changed by a
+process chrooted into it, so that no link in it can lead outside.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dshpc_setup.engine.packages import install
+from dshpc_setup.engine.privilege import run_as_root
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.image.client import debian_arch
+from dshpc_setup.image.failures import redacted, tail
+from dshpc_setup.image.mirror import RELEASE, Mirror
+from dshpc_setup.image.site import SiteFiles, apt_settings
+from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.reporter import Reporter
+
+NEEDED_MIB = 1500  # seen: 0.5 GiB of root and packages and 0.2 GiB of archive; the rest is reserve
+_MAKE_S = 1800.0
+_CLEAN_S = 120.0
+
+_PROGRAMS = ("/usr/sbin/debootstrap", "/usr/bin/debootstrap", "/sbin/debootstrap")
+_SCRIPT = f"/usr/share/debootstrap/scripts/{RELEASE}"
+_KEYRINGS = (
+    "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "/usr/share/keyrings/debian-archive-keyring.pgp",
+)
+
+# Arguments: work folder, main mirror ("" = debootstrap's own), security mirror, then debootstrap's.
+_MAKE = r"""
+set -eu
+umask 022
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+work=$1 main=$2 security=$3
+shift 3
+root=$work/root
+echo $$ >"$work/pid"
+if [ -f "$work/proxies" ]; then set -a; . "$work/proxies"; set +a; fi
+
+debootstrap "$@"
+
+main=${main:-$(sed -n 's/^deb  *\([^ ]*\) .*/\1/p' "$root/etc/apt/sources.list" | head -n 1)}
+[ -n "$main" ]
+# Further suites only where they are: a mirror of one site may hold the release alone.
+answers() { wget -q --spider --tries=2 --timeout=15 "$1" 2>/dev/null; }
+suites=SUITE
+if answers "$main/dists/SUITE-updates/InRelease"; then suites="SUITE SUITE-updates"; fi
+security=${security:-${main%/debian}/debian-security}
+if ! answers "$security/dists/SUITE-security/InRelease"; then security=; fi
+stamp=$(cat "$root"/var/lib/apt/lists/*Release | sed -n 's/^Date: //p' | head -n 1)
+
+# As small as the image of the same name in the registries: no caches, documents, translations.
+chroot "$root" /bin/sh -eu -c '
+    rm -f /etc/apt/sources.list /var/cache/apt/*.bin /var/cache/debconf/*-old
+    rm -f /var/lib/dpkg/*-old /etc/*- /var/cache/ldconfig/aux-cache /etc/hostname /etc/resolv.conf
+    rm -rf /debootstrap
+    find /var/lib/apt/lists /var/cache/apt/archives /var/log -xdev -type f -delete
+    find /usr/share/doc -xdev ! -type d ! -name copyright -delete
+    find /usr/share/man /usr/share/info /usr/share/locale /usr/share/lintian \
+        -xdev -mindepth 1 -delete
+    find /usr/share/doc -xdev -depth -type d -empty -delete
+    find /run /tmp -xdev -mindepth 1 -delete
+    : >/etc/machine-id
+    {
+        echo "path-exclude /usr/share/doc/*"
+        echo "path-include /usr/share/doc/*/copyright"
+        for what in man info locale lintian; do echo "path-exclude /usr/share/$what/*"; done
+        echo force-unsafe-io
+    } >/etc/dpkg/dpkg.cfg.d/slim
+    {
+        echo "Acquire::Languages \"none\";"
+        echo "APT::Keep-Downloaded-Packages \"false\";"
+    } >/etc/apt/apt.conf.d/slim
+    printf "#!/bin/sh\nexit 101\n" >/usr/sbin/policy-rc.d
+    chmod 0755 /usr/sbin/policy-rc.d
+    entry() {
+        printf "Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n\n" \
+            "$1" "$2" /usr/share/keyrings/debian-archive-keyring.gpg
+    }
+    {
+        entry "$1" "$2"
+        if [ -n "$3" ]; then entry "$3" SUITE-security; fi
+    } >/etc/apt/sources.list.d/debian.sources
+' sh "$main" "$suites" "$security"
+
+set -- --numeric-owner --one-file-system --exclude='./dev/*' --exclude='./proc/*' \
+    --exclude='./sys/*' -C "$root" -cf "$work/base.tar"
+if tar --version | grep -q GNU; then
+    set -- --sort=name --clamp-mtime --mtime="@$(date -d "$stamp" +%s)" "$@"
+fi
+tar "$@" .
+chmod 0644 "$work/base.tar"
+""".replace("SUITE", RELEASE)
+
+# Argument: the work folder. Ends what still runs in it, unmounts what is mounted there, removes it.
+_CLEAN = r"""
+set -u
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+work=$1
+[ -f "$work/.dshpc-base" ] || exit 1
+pid=$(cat "$work/pid" 2>/dev/null)
+if [ -n "$pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF -- "$work"; then
+    kill -KILL -- "-$(cut -d ' ' -f 5 "/proc/$pid/stat")" 2>/dev/null
+fi
+for link in /proc/[0-9]*/root; do
+    case $(readlink "$link" 2>/dev/null) in
+    "$work"/*) of=${link%/root}; kill -KILL "${of#/proc/}" 2>/dev/null ;;
+    esac
+done
+mounted() { cut -d ' ' -f 5 /proc/self/mountinfo | grep -F -- "$work/"; }
+mounted | sort -r | while read -r at; do umount "$at" 2>/dev/null || umount -l "$at"; done
+if mounted >&2; then exit 1; fi
+rm -rf --one-file-system -- "$work"
+"""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to make: Debian's name of the processor, the keyring, the mirror and how to reach it."""
+
+    arch: str
+    keyring: str
+    mirror: Mirror | None
+    site: SiteFiles
+    script: str = ""  # debootstrap's script where it knows no script of that release
+
+    def arguments(self, root: str) -> list[str]:
+        """debootstrap's own arguments."""
+        main = self.mirror.main if self.mirror else ""
+        return [
+            f"--arch={self.arch}",
+            "--variant=minbase",
+            "--components=main",
+            f"--keyring={self.keyring}",
+            "--force-check-gpg",  # never without a verified signature
+            RELEASE,
+            root,
+            *([main, self.script] if self.script else [main] if main else []),
+        ]
+
+
+def recipe(
+    machine: Machine,
+    facts: HostFacts,
+    mirror: Mirror | None,
+    site: SiteFiles,
+    reporter: Reporter,
+    *,
+    interactive: bool,
+) -> Recipe:
+    """What debootstrap is to do here; offers to install it. Raises where it cannot be used."""
+    arch = debian_arch(facts.engine.arch or facts.platform.arch)
+    if machine.system[0] != "Linux" or debian_arch(facts.platform.arch) != arch:
+        raise cannot_make(
+            f"debootstrap needs Linux on {arch}; this is {machine.system[0]} on "
+            f"{facts.platform.arch}."
+        )
+    _have_tools(machine, facts, reporter, interactive)
+    script = "" if machine.exists(_SCRIPT) else str(Path(_SCRIPT).with_name("sid"))
+    return Recipe(arch, _keyring(machine) or _KEYRINGS[0], mirror, site, script)
+
+
+def cannot_make(details: str) -> DshpcError:
+    """The base image is neither there nor to be had; says which ways are left."""
+    return DshpcError(
+        "There is no base image: no registry answers, and it cannot be made here.",
+        details,
+        (
+            "Reach a registry (the engine's proxy and registry-mirror settings), then run again.",
+            "Or name an image of Debian trixie that you can reach: "
+            "--base-image registry.example.org/debian:trixie-slim.",
+            "Or carry it in from a machine that has it: `docker save debian:trixie-slim` there, "
+            "`docker load` here.",
+        ),
+    )
+
+
+@contextmanager
+def archive(
+    machine: Machine, plan: Recipe, reporter: Reporter, *, interactive: bool
+) -> Iterator[Path]:
+    """The root as a tar file while the context lasts; nothing of it is left afterwards."""
+    work = _workplace(machine)
+    try:
+        (work / ".dshpc-base").touch()
+        _write_proxies(machine, work, plan.site)
+        main, security = (plan.mirror.main, plan.mirror.security) if plan.mirror else ("", None)
+        argv = ["sh", "-c", _MAKE, "sh", str(work), main, security or ""]
+        result = run_as_root(
+            machine,
+            [*argv, *plan.arguments(str(work / "root"))],
+            interactive=interactive,
+            deadline_s=_MAKE_S,
+            by_hand=(["debootstrap", *plan.arguments("/var/tmp/base")],),
+            on_line=_progress(reporter),
+        )
+        if not result.ok:
+            raise _failed(machine, result, work, plan.site)
+        yield work / "base.tar"
+    finally:
+        _clean(machine, work, interactive)
+
+
+def _progress(reporter: Reporter) -> Callable[[str], None]:
+    def show(line: str) -> None:
+        found = re.match(r"I: (Retrieving|Validating|Extracting|Unpacking|Configuring) (\S+)", line)
+        if found:
+            reporter.progress(f"base image: {found[1].lower()} {found[2].rstrip('.')}")
+
+    return show
+
+
+def _workplace(machine: Machine) -> Path:
+    """A new private folder where there is room and device files and programs are allowed."""
+    refused = []
+    for folder in dict.fromkeys((machine.env.get("TMPDIR") or "/var/tmp", "/var/tmp", "/tmp")):
+        why = _unfit(machine, folder)
+        if why is None:
+            try:
+                return Path(tempfile.mkdtemp(prefix="dshpc-base.", dir=folder))
+            except OSError as error:
+                why = str(error)
+        refused.append(f"{folder}: {why}")
+    raise DshpcError(
+        f"No folder has the {NEEDED_MIB} MiB that making the base image takes.",
+        "\n".join(refused),
+        ("Free some space, or set TMPDIR to a folder on a bigger disk, and run again.",),
+    )
+
+
+def _unfit(machine: Machine, folder: str) -> str | None:
+    """Why the folder cannot hold a root file system, None where it can."""
+    free = machine.run(["df", "-Pk", folder], deadline_s=10)
+    rows = free.stdout.strip().splitlines()
+    if not free.ok or len(rows) < 2:
+        return free.text or "its free space cannot be told"
+    free_mib = int(rows[-1].split()[3]) // 1024
+    if free_mib < NEEDED_MIB:
+        return f"only {free_mib} MiB are free"
+    mount = machine.run(["findmnt", "-no", "OPTIONS", "-T", folder], deadline_s=10)
+    forbidden = {"nodev", "noexec"} & set(mount.stdout.strip().split(","))
+    return f"mounted with {' and '.join(sorted(forbidden))}" if forbidden else None
+
+
+def _write_proxies(machine: Machine, work: Path, site: SiteFiles) -> None:
+    """How to reach the mirror, as a file that only we and root read: `ps` shows every argument."""
+    env = site.proxy_env()
+    for key, value in apt_settings(machine):
+        scheme = re.fullmatch(r"Acquire::(https?)::Proxy", key, re.IGNORECASE)
+        if scheme and value != "DIRECT":
+            env[f"{scheme[1].lower()}_proxy"] = value
+    if env:
+        file = work / "proxies"
+        file.touch(0o600)
+        file.write_text("".join(f"{key}={shlex.quote(value)}\n" for key, value in env.items()))
+
+
+def _clean(machine: Machine, work: Path, interactive: bool) -> None:
+    if not (work / "root").exists():
+        shutil.rmtree(work)  # nothing in it belongs to root
+        return
+    result = run_as_root(
+        machine,
+        ["sh", "-c", _CLEAN, "sh", str(work)],
+        interactive=interactive,
+        deadline_s=_CLEAN_S,
+    )
+    if not result.ok:
+        raise DshpcError(
+            f"The temporary folder {work} could not be removed.",
+            tail(result.text),
+            (f"See what is mounted there (findmnt -R {work}), unmount it and remove the folder.",),
+        )
+
+
+def _have_tools(machine: Machine, facts: HostFacts, reporter: Reporter, interactive: bool) -> None:
+    missing = [] if _program(machine) else ["debootstrap"]
+    if _keyring(machine) is None:
+        family = {facts.platform.os_id, *facts.platform.os_like}
+        # Fedora and its relatives call the archive's keys by another name
+        missing.append(
+            "debian-keyring" if family & {"fedora", "rhel"} else "debian-archive-keyring"
+        )
+    if not missing:
+        return
+    names = " and ".join(missing)
+    if not reporter.ask(
+        f"No registry answers, so the base image is made from Debian packages. Install {names}?"
+    ):
+        raise cannot_make(f"It would be made with {names}, which is not installed.")
+    install(machine, facts.platform, missing, reporter, interactive=interactive)
+    if not _program(machine) or _keyring(machine) is None:
+        raise cannot_make(f"{names} was installed, but is not where it is expected.")
+
+
+def _program(machine: Machine) -> bool:
+    # /usr/sbin is not on the PATH of Debian's ordinary users
+    return bool(machine.which("debootstrap")) or any(map(machine.exists, _PROGRAMS))
+
+
+def _keyring(machine: Machine) -> str | None:
+    return next((path for path in _KEYRINGS if machine.exists(path)), None)
+
+
+def _failed(machine: Machine, result: CommandResult, work: Path, site: SiteFiles) -> DshpcError:
+    log = machine.read(str(work / "root/debootstrap/debootstrap.log")).text or ""
+    text = redacted(tail(f"{log}\n{result.text}"), site.secrets)
+    brief, advice = _classified(result, text)
+    return DshpcError(
+        f"Making the base image failed: {brief}.",
+        text,
+        (advice, "Or name an image of Debian trixie that you can reach: --base-image IMAGE."),
+    )
+
+
+def _classified(result: CommandResult, text: str) -> tuple[str, str]:
+    """What happened and what to do, for debootstrap's and its tools' words."""
+    if result.state == "timeout":
+        return (
+            f"it was not done within {_MAKE_S / 60:.0f} minutes",
+            "See how fast the package mirror answers; --apt-mirror URL names another one.",
+        )
+    for pattern, brief, advice in _FAILURES:
+        if re.search(pattern, text, re.IGNORECASE):
+            return brief, advice
+    return "debootstrap ended with an error", "See the lines above for what it met."
+
+
+_FAILURES = (
+    (
+        r"unknown key|Invalid Release signature|KEYEXPIRED|gpgv?: .*error",
+        "the package archive's signature could not be verified",
+        "Bring the package debian-archive-keyring (Fedora: debian-keyring) up to date; an archive "
+        "that nobody signed is not used.",
+    ),
+    (r"No space left", "the disk is full", "Free some space and run again."),
+    (
+        r"noexec or nodev|Operation not permitted|cannot mount|mknod",
+        "this machine does not allow it",
+        "In a container or on a restricted mount debootstrap cannot work; set TMPDIR to another "
+        "folder, or bring the base image from elsewhere.",
+    ),
+    (
+        r"Failed getting release file|Couldn't download|unable to resolve|Could not resolve",
+        "the package mirror could not be reached",
+        "Check the network, the proxy settings (http_proxy) and --apt-mirror.",
+    ),
+)

@@ -1,0 +1,148 @@
+"""The made-up machines that `--simulate` knows: `<model>:<count>` and a few mixtures."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dshpc_setup.errors import DshpcError, usage_error
+
+_MOST = 16
+
+
+@dataclass(frozen=True)
+class MigPart:
+    profile: str
+    memory_mib: int
+    gi: int  # GPU instance id, as the driver would number it
+
+
+@dataclass(frozen=True)
+class Model:
+    key: str
+    name: str
+    device: int  # PCI device id
+    memory_mib: int | None
+    compute: tuple[int, int] = (0, 0)
+    gfx: int = 0  # AMD: gfx_target_version
+    mig_capable: bool = False
+    mig: tuple[MigPart, ...] = ()
+
+
+@dataclass(frozen=True)
+class Card:
+    """One card of a profile: `index` among its vendor's, `minor` of its device node."""
+
+    model: Model
+    index: int
+
+    @property
+    def vendor(self) -> Literal["nvidia", "amd"]:
+        return "amd" if self.model.gfx else "nvidia"
+
+    @property
+    def driver(self) -> str:
+        return "amdgpu" if self.model.gfx else "nvidia"
+
+    @property
+    def minor(self) -> int:
+        return 128 + self.index if self.model.gfx else self.index
+
+    @property
+    def address(self) -> str:
+        return f"0000:{(0x80 if self.model.gfx else 0x10) + self.index:02x}:00.0"
+
+
+@dataclass(frozen=True)
+class Profile:
+    text: str
+    cards: tuple[Card, ...]
+
+    def of(self, vendor: str) -> tuple[Card, ...]:
+        return tuple(card for card in self.cards if card.vendor == vendor)
+
+
+_MODELS = (
+    Model("t4", "Tesla T4", 0x1EB8, 15360, (7, 5)),
+    Model("v100", "Tesla V100-SXM2-32GB", 0x1DB5, 32768, (7, 0)),
+    Model("a100", "NVIDIA A100-SXM4-80GB", 0x20B2, 81920, (8, 0), mig_capable=True),
+    Model("a100-40", "NVIDIA A100-SXM4-40GB", 0x20B0, 40960, (8, 0), mig_capable=True),
+    Model("a10", "NVIDIA A10", 0x2236, 23028, (8, 6)),
+    Model("a40", "NVIDIA A40", 0x2235, 46068, (8, 6)),
+    Model("l4", "NVIDIA L4", 0x27B8, 23034, (8, 9)),
+    Model("l40s", "NVIDIA L40S", 0x26B9, 46068, (8, 9)),
+    Model("h100", "NVIDIA H100 80GB HBM3", 0x2330, 81559, (9, 0), mig_capable=True),
+    Model("h200", "NVIDIA H200", 0x2335, 143771, (9, 0), mig_capable=True),
+    Model("b200", "NVIDIA B200", 0x2901, 183359, (10, 0), mig_capable=True),
+    Model("gb10", "NVIDIA GB10", 0x2E12, None, (12, 1)),
+    Model("rtx2080ti", "NVIDIA GeForce RTX 2080 Ti", 0x1E07, 11264, (7, 5)),
+    Model("rtx3080", "NVIDIA GeForce RTX 3080", 0x2206, 10240, (8, 6)),
+    Model("rtx3090", "NVIDIA GeForce RTX 3090", 0x2204, 24576, (8, 6)),
+    Model("rtx4090", "NVIDIA GeForce RTX 4090", 0x2684, 24564, (8, 9)),
+    Model("rtx5090", "NVIDIA GeForce RTX 5090", 0x2B85, 32607, (12, 0)),
+    Model("a6000", "NVIDIA RTX A6000", 0x2230, 49140, (8, 6)),
+    Model("mi100", "AMD Instinct MI100", 0x738C, 32752, gfx=90008),
+    Model("mi210", "AMD Instinct MI210", 0x740F, 65520, gfx=90010),
+    Model("mi250x", "AMD Instinct MI250X", 0x7408, 65520, gfx=90010),
+    Model("mi300x", "AMD Instinct MI300X", 0x74A1, 196592, gfx=90402),
+    Model("mi325x", "AMD Instinct MI325X", 0x74A5, 262128, gfx=90500),
+)
+MODELS: Mapping[str, Model] = {model.key: model for model in _MODELS}
+
+_H100_CUT = Model(
+    "h100-mig",
+    "NVIDIA H100 80GB HBM3",
+    0x2330,
+    81559,
+    (9, 0),
+    mig_capable=True,
+    mig=(
+        MigPart("3g.40gb", 40448, 1),
+        MigPart("1g.10gb", 9728, 7),
+        MigPart("1g.10gb", 9728, 8),
+        MigPart("1g.10gb", 9728, 9),
+        MigPart("1g.10gb", 9728, 10),
+    ),
+)
+
+_MIXTURES: Mapping[str, tuple[Model, ...]] = {
+    "mig": (_H100_CUT, MODELS["h100"]),
+    "mixed": (MODELS["h100"], MODELS["h100"], MODELS["t4"]),
+    "none": (),
+}
+
+
+def parse_profile(text: str) -> Profile:
+    """The profile that is meant; raises DshpcError (usage), naming what comes near."""
+    name = text.strip().lower()
+    if name in _MIXTURES:
+        return _numbered(name, _MIXTURES[name])
+    match = re.fullmatch(r"([a-z0-9-]+)(?::([0-9]{1,4}))?", name)
+    if match is None or match[1] not in MODELS:
+        raise _unknown(text, match[1] if match else name.split(":")[0])
+    count = int(match[2] or "1")
+    if not 1 <= count <= _MOST:
+        raise usage_error(
+            f"--simulate {text}: a made-up machine has 1 to {_MOST} GPUs, not {count}.",
+            "",
+            f"Give a count of up to {_MOST}, such as {match[1]}:8.",
+        )
+    return _numbered(f"{match[1]}:{count}", (MODELS[match[1]],) * count)
+
+
+def _numbered(text: str, models: tuple[Model, ...]) -> Profile:
+    return Profile(text, tuple(Card(model, index) for index, model in enumerate(models)))
+
+
+def _unknown(text: str, model: str) -> DshpcError:
+    near = difflib.get_close_matches(model, [*MODELS, *_MIXTURES], 3, 0.5)
+    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    return usage_error(
+        f"--simulate {text}: there is no such made-up machine.",
+        f"{hint}There are: {', '.join(_MIXTURES)}, and with a count, as in h100:2: "
+        f"{', '.join(MODELS)}.",
+        "Choose one of them.",
+    )

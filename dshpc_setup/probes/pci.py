@@ -1,0 +1,68 @@
+"""Graphics cards and accelerators on the PCI bus, as sysfs lists them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dshpc_setup.probes.look import Look
+
+ROOT = "/sys/bus/pci/devices"
+NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
+_VENDORS = (NVIDIA, AMD, INTEL)
+
+
+@dataclass(frozen=True)
+class PciDevice:
+    address: str  # 0000:1a:00.0
+    vendor: int
+    device: int | None
+    kind: int  # class and subclass: 0x0300 VGA, 0x0302 3D, 0x0380 display, 0x1200 accelerator
+    driver: str | None
+    numa_node: int | None
+    cores: str | None
+
+
+def graphics(look: Look) -> tuple[PciDevice, ...]:
+    """Every display controller and accelerator of the three vendors, by address."""
+    found = []
+    for entry in look.machine.listdir(ROOT):
+        address = parse_address(entry)
+        vendor = look.number(f"{ROOT}/{entry}/vendor") if address else None
+        if address is None or vendor not in _VENDORS:
+            continue
+        kind = (look.number(f"{ROOT}/{entry}/class") or 0) >> 8
+        if kind >> 8 != 0x03 and kind != 0x1200:
+            continue
+        driver = look.machine.readlink(f"{ROOT}/{entry}/driver")
+        numa = look.number(f"{ROOT}/{entry}/numa_node")
+        found.append(
+            PciDevice(
+                address=address,
+                vendor=vendor,
+                device=look.number(f"{ROOT}/{entry}/device"),
+                kind=kind,
+                driver=driver.rstrip("/").rsplit("/", 1)[-1] if driver else None,
+                numa_node=numa if numa is not None and numa >= 0 else None,
+                cores=look.text(f"{ROOT}/{entry}/local_cpulist") or None,
+            )
+        )
+    return tuple(found)
+
+
+def parse_address(text: object) -> str | None:
+    """Any spelling (00000000:1A:00.0, 1a:00.0) as 0000:1a:00.0; None if it is no address."""
+    match = re.fullmatch(
+        r"\s*(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})(?:\.([0-7]))?\s*",
+        text if isinstance(text, str) else "",
+    )
+    if match is None:
+        return None
+    domain, bus, device, function = (int(part or "0", 16) for part in match.groups())
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function}"
+
+
+def address_of(domain: int, location: int) -> str:
+    """Of KFD's numbers: bus in bits 8-15 of the location, device and function below."""
+    bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
+    return f"{domain & 0xFFFFFFFF:04x}:{bus:02x}:{device:02x}.{function}"
