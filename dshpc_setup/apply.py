@@ -140,7 +140,9 @@ def finish_interrupted(project: Project) -> bool:
 
 def _write_journal(project: Project, temporaries: list[tuple[Path, Path]]) -> None:
     folder = project.folder
-    pairs = [[str(old.relative_to(folder)), str(new.relative_to(folder))] for old, new in temporaries]
+    pairs = [
+        [str(old.relative_to(folder)), str(new.relative_to(folder))] for old, new in temporaries
+    ]
     journal = folder / JOURNAL
     temporary = write_temporary(journal, json.dumps({"renames": pairs}), owner=project.owner)
     try:

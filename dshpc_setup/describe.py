@@ -28,9 +28,23 @@ def describe_engine(engine: Engine) -> str:
     if engine.state != "present":
         return f"no Docker ({engine.state})"
     name = {"podman": "Podman", "desktop": "Docker Desktop"}.get(engine.kind or "", "Docker")
-    compose = f", compose {engine.compose.version.lstrip('v')}" if engine.compose else ", no compose"
+    compose = (
+        f", compose {engine.compose.version.lstrip('v')}" if engine.compose else ", no compose"
+    )
     rootless = " rootless" if engine.rootless else ""
     return f"{name} {engine.server_version}{rootless}{compose}"
+
+
+def describe_mapping(engine: Engine) -> str | None:
+    """Whose the files are that jobs make, where the engine does not map ids one to one."""
+    if engine.rootless:
+        return (
+            "Docker is rootless: files that jobs make as root belong to you, those of other users "
+            "to ids of your subordinate range."
+        )
+    if engine.kind == "desktop":
+        return "Docker Desktop maps file owners: what jobs make in the work folder belongs to you."
+    return None
 
 
 def describe_gpus(gpus: Gpus) -> str:

@@ -11,7 +11,10 @@ from dshpc_setup.errors import DshpcError
 _WHY = {
     errno.ENOSPC: ("the disk is full", "Make room on that disk and run again."),
     errno.EDQUOT: ("your disk quota is used up", "Make room and run again."),
-    errno.EROFS: ("the file system is read-only", "Choose a folder that can be written: --dir DIR."),
+    errno.EROFS: (
+        "the file system is read-only",
+        "Choose a folder that can be written: --dir DIR.",
+    ),
     errno.EACCES: (
         "you may not write there",
         "Choose a folder of your own with --dir DIR, or change its owner or permissions.",
@@ -26,7 +29,9 @@ _WHY = {
 
 def write_error(error: OSError, path: Path | str) -> DshpcError:
     """The OSError of a write as an error for people; nothing was changed."""
-    why, step = _WHY.get(error.errno or 0, (error.strerror or str(error), "Mend that and run again."))
+    why, step = _WHY.get(
+        error.errno or 0, (error.strerror or str(error), "Mend that and run again.")
+    )
     return DshpcError(f"Cannot write {path}: {why}.", str(error), (step,))
 
 

@@ -112,7 +112,7 @@ def prove(
     failures: list[str] = []
     for candidate in candidates(machine, facts, plan, whole):
         result = _test(machine, candidate, image)
-        wrong = judge(result, candidate, plan, facts.platform.kind)
+        wrong = judge(result, plan, facts.platform.kind)
         if wrong is None:
             reason = f"Proven by a test container: {_describe(candidate, plan)}."
             return replace(candidate, reason=reason, failures=tuple(failures), key=key)
@@ -170,9 +170,7 @@ def _nvidia(facts: HostFacts, plan: ClusterPlan, whole: bool) -> tuple[Passthrou
 
 def _nvidia_ids(plan: ClusterPlan) -> list[str]:
     """UUIDs where known: an index may mean another card after the next boot."""
-    return [
-        line.uuid or str(line.index) for line in plan.gres if line.vendor == "nvidia"
-    ]
+    return [line.uuid or str(line.index) for line in plan.gres if line.vendor == "nvidia"]
 
 
 def _raw_devices(machine: Machine, plan: ClusterPlan) -> Passthrough:
@@ -226,9 +224,7 @@ def _test(machine: Machine, candidate: Passthrough, image: str) -> CommandResult
     return result
 
 
-def judge(
-    result: CommandResult, candidate: Passthrough, plan: ClusterPlan, platform: str
-) -> str | None:
+def judge(result: CommandResult, plan: ClusterPlan, platform: str) -> str | None:
     """None where the container saw all that the plan needs; else what is wrong, in one sentence."""
     if result.state == "timeout":
         return f"the test container did not end within {DEADLINE_S:.0f} s and was removed"
@@ -273,15 +269,28 @@ _CAUSES: tuple[tuple[str, str], ...] = (
         "not restarted since (install nvidia-container-toolkit, then: sudo nvidia-ctk runtime "
         "configure --runtime=docker && sudo systemctl restart docker)",
     ),
-    (r"unresolvable CDI devices", "the CDI specification does not list these GPUs (regenerate it: "
-     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml)"),
-    (r"unknown or invalid runtime name", "the runtime nvidia is not registered with Docker (sudo "
-     "nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker)"),
-    (r"driver/library version mismatch", "the NVIDIA driver was updated and the old one is still "
-     "loaded: reboot"),
-    (r"libnvidia-ml\.so\.1: cannot open", "the NVIDIA driver's libraries are missing on this machine"),
-    (r"bpf_prog_query\(BPF_CGROUP_DEVICE\) failed", "rootless Docker may not set up device access: "
-     "use CDI"),
+    (
+        r"unresolvable CDI devices",
+        "the CDI specification does not list these GPUs (regenerate it: "
+        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml)",
+    ),
+    (
+        r"unknown or invalid runtime name",
+        "the runtime nvidia is not registered with Docker (sudo "
+        "nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker)",
+    ),
+    (
+        r"driver/library version mismatch",
+        "the NVIDIA driver was updated and the old one is still loaded: reboot",
+    ),
+    (
+        r"libnvidia-ml\.so\.1: cannot open",
+        "the NVIDIA driver's libraries are missing on this machine",
+    ),
+    (
+        r"bpf_prog_query\(BPF_CGROUP_DEVICE\) failed",
+        "rootless Docker may not set up device access: use CDI",
+    ),
     (r"no adapters were found", "WSL sees no GPU: update the Windows driver, then wsl --update"),
     (r"unsatisfied condition: cuda", "the image needs a newer CUDA than the driver offers"),
 )

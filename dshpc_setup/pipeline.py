@@ -10,9 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from dshpc_setup import apply, ownership, passthrough, probes, stanza, verify
-from dshpc_setup.describe import describe_changes, describe_facts, describe_plan
+from dshpc_setup.describe import (
+    describe_changes,
+    describe_facts,
+    describe_mapping,
+    describe_plan,
+)
+from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
-from dshpc_setup.engine.compose import run_compose
 from dshpc_setup.engine.install import ensure_engine
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
@@ -29,7 +34,6 @@ from dshpc_setup.render import CONFIG_FILES, render_env, render_slurm
 from dshpc_setup.report import STEPS, Report, Step, StepName, StepReporter
 from dshpc_setup.settings import Settings
 
-UP_S = 180.0
 PROOF = f"{OWN}/passthrough.json"
 
 
@@ -155,6 +159,8 @@ class Configure:
             say(describe_facts(facts))
             if not self.options.dry_run:
                 self._refuse_others(settings)
+            if (mapped := describe_mapping(facts.engine)) is not None:
+                self.reporter.note(mapped)
             return facts
 
     def _looked_at(self, settings: Settings) -> Machine:
@@ -269,7 +275,9 @@ class Configure:
         folder = self.project.own / "build"
         if self.options.dry_run:
             with tempfile.TemporaryDirectory() as scratch:
-                context = write_context(Path(scratch) / "build", buildkit=builder != "classic", site=site)
+                context = write_context(
+                    Path(scratch) / "build", buildkit=builder != "classic", site=site
+                )
             context = replace(context, folder=folder)
         else:
             context = write_context(folder, buildkit=builder != "classic", site=site)
@@ -395,13 +403,11 @@ class Configure:
         compose = facts.engine.compose
         if compose is None:
             raise DshpcError("Docker Compose is not installed.", "", ("Install docker-compose.",))
-        run_compose(
+        compose_tool.up(
             self.machine,
             compose,
-            str(self.project.folder),
-            ["up", "-d", "--no-build"],
-            project=settings.prefix,
-            deadline_s=UP_S,
+            self.project.folder,
+            settings.prefix,
             on_line=self.reporter.progress,
         )
 
@@ -416,7 +422,9 @@ class Configure:
             if item.path == "docker-compose.yml":
                 if item.action in ("kept-custom", "kept-edited"):
                     return False  # compose itself knows best what has changed in it
-                if found.labels.get(stanza.RENDERED_LABEL) != stanza.rendered_label(item.wanted.text):
+                if found.labels.get(stanza.RENDERED_LABEL) != stanza.rendered_label(
+                    item.wanted.text
+                ):
                     return False
             elif item.action in ("kept-custom", "kept-edited"):
                 own[item.path.removeprefix("config/")] = ownership.digest(item.old or "")

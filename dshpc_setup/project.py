@@ -1,8 +1,8 @@
 """The project folder: what a run of `configure-environment` leaves there for the next one.
 
-    config/                 slurm.conf gres.conf cgroup.conf manifest.json (mounted into the container)
-    docker-compose.yml .env
-    .dshpc/                 ours alone: lock, remembered flags, proofs, build context, runtime.json
+config/                 slurm.conf gres.conf cgroup.conf manifest.json (mounted into the container)
+docker-compose.yml .env
+.dshpc/                 ours alone: lock, remembered flags, proofs, build context, runtime.json
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Project:
             for at, _, files in os.walk(folder):
                 os.chown(at, *self.owner)
                 for name in files:
-                    os.chown(os.path.join(at, name), *self.owner, follow_symlinks=False)  # noqa: PTH118
+                    os.chown(os.path.join(at, name), *self.owner, follow_symlinks=False)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:

@@ -14,7 +14,11 @@ from dshpc_setup.plan import ClusterPlan
 if TYPE_CHECKING:
     import jinja2
 
-CONFIG_FILES = ("slurm.conf", "gres.conf", "cgroup.conf")  # of config/, which a user may make his own
+CONFIG_FILES = (
+    "slurm.conf",
+    "gres.conf",
+    "cgroup.conf",
+)  # of config/, which a user may make his own
 LUA_FILES = ("job_submit.lua", "cli_filter.lua")  # only in the container's /etc/slurm
 
 

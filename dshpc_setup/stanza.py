@@ -22,7 +22,16 @@ RENDERED_LABEL = "org.dshpc.rendered"
 # Mounting the work folder there would hide what the container itself lives on
 _NOT_AS_WORK = ("/", "/bin", "/boot", "/config", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc",
                 "/root", "/run", "/sbin", "/sys", "/usr", "/var", "/var/lib", "/tmp", "/home")  # fmt: skip
-_NOT_UNDER = ("/dev", "/proc", "/sys", "/run/dshpc", "/config", "/var/lib/dshpc", "/etc/slurm", "/opt/dshpc")
+_NOT_UNDER = (
+    "/dev",
+    "/proc",
+    "/sys",
+    "/run/dshpc",
+    "/config",
+    "/var/lib/dshpc",
+    "/etc/slurm",
+    "/opt/dshpc",
+)
 
 
 def image_tag(settings: Settings, gpu_type: str) -> str:

@@ -105,14 +105,20 @@ def parse_nodes(text: str) -> tuple[Node, ...]:
         if len(parts) != 3 or not parts[0]:
             continue
         gres = re.sub(r"\(S:[^)]*\)", "", parts[1])
-        nodes[parts[0]] = Node(parts[0], "" if gres == "(null)" else gres, parts[2].rstrip("*~#!%$@^-"))
+        nodes[parts[0]] = Node(
+            parts[0], "" if gres == "(null)" else gres, parts[2].rstrip("*~#!%$@^-")
+        )
     return tuple(nodes.values())
 
 
 def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
     """One real `srun`, with a GPU where there is one; what it saw, in one sentence."""
     request = ["--gres=gpu:1"] if gpu else []
-    command = ["sh", "-c", 'echo "${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-$ZE_AFFINITY_MASK}}"']
+    command = [
+        "sh",
+        "-c",
+        'echo "${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-$ZE_AFFINITY_MASK}}"',
+    ]
     shown = " ".join(["srun", *request]) + " "
     result = machine.run(
         ["docker", "exec", container, "srun", "--immediate=30", *request, *command],

@@ -15,6 +15,8 @@ from dshpc_setup.cli.options import with_settings
 from dshpc_setup.errors import DshpcError, Exit
 
 if TYPE_CHECKING:
+    from dshpc_setup.cli.cluster_status import ClusterStatus
+    from dshpc_setup.machine.local import LocalMachine
     from dshpc_setup.project import Project
 
 app = typer.Typer(
@@ -26,23 +28,18 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-config_app = typer.Typer(help="The settings in force and where they came from.", no_args_is_help=True)
+config_app = typer.Typer(
+    help="The settings in force and where they came from.", no_args_is_help=True
+)
 app.add_typer(config_app, name="config")
 
 
-class _Outcome:
-    """The exit code of the command that ran; None while only the parser has."""
-
-    def __init__(self) -> None:
-        self.code: int | None = None
-
-
-_outcome = _Outcome()
+_finished: list[int] = []  # the exit code of the command that ran; empty while only the parser has
 
 
 def run(arguments: list[str], program: str) -> int:
     """Parse and run; errors become text here and nowhere else."""
-    _outcome.code = None
+    _finished.clear()
     command = typer.main.get_command(app)
     try:
         if program == "configure-environment":
@@ -50,8 +47,8 @@ def run(arguments: list[str], program: str) -> int:
         else:
             command(arguments, prog_name=program)
     except SystemExit as stop:
-        if _outcome.code is not None:
-            return _outcome.code
+        if _finished:
+            return _finished[-1]
         code = stop.code if isinstance(stop.code, int) else 1
         return int(Exit.USAGE) if code == 2 else code  # 2 is what the parser says to wrong usage
     except DshpcError as error:
@@ -66,12 +63,12 @@ def run(arguments: list[str], program: str) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 141
-    return _outcome.code or 0
+    return _finished[-1] if _finished else 0
 
 
 def finish(code: int) -> None:
     """The running command's exit code."""
-    _outcome.code = int(code)
+    _finished.append(int(code))
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -111,7 +108,8 @@ def configure(
     ] = False,
     no_start: Annotated[bool, typer.Option("--no-start", help="Do not start the cluster.")] = False,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="Replace a cluster of the same name of another folder.")
+        bool,
+        typer.Option("--take-over", help="Replace a cluster of the same name of another folder."),
     ] = False,
 ) -> None:
     """Set up Slurm on this machine: probe, configure, build, start, and prove it with a job."""
@@ -206,10 +204,129 @@ def detect(
     finish(Exit.INCOMPLETE if incomplete else Exit.OK)
 
 
-def _environment() -> Mapping[str, str]:
+@app.command("up", rich_help_panel="Run")
+def up(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
+    """Start the cluster and wait until jobs can run."""
+    from dshpc_setup.cli import cluster
+
+    _show(cluster.up(_machine(), _needed_project(dir), _reporter()), json_output)
+
+
+@app.command("restart", rich_help_panel="Run")
+def restart(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
+    """Start the cluster anew: it detects and configures again; queued jobs stay."""
+    from dshpc_setup.cli import cluster
+
+    _show(cluster.restart(_machine(), _needed_project(dir), _reporter()), json_output)
+
+
+@app.command("status", rich_help_panel="Look")
+def status(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
+    """How the cluster is: node, GPUs in use, isolation, what changed at the last start."""
+    from dshpc_setup.cli import cluster
+
+    _show(cluster.status(_machine(), _needed_project(dir)), json_output)
+
+
+@app.command("down", rich_help_panel="Run")
+def down(*, dir: Dir = None) -> None:  # noqa: A002
+    """Stop the cluster; queue, users and key are kept."""
+    from dshpc_setup.cli import cluster
+
+    was = cluster.down(_machine(), _needed_project(dir), _reporter())
+    print("Stopped. Queued jobs are kept: dshpc up" if was else "It was down already.")
+    finish(Exit.OK)
+
+
+@app.command("logs", rich_help_panel="Look")
+def logs(
+    *,
+    dir: Dir = None,  # noqa: A002
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=0, help="Only the last lines.")
+    ] = None,
+) -> None:
+    """The log of the container: its start, slurmctld and slurmd."""
+    from dshpc_setup.cli import cluster
+    from dshpc_setup.cli.exec import hand_over
+
+    hand_over(cluster.logs_argv(_machine(), _needed_project(dir), follow=follow, tail=tail))
+
+
+@app.command("destroy", rich_help_panel="Set up")
+def destroy(
+    *,
+    dir: Dir = None,  # noqa: A002
+    yes: Yes = False,
+    image: Annotated[
+        bool, typer.Option("--image", help="The images built for this cluster as well.")
+    ] = False,
+) -> None:
+    """Remove the cluster: container, network, queue, users and key. Your files stay."""
+    from dshpc_setup.cli import cluster
+
+    gone = cluster.destroy(_machine(), _needed_project(dir), _reporter(yes), image=image)
+    names = (*gone.containers, *gone.volumes, *gone.images)
+    print(f"Removed: {', '.join(names)}" if names else "There was nothing to remove.")
+    for note in gone.notes:
+        print(note)
+    finish(Exit.WARNING if gone.notes else Exit.OK)
+
+
+def _hand_to_cluster(name: str, text: str) -> None:
+    """Show a pass-through command in the help; it is run before typer is imported."""
+
+    def command() -> None:
+        raise AssertionError(f"{name} is handed over before typer is imported")
+
+    command.__doc__ = text
+    app.command(name, rich_help_panel="Slurm, in the cluster as yourself")(command)
+
+
+for _name, _text in {
+    "srun": "Run a job and wait for it: dshpc srun --gres=gpu:1 python train.py",
+    "sbatch": "Queue a job script.",
+    "squeue": "Jobs that run or wait.",
+    "sinfo": "Nodes and partitions.",
+    "scancel": "End a job.",
+    "scontrol": "Look at and change jobs and nodes.",
+    "salloc, sacct, ...": "And Slurm's other commands, by their names.",
+    "exec": "Any command in the container: dshpc exec -- nvidia-smi",
+    "shell": "A shell in the container.",
+}.items():
+    _hand_to_cluster(_name, _text)
+
+
+def _show(now: ClusterStatus, json_output: bool) -> None:
+    from dshpc_setup.cli.cluster_status import lines
+
+    if json_output:
+        print_json(now.to_json())
+    else:
+        print("\n".join(lines(now)))
+    finish(now.exit_code)
+
+
+def _machine() -> LocalMachine:
     from dshpc_setup.machine.local import LocalMachine
 
-    return LocalMachine().env
+    return LocalMachine()
+
+
+def _reporter(yes: bool = False) -> ConsoleReporter:
+    return ConsoleReporter(to_stderr=True, yes=yes, interactive=is_interactive())
+
+
+def _needed_project(folder: Path | None) -> Project:
+    from dshpc_setup.project import Project, need_project
+
+    here = (folder or Path.cwd()).expanduser().absolute().resolve()
+    return Project(here) if folder is not None else need_project(here, _environment())
+
+
+def _environment() -> Mapping[str, str]:
+    return _machine().env
 
 
 def _project(folder: Path | None) -> Project:

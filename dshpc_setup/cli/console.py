@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from dshpc_setup.errors import DshpcError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 _MARKS = {"ok": "[green]✓[/]", "skipped": "[dim]-[/]", "failed": "[red]✗[/]"}
+_SPEAK_S = 10.0
 _PLAIN_MARKS = {"ok": "ok", "skipped": "--", "failed": "!!"}
 
 
@@ -28,9 +30,11 @@ class ConsoleReporter:
         self._status: Status | None = None
         self._step: StepName | None = None
         self._notes: list[str] = []
+        self._spoke = time.monotonic()
 
     def begin(self, name: StepName) -> None:
         self._step = name
+        self._spoke = time.monotonic()
         if self._console.is_terminal:
             self._status = self._console.status(f"{name} ...")
             self._status.start()
@@ -47,11 +51,16 @@ class ConsoleReporter:
         self._notes.clear()
 
     def progress(self, text: str) -> None:
-        if self._status is not None and self._step is not None:
-            from rich.markup import escape
+        from rich.markup import escape
 
-            width = max(20, self._console.width - len(self._step) - 6)
-            self._status.update(f"{self._step}: {escape(' '.join(text.split())[:width])}")
+        words = " ".join(text.split())
+        if self._status is not None:
+            width = max(20, self._console.width - len(self._step or "") - 6)
+            self._status.update(f"{self._step}: {escape(words[:width])}")
+        elif time.monotonic() - self._spoke > _SPEAK_S:
+            # no live line: a word now and then, so that a log shows that it goes on
+            self._spoke = time.monotonic()
+            self._console.print(f"      ... {escape(words)}")
 
     def note(self, text: str) -> None:
         if self._step is None:
@@ -60,12 +69,13 @@ class ConsoleReporter:
             self._notes.append(text)
 
     def ask(self, question: str) -> bool:
+        # What follows a question may ask for sudo's password: no live line may write over that
+        self._stop()
         if self._yes:
             self.note(f"{question} yes (--yes)")
             return True
         if not self._interactive:
             return False
-        self._stop()
         try:
             answer = input(f"  {question} [y/N] ")
         except EOFError:

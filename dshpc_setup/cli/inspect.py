@@ -75,7 +75,9 @@ def seen_machine(root: Path, recorded: Path | None, simulate: str) -> Machine:
 def print_facts(facts: HostFacts) -> None:
     platform, cpu, memory = facts.platform, facts.cpu, facts.memory
     system = " ".join(part for part in (platform.os_id, platform.os_version) if part)
-    print(f"System  {system or platform.kind} ({platform.kind}), kernel {platform.kernel}, {platform.arch}")
+    print(
+        f"System  {system or platform.kind} ({platform.kind}), kernel {platform.kernel}, {platform.arch}"
+    )
     limited = f", limited by {cpu.limited_by}" if cpu.limited_by else ""
     print(f"CPUs    {cpu.usable} of {cpu.logical} usable{limited}")
     limited = f", limited by {memory.limited_by}" if memory.limited_by else ""

@@ -90,8 +90,6 @@ def to_json(findings: tuple[Finding, ...]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "exit_code": int(exit_code(findings)),
-        "summary": {
-            state: sum(finding.state == state for finding in findings) for state in states
-        },
+        "summary": {state: sum(finding.state == state for finding in findings) for state in states},
         "findings": [asdict(finding) for finding in findings],
     }

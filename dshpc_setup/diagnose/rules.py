@@ -98,7 +98,9 @@ def _gpus(known: Known) -> Finding:
         if item.probe in ("nvidia", "nvml", "nvidia-smi", "amd", "intel", "pci")
     )
     if gpus.state in ("absent", "unsupported"):
-        return replace(found, state="info", evidence=evidence, cause=gpus.detail or "There is none.")
+        return replace(
+            found, state="info", evidence=evidence, cause=gpus.detail or "There is none."
+        )
     return replace(
         found,
         state="error",
@@ -129,7 +131,9 @@ def _passthrough(known: Known) -> Finding:
     if known.facts.engine.state != "present":
         return replace(found, state="skipped", blocked_by="DSH-DK-001")
     if known.facts.gpus.simulated:
-        return replace(found, state="info", cause="The GPUs are simulated: there is nothing to test.")
+        return replace(
+            found, state="info", cause="The GPUs are simulated: there is nothing to test."
+        )
     if known.proof is None:
         return replace(found, state="info", cause="Not tested yet.", fix=(_RECONFIGURE,))
     if known.proof.works:

@@ -111,7 +111,7 @@ def up(
     on_line: Callable[[str], None] | None = None,
 ) -> CommandResult:
     """Create and start the project's containers from the image that is there; never builds."""
-    args = ["up", "-d", "--no-build", "--remove-orphans"]
+    args = ["up", "-d", "--no-build"]
     return run_compose(
         machine, compose, str(project_dir), args, project=project, deadline_s=_UP_S, on_line=on_line
     )
@@ -121,7 +121,7 @@ def down(
     machine: Machine, compose: Compose, project_dir: str | PurePath, project: str
 ) -> CommandResult:
     """Stop and remove the project's containers and networks; its volumes stay."""
-    args = ["down", "--remove-orphans"]
+    args = ["down"]
     return run_compose(machine, compose, str(project_dir), args, project=project, deadline_s=_UP_S)
 
 

@@ -54,7 +54,7 @@ class Hints:
 
 def probe(machine: Machine, *, deadline_s: float = 10.0) -> tuple[Gpus, tuple[Evidence, ...]]:
     """NVIDIA's GPUs, and why there is none; only `absent` means that there are zero."""
-    look = Look(machine)
+    look, started = Look(machine), machine.clock()
     hints = fetch_hints(look)
     if not hints.any:
         detail = None
@@ -68,7 +68,8 @@ def probe(machine: Machine, *, deadline_s: float = 10.0) -> tuple[Gpus, tuple[Ev
     reply = machine.nvml(deadline_s)
     look.saw("nvml", reply.state, reply.source or _LIBRARY, reply.detail)
     if reply.state not in ("present", "timeout") and reply.code in (None, 12, 13):
-        reply = _ask_smi(look, hints, deadline_s) or reply
+        left_s = max(0.1, started + deadline_s - machine.clock())
+        reply = _ask_smi(look, hints, left_s) or reply
     if reply.state == "present":
         return _listed(look, hints, reply), tuple(look.evidence)
     state, detail = conclude(hints, reply)

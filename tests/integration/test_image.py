@@ -25,7 +25,7 @@ from dshpc_setup.image import debootstrap, wheels
 from dshpc_setup.image.base import BaseImage, ensure_base
 from dshpc_setup.image.build import ImageResult, build, build_args, compose_build
 from dshpc_setup.image.context import Context, write_context
-from dshpc_setup.image.mirror import parse_deb822
+from dshpc_setup.image.mirror import Mirror, parse_deb822
 from dshpc_setup.image.site import SiteFiles
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.reporter import Silent
@@ -83,7 +83,12 @@ def leftovers() -> list[str]:
 
 def recipe(kit: Kit) -> debootstrap.Recipe:
     return debootstrap.recipe(
-        kit.machine, kit.facts, None, kit.site, Silent(answer=True), interactive=False
+        kit.machine,
+        kit.facts,
+        Mirror(kit.mirror),
+        kit.site,
+        Silent(answer=True),
+        interactive=False,
     )
 
 
@@ -95,10 +100,7 @@ def test_a_base_that_is_there_is_found_at_once(kit: Kit) -> None:
 
 
 def test_the_base_is_made_from_packages(kit: Kit, tag: str) -> None:
-    from dshpc_setup.image.mirror import of_host
-
-    plan = replace(recipe(kit), mirror=of_host(kit.machine, kit.facts.platform.os_id))
-    with debootstrap.archive(kit.machine, plan, Silent(), interactive=False) as archive:
+    with debootstrap.archive(kit.machine, recipe(kit), Silent(), interactive=False) as archive:
         docker("import", str(archive), tag)
         with tarfile.open(archive) as tar:
             members = {member.name: member for member in tar.getmembers()}
@@ -118,7 +120,7 @@ def test_the_base_is_made_from_packages(kit: Kit, tag: str) -> None:
 def test_an_archive_whose_signature_is_not_known_is_refused(kit: Kit, tmp_path: Path) -> None:
     empty = tmp_path / "empty.gpg"
     empty.touch()
-    plan = replace(recipe(kit), keyring=str(empty), mirror=None)
+    plan = replace(recipe(kit), keyring=str(empty))
     with (
         pytest.raises(DshpcError) as caught,
         debootstrap.archive(kit.machine, plan, Silent(), interactive=False),
@@ -131,7 +133,8 @@ def test_an_archive_whose_signature_is_not_known_is_refused(kit: Kit, tmp_path: 
 _INTERRUPTED = """
 import sys
 from dshpc_setup.image import debootstrap
-from dshpc_setup.image.site import SiteFiles
+from dshpc_setup.image.mirror import Mirror
+from dshpc_setup.image.site import gather_site
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.reporter import Silent
 
@@ -139,8 +142,9 @@ class Telling(Silent):
     def progress(self, text):
         print(text, flush=True)
 
-plan = debootstrap.Recipe(sys.argv[1], sys.argv[2], None, SiteFiles())
-with debootstrap.archive(LocalMachine(), plan, Telling(), interactive=False):
+machine = LocalMachine()
+plan = debootstrap.Recipe(sys.argv[1], sys.argv[2], Mirror(sys.argv[3]), gather_site(machine))
+with debootstrap.archive(machine, plan, Telling(), interactive=False):
     pass
 """
 
@@ -148,7 +152,7 @@ with debootstrap.archive(LocalMachine(), plan, Telling(), interactive=False):
 def test_ctrl_c_leaves_nothing(kit: Kit) -> None:
     plan = recipe(kit)
     with subprocess.Popen(
-        [sys.executable, "-c", _INTERRUPTED, plan.arch, plan.keyring],
+        [sys.executable, "-c", _INTERRUPTED, plan.arch, plan.keyring, kit.mirror],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -316,12 +320,10 @@ def test_buildkit_from_a_mirror_with_a_certificate_of_its_own(
             docker("rmi", "-f", f"{tag}c")
 
         # Without the site's certificate the mirror is not trusted, and that is what is said.
-        bare = write_context(
-            tmp_path / "bare/build", buildkit=True, site=replace(plant.site, ca_pem="")
-        )
+        bare = write_context(tmp_path / "bare/build", buildkit=True, site=kit.site)
         docker("rmi", "-f", tag)
         with pytest.raises(DshpcError) as caught:
-            kit.build(bare, f"{tag}", replace(settings, apt_mirror=settings.apt_mirror + "/"))
+            kit.build(bare, tag, replace(settings, apt_mirror=f"{settings.apt_mirror}/."))
         assert "certificate" in caught.value.brief, caught.value.details
 
     context = write_context(tmp_path / "own/build", buildkit=True, site=plant.site)

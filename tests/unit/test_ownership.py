@@ -9,7 +9,12 @@ from dshpc_setup.ownership import classify, digest, is_marked
 
 @pytest.mark.parametrize(
     "line",
-    ["# USER_CUSTOMIZED=true", "#USER_CUSTOMIZED=true", "  # user_customized = True  ", "#\tUSER_CUSTOMIZED=true\r"],
+    [
+        "# USER_CUSTOMIZED=true",
+        "#USER_CUSTOMIZED=true",
+        "  # user_customized = True  ",
+        "#\tUSER_CUSTOMIZED=true\r",
+    ],
 )
 def test_the_marker_in_its_spellings(line: str) -> None:
     assert is_marked(f"ClusterName=a\n{line}\nSlurmUser=slurm\n")

@@ -50,7 +50,9 @@ class Docker:
         return {"/dev/kfd": 993, "/dev/dri/renderD128": 993, "/dev/dri/renderD129": 0}.get(path)
 
 
-def ended(code: int | None, stdout: str = "", stderr: str = "", state: Any = "present") -> CommandResult:
+def ended(
+    code: int | None, stdout: str = "", stderr: str = "", state: Any = "present"
+) -> CommandResult:
     return CommandResult((), state, code, stdout, stderr, 1.0)
 
 
@@ -77,8 +79,10 @@ def test_cdi_is_tried_first_and_a_failure_is_kept_in_words() -> None:
     engine = replace(FACTS.engine, cdi_devices=("nvidia.com/gpu=all",), runtimes=("nvidia", "runc"))
     facts = replace(FACTS, engine=engine)
     machine = Docker(
-        ended(125, "", "docker: Error response from daemon: CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all"),
-        ended(125, "", 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'),
+        ended(125, "", "docker: Error response from daemon: CDI device injection failed: "
+              "unresolvable CDI devices nvidia.com/gpu=all"),
+        ended(125, "", 'docker: Error response from daemon: could not select device driver "" '
+              "with capabilities: [[gpu]]."),
         ended(0, seen(0, 1)),
     )  # fmt: skip
     proof = prove(machine, facts)
@@ -103,7 +107,7 @@ def test_cdi_is_tried_first_and_a_failure_is_kept_in_words() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_proof(result: CommandResult, word: str) -> None:
-    wrong = judge(result, Passthrough("device-request", ""), PLAN, "linux")
+    wrong = judge(result, PLAN, "linux")
     assert wrong is not None
     assert word in wrong
 

@@ -59,7 +59,10 @@ def test_names_come_from_the_prefix() -> None:
 
 def test_work_is_seen_under_its_own_path_and_config_read_only() -> None:
     volumes = compose()["services"]["slurm"]["volumes"]
-    assert volumes[:2] == ["/home/ada/lab/config:/config:ro", "/home/ada/lab/work:/home/ada/lab/work"]
+    assert volumes[:2] == [
+        "/home/ada/lab/config:/config:ro",
+        "/home/ada/lab/work:/home/ada/lab/work",
+    ]
     elsewhere = compose(work="/data/ada")["services"]["slurm"]["volumes"]
     assert "/data/ada:/data/ada" in elsewhere
 
@@ -92,9 +95,7 @@ def test_mechanisms() -> None:
 
 
 def test_simulated_gpus_are_labelled() -> None:
-    plan = replace(
-        PLAN, simulated=True, gres=(GresLine("h100", "nvidia", ("/dev/nvidia0",), 0),)
-    )
+    plan = replace(PLAN, simulated=True, gres=(GresLine("h100", "nvidia", ("/dev/nvidia0",), 0),))
     text = compose_text(
         Path("/p"),
         load(flags={"simulate": "h100:1"}),
@@ -125,7 +126,9 @@ def test_the_label_follows_every_change_of_the_text() -> None:
     assert one != compose(shm_size="2g")["services"]["slurm"]["labels"]["org.dshpc.rendered"]
 
 
-@pytest.mark.parametrize("work", ["/", "/etc", "/usr", "/proc/1", "/var/lib/dshpc/state", "a:b", "/x/../etc"])
+@pytest.mark.parametrize(
+    "work", ["/", "/etc", "/usr", "/proc/1", "/var/lib/dshpc/state", "a:b", "/x/../etc"]
+)
 def test_a_work_folder_that_would_hide_the_system_is_refused(work: str) -> None:
     with pytest.raises(DshpcError) as caught:
         work_folder(Path("/p"), load(flags={"work": work}))

@@ -14,7 +14,9 @@ from dshpc_setup.verify import Node, parse_nodes
 
 
 class Answers:
-    def __init__(self, code: int | None, stdout: str = "", stderr: str = "", state: Any = "present"):
+    def __init__(
+        self, code: int | None, stdout: str = "", stderr: str = "", state: Any = "present"
+    ):
         self.result = CommandResult((), state, code, stdout, stderr, 1.0)
         self.argv: list[str] = []
 
@@ -24,7 +26,9 @@ class Answers:
 
 
 def test_nodes_as_sinfo_prints_them() -> None:
-    text = "dshpc|gpu:h100:2|idle\ndshpc|gpu:h100:2|idle\nb|(null)|drained*\nc|gpu:t4:1(S:0)|mixed-\n"
+    text = (
+        "dshpc|gpu:h100:2|idle\ndshpc|gpu:h100:2|idle\nb|(null)|drained*\nc|gpu:t4:1(S:0)|mixed-\n"
+    )
     assert parse_nodes(text) == (
         Node("dshpc", "gpu:h100:2", "idle"),
         Node("b", "", "drained"),

@@ -78,7 +78,7 @@ def test_lines_are_handed_over_as_they_come() -> None:
     done = compose.up(machine, V2, "/p", "lab", on_line=seen.append)
     assert done.ok
     assert seen == ["Container lab-slurm  Created"]
-    assert machine.lines()[0].endswith("-p lab up -d --no-build --remove-orphans")
+    assert machine.lines()[0].endswith("-p lab up -d --no-build")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,518 @@
+"""`dshpc srun|exec|...` on a running cluster: exit codes, streams, terminals, signals, users.
+
+DSHPC_TEST_PROJECT=FOLDER takes a cluster that runs already; otherwise one is set up and destroyed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import docker
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = (sys.executable, "-c", "import sys; from dshpc_setup.cli import main; sys.exit(main())")
+CONFIGURE = (
+    sys.executable,
+    "-c",
+    "import sys; from dshpc_setup.cli import configure_environment_main as main; sys.exit(main())",
+)
+pytestmark = pytest.mark.timeout(180)
+
+
+class Cluster:
+    """A project folder with a running cluster, and `dshpc` called in its work folder."""
+
+    def __init__(self, folder: Path) -> None:
+        import json
+
+        runtime = json.loads((folder / ".dshpc/runtime.json").read_text())
+        self.folder, self.work = folder, Path(runtime["work"])
+        self.container: str = runtime["container"]
+        self.env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("DSHPC_", "SLURM_", "SBATCH_", "SUDO_"))
+        } | {"PYTHONPATH": str(ROOT), "DSHPC_DIR": str(folder)}
+
+    def run(
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        env: dict[str, str] | None = None,
+        **options: Any,
+    ) -> subprocess.CompletedProcess[bytes]:
+        options.setdefault("stdin", subprocess.DEVNULL if "input" not in options else None)
+        if "input" in options:
+            del options["stdin"]
+        return subprocess.run(
+            [*RUN, *arguments],
+            cwd=cwd or self.work,
+            env=self.env | (env or {}),
+            capture_output=True,
+            timeout=90,
+            check=False,
+            **options,
+        )
+
+    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*RUN, *arguments], cwd=self.work, env=self.env, **options)
+
+    def processes(self, pattern: str) -> list[str]:
+        """Command lines in the container that match."""
+        lines = docker("exec", self.container, "ps", "-eo", "args").splitlines()
+        return [line for line in lines if re.search(pattern, line)]
+
+
+@pytest.fixture(scope="module")
+def cluster(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    named = os.environ.get("DSHPC_TEST_PROJECT")
+    if named:
+        yield Cluster(Path(named))
+        return
+    folder = tmp_path_factory.mktemp("commands")
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    options = [
+        "--yes",
+        "--dir",
+        str(folder),
+        "--prefix",
+        "dshpc-it-commands",
+        "--simulate",
+        "h100:2",
+    ]
+    done = subprocess.run(
+        [*CONFIGURE, *options], env=env, capture_output=True, text=True, timeout=800, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    cluster = Cluster(folder)
+    yield cluster
+    done_bytes = cluster.run("destroy", "--yes", "--image")
+    assert done_bytes.returncode == 0, done_bytes.stderr
+    assert cluster.container not in docker("ps", "-a", "--format", "{{.Names}}").split()
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.05)
+
+
+# Exit codes and streams
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 64, 125, 126, 127, 137, 255])
+def test_the_commands_own_exit_code(cluster: Cluster, code: int) -> None:
+    done = cluster.run("exec", "--", "sh", "-c", f"echo out; echo err >&2; exit {code}")
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"out\n", b"err\n")
+
+
+def test_srun_has_the_exit_code_of_its_job(cluster: Cluster) -> None:
+    assert cluster.run("srun", "true").returncode == 0
+    assert cluster.run("srun", "sh", "-c", "exit 77").returncode == 77
+
+
+def test_a_command_that_is_not_there(cluster: Cluster) -> None:
+    done = cluster.run("exec", "no-such-command")
+    assert done.returncode == 127
+    assert b"no such command" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["exec", "--", "cat"], ["srun", "cat"]])
+def test_binary_streams_pass_byte_for_byte(cluster: Cluster, command: list[str]) -> None:
+    block = os.urandom(1 << 20) + b"\x00\x03\x04\x1a\xff\r\n"
+    done = cluster.run(*command, input=block)
+    assert done.returncode == 0
+    assert done.stdout == block
+
+
+def test_a_closed_stdin_is_an_empty_one(cluster: Cluster) -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" <&-', "sh", *RUN, "exec", "wc", "-c"],
+        cwd=cluster.work,
+        env=cluster.env,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"0\n")
+
+
+def test_a_closed_pipe_ends_the_command_inside(cluster: Cluster) -> None:
+    mark = f"mark{os.getpid()}"
+    line = '"$@" | head -1; echo "${PIPESTATUS[0]}"'
+    for inside in (["yes", mark], ["python3", "-c", f"while True: print('{mark}')"]):
+        done = subprocess.run(
+            ["bash", "-c", line, "bash", *RUN, "exec", "--", *inside],
+            cwd=cluster.work,
+            env=cluster.env,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout.split() == [mark.encode(), b"141"]
+        wait_for(lambda: not cluster.processes(mark))
+
+
+def test_a_closed_pipe_ends_the_job(cluster: Cluster) -> None:
+    done = subprocess.run(
+        ["bash", "-c", '"$@" | head -1', "bash", *RUN, "srun", "--job-name=closed", "yes"],
+        cwd=cluster.work,
+        env=cluster.env,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == b"y\n"
+    wait_for(lambda: cluster.run("squeue", "-h", "--name=closed").stdout == b"")
+
+
+def test_a_loop_over_stdin_is_not_eaten(cluster: Cluster) -> None:
+    script = cluster.work / "nothing.sh"
+    script.write_text("#!/bin/sh\ntrue\n")
+    line = (
+        'while read -r word; do "$@" squeue -h >/dev/null || exit; '
+        '"$@" sbatch --output=/dev/null --parsable nothing.sh; done'
+    )
+    done = subprocess.run(
+        ["bash", "-c", line, "bash", *RUN],
+        cwd=cluster.work,
+        env=cluster.env,
+        input=b"one\ntwo\nthree\n",
+        capture_output=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) == 3
+
+
+def test_sbatch_takes_a_script_from_stdin(cluster: Cluster) -> None:
+    text = b"#!/bin/sh\necho from stdin > made.txt\n"
+    made = cluster.work / "made.txt"
+    made.unlink(missing_ok=True)
+    done = cluster.run("sbatch", "--wait", "--output=/dev/null", input=text)
+    assert done.returncode == 0, done.stderr
+    assert made.read_text() == "from stdin\n"
+
+
+# Folders, users, environment
+
+
+def test_the_working_folder_is_kept_in_the_work_folder(cluster: Cluster, tmp_path: Path) -> None:
+    deep = cluster.work / "deep folder" / "ä"
+    deep.mkdir(parents=True, exist_ok=True)
+    assert cluster.run("srun", "pwd", cwd=deep).stdout.decode().strip() == str(deep)
+    link = tmp_path / "link"
+    link.symlink_to(deep)
+    assert cluster.run("exec", "pwd", cwd=link).stdout.decode().strip() == str(deep)
+
+
+def test_outside_of_it_the_work_folder_itself_with_a_hint(cluster: Cluster, tmp_path: Path) -> None:
+    good = cluster.run("exec", "pwd", cwd=tmp_path)
+    assert (good.stdout.decode().strip(), good.stderr) == (str(cluster.work), b"")
+    bad = cluster.run("exec", "cat", "here.txt", cwd=tmp_path)
+    assert bad.returncode == 1
+    assert b"not in the work folder" in bad.stderr
+
+
+def test_files_belong_to_the_user_who_called_sudo(cluster: Cluster) -> None:
+    folder = cluster.work / "of-a-user"
+    folder.mkdir(exist_ok=True)
+    os.chown(folder, 23456, 23457)
+    user = {"SUDO_UID": "23456", "SUDO_GID": "23457", "SUDO_USER": "someone"}
+    line = "id -un; id -u; id -g; touch made; umask"
+    done = cluster.run("srun", "sh", "-c", line, cwd=folder, env=user)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[:3] == [b"user23456", b"23456", b"23457"]
+    found = (folder / "made").stat()
+    assert (found.st_uid, found.st_gid) == (23456, 23457)
+
+
+@pytest.mark.parametrize("name", [r"DOM\user", "Jörg Müller", "a.b@example.org"])
+def test_user_names_of_any_directory(cluster: Cluster, name: str) -> None:
+    program = (
+        "import pwd, sys; entry = pwd.getpwuid(0)\n"
+        f"pwd.getpwuid = lambda uid: pwd.struct_passwd(({name!r}, *tuple(entry)[1:]))\n"
+        "from dshpc_setup.cli import main; sys.exit(main())"
+    )
+    uid = 30000 + sum(name.encode())
+    done = subprocess.run(
+        [sys.executable, "-c", program, "srun", "id", "-un"],
+        cwd=cluster.work,
+        env=cluster.env | {"SUDO_UID": str(uid), "SUDO_GID": str(uid)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.decode().strip()) == (0, name), done.stderr
+
+
+def test_the_umask_goes_along(cluster: Cluster) -> None:
+    done = cluster.run("srun", "sh", "-c", "umask", umask=0o077)
+    assert done.stdout == b"0077\n"
+
+
+def test_variables_go_along_only_where_listed(cluster: Cluster) -> None:
+    own = {"SLURM_JOB_NAME": "mine", "OMP_NUM_THREADS": "3", "DSHPC_PASS_ENV": "OMP_*"}
+    line = 'echo "$SLURM_JOB_NAME-$OMP_NUM_THREADS-$DSHPC_WAIT_S$DSHPC_UMASK"'
+    assert cluster.run("exec", "sh", "-c", line, env=own).stdout == b"-3-\n"
+
+
+def test_an_argument_that_docker_would_change_is_refused(cluster: Cluster) -> None:
+    done = subprocess.run(
+        [*(part.encode() for part in RUN), b"exec", b"echo", b"\xff"],
+        cwd=cluster.work,
+        env=cluster.env,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 64
+    assert b"UTF-8" in done.stderr
+
+
+# Signals
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2"])
+def test_signals_arrive_inside(cluster: Cluster, name: str) -> None:
+    line = f'trap "echo got {name}; exit 7" {name}; echo begun; while :; do sleep 0.05; done'
+    child = cluster.start("exec", "--", "sh", "-c", line, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"begun\n"
+    child.send_signal(signal.Signals[f"SIG{name}"])
+    out, _ = child.communicate(timeout=30)
+    assert (child.returncode, out) == (7, f"got {name}\n".encode())
+
+
+def test_a_signal_before_the_command_has_begun(cluster: Cluster) -> None:
+    mark = f"{3000 + os.getpid()}"
+    for delay_s in (0.06, 0.1, 0.15):
+        child = cluster.start("exec", "sleep", mark)
+        time.sleep(delay_s)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(timeout=30) in (143, -signal.SIGTERM)
+    wait_for(lambda: not cluster.processes(f"sleep {mark}"))
+
+
+def test_the_second_interrupt_within_a_second_ends_the_job(cluster: Cluster) -> None:
+    child = cluster.start(
+        "srun", "--job-name=twice", "sh", "-c", "echo begun; sleep 500", stdout=-1, stderr=-1
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"begun\n"
+    child.send_signal(signal.SIGINT)
+    time.sleep(0.4)
+    assert child.poll() is None, "the first one only asks"
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode != 0
+    assert b"one more within 1 sec" in err
+    wait_for(lambda: cluster.run("squeue", "-h", "--name=twice").stdout == b"")
+
+
+def test_a_killed_client_leaves_nothing_behind(cluster: Cluster) -> None:
+    mark = f"{4000 + os.getpid()}"
+    child = cluster.start("exec", "sleep", mark)
+    wait_for(lambda: bool(cluster.processes(f"sleep {mark}")))
+    (client,) = subprocess.run(
+        ["pgrep", "-P", str(child.pid)], capture_output=True, text=True, check=True
+    ).stdout.split()
+    os.kill(int(client), signal.SIGKILL)
+    assert child.wait(timeout=30) == 137
+    wait_for(lambda: not cluster.processes(f"sleep {mark}"))
+
+
+def test_what_the_caller_ignores_is_not_delivered(cluster: Cluster) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" TERM; "$@" & sleep 1; kill -TERM $!; wait $!', "sh", *RUN]
+        + ["exec", "sh", "-c", "sleep 2; echo whole"],
+        cwd=cluster.work,
+        env=cluster.env,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"whole\n")
+
+
+# Terminals
+
+
+class Terminal:
+    """`dshpc` in a session with a terminal of its own; `stdout` elsewhere makes it a mixed one."""
+
+    def __init__(
+        self, cluster: Cluster, arguments: Sequence[str], stdout: int | None = None
+    ) -> None:
+        self.master, slave = pty.openpty()
+        self.size(24, 80)
+        self.seen = b""
+
+        def lead() -> None:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.child = cluster.start(
+            *arguments,
+            stdin=slave,
+            stdout=slave if stdout is None else stdout,
+            stderr=slave,
+            preexec_fn=lead,
+        )
+        os.close(slave)
+
+    def size(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, text: bytes) -> None:
+        os.write(self.master, text)
+
+    def until(self, wanted: bytes, seconds: float = 20.0) -> None:
+        until = time.monotonic() + seconds
+        while wanted not in self.seen:
+            left = until - time.monotonic()
+            assert left > 0, f"no {wanted!r} in {self.seen!r}"
+            if select.select([self.master], [], [], min(left, 0.5))[0]:
+                self.seen += os.read(self.master, 4096)
+
+    def end(self) -> int:
+        code = self.child.wait(timeout=30)
+        os.close(self.master)
+        return code
+
+
+def test_a_terminal_inside_and_its_size(cluster: Cluster) -> None:
+    line = (
+        "test -t 0 && test -t 1 && stty size; trap 'stty size' WINCH; while :; do sleep 0.1; done"
+    )
+    terminal = Terminal(cluster, ["exec", "sh", "-c", line])
+    terminal.until(b"24 80")
+    terminal.size(33, 111)
+    terminal.until(b"33 111")
+    terminal.type(b"\x03")
+    assert terminal.end() == 130
+
+
+def test_a_shell(cluster: Cluster) -> None:
+    terminal = Terminal(cluster, ["shell"])
+    terminal.until(b"$ " if os.geteuid() else b"# ")
+    terminal.type(b"echo $((6*7)); pwd\n")
+    terminal.until(b"42")
+    terminal.until(str(cluster.work).encode())
+    terminal.type(b"exit 5\n")
+    assert terminal.end() == 5
+
+
+def test_srun_with_a_terminal_of_its_own(cluster: Cluster) -> None:
+    terminal = Terminal(
+        cluster, ["srun", "--pty", "sh", "-c", "test -t 0 && stty size; read x; exit $x"]
+    )
+    terminal.until(b"24 80")
+    terminal.type(b"9\n")
+    assert terminal.end() == 9
+
+
+def test_a_terminal_as_stdin_and_a_pipe_as_stdout(cluster: Cluster) -> None:
+    read, write = os.pipe()
+    terminal = Terminal(cluster, ["exec", "cat"], stdout=write)
+    os.close(write)
+    terminal.type(b"hello\n")
+    assert os.read(read, 100) == b"hello\n"
+    terminal.type(b"\x04")
+    assert terminal.end() == 0
+    os.close(read)
+
+
+def test_ctrl_c_with_a_pipe_as_stdout(cluster: Cluster) -> None:
+    read, write = os.pipe()
+    line = "trap 'echo got it; exit 6' INT; echo begun; while :; do sleep 0.05; done"
+    terminal = Terminal(cluster, ["exec", "sh", "-c", line], stdout=write)
+    os.close(write)
+    assert os.read(read, 100) == b"begun\n"
+    terminal.type(b"\x03")
+    assert os.read(read, 100) == b"got it\n"
+    assert terminal.end() == 6
+    os.close(read)
+
+
+def test_ctrl_z_stops_both_and_cont_wakes_both(cluster: Cluster) -> None:
+    line = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.1; done"
+    child = cluster.start("exec", "sh", "-c", line, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.send_signal(signal.SIGTSTP)
+    assert os.WIFSTOPPED(os.waitpid(child.pid, os.WUNTRACED)[1])
+    os.set_blocking(child.stdout.fileno(), False)
+    time.sleep(0.5)
+    child.stdout.read()
+    time.sleep(1)
+    assert child.stdout.read() is None, "the command inside goes on"
+    child.send_signal(signal.SIGCONT)
+    os.set_blocking(child.stdout.fileno(), True)
+    assert child.stdout.readline()
+    child.terminate()
+    assert child.wait(timeout=30) == 143
+    child.stdout.close()
+
+
+def test_typed_ahead_input_stays_for_the_shell(cluster: Cluster) -> None:
+    terminal = Terminal(cluster, ["squeue"])
+    terminal.type(b"next command\n")
+    terminal.until(b"JOBID")
+    assert terminal.child.wait(timeout=30) == 0
+    os.close(terminal.master)
+
+
+# The way to it
+
+
+def test_a_cluster_that_is_not_running(cluster: Cluster) -> None:
+    docker("stop", "-t", "5", cluster.container)
+    try:
+        done = cluster.run("srun", "true")
+        assert done.returncode == 2
+        assert b"is not running" in done.stderr
+        assert b"dshpc up" in done.stderr
+    finally:
+        docker("start", cluster.container)
+    again = cluster.run("srun", "hostname")
+    assert again.returncode == 0, again.stderr
+    assert b"still starting" in again.stderr
+
+
+def test_no_project(cluster: Cluster, tmp_path: Path) -> None:
+    env = {name: value for name, value in cluster.env.items() if name != "DSHPC_DIR"}
+    done = subprocess.run(
+        [*RUN, "srun", "true"], cwd=tmp_path, env=env, capture_output=True, timeout=30, check=False
+    )
+    assert done.returncode == 2
+    assert b"configure-environment" in done.stderr
+
+
+def test_no_docker(cluster: Cluster) -> None:
+    done = cluster.run("srun", "true", env={"PATH": "/nowhere"})
+    assert done.returncode == 2
+    assert b"docker cannot be started" in done.stderr
+
+
+def test_no_engine(cluster: Cluster) -> None:
+    done = cluster.run("srun", "true", env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    assert done.returncode == 2
+    assert b"does not answer" in done.stderr

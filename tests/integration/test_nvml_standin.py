@@ -1,0 +1,148 @@
+"""nvidia-ml-py against a real shared library: what it says, and that its faults stay its own."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup import probes
+from dshpc_setup.machine import Reply
+from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.probes import nvidia
+
+SOURCE = Path(__file__).parents[1] / "standins" / "nvml" / "nvml.c"
+
+TWO_CARDS = """\
+driver 550.163.01
+cuda 12040
+gpu minor=0 bus=00000000:1a:00 memory=81559 compute=9.0 cpus=0-1 mig=1 uuid=GPU-0a name=NVIDIA H100 80GB HBM3
+instance gi=1 ci=0 memory=40448 slices=3/3 uuid=MIG-01 profile=3g.40gb
+instance gi=9 ci=0 memory=9728 slices=1/1 uuid=MIG-02 profile=1g.10gb
+gpu minor=3 bus=00000000:3b:00 memory=15360 compute=7.5 cpus=0-1,64-65 uuid=GPU-0b name=Tesla T4
+"""
+
+Describe = Callable[[str], LocalMachine]
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("nvml")
+    target = folder / "libnvidia-ml.so.1"
+    flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra"]
+    subprocess.run(["gcc", *flags, "-o", str(target), str(SOURCE)], check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture
+def describe(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Describe:
+    """A machine whose loader finds the stand-in, which reads the text given."""
+
+    def make(text: str) -> LocalMachine:
+        path = tmp_path / "nvml.txt"
+        path.write_text(text)
+        monkeypatch.setenv("DSHPC_STANDIN_NVML", str(path))
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+        return LocalMachine()
+
+    return make
+
+
+def test_every_field_of_every_card(describe: Describe) -> None:
+    reply = describe(TWO_CARDS).nvml(10)
+    assert (reply.state, reply.detail) == ("present", None)
+    assert (reply.value["driver_version"], reply.value["cuda_version"]) == ("550.163.01", 12040)
+    first, second = reply.value["devices"]
+    assert (first["name"], first["uuid"], first["minor"]) == ("NVIDIA H100 80GB HBM3", "GPU-0a", 0)
+    assert first["memory_bytes"] == 81559 << 20
+    assert (first["compute"], first["mig_mode"]) == ([9, 0], 1)
+    assert [(part["gi"], part["uuid"], part["slices"]) for part in first["mig"]] == [
+        (1, "MIG-01", [3, 3, 40448]),
+        (9, "MIG-02", [1, 1, 9728]),
+    ]
+    assert second["errors"]["mig_mode"] == 3
+    assert "mig_mode" not in second
+    assert second["pci_bus_id"].lower() == "00000000:3b:00.0"
+
+
+def test_the_probe_makes_devices_of_it(describe: Describe, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = describe(TWO_CARDS)
+    # This test may itself run in a container, which sees only nodes that it was given.
+    monkeypatch.setattr(nvidia, "in_container", lambda _: False)
+    gpus, evidence = nvidia.probe(machine, deadline_s=10)
+    assert gpus.state == "present", gpus.detail
+    assert [device.slurm_type for device in gpus.devices] == ["h100", "t4"]
+    assert [device.device_files for device in gpus.devices] == [
+        ("/dev/nvidia0",),
+        ("/dev/nvidia3",),
+    ]
+    assert [part.profile for part in gpus.devices[0].mig] == ["3g.40gb", "1g.10gb"]
+    assert ("nvml", "present") in [(item.probe, item.state) for item in evidence]
+
+
+@pytest.mark.parametrize(
+    ("rule", "state", "code"),
+    [
+        ("fail nvmlInitWithFlags 4", "denied", 4),
+        ("fail nvmlInitWithFlags 9", "error", 9),
+        ("fail nvmlInitWithFlags 18", "error", 18),
+        ("fail nvmlInitWithFlags 999", "error", 999),
+    ],
+)
+def test_a_refusal_keeps_its_code(describe: Describe, rule: str, state: str, code: int) -> None:
+    reply = describe(f"{TWO_CARDS}{rule}\n").nvml(10)
+    assert (reply.state, reply.code) == (state, code)
+    assert reply.detail
+
+
+def test_one_lost_card_and_one_refused_field_hide_nothing(describe: Describe) -> None:
+    rules = "fail nvmlDeviceGetHandleByIndex_v2 15 0\nfail nvmlDeviceGetMemoryInfo 3 1\n"
+    reply = describe(TWO_CARDS + rules).nvml(10)
+    lost, healthy = reply.value["devices"]
+    assert (reply.state, lost["error"]) == ("present", 15)
+    assert healthy["name"] == "Tesla T4"
+    assert healthy["errors"]["memory_bytes"] == 3
+
+
+def test_a_hang_ends_at_the_deadline(describe: Describe) -> None:
+    machine = describe(f"{TWO_CARDS}hang nvmlDeviceGetUUID\n")
+    started = time.monotonic()
+    reply = machine.nvml(1.0)
+    assert time.monotonic() - started < 1.6
+    assert reply.state == "timeout"
+
+
+def test_a_hang_does_not_delay_the_other_probes(
+    describe: Describe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = describe(f"{TWO_CARDS}hang nvmlInitWithFlags\n")
+    monkeypatch.setattr(nvidia, "in_container", lambda _: False)
+    started = time.monotonic()
+    facts = probes.gather(machine, engine=False, deadline_s=1.0)
+    assert time.monotonic() - started < 1.3
+    assert facts.gpus.state == "timeout", facts.gpus.detail
+    assert facts.memory.total_mib > 0
+    assert facts.cpu.logical > 0
+
+
+def test_a_crash_is_an_error_with_its_signal(describe: Describe) -> None:
+    reply: Reply = describe(f"{TWO_CARDS}crash nvmlDeviceGetCount_v2\n").nvml(10)
+    assert reply.state == "error"
+    assert "SIGSEGV" in (reply.detail or "")
+
+
+def test_what_the_library_prints_is_not_taken_for_an_answer(describe: Describe) -> None:
+    reply = describe(f'{TWO_CARDS}say nvmlInitWithFlags {{"end": true}}\n').nvml(10)
+    assert reply.state == "present"
+    assert len(reply.value["devices"]) == 2
+
+
+def test_no_library_is_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    reply = LocalMachine().nvml(10)
+    if reply.state == "present":
+        pytest.fail("this machine has an NVML of its own; run the tests where there is none")
+    assert (reply.state, reply.code) == ("absent", 12)
