@@ -76,8 +76,11 @@ def own_files(machine: Machine, container: str) -> dict[str, str] | None:
     None where the container gives no such answer.
     """
     result = machine.run(["docker", "exec", container, "dshpc-node", "status"], deadline_s=30.0)
-    files = _object(result.stdout).get("config_inputs")
-    return dict(files) if isinstance(files, dict) else None
+    report = _object(result.stdout)
+    digests, owners = report.get("config_sha256"), report.get("customized")
+    if not isinstance(digests, dict) or not isinstance(owners, dict):
+        return None
+    return {name: str(digests.get(name)) for name in owners}
 
 
 def ask_cluster(machine: Machine, container: str) -> Cluster:

@@ -13,6 +13,9 @@ dshpc_launch() {
     shift
     dshpc_locate
     dshpc_find_ready || dshpc_prepare "$dshpc_command" "$@"
+    # what the program's words call it by: a checkout is on nobody's PATH
+    DSHPC_COMMAND=$dshpc_root/dshpc
+    export DSHPC_COMMAND
     exec "$dshpc_venv/bin/python" -I "$dshpc_venv/bin/$dshpc_command" "$@"
 }
 

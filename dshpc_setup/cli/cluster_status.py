@@ -158,7 +158,7 @@ def parse_gres(text: str) -> dict[str, int]:
     for item in re.sub(r"\([^)]*\)", "", text).split(","):
         name, _, count = item.strip().rpartition(":")
         if name and count.isdecimal():
-            counts[name.removesuffix(":(null)")] = int(count)
+            counts[name.rstrip(":")] = int(count)  # "gpu:(null):0" where none is in use
     return counts
 
 

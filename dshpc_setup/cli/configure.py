@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
@@ -73,7 +75,7 @@ def print_result(report: Report, folder: Path, *, dry_run: bool, started: bool) 
                   f"{change.path}.dshpc-new")  # fmt: skip
             print(change.diff(), end="")
     if not started:
-        print("Configured. Start the cluster with: dshpc up")
+        print(f"Configured. Start the cluster with: {dshpc_command()} up")
         return
     for node in report.cluster.nodes:
         gres = node.gres or "no GPU"
@@ -81,4 +83,15 @@ def print_result(report: Report, folder: Path, *, dry_run: bool, started: bool) 
         print(f"Slurm is up: node {node.name} is {node.state}, {gres}{label}")
     gpu = any(node.gres for node in report.cluster.nodes)
     request = "--gres=gpu:1 " if gpu else ""
-    print(f"Try: cd {folder / 'work'} && dshpc srun {request}hostname")
+    print(f"Try: {dshpc_command()} srun {request}hostname")
+
+
+def dshpc_command() -> str:
+    """How `dshpc` can be called from here: by its name, or by the path of the checkout's launcher."""
+    launcher = LocalMachine().env.get("DSHPC_COMMAND")
+    if not launcher:
+        return "dshpc"
+    relative = os.path.relpath(launcher)
+    if relative.startswith("../../"):
+        return shlex.quote(launcher)
+    return shlex.quote(relative if "/" in relative else f"./{relative}")

@@ -112,9 +112,9 @@ static void parse_card(const char *line, int instance)
     value_of(line, "name", card->name);
     value_of(line, "profile", card->profile);
     if (instance && card->parent >= 0) {
-        char whole[TEXT];
-        memcpy(whole, cards[card->parent].name, TEXT);
-        snprintf(card->name, TEXT, "%.60s MIG %.20s", whole, card->profile);
+        char full[2 * TEXT + 8];
+        snprintf(full, sizeof full, "%s MIG %s", cards[card->parent].name, card->profile);
+        memcpy(card->name, full, TEXT - 1);
     }
     card_count++;
 }
@@ -234,7 +234,7 @@ int nvmlSystemGetDriverVersion(char *text, unsigned size)
 
 int nvmlSystemGetNVMLVersion(char *text, unsigned size)
 {
-    char version[TEXT + 8];
+    char version[TEXT + 32];
     ENTER(NULL);
     snprintf(version, sizeof version, "%d.%s", cuda / 1000, driver);
     return copy(text, size, version);

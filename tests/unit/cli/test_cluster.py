@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup.cli import cluster, cluster_status
+from dshpc_setup.cli.cluster_status import (
+    NodeStatus,
+    lines,
+    parse_gres,
+    parse_isolation,
+    parse_nodes,
+)
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.project import Project
+from tests.unit.engine.fake import Answer, FakeMachine, Listener
+
+READY = json.dumps(
+    {"phase": "ready", "ready": True, "changes": ["GPU gone: t4"], "simulated": True}
+)
+NONE = Answer(code=1, stderr="Error: No such container: p-slurm")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    folder = tmp_path / "project"
+    (folder / ".dshpc").mkdir(parents=True)
+    runtime = {"container": "p-slurm", "work": f"{folder}/work", "docker": "docker", "prefix": "p"}
+    (folder / ".dshpc/runtime.json").write_text(json.dumps(runtime))
+    (folder / "docker-compose.yml").write_text("services: {}\n")
+    return Project(folder)
+
+
+def container(owner: str | None, status: str = "running") -> Answer:
+    value = {
+        "Id": "1",
+        "Name": "/p-slurm",
+        "Image": "sha256:1",
+        "Created": "2026-01-01T00:00:00Z",
+        "State": {
+            "Running": status == "running",
+            "Status": status,
+            "ExitCode": 3,
+            "StartedAt": "2026-01-01T00:00:00Z",
+        },
+        "Config": {
+            "Image": "p-slurm:none",
+            "Labels": {"org.dshpc.project": owner} if owner else {},
+        },
+    }
+    return Answer(json.dumps([value]))
+
+
+def machine(project: Project, **more: Any) -> FakeMachine:
+    commands: dict[str, Any] = {
+        "docker inspect --type container -- p-slurm": container(str(project.folder)),
+        "docker compose version": Answer("2.26.1\n"),
+        "docker compose": Answer(),
+        "docker exec p-slurm dshpc-node": Answer(READY),
+        "docker exec p-slurm sinfo": Answer("p|gpu:h100:2|gpu:h100:1(IDX:0)|mixed|none\n"),
+        "docker exec p-slurm scontrol": Answer("TaskPlugin = task/none\n"),
+        "docker restart": Answer(),
+        "docker unpause": Answer(),
+        "docker ps": Answer(),
+        "docker volume ls": Answer("p-key\np-state\n"),
+        "docker volume rm": Answer(),
+        "docker images": Answer("p-slurm:none\npp-slurm:none\n"),
+        "docker rmi": Answer(),
+        "docker logs": Answer("last words\n"),
+    }
+    return FakeMachine(
+        programs={"docker"}, commands={**more.pop("commands", {}), **commands} | more
+    )
+
+
+INSPECT = "docker inspect --type container -- p-slurm"
+
+
+def test_up_starts_waits_and_says_how_it_is(project: Project) -> None:
+    fake = machine(project)
+    status = cluster.up(fake, project, Listener())
+    assert (status.ready, status.exit_code) == (True, 0)
+    (started,) = fake.lines(" up ")
+    assert f"-f {project.folder}/docker-compose.yml -p p up -d --no-build" in started
+    assert fake.lines("dshpc-node wait")
+
+
+def test_a_paused_container_is_woken(project: Project) -> None:
+    fake = machine(project, **{INSPECT: [container(str(project.folder), "paused"),
+                                         container(str(project.folder))]})  # fmt: skip
+    cluster.up(fake, project, Listener())
+    assert fake.lines("docker unpause p-slurm")
+
+
+def test_a_cluster_that_falls_over_speaks_its_last_words(project: Project) -> None:
+    fake = machine(project)
+    fake.commands[INSPECT] = [NONE, container(str(project.folder), "exited")]
+    fake.commands["docker exec p-slurm dshpc-node"] = Answer(code=1, stderr="is not running")
+    with pytest.raises(DshpcError) as caught:
+        cluster.up(fake, project, Listener())
+    assert "exited, exit code 3" in caught.value.brief
+    assert "last words" in caught.value.details
+
+
+def test_a_failed_start_is_told_as_the_container_tells_it(project: Project) -> None:
+    failure = {"brief": "No key.", "details": "empty", "resolution": ["Remove it."]}
+    report = json.dumps({"phase": "failed", "ready": False, "failure": failure})
+    fake = machine(project, **{"docker exec p-slurm dshpc-node": Answer(report, 2)})
+    with pytest.raises(DshpcError) as caught:
+        cluster.restart(fake, project, Listener())
+    assert caught.value == DshpcError("No key.", "empty", ("Remove it.",))
+
+
+@pytest.mark.parametrize("owner", ["/another/folder", None])
+def test_what_is_not_ours_is_left_alone(project: Project, owner: str | None) -> None:
+    fake = machine(project, **{INSPECT: container(owner)})
+    for act in (cluster.up, cluster.down, cluster.restart, cluster.destroy):
+        with pytest.raises(DshpcError) as caught:
+            act(fake, project, Listener())
+        assert (owner or "not one of dsHPC's") in caught.value.brief
+    with pytest.raises(DshpcError):
+        cluster.logs_argv(fake, project, follow=False, tail=None)
+    assert all("inspect" in line or "version" in line for line in fake.lines())
+
+
+def test_restart_of_a_cluster_that_is_down_is_up(project: Project) -> None:
+    fake = machine(project, **{INSPECT: [NONE, NONE, container(str(project.folder))]})
+    assert cluster.restart(fake, project, Listener()).ready
+    assert fake.lines(" up ")
+    assert not fake.lines("docker restart")
+
+
+def test_down_says_whether_there_was_one(project: Project) -> None:
+    fake = machine(project)
+    assert cluster.down(fake, project, Listener())
+    assert fake.lines("-p p down")
+    assert not cluster.down(machine(project, **{INSPECT: NONE}), project, Listener())
+
+
+def test_destroy_removes_what_carries_our_label(project: Project) -> None:
+    fake, listener = machine(project), Listener()
+    gone = cluster.destroy(fake, project, listener, image=True)
+    assert (gone.containers, gone.volumes) == (("p-slurm",), ("p-key", "p-state"))
+    assert gone.images == ("p-slurm:none",)
+    assert f"label=org.dshpc.project={project.folder}" in fake.lines("volume ls")[0]
+    assert fake.lines("rmi") == ["docker rmi -- p-slurm:none"]
+    assert str(project.folder / "work") in listener.questions[0]
+    assert not fake.lines("rm -rf")
+
+
+def test_destroy_without_a_yes_removes_nothing(project: Project) -> None:
+    fake = machine(project)
+    with pytest.raises(DshpcError, match="Nothing was removed"):
+        cluster.destroy(fake, project, Listener(answer=False))
+    assert [line for line in fake.lines() if "inspect" not in line] == []
+
+
+def test_destroy_keeps_images_unless_asked(project: Project) -> None:
+    fake = machine(project)
+    cluster.destroy(fake, project, Listener())
+    assert not fake.lines("rmi")
+
+
+def test_an_image_in_use_is_a_note(project: Project) -> None:
+    fake = machine(project, **{"docker rmi": Answer(code=1, stderr="image is being used")})
+    gone = cluster.destroy(fake, project, Listener(), image=True)
+    assert gone.images == ()
+    assert "being used" in gone.notes[0]
+
+
+def test_a_folder_without_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(DshpcError, match="no cluster") as caught:
+        cluster.status(FakeMachine(), Project(tmp_path))
+    assert "configure-environment" in caught.value.resolution[0]
+
+
+def test_no_compose_file_and_no_compose(project: Project) -> None:
+    fake = machine(project)
+    fake.commands["docker compose version"] = Answer(code=1)
+    fake.programs = {"docker"}
+    with pytest.raises(DshpcError, match="Compose is not installed"):
+        cluster.up(fake, project, Listener())
+    (project.folder / "docker-compose.yml").unlink()
+    with pytest.raises(DshpcError, match="is missing"):
+        cluster.down(machine(project), project, Listener())
+
+
+def test_logs(project: Project) -> None:
+    argv = cluster.logs_argv(machine(project), project, follow=True, tail=5)
+    assert argv == ["docker", "logs", "--follow", "--tail", "5", "p-slurm"]
+    with pytest.raises(DshpcError, match="no log"):
+        cluster.logs_argv(machine(project, **{INSPECT: NONE}), project, follow=False, tail=None)
+
+
+# Status
+
+
+def test_status_as_json(project: Project) -> None:
+    value = cluster.status(machine(project), project).to_json()
+    assert json.loads(json.dumps(value)) == {
+        "schema": "dshpc.status/1",
+        "exit_code": 0,
+        "ready": True,
+        "project": str(project.folder),
+        "container": "p-slurm",
+        "state": "running",
+        "health": None,
+        "image": "p-slurm:none",
+        "started": "2026-01-01T00:00:00Z",
+        "phase": "ready",
+        "failure": None,
+        "nodes": [
+            {
+                "name": "p",
+                "state": "mixed",
+                "reason": None,
+                "gres_total": {"gpu:h100": 2},
+                "gres_in_use": {"gpu:h100": 1},
+            }
+        ],
+        "isolation": {"tier": "default", "detail": cluster_status.TIERS["default"]},
+        "image_gpu_type": None,
+        "simulated": True,
+        "changes": ["GPU gone: t4"],
+        "notes": [],
+        "problem": None,
+        "kept_last_good": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        ({INSPECT: NONE}, Exit.ERROR, "is down"),
+        ({"docker exec p-slurm dshpc-node": Answer("{}", 3)}, Exit.INCOMPLETE, "not begun yet"),
+        (
+            {"docker exec p-slurm dshpc-node": Answer('{"phase": "starting: key"}', 3)},
+            Exit.INCOMPLETE,
+            "starting: key",
+        ),
+        (
+            {
+                "docker exec p-slurm dshpc-node": Answer(
+                    '{"phase": "failed", "failure": {"brief": "No key."}}', 2
+                )
+            },
+            Exit.ERROR,
+            "No key.",
+        ),
+        (
+            {"docker exec p-slurm sinfo": Answer("p|(null)|(null)|drained|a|b\n")},
+            Exit.ERROR,
+            "because: a|b",
+        ),
+        (
+            {"docker exec p-slurm sinfo": Answer(code=1, stderr="no controller")},
+            Exit.ERROR,
+            "no controller",
+        ),
+    ],
+)
+def test_status_of_a_cluster_that_is_not_well(
+    project: Project, change: dict[str, Any], code: int, said: str
+) -> None:
+    status = cluster.status(machine(project, **change), project)
+    assert status.exit_code == code
+    assert not status.ready
+    assert said in "\n".join(lines(status))
+
+
+def test_simulated_gpus_are_labelled(project: Project) -> None:
+    text = "\n".join(lines(cluster.status(machine(project), project)))
+    assert "SIMULATED" in text
+    assert "gpu:h100 1 of 2 in use" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("gpu:h100:3(IDX:0-2)", {"gpu:h100": 3}),
+        ("gpu:h100:8(S:0-1),gpu:1g.10gb:7(S:0)", {"gpu:h100": 8, "gpu:1g.10gb": 7}),
+        ("gpu:h100:2(IDX:0,3),gpu:t4:1(IDX:1)", {"gpu:h100": 2, "gpu:t4": 1}),
+        ("gpu:0", {"gpu": 0}),
+        ("gpu:(null):0(IDX:N/A)", {"gpu": 0}),
+        ("(null)", {}),
+        ("", {}),
+    ],
+)
+def test_gres(text: str, wanted: dict[str, int]) -> None:
+    assert parse_gres(text) == wanted
+
+
+@given(st.text())
+def test_any_text_is_nodes_and_a_tier(text: str) -> None:
+    assert all(node.name for node in parse_nodes(text))
+    assert parse_isolation(text) in cluster_status.TIERS
+
+
+def test_usable_states() -> None:
+    def usable(state: str) -> bool:
+        return NodeStatus("n", state, None, {}, {}).usable
+
+    assert all(map(usable, ("idle", "mixed", "allocated", "completing", "mixed-")))
+    assert not any(map(usable, ("idle*", "drained", "draining", "down", "inval", "unknown", "")))
+
+
+def test_isolation() -> None:
+    both = "TaskPlugin   = task/cgroup,task/affinity\nConstrainDevices = yes\n"
+    assert parse_isolation(both) == "enforced"
+    assert parse_isolation("TaskPlugin = task/none\nConstrainDevices = yes\n") == "default"
+    assert parse_isolation("") == "unknown"

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup import cli
+from dshpc_setup.cli import exec as exec_command
+from dshpc_setup.cli import exec_stdin
+from dshpc_setup.project import find_project
+
+RUNTIME = {"container": "c", "work": "/w", "docker": "docker", "prefix": "p"}
+ALL, NONE, OUT_PIPED = (True, True, True), (False, False, False), (True, False, True)
+
+
+# Which commands get stdin
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["job.sh"],
+        ["--wrap=hostname"],
+        ["--wrap", "hostname"],
+        ["--wra=x"],
+        ["-N", "1", "job.sh", "argument"],
+        ["-N1", "-Hv", "-Jname", "job.sh"],
+        ["--gres=gpu:1", "--time", "5", "--hold", "job.sh"],
+        ["--parsable", "job.sh"],
+        ["-k", "job.sh"],
+        ["-Wp", "debug", "job.sh"],
+        ["--", "job.sh"],
+        ["--exclusive", "job.sh"],
+    ],
+)
+def test_sbatch_with_a_script(arguments: list[str]) -> None:
+    assert exec_stdin.sbatch_has_script(arguments)
+    assert exec_stdin.mode("sbatch", arguments, NONE) == exec_stdin.NONE
+    assert exec_stdin.mode("sbatch", arguments, ALL) == exec_stdin.NONE
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["-N", "1"],
+        ["--time", "5"],
+        ["-vN", "2"],
+        ["-J", "name", "--hold", "--output", "x.txt"],
+        ["--gres=gpu:1", "--parsable"],
+        ["--"],
+    ],
+)
+def test_sbatch_that_reads_its_script(arguments: list[str]) -> None:
+    assert not exec_stdin.sbatch_has_script(arguments)
+    assert exec_stdin.mode("sbatch", arguments, NONE) == exec_stdin.DIRECT
+
+
+@given(st.lists(st.text(max_size=6)))
+def test_any_command_line_of_sbatch_can_be_read(arguments: list[str]) -> None:
+    alone = exec_stdin.sbatch_has_script(["--hold", *arguments])
+    assert alone == exec_stdin.sbatch_has_script(arguments)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "terminals", "wanted"),
+    [
+        ("srun", ["hostname"], ALL, exec_stdin.TTY),
+        ("srun", ["hostname"], NONE, exec_stdin.DIRECT),
+        ("srun", ["hostname"], OUT_PIPED, exec_stdin.PUMP),
+        ("exec", ["cat"], (False, True, True), exec_stdin.DIRECT),
+        ("shell", [], (True, True, False), exec_stdin.PUMP),
+        ("squeue", ["-l"], ALL, exec_stdin.NONE),
+        ("sinfo", [], NONE, exec_stdin.NONE),
+        ("scancel", ["12"], ALL, exec_stdin.NONE),
+        ("scancel", ["-i", "12"], ALL, exec_stdin.TTY),
+        ("scancel", ["--interactive", "12"], ALL, exec_stdin.TTY),
+        ("scontrol", [], ALL, exec_stdin.TTY),
+        ("scontrol", ["-a"], ALL, exec_stdin.TTY),
+        ("scontrol", ["show", "node"], ALL, exec_stdin.NONE),
+    ],
+)
+def test_streams(
+    command: str, arguments: list[str], terminals: tuple[bool, bool, bool], wanted: str
+) -> None:
+    assert exec_stdin.mode(command, arguments, terminals) == wanted
+
+
+# The docker command line
+
+
+def client(
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    arguments: list[str],
+    environ: dict[str, str],
+    terminals: tuple[bool, bool, bool] = NONE,
+    here: str = "/w/sub",
+) -> list[str]:
+    monkeypatch.setattr(os, "isatty", lambda fd: terminals[fd])
+    monkeypatch.setattr(os, "getcwd", lambda: here)
+    call = exec_command.Call(command, arguments, RUNTIME)
+    call.token = "t"
+    return call.client((1000, 100, r"DOM\user"), environ)
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> object:
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+BEHIND = ["/usr/local/lib/dshpc/as-user", "t", "1000", "100", r"DOM\user", "--"]
+
+
+def test_the_whole_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client(monkeypatch, "srun", ["-n", "1", "a b"], {}) == [
+        *("docker", "exec", "-i", "-e", "DSHPC_WAIT_S=60", "-e", "DSHPC_UMASK=027"),
+        *("-w", "/w/sub", "c", *BEHIND, "srun", "-n", "1", "a b"),
+    ]
+
+
+def test_exec_does_not_wait_for_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client(monkeypatch, "exec", ["ls"], {}) == [
+        *("docker", "exec", "-i", "-e", "DSHPC_UMASK=027", "-w", "/w/sub", "c", *BEHIND, "ls")
+    ]
+
+
+def test_a_shell_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    argv = client(monkeypatch, "shell", [], {"TERM": "xterm"}, ALL, "/elsewhere")
+    assert argv[:6] == ["docker", "exec", "-i", "-t", "-e", "TERM"]
+    assert argv[argv.index("-w") + 1] == "/w"
+    assert argv[-2:] == ["bash", "-l"]
+    assert "TERM" not in client(monkeypatch, "shell", [], {"TERM": "xterm-kitty"}, ALL)
+
+
+def test_a_command_without_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "-i" not in client(monkeypatch, "squeue", [], {})
+
+
+def test_only_listed_variables_go_along() -> None:
+    environ = {"SLURM_A": "1", "SBATCH_B": "2", "C": "3"}
+    assert exec_command.passed(environ) == []
+    environ["DSHPC_PASS_ENV"] = "C, SBATCH_*,missing,"
+    assert exec_command.passed(environ) == ["C", "SBATCH_B"]
+
+
+# Where and as whom
+
+
+@pytest.mark.parametrize(
+    ("work", "here", "wanted"),
+    [
+        ("/w", "/w", "/w"),
+        ("/w", "/w/a/b", "/w/a/b"),
+        ("/w", "/wx", None),
+        ("/w", "/", None),
+        ("/w/", "/w/a", "/w/a"),
+        ("/w", None, None),
+    ],
+)
+def test_the_folder_inside(work: str, here: str | None, wanted: str | None) -> None:
+    assert exec_command.inside(work, here) == wanted
+
+
+def test_a_work_folder_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real/sub").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    here = os.path.realpath(tmp_path / "real/sub")
+    assert exec_command.inside(f"{tmp_path}/link", here) == f"{tmp_path}/link/sub"
+
+
+def entry(uid: int) -> pwd.struct_passwd:
+    if uid > 2000:
+        raise KeyError(uid)
+    return pwd.struct_passwd((f"name{uid}", "x", uid, uid + 1, "", "/", "/bin/sh"))
+
+
+@pytest.mark.parametrize(
+    ("euid", "environ", "wanted"),
+    [
+        (0, {}, (0, 7, "name0")),
+        (1000, {}, (1000, 7, "name1000")),
+        (0, {"SUDO_UID": "1000", "SUDO_GID": "50"}, (1000, 50, "name1000")),
+        (0, {"SUDO_UID": "1000"}, (1000, 1001, "name1000")),
+        (0, {"SUDO_UID": "0"}, (0, 7, "name0")),
+        (0, {"SUDO_UID": "x"}, (0, 7, "name0")),
+        (1000, {"SUDO_UID": "5", "SUDO_GID": "5"}, (1000, 7, "name1000")),
+        (3000, {}, (3000, 7, "user3000")),
+        (0, {"SUDO_UID": "3000"}, (3000, 3000, "user3000")),
+    ],
+)
+def test_the_calling_user(
+    monkeypatch: pytest.MonkeyPatch,
+    euid: int,
+    environ: dict[str, str],
+    wanted: tuple[int, int, str],
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: euid)
+    monkeypatch.setattr(os, "getegid", lambda: 7)
+    monkeypatch.setattr(pwd, "getpwuid", entry)
+    assert exec_command.calling_user(environ) == wanted
+
+
+# Before anything is started
+
+
+def test_every_command_of_the_fast_path_is_known() -> None:
+    for command in cli.EXEC_COMMANDS:
+        assert exec_stdin.mode(command, ["x"], NONE) in (exec_stdin.NONE, exec_stdin.DIRECT)
+
+
+@pytest.mark.parametrize("arguments", [["exec"], ["exec", "--"]])
+def test_exec_of_nothing_is_wrong_usage(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exec_command.main(arguments) == 64
+    assert "Usage" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"container": "c"}'])
+def test_a_folder_that_was_never_set_up(
+    text: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / ".dshpc").mkdir()
+    if text is not None:
+        (tmp_path / ".dshpc/runtime.json").write_text(text)
+    monkeypatch.setenv("DSHPC_DIR", str(tmp_path))
+    assert exec_command.main(["srun", "true"]) == 2
+    assert "configure-environment" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("at", ["a/b/c", "a", ".", "other"])
+@pytest.mark.parametrize("named", [None, "other"])
+def test_the_same_project_is_found_as_elsewhere(
+    at: str, named: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("a/b/c", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+    for folder in ("a", "other"):
+        (tmp_path / folder / ".dshpc").mkdir()
+        runtime = {**RUNTIME, "container": folder}
+        (tmp_path / folder / ".dshpc/runtime.json").write_text(json.dumps(runtime))
+    monkeypatch.chdir(tmp_path / at)
+    env = {"DSHPC_DIR": str(tmp_path / named)} if named else {}
+    project = find_project(Path.cwd(), env)
+    if project is None:
+        from dshpc_setup.errors import DshpcError
+
+        with pytest.raises(DshpcError, match="no cluster"):
+            exec_command._runtime(env)
+    else:
+        assert exec_command._runtime(env) == project.runtime()

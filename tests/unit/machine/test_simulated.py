@@ -1,0 +1,117 @@
+"""Made-up GPUs: the probes see them, the host shows through, and all is labelled."""
+
+from __future__ import annotations
+
+import pytest
+
+from dshpc_setup import probes
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.facts import Gpus
+from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.machine.profiles import MODELS
+from dshpc_setup.machine.simulated import SimulatedMachine, device_files, parse_profile
+from dshpc_setup.probes.naming import slurm_type
+
+EMPTY = LocalMachine("/nonexistent")
+
+
+class Container(LocalMachine):
+    """A container that was given these device nodes."""
+
+    def __init__(self, *nodes: str) -> None:
+        super().__init__("/nonexistent")
+        self.nodes = nodes
+
+    def exists(self, path: str) -> bool:
+        return path == "/.dockerenv" or path in self.nodes
+
+    def is_device(self, path: str) -> bool:
+        return path in self.nodes
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        inside = f"{path}/"
+        return tuple(
+            sorted({n[len(inside) :].split("/")[0] for n in self.nodes if n.startswith(inside)})
+        )
+
+
+def look(profile: str, *, base: LocalMachine = EMPTY, host: bool = True) -> Gpus:
+    machine = SimulatedMachine(base, profile, devices_exist=host)
+    return probes.gather(machine, engine=False).gpus
+
+
+@pytest.mark.parametrize("key", MODELS)
+def test_every_model_is_seen_as_what_it_is(key: str) -> None:
+    found = look(f"{key}:3")
+    assert (found.state, found.simulated, len(found.devices)) == ("present", True, 3)
+    assert {device.slurm_type for device in found.devices} == {slurm_type(MODELS[key].name)}
+    assert {device.memory_mib for device in found.devices} == {MODELS[key].memory_mib}
+    assert len({device.uuid for device in found.devices}) == 3
+    assert all(device.uuid and "facade00" in device.uuid for device in found.devices)
+    files = [file for device in found.devices for file in device.device_files]
+    assert len(set(files)) == 3
+    assert set(files) <= set(device_files(parse_profile(f"{key}:3")))
+
+
+def test_the_same_again_is_the_same() -> None:
+    assert look("h100:2") == look("h100:2")
+    assert look("h100").devices == look("h100:1").devices
+
+
+def test_mig_and_mixed() -> None:
+    cut, whole = look("mig").devices
+    assert (cut.mig_mode, whole.mig_mode) == ("enabled", "disabled")
+    assert [part.profile for part in cut.mig] == ["3g.40gb"] + ["1g.10gb"] * 4
+    files = [part.device_files for part in cut.mig]
+    assert all(len(paths) == 3 for paths in files)
+    assert len(set(files)) == len(files)
+    assert [device.slurm_type for device in look("mixed").devices] == ["h100", "h100", "t4"]
+
+
+def test_none_hides_what_there_is() -> None:
+    found = look("none", base=Container("/dev/nvidia0", "/dev/nvidiactl"))
+    assert (found.state, found.simulated, found.devices) == ("absent", True, ())
+
+
+@pytest.mark.parametrize("profile", ["h100:2", "mi300x:2", "mig", "mixed"])
+def test_a_container_with_all_nodes_sees_what_the_host_saw(profile: str) -> None:
+    container = Container(*device_files(parse_profile(profile)))
+    assert look(profile, base=container, host=False).devices == look(profile).devices
+
+
+def test_a_container_sees_only_what_it_was_given() -> None:
+    found = look("h100:4", base=Container("/dev/nvidia1", "/dev/nvidia3"), host=False)
+    assert [device.device_files for device in found.devices] == [
+        ("/dev/nvidia1",),
+        ("/dev/nvidia3",),
+    ]
+    assert look("h100:4", base=Container(), host=False).state == "absent"
+    one = look("mi300x:2", base=Container("/dev/kfd", "/dev/dri/renderD129"), host=False)
+    assert [device.device_files for device in one.devices] == [("/dev/dri/renderD129",)]
+
+
+def test_the_host_shows_through() -> None:
+    machine = SimulatedMachine(LocalMachine(), "h100:2", devices_exist=True)
+    real = LocalMachine()
+    assert machine.read("/proc/meminfo").state == real.read("/proc/meminfo").state
+    assert machine.system == real.system
+    assert machine.which("sh") == real.which("sh")
+    assert machine.which("nvidia-smi") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "near"), [("h10:2", "h100"), ("mi300:8", "mi300x"), ("mixd", "mixed"), ("rtx-4090", "rtx4090")]
+)  # fmt: skip
+def test_an_unknown_profile_is_told_what_comes_near(text: str, near: str) -> None:
+    with pytest.raises(DshpcError) as caught:
+        parse_profile(text)
+    assert caught.value.exit_code == Exit.USAGE
+    assert near in caught.value.details.split("There are:")[0]
+    assert "mi210" in caught.value.details
+
+
+@pytest.mark.parametrize("text", ["h100:0", "h100:17", "h100:-1", "h100:x", "", ":", "h100:2:2"])
+def test_bad_counts_are_usage_errors(text: str) -> None:
+    with pytest.raises(DshpcError) as caught:
+        parse_profile(text)
+    assert caught.value.exit_code == Exit.USAGE

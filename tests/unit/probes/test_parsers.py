@@ -1,0 +1,244 @@
+"""No parser raises, whatever it is given; and each reads what it is meant to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup.facts import Engine, Gpus
+from dshpc_setup.machine import CommandResult, Reply, child, recorded
+from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.probes import (
+    amd,
+    cgroup,
+    cpu,
+    engine,
+    gpus,
+    memory,
+    nvidia_devices,
+    nvidia_smi,
+    pci,
+    platform,
+    ranges,
+)
+from dshpc_setup.probes.look import Look, whole_number
+
+SYSTEM = ("Linux", "6.8.0", "x86_64")
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(
+        st.sampled_from(
+            [
+                "devices", "index", "name", "uuid", "pci_bus_id", "memory_bytes", "minor", "mig",
+                "mig_mode", "compute", "error", "errors", "gi", "ci", "slices", "cpus",
+                "driver_version", "cuda_version", "numa_node", "version", "info", "host",
+                "Components", "Name", "Runtimes", "SecurityOptions", "DiscoveredDevices", "NCPU",
+                "MemTotal", "KernelVersion", "CgroupVersion", "failure", "state", "code", "device",
+            ]
+        )
+        | st.text(max_size=8),
+        inner,
+        max_size=6,
+    ),
+    max_leaves=25,
+)  # fmt: skip
+
+LINES = st.lists(
+    st.text(max_size=40)
+    | st.sampled_from(
+        [
+            "MemTotal:       16355420 kB", "Cpus_allowed_list:\t0-3", "processor\t: 7",
+            "ID=debian", 'PRETTY_NAME="x', "0::/user.slice", "4:memory:/docker/1",
+            "3:cpu,cpuacct:/", "simd_count 416", "location_id 768", "size_in_bytes 1",
+            "heap_type 1", "gpu0/gi1/access 12", "DeviceFileMinor: 30", "max 100000",
+            "0, GPU-1, 00000000:01:00.0, 16384, 535.1, [N/A], Tesla T4", '"', "-- a --",
+            "-- a -> b --", "9" * 400,
+        ]
+    ),
+    max_size=8,
+).map("\n".join)  # fmt: skip
+
+TEXT_PARSERS: list[Callable[[str], object]] = [
+    ranges.parse,
+    whole_number,
+    platform.parse_os_release,
+    lambda text: platform.kind_of(text, False),
+    cgroup.parse_membership,
+    cgroup.parse_cpu_max,
+    cgroup.parse_size,
+    cpu.parse_allowed,
+    cpu.parse_cpuinfo,
+    memory.parse_total,
+    pci.parse_address,
+    amd.parse_properties,
+    amd.parse_bank,
+    nvidia_smi.parse,
+    nvidia_devices.parse_minor,
+    nvidia_devices.parse_mig_minors,
+    engine.parse_version,
+    recorded.parse_tree,
+]
+
+
+@pytest.mark.parametrize("parse", TEXT_PARSERS)
+@given(text=LINES)
+def test_no_text_trips_a_parser(parse: Callable[[str], object], text: str) -> None:
+    parse(text)
+
+
+@given(value=JSON)
+def test_nothing_that_nvml_says_trips_the_probe(value: Any) -> None:
+    look = Look(LocalMachine("/nonexistent"))
+    given_value = value if isinstance(value, dict) else {"devices": value}
+    devices = nvidia_devices.build(look, (), given_value, wsl=False)
+    # What comes of it goes into JSON, and means what it says.
+    json.dumps(Gpus("present", devices).devices, default=vars)
+    for device in devices:
+        assert device.memory_mib is None or device.memory_mib >= 0
+        assert device.slurm_type
+
+
+@given(version=JSON, info=JSON, host=JSON)
+def test_nothing_that_docker_says_trips_the_probe(version: Any, info: Any, host: Any) -> None:
+    reply = Reply("present", {"version": version, "info": info, "host": host})
+    fact = engine.parse(reply, None, None, SYSTEM)
+    assert isinstance(fact, Engine)
+    assert fact.state == "present" or fact.detail
+
+
+@given(stdout=LINES | JSON.map(json.dumps), stderr=st.text(max_size=20), code=st.integers(-70, 255))
+def test_nothing_that_the_child_prints_trips_us(stdout: str, stderr: str, code: int) -> None:
+    reply = child.parse(CommandResult(("x",), "present", code, stdout, stderr, 1.0), "lib")
+    assert reply.state == "present" or reply.detail
+
+
+def test_a_child_that_died_after_its_first_answers_is_no_whole_answer() -> None:
+    stdout = '{"driver_version": "550"}\n{"device": {"index": 0}}\n'
+    reply = child.parse(CommandResult(("x",), "present", -11, stdout, "", 1.0), "lib")
+    assert (reply.state, reply.detail) == ("error", "the library crashed (SIGSEGV)")
+    assert reply.value["devices"] == [{"index": 0}]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0-3,8,10-11", {0, 1, 2, 3, 8, 10, 11}),
+        ("0\n", {0}),
+        ("", set()),
+        ("3-1", set()),
+        ("0-999999999", set()),
+    ],
+)
+def test_ranges(text: str, expected: set[int]) -> None:
+    assert ranges.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("00000000:1A:00.0", "0000:1a:00.0"),
+        ("0000:1a:00.0", "0000:1a:00.0"),
+        ("1a:00.0", "0000:1a:00.0"),
+        ("00010000:01:00.0", "10000:01:00.0"),
+        ("nvidia", None),
+        (None, None),
+    ],
+)
+def test_pci_addresses(text: object, expected: str | None) -> None:
+    assert pci.parse_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [(90402, "gfx942"), (90010, "gfx90a"), (100306, "gfx1036"), (110000, "gfx1100"), (0, None)],
+)
+def test_gfx_targets(version: int, expected: str | None) -> None:
+    assert amd.gfx_target(version) == expected
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("5.15.167.4-microsoft-standard-WSL2", "wsl2"),
+        ("4.4.0-19041-Microsoft", "wsl1"),
+        ("6.8.0-60-generic", "linux"),
+        ("6.5.0-1025-azure", "linux"),
+    ],
+)
+def test_kinds_of_linux(release: str, expected: str) -> None:
+    assert platform.kind_of(release, False) == expected
+
+
+@pytest.mark.parametrize(
+    ("allowed", "quota", "expected"),
+    [
+        (8, None, (8, None)),
+        (0, None, (8, None)),
+        (3, None, (3, "affinity")),
+        (8, 2.5, (2, "cgroup quota")),
+        (2, 4.0, (2, "affinity")),
+        (8, 0.5, (1, "cgroup quota")),
+        (8, 64.0, (8, None)),
+    ],
+)
+def test_usable_cpus(allowed: int, quota: float | None, expected: tuple[int, str | None]) -> None:
+    assert cpu.limit(8, allowed, quota) == expected
+
+
+def test_a_group_outside_our_view_counts_by_the_root_alone() -> None:
+    assert cgroup._upwards("/sys/fs/cgroup", "/../..") == ["/sys/fs/cgroup"]
+    assert cgroup._upwards("/r", "/a/b") == ["/r/a/b", "/r/a", "/r"]
+
+
+def test_nvidia_smi_reads_names_with_commas_and_missing_values() -> None:
+    value = nvidia_smi.parse(
+        "0, GPU-1, 00000000:01:00.0, 16384, 535.1, Enabled, Graphics, Special\n"
+        "1, [Unknown Error], 00000000:02:00.0, [N/A], 535.1, [N/A], ERR!\n"
+        "No devices were found\n"
+    )
+    assert value is not None
+    first, second = value["devices"]
+    assert (first["name"], first["mig_mode"]) == ("Graphics, Special", 1)
+    assert second == {"index": 1, "pci_bus_id": "00000000:02:00.0"}
+    assert nvidia_smi.parse("No devices were found\n") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2.38.2\n", "2.38.2"),
+        ("v2.26.1-4\n", "2.26.1-4"),
+        ("1.29.2", "1.29.2"),
+        ("Docker Compose version v2.26.1", "2.26.1"),
+        ("unknown flag: --short", None),
+    ],
+)
+def test_compose_versions(text: str, expected: str | None) -> None:
+    assert engine.parse_version(text) == expected
+
+
+def test_one_vendors_failure_is_told_beside_anothers_gpus() -> None:
+    from dshpc_setup.facts import GpuDevice
+
+    broken = Gpus("error", detail="the nouveau driver holds the card")
+    mine = GpuDevice(0, "amd", slurm_type="mi210")
+    merged = gpus.merge([broken, Gpus("present", (mine,))], simulated=False)
+    assert (merged.state, merged.devices, merged.detail) == ("present", (mine,), broken.detail)
+    assert gpus.merge([broken, Gpus("absent")], simulated=False).state == "error"
+    assert gpus.merge([broken, Gpus("timeout", detail="t")], simulated=False).state == "timeout"
+
+
+def test_mixed_vendors_are_numbered_through() -> None:
+    from dshpc_setup.facts import GpuDevice
+
+    one, two = GpuDevice(0, "nvidia"), GpuDevice(0, "amd")
+    merged = gpus.merge([Gpus("present", (one,)), Gpus("present", (two,))], simulated=False)
+    assert [device.index for device in merged.devices] == [0, 1]
+    assert merged.vendor == "mixed"
