@@ -21,20 +21,22 @@ def compare(
     measured: Sequence[str],
     against: Sequence[str],
     *,
-    most: float,
+    most: float | None = None,
+    most_s: float | None = None,
     rounds: int,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> int:
-    """Print the medians and their ratio; 0 where it is at most `most`, else 1."""
-    pairs = [(_time(measured, cwd, env), _time(against, cwd, env)) for _ in range(rounds + 1)][
-        1:
-    ]  # the first round fills the caches
+    """Print the medians and their ratio; 0 where both limits hold (`most_s`: seconds), else 1."""
+    # the first round fills the caches
+    pairs = [(_time(measured, cwd, env), _time(against, cwd, env)) for _ in range(rounds + 1)][1:]
     ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratio = ours / theirs
     print(f"{title}: {ours * 1000:.0f} ms against {theirs * 1000:.0f} ms, median of {rounds}")
-    print(f"ratio {ratio:.2f} (at most {most})")
-    return 0 if ratio <= most else 1
+    limits = [f"at most {most}"] if most is not None else []
+    limits += [f"at most {most_s} s"] if most_s is not None else []
+    print(f"ratio {ratio:.2f} ({', '.join(limits)})")
+    return int((most is not None and ratio > most) or (most_s is not None and ours > most_s))
 
 
 def _time(command: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None) -> float:

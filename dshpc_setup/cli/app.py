@@ -117,7 +117,7 @@ def configure(
     from dshpc_setup.cli.configure import configure_here
 
     reporter = ConsoleReporter(to_stderr=json_output, yes=yes, interactive=is_interactive())
-    report, folder = configure_here(
+    report = configure_here(
         reporter,
         header=f"dsHPC setup {__version__}",
         folder=dir,
@@ -138,7 +138,7 @@ def configure(
     if report.error:
         print_error(report.error, "configure-environment")
     elif not json_output:
-        print_result(report, folder, dry_run=dry_run, started=not no_start)
+        print_result(report, dry_run=dry_run, started=not no_start)
     finish(report.exit_code)
 
 
@@ -161,6 +161,20 @@ def config_show(
         print_json(settings_json(values))
     else:
         print_settings(values)
+    finish(Exit.OK)
+
+
+@config_app.command("set")
+def config_set(
+    name: Annotated[str, typer.Argument(help="The setting.")],
+    value: Annotated[str, typer.Argument(help="Its value; lists with commas: 0,2")],
+    *,
+    dir: Dir = None,  # noqa: A002
+) -> None:
+    """Write one setting into dshpc.yaml, keeping its comments."""
+    from dshpc_setup.cli.inspect import set_in_file
+
+    set_in_file(_project(dir), name, value)
     finish(Exit.OK)
 
 

@@ -6,6 +6,7 @@ that it belongs to this folder.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from dshpc_setup import verify
@@ -62,6 +63,7 @@ def up(machine: Machine, project: Project, reporter: Reporter) -> ClusterStatus:
         reporter.progress(f"starting {cluster.container}")
         if found is not None and found.status == "paused":
             _docker(machine, "unpause", cluster.container)
+        _check_image(machine, cluster)
         compose_tool.up(machine, compose, project.folder, cluster.prefix, on_line=reporter.progress)
         return _ready(machine, cluster, reporter)
 
@@ -235,6 +237,20 @@ def _ours(machine: Machine, cluster: Target) -> Container | None:
             "To replace it: configure-environment --take-over",
         ),
     )
+
+
+def _check_image(machine: Machine, cluster: Target) -> None:
+    """Compose would look for a missing image at a registry, which cannot have one of ours."""
+    text = (cluster.project.folder / compose_tool.FILE).read_text(
+        encoding="utf-8", errors="replace"
+    )
+    for ref in re.findall(r"""^ +image: *["']?([^\s"']+)""", text, re.MULTILINE):
+        if ref.startswith(f"{cluster.container}:") and containers.image_id(machine, ref) is None:
+            raise DshpcError(
+                f"The image {ref} is not there.",
+                "It is built on this machine and was removed, or never finished.",
+                ("Build it: configure-environment",),
+            )
 
 
 def _compose_file(cluster: Target) -> bool:

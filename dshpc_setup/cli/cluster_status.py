@@ -180,11 +180,14 @@ def lines(status: ClusterStatus) -> list[str]:
     if status.state != "running":
         return [f"The cluster is not running: {status.container} is {status.state}."
                 " Start it: dshpc up"]  # fmt: skip
-    health = f", {status.health}" if status.health else ""
+    # Docker asks every ten seconds only: its "starting" says nothing that the next lines do not
+    health = f" ({status.health})" if status.health not in (None, "starting") else ""
     said = [f"Container  {status.container}: running{health}, since {status.started}"]
-    simulated = "  SIMULATED GPUs: made up, no job computes on them" if status.simulated else ""
-    said.append(f"Image      {status.image}, built for GPU type "
-                f"{status.image_gpu_type or 'unknown'}{simulated}")  # fmt: skip
+    said.append(
+        f"Image      {status.image}, built for GPU type {status.image_gpu_type or 'unknown'}"
+    )
+    if status.simulated:
+        said.append("GPUs       SIMULATED: made up, no job computes on them")
     said.append(f"Start      {status.phase or 'not begun yet'}")
     for title, failure in (("Failed", status.failure), ("Kept", status.kept_last_good)):
         said += _failure_lines(title, failure)

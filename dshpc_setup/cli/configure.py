@@ -28,7 +28,7 @@ def configure_here(
     start: bool,
     take_over: bool,
     interactive: bool,
-) -> tuple[Report, Path]:
+) -> Report:
     """Run it for the project folder; what happened is in the report."""
     machine = LocalMachine()
     where = _project_folder(folder, machine)
@@ -44,7 +44,7 @@ def configure_here(
         take_over=take_over,
         interactive=interactive,
     )
-    return Configure(machine, project, options, reporter).run(), where
+    return Configure(machine, project, options, reporter).run()
 
 
 def _project_folder(named: Path | None, machine: LocalMachine) -> Path:
@@ -62,7 +62,7 @@ def print_diff(report: Report, stream: TextIO) -> None:
         stream.write(change.diff())
 
 
-def print_result(report: Report, folder: Path, *, dry_run: bool, started: bool) -> None:
+def print_result(report: Report, *, dry_run: bool, started: bool) -> None:
     """What to do next."""
     if dry_run:
         for change in report.changes:

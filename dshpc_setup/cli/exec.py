@@ -284,11 +284,10 @@ def _explain(call: Call, code: int) -> None:
             "Start it: dshpc up",
         )
     if not found.running or found.status != "running":
-        paused = found.status == "paused"
         raise _error(
             f"The cluster is not running: its container {call.container} is {found.status}.",
             "",
-            f"docker unpause {call.container}" if paused else "Start it: dshpc up",
+            "Start it: dshpc up",
         )
     where = call.folder or call.work
     if code in (126, 127) and not _has_folder(machine, call, where):

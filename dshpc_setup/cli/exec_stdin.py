@@ -14,13 +14,13 @@ TTY = "tty"  # a terminal inside, joined to ours
 
 _ALWAYS = frozenset(("exec", "shell", "srun", "salloc", "sattach", "sacctmgr", "scrontab"))
 
-# `sbatch --help` of Slurm 24.11: long options that take no argument, or one after '=' only.
-# A test compares them with the image's.
+# sbatch of Slurm 24.11: long options that take no argument, or one after '=' only (tried one by one;
+# `sbatch --help` has some wrong). A test compares them with the image's.
 _SBATCH_FLAGS = (
     "contiguous", "exclusive", "get-user-env", "help", "hold", "ignore-pbs", "nice", "no-kill",
     "no-requeue", "oom-kill-step", "overcommit", "oversubscribe", "parsable", "propagate", "quiet",
-    "reboot", "requeue", "resv-ports", "share", "spread-job", "test-only", "usage",
-    "use-min-nodes", "verbose", "version", "wait",
+    "reboot", "requeue", "resv-ports", "spread-job", "test-only", "usage", "use-min-nodes",
+    "verbose", "version", "wait",
 )  # fmt: skip
 _SBATCH_SHORT_FLAGS = "hHkOQsvVW"
 

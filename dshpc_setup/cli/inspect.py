@@ -9,9 +9,11 @@ from typing import Any
 from dshpc_setup.describe import describe_engine, gib
 from dshpc_setup.errors import usage_error
 from dshpc_setup.facts import GpuDevice, HostFacts
+from dshpc_setup.files import write_atomic
 from dshpc_setup.machine import Machine
 from dshpc_setup.project import Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings
+from dshpc_setup.settings_file import changed
 
 
 def settings_json(settings: Settings) -> dict[str, Any]:
@@ -34,6 +36,16 @@ def print_settings(settings: Settings) -> None:
         source = settings.sources[item.name]
         where = source.where if source.origin == "default" else f"{source.origin}: {source.where}"
         print(f"{item.name:<14} {shown or '-':<22} {where}")
+
+
+def set_in_file(project: Project, name: str, value: str) -> None:
+    """Write the setting into the project's dshpc.yaml; a remembered flag would still outrank it."""
+    path = project.folder / "dshpc.yaml"
+    text = path.read_text(encoding="utf-8") if path.exists() else None
+    write_atomic(path, changed(text, name, value), owner=project.owner)
+    print(f"{path}: {name} = {value}. Run configure-environment to put it into effect.")
+    if name in project.remembered:
+        print(f"A remembered flag still outranks it: dshpc config unset {name}")
 
 
 def forget(project: Project, names: list[str]) -> None:

@@ -6,16 +6,19 @@ import difflib
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping
 
 from dshpc_setup.container import config, network
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.places import Places
+from dshpc_setup.container.storage import read_text
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 
 _PARSE_S = 30.0  # slurmd itself waits 19 s for a device file that is missing
 _TRIAL_S = 15.0
+_RUNNING = "Running as primary controller"
 _MOST_DEVICES = 4096
 
 
@@ -25,7 +28,7 @@ def device_error(candidate: Candidate, is_device: Callable[[str], bool]) -> Dshp
         for path in device_files(line):
             if is_device(path):
                 continue
-            what = "is not a device" if os.path.exists(path) else "is not in this container"
+            what = "is no device of this container"
             return DshpcError(
                 f"{candidate.where('gres.conf')}, line {number}: {path} {what}.",
                 f"The line is: {line.strip()}",
@@ -97,15 +100,26 @@ def trial_error(machine: Machine, candidate: Candidate, places: Places) -> Dshpc
     log = f"{folder}/log"
     pid = machine.start_daemon(["slurmctld", "-D", "-f", f"{folder}/slurm.conf"], log=log)
     try:
-        up = network.wait_listening(port, _TRIAL_S, lambda: network.reaped(pid))
+        up = _runs(pid, log)
     finally:
         network.end(pid)
-    with open(log, encoding="utf-8", errors="replace") as file:
-        said = file.read()
+    said = read_text(log) or ""
     shutil.rmtree(folder)
     if up:
         return None
-    return explain(said or "slurmctld did not begin to listen.", candidate)
+    return explain(said or "slurmctld did not come up and gave no reason.", candidate)
+
+
+def _runs(pid: int, log: str) -> bool:
+    """Whether it says that it is the controller now: it listens some time before it is sure of that."""
+    until = time.monotonic() + _TRIAL_S
+    while time.monotonic() < until:
+        if _RUNNING in (read_text(log) or ""):
+            return True
+        if network.reaped(pid):
+            return False
+        time.sleep(0.005)
+    return False
 
 
 def _moved(text: str, port: int, folder: str) -> str:
@@ -114,6 +128,7 @@ def _moved(text: str, port: int, folder: str) -> str:
         "SlurmctldPort": str(port),
         "StateSaveLocation": f"{folder}/state",
         "SlurmctldPidFile": f"{folder}/state/pid",
+        "SlurmctldDebug": "info",  # below that it does not say that it runs
         "SlurmctldLogFile": None,
     }
     names = "|".join(own)
@@ -130,8 +145,8 @@ def explain(said: str, candidate: Candidate) -> DshpcError:
             continue
         number, line, key = _culprit(errors, text)
         if number:
-            near = difflib.get_close_matches(key, _known_keys(candidate), 1, 0.75) if key else []
-            right = f"Did you mean {near[0]}?" if near and near[0] != key else ""
+            near = difflib.get_close_matches(key, _known_keys(candidate, key), 1, 0.75)
+            right = f"Did you mean {near[0]}?" if near else ""
             return DshpcError(
                 f"{candidate.where(name)}, line {number}: {_why(errors, key)}",
                 "\n".join([f"The line is: {line.strip()}", *errors]),
@@ -147,7 +162,7 @@ def explain(said: str, candidate: Candidate) -> DshpcError:
 def _why(errors: list[str], key: str) -> str:
     if any("unrecognized key" in text for text in errors):
         return f"Slurm knows no {key!r} there."
-    return errors[-1]
+    return f"{errors[-1].rstrip('.')}."
 
 
 def _errors(said: str) -> list[str]:
@@ -182,14 +197,14 @@ def _culprit(errors: Iterable[str], text: str) -> tuple[int, str, str]:
     return 0, "", ""
 
 
-def _known_keys(candidate: Candidate) -> list[str]:
+def _known_keys(candidate: Candidate, but: str) -> list[str]:
     keys = {
         word
         for text in candidate.texts.values()
         for line in text.splitlines()
         for word in re.findall(r"(\w+)\s*=", line.partition("#")[0])
     }
-    return sorted(keys | set(_COMMON_KEYS))
+    return sorted((keys | set(_COMMON_KEYS)) - {but})
 
 
 _COMMON_KEYS = (
@@ -209,7 +224,7 @@ def _what_to_do(candidate: Candidate, name: str, right: str) -> tuple[str, ...]:
     if name in candidate.customized:
         steps += [
             f"Correct config/{name} in the project folder, then: dshpc restart",
-            f"Or give it up (the next run writes it anew): rm config/{name} && configure-environment",
+            f"Or give it up, to have it written anew: rm config/{name} && configure-environment",
         ]
     elif name == "gres.conf":
         steps.append("Run `configure-environment` on the host, so that the devices are handed in.")
@@ -231,7 +246,7 @@ def node_name(candidate: Candidate, wanted: str) -> str:
     if wanted in names or not names:
         return wanted
     if len(names) == 1 and "[" not in names[0] and "," not in names[0]:
-        return names[0]
+        return str(names[0])
     raise DshpcError(
         f"{candidate.where('slurm.conf')} has no NodeName={wanted}.",
         f"It names {', '.join(names)}; this container is {wanted}.",

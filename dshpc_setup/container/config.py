@@ -1,4 +1,4 @@
-"""Which configuration is in force: ours or the user's for each file, and the swap into /etc/slurm."""
+"""Which configuration is in force, ours or the user's for each file; the swap into /etc/slurm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USERS_MAY_OWN = ("slurm.conf", "gres.conf", "cgroup.conf")
 
 @dataclass(frozen=True)
 class Candidate:
-    """File name -> text; `customized`: name -> "custom" or "edited" for those that are the user's."""
+    """File name -> text; `customized`: name -> "custom" or "edited" for the user's own."""
 
     texts: Mapping[str, str]
     customized: Mapping[str, str]
@@ -87,9 +87,7 @@ def activate(places: Places, folder: str) -> None:
             raise DshpcError(
                 f"{target} is a folder of its own in this container.",
                 "It must be a link that can be swapped as a whole; something is mounted there.",
-                (
-                    "Mount your files as /config instead, or mark them with USER_CUSTOMIZED=true there.",
-                ),
+                ("Mount your files as /config instead, marked with USER_CUSTOMIZED=true.",),
             )
         link = f"{target}.new"
         if os.path.lexists(link):

@@ -71,7 +71,7 @@ def make_folders(places: Places, slurm: tuple[int, int]) -> None:
 
 
 def adopt_state(places: Places, slurm: tuple[int, int]) -> str | None:
-    """Slurm's saved state belongs to SlurmUser, also where an older image had another number for it."""
+    """Slurm's saved state belongs to SlurmUser, whose number may have been another in an old image."""
     top = f"{places.state}/slurmctld"
     changed = 0
     for folder, names, files in os.walk(top):
@@ -87,7 +87,7 @@ def adopt_state(places: Places, slurm: tuple[int, int]) -> str | None:
 
 
 def ensure_key(places: Places, slurm: tuple[int, int]) -> str | None:
-    """The deployment's key of auth/slurm, made where it is missing; a sentence where that was done."""
+    """The deployment's key of auth/slurm, made where missing; a sentence where that was done."""
     path = places.key
     try:
         found = os.lstat(path)

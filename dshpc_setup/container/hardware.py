@@ -135,8 +135,8 @@ def image_note(built_for: str, facts: HostFacts) -> str | None:
         return f"This image was built for {what}, but {words} GPUs are visible: {_REBUILD}."
     if not seen and built_for != "none" and facts.gpus.state == "absent":
         return (
-            f"This image was built for {_WORD.get(built_for, 'all')} GPUs, but none is visible here: "
-            "jobs run on the CPU only."
+            f"This image was built for {_WORD.get(built_for, 'all')} GPUs, but none is visible "
+            "here: jobs run on the CPU only."
         )
     return None
 

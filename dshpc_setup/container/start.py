@@ -32,6 +32,7 @@ class Run:
     status: Status
     settings: Settings
     slurm: tuple[int, int]  # SlurmUser's uid and gid
+    restored: bool = False  # slurmctld has a saved state: this is not the first start
 
 
 def start(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
@@ -70,6 +71,7 @@ def _prepare(run: Run) -> None:
                 status.note(note)
     with status.step("folders"):
         folders.make_folders(places, run.slurm)
+        run.restored = bool(run.machine.listdir("/var/lib/dshpc/state/slurmctld"))
         note = folders.adopt_state(places, run.slurm)
         if note:
             status.note(note)
@@ -182,14 +184,25 @@ def _daemons(run: Run, candidate: Candidate, node: str) -> None:
         if network.listens(port):
             raise _port_taken(port)
         if not daemons.bring_up(machine, places, "slurmctld", port):
-            daemons.take_down(machine, places, "slurmctld")
-            raise check.trial_error(machine, candidate, places) or _did_not_come_up("slurmctld")
+            raise _down(run, candidate, node, "slurmctld")
     with status.step("slurmd"):
         port = check.port(candidate.texts, "SlurmdPort", 6818)
-        if not daemons.bring_up(machine, places, "slurmd", port):
-            daemons.take_down(machine, places, "slurmd")
-            folder = os.path.realpath(places.etc_slurm)
-            raise check.parse_error(machine, candidate, folder, node) or _did_not_come_up("slurmd")
+        up = daemons.bring_up(machine, places, "slurmd", port)
+        if daemons.has_ended(places, "slurmctld"):  # it listens before it has read everything
+            raise _down(run, candidate, node, "slurmctld")
+        if not up:
+            raise _down(run, candidate, node, "slurmd")
+
+
+def _down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcError:
+    """Take both daemons down, and find out why one of them did not come up."""
+    for service in ("slurmd", "slurmctld"):
+        daemons.take_down(run.machine, run.places, service)
+    return (
+        check.trial_error(run.machine, candidate, run.places)
+        or check.parse_error(run.machine, candidate, os.path.realpath(run.places.etc_slurm), node)
+        or _did_not_come_up(program)
+    )
 
 
 def _port_taken(port: int) -> DshpcError:
@@ -209,26 +222,31 @@ def _did_not_come_up(program: str) -> DshpcError:
 
 
 def _first_job(run: Run, candidate: Candidate, node: str) -> str:
+    """How the proof went, in words."""
     machine, status = run.machine, run.status
+    others = False
     with status.step("reconcile"):
-        if os.path.exists(f"{run.places.state}/slurmctld/node_state"):
+        if run.restored:
             found = daemons.wait_registered(machine, node)
-            note = daemons.reconcile(machine, node, found)
-            if note:
-                status.note(note)
+            for note in (
+                daemons.reconcile(machine, node, found),
+                daemons.end_lost_jobs(machine, node),
+            ):
+                if note:
+                    status.note(note)
             if found.unwell and not found.own_doing:
                 return "no job was tried: the node was taken out by a person"
+            others = daemons.others_hold_the_node(machine)
     with_gpu = "gpu:" in _node_gres(candidate)
     with status.step("first job"):
-        result = daemons.prove(machine, node, with_gpu)
+        deadline_s = daemons.SHORT_PROOF_S if others else daemons.PROOF_S
+        result = daemons.prove(machine, node, with_gpu, deadline_s)
         if result.ok:
             return f"srun {'--gres=gpu:1 ' if with_gpu else ''}true passed in {result.ms:.0f} ms"
         found_now = daemons.show_node(machine, node)
-        busy = result.state == "timeout" and found_now is not None and found_now.usable
-        if busy and daemons.others_hold_the_node(machine):
-            note = "The first job had to wait: jobs from before the start hold the node."
-            status.note(note)
-            return "no job was tried: jobs from before the start hold the node"
+        if others and result.state == "timeout" and found_now is not None and found_now.usable:
+            status.note("No job was tried at this start: jobs from before it hold the node.")
+            return "none: jobs from before the start hold the node"
         raise daemons.proof_error(result, node, found_now)
 
 
@@ -267,6 +285,8 @@ def _say_ready(run: Run, plan: ClusterPlan, candidate: Candidate, summary: str) 
     log(f"  GPUs   {gpus}{simulated}")
     for reason in plan.left_out:
         log(f"         {reason}")
+    if run.status.values["kept_last_good"]:
+        own = ["the last good ones: see above what is wrong with the new ones"]
     log(f"  Files  {', '.join(own) if own else 'all rendered from what was found'}")
     log(f"  Proof  {summary}")
     log(f"Ready after {run.status.elapsed_ms:.0f} ms.")

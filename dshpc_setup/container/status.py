@@ -1,10 +1,10 @@
 """How the start is going: /run/dshpc/status.json (schema dshpc.start/1), and the log of it.
 
-Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details, resolution}
-or null, `kept_last_good` (the same, where the last good configuration is in force instead of one that
-does not pass), `notes` (sentences for people), `steps` [{name, ms}], `node`, `gres`, `simulated`,
-`image_gpu_type`, `changes` (since the last start), `customized` {file: custom|edited}, `config_sha256`
-{file of /config: hash of what was read}.
+Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details,
+resolution} or null, `kept_last_good` (the same, where the last good configuration is in force
+instead of one that does not pass), `notes` (sentences for people), `steps` [{name, ms}], `node`,
+`gres`, `simulated`, `image_gpu_type`, `changes` (since the last start), `customized`
+{file: custom|edited}, `config_sha256` {file of /config: hash of what was read}.
 """
 
 from __future__ import annotations

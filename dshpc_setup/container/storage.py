@@ -24,7 +24,7 @@ def replace_bytes(
     *,
     sync: bool = True,
 ) -> None:
-    """Old content or new, with `sync` also after a power cut; DshpcError where it cannot be written."""
+    """Old content or new, with `sync` also after a power cut; DshpcError where that fails."""
     temporary = f"{path}.dshpc-tmp"
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

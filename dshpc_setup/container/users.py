@@ -1,8 +1,8 @@
 """Users of the host, made known in the container.
 
-A job of a user without a passwd entry fails with "Error generating job credential", and a queued one
-is held when the entry is gone after the container was made anew: so they are kept in the state volume
-and restored before slurmctld starts.
+A job of a user without a passwd entry fails with "Error generating job credential", and a queued
+one is held when the entry is gone after the container was made anew: so they are kept in the state
+volume and restored before slurmctld starts.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _unfit(text: str) -> str | None:
 def merge(passwd: str, group: str, users: Iterable[User]) -> Accounts:
     """The image's own entries stay as they are; ours are written anew, one for each user.
 
-    A uid of the image's own is used under the name it has there; a login name that is taken gets the
-    uid behind it.
+    A uid of the image's own is used under the name it has there; a login name that is taken gets
+    the uid behind it.
     """
     lines = [line for line in passwd.splitlines() if not _is_ours(line)]
     by_uid = {fields[2]: fields for fields in map(_fields, lines) if len(fields) > 5}
@@ -131,7 +131,7 @@ def _home(user: User, taken: set[str]) -> str:
 
 
 def to_text(users: Iterable[User]) -> str:
-    """The file of the state volume: a line `uid:gid:home:name` for each; an empty home is the usual."""
+    """The file of the state volume: lines `uid:gid:home:name`; an empty home is the usual one."""
     return "".join(f"{u.uid}:{u.gid}:{u.home or ''}:{u.name}\n" for u in users)
 
 

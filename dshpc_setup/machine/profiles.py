@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -138,6 +137,8 @@ def _numbered(text: str, models: tuple[Model, ...]) -> Profile:
 
 
 def _unknown(text: str, model: str) -> DshpcError:
+    import difflib
+
     near = difflib.get_close_matches(model, [*MODELS, *_MIXTURES], 3, 0.5)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     return usage_error(

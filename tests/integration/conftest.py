@@ -16,6 +16,9 @@ from dshpc_setup.image.site import APT_FILE, SiteFiles, gather_site
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
+from tests.integration.cluster import fresh, standard, start_configure
+
+__all__ = ["fresh", "standard", "start_configure"]
 
 
 def docker(*arguments: str, timeout_s: float = 300) -> str:

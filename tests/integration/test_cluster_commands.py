@@ -6,6 +6,7 @@ DSHPC_TEST_PROJECT=FOLDER takes a cluster that runs already; otherwise one is se
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -22,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from dshpc_setup.cli import exec_stdin
 from tests.integration.conftest import docker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,8 +40,6 @@ class Cluster:
     """A project folder with a running cluster, and `dshpc` called in its work folder."""
 
     def __init__(self, folder: Path) -> None:
-        import json
-
         runtime = json.loads((folder / ".dshpc/runtime.json").read_text())
         self.folder, self.work = folder, Path(runtime["work"])
         self.container: str = runtime["container"]
@@ -209,6 +209,19 @@ def test_sbatch_takes_a_script_from_stdin(cluster: Cluster) -> None:
     done = cluster.run("sbatch", "--wait", "--output=/dev/null", input=text)
     assert done.returncode == 0, done.stderr
     assert made.read_text() == "from stdin\n"
+
+
+def test_the_options_of_sbatch_are_those_of_the_image(cluster: Cluster) -> None:
+    text = cluster.run("sbatch", "--help").stdout.decode()
+    options = re.findall(r"^ +(?:-(\w), )? *--([\w-]+)(\[=|=|,)?", text, re.MULTILINE)
+    assert len(options) > 80
+    # These take an argument, though help says they need none; --wrap counts as a script.
+    exceptions = ("container", "container-id", "export", "wrap")
+    for short, name, behind in options:
+        flag = behind != "="
+        if name not in exceptions:
+            assert exec_stdin.sbatch_has_script([f"--{name}", "x"]) == flag, name
+            assert not short or exec_stdin.sbatch_has_script([f"-{short}", "x"]) == flag, short
 
 
 # Folders, users, environment
@@ -478,6 +491,54 @@ def test_typed_ahead_input_stays_for_the_shell(cluster: Cluster) -> None:
     terminal.until(b"JOBID")
     assert terminal.child.wait(timeout=30) == 0
     os.close(terminal.master)
+
+
+# The cluster as a whole
+
+
+def test_status(cluster: Cluster) -> None:
+    done = cluster.run("status", "--json")
+    assert done.returncode == 0, done.stderr
+    value = json.loads(done.stdout)
+    assert value["schema"] == "dshpc.status/1"
+    assert value["container"] == cluster.container
+    assert [node["state"] for node in value["nodes"]] == ["idle"]
+    assert value["isolation"]["tier"] == "default"
+
+
+def test_status_of_a_drained_node(cluster: Cluster) -> None:
+    node = json.loads(cluster.run("status", "--json").stdout)["nodes"][0]["name"]
+    drain = ("scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=a | b")
+    assert cluster.run(*drain).returncode == 0
+    try:
+        done = cluster.run("status", "--json")
+        assert done.returncode == 2
+        assert json.loads(done.stdout)["nodes"][0]["reason"] == "a | b"
+    finally:
+        cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
+
+@pytest.mark.parametrize("commands", [["restart"], ["down", "up"]])
+def test_the_queue_outlives_the_container(cluster: Cluster, commands: list[str]) -> None:
+    queued = cluster.run("sbatch", "--parsable", "--hold", "--wrap=true")
+    job = queued.stdout.decode().strip()
+    for command in commands:
+        done = cluster.run(command)
+        assert done.returncode == 0, done.stderr
+    assert cluster.run("squeue", "-h", "-o", "%i").stdout.decode().split() == [job]
+    assert cluster.run("srun", "true").returncode == 0
+    assert cluster.run("scancel", job).returncode == 0
+
+
+def test_another_folders_cluster_is_left_alone(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / ".dshpc").mkdir()
+    for name in (".dshpc/runtime.json", "docker-compose.yml"):
+        (tmp_path / name).write_bytes((cluster.folder / name).read_bytes())
+    for command in (["down"], ["restart"], ["destroy", "--yes"]):
+        done = cluster.run(*command, cwd=tmp_path, env={"DSHPC_DIR": str(tmp_path)})
+        assert done.returncode == 2
+        assert str(cluster.folder).encode() in done.stderr
+    assert cluster.run("srun", "true").returncode == 0
 
 
 # The way to it

@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Project:
     (folder / ".dshpc").mkdir(parents=True)
     runtime = {"container": "p-slurm", "work": f"{folder}/work", "docker": "docker", "prefix": "p"}
     (folder / ".dshpc/runtime.json").write_text(json.dumps(runtime))
-    (folder / "docker-compose.yml").write_text("services: {}\n")
+    (folder / "docker-compose.yml").write_text('    image: "p-slurm:none"\n')
     return Project(folder)
 
 
@@ -64,6 +64,7 @@ def machine(project: Project, **more: Any) -> FakeMachine:
         "docker exec p-slurm dshpc-node": Answer(READY),
         "docker exec p-slurm sinfo": Answer("p|gpu:h100:2|gpu:h100:1(IDX:0)|mixed|none\n"),
         "docker exec p-slurm scontrol": Answer("TaskPlugin = task/none\n"),
+        "docker inspect --type image -- p-slurm:none": Answer('[{"Id": "sha256:1"}]'),
         "docker restart": Answer(),
         "docker unpause": Answer(),
         "docker ps": Answer(),
@@ -95,6 +96,14 @@ def test_a_paused_container_is_woken(project: Project) -> None:
                                          container(str(project.folder))]})  # fmt: skip
     cluster.up(fake, project, Listener())
     assert fake.lines("docker unpause p-slurm")
+
+
+def test_a_missing_image_is_not_looked_for_elsewhere(project: Project) -> None:
+    gone = Answer(code=1, stderr="Error: No such image: p-slurm:none")
+    fake = machine(project, **{"docker inspect --type image -- p-slurm:none": gone})
+    with pytest.raises(DshpcError, match="p-slurm:none is not there"):
+        cluster.up(fake, project, Listener())
+    assert not fake.lines(" up ")
 
 
 def test_a_cluster_that_falls_over_speaks_its_last_words(project: Project) -> None:

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""How long a container takes from its creation to the first GPU job, against the least possible.
+
+The yardstick is a container of the same image, created the same way with the same daemons and the
+finished configuration, but with a minimal start script written by hand. Both are measured in turns
+from `docker run` to the line that says that `srun --gres=gpu:1 true` has passed. Each has new, empty
+volumes. The GPUs are made up: names of /dev/null.
+
+    python3 benchmarks/start.py --image TAG
+
+Prints the ratio of the medians; exit code 1 where it is over the limit or one start was too slow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+LIMIT_RATIO = 2.0
+LIMIT_SLOWEST_S = 2.5
+DEADLINE_S = 60
+
+MINIMAL = """
+mkdir -p /run/slurm /run/slurmctld /var/spool/slurmd /var/lib/dshpc/state/slurmctld
+chown slurm /run/slurmctld /var/lib/dshpc/state/slurmctld
+cp -r /bench/slurm /etc/slurm
+head -c 1024 /dev/urandom > /etc/slurm/slurm.key
+chown slurm /etc/slurm/slurm.key
+chmod 600 /etc/slurm/slurm.key
+slurmctld -D 2>/dev/null &
+while ! grep -q ':1AA1 .* 0A ' /proc/net/tcp /proc/net/tcp6; do sleep 0.002; done
+slurmd -D -N "$1" 2>/dev/null &
+while ! grep -q ':1AA2 .* 0A ' /proc/net/tcp /proc/net/tcp6; do sleep 0.002; done
+until srun --quiet --gres=gpu:1 true; do sleep 0.01; done
+echo 'FIRST JOB PASSED'
+exec sleep infinity
+"""
+
+
+def docker(*arguments: str) -> str:
+    done = subprocess.run(
+        ["docker", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"docker {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def options(name: str) -> list[str]:
+    """What `docker run` is given for both."""
+    capabilities = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
+    return [
+        "--name", name, "--hostname", "bench",
+        "--cap-drop", "ALL", *(f"--cap-add={each}" for each in capabilities),
+        "--security-opt", "no-new-privileges",
+        "--device", "/dev/null:/dev/nvidia0", "--device", "/dev/null:/dev/nvidia1",
+        "--volume", f"{name}-state:/var/lib/dshpc/state",
+        "--volume", f"{name}-key:/var/lib/dshpc/key",
+        "--env", "DSHPC_PREFIX=bench", "--env", "DSHPC_SIMULATE=h100:2",
+    ]  # fmt: skip
+
+
+def seconds_to(marker: str, arguments: list[str]) -> float:
+    """From the call of docker to the line with the marker."""
+    began = time.monotonic()
+    with subprocess.Popen(
+        ["docker", "run", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as client:
+        assert client.stdout is not None
+        os.set_blocking(client.stdout.fileno(), True)
+        said = []
+        for line in client.stdout:
+            said.append(line)
+            if marker in line:
+                took = time.monotonic() - began
+                client.kill()
+                return took
+            if "FAILED" in line or time.monotonic() - began > DEADLINE_S:
+                client.kill()
+                break
+    raise SystemExit("The first job did not pass:\n" + "".join(said))
+
+
+def remove(name: str) -> None:
+    docker("rm", "--force", "--volumes", name)
+    docker("volume", "rm", f"{name}-state", f"{name}-key")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--image", required=True, help="tag or id of the dsHPC image")
+    parser.add_argument("--prefix", default="dshpc-bench", help="names of the containers")
+    parser.add_argument("--rounds", type=int, default=10)
+    choice = parser.parse_args()
+    ours, least = f"{choice.prefix}-start", f"{choice.prefix}-least"
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        folder.chmod(0o755)
+        # The first start, not counted: the engine warms up, and gives the finished configuration.
+        seconds_to("Ready after", [*options(ours), choice.image])
+        docker("cp", "--follow-link", f"{ours}:/etc/slurm", str(folder / "slurm"))
+        remove(ours)
+        (folder / "slurm" / "slurm.key").unlink()
+        (folder / "start.sh").write_text(MINIMAL)
+        minimal = ["--entrypoint", "sh", "--init", "--volume", f"{folder}:/bench:ro"]
+        times: dict[str, list[float]] = {ours: [], least: []}
+        for _ in range(choice.rounds):
+            times[least].append(
+                seconds_to(
+                    "FIRST JOB PASSED",
+                    [*options(least), *minimal, choice.image, "/bench/start.sh", "bench"],
+                )
+            )
+            remove(least)
+            times[ours].append(seconds_to("Ready after", [*options(ours), choice.image]))
+            remove(ours)
+    ratio = median(times[ours]) / median(times[least])
+    slowest = max(times[ours])
+    print(f"minimal start script: median {median(times[least]):.3f} s")
+    print(f"dsHPC:                median {median(times[ours]):.3f} s, slowest {slowest:.3f} s")
+    print(f"ratio {ratio:.2f} (at most {LIMIT_RATIO}), slowest under {LIMIT_SLOWEST_S} s")
+    return 0 if ratio <= LIMIT_RATIO and slowest < LIMIT_SLOWEST_S else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
