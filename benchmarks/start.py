@@ -6,21 +6,24 @@ finished configuration, but with a minimal start script written by hand. Both ar
 from `docker run` to the line that says that `srun --gres=gpu:1 true` has passed. Each has new, empty
 volumes. The GPUs are made up: names of /dev/null.
 
-    python3 benchmarks/start.py --image TAG
+    python benchmarks/start.py [--dir PROJECT | --image TAG]
 
+The project is the folder where configure-environment ran, or one below it: its image is measured.
 Prints the ratio of the medians; exit code 1 where it is over the limit or one start was too slow.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from statistics import median
+
+from image_size import image_of_project
 
 LIMIT_RATIO = 2.0
 LIMIT_SLOWEST_S = 2.5
@@ -69,19 +72,22 @@ def options(name: str) -> list[str]:
 def seconds_to(marker: str, arguments: list[str]) -> float:
     """From the call of docker to the line with the marker."""
     began = time.monotonic()
+    said = []
     with subprocess.Popen(
         ["docker", "run", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as client:
         assert client.stdout is not None
-        os.set_blocking(client.stdout.fileno(), True)
-        said = []
+        watchdog = threading.Timer(DEADLINE_S, client.kill)
+        watchdog.daemon = True
+        watchdog.start()
         for line in client.stdout:
             said.append(line)
             if marker in line:
                 took = time.monotonic() - began
+                watchdog.cancel()
                 client.kill()
                 return took
-            if "FAILED" in line or time.monotonic() - began > DEADLINE_S:
+            if "FAILED" in line:
                 client.kill()
                 break
     raise SystemExit("The first job did not pass:\n" + "".join(said))
@@ -94,16 +100,18 @@ def remove(name: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--image", required=True, help="tag or id of the dsHPC image")
+    parser.add_argument("--image", help="tag or id of the dsHPC image")
+    parser.add_argument("--dir", type=Path, default=Path.cwd(), metavar="PROJECT")
     parser.add_argument("--prefix", default="dshpc-bench", help="names of the containers")
     parser.add_argument("--rounds", type=int, default=10)
     choice = parser.parse_args()
+    image = choice.image or image_of_project(choice.dir)
     ours, least = f"{choice.prefix}-start", f"{choice.prefix}-least"
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         folder.chmod(0o755)
         # The first start, not counted: the engine warms up, and gives the finished configuration.
-        seconds_to("Ready after", [*options(ours), choice.image])
+        seconds_to("Ready after", [*options(ours), image])
         docker("cp", "--follow-link", f"{ours}:/etc/slurm", str(folder / "slurm"))
         remove(ours)
         (folder / "slurm" / "slurm.key").unlink()
@@ -114,11 +122,11 @@ def main() -> int:
             times[least].append(
                 seconds_to(
                     "FIRST JOB PASSED",
-                    [*options(least), *minimal, choice.image, "/bench/start.sh", "bench"],
+                    [*options(least), *minimal, image, "/bench/start.sh", "bench"],
                 )
             )
             remove(least)
-            times[ours].append(seconds_to("Ready after", [*options(ours), choice.image]))
+            times[ours].append(seconds_to("Ready after", [*options(ours), image]))
             remove(ours)
     ratio = median(times[ours]) / median(times[least])
     slowest = max(times[ours])

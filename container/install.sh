@@ -6,6 +6,7 @@ set -eu
 
 site=/run/dshpc-site
 apt=/run/dshpc-build/apt
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 say() { echo "dshpc: $*"; }
 
@@ -19,7 +20,8 @@ prepare_sources() {
     . /etc/os-release
     mkdir -p "$apt/sources.list.d"
     if [ -n "${APT_MIRROR:-}" ]; then
-        echo "deb $APT_MIRROR ${VERSION_CODENAME:?} main contrib non-free" >"$apt/sources.list"
+        echo "deb [signed-by=$keyring] $APT_MIRROR ${VERSION_CODENAME:?} main contrib non-free" \
+            >"$apt/sources.list"
         return
     fi
     : >"$apt/sources.list"
@@ -87,17 +89,19 @@ cuda_packages() {
     done
 }
 
-# Manuals and translations are not even unpacked.
+# Manuals and translations are not even unpacked; the licences stay.
 skip_manuals() {
     cat >/etc/dpkg/dpkg.cfg.d/dshpc-small <<'END'
 path-exclude=/usr/share/doc/*
+path-include=/usr/share/doc/*/copyright
 path-exclude=/usr/share/man/*
 path-exclude=/usr/share/info/*
 path-exclude=/usr/share/locale/*
 path-exclude=/usr/share/lintian/*
 path-exclude=/usr/share/bash-completion/*
 END
-    rm -rf /usr/share/doc/* /usr/share/man/* /usr/share/info/* /usr/share/locale/* \
+    find /usr/share/doc ! -type d ! -name copyright -delete
+    rm -rf /usr/share/man/* /usr/share/info/* /usr/share/locale/* \
         /usr/share/lintian/* /usr/share/bash-completion/*
 }
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dshpc_setup import ownership
+from dshpc_setup import ownership, stanza
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import make_folder, sync_folder, write_error, write_temporary
 from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, OWN, Project
@@ -83,7 +83,9 @@ def _change(
         return Change(path, "created", None, new, path)
     if owner == "ours":
         return Change(path, "updated", old, new, path)
-    if path == "docker-compose.yml" and not recorded:
+    if path == "docker-compose.yml" and not recorded and old is not None:
+        if stanza.is_as_rendered(old):  # the manifest is lost; this file tells by itself whose it is
+            return Change(path, "updated", old, new, path)
         raise DshpcError(
             f"{project.folder / path} is there already and is not ours.",
             "It would be started instead of the cluster's, or be lost.",
@@ -125,7 +127,11 @@ def write(project: Project, changes: tuple[Change, ...]) -> None:
         for temporary, _ in temporaries:
             temporary.unlink(missing_ok=True)
         raise
-    _rename(project, temporaries)
+    try:
+        _rename(project, temporaries)
+    except KeyboardInterrupt:  # past the point of no return: all of them, then stop
+        _rename(project, temporaries)
+        raise
 
 
 def finish_interrupted(project: Project) -> bool:

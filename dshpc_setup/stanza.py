@@ -18,6 +18,7 @@ from dshpc_setup.settings import Settings
 
 PROJECT_LABEL = "org.dshpc.project"
 RENDERED_LABEL = "org.dshpc.rendered"
+_LABEL_LENGTH = 32
 
 # Mounting the work folder there would hide what the container itself lives on
 _NOT_AS_WORK = ("/", "/bin", "/boot", "/config", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc",
@@ -43,6 +44,15 @@ def rendered_label(text: str) -> str | None:
     """The digest that a compose file of ours carries in its label."""
     found = re.search(rf'^ +{re.escape(RENDERED_LABEL)}: "([0-9a-f]+)"$', text, re.MULTILINE)
     return found[1] if found else None
+
+
+def is_as_rendered(text: str) -> bool:
+    """Whether a compose file is one that we wrote and nobody has changed since: its label proves it."""
+    label = rendered_label(text)
+    if label is None:
+        return False
+    blank = text.replace(f'{RENDERED_LABEL}: "{label}"', f'{RENDERED_LABEL}: ""')
+    return ownership.digest(blank)[:_LABEL_LENGTH] == label
 
 
 def work_folder(project: Path, settings: Settings) -> Path:
@@ -97,7 +107,7 @@ def compose_text(
         simulated=plan.simulated,
     )
     blank = render_compose(file)
-    labels = {**file.labels, RENDERED_LABEL: ownership.digest(blank)[:32]}
+    labels = {**file.labels, RENDERED_LABEL: ownership.digest(blank)[:_LABEL_LENGTH]}
     return render_compose(replace(file, labels=labels))
 
 

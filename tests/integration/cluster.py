@@ -29,6 +29,7 @@ FILES = (
 )
 STEPS = ("probe", "base", "passthrough", "plan", "render", "build", "start", "verify")
 PREFIX = "dshpc-test-"
+CACHE = f"{PREFIX}cache"
 
 # As the entry points of the package, without a need to have it installed.
 _PROGRAM = """
@@ -215,6 +216,8 @@ class Cluster:
         _quietly("volume", "rm", "-f", f"{self.prefix}-state", f"{self.prefix}-key")
         listed = docker("images", "--format", "{{.Repository}}:{{.Tag}}", self.container)
         for tag in listed.split():
+            # a build of the same kind finds its layers again; `standard` removes these at the end
+            _quietly("tag", tag, f"{CACHE}:{tag.rpartition(':')[2]}")
             _quietly("rmi", "-f", tag)
 
 
@@ -261,6 +264,8 @@ def standard(engine: str) -> Iterator[Cluster]:
             *("--prefix", cluster.prefix, "--json"),
         ]
         yield replace(cluster, first=run(argv, timeout_s=800).good())
+    for tag in docker("images", "--format", "{{.Repository}}:{{.Tag}}", CACHE).split():
+        docker("rmi", "-f", tag)
 
 
 @pytest.fixture

@@ -121,9 +121,7 @@ def test_unknown_flags_and_commands() -> None:
 # --- what belongs to others
 
 
-def test_name_taken_by_a_container_that_is_not_ours(
-    fresh: Cluster, base_image: BaseImage
-) -> None:
+def test_name_taken_by_a_container_that_is_not_ours(fresh: Cluster, base_image: BaseImage) -> None:
     docker("create", "--name", fresh.container, base_image.ref, "sleep", "1")
     before = fresh.inspect()["Id"]
     for arguments in ((), ("--take-over",)):
@@ -252,7 +250,7 @@ def test_foreign_compose_file_is_not_touched(fresh: Cluster) -> None:
     assert not (fresh.folder / "config").exists()
 
 
-ODD = "it's \"odd\" $HOME `x` {{a}} #1 ü 日本 & co"
+ODD = 'it\'s "odd" $HOME `x` {{a}} #1 ü 日本 & co'
 
 
 def test_folders_with_odd_names(standard: Cluster) -> None:
@@ -509,7 +507,9 @@ def test_ctrl_c_at_each_step(victim: Cluster, start_configure: Start) -> None:
         whole(victim.texts(), tuple(f"p{index}" for index in range(number + 1)))
     victim.configure(*MADE_UP, "--partition", "calm").good()
     assert whole(victim.texts(), ("calm",)) == "calm"
-    assert victim.said("srun", "-p", "calm", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0"
+    assert (
+        victim.said("srun", "-p", "calm", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0"
+    )
     again = victim.configure().good()
     assert again.actions == dict.fromkeys(FILES, "unchanged")
 

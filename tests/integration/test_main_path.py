@@ -91,7 +91,7 @@ def test_container_has_few_rights_no_port_and_no_secret_to_read(standard: Cluste
 def test_image_holds_no_key_and_says_what_it_was_built_for(standard: Cluster) -> None:
     image = standard.inspect()["Image"]
     names = r"-name '*.key' -o -name 'slurm.jwks'"
-    look = f"find / -xdev -type f \\( {names} \\) -size +0; command -v python3 python"
+    look = f"find / -xdev -type f \\( {names} \\) -size +0; command -v python3; command -v python"
     said = docker("run", "--rm", "--entrypoint", "sh", image, "-c", look)
     assert said.split() == ["/usr/bin/python3", "/usr/bin/python"]
     assert "munge" not in docker("run", "--rm", "--entrypoint", "ls", image, "/etc")
@@ -112,8 +112,8 @@ def test_every_name_of_the_gpu_works_in_sbatch_and_in_srun_inside_it(standard: C
     jobs = {}
     for text in GPU_REQUESTS:
         inside = f"printenv {SEEN}; srun {text} printenv {SEEN}"
-        # --exclusive: one after the other, so that each is given the first
-        jobs[text] = standard.submit("--exclusive", text, script=inside)
+        # one after the other, so that each is given the first
+        jobs[text] = standard.submit("--dependency=singleton", text, script=inside)
     for text, job in jobs.items():
         wait_until(lambda job=job: standard.job_state(job)[0] == "COMPLETED", text)  # type: ignore[misc]
         assert standard.output(job).split() == ["0", "0"], text
@@ -172,7 +172,10 @@ def test_what_an_ordinary_user_makes_is_theirs(standard: Cluster) -> None:
 def test_user_of_a_domain_runs_jobs(standard: Cluster) -> None:
     name = r"DOM\user"
     convention = ("/usr/local/lib/dshpc/as-user", "token-1", "42425", "42425", name, "--")
-    assert standard.said(*convention, "srun", "sh", "-c", "id -un; id -u").split() == [name, "42425"]
+    assert standard.said(*convention, "srun", "sh", "-c", "id -un; id -u").split() == [
+        name,
+        "42425",
+    ]
     job = standard.said(*convention, "sbatch", "--parsable", "--hold", "-D", "/tmp", "--wrap", "id")
     assert standard.said("squeue", "-h", "-j", job, "-o", "%u") == name
     standard.said("scancel", job)
@@ -398,7 +401,11 @@ def shown(cluster: Cluster, *arguments: str, env: dict[str, str] | None = None) 
 def test_where_each_setting_comes_from(tmp_path: Path) -> None:
     cluster = Cluster("dshpc-test-settings", tmp_path / "project")
     cluster.folder.mkdir()
-    assert shown(cluster)["partition"] == {"value": "debug", "origin": "default", "where": "default"}
+    assert shown(cluster)["partition"] == {
+        "value": "debug",
+        "origin": "default",
+        "where": "default",
+    }
 
     (cluster.folder / "dshpc.yaml").write_text("# mine\npartition: file\nshm_size: 2g\n")
     assert shown(cluster)["partition"] == {

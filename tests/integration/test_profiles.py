@@ -80,7 +80,9 @@ def test_amd_has_its_own_variable_and_tools(profile: Cluster) -> None:
     assert profile.said("srun", "--gres=gpu:amd:1", "printenv", AMD) == "0"
     assert sorted(held(profile, AMD, "--gres=gpu:1", "--gres=gpu:1")) == ["0", "1"]
     assert profile.inspect()["Config"]["Image"] == f"{profile.container}:amd"
-    labels = json.loads(docker("image", "inspect", f"{profile.container}:amd"))[0]["Config"]["Labels"]
+    labels = json.loads(docker("image", "inspect", f"{profile.container}:amd"))[0]["Config"][
+        "Labels"
+    ]
     assert "amd" in labels.values()
     assert profile.said("sh", "-c", "command -v rocm-smi rocminfo").split() == [
         "/usr/bin/rocm-smi",
