@@ -42,7 +42,9 @@ def main() -> int:
 
 def compose() -> list[str]:
     """The compose tool of this machine, v2 before v1."""
-    v2 = subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=30)
+    v2 = subprocess.run(
+        ["docker", "compose", "version"], capture_output=True, check=False, timeout=30
+    )
     return ["docker", "compose"] if v2.returncode == 0 else ["docker-compose"]
 
 

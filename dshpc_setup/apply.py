@@ -84,7 +84,9 @@ def _change(
     if owner == "ours":
         return Change(path, "updated", old, new, path)
     if path == "docker-compose.yml" and not recorded and old is not None:
-        if stanza.is_as_rendered(old):  # the manifest is lost; this file tells by itself whose it is
+        if stanza.is_as_rendered(
+            old
+        ):  # the manifest is lost; this file tells by itself whose it is
             return Change(path, "updated", old, new, path)
         raise DshpcError(
             f"{project.folder / path} is there already and is not ours.",

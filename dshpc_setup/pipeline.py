@@ -29,12 +29,10 @@ from dshpc_setup.image.site import gather_site
 from dshpc_setup.machine import Machine
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.plan import ClusterPlan, plan_cluster
-from dshpc_setup.project import OWN, Project
+from dshpc_setup.project import OWN, PROOF, Project
 from dshpc_setup.render import CONFIG_FILES, render_env, render_slurm
 from dshpc_setup.report import STEPS, Report, Step, StepName, StepReporter
 from dshpc_setup.settings import Settings
-
-PROOF = f"{OWN}/passthrough.json"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from dshpc_setup.files import make_folder, write_atomic, write_error
 from dshpc_setup.settings import Settings
 
 OWN = ".dshpc"
+PROOF = f"{OWN}/passthrough.json"  # the passthrough proof of an earlier run
 MANIFEST = "config/manifest.json"
 MANIFEST_SCHEMA = "dshpc.manifest/1"
 

@@ -29,6 +29,14 @@ def configure_environment_main() -> int:
 
 def run(arguments: list[str], program: str) -> int:
     """Run one command line; the result is the exit code."""
+    try:
+        return _run(arguments, program)
+    except KeyboardInterrupt:  # also while a command is still being imported
+        sys.stderr.write(f"{program}: interrupted.\n")
+        return 130
+
+
+def _run(arguments: list[str], program: str) -> int:
     first = arguments[0] if arguments else ""
     if first in ("--version", "-V") or arguments[:2] == ["configure", "--version"]:
         from dshpc_setup import __version__

@@ -15,7 +15,7 @@ from dshpc_setup.cli.options import with_settings
 from dshpc_setup.errors import DshpcError, Exit
 
 if TYPE_CHECKING:
-    from dshpc_setup.cli.cluster_status import ClusterStatus
+    from dshpc_setup.cluster.status import ClusterStatus
     from dshpc_setup.machine.local import LocalMachine
     from dshpc_setup.project import Project
 
@@ -57,9 +57,6 @@ def run(arguments: list[str], program: str) -> int:
                         "error": error.to_json()})  # fmt: skip
         print_error(error, program)
         return int(error.exit_code)
-    except KeyboardInterrupt:
-        sys.stderr.write(f"{program}: interrupted.\n")
-        return int(Exit.INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
         return 141
@@ -221,7 +218,7 @@ def detect(
 @app.command("up", rich_help_panel="Run")
 def up(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
     """Start the cluster and wait until jobs can run."""
-    from dshpc_setup.cli import cluster
+    from dshpc_setup.cluster import operations as cluster
 
     _show(cluster.up(_machine(), _needed_project(dir), _reporter()), json_output)
 
@@ -229,7 +226,7 @@ def up(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
 @app.command("restart", rich_help_panel="Run")
 def restart(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
     """Start the cluster anew: it detects and configures again; queued jobs stay."""
-    from dshpc_setup.cli import cluster
+    from dshpc_setup.cluster import operations as cluster
 
     _show(cluster.restart(_machine(), _needed_project(dir), _reporter()), json_output)
 
@@ -237,7 +234,7 @@ def restart(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A00
 @app.command("status", rich_help_panel="Look")
 def status(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
     """How the cluster is: node, GPUs in use, isolation, what changed at the last start."""
-    from dshpc_setup.cli import cluster
+    from dshpc_setup.cluster import operations as cluster
 
     _show(cluster.status(_machine(), _needed_project(dir)), json_output)
 
@@ -245,7 +242,7 @@ def status(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
 @app.command("down", rich_help_panel="Run")
 def down(*, dir: Dir = None) -> None:  # noqa: A002
     """Stop the cluster; queue, users and key are kept."""
-    from dshpc_setup.cli import cluster
+    from dshpc_setup.cluster import operations as cluster
 
     was = cluster.down(_machine(), _needed_project(dir), _reporter())
     print("Stopped. Queued jobs are kept: dshpc up" if was else "It was down already.")
@@ -262,8 +259,8 @@ def logs(
     ] = None,
 ) -> None:
     """The log of the container: its start, slurmctld and slurmd."""
-    from dshpc_setup.cli import cluster
     from dshpc_setup.cli.exec import hand_over
+    from dshpc_setup.cluster import operations as cluster
 
     hand_over(cluster.logs_argv(_machine(), _needed_project(dir), follow=follow, tail=tail))
 
@@ -278,7 +275,7 @@ def destroy(
     ] = False,
 ) -> None:
     """Remove the cluster: container, network, queue, users and key. Your files stay."""
-    from dshpc_setup.cli import cluster
+    from dshpc_setup.cluster import operations as cluster
 
     gone = cluster.destroy(_machine(), _needed_project(dir), _reporter(yes), image=image)
     names = (*gone.containers, *gone.volumes, *gone.images)
@@ -313,7 +310,7 @@ for _name, _text in {
 
 
 def _show(now: ClusterStatus, json_output: bool) -> None:
-    from dshpc_setup.cli.cluster_status import lines
+    from dshpc_setup.cluster.status import lines
 
     if json_output:
         print_json(now.to_json())
@@ -355,7 +352,8 @@ def _project(folder: Path | None) -> Project:
 @app.command("doctor", rich_help_panel="Look")
 def doctor(*, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
     """What is wrong, why, and the command that mends it."""
-    from dshpc_setup.cli.doctor import examine, print_findings
+    from dshpc_setup.checkup import examine
+    from dshpc_setup.cli.doctor import print_findings
     from dshpc_setup.diagnose import exit_code, to_json
     from dshpc_setup.machine.local import LocalMachine
     from dshpc_setup.project import Project, find_project

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 
 from dshpc_setup import verify
-from dshpc_setup.cli import cluster_status
-from dshpc_setup.cli.cluster_status import ClusterStatus
+from dshpc_setup.cluster import status as cluster_status
+from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
