@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.cli import cluster_status
 from dshpc_setup.cluster import operations as cluster
+from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.status import (
     NodeStatus,
     lines,

@@ -1,0 +1,90 @@
+"""Whose file counts, and the swap of /etc/slurm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.container import config
+from dshpc_setup.container.places import Places
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.ownership import digest
+
+OURS = {"slurm.conf": "new\n", "gres.conf": "new\n", "cgroup.conf": "new\n", "job_submit.lua": "l"}
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    for folder in ("config", "etc", "run/dshpc", "var/lib/dshpc/state"):
+        (tmp_path / folder).mkdir(parents=True)
+    return Places(str(tmp_path))
+
+
+def recorded(tmp_path: Path, **files: str) -> None:
+    found = {f"config/{name.replace('_', '.')}": digest(text) for name, text in files.items()}
+    manifest = {"schema": "dshpc.manifest/1", "files": found}
+    (tmp_path / "config/manifest.json").write_text(json.dumps(manifest))
+
+
+def test_without_a_mounted_folder_all_is_ours(places: Places) -> None:
+    assert config.choose(places, OURS) == config.Candidate(OURS, {}, {})
+
+
+def test_our_own_older_file_is_rendered_anew(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "config/slurm.conf").write_text("old\n")
+    recorded(tmp_path, slurm_conf="old\n")
+    found = config.choose(places, OURS)
+    assert found.texts == OURS
+    assert found.customized == {}
+    assert found.sha256 == {"slurm.conf": digest("old\n")}
+
+
+def test_marked_and_edited_files_are_used(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "config/slurm.conf").write_text("# USER_CUSTOMIZED=true\nmine\n")
+    (tmp_path / "config/gres.conf").write_text("by hand\n")
+    recorded(tmp_path, slurm_conf="old\n", gres_conf="old\n")
+    found = config.choose(places, OURS)
+    assert found.customized == {"slurm.conf": "custom", "gres.conf": "edited"}
+    assert found.texts["gres.conf"] == "by hand\n"
+    assert found.texts["cgroup.conf"] == "new\n"
+    assert found.where("gres.conf") == "config/gres.conf"
+    assert found.where("cgroup.conf") == "/etc/slurm/cgroup.conf (rendered)"
+
+
+def test_scripts_are_never_taken_from_the_folder(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "config/job_submit.lua").write_text("-- USER_CUSTOMIZED=true\n")
+    assert config.choose(places, OURS).texts["job_submit.lua"] == "l"
+
+
+def test_a_broken_manifest_is_an_error_and_no_guess(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "config/manifest.json").write_text("{")
+    with pytest.raises(DshpcError, match=r"manifest\.json"):
+        config.choose(places, OURS)
+
+
+def test_all_files_are_swapped_in_one_step(places: Places, tmp_path: Path) -> None:
+    for number in ("1", "2"):
+        folder = f"{places.run}/conf.{number}"
+        config.write_set(folder, dict.fromkeys(OURS, number), places.key)
+        config.activate(places, folder)
+        seen = {path.name: path for path in (tmp_path / "etc/slurm").iterdir()}
+        assert set(seen) == {*OURS, "slurm.key"}
+        assert {seen[name].read_text() for name in OURS} == {number}
+    assert (tmp_path / "etc/slurm").is_symlink()
+    assert [path.name for path in (tmp_path / "etc").iterdir()] == ["slurm"]
+
+
+def test_a_folder_mounted_there_is_not_replaced(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "etc/slurm").mkdir()
+    with pytest.raises(DshpcError, match="folder of its own"):
+        config.activate(places, f"{places.run}/conf.1")
+
+
+def test_the_last_good_configuration_is_kept(places: Places, tmp_path: Path) -> None:
+    assert config.load_last_good(places) is None
+    config.save_last_good(places, OURS)
+    assert config.load_last_good(places) == OURS
+    (tmp_path / "var/lib/dshpc/state/last-good.json").write_text("{")
+    assert config.load_last_good(places) is None

@@ -1,0 +1,60 @@
+"""/run/dshpc/status.json at every moment of a start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.container import status
+from dshpc_setup.container.places import Places
+from dshpc_setup.container.status import Status
+from dshpc_setup.errors import DshpcError
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(str(tmp_path))
+
+
+def test_before_the_start_there_is_none(places: Places) -> None:
+    assert status.read(places) is None
+    assert status.wait(places, 0.0) is None
+
+
+def test_a_step_is_seen_while_it_runs_and_timed_after(places: Places, tmp_path: Path) -> None:
+    now = Status(places)
+    with now.step("detect"):
+        found = status.read(places)
+        assert found is not None
+        assert (found["phase"], found["ready"]) == ("starting: detect", False)
+        assert (tmp_path / "run/dshpc/phase").read_text() == "starting: detect\n"
+    now.ready()
+    found = status.wait(places, 5.0)
+    assert found is not None
+    assert (found["schema"], found["phase"], found["ready"]) == ("dshpc.start/1", "ready", True)
+    assert [step["name"] for step in found["steps"]] == ["detect"]
+
+
+def test_a_failure_says_what_why_and_what_to_do(places: Places) -> None:
+    Status(places).failed(DshpcError("what", "why", ("do this",)))
+    found = status.wait(places, 5.0)
+    assert found is not None
+    assert found["phase"] == "failed"
+    assert found["failure"] == {"brief": "what", "details": "why", "resolution": ["do this"]}
+
+
+def test_waiting_gives_up_in_time(places: Places) -> None:
+    with Status(places).step("key"):
+        found = status.wait(places, 0.05)
+    assert found is not None
+    assert found["phase"] == "starting: key"
+
+
+def test_notes_go_to_the_log_too(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    now = Status(places)
+    now.note("one\ntwo")
+    assert capsys.readouterr().out == "dshpc: one\ndshpc: two\n"
+    now.ready()
+    assert json.loads(Path(places.status).read_text())["notes"] == ["one\ntwo"]

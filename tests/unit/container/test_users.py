@@ -1,0 +1,138 @@
+"""Users of the host in the container's passwd and group files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup.container import users
+from dshpc_setup.container.places import Places
+from dshpc_setup.container.users import User
+from dshpc_setup.errors import DshpcError, Exit
+
+PASSWD = "root:x:0:0:root:/root:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
+GROUP = "root:x:0:\nslurm:x:64030:\nusers:x:100:\n"
+
+names = st.text(
+    st.characters(exclude_characters=":", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs")),
+    min_size=1,
+    max_size=40,
+).filter(lambda text: text[0] not in "+-#" and text == text.strip())
+people = st.builds(User, st.integers(1, 2**32 - 2), st.integers(0, 2**32 - 2), names)
+
+
+def test_a_user_gets_an_entry_and_a_group() -> None:
+    accounts = users.merge(PASSWD, GROUP, [User(1000, 1000, "ada")])
+    assert accounts.passwd == PASSWD + "ada:x:1000:1000:dsHPC user:/home/ada:/bin/bash\n"
+    assert accounts.group == GROUP + "ada:x:1000:\n"
+
+
+def test_a_domain_user_keeps_its_name() -> None:
+    (known,) = users.merge(PASSWD, GROUP, [User(9, 9, "DOM\\ada lovelace")]).known
+    assert known.login == "DOM\\ada lovelace"
+    assert known.home == "/home/DOM_ada_lovelace"
+
+
+def test_a_group_of_the_image_is_used() -> None:
+    assert users.merge(PASSWD, GROUP, [User(1000, 100, "ada")]).group == GROUP
+
+
+def test_a_uid_of_the_image_keeps_its_own_entry() -> None:
+    accounts = users.merge(PASSWD, GROUP, [User(64030, 1000, "ada")])
+    assert accounts.passwd == PASSWD
+    assert accounts.known[0].login == "slurm"
+
+
+def test_a_name_of_the_image_is_not_given_away() -> None:
+    accounts = users.merge(PASSWD, GROUP, [User(1000, 1000, "slurm")])
+    assert accounts.known[0].login == "slurm-1000"
+    assert accounts.group.endswith("slurm-1000:x:1000:\n")
+
+
+def test_two_users_of_one_name_are_told_apart() -> None:
+    accounts = users.merge(PASSWD, GROUP, [User(1, 1, "ada"), User(2, 2, "ada")])
+    assert [known.login for known in accounts.known] == ["ada", "ada-2"]
+    assert len({known.home for known in accounts.known}) == 2
+
+
+def test_a_home_is_never_shared() -> None:
+    accounts = users.merge(PASSWD, GROUP, [User(1, 1, "a/b"), User(2, 2, "a_b")])
+    assert [known.home for known in accounts.known] == ["/home/a_b", "/home/a_b-2"]
+
+
+@given(st.lists(people, max_size=6, unique_by=lambda user: user.uid))
+def test_every_user_is_found_by_uid_and_the_image_stays(found: list[User]) -> None:
+    once = users.merge(PASSWD, GROUP, found)
+    lines = [line.split(":") for line in once.passwd.splitlines()]
+    assert all(len(fields) == 7 for fields in lines)
+    assert once.passwd.startswith(PASSWD)
+    assert once.group.startswith(GROUP)
+    assert len({fields[0] for fields in lines}) == len(lines)
+    for known in once.known:
+        assert [fields[0] for fields in lines if fields[2] == str(known.user.uid)] == [known.login]
+    assert users.merge(once.passwd, once.group, found) == once
+
+
+@given(st.lists(people, max_size=6))
+def test_the_list_is_read_as_it_was_written(found: list[User]) -> None:
+    assert users.from_text(users.to_text(found)) == tuple(found)
+
+
+def test_a_damaged_list_is_no_empty_list() -> None:
+    with pytest.raises(DshpcError, match="Line 2"):
+        users.from_text("1:1::ada\nrubbish\n")
+
+
+@pytest.mark.parametrize(
+    ("uid", "gid", "name", "home"),
+    [
+        ("0", "0", "root", None),
+        ("-1", "0", "ada", None),
+        ("1000", "x", "ada", None),
+        ("4294967295", "0", "ada", None),
+        ("1000", "1000", "", None),
+        ("1000", "1000", "a:b", None),
+        ("1000", "1000", "a\nroot", None),
+        ("1000", "1000", "+ada", None),
+        ("1000", "1000", "#ada", None),
+        ("1000", "1000", "ada", "relative"),
+        ("1000", "1000", "ada", "/home:/bin/sh"),
+    ],
+)
+def test_what_cannot_be_a_user_is_refused(uid: str, gid: str, name: str, home: str | None) -> None:
+    with pytest.raises(DshpcError) as caught:
+        users.checked(uid, gid, name, home)
+    assert caught.value.exit_code == Exit.USAGE
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    for folder in ("etc", "home", "var/lib/dshpc/state"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "etc/passwd").write_text(PASSWD)
+    (tmp_path / "etc/group").write_text(GROUP)
+    return Places(str(tmp_path))
+
+
+def test_a_user_outlives_the_container(places: Places, tmp_path: Path) -> None:
+    ada = User(os.getuid() or 1000, os.getgid(), "ada")
+    users.add(places, ada)
+    users.add(places, ada)
+    (tmp_path / "etc/passwd").write_text(PASSWD)  # a new container of the same image
+    assert users.restore(places) == 1
+    assert f"ada:x:{ada.uid}:" in (tmp_path / "etc/passwd").read_text()
+    assert (tmp_path / "home/ada").stat().st_uid == ada.uid
+    marker = tmp_path / f"run/dshpc/users/{ada.uid}"
+    assert marker.read_text() == f"{ada.gid}:ada:/home/ada:ada\n"
+
+
+def test_a_user_who_changed_replaces_the_earlier_one(places: Places, tmp_path: Path) -> None:
+    uid = os.getuid() or 1000
+    users.add(places, User(uid, os.getgid(), "ada"))
+    users.add(places, User(uid, os.getgid(), "ada.l"))
+    assert (tmp_path / "var/lib/dshpc/state/users").read_text() == f"{uid}:{os.getgid()}::ada.l\n"
+    assert "ada:" not in (tmp_path / "etc/passwd").read_text()
