@@ -20,7 +20,9 @@ prepare_sources() {
     . /etc/os-release
     mkdir -p "$apt/sources.list.d"
     if [ -n "${APT_MIRROR:-}" ]; then
-        echo "deb [signed-by=$keyring] $APT_MIRROR ${VERSION_CODENAME:?} main contrib non-free" \
+        signed=
+        [ -e "$keyring" ] && signed="[signed-by=$keyring] "
+        echo "deb $signed$APT_MIRROR ${VERSION_CODENAME:?} main contrib non-free" \
             >"$apt/sources.list"
         return
     fi

@@ -46,6 +46,7 @@ class Options:
     start: bool = True
     take_over: bool = False
     interactive: bool = False
+    greeting: str = ""  # the first line on screen
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Configure:
     def run(self) -> Report:
         """All steps; an error ends the run and stands in the report, nothing is raised but Ctrl-C."""
         try:
+            if self.options.greeting:
+                self.reporter.note(self.options.greeting)
             settings = self._settings()  # a wrong one is refused before anything is made
             if self.options.dry_run:
                 self._steps(settings)

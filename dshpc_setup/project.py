@@ -129,7 +129,7 @@ class Project:
         path = settings_file or self.folder / "dshpc.yaml"
         try:
             text: str | None = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             if settings_file is not None:
                 raise DshpcError(
                     f"There is no settings file {settings_file}.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dshpc_setup.errors import DshpcError, usage_error
@@ -253,6 +253,11 @@ def load(
                 item.help,
                 f"Correct {source.where} and run again.",
             ) from None
+        except DshpcError as error:
+            if source.origin == "flag":  # of which the error speaks by itself
+                raise
+            said = error.brief.removeprefix(f"{item.flag} ")
+            raise replace(error, brief=f"{source.where}: {item.name} = {said}") from None
         texts[item.name] = text
     return Settings(**values, sources=sources, texts=texts)
 

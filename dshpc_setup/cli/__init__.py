@@ -32,8 +32,18 @@ def run(arguments: list[str], program: str) -> int:
     try:
         return _run(arguments, program)
     except KeyboardInterrupt:  # also while a command is still being imported
-        sys.stderr.write(f"{program}: interrupted.\n")
-        return 130
+        return interrupted(arguments, program)
+
+
+def interrupted(arguments: list[str], program: str) -> int:
+    """Say that Ctrl-C came where no command's own report could; the exit code."""
+    sys.stderr.write(f"{program}: interrupted.\n")
+    if "--json" in arguments and arguments[0] not in EXEC_COMMANDS:
+        sys.stdout.write(
+            '{"schema": "dshpc.error/1", "exit_code": 130, "error": {"brief": "Interrupted.", '
+            '"details": "", "resolution": ["Run again."], "exit_code": 130}}\n'
+        )
+    return 130
 
 
 def _run(arguments: list[str], program: str) -> int:

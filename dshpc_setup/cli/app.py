@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dshpc_setup.cli import interrupted
 from dshpc_setup.cli.console import ConsoleReporter, is_interactive, print_error
 from dshpc_setup.cli.options import with_settings
 from dshpc_setup.errors import DshpcError, Exit
@@ -50,6 +51,8 @@ def run(arguments: list[str], program: str) -> int:
         if _finished:
             return _finished[-1]
         code = stop.code if isinstance(stop.code, int) else 1
+        if code == Exit.INTERRUPTED:  # the parser catches Ctrl-C and says nothing
+            return interrupted(arguments, program)
         return int(Exit.USAGE) if code == 2 else code  # 2 is what the parser says to wrong usage
     except DshpcError as error:
         if "--json" in arguments:
@@ -116,7 +119,7 @@ def configure(
     reporter = ConsoleReporter(to_stderr=json_output, yes=yes, interactive=is_interactive())
     report = configure_here(
         reporter,
-        header=f"dsHPC setup {__version__}",
+        greeting=f"dsHPC setup {__version__}",
         folder=dir,
         flags=flags,
         settings_file=settings,
@@ -126,6 +129,7 @@ def configure(
         take_over=take_over,
         interactive=is_interactive(),
     )
+    finish(report.exit_code)  # before it is told: Ctrl-C from here on changes nothing of it
     if json_output:
         print_json(report.to_json())
     from dshpc_setup.cli.configure import print_diff, print_result
@@ -136,7 +140,6 @@ def configure(
         print_error(report.error, "configure-environment")
     elif not json_output:
         print_result(report, dry_run=dry_run, started=not no_start)
-    finish(report.exit_code)
 
 
 @config_app.command("show")

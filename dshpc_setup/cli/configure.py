@@ -19,7 +19,7 @@ from dshpc_setup.report import Report
 def configure_here(
     reporter: ConsoleReporter,
     *,
-    header: str,
+    greeting: str,
     folder: Path | None,
     flags: Mapping[str, str | None],
     settings_file: Path | None,
@@ -34,8 +34,8 @@ def configure_here(
     where = _project_folder(folder, machine)
     who = caller(machine)
     project = Project(where, (who.uid, who.gid) if who.via_sudo else None)
-    reporter.note(f"{header} in {where}")
     options = Options(
+        greeting=f"{greeting} in {where}",
         flags=flags,
         settings_file=settings_file,
         dry_run=dry_run,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -35,6 +33,25 @@ def device_error(candidate: Candidate, is_device: Callable[[str], bool]) -> Dshp
                 _what_to_do(candidate, "gres.conf", "Name only device files that are there."),
             )
     return None
+
+
+def host_error(candidate: Candidate, host: str) -> DshpcError | None:
+    """Whether slurmctld would refuse to run here: its host must bear the name that slurm.conf has."""
+    names = [
+        name
+        for line in candidate.texts["slurm.conf"].splitlines()
+        for name in re.findall(r"(?i)^\s*SlurmctldHost\s*=\s*([^\s#(]+)", line)
+    ]
+    if not names or host in names or host.partition(".")[0] in names:
+        return None
+    return DshpcError(
+        f"The container's host name is {host}, but the controller's is {names[0]}.",
+        f"{candidate.where('slurm.conf')} has SlurmctldHost={names[0]}.",
+        (
+            f"Start the container with its name: docker run --hostname {names[0]} ...",
+            f"Or name the cluster after the container: docker run --env DSHPC_PREFIX={host} ...",
+        ),
+    )
 
 
 def device_files(line: str) -> tuple[str, ...]:
@@ -88,6 +105,8 @@ def trial_error(machine: Machine, candidate: Candidate, places: Places) -> Dshpc
     It has no option to check a configuration, and under -D a reconfigure with a file that does not
     parse ends the running one.
     """
+    import shutil
+
     folder = f"{places.run}/trial"
     port = network.spare_port()
     texts = dict(candidate.texts)
@@ -139,6 +158,8 @@ def _moved(text: str, port: int, folder: str) -> str:
 
 def explain(said: str, candidate: Candidate) -> DshpcError:
     """Slurm's words as an error that names file, line, what is wrong and what would be right."""
+    import difflib
+
     errors = _errors(said) or [said.strip().splitlines()[-1] if said.strip() else said]
     for name, text in candidate.texts.items():
         if not name.endswith(".conf"):
@@ -170,13 +191,16 @@ def _errors(said: str) -> list[str]:
     found = []
     for line in said.splitlines():
         match = re.search(r"\b(?:error|fatal): (.*)", line)
-        if match and not _HARMLESS.search(match[1]):
+        if match and not re.search(_HARMLESS, match[1]):
             found.append(match[1].strip())
     return list(dict.fromkeys(found))
 
 
 # Said of sound configurations too (24.11.5)
-_HARMLESS = re.compile(r"Could not open .* state file|_prepare_run_dir|Waiting for gres.conf file")
+_HARMLESS = (
+    r"Could not open .* state file|_prepare_run_dir|Waiting for gres.conf file"
+    r"|Configured MailProg|Job accounting information"
+)
 
 
 def _culprit(errors: Iterable[str], text: str) -> tuple[int, str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -70,6 +69,8 @@ def write_set(folder: str, texts: Mapping[str, str], key: str) -> None:
     """All files of one configuration in a new folder, with the link to the key beside them."""
     try:
         if os.path.lexists(folder):
+            import shutil
+
             shutil.rmtree(folder)
         os.makedirs(folder, mode=0o755)
         for name, text in texts.items():
@@ -110,7 +111,8 @@ def load_last_good(places: Places) -> dict[str, str] | None:
 
 
 def save_last_good(places: Places, texts: Mapping[str, str]) -> None:
-    replace_text(_last_good(places), json.dumps(dict(texts), indent=1) + "\n")
+    # Not synced: a start is timed, and one that is damaged by a power cut counts as none
+    replace_text(_last_good(places), json.dumps(dict(texts), indent=1) + "\n", sync=False)
 
 
 def _last_good(places: Places) -> str:

@@ -20,10 +20,9 @@ SHORT_PROOF_S = 3.0  # where jobs of people may hold the node
 _ASK_S = 5.0
 
 # Reasons that slurmctld or this program gives, never a person (slurmctld's node_mgr.c, 24.11)
-_OWN_REASONS = re.compile(
+_OWN_REASONS = (
     r"dshpc:|gres/\w+ count (?:reported lower|too low)|Low (?:RealMemory|TmpDisk|CPUs|socket\*core)"
-    r"|Not responding|Node unexpectedly rebooted|gres/gpu|Duplicate|Kill task failed|Reboot ASAP",
-    re.IGNORECASE,
+    r"|Not responding|Node unexpectedly rebooted|gres/gpu|Duplicate|Kill task failed|Reboot ASAP"
 )
 
 
@@ -50,7 +49,7 @@ class Node:
 
     @property
     def own_doing(self) -> bool:
-        return not self.reason or _OWN_REASONS.search(self.reason) is not None
+        return not self.reason or re.search(_OWN_REASONS, self.reason, re.IGNORECASE) is not None
 
 
 def parse_node(text: str) -> Node | None:

@@ -24,6 +24,16 @@ def look(machine: Machine, simulate: str) -> HostFacts:
     return probes.gather(machine, engine=False)
 
 
+def not_handed_in(machine: Machine, simulate: str) -> str | None:
+    """Where device files of a profile are not here; its GPUs without them are not seen at all."""
+    from dshpc_setup.machine.simulated import device_files, parse_profile
+
+    missing = [
+        path for path in device_files(parse_profile(simulate)) if not machine.is_device(path)
+    ]
+    return _left_out(f"A SIMULATED GPU of {simulate}", missing) if missing else None
+
+
 def only_visible(
     facts: HostFacts, is_device: Callable[[str], bool]
 ) -> tuple[HostFacts, tuple[str, ...]]:

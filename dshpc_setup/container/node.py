@@ -32,6 +32,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _start(rest: list[str]) -> int:
+    import gc
+
+    gc.disable()  # short-lived, and the start is counted in milliseconds
     from dshpc_setup.container import start
     from dshpc_setup.container.places import Places
     from dshpc_setup.machine.local import LocalMachine

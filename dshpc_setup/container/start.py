@@ -6,7 +6,6 @@ import json
 import os
 import pwd
 import socket
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -54,7 +53,8 @@ def start(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
     except Exception as error:  # the boundary: a defect of ours must stand in the status, too
         _say_failed(status, _defect(error))
         raise
-    replace_text(f"{places.state}/facts.json", json.dumps(hardware.remembered(facts)) + "\n")
+    text = json.dumps(hardware.remembered(facts))
+    replace_text(f"{places.state}/facts.json", f"{text}\n", sync=False)  # it is only compared with
     config.save_last_good(places, candidate.texts)
     status.ready()
     _say_ready(run, plan, candidate, summary)
@@ -64,6 +64,8 @@ def start(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
 def _prepare(run: Run) -> None:
     status, places = run.status, run.places
     with status.step("host name"):
+        if run.machine.listdir("/sys/class/net") == ("lo",):
+            raise _no_network()
         name = socket.gethostname()
         for each in dict.fromkeys((name, run.settings.node)):
             note = folders.host_name_note(places, each, lambda n: _resolves(run.machine, n))
@@ -85,6 +87,14 @@ def _prepare(run: Run) -> None:
             log(note)
 
 
+def _no_network() -> DshpcError:
+    return DshpcError(
+        "The container has no network.",
+        "Slurm's daemons speak to each other by TCP and do not start with the loopback device alone.",
+        ("Start it with a network, such as Docker's own: docker run --network bridge ...",),
+    )
+
+
 def _slurm_user() -> tuple[int, int]:
     entry = pwd.getpwnam("slurm")
     return entry.pw_uid, entry.pw_gid
@@ -99,6 +109,9 @@ def _detect(run: Run) -> tuple[HostFacts, ClusterPlan]:
     with status.step("detect"):
         facts = hardware.look(run.machine, run.settings.simulate)
         facts, left_out = hardware.only_visible(facts, run.machine.is_device)
+        if run.settings.simulate and not run.settings.devices:
+            note = hardware.not_handed_in(run.machine, run.settings.simulate)
+            left_out = (*left_out, note) if note else left_out
         for sentence in left_out:
             status.note(sentence)
         before = read_text(f"{run.places.state}/facts.json")
@@ -142,7 +155,7 @@ def _in_force(run: Run, plan: ClusterPlan) -> Candidate:
         if error is not None:
             candidate = _fall_back(run, error, last)
     with status.step("swap"):
-        folder = tempfile.mkdtemp(prefix="conf.", dir=places.run)
+        folder = f"{places.run}/conf.{os.getpid()}"
         config.write_set(folder, candidate.texts, places.key)
         config.activate(places, folder)
     return candidate
@@ -151,7 +164,9 @@ def _in_force(run: Run, plan: ClusterPlan) -> Candidate:
 def _check(run: Run, candidate: Candidate, last: Mapping[str, str] | None) -> DshpcError | None:
     """What is wrong with it. Where there is no last good one to fall back on, the devices alone are
     looked at: then the daemons themselves are the trial, and sooner."""
-    error = check.device_error(candidate, run.machine.is_device)
+    error = check.device_error(candidate, run.machine.is_device) or check.host_error(
+        candidate, socket.gethostname()
+    )
     if error is not None or last is None or dict(candidate.texts) == dict(last):
         return error
     folder = f"{run.places.run}/new"
@@ -167,7 +182,9 @@ def _fall_back(run: Run, error: DshpcError, last: Mapping[str, str] | None) -> C
     if last is None:
         raise error
     kept = Candidate(last, {}, {})
-    if check.device_error(kept, run.machine.is_device) is not None:
+    if check.device_error(kept, run.machine.is_device) or check.host_error(
+        kept, socket.gethostname()
+    ):
         raise error
     run.status.values["kept_last_good"] = as_failure(error)
     run.status.note(f"{error.brief} The last good configuration stays in force.")

@@ -55,8 +55,12 @@ def image_id(machine: Machine, ref: str) -> str | None:
 
 def remove(machine: Machine, name: str) -> bool:
     """Stop and remove a container with its unnamed volumes; False where there was none."""
-    if inspect(machine, name) is None:
+    found = inspect(machine, name)
+    if found is None:
         return False
+    if found.running:
+        # Kindly, for it may have something to write yet; one that does not end, `rm -f` ends.
+        machine.run(["docker", "stop", "--", name], deadline_s=_REMOVE_S)
     done = machine.run(["docker", "rm", "-f", "-v", "--", name], deadline_s=_REMOVE_S)
     if done.ok or _NONE.search(done.stderr):
         return True

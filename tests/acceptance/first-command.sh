@@ -1,7 +1,9 @@
 #!/bin/bash
 # What a new user of a fresh machine does, and what has to be true afterwards.
 # Runs as root in the guest; nothing of the project was ever installed there.
-#   --as-user   the first command is typed by a user with sudo, not by root
+#   --as-user   a user types it: with sudo in front where there is no engine yet
+#               (who installs one is not in its group until the next login), and
+#               without where one was carried in
 # Every check runs, so that one failure does not hide another; any makes it 1.
 set -uo pipefail
 
@@ -10,7 +12,11 @@ OUT=/var/lib/acceptance/out
 PROJECT=/srv/dshpc
 CONTAINER=dshpc-slurm
 CALLER=root
-[ "${1:-}" != --as-user ] || CALLER=researcher
+SUDO=
+if [ "${1:-}" = --as-user ]; then
+    CALLER=researcher
+    [ -e "$IN/base.tar" ] || SUDO="sudo "
+fi
 
 started=$(date +%s)
 passed=0
@@ -56,8 +62,8 @@ json() { python3 -c "import json, sys; r = json.load(open(sys.argv[1])); $2" "$1
 configure() { # configure NAME: stdout to $OUT/NAME.json, stderr shown as it comes
     local begin code=0
     begin=$(date +%s)
-    echo "\$ ./configure-environment --yes --simulate h100:2 --json    # as $CALLER"
-    as_caller './configure-environment --yes --simulate h100:2 --json' >"$OUT/$1.json" || code=$?
+    echo "\$ $SUDO./configure-environment --yes --simulate h100:2 --json    # as $CALLER"
+    as_caller "$SUDO./configure-environment --yes --simulate h100:2 --json" >"$OUT/$1.json" || code=$?
     cat "$OUT/$1.json"
     echo "   exit code $code after $(($(date +%s) - begin)) s"
     return "$code"
@@ -79,6 +85,8 @@ carry_base_in() { # the shorter path: an engine and a base image are there alrea
     step "carrying in the base image (not the path of a new user: see README.md)"
     apt-get update -q
     DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends docker.io docker-cli
+    # Who installs an engine for a user also lets the user use it.
+    [ "$CALLER" = root ] || usermod -aG docker "$CALLER"
     check "base image imported" docker import "$IN/base.tar" debian:trixie-slim
 }
 
@@ -120,27 +128,36 @@ batch_prints() { # batch_prints GRES: what CUDA_VISIBLE_DEVICES a batch job sees
     in_slurm sh -c "sbatch --wait --quiet --gres=$1 -o /tmp/batch.out --wrap 'printenv CUDA_VISIBLE_DEVICES' >&2 && cat /tmp/batch.out"
 }
 
+# Unpacks the image's layers as the engine exports them, so that what a later
+# layer deleted is looked at too.
+unpack_image() { # unpack_image FOLDER: one listing per layer in FOLDER/listings
+    local image layer
+    image=$(docker inspect --format '{{.Config.Image}}' "$CONTAINER") || return 1
+    mkdir -p "$1/layers" "$1/listings"
+    docker image save "$image" | tar -C "$1/layers" -xf - || return 1
+    while IFS= read -r layer; do
+        tar -tf "$layer" >"$1/listings/$(echo "$layer" | tr / _)" 2>/dev/null
+    done < <(find "$1/layers" -type f)
+    # Else every search below would succeed by finding nothing.
+    grep -qsE 'usr/lib/os-release$' -r "$1/listings" || { echo "no layer could be read"; return 1; }
+    grep -aqrF 'ID=debian' "$1/layers" || { echo "layers cannot be searched"; return 1; }
+}
+
+image_has_no_key() {
+    ! grep -rhE '(munge\.key|slurm\.key|slurm\.jwks|jwt[^/]*\.key|/ssl/private/.+)$' /tmp/image/listings
+}
+
 # The site's certificates are in no layer (a certificate's third line is as good
 # as a fingerprint), and its apt settings are not those of the image.
 image_is_clean_of_the_site() {
-    local image certificate needles=()
-    image=$(docker inspect --format '{{.Config.Image}}' "$CONTAINER") || return 1
+    local certificate needles=()
     for certificate in /usr/local/share/ca-certificates/*.crt; do
         [ -e "$certificate" ] && needles+=(-e "$(sed -n 3p "$certificate")")
     done
-    echo "$image: looking for ${#needles[@]} needle words"
-    if [ ${#needles[@]} -gt 0 ]; then
-        docker image save "$image" >/tmp/image.tar || return 1
-        if grep -aqF "${needles[@]}" /tmp/image.tar; then
-            echo "a layer holds a certificate of this site"
-            return 1
-        fi
-        rm /tmp/image.tar
-    fi
-    if docker run --rm --entrypoint apt-config "$image" dump | grep -E 'Check-(Valid-Until|Date) "false"|Proxy "'; then
-        echo "the image has this site's apt settings"
-        return 1
-    fi
+    echo "looking for $((${#needles[@]} / 2)) certificate(s)"
+    if [ ${#needles[@]} -gt 0 ] && grep -arlF "${needles[@]}" /tmp/image/layers; then return 1; fi
+    in_slurm apt-config dump >/tmp/apt-of-image || return 1
+    ! grep -E 'Check-(Valid-Until|Date) "false"|Proxy "' /tmp/apt-of-image
 }
 
 trap finish EXIT
@@ -172,7 +189,8 @@ assert r["cluster"]["ready"] is True
 (node,) = r["cluster"]["nodes"]
 assert node["state"] == "idle" and node["gres"].startswith("gpu:h100:2"), node'
 check "labelled as simulated" grep -i simulat "$PROJECT/config/gres.conf"
-prints ".env is private" 600 stat -c %a "$PROJECT/.env"
+prints ".env is private, and the caller's" "600 $CALLER" stat -c '%a %U' "$PROJECT/.env"
+prints "everything rendered is the caller's" "" find "$PROJECT/config" "$PROJECT/docker-compose.yml" ! -user "$CALLER"
 
 step "jobs with GPUs"
 prints "any GPU" 0 in_slurm srun --gres=gpu:1 printenv CUDA_VISIBLE_DEVICES
@@ -200,9 +218,13 @@ assert {c.removeprefix("CAP_") for c in host["CapAdd"] or ()} <= known
 assert any(o.split(":")[0].split("=")[0] == "no-new-privileges" and not o.endswith("false") for o in host["SecurityOpt"])
 assert host["PidMode"] != "host" and host["NetworkMode"] != "host"'
 check "no engine socket inside" json "$OUT/inspect.json" 'assert not [m for m in r[0]["Mounts"] if "docker.sock" in m["Source"]]'
-prints "kernel agrees: no new privileges" "NoNewPrivs:	1" in_slurm grep NoNewPrivs /proc/self/status
-check "no munge key in the image" sh -c "! docker exec $CONTAINER test -e /etc/munge/munge.key"
-check "nothing of this site in the image" image_is_clean_of_the_site
+prints "a job cannot gain privileges" "NoNewPrivs:	1" in_slurm srun grep NoNewPrivs /proc/self/status
+
+step "what the image must not hold"
+check "its layers can be read" unpack_image /tmp/image
+check "no key in any layer" image_has_no_key
+check "nothing of this site in any layer" image_is_clean_of_the_site
+rm -rf /tmp/image
 
 step "the second run"
 if configure second; then ok "second run"; else not_ok "second run (exit code $?)"; fi

@@ -42,10 +42,12 @@ sys.exit(cli.run([*first, *sys.argv[1:]], program))
 
 # The same as another user. All is imported before, for that user may not be able to read it.
 _AS_USER = """
-import json, os, pwd, signal, sys
-import rich.console
+import contextlib, fcntl, io, json, os, pwd, signal, sys
 from dshpc_setup import cli
-from dshpc_setup.cli import app, configure, exec, exec_session, exec_stdin
+from dshpc_setup.cli import exec, exec_session, exec_stdin
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    refused = cli.run(["configure", "--json", "--yes", "--dir", "/", "--prefix", "-"], "dshpc")
+assert refused == 64, refused
 program, uid, gid, groups = sys.argv.pop(1), *(sys.argv.pop(1) for _ in range(3))
 os.environ["HOME"] = "/"
 os.setgroups([int(group) for group in groups.split(",")])

@@ -121,3 +121,14 @@ def test_the_node_is_the_one_of_the_settings_or_the_only_one() -> None:
 def test_a_port_of_slurm_conf() -> None:
     assert check.port({"slurm.conf": SLURM}, "SlurmctldPort", 6817) == 6817
     assert check.port({"slurm.conf": "slurmctldport = 7000-7010\n"}, "SlurmctldPort", 1) == 7000
+
+
+def test_the_host_must_bear_the_controllers_name() -> None:
+    named = candidate(f"SlurmctldHost=dshpc(10.0.0.1)\n{SLURM}")
+    assert check.host_error(named, "dshpc") is None
+    assert check.host_error(named, "dshpc.example.org") is None
+    assert check.host_error(candidate(), "anything") is None
+    error = check.host_error(named, "0f3a")
+    assert error is not None
+    assert "0f3a" in error.brief
+    assert any("--hostname dshpc" in step for step in error.resolution)
