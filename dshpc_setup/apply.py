@@ -84,15 +84,15 @@ def _change(
     if owner == "ours":
         return Change(path, "updated", old, new, path)
     if path == "docker-compose.yml" and not recorded and old is not None:
-        if stanza.is_as_rendered(
-            old
-        ):  # the manifest is lost; this file tells by itself whose it is
+        # Where the manifest is lost, this file tells by itself whose it is.
+        if stanza.is_as_rendered(old):
             return Change(path, "updated", old, new, path)
-        raise DshpcError(
-            f"{project.folder / path} is there already and is not ours.",
-            "It would be started instead of the cluster's, or be lost.",
-            ("Choose another folder: --dir DIR.", "Or move that file away."),
-        )
+        if stanza.rendered_label(old) is None:
+            raise DshpcError(
+                f"{project.folder / path} is there already and is not ours.",
+                "It would be started instead of the cluster's, or be lost.",
+                ("Choose another folder: --dir DIR.", "Or move that file away."),
+            )
     beside = f"{path}.dshpc-new"
     written = _read(project.folder / beside) == new.text
     return Change(path, "kept-edited", old, new, None if written else beside)

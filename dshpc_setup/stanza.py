@@ -56,7 +56,13 @@ def is_as_rendered(text: str) -> bool:
 
 
 def work_folder(project: Path, settings: Settings) -> Path:
-    """The absolute work folder; raises DshpcError (usage) for one that cannot be mounted."""
+    """The absolute work folder; raises DshpcError (usage) where it or the project cannot be mounted."""
+    if _unfit_for_mount(str(project)):
+        raise usage_error(
+            f"The project folder {str(project)!r} cannot be mounted into a container.",
+            "Docker separates the parts of a mount by ':'.",
+            "Choose a folder without ':' and control characters: --dir DIR.",
+        )
     path = Path(settings.work).expanduser()
     path = path if path.is_absolute() else project / path
     path = Path(*path.parts)
@@ -64,7 +70,7 @@ def work_folder(project: Path, settings: Settings) -> Path:
     if ".." in path.parts:
         path = path.resolve()
         text = str(path)
-    if ":" in text or any(ord(char) < 32 for char in text):
+    if _unfit_for_mount(text):
         raise usage_error(
             f"The work folder {text!r} cannot be mounted into a container.",
             "Docker separates the parts of a mount by ':'.",
@@ -77,6 +83,10 @@ def work_folder(project: Path, settings: Settings) -> Path:
             "Choose a folder of your own: --work DIR.",
         )
     return path
+
+
+def _unfit_for_mount(text: str) -> bool:
+    return ":" in text or any(ord(char) < 32 for char in text)
 
 
 def compose_text(

@@ -227,11 +227,14 @@ check "nothing of this site in any layer" image_is_clean_of_the_site
 rm -rf /tmp/image
 
 step "the second run"
+before=$(docker inspect --format '{{.Id}} {{.State.StartedAt}}' "$CONTAINER")
 if configure second; then ok "second run"; else not_ok "second run (exit code $?)"; fi
 check "every file unchanged" json "$OUT/second.json" '
 print(r["files"])
 assert r["files"] and all(f["action"] == "unchanged" for f in r["files"])
 assert r["cluster"]["ready"] is True'
+
+prints "the container was left alone" "$before" docker inspect --format '{{.Id}} {{.State.StartedAt}}' "$CONTAINER"
 
 step "a user in the docker group"
 usermod -aG docker researcher

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -235,12 +234,28 @@ def assert_removed(cluster: Cluster) -> None:
     assert docker("images", "-q", cluster.container) == ""
 
 
+def new_folder(name: str) -> Path:
+    """An empty folder; those of the same name that a crashed run has left are removed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}{name}-*"):
+        remove_folder(old)
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-"))
+    folder.chmod(0o755)  # other users work here too
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for at in sorted(mounts, reverse=True):
+        if at.startswith(f"{folder}/"):
+            run(as_root("umount", "--lazy", at)).good()
+    run(as_root("rm", "-rf", str(folder))).good()
+
+
 class made:  # noqa: N801 -- used as a function: `with made("x") as cluster`
     """A cluster with nothing of it on the machine yet, nor afterwards."""
 
     def __init__(self, name: str, env: Mapping[str, str] | None = None, sub: str = "") -> None:
-        self._top = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-"))
-        self._top.chmod(0o755)  # other users work here too
+        self._top = new_folder(name)
         self.cluster = Cluster(f"{PREFIX}{name}", self._top / sub if sub else self._top, env or {})
 
     def __enter__(self) -> Cluster:
@@ -249,7 +264,7 @@ class made:  # noqa: N801 -- used as a function: `with made("x") as cluster`
 
     def __exit__(self, *_: object) -> None:
         self.cluster.remove()
-        shutil.rmtree(self._top, ignore_errors=True)
+        remove_folder(self._top)
         assert_removed(self.cluster)
 
 

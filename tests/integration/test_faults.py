@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +31,8 @@ from tests.integration.cluster import (
     docker,
     environment,
     made,
+    new_folder,
+    remove_folder,
     run,
     tree,
     wait_until,
@@ -270,8 +271,10 @@ def test_folders_with_odd_names(standard: Cluster) -> None:
 
 
 def test_colon_in_the_project_folder_is_refused(fresh: Cluster) -> None:
-    outcome = Cluster(fresh.prefix, fresh.folder / "a:b").configure(*MADE_UP)
-    refused(outcome, 64, "':'")
+    project = Cluster(fresh.prefix, fresh.folder / "a:b")
+    for arguments in ((), ("--work", str(fresh.folder / "work"))):
+        refused(project.configure(*MADE_UP, *arguments), 64, "project folder", "--dir")
+    assert list(fresh.folder.iterdir()) == []
 
 
 # --- engines that are away
@@ -417,7 +420,7 @@ def second_engine(base: BaseImage) -> Iterator[tuple[str, subprocess.Popen[bytes
 
     It has a bridge of its own that leads nowhere: with `--bridge none` it would take docker0 away.
     """
-    top = Path(tempfile.mkdtemp(prefix="dshpc-test-engine-"))
+    top = new_folder("engine")
     bridge = "dshpc-test0"
     run(as_root("ip", "link", "delete", bridge))  # of a run that crashed
     run(as_root("ip", "link", "add", bridge, "type", "bridge")).good()
@@ -425,6 +428,7 @@ def second_engine(base: BaseImage) -> Iterator[tuple[str, subprocess.Popen[bytes
     host = f"unix://{top}/s"
     log = (top / "log").open("wb")
     argv = [
+        "setpriv", "--pdeathsig", "TERM",  # it ends with us
         "dockerd", "--host", host, "--data-root", f"{top}/data", "--exec-root", f"{top}/exec",
         "--pidfile", f"{top}/pid", "--group", str(os.getgid()), "--containerd-namespace", top.name,
         "--bridge", bridge, "--iptables=false", "--ip6tables=false", "--ip-forward=false",
@@ -443,11 +447,7 @@ def second_engine(base: BaseImage) -> Iterator[tuple[str, subprocess.Popen[bytes
             child.terminate()
             child.wait(60)
         log.close()
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-        for at in sorted((line.split()[4] for line in mounts), reverse=True):
-            if at.startswith(f"{top}/"):
-                run(as_root("umount", "--lazy", at))
-        run(as_root("rm", "-rf", str(top))).good()
+        remove_folder(top)
         run(as_root("ip", "link", "delete", bridge)).good()
 
 

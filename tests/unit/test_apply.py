@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup import apply
+from dshpc_setup import apply, ownership
 from dshpc_setup.apply import Wanted
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.project import Project
@@ -79,6 +80,46 @@ def test_a_compose_file_of_somebody_else_is_refused(project: Project) -> None:
     with pytest.raises(DshpcError) as caught:
         apply.compare(project, {"docker-compose.yml": Wanted("x: 1\n")})
     assert "not ours" in caught.value.brief
+
+
+@pytest.mark.parametrize(("edit", "action"), [("", "updated"), ("# mine\n", "kept-edited")])
+def test_a_compose_file_of_ours_is_known_without_the_manifest(
+    project: Project, edit: str, action: str
+) -> None:
+    """The folder config/, and the manifest with it, may have been deleted."""
+    label = ownership.digest('x: 1\n  org.dshpc.rendered: ""\n')[:32]
+    (project.folder / "docker-compose.yml").write_text(
+        f'x: 1\n  org.dshpc.rendered: "{label}"\n{edit}'
+    )
+    assert run(project, {"docker-compose.yml": Wanted("x: 2\n")}) == {"docker-compose.yml": action}
+
+
+@pytest.mark.parametrize("at", range(1, 6))
+def test_ctrl_c_between_the_renames_comes_after_them(
+    project: Project, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    run(project, FIRST)
+    calls = 0
+    real = os.replace
+
+    def interrupted(old: str | Path, new: str | Path) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise KeyboardInterrupt
+        real(old, new)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with contextlib.suppress(KeyboardInterrupt):
+        apply.write(project, apply.compare(project, SECOND))
+    monkeypatch.undo()
+    found = {name: text(project, name) for name in FIRST}
+    assert found in (
+        {name: item.text for name, item in FIRST.items()},
+        {name: item.text for name, item in SECOND.items()},
+    )
+    assert (found == {name: item.text for name, item in FIRST.items()}) is (at == 1)
+    assert not list(project.folder.rglob("*.dshpc-tmp"))
 
 
 def test_the_dry_run_names(project: Project) -> None:

@@ -91,6 +91,18 @@ def test_a_bad_value_is_wrong_usage_and_names_the_flag(name: str, text: str) -> 
     assert caught.value.brief.startswith(BY_NAME[name].flag)
 
 
+def test_a_bad_profile_is_named_where_it_stands() -> None:
+    for source, where in (
+        ({"yaml_text": "simulate: h10:2\n"}, "dshpc.yaml:1:1: simulate = h10:2: "),
+        ({"env": {"DSHPC_SIMULATE": "h10:2"}}, "DSHPC_SIMULATE: simulate = h10:2: "),
+        ({"flags": {"simulate": "h10:2"}}, "--simulate h10:2: "),
+    ):
+        with pytest.raises(DshpcError) as caught:
+            load(**source)
+        assert caught.value.brief.startswith(where)
+        assert "h100" in caught.value.details
+
+
 def test_lists_in_yaml_are_lists() -> None:
     assert load(yaml_text="devices: [0, 2]\n").devices == ("0", "2")
     assert load(yaml_text="devices: GPU-0a, 3\n").devices == ("GPU-0a", "3")
