@@ -18,7 +18,7 @@ from typing import Literal
 from dshpc_setup import ownership, stanza
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import make_folder, sync_folder, write_error, write_temporary
-from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, OWN, Project
+from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, OWN, Project, json_text
 
 Action = Literal[
     "created", "updated", "unchanged", "kept-custom", "kept-edited", "would-create", "would-update"
@@ -107,13 +107,16 @@ def planned(changes: tuple[Change, ...]) -> tuple[Change, ...]:
     )
 
 
-def write(project: Project, changes: tuple[Change, ...]) -> None:
-    """Bring the changes about, and the manifest with them."""
+def write(
+    project: Project, changes: tuple[Change, ...], notes: Mapping[str, str] | None = None
+) -> None:
+    """Bring the changes about, and with them the manifest and `notes` (path -> text) of our own."""
     finish_interrupted(project)
     files = [(item.target, item.wanted) for item in changes if item.target is not None]
     manifest = _manifest(project, changes)
-    if _read(project.folder / MANIFEST) != manifest:
-        files.append((MANIFEST, Wanted(manifest)))
+    for path, text in {MANIFEST: manifest, **(notes or {})}.items():
+        if _read(project.folder / path) != text:
+            files.append((path, Wanted(text)))
     if not files:
         return
     temporaries: list[tuple[Path, Path]] = []
@@ -180,7 +183,7 @@ def _manifest(project: Project, changes: tuple[Change, ...]) -> str:
     for item in changes:
         if item.action in ("created", "updated", "unchanged"):
             files[item.path] = ownership.digest(item.wanted.text)
-    return json.dumps({"schema": MANIFEST_SCHEMA, "files": files}, indent=2, sort_keys=True) + "\n"
+    return json_text({"schema": MANIFEST_SCHEMA, "files": files})
 
 
 def _read(path: Path) -> str | None:

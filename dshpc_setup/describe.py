@@ -47,6 +47,13 @@ def describe_mapping(engine: Engine) -> str | None:
     return None
 
 
+def describe_missing(engine: Engine) -> str:
+    """What of Docker is missing, in one sentence."""
+    if engine.state == "present":
+        return "Docker Compose is not installed."
+    return f"Docker: {engine.detail or engine.state}.".replace("..", ".")
+
+
 def describe_gpus(gpus: Gpus) -> str:
     if not gpus.devices:
         return "no GPU" if gpus.state == "absent" else f"GPUs: {gpus.detail or gpus.state}"

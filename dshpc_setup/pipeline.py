@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import apply, ownership, passthrough, probes, stanza, verify
+from dshpc_setup import apply, passthrough, probes, stanza, verify
+from dshpc_setup.cluster.owner import former_owner, refuse_others
+from dshpc_setup.cluster.start import ensure_running
 from dshpc_setup.describe import (
     describe_changes,
     describe_facts,
     describe_mapping,
+    describe_missing,
     describe_plan,
 )
-from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.install import ensure_engine
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.files import make_folder
 from dshpc_setup.image.base import BaseImage, ensure_base, find_base
-from dshpc_setup.image.build import build, build_args, choose_builder, compose_build
-from dshpc_setup.image.context import Context, write_context
-from dshpc_setup.image.site import gather_site
+from dshpc_setup.image.build import build
+from dshpc_setup.image.recipe import Recipe, make_recipe
 from dshpc_setup.machine import Machine
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.plan import ClusterPlan, plan_cluster
-from dshpc_setup.project import OWN, PROOF, Project
+from dshpc_setup.project import PROOF, REMEMBERED, RUNTIME, Project, json_text
 from dshpc_setup.render import CONFIG_FILES, render_env, render_slurm
 from dshpc_setup.report import STEPS, Report, Step, StepName, StepReporter
 from dshpc_setup.settings import Settings
@@ -47,15 +47,6 @@ class Options:
     take_over: bool = False
     interactive: bool = False
     greeting: str = ""  # the first line on screen
-
-
-@dataclass(frozen=True)
-class _Recipe:
-    """What the image is made of and from."""
-
-    base: BaseImage
-    context: Context
-    args: Mapping[str, str]
 
 
 class Configure:
@@ -118,7 +109,7 @@ class Configure:
             yield say
         except BaseException as error:
             state["state"] = "failed"
-            state["detail"] = str(error) if isinstance(error, DshpcError) else "interrupted"
+            state["detail"] = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
             raise
         finally:
             ms = round((self.machine.clock() - started) * 1000, 1)
@@ -133,14 +124,13 @@ class Configure:
         base = self._base(facts, settings)
         proof = self._passthrough(facts, settings, base)
         plan = self._plan(facts, settings, proof)
-        recipe = self._recipe(facts, settings, base, plan)
-        changes = self._render(facts, settings, recipe, plan, proof)
+        recipe, changes = self._render(facts, settings, base, plan, proof)
         if self.options.dry_run:
             return
         image = self._build(facts, settings, recipe, plan)
         started = self._start(facts, settings, image, changes)
         if started is not None:
-            self._verify(settings, plan, started)
+            self._verify(settings, plan, changes, started)
 
     # -- the steps ----------------------------------------------------------------------------
 
@@ -151,17 +141,19 @@ class Configure:
             self.report.simulated = facts.gpus.simulated
             if facts.engine.state != "present" or facts.engine.compose is None:
                 if self.options.dry_run:
-                    self.reporter.note(f"Docker: {facts.engine.detail or facts.engine.state}.")
+                    self._note(f"{describe_missing(facts.engine)} A real run would see to it.")
                 else:
                     ensure_engine(
                         self.machine, facts, self.reporter, interactive=self.options.interactive
                     )
                     facts = probes.gather(machine)
             say(describe_facts(facts))
-            if not self.options.dry_run:
-                self._refuse_others(settings)
+            if facts.engine.state == "present":
+                refuse_others(
+                    self.machine, self.project, settings, take_over=self.options.take_over
+                )
             if (mapped := describe_mapping(facts.engine)) is not None:
-                self.reporter.note(mapped)
+                self._note(mapped)
             return facts
 
     def _looked_at(self, settings: Settings) -> Machine:
@@ -171,36 +163,12 @@ class Configure:
 
         return SimulatedMachine(self.machine, settings.simulate, devices_exist=True)
 
-    def _refuse_others(self, settings: Settings) -> None:
-        """A container of that name that is not this folder's is never touched unasked."""
-        found = containers.inspect(self.machine, settings.container)
-        if found is None:
-            return
-        owner = found.labels.get(stanza.PROJECT_LABEL)
-        if owner is None:
-            raise DshpcError(
-                f"There is a container {settings.container} already, and it is not ours.",
-                "It was not made by configure-environment, so it is left alone.",
-                (
-                    "Choose another name: --prefix NAME.",
-                    f"Or remove it yourself: docker rm -f {settings.container}",
-                ),
-            )
-        if owner != str(self.project.folder) and not self.options.take_over:
-            raise DshpcError(
-                f"The cluster {settings.prefix} belongs to another folder: {owner}.",
-                f"Its container {settings.container} was made from there.",
-                (
-                    "Choose another name here: --prefix NAME.",
-                    "Or replace it by this folder's: --take-over (its jobs and users stay).",
-                ),
-            )
-
     def _base(self, facts: HostFacts, settings: Settings) -> BaseImage | None:
         with self._step("base") as say:
             if self.options.dry_run or not self.options.build:
                 say("not needed for a dry run" if self.options.dry_run else "--no-build", True)
-                return None
+                there = facts.engine.state == "present"
+                return find_base(self.machine, facts, settings) if there else None
             base = ensure_base(
                 self.machine, facts, settings, self.reporter, interactive=self.options.interactive
             )
@@ -219,12 +187,12 @@ class Configure:
                 self._need_gpu(settings, untested)
                 return untested
             whole = not settings.devices
-            kept = Passthrough.from_json(self.project.read_json(PROOF))
+            kept = Passthrough.from_json(self.project.read_note(PROOF))
             if kept and kept.works and kept.key == passthrough.proof_key(facts, plan, whole):
                 say(f"{kept.reason} Kept from an earlier run.")
                 return kept
-            if base is None:
-                reason = "Not tested: that needs the base image, which this run leaves out."
+            if base is None or self.options.dry_run:
+                reason = "Not tested: this run starts no container of the base image."
                 say(reason, True)
                 return passthrough.first_candidate(self.machine, facts, plan, whole, reason)
             proof = passthrough.prove(self.machine, facts, plan, base.ref, whole)
@@ -243,13 +211,14 @@ class Configure:
     def _need_gpu(self, settings: Settings, proof: Passthrough) -> None:
         if proof.works:
             return
-        if settings.gpu in ("nvidia", "amd", "intel"):
+        if settings.gpu in ("nvidia", "amd", "intel") or settings.devices:
+            asked = settings.gpu if settings.gpu != "auto" else ", ".join(settings.devices)
             raise DshpcError(
-                f"You asked for {settings.gpu} GPUs, but none can be used here.",
+                f"You asked for GPUs ({asked}), but none can be used here.",
                 "\n".join(proof.failures) or proof.reason,
                 ("Mend that and run again.", "Or go on without a GPU: --gpu none."),
             )
-        self.reporter.note(f"CPU only: {proof.reason}")
+        self._note(f"CPU only: {proof.reason}")
 
     def _plan(self, facts: HostFacts, settings: Settings, proof: Passthrough) -> ClusterPlan:
         with self._step("plan") as say:
@@ -259,48 +228,30 @@ class Configure:
                 plan = plan_cluster(facts, replace(settings, gpu="none"))
                 plan = replace(plan, left_out=(reason,))
             for reason in plan.left_out if plan.gres else ():
-                self.reporter.note(f"Not used: {reason}")
+                self._note(f"Not used: {reason}")
             say(describe_plan(plan))
             return plan
-
-    def _recipe(
-        self, facts: HostFacts, settings: Settings, base: BaseImage | None, plan: ClusterPlan
-    ) -> _Recipe | None:
-        """How the image is made; None where no base image is there and none is to be made."""
-        if base is None:
-            base = find_base(self.machine, facts, settings)
-        if base is None:
-            return None
-        builder = choose_builder(self.machine, facts)
-        site = gather_site(self.machine)
-        folder = self.project.own / "build"
-        if self.options.dry_run:
-            with tempfile.TemporaryDirectory() as scratch:
-                context = write_context(
-                    Path(scratch) / "build", buildkit=builder != "classic", site=site
-                )
-            context = replace(context, folder=folder)
-        else:
-            context = write_context(folder, buildkit=builder != "classic", site=site)
-            self.project.give_to_owner(folder, context.secrets_folder)
-        args = build_args(self.machine, facts, settings, base, plan.gpu_type)
-        return _Recipe(base, context, args)
 
     def _render(
         self,
         facts: HostFacts,
         settings: Settings,
-        recipe: _Recipe | None,
+        base: BaseImage | None,
         plan: ClusterPlan,
         proof: Passthrough,
-    ) -> tuple[apply.Change, ...]:
+    ) -> tuple[Recipe | None, tuple[apply.Change, ...]]:
         with self._step("render") as say:
-            compose = facts.engine.compose
-            # compose v1 refuses build.secrets: there the file only runs the image that was built
-            with_build = recipe is not None and (compose is None or compose.major >= 2)
-            build = (
-                compose_build(recipe.context, recipe.base, recipe.args, self.project.folder)
-                if recipe is not None and with_build
+            recipe = (
+                make_recipe(
+                    self.machine,
+                    facts,
+                    settings,
+                    self.project,
+                    base,
+                    plan.gpu_type,
+                    dry_run=self.options.dry_run,
+                )
+                if base is not None
                 else None
             )
             text = stanza.compose_text(
@@ -310,7 +261,7 @@ class Configure:
                 plan,
                 proof,
                 stanza.image_tag(settings, plan.gpu_type),
-                build,
+                recipe.for_compose(facts, self.project.folder) if recipe else None,
             )
             texts = render_slurm(plan)
             wanted = {f"config/{name}": apply.Wanted(texts[name]) for name in CONFIG_FILES}
@@ -322,29 +273,32 @@ class Configure:
             else:
                 self._write(settings, changes)
             say(describe_changes(changes))
-            return changes
+            return recipe, changes
 
     def _write(self, settings: Settings, changes: tuple[apply.Change, ...]) -> None:
         work = stanza.work_folder(self.project.folder, settings)
         make_folder(work, self.project.owner)
-        apply.write(self.project, changes)
-        self.report.changes = changes
-        former = self.project.runtime().get("container")
+        before = self.project.runtime()
+        former = before.get("container")
         if former not in (None, settings.container):
-            self.reporter.note(
-                f"The former cluster's container {former} is left as it is: docker rm -f {former}"
-            )
-        self.project.remember(self.options.flags)
+            self._note(f"The former cluster {former} is left as it is: docker rm -f {former}")
         runtime = {
             "container": settings.container,
             "prefix": settings.prefix,
             "work": str(work),
             "docker": "docker",
         }
-        self.project.write_json(f"{OWN}/runtime.json", runtime)
+        owner = former_owner(self.machine, settings) if self.options.take_over else None
+        if owner := owner or before.get("volumes_of"):
+            runtime["volumes_of"] = str(owner)
+        notes = {RUNTIME: json_text(runtime)}
+        if chosen := self.project.remembering(self.options.flags):
+            notes[REMEMBERED] = json_text(chosen)
+        apply.write(self.project, changes, notes)
+        self.report.changes = changes
 
     def _build(
-        self, facts: HostFacts, settings: Settings, recipe: _Recipe | None, plan: ClusterPlan
+        self, facts: HostFacts, settings: Settings, recipe: Recipe | None, plan: ClusterPlan
     ) -> str:
         """The id of the image to run."""
         with self._step("build") as say:
@@ -385,71 +339,40 @@ class Configure:
             if not self.options.start:
                 say("--no-start", True)
                 return None
-            found = containers.inspect(self.machine, settings.container)
-            if found and found.labels.get(stanza.PROJECT_LABEL) != str(self.project.folder):
-                containers.remove(self.machine, settings.container)  # --take-over asked for it
-                found = None
-            if found and found.running and self._is_current(found, image, changes):
-                say("running already")
-                return False
-            self._up(facts, settings)
-            now = containers.inspect(self.machine, settings.container)
-            if found and found.running and now and now.id == found.id:
-                # the same container: compose saw no change, but what config/ holds has changed
-                containers.restart(self.machine, settings.container)
-            say("started")
-            return True
+            compose = facts.engine.compose
+            if compose is None:
+                raise DshpcError(
+                    "Docker Compose is not installed.", "", ("Install docker-compose.",)
+                )
+            started = ensure_running(
+                self.machine, self.project, settings, compose, image, changes, self.reporter
+            )
+            say("started" if started else "running already")
+            return started
 
-    def _up(self, facts: HostFacts, settings: Settings) -> None:
-        compose = facts.engine.compose
-        if compose is None:
-            raise DshpcError("Docker Compose is not installed.", "", ("Install docker-compose.",))
-        compose_tool.up(
-            self.machine,
-            compose,
-            self.project.folder,
-            settings.prefix,
-            on_line=self.reporter.progress,
-        )
-
-    def _is_current(
-        self, found: containers.Container, image: str, changes: tuple[apply.Change, ...]
-    ) -> bool:
-        """Whether a start would change nothing: same image, same compose file, same own files."""
-        if found.image_id != image or found.health == "unhealthy":
-            return False
-        own = {}
-        for item in changes:
-            if item.path == "docker-compose.yml":
-                if item.action in ("kept-custom", "kept-edited"):
-                    return False  # compose itself knows best what has changed in it
-                if found.labels.get(stanza.RENDERED_LABEL) != stanza.rendered_label(
-                    item.wanted.text
-                ):
-                    return False
-            elif item.action in ("kept-custom", "kept-edited"):
-                own[item.path.removeprefix("config/")] = ownership.digest(item.old or "")
-        return verify.own_files(self.machine, found.name) == own
-
-    def _verify(self, settings: Settings, plan: ClusterPlan, started: bool) -> None:
+    def _verify(
+        self,
+        settings: Settings,
+        plan: ClusterPlan,
+        changes: tuple[apply.Change, ...],
+        started: bool,
+    ) -> None:
         with self._step("verify") as say:
             self.reporter.progress("waiting for Slurm")
-            verify.wait_ready(self.machine, settings.container)
+            told = verify.wait_ready(self.machine, settings.container)
+            verify.refuse_last_good(told)
+            for note in told.get("notes", ()):
+                self._note(str(note))
+            cluster = self.report.cluster = verify.ask_cluster(self.machine, settings.container)
+            own = any(item.action in ("kept-custom", "kept-edited") for item in changes)
+            verify.judge_nodes(cluster, plan.gres_text, settings.container, own_files=own)
+            has_gpu = any(node.gres for node in cluster.nodes)
             said = "ready"
             if started:
-                said = verify.run_first_job(self.machine, settings.container, bool(plan.gres))
-            self.report.cluster = verify.ask_cluster(self.machine, settings.container)
-            nodes = ", ".join(
-                f"{node.name} {node.state} {node.gres or 'no GPU'}"
-                for node in self.report.cluster.nodes
-            )
-            say(f"{said}; {nodes}")
-            if not self.report.cluster.ready:
-                raise DshpcError(
-                    f"Slurm runs, but its node is not ready for jobs: {nodes}.",
-                    "",
-                    (
-                        "See why: dshpc scontrol show node",
-                        f"Look at the log: docker logs {settings.container}",
-                    ),
-                )
+                said = verify.run_first_job(self.machine, settings.container, has_gpu)
+            say(f"{said}; {cluster.describe()}")
+
+    def _note(self, text: str) -> None:
+        """Said on screen and kept in the report."""
+        self.report.notes.append(text)
+        self.reporter.note(text)

@@ -21,6 +21,8 @@ from dshpc_setup.settings import Settings
 
 OWN = ".dshpc"
 PROOF = f"{OWN}/passthrough.json"  # the passthrough proof of an earlier run
+REMEMBERED = f"{OWN}/remembered.json"
+RUNTIME = f"{OWN}/runtime.json"
 MANIFEST = "config/manifest.json"
 MANIFEST_SCHEMA = "dshpc.manifest/1"
 
@@ -81,16 +83,39 @@ class Project:
             os.close(handle)
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """An object of ours under the project folder; {} where it is missing or not readable as one."""
+        """An object of ours under the project folder; {} where there is none.
+
+        Raises DshpcError for one that cannot be read: to go on without it would be to forget what
+        the user chose, or whose a file is.
+        """
+        path = self.folder / name
         try:
-            value = json.loads((self.folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            value = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(value, dict):
+                raise ValueError("it holds no JSON object")
+        except (FileNotFoundError, NotADirectoryError):
             return {}
-        return value if isinstance(value, dict) else {}
+        except (OSError, ValueError) as error:
+            raise DshpcError(
+                f"{path} cannot be read.",
+                str(error),
+                (
+                    "Make it readable, or bring it back from a backup.",
+                    "Or delete it: what it remembered of earlier runs is then forgotten.",
+                ),
+            ) from None
+        return value
+
+    def read_note(self, name: str) -> dict[str, Any]:
+        """As read_json, for what is made anew at no cost: {} where it is damaged."""
+        try:
+            return self.read_json(name)
+        except DshpcError:
+            return {}
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         path = self.folder / name
-        text = json.dumps(value, indent=2, sort_keys=True) + "\n"
+        text = json_text(value)
         try:
             if path.read_text(encoding="utf-8") == text:
                 return
@@ -101,23 +126,22 @@ class Project:
     @property
     def remembered(self) -> dict[str, str]:
         """Setting name -> text, as flags of earlier runs gave them."""
-        values = self.read_json(f"{OWN}/remembered.json")
+        values = self.read_json(REMEMBERED)
         return {
             name: text
             for name, text in values.items()
             if name in settings_module.BY_NAME and isinstance(text, str)
         }
 
-    def remember(self, flags: Mapping[str, str | None]) -> None:
-        """Keep what flags chose, on top of what earlier runs did."""
+    def remembering(self, flags: Mapping[str, str | None]) -> dict[str, str]:
+        """What flags chose, on top of what earlier runs remember."""
         chosen = {name: text for name, text in flags.items() if text is not None}
-        if chosen:
-            self.write_json(f"{OWN}/remembered.json", {**self.remembered, **chosen})
+        return {**self.remembered, **chosen}
 
     def forget(self, names: list[str]) -> None:
         """Drop remembered flags: the next run takes environment, dshpc.yaml or the default."""
         kept = {name: text for name, text in self.remembered.items() if name not in names}
-        self.write_json(f"{OWN}/remembered.json", kept)
+        self.write_json(REMEMBERED, kept)
 
     def settings(
         self,
@@ -160,14 +184,19 @@ class Project:
 
     def runtime(self) -> dict[str, Any]:
         """What the commands need to reach the cluster: container, work, prefix."""
-        return self.read_json(f"{OWN}/runtime.json")
+        return self.read_note(RUNTIME)
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """As our own files are written."""
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"
 
 
 def find_project(start: Path, env: Mapping[str, str]) -> Project | None:
     """The project at or above `start`; DSHPC_DIR names one outright."""
     named = env.get("DSHPC_DIR")
     if named:
-        return Project(Path(named).absolute())
+        return Project(Path(named).absolute().resolve())
     for folder in (start, *start.parents):
         if (folder / OWN).is_dir():
             return Project(folder)

@@ -47,6 +47,7 @@ class Report:
     changes: tuple[Change, ...] = ()
     cluster: Cluster = field(default_factory=lambda: Cluster(False))
     simulated: bool = False
+    notes: list[str] = field(default_factory=list)
     error: DshpcError | None = None
 
     @property
@@ -65,5 +66,6 @@ class Report:
                 for item in self.steps
             ],
             "cluster": self.cluster.to_json(),
+            "notes": list(self.notes),
             "error": self.error.to_json() if self.error else None,
         }

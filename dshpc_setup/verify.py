@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ from dshpc_setup.machine import CommandResult, Machine
 
 READY_S = 120.0
 JOB_S = 60.0
+PATIENCE_S = 10  # how long the test job waits for other jobs
+_FIRST_OF = "${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-$ZE_AFFINITY_MASK}}"
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,10 @@ class Node:
 class Cluster:
     ready: bool
     nodes: tuple[Node, ...] = ()
+
+    def describe(self) -> str:
+        """ "dshpc idle gpu:h100:2", a node after the other."""
+        return ", ".join(f"{node.name} {node.state} {node.gres or 'no GPU'}" for node in self.nodes)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -71,16 +78,30 @@ def _not_ready(
 
 
 def own_files(machine: Machine, container: str) -> dict[str, str] | None:
-    """The files of config/ that the running container uses as the user made them, with digests.
+    """The files of config/ that the running container found to be the user's own, with digests.
 
-    None where the container gives no such answer.
+    None where the container is not ready: its start failed, goes on, or cannot be asked.
     """
     result = machine.run(["docker", "exec", container, "dshpc-node", "status"], deadline_s=30.0)
     report = _object(result.stdout)
     digests, owners = report.get("config_sha256"), report.get("customized")
+    if report.get("ready") is not True:
+        return None
     if not isinstance(digests, dict) or not isinstance(owners, dict):
         return None
     return {name: str(digests.get(name)) for name in owners}
+
+
+def controller_answers(machine: Machine, container: str) -> bool:
+    """Whether slurmctld answers in the running container."""
+    return machine.run(["docker", "exec", container, "scontrol", "ping"], deadline_s=20.0).ok
+
+
+def running_jobs(machine: Machine, container: str) -> int:
+    """How many jobs run now; 0 where the controller does not answer, since then none can be lost."""
+    argv = ["docker", "exec", container, "squeue", "--noheader", "--states=R", "--format=%i"]
+    result = machine.run(argv, deadline_s=20.0)
+    return len(result.stdout.split()) if result.ok else 0
 
 
 def ask_cluster(machine: Machine, container: str) -> Cluster:
@@ -114,35 +135,70 @@ def parse_nodes(text: str) -> tuple[Node, ...]:
     return tuple(nodes.values())
 
 
+def refuse_last_good(told: Mapping[str, Any]) -> None:
+    """Raises DshpcError where the container refused what config/ holds and runs an older one."""
+    kept = told.get("kept_last_good")
+    if isinstance(kept, dict):
+        raise DshpcError(
+            f"Your configuration is not in force: {kept.get('brief', 'it was refused')}",
+            f"{kept.get('details', '')}\nSlurm runs with the last good configuration.".strip(),
+            tuple(str(step) for step in kept.get("resolution", ())),
+        )
+
+
+def judge_nodes(cluster: Cluster, gres: str, container: str, *, own_files: bool) -> None:
+    """Raises DshpcError where the node takes no jobs, or has not the GPUs that were planned.
+
+    With files of the user's own, the GPUs are what those say.
+    """
+    if not cluster.ready:
+        raise DshpcError(
+            f"Slurm runs, but its node is not ready for jobs: {cluster.describe()}.",
+            "",
+            (
+                "See why: dshpc scontrol show node",
+                "If somebody drained it: dshpc scontrol update nodename=NAME state=resume",
+                f"Look at the log: docker logs {container}",
+            ),
+        )
+    have = ",".join(node.gres for node in cluster.nodes if node.gres)
+    if have != gres and not own_files:
+        raise DshpcError(
+            f"The node has {have or 'no GPU'}, but {gres or 'no GPU'} was planned.",
+            "The container sees other GPUs than this machine does.",
+            ("See what it says: dshpc status", f"And its log: docker logs {container}"),
+        )
+
+
 def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
-    """One real `srun`, with a GPU where there is one; what it saw, in one sentence."""
+    """One real `srun`, with a GPU where there is one; what it saw, in one sentence.
+
+    Raises DshpcError where it fails, but not where other jobs hold all there is.
+    """
     request = ["--gres=gpu:1"] if gpu else []
-    command = [
-        "sh",
-        "-c",
-        'echo "${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-$ZE_AFFINITY_MASK}}"',
-    ]
-    shown = " ".join(["srun", *request]) + " "
+    command = ["sh", "-c", f'echo "{_FIRST_OF}"']
+    shown = " ".join(["srun", *request])
     result = machine.run(
-        ["docker", "exec", container, "srun", "--immediate=30", *request, *command],
+        ["docker", "exec", container, "srun", f"--immediate={PATIENCE_S}", *request, *command],
         deadline_s=JOB_S,
     )
-    if result.state == "timeout" or "Unable to allocate resources" in result.stderr:
-        return f"{shown}was not tried to its end: the GPUs are busy with other jobs"
     if not result.ok:
+        jobs = running_jobs(machine, container)
+        if jobs and "Unable to allocate resources" in result.stderr:
+            return f"{shown} had to wait: {jobs} job(s) hold what there is"
         raise DshpcError(
             f"The test job failed: {shown}",
-            result.text,
+            result.text or f"It did not end within {JOB_S:.0f} s.",
             (f"Look at the log: docker logs {container}",),
         )
     seen = result.stdout.strip()
     if gpu and not seen:
         raise DshpcError(
             "The test job got a GPU from Slurm but no variable that names it.",
-            f"{shown}set neither CUDA_VISIBLE_DEVICES nor ROCR_VISIBLE_DEVICES.",
+            f"{shown} set none of CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK.",
             (f"Look at the log: docker logs {container}",),
         )
-    return f"{shown}passed, GPU {seen}" if gpu else f"{shown}passed"
+    return f"{shown} passed, GPU {seen}" if gpu else f"{shown} passed"
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dshpc_setup.engine.packages import last_lines
@@ -16,7 +16,7 @@ _ASK_S = 20.0
 _REMOVE_S = 90.0
 
 # "Error: No such object" (client 20), "Error response from daemon: No such container" (client 28)
-_NONE = re.compile(r"no such (?:container|object|image|volume)", re.IGNORECASE)
+_NONE = re.compile(r"no such (?:container|object|image|volume|network)|network \S+ not found", re.IGNORECASE)
 _ENGINE_SAYS = re.compile(
     r"^(?:Error response from daemon: |Error: No such container|"
     r"Cannot connect to the Docker daemon)",
@@ -96,37 +96,71 @@ def exec_in(
     return done
 
 
+def volume_labels(machine: Machine, name: str) -> dict[str, str] | None:
+    """The labels of a volume, None where there is no such volume."""
+    value = _inspect(machine, "volume", name)
+    return None if value is None else dict(value.get("Labels") or {})
+
+
+def volume_label(machine: Machine, name: str, label: str) -> str | None:
+    """The label of a volume; None where there is no such volume, or no such label on it."""
+    return (volume_labels(machine, name) or {}).get(label)
+
+
 def volumes(machine: Machine, label: str) -> tuple[str, ...]:
     """Names of the volumes with that label (`key` or `key=value`), sorted."""
-    argv = ["docker", "volume", "ls", "-q", "--filter", f"label={label}"]
-    done = machine.run(argv, deadline_s=_ASK_S)
-    if not done.ok:
-        raise engine_error(done, "Docker's volumes could not be listed")
-    return tuple(sorted(done.stdout.split()))
+    return _names(machine, "volumes", label, "volume", "ls", "-q")
+
+
+def networks(machine: Machine, label: str) -> tuple[str, ...]:
+    """Names of the networks with that label, sorted."""
+    return _names(machine, "networks", label, "network", "ls", "--format", "{{.Name}}")
 
 
 def containers(machine: Machine, label: str) -> tuple[str, ...]:
     """Names of the containers with that label, stopped ones too, sorted."""
-    argv = ["docker", "ps", "-a", "--format", "{{.Names}}", "--filter", f"label={label}"]
+    return _names(machine, "containers", label, "ps", "-a", "--format", "{{.Names}}")
+
+
+def images(machine: Machine, label: str) -> tuple[str, ...]:
+    """`name:tag` of the images with that label, sorted."""
+    return _names(machine, "images", label, "images", "--format", "{{.Repository}}:{{.Tag}}")
+
+
+def _names(machine: Machine, kind: str, label: str, *command: str) -> tuple[str, ...]:
+    argv = ["docker", *command, "--filter", f"label={label}"]
     done = machine.run(argv, deadline_s=_ASK_S)
     if not done.ok:
-        raise engine_error(done, "Docker's containers could not be listed")
+        raise engine_error(done, f"Docker's {kind} could not be listed")
     return tuple(sorted(done.stdout.split()))
 
 
-def remove_volumes(machine: Machine, label: str) -> tuple[str, ...]:
-    """Remove the volumes with that label: the names removed; raises where one is in use."""
-    names = volumes(machine, label)
-    if names:
-        done = machine.run(["docker", "volume", "rm", "--", *names], deadline_s=_REMOVE_S)
-        if not done.ok and not _NONE.search(done.stderr):
-            raise engine_error(done, f"Docker's volumes {', '.join(names)} could not be removed")
-    return names
+def remove_volume(machine: Machine, name: str) -> bool:
+    """False where there was none; raises where it is in use."""
+    return _rm(machine, f"The volume {name}", "volume", "rm", "--", name)
+
+
+def remove_network(machine: Machine, name: str) -> bool:
+    """False where there was none; raises where a container is still on it."""
+    return _rm(machine, f"The network {name}", "network", "rm", name)
+
+
+def remove_image(machine: Machine, ref: str) -> bool:
+    """Take that name from the image, and remove it where it was the last; raises where it is in use."""
+    return _rm(machine, f"The image {ref}", "rmi", "--", ref)
+
+
+def _rm(machine: Machine, what: str, *command: str) -> bool:
+    done = machine.run(["docker", *command], deadline_s=_REMOVE_S)
+    if not done.ok and not _NONE.search(done.stderr):
+        raise engine_error(done, f"{what} could not be removed")
+    return done.ok
 
 
 def engine_error(done: CommandResult, brief: str) -> DshpcError:
     """A docker command that failed, told apart: away, denied, slow, or an error of its own."""
-    text = last_lines(done)
+    # `docker inspect` prints "[]" on stdout beside what it says on stderr
+    text = last_lines(replace(done, stdout="") if done.stderr.strip() else done)
     if done.state == "timeout":
         return DshpcError(
             f"{brief}: Docker did not answer in time",

@@ -5,6 +5,7 @@ The GPUs are made up: names of /dev/null, handed in as the compose file does it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -275,7 +276,7 @@ def test_only_a_drain_of_our_own_doing_is_undone(fresh: Node, reason: str, resum
     assert any(reason in note for note in status["notes"])
     health = fresh.try_exec(HEALTH)
     assert (health.returncode == 0) is resumed, health.stdout
-    assert resumed or reason in health.stdout
+    assert resumed or health.stdout == f"Node node is drained by root: {reason}\n"
 
 
 # Faults while it runs
@@ -339,16 +340,41 @@ def test_a_broken_file_of_the_user_never_takes_a_good_cluster_down(
     kept = status["kept_last_good"]
     assert kept["brief"].startswith(f"config/{name}, line ")
     assert words in json.dumps(kept)
+    tried = hashlib.sha256((fresh.config / name).read_bytes()).hexdigest()
+    assert (status["customized"], status["config_sha256"]) == ({name: "custom"}, {name: tried})
     # with nothing good from before it does not start, says the same, and stays to be looked at
     fresh.remove()
     fresh.run()
     status = fresh.wait()
     assert (status["phase"], status["failure"]["brief"]) == ("failed", kept["brief"])
+    assert (status["customized"], status["config_sha256"]) == ({name: "custom"}, {name: tried})
     assert fresh.try_exec(HEALTH).returncode == 1
     assert fresh.try_exec("pidof", "slurmctld", "slurmd").stdout == ""
     # mended, it starts
     (fresh.config / name).unlink()
     assert fresh.restart()["ready"], fresh.log()
+
+
+def test_a_file_of_another_node_and_a_folder_in_its_place_are_no_end(fresh: Node) -> None:
+    fresh.run()
+    assert fresh.wait()["ready"], fresh.log()
+    own(fresh, "slurm.conf", "NodeName=node", "NodeName=nod[1-2]")
+    status = fresh.restart()
+    assert status["ready"], fresh.log()
+    assert status["kept_last_good"]["brief"] == "config/slurm.conf has no NodeName=node."
+    (fresh.config / "slurm.conf").unlink()
+    (fresh.config / "slurm.conf").mkdir()
+    status = fresh.restart()
+    assert status["ready"], fresh.log()
+    assert status["kept_last_good"]["brief"].startswith("config/slurm.conf cannot be read")
+
+
+def test_a_node_of_another_name_is_found_all_the_same(fresh: Node) -> None:
+    fresh.run()
+    assert fresh.wait()["ready"], fresh.log()
+    own(fresh, "slurm.conf", "NodeName=node", "NodeName=noed")
+    status = fresh.restart()
+    assert (status["ready"], status["node"]) == (True, "noed"), fresh.log()
 
 
 def test_a_good_file_of_the_user_is_used(fresh: Node) -> None:
@@ -362,6 +388,40 @@ def test_a_good_file_of_the_user_is_used(fresh: Node) -> None:
 
 
 # Users and signals
+
+
+def test_an_ordinary_users_job_may_open_a_gpu_that_is_its_groups_alone(
+    fresh: Node, tmp_path: Path
+) -> None:
+    # The engine gives a device in the container the owner and the mode it has outside
+    made = tmp_path / "dev"
+    made.mkdir()
+    script = 'mknod "$0" c 1 3; chown "root:$1" "$0"; chmod 660 "$0"'
+    devices: list[str] = []
+    for name, gid in (("kfd", "4343"), ("dri/renderD128", "4242")):
+        path = made / Path(name).name
+        inside = f"/dev-out/{path.name}"
+        docker(
+            "run", "--rm", "--volume", f"{made}:/dev-out", "--entrypoint", "sh", fresh.image,
+            "-euc", script, inside, gid,
+        )  # fmt: skip
+        devices.append(f"--device={path}:/dev/{name}")
+    groups = ("--group-add=4242", "--group-add=4343")
+    fresh.run(*devices, *groups, devices=0, simulate="mi300x:1")
+    assert (fresh.wait()["ready"], fresh.wait()["gres"]) == (True, "gpu:mi300x:1"), fresh.log()
+    assert fresh.exec("stat", "-c", "%u:%g %a", "/dev/dri/renderD128") == "0:4242 660"
+    job = ("srun", "--gres=gpu:1", "sh", "-c", "exec 3<>/dev/dri/renderD128 4<>/dev/kfd && id -G")
+    user = (AS_USER, "a", "5151", "5252", "ada", "--")
+    for _ in ("as the user comes", "after a start"):
+        assert set(fresh.exec(*user, *job).split()) == {"5252", "4242", "4343"}
+        fresh.restart()
+    # what it takes: one who is in no group of theirs is kept out
+    fresh.exec("sh", "-c", "echo eve:x:6161:6161::/:/bin/sh >>/etc/passwd")
+    refused = fresh.try_exec(
+        "setpriv", "--reuid=6161", "--regid=6161", "--clear-groups", "--", *job
+    )
+    assert refused.returncode != 0
+    assert "Permission denied" in refused.stderr, refused.stderr
 
 
 def test_as_user_runs_as_that_user_with_its_exit_code(node: Node) -> None:

@@ -555,9 +555,19 @@ def test_ctrl_c_and_kill_at_random_moments(
 def test_damaged_files_of_our_own_are_made_anew(victim: Cluster) -> None:
     victim.configure(*MADE_UP, "--partition", "a").good()
     before = tree(victim.folder / "config")
-    for name in ("remembered.json", "runtime.json", "passthrough.json", "lock"):
+    for name in ("runtime.json", "passthrough.json", "lock"):
         (victim.folder / ".dshpc" / name).write_bytes(b"\xff\x00{")
     victim.configure(*MADE_UP, "--partition", "a").good()
     assert tree(victim.folder / "config") == before
     runtime = json.loads((victim.folder / ".dshpc/runtime.json").read_text())
     assert runtime["container"] == victim.container
+
+
+def test_what_the_user_chose_is_not_forgotten_because_a_file_is_damaged(fresh: Cluster) -> None:
+    fresh.configure(*MADE_UP, "--partition", "a", "--no-start").good()
+    before = tree(fresh.folder / "config")
+    (fresh.folder / ".dshpc/remembered.json").write_bytes(b'{"simulate": "h1')
+    refused = fresh.configure()
+    assert refused.code == 2
+    assert "remembered.json cannot be read" in refused.stderr
+    assert tree(fresh.folder / "config") == before

@@ -18,6 +18,7 @@ from tests.integration.cluster import (
     STEPS,
     Cluster,
     as_user,
+    command,
     docker,
     made,
     run,
@@ -212,7 +213,7 @@ def test_second_run_changes_nothing_and_needs_no_flag(standard: Cluster) -> None
     own = [standard.folder / ".dshpc/remembered.json", standard.folder / ".dshpc/runtime.json"]
     stamps = [path.stat().st_mtime_ns for path in own]
     again = run(
-        [*command_here(), "configure", "--yes", "--json"], cwd=standard.work, timeout_s=120
+        command("dshpc", "configure", "--yes", "--json"), cwd=standard.work, timeout_s=120
     ).good()
     assert again.actions == dict.fromkeys(FILES, "unchanged")
     assert (again.steps["build"]["detail"] or "").endswith("here already")
@@ -222,12 +223,6 @@ def test_second_run_changes_nothing_and_needs_no_flag(standard: Cluster) -> None
     assert tree(standard.folder / "config") == files
     assert [path.stat().st_mtime_ns for path in own] == stamps
     assert sum(step["ms"] for step in again.steps.values()) < 30_000
-
-
-def command_here() -> list[str]:
-    from tests.integration.cluster import command
-
-    return command("dshpc")
 
 
 def test_dry_run_changes_nothing_at_all(standard: Cluster, tmp_path: Path) -> None:
@@ -391,7 +386,7 @@ def test_without_start_and_without_build(fresh: Cluster) -> None:
 
 
 def shown(cluster: Cluster, *arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
-    argv = [*command_here(), "config", "show", "--json", "--dir", str(cluster.folder), *arguments]
+    argv = command("dshpc", "config", "show", "--json", "--dir", str(cluster.folder), *arguments)
     settings = run(argv, env=env).good().report["settings"]
     assert isinstance(settings, dict)
     return settings

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dshpc_setup import verify
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.verify import Node, parse_nodes
+from dshpc_setup.verify import Cluster, Node, parse_nodes
 
 
 class Answers:
@@ -74,6 +74,48 @@ def test_the_first_job() -> None:
         verify.run_first_job(Answers(1, "", "srun: error"), "c", gpu=True)  # type: ignore[arg-type]
 
 
-def test_busy_gpus_are_no_failure() -> None:
-    machine = Answers(1, "", "srun: error: Unable to allocate resources: Requested nodes are busy")
-    assert "busy" in verify.run_first_job(machine, "c", gpu=True)  # type: ignore[arg-type]
+class Busy:
+    """srun cannot be served; squeue lists the running jobs."""
+
+    def __init__(self, jobs: str) -> None:
+        self.jobs = jobs
+
+    def run(self, argv: list[str], *, deadline_s: float, **_: Any) -> CommandResult:
+        if "squeue" in argv:
+            return CommandResult((), "present", 0, self.jobs, "", 1.0)
+        text = "srun: error: Unable to allocate resources: Requested nodes are busy"
+        return CommandResult((), "present", 1, "", text, 1.0)
+
+
+def test_gpus_that_other_jobs_hold_are_no_failure_but_an_idle_refusal_is() -> None:
+    assert "2 job(s) hold" in verify.run_first_job(Busy("7\n8\n"), "c", gpu=True)  # type: ignore[arg-type]
+    with pytest.raises(DshpcError, match="test job failed"):
+        verify.run_first_job(Busy(""), "c", gpu=True)  # type: ignore[arg-type]
+
+
+def test_the_users_files_in_force_are_known_only_of_a_ready_container() -> None:
+    report = {
+        "ready": True,
+        "customized": {"slurm.conf": "edited"},
+        "config_sha256": {"slurm.conf": "a"},
+    }
+    assert verify.own_files(Answers(0, json.dumps(report)), "c") == {"slurm.conf": "a"}  # type: ignore[arg-type]
+    report["ready"] = False
+    assert verify.own_files(Answers(0, json.dumps(report)), "c") is None  # type: ignore[arg-type]
+    assert verify.own_files(Answers(1, ""), "c") is None  # type: ignore[arg-type]
+
+
+def test_a_configuration_that_was_refused_is_an_error() -> None:
+    verify.refuse_last_good({"kept_last_good": None})
+    with pytest.raises(DshpcError, match="not in force: line 3"):
+        verify.refuse_last_good({"kept_last_good": {"brief": "line 3", "resolution": ["Mend."]}})
+
+
+def test_the_node_must_have_what_was_planned_unless_the_user_says_otherwise() -> None:
+    cluster = Cluster(True, (Node("a", "gpu:h100:1", "idle"),))
+    verify.judge_nodes(cluster, "gpu:h100:1", "c", own_files=False)
+    verify.judge_nodes(cluster, "gpu:h100:2", "c", own_files=True)
+    with pytest.raises(DshpcError, match="gpu:h100:2 was planned"):
+        verify.judge_nodes(cluster, "gpu:h100:2", "c", own_files=False)
+    with pytest.raises(DshpcError, match="a drained"):
+        verify.judge_nodes(Cluster(False, (Node("a", "", "drained"),)), "", "c", own_files=True)

@@ -1,0 +1,58 @@
+"""Whose a cluster's name is: a container or a volume of another folder is never touched unasked."""
+
+from __future__ import annotations
+
+from dshpc_setup.engine import containers
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.machine import Machine
+from dshpc_setup.project import Project
+from dshpc_setup.settings import Settings
+from dshpc_setup.stanza import PROJECT_LABEL
+
+
+def refuse_others(
+    machine: Machine, project: Project, settings: Settings, *, take_over: bool
+) -> None:
+    """Raises DshpcError where the prefix is another folder's, or its container nobody's of us."""
+    found = containers.inspect(machine, settings.container)
+    here = str(project.folder)
+    if found is not None:
+        owner = found.labels.get(PROJECT_LABEL)
+        if owner is None:
+            raise _not_ours(settings.container)
+        if owner != here and not take_over:
+            raise _of_another(settings, owner, f"Its container is {settings.container}.")
+        return
+    if take_over:
+        return
+    for volume in (f"{settings.prefix}-state", f"{settings.prefix}-key"):
+        owner = containers.volume_label(machine, volume, PROJECT_LABEL)
+        if owner not in (None, here, project.runtime().get("volumes_of")):
+            raise _of_another(settings, str(owner), f"Its queue, users and key are in {volume}.")
+
+
+def former_owner(machine: Machine, settings: Settings) -> str | None:
+    """The folder that the prefix's volumes were made for; engines cannot label a volume anew."""
+    return containers.volume_label(machine, f"{settings.prefix}-state", PROJECT_LABEL)
+
+
+def _not_ours(container: str) -> DshpcError:
+    return DshpcError(
+        f"There is a container {container} already, and it is not ours.",
+        "It was not made by configure-environment, so it is left alone.",
+        (
+            "Choose another name: --prefix NAME.",
+            f"Or remove it yourself: docker rm -f {container}",
+        ),
+    )
+
+
+def _of_another(settings: Settings, owner: str, what: str) -> DshpcError:
+    return DshpcError(
+        f"The cluster {settings.prefix} belongs to another folder: {owner}.",
+        what,
+        (
+            "Choose another name here: --prefix NAME.",
+            "Or replace it by this folder's: --take-over (its queue, users and key stay).",
+        ),
+    )
