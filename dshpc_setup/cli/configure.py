@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
-from dshpc_setup.cli.console import ConsoleReporter
+from dshpc_setup.cli.console import ConsoleReporter, dshpc_command
+from dshpc_setup.cli.elevate import go_on_with_sudo
 from dshpc_setup.engine.privilege import caller
+from dshpc_setup.engine.refusals import in_docker_group
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.pipeline import Configure, Options
 from dshpc_setup.project import Project, find_project
@@ -44,7 +45,10 @@ def configure_here(
         take_over=take_over,
         interactive=interactive,
     )
-    return Configure(machine, project, options, reporter).run()
+    report = Configure(machine, project, options, reporter).run()
+    if not dry_run:
+        go_on_with_sudo(machine, report.error, reporter, interactive=interactive)
+    return report
 
 
 def _project_folder(named: Path | None, machine: LocalMachine) -> Path:
@@ -83,15 +87,11 @@ def print_result(report: Report, *, dry_run: bool, started: bool) -> None:
         print(f"Slurm is up: node {node.name} is {node.state}, {gres}{label}")
     gpu = any(node.gres for node in report.cluster.nodes)
     request = "--gres=gpu:1 " if gpu else ""
-    print(f"Try: {dshpc_command()} srun {request}hostname")
-
-
-def dshpc_command() -> str:
-    """How `dshpc` can be called from here: by its name, or by the path of the checkout's launcher."""
-    launcher = LocalMachine().env.get("DSHPC_COMMAND")
-    if not launcher:
-        return "dshpc"
-    relative = os.path.relpath(launcher)
-    if relative.startswith("../../"):
-        return shlex.quote(launcher)
-    return shlex.quote(relative if "/" in relative else f"./{relative}")
+    machine = LocalMachine()
+    who = caller(machine)
+    sudo = ""
+    if who.via_sudo and not in_docker_group(machine, who):
+        sudo = "sudo "
+        print(f"To use it without sudo: sudo usermod -aG docker {shlex.quote(who.name)}, "
+              "then log in again.")  # fmt: skip
+    print(f"Try: {sudo}{dshpc_command()} srun {request}hostname")

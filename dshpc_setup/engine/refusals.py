@@ -18,18 +18,22 @@ _DEFAULT_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
 _LOGIN = "Log out and in again (or, for this terminal only: newgrp docker)"
 
 
-def denied(machine: Machine, engine: Engine) -> DshpcError:
+class EngineDeniedError(DshpcError):
+    """The engine is there and does not let this user in: sudo, or its group, would help."""
+
+
+def denied(machine: Machine, engine: Engine) -> EngineDeniedError:
     """The engine runs, but this user may not use it."""
     user = privilege.caller(machine)
     detail = engine.detail or f"Permission denied at {engine.host or _DEFAULT_SOCKETS[0]}."
-    member = _in_docker_group(machine, user)
+    member = in_docker_group(machine, user)
     if member:
-        return DshpcError(
+        return EngineDeniedError(
             "You are in the group docker, but this login does not know it yet",
             detail,
             (f"{_LOGIN}, then run this again.",),
         )
-    return DshpcError(
+    return EngineDeniedError(
         f"Docker runs, but {user.name} may not use it: not in the group docker",
         f"{detail}\nMembers of that group can become root on this machine.",
         (
@@ -40,7 +44,7 @@ def denied(machine: Machine, engine: Engine) -> DshpcError:
     )
 
 
-def _in_docker_group(machine: Machine, user: privilege.Caller) -> bool:
+def in_docker_group(machine: Machine, user: privilege.Caller) -> bool:
     """What the group database says, which a login only reads at its start."""
     asked = machine.run(["getent", "group", "docker"], deadline_s=_ASK_S)
     text = asked.stdout if asked.ok else machine.read("/etc/group").text or ""

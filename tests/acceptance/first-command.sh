@@ -1,9 +1,9 @@
 #!/bin/bash
 # What a new user of a fresh machine does, and what has to be true afterwards.
 # Runs as root in the guest; nothing of the project was ever installed there.
-#   --as-user   a user types it: with sudo in front where there is no engine yet
-#               (who installs one is not in its group until the next login), and
-#               without where one was carried in
+#   --as-user   a user with sudo types it; where there is no engine yet it goes on
+#               through sudo by itself, for who installs one is not in its group
+#               until the next login
 # Every check runs, so that one failure does not hide another; any makes it 1.
 set -uo pipefail
 
@@ -12,10 +12,8 @@ OUT=/var/lib/acceptance/out
 PROJECT=/srv/dshpc
 CONTAINER=dshpc-slurm
 CALLER=root
-SUDO=
 if [ "${1:-}" = --as-user ]; then
     CALLER=researcher
-    [ -e "$IN/base.tar" ] || SUDO="sudo "
 fi
 
 started=$(date +%s)
@@ -62,8 +60,8 @@ json() { python3 -c "import json, sys; r = json.load(open(sys.argv[1])); $2" "$1
 configure() { # configure NAME: stdout to $OUT/NAME.json, stderr shown as it comes
     local begin code=0
     begin=$(date +%s)
-    echo "\$ $SUDO./configure-environment --yes --simulate h100:2 --json    # as $CALLER"
-    as_caller "$SUDO./configure-environment --yes --simulate h100:2 --json" >"$OUT/$1.json" || code=$?
+    echo "\$ ./configure-environment --yes --simulate h100:2 --json    # as $CALLER"
+    as_caller "./configure-environment --yes --simulate h100:2 --json" >"$OUT/$1.json" || code=$?
     cat "$OUT/$1.json"
     echo "   exit code $code after $(($(date +%s) - begin)) s"
     return "$code"
