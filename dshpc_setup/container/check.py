@@ -274,7 +274,7 @@ def node_name(candidate: Candidate, wanted: str) -> str:
     raise DshpcError(
         f"{candidate.where('slurm.conf')} has no NodeName={wanted}.",
         f"It names {', '.join(names)}; this container is {wanted}.",
-        (f"Let one NodeName line name {wanted}.",),
+        _what_to_do(candidate, "slurm.conf", f"Let one NodeName line name {wanted}."),
     )
 
 

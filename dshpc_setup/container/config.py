@@ -35,7 +35,7 @@ def choose(places: Places, rendered: Mapping[str, str]) -> Candidate:
     recorded = _manifest(places)
     texts, customized, hashes = dict(rendered), {}, {}
     for name in USERS_MAY_OWN:
-        text = read_text(f"{places.config}/{name}")
+        text = _read(places, name)
         if text is None:
             continue
         hashes[name] = sha256(text)
@@ -46,12 +46,27 @@ def choose(places: Places, rendered: Mapping[str, str]) -> Candidate:
     return Candidate(texts, customized, hashes)
 
 
+def _read(places: Places, name: str) -> str | None:
+    try:
+        return read_text(f"{places.config}/{name}")
+    except OSError as error:
+        raise DshpcError(
+            f"config/{name} cannot be read: {error.strerror or error}.",
+            "It must be a text file that the container may read.",
+            (
+                f"See what it is: ls -ld config/{name}",
+                f"Then make it a file, or give it up, to have it written anew: mv config/{name} "
+                f"{name}.old && configure-environment",
+            ),
+        ) from None
+
+
 def sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _manifest(places: Places) -> Mapping[str, str]:
-    text = read_text(f"{places.config}/manifest.json")
+    text = _read(places, "manifest.json")
     if text is None:
         return {}
     try:

@@ -13,7 +13,7 @@ from dshpc_setup import settings as settings_module
 from dshpc_setup.container import check, config, daemons, folders, hardware, network, users
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.places import Places
-from dshpc_setup.container.status import Status, as_failure, log
+from dshpc_setup.container.status import Status, as_failure, log, with_name
 from dshpc_setup.container.storage import read_text, replace_text
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
@@ -37,6 +37,7 @@ class Run:
 def start(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
     """Start Slurm; 0 when a first job ran, 2 when it could not and the status says why."""
     status = Status(places)
+    settings = Settings()
     try:
         settings = settings_module.load(env=env)
         run = Run(machine, places, status, settings, _slurm_user())
@@ -44,14 +45,14 @@ def start(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
         facts, plan = _detect(run)
         candidate = _in_force(run, plan)
         node = check.node_name(candidate, settings.node)
-        status.values.update(node=node, gres=plan.gres_text, customized=dict(candidate.customized))
+        status.values.update(node=node, gres=plan.gres_text)
         _daemons(run, candidate, node)
         summary = _first_job(run, candidate, node)
     except DshpcError as error:
-        _say_failed(status, error)
+        _say_failed(status, with_name(error, settings.container))
         return Exit.ERROR
     except Exception as error:  # the boundary: a defect of ours must stand in the status, too
-        _say_failed(status, _defect(error))
+        _say_failed(status, with_name(_defect(error), settings.container))
         raise
     text = json.dumps(hardware.remembered(facts))
     replace_text(f"{places.state}/facts.json", f"{text}\n", sync=False)  # it is only compared with
@@ -68,9 +69,7 @@ def _prepare(run: Run) -> None:
             raise _no_network()
         name = socket.gethostname()
         for each in dict.fromkeys((name, run.settings.node)):
-            note = folders.host_name_note(places, each, lambda n: _resolves(run.machine, n))
-            if note:
-                status.note(note)
+            _let_resolve(run, each)
     with status.step("folders"):
         folders.make_folders(places, run.slurm)
         run.restored = bool(run.machine.listdir("/var/lib/dshpc/state/slurmctld"))
@@ -98,6 +97,12 @@ def _no_network() -> DshpcError:
 def _slurm_user() -> tuple[int, int]:
     entry = pwd.getpwnam("slurm")
     return entry.pw_uid, entry.pw_gid
+
+
+def _let_resolve(run: Run, name: str) -> None:
+    note = folders.host_name_note(run.places, name, lambda n: _resolves(run.machine, n))
+    if note:
+        run.status.note(note)
 
 
 def _resolves(machine: Machine, name: str) -> bool:
@@ -144,16 +149,17 @@ def _json(text: str | None) -> dict[str, object] | None:
 def _in_force(run: Run, plan: ClusterPlan) -> Candidate:
     """The configuration that passed its checks, in /etc/slurm."""
     status, places = run.status, run.places
+    last = config.load_last_good(places)
     with status.step("render"):
         from dshpc_setup.render import render_slurm
 
-        candidate = config.choose(places, render_slurm(plan))
-        status.values["config_sha256"] = dict(candidate.sha256)
+        chosen = _choose(run, render_slurm(plan))
     with status.step("check"):
-        last = config.load_last_good(places)
-        error = _check(run, candidate, last)
-        if error is not None:
-            candidate = _fall_back(run, error, last)
+        if isinstance(chosen, DshpcError):
+            candidate = _fall_back(run, chosen, last)
+        else:
+            error = _check(run, chosen, last)
+            candidate = chosen if error is None else _fall_back(run, error, last)
     with status.step("swap"):
         folder = f"{places.run}/conf.{os.getpid()}"
         config.write_set(folder, candidate.texts, places.key)
@@ -161,19 +167,42 @@ def _in_force(run: Run, plan: ClusterPlan) -> Candidate:
     return candidate
 
 
-def _check(run: Run, candidate: Candidate, last: Mapping[str, str] | None) -> DshpcError | None:
-    """What is wrong with it. Where there is no last good one to fall back on, the devices alone are
-    looked at: then the daemons themselves are the trial, and sooner."""
-    error = check.device_error(candidate, run.machine.is_device) or check.host_error(
-        candidate, socket.gethostname()
-    )
-    if error is not None or last is None or dict(candidate.texts) == dict(last):
+def _choose(run: Run, rendered: Mapping[str, str]) -> Candidate | DshpcError:
+    """With the user's files; the error where one of them cannot be read."""
+    try:
+        found = config.choose(run.places, rendered)
+    except DshpcError as error:
         return error
+    # Of what is tried, whether it passes or not: the host compares these with its files
+    run.status.values.update(customized=dict(found.customized), config_sha256=dict(found.sha256))
+    return found
+
+
+def _check(run: Run, candidate: Candidate, last: Mapping[str, str] | None) -> DshpcError | None:
+    """What is wrong with it. Where there is no last good one to fall back on, what can be seen
+    without Slurm is all: then the daemons themselves are the trial, and sooner."""
+    error = _seen_error(run, candidate)
+    if error is not None:
+        return error
+    node = check.node_name(candidate, run.settings.node)
+    _let_resolve(run, node)  # a slurm.conf of the user may give it a name of its own
+    if last is None or dict(candidate.texts) == dict(last):
+        return None
     folder = f"{run.places.run}/new"
     config.write_set(folder, candidate.texts, run.places.key)
-    node = check.node_name(candidate, run.settings.node)
     return check.parse_error(run.machine, candidate, folder, node) or check.trial_error(
         run.machine, candidate, run.places
+    )
+
+
+def _seen_error(run: Run, candidate: Candidate) -> DshpcError | None:
+    """What is wrong with it that no Slurm program has to be asked for."""
+    try:
+        check.node_name(candidate, run.settings.node)
+    except DshpcError as error:
+        return error
+    return check.device_error(candidate, run.machine.is_device) or check.host_error(
+        candidate, socket.gethostname()
     )
 
 
@@ -182,10 +211,10 @@ def _fall_back(run: Run, error: DshpcError, last: Mapping[str, str] | None) -> C
     if last is None:
         raise error
     kept = Candidate(last, {}, {})
-    if check.device_error(kept, run.machine.is_device) or check.host_error(
-        kept, socket.gethostname()
-    ):
+    if _seen_error(run, kept) is not None:
         raise error
+    _let_resolve(run, check.node_name(kept, run.settings.node))
+    error = with_name(error, run.settings.container)
     run.status.values["kept_last_good"] = as_failure(error)
     run.status.note(f"{error.brief} The last good configuration stays in force.")
     for line in (*error.details.splitlines(), *error.resolution):

@@ -4,7 +4,8 @@ Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief
 resolution} or null, `kept_last_good` (the same, where the last good configuration is in force
 instead of one that does not pass), `notes` (sentences for people), `steps` [{name, ms}], `node`,
 `gres`, `simulated`, `image_gpu_type`, `changes` (since the last start), `customized`
-{file: custom|edited}, `config_sha256` {file of /config: hash of what was read}.
+{file: custom|edited}, `config_sha256` {file of /config: hash of what was read}; these two are of the
+files that were tried, also where they were refused: by them the host tells whether they are others now.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.container.places import Places
@@ -27,6 +29,12 @@ def log(text: str) -> None:
     """A readable line (or several) for `docker logs`."""
     for line in text.splitlines() or [""]:
         print(f"dshpc: {line}", flush=True)
+
+
+def with_name(error: DshpcError, container: str) -> DshpcError:
+    """The error with the container's name where its steps say CONTAINER: the one place to know it."""
+    steps = tuple(step.replace("CONTAINER", container) for step in error.resolution)
+    return replace(error, resolution=steps)
 
 
 def as_failure(error: DshpcError) -> dict[str, object]:

@@ -3,6 +3,9 @@
 A job of a user without a passwd entry fails with "Error generating job credential", and a queued
 one is held when the entry is gone after the container was made anew: so they are kept in the state
 volume and restored before slurmctld starts.
+
+A job has the groups that /etc/group here gives its user, and none that Docker's `--group-add` gave the
+container's first process: so every user is a member of the groups that own the GPUs' device files.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from dshpc_setup.errors import DshpcError, usage_error
 _OURS = "dsHPC user"  # the comment field of our passwd entries
 _SHELL = "/bin/bash"
 _MOST_ID = 2**32 - 2  # the last one means "no id"
+_GPU_GROUP = "dshpc-gpu-"  # and the number, where the image has no group of that number
+_GPU_FILES = {"/dev": r"kfd|dxg|nvidia.*", "/dev/dri": r"renderD\d+", "/dev/nvidia-caps": r".*"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,8 @@ def checked(uid: str, gid: str, name: str, home: str | None = None) -> User:
             raise usage_error(f"{what} is {text!r}, but must be a number up to {_MOST_ID}.")
     if int(uid) == 0:
         raise usage_error("UID is 0: root is known already.")
-    bad = _unfit(name)
+    # a comma parts the members of a group from each other
+    bad = "must not hold ','" if "," in name else _unfit(name)
     if bad:
         raise usage_error(f"The user name {name!r} {bad}.")
     if home is not None and (not home.startswith("/") or _unfit(home)):
@@ -77,17 +83,17 @@ def _unfit(text: str) -> str | None:
     return None
 
 
-def merge(passwd: str, group: str, users: Iterable[User]) -> Accounts:
+def merge(passwd: str, group: str, users: Iterable[User], gpu_gids: Iterable[int] = ()) -> Accounts:
     """The image's own entries stay as they are; ours are written anew, one for each user.
 
     A uid of the image's own is used under the name it has there; a login name that is taken gets
-    the uid behind it.
+    the uid behind it. All users are made members of the groups `gpu_gids`.
     """
     lines = [line for line in passwd.splitlines() if not _is_ours(line)]
     by_uid = {fields[2]: fields for fields in map(_fields, lines) if len(fields) > 5}
     logins = {line.partition(":")[0] for line in lines}
     homes: set[str] = set()
-    groups = group.splitlines()
+    groups = [line for line in group.splitlines() if not line.startswith(_GPU_GROUP)]
     known = []
     for user in users:
         groups = _with_group(groups, user)
@@ -101,6 +107,8 @@ def merge(passwd: str, group: str, users: Iterable[User]) -> Accounts:
         homes.add(home)
         lines.append(f"{login}:x:{user.uid}:{user.gid}:{_OURS}:{home}:{_SHELL}")
         known.append(Known(user, login, home))
+    for gid in gpu_gids:
+        groups = _with_members(groups, gid, [each.login for each in known])
     return Accounts(
         "".join(f"{x}\n" for x in lines), "".join(f"{x}\n" for x in groups), tuple(known)
     )
@@ -122,6 +130,35 @@ def _with_group(groups: list[str], user: User) -> list[str]:
     names = {line.partition(":")[0] for line in groups}
     name = user.name if user.name not in names else f"{user.name}-{user.gid}"
     return [*groups, f"{name}:x:{user.gid}:"]
+
+
+def _with_members(groups: list[str], gid: int, logins: list[str]) -> list[str]:
+    """Under the name that the group has, with the members that it has; else as one of ours."""
+    for place, line in enumerate(groups):
+        fields = _fields(line)
+        if len(fields) == 4 and fields[2] == str(gid):
+            members = dict.fromkeys([*filter(None, fields[3].split(",")), *logins])
+            return [
+                *groups[:place],
+                ":".join([*fields[:3], ",".join(members)]),
+                *groups[place + 1 :],
+            ]
+    return [*groups, f"{_GPU_GROUP}{gid}:x:{gid}:{','.join(dict.fromkeys(logins))}"]
+
+
+def gpu_gids(places: Places) -> tuple[int, ...]:
+    """The groups of the GPU device files that are here, less root's own."""
+    found = set()
+    for folder, pattern in _GPU_FILES.items():
+        try:
+            names = os.listdir(places.at(folder))
+        except FileNotFoundError:
+            continue
+        for name in names:
+            path = places.at(f"{folder}/{name}")
+            if re.fullmatch(pattern, name) and os.path.exists(path) and not os.path.isdir(path):
+                found.add(os.stat(path).st_gid)
+    return tuple(sorted(found - {0}))
 
 
 def _home(user: User, taken: set[str]) -> str:
@@ -179,7 +216,7 @@ def _list(places: Places) -> str:
 def _apply(places: Places, users: Iterable[User]) -> tuple[Known, ...]:
     passwd_path, group_path = places.at("/etc/passwd"), places.at("/etc/group")
     passwd, group = read_text(passwd_path) or "", read_text(group_path) or ""
-    accounts = merge(passwd, group, users)
+    accounts = merge(passwd, group, users, gpu_gids(places))
     if accounts.group != group:
         replace_text(group_path, accounts.group)
     if accounts.passwd != passwd:

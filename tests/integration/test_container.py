@@ -421,7 +421,7 @@ def test_an_ordinary_users_job_may_open_a_gpu_that_is_its_groups_alone(
         "setpriv", "--reuid=6161", "--regid=6161", "--clear-groups", "--", *job
     )
     assert refused.returncode != 0
-    assert "Permission denied" in refused.stderr, refused.stderr
+    assert "/dev/dri/renderD128: Permission denied" in refused.stderr, refused.stderr
 
 
 def test_as_user_runs_as_that_user_with_its_exit_code(node: Node) -> None:

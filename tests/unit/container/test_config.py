@@ -64,6 +64,17 @@ def test_a_broken_manifest_is_an_error_and_no_guess(places: Places, tmp_path: Pa
         config.choose(places, OURS)
 
 
+@pytest.mark.parametrize("name", ["slurm.conf", "manifest.json"])
+def test_what_cannot_be_read_is_an_error_with_words(
+    places: Places, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "config" / name).mkdir()
+    with pytest.raises(DshpcError) as caught:
+        config.choose(places, OURS)
+    assert caught.value.brief == f"config/{name} cannot be read: Is a directory."
+    assert any(f"config/{name}" in step for step in caught.value.resolution)
+
+
 def test_all_files_are_swapped_in_one_step(places: Places, tmp_path: Path) -> None:
     for number in ("1", "2"):
         folder = f"{places.run}/conf.{number}"

@@ -9,7 +9,7 @@ import pytest
 
 from dshpc_setup.container import status
 from dshpc_setup.container.places import Places
-from dshpc_setup.container.status import Status
+from dshpc_setup.container.status import Status, with_name
 from dshpc_setup.errors import DshpcError
 
 
@@ -43,6 +43,12 @@ def test_a_failure_says_what_why_and_what_to_do(places: Places) -> None:
     assert found is not None
     assert found["phase"] == "failed"
     assert found["failure"] == {"brief": "what", "details": "why", "resolution": ["do this"]}
+
+
+def test_steps_name_the_container_and_what_slurm_said_stays() -> None:
+    error = DshpcError("what", "CONTAINER", ("See: docker logs CONTAINER", "That is all."), 3)
+    steps = ("See: docker logs lab-slurm", "That is all.")
+    assert with_name(error, "lab-slurm") == DshpcError("what", "CONTAINER", steps, 3)
 
 
 def test_waiting_gives_up_in_time(places: Places) -> None:

@@ -18,7 +18,7 @@ PASSWD = "root:x:0:0:root:/root:/bin/bash\nslurm:x:64030:64030::/nonexistent:/us
 GROUP = "root:x:0:\nslurm:x:64030:\nusers:x:100:\n"
 
 names = st.text(
-    st.characters(exclude_characters=":", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs")),
+    st.characters(exclude_characters=":,", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs")),
     min_size=1,
     max_size=40,
 ).filter(lambda text: text[0] not in "+-#" and text == text.strip())
@@ -64,6 +64,42 @@ def test_a_home_is_never_shared() -> None:
     assert [known.home for known in accounts.known] == ["/home/a_b", "/home/a_b-2"]
 
 
+def test_every_user_is_in_the_groups_of_the_gpus() -> None:
+    found = [User(1000, 1000, "ada"), User(64030, 100, "me"), User(7, 4242, "bob")]
+    group = GROUP + "render:x:105:root\ndshpc-gpu-9:x:9:gone\n"
+    accounts = users.merge(PASSWD, group, found, (105, 993, 4242))
+    assert accounts.group == (
+        GROUP + "render:x:105:root,ada,slurm,bob\nada:x:1000:\nbob:x:4242:ada,slurm,bob\n"
+        "dshpc-gpu-993:x:993:ada,slurm,bob\n"
+    )
+
+
+@given(
+    st.lists(people, max_size=6, unique_by=lambda user: user.uid),
+    st.lists(st.integers(1, 2**32 - 2), max_size=3, unique=True),
+)
+def test_membership_is_complete_and_said_once(found: list[User], gids: list[int]) -> None:
+    once = users.merge(PASSWD, GROUP, found, gids)
+    lines = [line.split(":") for line in once.group.splitlines()]
+    for gid in gids:
+        (members,) = [fields[3].split(",") for fields in lines if fields[2] == str(gid)]
+        assert set(members) - {""} == {known.login for known in once.known}
+    assert users.merge(once.passwd, once.group, found, gids) == once
+
+
+def test_the_groups_of_the_gpus_are_those_of_their_device_files(tmp_path: Path) -> None:
+    gid = 4242 if os.getuid() == 0 else os.getgid()
+    for name in ("kfd", "dri/renderD128", "dri/card0", "nvidia-caps/nvidia-cap1", "shm"):
+        path = tmp_path / "dev" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert users.gpu_gids(Places(str(tmp_path))) == ((gid,) if os.getuid() else ())
+    for name in ("dri/renderD128", "nvidia-caps/nvidia-cap1"):
+        os.chown(tmp_path / "dev" / name, -1, gid)
+    assert users.gpu_gids(Places(str(tmp_path))) == (gid,)
+    assert users.gpu_gids(Places(str(tmp_path / "none"))) == ()
+
+
 @given(st.lists(people, max_size=6, unique_by=lambda user: user.uid))
 def test_every_user_is_found_by_uid_and_the_image_stays(found: list[User]) -> None:
     once = users.merge(PASSWD, GROUP, found)
@@ -96,6 +132,7 @@ def test_a_damaged_list_is_no_empty_list() -> None:
         ("4294967295", "0", "ada", None),
         ("1000", "1000", "", None),
         ("1000", "1000", "a:b", None),
+        ("1000", "1000", "a,b", None),
         ("1000", "1000", "a\nroot", None),
         ("1000", "1000", "+ada", None),
         ("1000", "1000", "#ada", None),
@@ -128,6 +165,21 @@ def test_a_user_outlives_the_container(places: Places, tmp_path: Path) -> None:
     assert (tmp_path / "home/ada").stat().st_uid == ada.uid
     marker = tmp_path / f"run/dshpc/users/{ada.uid}"
     assert marker.read_text() == f"{ada.gid}:ada:/home/ada:ada\n"
+
+
+def test_a_user_added_later_may_use_the_gpus_too(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "dev/dri").mkdir(parents=True)
+    (tmp_path / "dev/dri/renderD128").touch()
+    gid = 4242 if os.getuid() == 0 else os.getgid()
+    os.chown(tmp_path / "dev/dri/renderD128", -1, gid)
+    uid = os.getuid() or 1000
+    users.restore(places)
+    assert f"dshpc-gpu-{gid}:x:{gid}:\n" in (tmp_path / "etc/group").read_text()
+    users.add(places, User(uid, os.getgid(), "ada"))
+    assert f":x:{gid}:ada\n" in (tmp_path / "etc/group").read_text()
+    (tmp_path / "etc/group").write_text(GROUP)  # a new container of the same image
+    users.restore(places)
+    assert f":x:{gid}:ada\n" in (tmp_path / "etc/group").read_text()
 
 
 def test_a_user_who_changed_replaces_the_earlier_one(places: Places, tmp_path: Path) -> None:
