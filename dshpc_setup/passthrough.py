@@ -14,18 +14,24 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from dshpc_setup.facts import GpuDevice, HostFacts
+from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.plan import ClusterPlan
 
 Mechanism = Literal["none", "simulated", "cdi", "device-request", "runtime", "devices", "wsl"]
 DEADLINE_S = 60.0
+_REMOVE_S = 20.0
 
-# Prints each device node that can be opened, and the driver's own list where the engine brought it
+# Prints which of the device nodes named to it can be opened, and the driver's own list where the engine
+# brought it. The capability nodes of MIG are for reading only.
 _LOOK = """
-for node in /dev/nvidia[0-9]* /dev/dri/renderD* /dev/kfd /dev/dxg; do
+for node in "$@"; do
   [ -c "$node" ] || continue
-  if ( : <> "$node" ) 2>/dev/null; then echo "open $node"; else echo "denied $node"; fi
+  case $node in
+  /dev/nvidia-caps/*) ( : < "$node" ) 2>/dev/null ;;
+  *) ( : <> "$node" ) 2>/dev/null ;;
+  esac
+  if [ $? = 0 ]; then echo "open $node"; else echo "denied $node"; fi
 done
 for tool in nvidia-smi /usr/lib/wsl/lib/nvidia-smi; do
   if command -v $tool >/dev/null 2>&1; then echo "tool $tool"; $tool -L; break; fi
@@ -109,14 +115,15 @@ def prove(
     Never raises for a mechanism that fails: the reasons are in the result.
     """
     key = proof_key(facts, plan, whole)
+    needed = needed_files(plan, facts.platform.kind)
     failures: list[str] = []
     for candidate in candidates(machine, facts, plan, whole):
-        result = _test(machine, candidate, image)
-        wrong = judge(result, plan, facts.platform.kind)
+        result, left = _test(machine, candidate, image, needed)
+        wrong = judge(result, plan, needed)
         if wrong is None:
             reason = f"Proven by a test container: {_describe(candidate, plan)}."
             return replace(candidate, reason=reason, failures=tuple(failures), key=key)
-        failures.append(f"{candidate.mechanism}: {wrong}")
+        failures.append(f"{candidate.mechanism}: {wrong}{left}")
     if not failures:
         failures.append("this engine offers no way to hand over a GPU of this kind")
     return Passthrough("none", failures[0], tuple(failures), key=key)
@@ -213,48 +220,70 @@ def docker_flags(candidate: Passthrough) -> list[str]:
     return flags
 
 
-def _test(machine: Machine, candidate: Passthrough, image: str) -> CommandResult:
+def _test(
+    machine: Machine, candidate: Passthrough, image: str, needed: tuple[str, ...]
+) -> tuple[CommandResult, str]:
+    """How the container ended, and a word where it could not be removed."""
     name = f"dshpc-passthrough-{secrets.token_hex(4)}"
     argv = ["docker", "run", "--rm", "--name", name, "--network", "none"]
     argv += ["--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility", "--label", "org.dshpc.test=1"]
-    argv += [*docker_flags(candidate), "--entrypoint", "/bin/sh", image, "-c", _LOOK]
-    result = machine.run(argv, deadline_s=DEADLINE_S)
-    if result.state == "timeout":
-        machine.run(["docker", "rm", "--force", name], deadline_s=20.0)
-    return result
+    argv += [*docker_flags(candidate), "--entrypoint", "/bin/sh", image, "-c", _LOOK, "sh", *needed]
+    left = ""
+    result: CommandResult | None = None
+    try:
+        result = machine.run(argv, deadline_s=DEADLINE_S)
+    finally:  # Ctrl-C and a deadline end the client, not the container
+        if result is None or not result.ok:
+            left = _remove(machine, name)
+    return result, left
 
 
-def judge(result: CommandResult, plan: ClusterPlan, platform: str) -> str | None:
-    """None where the container saw all that the plan needs; else what is wrong, in one sentence."""
+def _remove(machine: Machine, name: str) -> str:
+    gone = machine.run(["docker", "rm", "--force", name], deadline_s=_REMOVE_S)
+    if gone.ok or gone.state == "absent" or "no such container" in gone.text.lower():
+        return ""
+    return f" (the test container is still there; remove it: docker rm -f {name})"
+
+
+def needed_files(plan: ClusterPlan, platform: str) -> tuple[str, ...]:
+    """The device nodes that the container must be able to open, for all that the plan hands out.
+
+    WSL2 has one node for all its GPUs; an AMD GPU computes through /dev/kfd as well as its own.
+    """
+    if platform == "wsl2":
+        return ("/dev/dxg",)
+    common = ["/dev/kfd"] if "amd" in {line.vendor for line in plan.gres} else []
+    return tuple(dict.fromkeys(common + [file for line in plan.gres for file in line.files]))
+
+
+def judge(result: CommandResult, plan: ClusterPlan, needed: tuple[str, ...]) -> str | None:
+    """None where the container may open all of `needed`; else what is wrong, in one sentence."""
     if result.state == "timeout":
-        return f"the test container did not end within {DEADLINE_S:.0f} s and was removed"
+        return f"the test container did not end within {DEADLINE_S:.0f} s"
     if not result.ok:
         return explain(result.text)
     lines = result.stdout.splitlines()
     opened = {line.split(" ", 1)[1] for line in lines if line.startswith("open ")}
     denied = {line.split(" ", 1)[1] for line in lines if line.startswith("denied ")}
-    if platform == "wsl2":
-        return None if "/dev/dxg" in opened else "the container sees no /dev/dxg"
-    needed = _needed(plan.gpus)
-    short = needed - opened
-    if short & denied:
-        return f"the container may not open {', '.join(sorted(short & denied))}"
+    short = [node for node in needed if node not in opened]
+    refused = [node for node in short if node in denied]
+    if refused:
+        return f"the container may not open {', '.join(refused)}"
     if short:
-        return f"the container sees {len(needed - short)} of {len(needed)} GPU device nodes"
-    if "nvidia" in {gpu.vendor for gpu in plan.gpus} and any(
-        line.startswith("tool ") for line in lines
+        count = f"{len(needed) - len(short)} of {len(needed)} GPU device nodes"
+        return f"the container sees {count}: there is no {', '.join(short)}"
+    if (
+        "/dev/dxg" not in needed
+        and "nvidia" in {line.vendor for line in plan.gres}
+        and any(line.startswith("tool ") for line in lines)
     ):
         return _same_uuids(result.stdout, plan)
     return None
 
 
-def _needed(gpus: tuple[GpuDevice, ...]) -> set[str]:
-    return {gpu.device_files[0] for gpu in gpus if gpu.device_files}
-
-
 def _same_uuids(listing: str, plan: ClusterPlan) -> str | None:
-    seen = set(re.findall(r"GPU-[0-9a-fA-F-]{36}", listing))
-    wanted = {gpu.uuid for gpu in plan.gpus if gpu.vendor == "nvidia" and gpu.uuid}
+    seen = set(re.findall(r"\(UUID: ([^)\s]+)\)", listing))
+    wanted = {line.uuid for line in plan.gres if line.vendor == "nvidia" and line.uuid}
     if not seen:
         words = listing.split("tool ", 1)[-1].strip().splitlines()
         return f"nvidia-smi in the container lists no GPU: {words[-1] if words else 'no word'}"
@@ -275,7 +304,7 @@ _CAUSES: tuple[tuple[str, str], ...] = (
         "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml)",
     ),
     (
-        r"unknown or invalid runtime name",
+        r"unknown (?:or invalid runtime name|runtime specified)",
         "the runtime nvidia is not registered with Docker (sudo "
         "nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker)",
     ),

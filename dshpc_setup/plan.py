@@ -41,6 +41,7 @@ class ClusterPlan:
     vendor: str = "none"  # nvidia | amd | intel | mixed | none
     gpu_type: str = "none"  # the image's GPU_TYPE: nvidia | amd | intel | none | all
     simulated: bool = False
+    autodetect: str = "off"  # gres.conf's AutoDetect: "nvml" tells jobs a MIG instance's UUID
     gpus: tuple[GpuDevice, ...] = ()
     left_out: tuple[str, ...] = ()  # why a GPU, or every GPU, is not used: one sentence each
 
@@ -53,6 +54,12 @@ class ClusterPlan:
         return counts
 
     @property
+    def gres_flags(self) -> str:
+        """`Flags=` of every line: which variables name a job's GPUs. Slurm wants all lines alike."""
+        vendors = dict.fromkeys(line.vendor for line in self.gres)
+        return ",".join(f"{vendor}_gpu_env" for vendor in vendors)
+
+    @property
     def gres_text(self) -> str:
         """As `Gres=` wants it: "gpu:h100:7,gpu:1g.10gb:2"; "" without a GPU."""
         return ",".join(f"gpu:{kind}:{count}" for kind, count in self.gres_counts.items())
@@ -61,7 +68,7 @@ class ClusterPlan:
 def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
     """The cluster that this machine can carry; the same rule on the host and in the container.
 
-    Raises DshpcError (usage) where `--devices` names a GPU that is not there.
+    Raises DshpcError (usage) where `--devices` names a GPU that is not there, or none can be read.
     """
     chosen, left_out = _choose(facts.gpus, settings)
     gres: list[GresLine] = []
@@ -91,6 +98,7 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         vendor="none" if not vendors else vendors[0] if len(vendors) == 1 else "mixed",
         gpu_type="none" if not vendors else vendors[0] if len(vendors) == 1 else "all",
         simulated=facts.gpus.simulated,
+        autodetect=_autodetect(facts, used),
         gpus=tuple(used),
         left_out=tuple(left_out),
     )
@@ -101,6 +109,13 @@ def _choose(gpus: Gpus, settings: Settings) -> tuple[list[GpuDevice], list[str]]
     if settings.gpu == "none":
         return [], ["GPUs are switched off by the setting gpu = none."]
     if gpus.state != "present":
+        if settings.devices:
+            raise usage_error(
+                f"--devices names {', '.join(settings.devices)}, but no GPU can be read here "
+                f"({gpus.state}).",
+                gpus.detail or "",
+                "Mend that and run again, or leave --devices out.",
+            )
         return [], [gpus.detail or f"GPUs: {gpus.state}."]
     devices, left_out = list(gpus.devices), []
     if settings.gpu != "auto":
@@ -147,6 +162,17 @@ def _lines_of(device: GpuDevice) -> tuple[list[GresLine], str | None]:
         device.slurm_type, device.vendor, device.device_files, device.index, device.uuid
     )
     return [line], None
+
+
+def _autodetect(facts: HostFacts, used: list[GpuDevice]) -> str:
+    """NVML where MIG instances are handed out: an index names none of them, a UUID does.
+
+    A made-up instance is none that NVML knows. Debian has Slurm's NVML plugin for amd64 alone, and
+    slurmd without the plugin that it is told to use has no GPU at all.
+    """
+    cut = any(device.mig_mode == "enabled" for device in used)
+    here = facts.platform.arch == "x86_64" and not facts.gpus.simulated
+    return "nvml" if cut and here else "off"
 
 
 def _cpus(facts: HostFacts) -> int:

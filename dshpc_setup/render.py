@@ -76,6 +76,12 @@ def _quoted(value: str) -> str:
     return json.dumps(str(value), ensure_ascii=False).replace("$", "$$")
 
 
+def _oneline(text: object) -> str:
+    """For a comment: one line of characters that can be printed; YAML refuses others even there."""
+    plain = "".join(char if char.isprintable() else " " for char in str(text))
+    return " ".join(plain.split())
+
+
 @lru_cache(maxsize=1)
 def _environment() -> jinja2.Environment:
     import jinja2
@@ -92,7 +98,7 @@ def _environment() -> jinja2.Environment:
         "q": _quoted,
         "json": lambda value: json.dumps(value, ensure_ascii=False).replace("$", "$$"),
         "qlist": lambda values: "[" + ", ".join(_quoted(value) for value in values) + "]",
-        "oneline": lambda text: " ".join(str(text).split()),
+        "oneline": _oneline,
     }
     environment.filters.update(filters)
     return environment

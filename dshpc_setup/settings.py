@@ -95,6 +95,35 @@ def _plain(text: str) -> str:
     return text
 
 
+def _image(text: str) -> str:
+    if len(text) > 255 or not re.fullmatch(_IMAGE, text, re.ASCII):
+        raise ValueError("is no name of an image, such as debian:trixie-slim")
+    return text
+
+
+_NAME = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
+# As the registries' own grammar has it: host/path:tag@digest, or the id of an image
+_IMAGE = (
+    rf"(?:{_HOST}/)?{_NAME}(?:/{_NAME})*(?::\w[\w.-]{{0,127}})?(?:@[a-z0-9]+:[0-9a-f]{{32,128}})?"
+    r"|sha256:[0-9a-f]{64}"
+)
+
+
+def _mirror(text: str) -> str:
+    # It becomes a line of sources.list, which is cut at spaces
+    if re.match(r"[a-z]+://[^/]*@", text):
+        raise ValueError("holds a login, which would stay readable in the image")
+    if text and not re.fullmatch(rf"https?://{_HOST}(?:/[A-Za-z0-9._~%+=:@,/-]*)?", text):
+        raise ValueError("is no address such as http://mirror.example.org/debian")
+    return text
+
+
+def _shown(text: str) -> str:
+    """Quoted, without the login of an address."""
+    return repr(re.sub(r"://[^/\s]*@", "://***@", text))
+
+
 def _identifier(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", text):
         raise ValueError("must be letters, digits, '-' and '_', beginning with a letter")
@@ -161,14 +190,14 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "base_image",
         "debian:trixie-slim",
         "Base image; where no registry answers, it is made with debootstrap.",
-        _plain,
+        _image,
         "IMAGE",
     ),
     Declaration(
         "apt_mirror",
         "",
         "Debian package mirror for the image (default: the host's own, if it is Debian).",
-        _plain,
+        _mirror,
         "URL",
     ),
     Declaration(
@@ -249,7 +278,7 @@ def load(
             values[item.name] = item.parse(text)
         except ValueError as error:
             raise usage_error(
-                f"{source.where}: {item.name} = {text!r} {error}.",
+                f"{source.where}: {item.name} = {_shown(text)} {error}.",
                 item.help,
                 f"Correct {source.where} and run again.",
             ) from None
@@ -305,6 +334,8 @@ def _read_yaml(text: str, name: str) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     for key, value in root.value:
         where = f"{name}:{key.start_mark.line + 1}:{key.start_mark.column + 1}"
+        if not isinstance(key, yaml.ScalarNode):
+            raise usage_error(f"{where}: the name of a setting is expected here.", "")
         if key.value not in BY_NAME:
             raise _unknown_key(str(key.value), where)
         if key.value in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +21,28 @@ PROJECT_LABEL = "org.dshpc.project"
 RENDERED_LABEL = "org.dshpc.rendered"
 _LABEL_LENGTH = 32
 
-# Mounting the work folder there would hide what the container itself lives on
-_NOT_AS_WORK = ("/", "/bin", "/boot", "/config", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc",
-                "/root", "/run", "/sbin", "/sys", "/usr", "/var", "/var/lib", "/tmp", "/home")  # fmt: skip
+# Mounting the work folder there would hide what the container itself lives on: these alone, ...
+_NOT_AS_WORK = ("/", "/home", "/opt", "/root", "/tmp", "/var", "/var/cache", "/var/lib", "/var/log")
+# ... and these with all below them, but for those that no system lives in
 _NOT_UNDER = (
-    "/dev",
-    "/proc",
-    "/sys",
-    "/run/dshpc",
+    "/bin",
+    "/boot",
     "/config",
-    "/var/lib/dshpc",
-    "/etc/slurm",
+    "/dev",
+    "/etc",
     "/opt/dshpc",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/usr",
+    "/var/lib/dshpc",
+    "/var/lock",
+    "/var/run",
+    "/var/spool",
 )
+_LIBRARIES = re.compile(r"/lib(?:\d+|x32|o32)?(?:/|$)")
+_YET_ALLOWED = ("/run/media/", "/run/user/")
 
 
 def image_tag(settings: Settings, gpu_type: str) -> str:
@@ -63,9 +73,16 @@ def work_folder(project: Path, settings: Settings) -> Path:
             "Docker separates the parts of a mount by ':'.",
             "Choose a folder without ':' and control characters: --dir DIR.",
         )
-    path = Path(settings.work).expanduser()
+    try:
+        path = Path(settings.work).expanduser()
+    except RuntimeError:
+        raise usage_error(
+            f"The work folder {settings.work!r} names a home that is not known.",
+            "",
+            "Give the whole path: --work DIR.",
+        ) from None
     path = path if path.is_absolute() else project / path
-    path = Path(*path.parts)
+    path = Path("/", *path.parts[1:])  # two slashes at the front would pass for another folder
     text = str(path)
     if ".." in path.parts:
         path = path.resolve()
@@ -76,7 +93,7 @@ def work_folder(project: Path, settings: Settings) -> Path:
             "Docker separates the parts of a mount by ':'.",
             "Choose a folder without ':' and control characters: --work DIR.",
         )
-    if text in _NOT_AS_WORK or any(text == at or text.startswith(at + "/") for at in _NOT_UNDER):
+    if _hides_the_system(text):
         raise usage_error(
             f"The work folder must not be {text}.",
             "It is mounted under the same path in the container and would hide the system there.",
@@ -85,8 +102,16 @@ def work_folder(project: Path, settings: Settings) -> Path:
     return path
 
 
+def _hides_the_system(text: str) -> bool:
+    if text in _NOT_AS_WORK or _LIBRARIES.match(text):
+        return True
+    under = any(text == at or text.startswith(at + "/") for at in _NOT_UNDER)
+    return under and not text.startswith(_YET_ALLOWED)
+
+
 def _unfit_for_mount(text: str) -> bool:
-    return ":" in text or any(ord(char) < 32 for char in text)
+    # Control characters, and bytes that are no text: YAML holds neither
+    return ":" in text or any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
 
 
 def compose_text(

@@ -6,9 +6,25 @@ from typing import Any
 import pytest
 
 from dshpc_setup import passthrough
-from dshpc_setup.facts import Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, Platform
+from dshpc_setup.facts import (
+    Cpu,
+    Engine,
+    GpuDevice,
+    Gpus,
+    HostFacts,
+    Memory,
+    MigInstance,
+    Platform,
+)
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.passthrough import Passthrough, candidates, docker_flags, explain, judge
+from dshpc_setup.passthrough import (
+    Passthrough,
+    candidates,
+    docker_flags,
+    explain,
+    judge,
+    needed_files,
+)
 from dshpc_setup.plan import ClusterPlan, plan_cluster
 from dshpc_setup.settings import load
 
@@ -37,14 +53,17 @@ PLAN = plan_cluster(FACTS, load())
 class Docker:
     """A machine on which only `docker run` and `docker rm` are known, by a list of endings."""
 
-    def __init__(self, *endings: CommandResult) -> None:
+    def __init__(self, *endings: CommandResult | BaseException) -> None:
         self.endings = list(endings)
         self.calls: list[tuple[str, ...]] = []
 
     def run(self, argv: list[str], *, deadline_s: float, **_: Any) -> CommandResult:
         assert deadline_s > 0
         self.calls.append(tuple(argv))
-        return self.endings.pop(0)
+        ending = self.endings.pop(0)
+        if isinstance(ending, BaseException):
+            raise ending
+        return ending
 
     def group_of(self, path: str) -> int | None:
         return {"/dev/kfd": 993, "/dev/dri/renderD128": 993, "/dev/dri/renderD129": 0}.get(path)
@@ -54,6 +73,9 @@ def ended(
     code: int | None, stdout: str = "", stderr: str = "", state: Any = "present"
 ) -> CommandResult:
     return CommandResult((), state, code, stdout, stderr, 1.0)
+
+
+NOTHING_LEFT = ended(1, "", "Error: No such container: dshpc-passthrough-0a")
 
 
 def seen(*indexes: int) -> str:
@@ -81,8 +103,10 @@ def test_cdi_is_tried_first_and_a_failure_is_kept_in_words() -> None:
     machine = Docker(
         ended(125, "", "docker: Error response from daemon: CDI device injection failed: "
               "unresolvable CDI devices nvidia.com/gpu=all"),
+        NOTHING_LEFT,
         ended(125, "", 'docker: Error response from daemon: could not select device driver "" '
               "with capabilities: [[gpu]]."),
+        NOTHING_LEFT,
         ended(0, seen(0, 1)),
     )  # fmt: skip
     proof = prove(machine, facts)
@@ -107,7 +131,7 @@ def test_cdi_is_tried_first_and_a_failure_is_kept_in_words() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_proof(result: CommandResult, word: str) -> None:
-    wrong = judge(result, PLAN, "linux")
+    wrong = judge(result, PLAN, needed_files(PLAN, "linux"))
     assert wrong is not None
     assert word in wrong
 
@@ -118,6 +142,72 @@ def test_a_hanging_container_is_removed_by_its_name() -> None:
     assert not proof.works
     started, removed = machine.calls
     assert removed == ("docker", "rm", "--force", started[started.index("--name") + 1])
+    assert "still there" not in proof.reason
+
+
+def test_an_interrupted_container_is_removed_by_its_name() -> None:
+    machine = Docker(KeyboardInterrupt(), ended(0))
+    with pytest.raises(KeyboardInterrupt):
+        prove(machine)
+    started, removed = machine.calls
+    assert removed == ("docker", "rm", "--force", started[started.index("--name") + 1])
+
+
+def test_a_container_that_stays_is_named() -> None:
+    machine = Docker(ended(None, "", "", "timeout"), ended(None, "", "", "timeout"))
+    proof = prove(machine)
+    name = machine.calls[0][machine.calls[0].index("--name") + 1]
+    assert f"docker rm -f {name}" in proof.reason
+
+
+CAPABILITIES = {
+    name: (
+        "/dev/nvidia0",
+        f"/dev/nvidia-caps/nvidia-cap{number}",
+        f"/dev/nvidia-caps/nvidia-cap{number + 1}",
+    )
+    for name, number in (("MIG-a", 12), ("MIG-b", 21))
+}
+
+
+def test_a_mig_instance_is_proven_by_its_capability_nodes_and_its_uuid() -> None:
+    instances = tuple(
+        MigInstance("1g.10gb", name, 9728, files) for name, files in CAPABILITIES.items()
+    )
+    cut = replace(card(0), mig_mode="enabled", mig=instances)
+    facts = replace(FACTS, gpus=Gpus("present", (cut,)))
+    plan = plan_cluster(facts, load(flags={"devices": "MIG-b"}))
+    needed = needed_files(plan, "linux")
+    assert needed == CAPABILITIES["MIG-b"]
+    listing = f"tool nvidia-smi\nGPU 0: NVIDIA H100 (UUID: {uuid(0)})\n"
+    other = "  MIG 1g.10gb     Device  0: (UUID: MIG-a)\n"
+    own = "  MIG 1g.10gb     Device  0: (UUID: MIG-b)\n"
+    nodes = "".join(f"open {file}\n" for file in needed)
+    assert judge(ended(0, nodes + listing + own), plan, needed) is None
+    assert judge(ended(0, nodes + listing + other), plan, needed) == (
+        "the container does not see MIG-b"
+    )
+    card_alone = judge(ended(0, "open /dev/nvidia0\n"), plan, needed)
+    assert card_alone is not None
+    assert "1 of 3" in card_alone
+    denied = judge(
+        ended(0, nodes.replace(f"open {needed[2]}", f"denied {needed[2]}")), plan, needed
+    )
+    assert denied == f"the container may not open {needed[2]}"
+    machine = Docker(ended(0, nodes + listing + own))
+    assert passthrough.prove(machine, facts, plan, "base", False).works  # type: ignore[arg-type]
+    assert machine.calls[0][-3:] == needed  # what the container is asked for
+
+
+def test_wsl_needs_its_one_node_and_amd_the_common_one_too() -> None:
+    assert needed_files(PLAN, "wsl2") == ("/dev/dxg",)
+    assert judge(ended(0, "open /dev/dxg\n"), PLAN, ("/dev/dxg",)) is None
+    assert judge(ended(0, ""), PLAN, ("/dev/dxg",)) is not None
+    amd = GpuDevice(0, "amd", slurm_type="mi300x", device_files=("/dev/dri/renderD128",))
+    plan = plan_cluster(replace(FACTS, gpus=Gpus("present", (amd,))), load())
+    needed = needed_files(plan, "linux")
+    assert needed == ("/dev/kfd", "/dev/dri/renderD128")
+    assert judge(ended(0, "open /dev/dri/renderD128\n"), plan, needed) is not None
 
 
 def test_selected_gpus_go_by_uuid() -> None:

@@ -83,6 +83,31 @@ def test_mig_instances_beside_a_whole_card() -> None:
     assert [line.uuid for line in chosen.gres] == ["MIG-b"]
 
 
+def test_nvml_names_real_mig_instances_where_slurm_has_its_plugin() -> None:
+    part = MigInstance("1g.10gb", "MIG-a", 9728, ("/dev/nvidia1", "/dev/c1", "/dev/c2"))
+    cut = replace(gpu(1), mig_mode="enabled", mig=(part,))
+    real = facts(gpu(0), cut)
+    assert plan_cluster(real, load()).autodetect == "nvml"
+    assert plan_cluster(facts(gpu(0)), load()).autodetect == "off"
+    assert plan_cluster(real, load(flags={"devices": "0"})).autodetect == "off"
+    made_up = replace(real, gpus=replace(real.gpus, simulated=True))
+    assert plan_cluster(made_up, load()).autodetect == "off"
+    arm = replace(real, platform=Platform("linux", arch="aarch64"))
+    assert plan_cluster(arm, load()).autodetect == "off"
+
+
+def test_devices_are_not_named_in_vain() -> None:
+    for state in ("absent", "denied", "timeout", "error"):
+        gpus = Gpus(state, detail="NVML: why.")
+        with pytest.raises(DshpcError) as caught:
+            plan_cluster(facts(gpus=gpus), load(flags={"devices": "0"}))
+        assert caught.value.exit_code == Exit.USAGE
+        assert state in caught.value.brief
+        assert caught.value.details == "NVML: why."
+        without = load(flags={"devices": "0", "gpu": "none"})
+        assert plan_cluster(facts(gpus=gpus), without).gres == ()
+
+
 def test_a_mig_card_without_instances_and_a_broken_card_are_left_out_with_words() -> None:
     empty = replace(gpu(0), mig_mode="enabled")
     broken = replace(gpu(1), problems=("DSH-NV-020",))

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dshpc_setup.ownership import is_marked
 from dshpc_setup.plan import ClusterPlan, GresLine
@@ -60,14 +64,29 @@ def test_node_line_with_and_without_gpus() -> None:
 
 def test_gres_lines_and_reasons_that_stay_comments() -> None:
     text = render_slurm(GPUS)["gres.conf"]
+    flags = "Flags=nvidia_gpu_env,amd_gpu_env"  # slurmd refuses lines with different ones
     assert lines(text) == [
         "AutoDetect=off",
-        "Name=gpu Type=h100 File=/dev/nvidia0 Flags=nvidia_gpu_env",
-        "Name=gpu Type=1g.10gb MultipleFiles=/dev/nvidia1,/dev/c1,/dev/c2 Flags=nvidia_gpu_env",
-        "Name=gpu Type=mi300x File=/dev/dri/renderD128 Flags=amd_gpu_env",
+        f"Name=gpu Type=h100 File=/dev/nvidia0 {flags}",
+        f"Name=gpu Type=1g.10gb MultipleFiles=/dev/nvidia1,/dev/c1,/dev/c2 {flags}",
+        f"Name=gpu Type=mi300x File=/dev/dri/renderD128 {flags}",
     ]
     assert "# Not used: GPU 3: broken Name=gpu File=/dev/null" in text
     assert "SIMULATED" in text
+
+
+@given(st.text())
+def test_a_reason_never_becomes_a_line_nor_brings_a_control_character(reason: str) -> None:
+    text = render_slurm(replace(GPUS, left_out=(f"\x1b[1m{reason}",)))["gres.conf"]
+    assert lines(text) == lines(render_slurm(GPUS)["gres.conf"])
+    assert all(char == "\n" or char.isprintable() for char in text)
+
+
+def test_nvml_gives_mig_instances_their_uuid() -> None:
+    plan = replace(GPUS, gres=GPUS.gres[:2], autodetect="nvml", simulated=False)
+    found = lines(render_slurm(plan)["gres.conf"])
+    assert found[0] == "AutoDetect=nvml"
+    assert found[2].endswith("MultipleFiles=/dev/nvidia1,/dev/c1,/dev/c2 Flags=nvidia_gpu_env")
 
 
 def test_names_stand_in_both_lua_files() -> None:

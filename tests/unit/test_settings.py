@@ -48,6 +48,8 @@ def test_precedence_flag_environment_remembered_file_default() -> None:
         ("gpu: amd\ngpu: amd\n", "dshpc.yaml:2:1", "second time"),
         ("devices: {a: 1}\n", "dshpc.yaml:1:1", "single value"),
         ("a: *b\n", "dshpc.yaml:1:4", "valid YAML"),
+        ("gpu: amd\n? [a, b]\n: c\n", "dshpc.yaml:2:3", "name of a setting"),
+        ("? {a: b}\n: c\n", "dshpc.yaml:1:3", "name of a setting"),
     ],
 )
 def test_a_broken_file_is_refused_with_line_and_column(text: str, where: str, word: str) -> None:
@@ -81,6 +83,18 @@ def test_an_unknown_key_names_the_nearest() -> None:
         ("shm_size", "big"),
         ("partition", "a b"),
         ("work", "a\nb"),
+        ("base_image", "--all-tags"),
+        ("base_image", "debian trixie"),
+        ("base_image", "Debian"),
+        ("base_image", "debian:"),
+        ("base_image", ""),
+        ("base_image", "debian:trixie\n"),
+        ("apt_mirror", "http://x y; z"),
+        ("apt_mirror", "file:///srv/debian"),
+        ("apt_mirror", "http://x/'a'"),
+        ("apt_mirror", "http://x/\x1b[0m"),
+        ("apt_mirror", "http://"),
+        ("apt_mirror", "--x"),
         ("cuda_runtime", "maybe"),
     ],
 )
@@ -101,6 +115,33 @@ def test_a_bad_profile_is_named_where_it_stands() -> None:
             load(**source)
         assert caught.value.brief.startswith(where)
         assert "h100" in caught.value.details
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("base_image", "debian"),
+        ("base_image", "dshpc-base:trixie-amd64"),
+        ("base_image", "registry.example.org:5000/lab__x/y"),
+        ("base_image", "localhost/a/b-c.d:1.2_x"),
+        ("base_image", "[::1]:5000/debian:trixie-slim"),
+        ("base_image", "debian@sha256:" + "0a" * 32),
+        ("base_image", "sha256:" + "0a" * 32),
+        ("apt_mirror", ""),
+        ("apt_mirror", "http://mirror.example.org/debian"),
+        ("apt_mirror", "https://10.0.0.1:8443/repos/deb~x/./debian/"),
+        ("apt_mirror", "http://[fd00::1]:80/debian"),
+    ],
+)
+def test_images_and_mirrors_of_every_kind(name: str, text: str) -> None:
+    assert getattr(load(flags={name: text}), name) == text
+
+
+def test_a_login_in_the_mirror_is_refused_and_not_repeated() -> None:
+    with pytest.raises(DshpcError) as caught:
+        load(flags={"apt_mirror": "https://ada:secret@example.org/debian"})
+    assert "login" in caught.value.brief
+    assert "secret" not in str(caught.value) + caught.value.brief + caught.value.details
 
 
 def test_lists_in_yaml_are_lists() -> None:

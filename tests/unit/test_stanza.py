@@ -127,12 +127,72 @@ def test_the_label_follows_every_change_of_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "work", ["/", "/etc", "/usr", "/proc/1", "/var/lib/dshpc/state", "a:b", "/x/../etc"]
+    "work",
+    [
+        "/",
+        "/etc",
+        "/etc/ssl",
+        "/usr",
+        "/usr/lib",
+        "/usr/local",
+        "//usr/local",
+        "/lib64/x",
+        "/libx32",
+        "/boot/x",
+        "/dev/shm/x",
+        "/proc/1",
+        "/run/slurm",
+        "/run/dshpc",
+        "/var/run/x",
+        "/var/spool",
+        "/var/spool/slurmd",
+        "/var/lib",
+        "/var/lib/dshpc/state",
+        "/opt",
+        "/opt/dshpc/x",
+        "/config",
+        "/tmp",
+        "/root",
+        "a:b",
+        "a\x9bb",
+        "a\udcffb",
+        "/x/../etc",
+        "~nobody-of-that-name/x",
+    ],
 )
 def test_a_work_folder_that_would_hide_the_system_is_refused(work: str) -> None:
     with pytest.raises(DshpcError) as caught:
         work_folder(Path("/p"), load(flags={"work": work}))
     assert caught.value.exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "/data",
+        "/home/ada",
+        "/library",
+        "/media",
+        "/mnt",
+        "/opt/data",
+        "/opt/dshpc-data",
+        "/root/lab",
+        "/run/media/ada/disk",
+        "/srv",
+        "/tmp/x",
+        "/usrdata",
+        "/var/lib/lab",
+        "/var/scratch",
+    ],
+)
+def test_folders_of_ones_own_are_taken(work: str) -> None:
+    assert str(work_folder(Path("/p"), load(flags={"work": work}))) == work
+
+
+@given(st.text())
+def test_whatever_the_engine_said_compose_stays_readable(reason: str) -> None:
+    value = compose(Passthrough("none", f"\x1b[31m{reason}"))
+    assert set(value) == {"services", "volumes"}
 
 
 SEGMENT = st.text(
