@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.machine import Machine
+
+if TYPE_CHECKING:
+    from dshpc_setup.plan import ClusterPlan
 
 _REBUILD = "run `configure-environment` on the host to rebuild it"
 
@@ -32,6 +36,13 @@ def not_handed_in(machine: Machine, simulate: str) -> str | None:
         path for path in device_files(parse_profile(simulate)) if not machine.is_device(path)
     ]
     return _left_out(f"A SIMULATED GPU of {simulate}", missing) if missing else None
+
+
+def without_missing_plugin(plan: ClusterPlan, plugins: str = "/usr/lib") -> ClusterPlan:
+    """AutoDetect=nvml hides every GPU, without an error, where slurmd has no NVML plugin."""
+    if plan.autodetect == "nvml" and not any(Path(plugins).glob("*/slurm-wlm/gpu_nvml.so")):
+        return replace(plan, autodetect="off")
+    return plan
 
 
 def only_visible(

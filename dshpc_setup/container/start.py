@@ -134,7 +134,7 @@ def _detect(run: Run) -> tuple[HostFacts, ClusterPlan]:
     with status.step("plan"):
         from dshpc_setup.plan import plan_cluster
 
-        return facts, plan_cluster(facts, run.settings)
+        return facts, hardware.without_missing_plugin(plan_cluster(facts, run.settings))
 
 
 def _json(text: str | None) -> dict[str, object] | None:

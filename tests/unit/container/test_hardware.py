@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from dshpc_setup.container import hardware
 from dshpc_setup.facts import Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, MigInstance, Platform
+from dshpc_setup.plan import ClusterPlan
 
 
 def facts(*gpus: GpuDevice, simulated: bool = False) -> HostFacts:
@@ -111,3 +113,12 @@ def test_the_image_is_set_against_the_hardware(
 
 def test_made_up_gpus_ask_nothing_of_the_image() -> None:
     assert hardware.image_note("none", facts(card(0), simulated=True)) is None
+
+
+def test_nvml_is_not_asked_for_where_slurm_has_no_plugin_for_it(tmp_path: Path) -> None:
+    plan = ClusterPlan("a", "a", "debug", 1, 1000, 1000, autodetect="nvml")
+    assert hardware.without_missing_plugin(plan, str(tmp_path)).autodetect == "off"
+    plugin = tmp_path / "x86_64-linux-gnu/slurm-wlm/gpu_nvml.so"
+    plugin.parent.mkdir(parents=True)
+    plugin.touch()
+    assert hardware.without_missing_plugin(plan, str(tmp_path)).autodetect == "nvml"
