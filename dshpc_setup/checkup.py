@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
-from dshpc_setup import passthrough, probes, verify
-from dshpc_setup.diagnose import ClusterFacts, Finding, Known, diagnose
-from dshpc_setup.engine import containers
+from dshpc_setup import passthrough, probes
+from dshpc_setup.cluster import operations
+from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.diagnose import Finding, Known, diagnose
+from dshpc_setup.engine.refusals import endpoint_elsewhere
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import Machine
+from dshpc_setup.plan import ClusterPlan, plan_cluster
 from dshpc_setup.project import PROOF, Project
+from dshpc_setup.settings import Settings
 
 
 def examine(machine: Machine, project: Project | None) -> tuple[Finding, ...]:
-    """Ask the machine, the project folder and the cluster all that the rules want to know."""
+    """Every rule's finding; raises DshpcError where the settings of the project cannot be read."""
+    settings = project.settings(machine.env) if project else Settings()
     looked_at = machine
-    simulate = project.settings(machine.env).simulate if project else ""
-    if simulate:
+    if settings.simulate:
         from dshpc_setup.machine.simulated import SimulatedMachine
 
-        looked_at = SimulatedMachine(machine, simulate, devices_exist=True)
+        looked_at = SimulatedMachine(machine, settings.simulate, devices_exist=True)
     facts = probes.gather(looked_at)
-    proof = passthrough.Passthrough.from_json(project.read_json(PROOF)) if project else None
-    return diagnose(Known(facts, proof, _cluster(machine, facts, project)))
+    proof = passthrough.Passthrough.from_json(project.read_note(PROOF)) if project else None
+    known = Known(
+        facts,
+        plan=_plan(facts, settings),
+        whole=not settings.devices,
+        proof=proof,
+        endpoint=endpoint_elsewhere(machine, facts.engine),
+        cluster=_cluster(machine, facts, project),
+    )
+    return diagnose(known)
 
 
-def _cluster(machine: Machine, facts: HostFacts, project: Project | None) -> ClusterFacts | None:
-    name = project.runtime().get("container") if project else None
-    if not isinstance(name, str):
-        return None
-    if facts.engine.state != "present":
-        return ClusterFacts(name, exists=False)
-    found = containers.inspect(machine, name)
-    if found is None or not found.running:
-        return ClusterFacts(name, exists=found is not None)
+def _plan(facts: HostFacts, settings: Settings) -> ClusterPlan | None:
     try:
-        cluster = verify.ask_cluster(machine, name)
+        return plan_cluster(facts, settings)
+    except DshpcError:  # a GPU that is named in the settings is not there
+        return None
+
+
+def _cluster(machine: Machine, facts: HostFacts, project: Project | None) -> ClusterStatus | None:
+    name = project.runtime().get("container") if project else None
+    if project is None or not isinstance(name, str):
+        return None
+    folder = str(project.folder)
+    if facts.engine.state != "present":
+        return ClusterStatus(folder, name, "unknown")
+    try:
+        return operations.status(machine, project)
     except DshpcError as error:
-        return ClusterFacts(name, True, True, found.health, error=f"{error.brief} {error.details}")
-    nodes = tuple((node.name, node.gres, node.state) for node in cluster.nodes)
-    return ClusterFacts(name, True, True, found.health, nodes)
+        problem = f"{error.brief} {error.details}".strip()
+        return ClusterStatus(folder, name, "unknown", problem=problem)

@@ -22,19 +22,33 @@ def changed(text: str | None, name: str, value: str) -> str:
             f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(settings.BY_NAME)}.",
         )
     settings.load(yaml_text=text or "")
-    settings.load(flags={name: value})
+    wanted = getattr(settings.load(flags={name: value}), name)
+    new = _with(text or "", name, value)
+    if getattr(settings.load(yaml_text=new), name) != wanted:
+        raise usage_error(
+            f"{name} could not be written into dshpc.yaml, which is left as it is.",
+            "What was to be written would be read as something else.",
+            f"Write it with an editor: a line such as {name}: VALUE.",
+        )
+    return new
+
+
+def _with(text: str, name: str, value: str) -> str:
     from ruamel.yaml import YAML
 
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096
-    document = yaml.load(text or "") or {}
-    document[name] = value.split(",") if "," in value else value
+    document = yaml.load(text) or {}
+    is_list = isinstance(settings.BY_NAME[name].default, tuple)
+    document[name] = value.split(",") if is_list and "," in value else value
     stream = io.StringIO()
     yaml.dump(document, stream)
     new = stream.getvalue()
+    if not text or _has_keys(text):
+        return new
     # ruamel forgets comments of a file that holds nothing else
-    return (text or "") + new if text and not _has_keys(text) else new
+    return text + ("" if text.endswith("\n") else "\n") + new
 
 
 def _has_keys(text: str) -> bool:

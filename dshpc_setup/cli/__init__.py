@@ -15,6 +15,12 @@ EXEC_COMMANDS = frozenset(
         "sattach sbcast strigger sreport scrontab exec shell"
     ).split()
 )
+COMMANDS = frozenset(
+    "configure config detect up restart status down logs destroy doctor".split()
+)  # what app.py has beside them
+
+_ended_by: list[int] = []  # the signal that ended the running command
+_told_json: list[bool] = []  # whether its object is printed
 
 
 def main() -> int:
@@ -29,26 +35,72 @@ def configure_environment_main() -> int:
 
 def run(arguments: list[str], program: str) -> int:
     """Run one command line; the result is the exit code."""
+    _ended_by.clear()
+    _told_json.clear()
     try:
         return _run(arguments, program)
     except KeyboardInterrupt:  # also while a command is still being imported
         return interrupted(arguments, program)
+    except Exception as error:  # noqa: BLE001 -- the one boundary: nobody shall read a traceback
+        if _ended_by:  # a terminal that hung up takes no words any more
+            return interrupt_code()
+        return _defect(error, arguments, program)
+
+
+def interrupt_code() -> int:
+    """The exit code of an interrupted command: 130, or 128 + the number of the signal that came."""
+    return 128 + _ended_by[-1] if _ended_by else 130
 
 
 def interrupted(arguments: list[str], program: str) -> int:
-    """Say that Ctrl-C came where no command's own report could; the exit code."""
-    sys.stderr.write(f"{program}: interrupted.\n")
-    if "--json" in arguments and arguments[0] not in EXEC_COMMANDS:
-        sys.stdout.write(
-            '{"schema": "dshpc.error/1", "exit_code": 130, "error": {"brief": "Interrupted.", '
-            '"details": "", "resolution": ["Run again."], "exit_code": 130}}\n'
-        )
-    return 130
+    """Say that Ctrl-C (or TERM, HUP) came where no command's own report could; the exit code."""
+    code = interrupt_code()
+    try:
+        start = "\n" if sys.stderr.isatty() else ""  # behind the terminal's own ^C
+        sys.stderr.write(f"{start}{program}: interrupted.\n")
+        _error_object(arguments, code, "Interrupted.", "", ["Run again."])
+    except OSError:  # the terminal has hung up
+        pass
+    return code
+
+
+def _defect(error: Exception, arguments: list[str], program: str) -> int:
+    """What nobody has foreseen, in one sentence; with DSHPC_DEBUG=1 the traceback as well."""
+    import os
+
+    if os.environ.get("DSHPC_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exception(error)
+    what = f"{type(error).__name__}: {error}"
+    todo = "Run it again with DSHPC_DEBUG=1 and report what it says, with the command line."
+    sys.stderr.write(f"{program}: a defect of dsHPC setup itself: {what}\n  - {todo}\n")
+    _error_object(arguments, 2, "A defect of dsHPC setup itself.", what, [todo])
+    return 2
+
+
+def _error_object(
+    arguments: list[str], code: int, brief: str, details: str, resolution: list[str]
+) -> None:
+    """The `dshpc.error/1` object, where --json asked for one and the command has not spoken yet."""
+    if "--json" not in arguments or arguments[0] in EXEC_COMMANDS or _told_json:
+        return
+    error = {"brief": brief, "details": details, "resolution": resolution, "exit_code": code}
+    print_json({"schema": "dshpc.error/1", "exit_code": code, "error": error})
+
+
+def print_json(value: dict[str, object]) -> None:
+    """One object, and nothing else, on stdout."""
+    import json
+
+    _told_json.append(True)
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
 
 
 def _run(arguments: list[str], program: str) -> int:
     first = arguments[0] if arguments else ""
-    if first in ("--version", "-V") or arguments[:2] == ["configure", "--version"]:
+    if first in ("--version", "-V") or (arguments[1:] == ["--version"] and first == "configure"):
         from dshpc_setup import __version__
 
         sys.stdout.write(f"dshpc {__version__}\n")
@@ -57,6 +109,9 @@ def _run(arguments: list[str], program: str) -> int:
         from dshpc_setup.cli.exec import main as exec_main
 
         return exec_main(arguments)
-    from dshpc_setup.cli.app import run as app_run
+    from dshpc_setup.cli.interrupts import raised
 
-    return app_run(arguments, program)
+    with raised(_ended_by):
+        from dshpc_setup.cli.app import run as app_run
+
+        return app_run(arguments, program)

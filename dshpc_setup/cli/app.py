@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,29 +9,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dshpc_setup.cli import interrupted
-from dshpc_setup.cli.console import ConsoleReporter, is_interactive, print_error
+from dshpc_setup.cli import interrupt_code, interrupted, print_json
+from dshpc_setup.cli.console import ConsoleReporter, as_called, is_interactive, print_error
 from dshpc_setup.cli.options import with_settings
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, usage_error
 
 if TYPE_CHECKING:
     from dshpc_setup.cluster.status import ClusterStatus
     from dshpc_setup.machine.local import LocalMachine
     from dshpc_setup.project import Project
 
+_HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="dshpc",
-    help="Slurm in a container, configured from the hardware that is there.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_HELP,
 )
 config_app = typer.Typer(
     help="The settings in force and where they came from.", no_args_is_help=True
 )
-app.add_typer(config_app, name="config")
+app.add_typer(config_app, name="config", rich_help_panel="Set up")
 
 
 _finished: list[int] = []  # the exit code of the command that ran; empty while only the parser has
@@ -41,29 +40,53 @@ _finished: list[int] = []  # the exit code of the command that ran; empty while 
 def run(arguments: list[str], program: str) -> int:
     """Parse and run; errors become text here and nowhere else."""
     _finished.clear()
-    command = typer.main.get_command(app)
+    group = typer.main.get_command(app)
+    command, rest = group, arguments
+    if program == "configure-environment":
+        command, rest = group.commands["configure"], arguments[1:]  # type: ignore[attr-defined]
+    _name_no_types(group)
     try:
-        if program == "configure-environment":
-            command.commands["configure"](arguments[1:], prog_name=program)  # type: ignore[attr-defined]
-        else:
-            command(arguments, prog_name=program)
-    except SystemExit as stop:
-        if _finished:
-            return _finished[-1]
-        code = stop.code if isinstance(stop.code, int) else 1
-        if code == Exit.INTERRUPTED:  # the parser catches Ctrl-C and says nothing
-            return interrupted(arguments, program)
-        return int(Exit.USAGE) if code == 2 else code  # 2 is what the parser says to wrong usage
+        code = command.main(rest, prog_name=program, standalone_mode=False)
     except DshpcError as error:
         if "--json" in arguments:
             print_json({"schema": "dshpc.error/1", "exit_code": int(error.exit_code),
                         "error": error.to_json()})  # fmt: skip
         print_error(error, program)
         return int(error.exit_code)
+    except typer.Abort:  # Ctrl-D at a question, and Ctrl-C where the parser of that version says so
+        return interrupted(arguments, program)
     except BrokenPipeError:
         sys.stderr.close()
         return 141
-    return _finished[-1] if _finished else 0
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # the parser's own, of click or of typer's copy
+            raise
+        return _wrong_usage(error, arguments)
+    if _finished:
+        return _finished[-1]
+    if code == Exit.INTERRUPTED:  # the parser catches Ctrl-C and says nothing
+        return interrupted(arguments, program)
+    return code if isinstance(code, int) else 0
+
+
+def _wrong_usage(error: Any, arguments: list[str]) -> int:
+    from typer.rich_utils import rich_format_error
+
+    if "--json" in arguments:
+        said = usage_error(error.format_message(), "", "See what there is: --help")
+        print_json({"schema": "dshpc.error/1", "exit_code": int(Exit.USAGE),
+                    "error": said.to_json()})  # fmt: skip
+    rich_format_error(error)
+    return int(Exit.USAGE)
+
+
+def _name_no_types(command: Any) -> None:
+    """Keep `<bool>` out of the help: a switch takes nothing."""
+    for option in (*command.params, command.get_help_option(typer.Context(command, **_HELP))):
+        if getattr(option, "is_bool_flag", False):
+            option.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        _name_no_types(each)
 
 
 def finish(code: int) -> None:
@@ -71,10 +94,23 @@ def finish(code: int) -> None:
     _finished.append(int(code))
 
 
-def print_json(value: dict[str, Any]) -> None:
-    """One object, and nothing else, on stdout."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+def _version(asked: bool) -> None:
+    if asked:
+        from dshpc_setup import __version__
+
+        print(f"dshpc {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option("--version", "-V", callback=_version, is_eager=True, help="Say the version."),
+]
+
+
+@app.callback()
+def options(*, version: Version = False) -> None:
+    """Slurm in a container, configured from the hardware that is there."""
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
@@ -111,6 +147,7 @@ def configure(
         bool,
         typer.Option("--take-over", help="Replace a cluster of the same name of another folder."),
     ] = False,
+    version: Version = False,  # noqa: ARG001 -- its callback has said it
 ) -> None:
     """Set up Slurm on this machine: probe, configure, build, start, and prove it with a job."""
     from dshpc_setup import __version__
@@ -129,6 +166,8 @@ def configure(
         take_over=take_over,
         interactive=is_interactive(),
     )
+    if report.error and report.error.exit_code == Exit.INTERRUPTED:
+        report.error.exit_code = interrupt_code()
     finish(report.exit_code)  # before it is told: Ctrl-C from here on changes nothing of it
     if json_output:
         print_json(report.to_json())
@@ -248,7 +287,7 @@ def down(*, dir: Dir = None) -> None:  # noqa: A002
     from dshpc_setup.cluster import operations as cluster
 
     was = cluster.down(_machine(), _needed_project(dir), _reporter())
-    print("Stopped. Queued jobs are kept: dshpc up" if was else "It was down already.")
+    print(as_called("Stopped. Queued jobs are kept: dshpc up") if was else "It was down already.")
     finish(Exit.OK)
 
 
@@ -258,7 +297,7 @@ def logs(
     dir: Dir = None,  # noqa: A002
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, help="Only the last lines.")
+        int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Only the last lines.")
     ] = None,
 ) -> None:
     """The log of the container: its start, slurmctld and slurmd."""
@@ -278,38 +317,61 @@ def destroy(
     ] = False,
 ) -> None:
     """Remove the cluster: container, network, queue, users and key. Your files stay."""
-    from dshpc_setup.cluster import operations as cluster
+    from dshpc_setup.cluster.destroy import destroy as destroy_cluster
 
-    gone = cluster.destroy(_machine(), _needed_project(dir), _reporter(yes), image=image)
-    names = (*gone.containers, *gone.volumes, *gone.images)
-    print(f"Removed: {', '.join(names)}" if names else "There was nothing to remove.")
-    for note in gone.notes:
-        print(note)
-    finish(Exit.WARNING if gone.notes else Exit.OK)
-
-
-def _hand_to_cluster(name: str, text: str) -> None:
-    """Show a pass-through command in the help; it is run before typer is imported."""
-
-    def command() -> None:
-        raise AssertionError(f"{name} is handed over before typer is imported")
-
-    command.__doc__ = text
-    app.command(name, rich_help_panel="Slurm, in the cluster as yourself")(command)
+    gone = destroy_cluster(_machine(), _needed_project(dir), _reporter(yes), image=image)
+    print(f"Removed: {', '.join(gone.removed)}" if gone.removed else "There was nothing to remove.")
+    for text in gone.left:
+        print(as_called(f"Not removed: {text}"))
+    for text in gone.notes:
+        print(text)
+    finish(Exit.WARNING if gone.left else Exit.OK)
 
 
-for _name, _text in {
+_PASSED_ON = {
     "srun": "Run a job and wait for it: dshpc srun --gres=gpu:1 python train.py",
     "sbatch": "Queue a job script.",
+    "salloc": "Get an allocation, and a shell in it.",
     "squeue": "Jobs that run or wait.",
     "sinfo": "Nodes and partitions.",
     "scancel": "End a job.",
     "scontrol": "Look at and change jobs and nodes.",
-    "salloc, sacct, ...": "And Slurm's other commands, by their names.",
+    "sattach": "Join a running job's step.",
+    "sbcast": "Copy a file to a job's nodes.",
+    "scrontab": "Jobs at regular times.",
+    "strigger": "A program to run when something happens.",
+    "sstat": "What a running job uses.",
+    "sprio": "Why jobs wait in this order.",
+    "sshare": "Shares and use of accounts.",
+    "sdiag": "How the scheduler does.",
+    "sacct": "Jobs of the past, where accounting is set up.",
+    "sacctmgr": "Accounts, where accounting is set up.",
+    "sreport": "Reports, where accounting is set up.",
     "exec": "Any command in the container: dshpc exec -- nvidia-smi",
     "shell": "A shell in the container.",
-}.items():
-    _hand_to_cluster(_name, _text)
+}
+
+
+def _show_in_help(name: str, text: str) -> None:
+    """Such a command is run before typer is imported, and comes here only behind options of ours."""
+
+    def command(context: typer.Context) -> None:
+        from dshpc_setup.cli.exec import main as exec_main
+
+        finish(exec_main([name, *context.args]))
+
+    command.__doc__ = text
+    app.command(
+        name,
+        rich_help_panel="Slurm, in the cluster as yourself",
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True,
+                          "allow_interspersed_args": False},
+    )(command)  # fmt: skip
+
+
+for _name, _text in _PASSED_ON.items():
+    _show_in_help(_name, _text)
 
 
 def _show(now: ClusterStatus, json_output: bool) -> None:
@@ -318,7 +380,7 @@ def _show(now: ClusterStatus, json_output: bool) -> None:
     if json_output:
         print_json(now.to_json())
     else:
-        print("\n".join(lines(now)))
+        print("\n".join(map(as_called, lines(now))))
     finish(now.exit_code)
 
 
@@ -335,7 +397,7 @@ def _reporter(yes: bool = False) -> ConsoleReporter:
 def _needed_project(folder: Path | None) -> Project:
     from dshpc_setup.project import Project, need_project
 
-    here = (folder or Path.cwd()).expanduser().absolute().resolve()
+    here = _folder(folder)
     return Project(here) if folder is not None else need_project(here, _environment())
 
 
@@ -343,10 +405,22 @@ def _environment() -> Mapping[str, str]:
     return _machine().env
 
 
+def _folder(named: Path | None) -> Path:
+    try:
+        here = (named or Path.cwd()).expanduser().absolute().resolve()
+    except FileNotFoundError:
+        raise usage_error(
+            "The folder that you are in was removed.", "", "Go to another, or name one: --dir DIR."
+        ) from None
+    if named is not None and not here.is_dir():
+        raise usage_error(f"--dir {named}: there is no such folder.")
+    return here
+
+
 def _project(folder: Path | None) -> Project:
     from dshpc_setup.project import Project, find_project
 
-    here = (folder or Path.cwd()).expanduser().absolute()
+    here = _folder(folder)
     if folder is not None:
         return Project(here)
     return find_project(here, _environment()) or Project(here)
@@ -361,7 +435,7 @@ def doctor(*, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
     from dshpc_setup.machine.local import LocalMachine
     from dshpc_setup.project import Project, find_project
 
-    here = (dir or Path.cwd()).expanduser().absolute()
+    here = _folder(dir)
     project = Project(here) if dir else find_project(here, _environment())
     findings = examine(LocalMachine(), project)
     if json_output:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import sys
 import time
 from typing import TYPE_CHECKING
 
+from dshpc_setup.cli import COMMANDS, EXEC_COMMANDS
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.report import Step, StepName
 
@@ -15,6 +19,11 @@ if TYPE_CHECKING:
 
 _MARKS = {"ok": "[green]✓[/]", "skipped": "[dim]-[/]", "failed": "[red]✗[/]"}
 _SPEAK_S = 10.0
+# Our commands where a sentence names them, and not where they are part of a path or a name
+_OURS = re.compile(
+    r"(?<![\w./-])(?:configure-environment(?![\w-])"
+    rf"|dshpc(?= (?:{'|'.join(sorted(COMMANDS | EXEC_COMMANDS))})\b))"
+)
 _PLAIN_MARKS = {"ok": "ok", "skipped": "--", "failed": "!!"}
 
 
@@ -64,9 +73,9 @@ class ConsoleReporter:
 
     def note(self, text: str) -> None:
         if self._step is None:
-            self._console.print(text, markup=False)
+            self._console.print(as_called(text), markup=False)
         else:
-            self._notes.append(text)
+            self._notes.append(as_called(text))
 
     def ask(self, question: str) -> bool:
         # What follows a question may ask for sudo's password: no live line may write over that
@@ -88,13 +97,38 @@ class ConsoleReporter:
             self._status = None
 
 
+def dshpc_command() -> str:
+    """How `dshpc` can be called from here: by its name, or by the path of the checkout's launcher."""
+    return _called("dshpc")
+
+
+def as_called(text: str) -> str:
+    """Advice with our commands as they can be called from here: a checkout is on nobody's PATH."""
+    return _OURS.sub(lambda found: _called(found[0], whole="cd " in text), text)
+
+
+def _called(name: str, *, whole: bool = False) -> str:
+    """The command's name, or its path beside the launcher; `whole`: good from any folder."""
+    launcher = os.environ.get("DSHPC_COMMAND")
+    if not launcher:
+        return name
+    path = os.path.join(os.path.dirname(launcher), name)
+    try:
+        relative = os.path.relpath(path)
+    except FileNotFoundError:  # the folder that we stand in was removed
+        whole, relative = True, path
+    if whole or relative.startswith("../../"):
+        return shlex.quote(path)
+    return shlex.quote(relative if "/" in relative else f"./{relative}")
+
+
 def print_error(error: DshpcError, program: str = "dshpc") -> None:
     """The error on stderr: what happened, why, what to do."""
     lines = [f"{program}: {error.brief}"]
     lines += [f"  {line}" for line in error.details.strip().splitlines()]
     if error.resolution:
         lines.append("What to do:")
-        lines += [f"  - {step}" for step in error.resolution]
+        lines += [f"  - {as_called(step)}" for step in error.resolution]
     sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dshpc_setup.cli.console import as_called
 from dshpc_setup.diagnose import Finding
 
 _MARKS = {"ok": "ok", "info": "--", "warn": "!", "error": "!!", "skipped": "..", "crashed": "??"}
@@ -20,4 +21,5 @@ def print_findings(findings: tuple[Finding, ...]) -> None:
             if line:
                 print(f"       {line}")
         for fix in finding.fix:
-            print(f"       -> {fix.text}" + (f": {fix.command}" if fix.command else ""))
+            step = fix.text + (f": {fix.command}" if fix.command else "")
+            print(f"       -> {as_called(step)}")

@@ -118,6 +118,9 @@ def _run(call: Call) -> int:
         _check_text(text)
     from dshpc_setup.cli.exec_session import Session
 
+    told = call.folder is None and os.isatty(2)  # a script's stderr is kept as the command's own
+    if told:
+        _say(f"this folder is not in the work folder: the command runs in {call.work}.")
     session = Session(call.client(calling_user(os.environ), os.environ), call.deliver, call.mode)
     try:
         code, died_by = session.run()
@@ -129,7 +132,7 @@ def _run(call: Call) -> int:
     elif died_by:
         session.abandon(died_by)
     elif code != 0:
-        _explain(call, code)
+        _explain(call, code, told)
     return code
 
 
@@ -270,8 +273,9 @@ def _check_text(text: str) -> None:
         ) from None
 
 
-def _explain(call: Call, code: int) -> None:
+def _explain(call: Call, code: int, told: bool) -> None:
     """Raise where it was not the command that failed but the way to it; else say what may help."""
+    from dshpc_setup.cli.console import as_called
     from dshpc_setup.engine import containers
     from dshpc_setup.machine.local import LocalMachine
 
@@ -297,11 +301,11 @@ def _explain(call: Call, code: int) -> None:
             "with Docker.",
             "Start it anew: dshpc up",
         )
-    if call.folder is None:
+    if call.folder is None and not told:
         _say(f"this folder is not in the work folder, so the command ran in {call.work}; "
              f"files elsewhere are not seen there.")  # fmt: skip
     if call.is_slurm and found.health == "unhealthy":
-        _say("the cluster is not healthy; dshpc status says why.")
+        _say(as_called("the cluster is not healthy; dshpc status says why."))
 
 
 def _has_folder(machine: LocalMachine, call: Call, folder: str) -> bool:

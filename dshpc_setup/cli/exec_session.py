@@ -25,6 +25,8 @@ _FORWARDED = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2")
 _STOPPING = ("TSTP", "CONT")  # without a terminal inside, whose own Ctrl-Z does it
 _DELIVER_S = 10.0  # a signal may come before the command has begun: try again so long
 _HANGS_S = 5.0  # a delivery that takes longer: the engine does not answer
+_LOOK_S = 1.0  # how often that is looked at while one is on its way
+_ENDING = ("HUP", "INT", "QUIT", "TERM")
 
 
 class Session:
@@ -34,7 +36,8 @@ class Session:
         """`client`: the whole `docker exec`; `deliver`: one that a signal's name is added to."""
         self._client, self._deliver, self._mode = client, deliver, mode
         self._child = 0
-        self._pending: dict[int, tuple[str, float]] = {}  # delivery's pid -> signal, when it came
+        # delivery's pid -> signal, when it came, when this try began
+        self._pending: dict[int, tuple[str, float, float]] = {}
         self.gave_up: str | None = None  # the signal at which a silent engine was given up
 
     def run(self) -> tuple[int, int]:
@@ -52,7 +55,8 @@ class Session:
         if self._mode != exec_stdin.TTY:
             # Inherited by the client, which writes from the background: for `stty tostop`.
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-        caught.add(signal.SIGCHLD)
+        signal.signal(signal.SIGALRM, _nothing)  # a timer: macOS has no sigtimedwait
+        caught |= {signal.SIGCHLD, signal.SIGALRM}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, caught)
         saved = _terminal() if self._mode == exec_stdin.TTY else None
         try:
@@ -60,6 +64,7 @@ class Session:
             ended = self._wait(caught)
         finally:
             _restore(saved)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             for number in signal.sigpending() & caught:  # what came too late has nobody to go to
                 signal.sigwait({number})
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -91,18 +96,27 @@ class Session:
     def _wait(self, caught: set[signal.Signals]) -> tuple[int, int]:
         while True:
             number = signal.sigwait(caught)
-            if number == signal.SIGCHLD:
+            if number in (signal.SIGCHLD, signal.SIGALRM):
                 ended = self._reap()
                 if ended is not None:
                     return ended
+                if number == signal.SIGALRM and (silent := self._silent()):
+                    self.gave_up = silent
+                    for pid in (self._child, *self._pending):
+                        os.kill(pid, signal.SIGKILL)
+                    return 128 + _number(silent), 0
             elif number == signal.SIGTSTP:
                 self._stop()
             else:
                 self._forward(signal.Signals(number).name[3:], time.monotonic())
-                if self.gave_up:
-                    for pid in (self._child, *self._pending):
-                        os.kill(pid, signal.SIGKILL)
-                    return 128 + number, 0
+
+    def _silent(self) -> str | None:
+        """The signal that is to end the command and whose delivery hangs."""
+        if not self._pending:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        until = time.monotonic() - _HANGS_S
+        late = (name for name, _, began in self._pending.values() if began < until)
+        return next((name for name in late if name in _ENDING), None)
 
     def _reap(self) -> tuple[int, int] | None:
         """How the client ended, None while it has not; deliveries that failed are tried again."""
@@ -119,7 +133,7 @@ class Session:
                 by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
                 ended = (128 + by if by else os.WEXITSTATUS(status), by)
             elif pid in self._pending:
-                name, since = self._pending.pop(pid)
+                name, since, _ = self._pending.pop(pid)
                 if status != 0 and time.monotonic() - since < _DELIVER_S:
                     again.append((name, since))
         if ended is None:
@@ -129,14 +143,9 @@ class Session:
 
     def _forward(self, name: str, since: float) -> int:
         """Deliver the signal that came at `since`: the delivery's pid."""
-        now = time.monotonic()
-        if name in ("HUP", "INT", "QUIT", "TERM") and any(
-            now - began > _HANGS_S for _, began in self._pending.values()
-        ):
-            self.gave_up = name
-            return 0
         pid = _quietly([*self._deliver, name])
-        self._pending[pid] = (name, since)
+        self._pending[pid] = (name, since, time.monotonic())
+        signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
         return pid
 
     def _stop(self) -> None:

@@ -6,8 +6,9 @@ import difflib
 from pathlib import Path
 from typing import Any
 
+from dshpc_setup.cli.console import as_called
 from dshpc_setup.describe import describe_engine, gib
-from dshpc_setup.errors import usage_error
+from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.files import write_atomic
 from dshpc_setup.machine import Machine
@@ -41,11 +42,16 @@ def print_settings(settings: Settings) -> None:
 def set_in_file(project: Project, name: str, value: str) -> None:
     """Write the setting into the project's dshpc.yaml; a remembered flag would still outrank it."""
     path = project.folder / "dshpc.yaml"
-    text = path.read_text(encoding="utf-8") if path.exists() else None
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = None
+    except (OSError, UnicodeDecodeError) as error:
+        raise usage_error(f"Cannot read {path}.", str(error), "Make it a UTF-8 text.") from None
     write_atomic(path, changed(text, name, value), owner=project.owner)
-    print(f"{path}: {name} = {value}. Run configure-environment to put it into effect.")
+    print(as_called(f"{path}: {name} = {value}. Run configure-environment to put it into effect."))
     if name in project.remembered:
-        print(f"A remembered flag still outranks it: dshpc config unset {name}")
+        print(as_called(f"A remembered flag still outranks it: dshpc config unset {name}"))
 
 
 def forget(project: Project, names: list[str]) -> None:
@@ -59,9 +65,21 @@ def forget(project: Project, names: list[str]) -> None:
                 f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(BY_NAME)}.",
             )
         if name not in remembered:
-            raise usage_error(f"No flag is remembered for {name}.", "See: dshpc config show")
+            raise _not_remembered(project, name)
     project.forget(names)
-    print(f"Forgotten: {', '.join(names)}. Run configure-environment to put it into effect.")
+    said = f"Forgotten: {', '.join(names)}. Run configure-environment to put it into effect."
+    print(as_called(said))
+
+
+def _not_remembered(project: Project, name: str) -> DshpcError:
+    source = project.settings({}).sources[name]
+    if source.origin == "file":
+        return usage_error(
+            f"{name} stands in {source.where} and is not a remembered flag.",
+            "",
+            f"Take that line out of {project.folder / 'dshpc.yaml'} to have the default again.",
+        )
+    return usage_error(f"No flag is remembered for {name}.", "", "See: dshpc config show")
 
 
 def seen_machine(root: Path, recorded: Path | None, simulate: str) -> Machine:

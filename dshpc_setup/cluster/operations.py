@@ -1,4 +1,4 @@
-"""What `dshpc up|down|restart|status|logs|destroy` do; app.py parses and prints.
+"""What `dshpc up|down|restart|status|logs` do; app.py parses and prints.
 
 Everything acts on the container that `.dshpc/runtime.json` names, and only where its label says
 that it belongs to this folder.
@@ -22,9 +22,7 @@ from dshpc_setup.project import OWN, Project
 from dshpc_setup.reporter import Reporter
 from dshpc_setup.stanza import PROJECT_LABEL
 
-BUILD_LABEL = "org.dshpc.build"
 _ASK_S = 20.0
-_REMOVE_S = 90.0
 _LAST_LINES = "15"
 
 
@@ -40,6 +38,10 @@ class Target:
     @property
     def label(self) -> str:
         return f"{PROJECT_LABEL}={self.project.folder}"
+
+    @property
+    def has_compose_file(self) -> bool:
+        return (self.project.folder / compose_tool.FILE).is_file()
 
 
 def target(project: Project) -> Target:
@@ -59,7 +61,7 @@ def up(machine: Machine, project: Project, reporter: Reporter) -> ClusterStatus:
     cluster = target(project)
     compose = _compose(machine, cluster)
     with project.lock():
-        found = _ours(machine, cluster)
+        found = ours(machine, cluster)
         reporter.progress(f"starting {cluster.container}")
         if found is not None and found.status == "paused":
             _docker(machine, "unpause", cluster.container)
@@ -73,7 +75,7 @@ def down(machine: Machine, project: Project, reporter: Reporter) -> bool:
     cluster = target(project)
     compose = _compose(machine, cluster)
     with project.lock():
-        found = _ours(machine, cluster)
+        found = ours(machine, cluster)
         reporter.progress(f"stopping {cluster.container}")
         compose_tool.down(machine, compose, project.folder, cluster.prefix)
     return found is not None
@@ -82,7 +84,7 @@ def down(machine: Machine, project: Project, reporter: Reporter) -> bool:
 def restart(machine: Machine, project: Project, reporter: Reporter) -> ClusterStatus:
     """Start anew in the same container, or up where there is none: it detects and renders again."""
     cluster = target(project)
-    found = _ours(machine, cluster)
+    found = ours(machine, cluster)
     if found is None or not found.running:
         return up(machine, project, reporter)
     with project.lock():
@@ -94,14 +96,14 @@ def restart(machine: Machine, project: Project, reporter: Reporter) -> ClusterSt
 def status(machine: Machine, project: Project) -> ClusterStatus:
     """How the cluster is; also of one that does not run."""
     cluster = target(project)
-    _ours(machine, cluster)
+    ours(machine, cluster)
     return cluster_status.ask(machine, str(project.folder), cluster.container)
 
 
 def logs_argv(machine: Machine, project: Project, *, follow: bool, tail: int | None) -> list[str]:
     """The `docker logs` to hand over to (exec.hand_over); raises where there is no container."""
     cluster = target(project)
-    if _ours(machine, cluster) is None:
+    if ours(machine, cluster) is None:
         raise DshpcError(
             "There is no log: the cluster is down.",
             f"There is no container {cluster.container}.",
@@ -112,78 +114,6 @@ def logs_argv(machine: Machine, project: Project, *, follow: bool, tail: int | N
         *(["--tail", str(tail)] if tail is not None else []),
     ]
     return ["docker", "logs", *flags, cluster.container]
-
-
-@dataclass(frozen=True)
-class Destroyed:
-    """Names of what was removed, and sentences about what could not be."""
-
-    containers: tuple[str, ...]
-    volumes: tuple[str, ...]
-    images: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-
-def destroy(
-    machine: Machine, project: Project, reporter: Reporter, *, image: bool = False
-) -> Destroyed:
-    """Remove container, network and volumes, and with `image` the images built for this cluster.
-
-    Asks first. Files stay: config/, docker-compose.yml, the work folder and all that is in it.
-    """
-    cluster = target(project)
-    with project.lock():
-        found = _ours(machine, cluster)
-        _ask(cluster, reporter, image)
-        notes = []
-        compose = _find_compose(machine)
-        if found is not None and compose is not None and _compose_file(cluster):
-            reporter.progress(f"removing {cluster.container}")
-            compose_tool.down(machine, compose, project.folder, cluster.prefix)
-        elif found is not None:
-            notes.append("The network that compose made is left: see docker network ls.")
-        gone = [] if found is None else [cluster.container]
-        for name in containers.containers(machine, cluster.label):
-            containers.remove(machine, name)
-            gone.append(name)
-        reporter.progress("removing the volumes")
-        volumes = containers.remove_volumes(machine, cluster.label)
-        images = _remove_images(machine, cluster, notes) if image else ()
-        return Destroyed(tuple(dict.fromkeys(gone)), volumes, images, tuple(notes))
-
-
-def _ask(cluster: Target, reporter: Reporter, image: bool) -> None:
-    also = " and its image" if image else ""
-    question = (
-        f"Remove the cluster {cluster.prefix}{also}, with its job queue, users and key? "
-        f"Your files in {cluster.work} stay."
-    )
-    if not reporter.ask(question):
-        raise DshpcError(
-            "Nothing was removed.",
-            "The question was not answered with yes (without a terminal that takes --yes).",
-            ("dshpc destroy --yes",),
-        )
-
-
-def _remove_images(machine: Machine, cluster: Target, notes: list[str]) -> tuple[str, ...]:
-    listed = _docker(
-        machine,
-        "images",
-        "--filter",
-        f"label={BUILD_LABEL}",
-        "--format",
-        "{{.Repository}}:{{.Tag}}",
-    )
-    names = [name for name in listed.stdout.split() if name.startswith(f"{cluster.container}:")]
-    gone = []
-    for name in names:
-        done = machine.run(["docker", "rmi", "--", name], deadline_s=_REMOVE_S)
-        if done.ok:
-            gone.append(name)
-        else:
-            notes.append(f"The image {name} could not be removed: {done.text}")
-    return tuple(gone)
 
 
 def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStatus:
@@ -216,7 +146,7 @@ def _fell_over(machine: Machine, cluster: Target, now: Container | None) -> Dshp
     )
 
 
-def _ours(machine: Machine, cluster: Target) -> Container | None:
+def ours(machine: Machine, cluster: Target) -> Container | None:
     """The cluster's container, None where there is none; one that is not ours is refused."""
     found = containers.inspect(machine, cluster.container)
     owner = None if found is None else found.labels.get(PROJECT_LABEL)
@@ -253,18 +183,14 @@ def _check_image(machine: Machine, cluster: Target) -> None:
             )
 
 
-def _compose_file(cluster: Target) -> bool:
-    return (cluster.project.folder / compose_tool.FILE).is_file()
-
-
 def _compose(machine: Machine, cluster: Target) -> Compose:
-    if not _compose_file(cluster):
+    if not cluster.has_compose_file:
         raise DshpcError(
             f"{cluster.project.folder / compose_tool.FILE} is missing.",
             "It says how the cluster is started.",
             ("Write it anew: configure-environment",),
         )
-    found = _find_compose(machine)
+    found = find_compose(machine)
     if found is None:
         raise DshpcError(
             "Docker Compose is not installed, or does not answer.",
@@ -274,7 +200,8 @@ def _compose(machine: Machine, cluster: Target) -> Compose:
     return found
 
 
-def _find_compose(machine: Machine) -> Compose | None:
+def find_compose(machine: Machine) -> Compose | None:
+    """The compose tool of this machine."""
     from dshpc_setup.probes.engine import find_compose
 
     return find_compose(machine, _ASK_S)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from dshpc_setup.cluster import node_state
+from dshpc_setup.cluster.node_state import NodeStatus
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import Exit
-from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.machine import Machine
 
 SCHEMA = "dshpc.status/1"
 _ASK_S = 30.0
-_USABLE = ("idle", "mixed", "allocated", "completing", "planned")
 
 Tier = Literal["default", "enforced", "unknown"]
 
@@ -22,21 +22,6 @@ TIERS: dict[Tier, str] = {
     "enforced": "a job can open only the GPUs that it was given",
     "unknown": "the controller does not say",
 }
-
-
-@dataclass(frozen=True)
-class NodeStatus:
-    """A node as the controller knows it; counts are by GRES name: {"gpu:h100": 2}."""
-
-    name: str
-    state: str  # "idle", "mixed", "drained", ...
-    reason: str | None
-    gres_total: dict[str, int]
-    gres_in_use: dict[str, int]
-
-    @property
-    def usable(self) -> bool:
-        return self.state.rstrip("*~#!%$@^-") in _USABLE and not self.state.endswith("*")
 
 
 @dataclass(frozen=True)
@@ -67,7 +52,7 @@ class ClusterStatus:
     @property
     def exit_code(self) -> int:
         if self.ready:
-            return int(Exit.OK)
+            return int(Exit.WARNING if self.kept_last_good else Exit.OK)
         starting = self.state == "running" and (self.phase or "starting").startswith("starting")
         return int(Exit.INCOMPLETE if starting else Exit.ERROR)
 
@@ -89,23 +74,19 @@ def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
         found.status,
         health=found.health,
         image=found.image,
-        started=found.started,
+        started=_to_the_second(found.started),
         image_gpu_type=found.labels.get("org.dshpc.gpu-type"),
     )
     if found.status != "running":
         return base
-    report = start_report(_exec(machine, container, "dshpc-node", "status").stdout)
+    report = node_state.ask_start(machine, container)
     told = replace(base, **_from_report(report, base.image_gpu_type))
     return replace(told, **_from_controller(machine, container)) if report.get("ready") else told
 
 
-def start_report(text: str) -> dict[str, Any]:
-    """What `dshpc-node status` printed (schema dshpc.start/1); {} where it is no such object."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+def _to_the_second(time: str | None) -> str | None:
+    """The engine's RFC 3339 time without its nanoseconds."""
+    return None if time is None else re.sub(r"\.\d+", "", time)
 
 
 def _from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any]:
@@ -122,44 +103,15 @@ def _from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any
 
 
 def _from_controller(machine: Machine, container: str) -> dict[str, Any]:
-    columns = "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"
-    nodes = _exec(machine, container, "sinfo", "-N", "-h", "-O", columns)
-    if not nodes.ok:
-        return {"problem": nodes.text or f"sinfo: {nodes.state}"}
-    config = _exec(machine, container, "scontrol", "show", "config")
+    asked, nodes = node_state.ask_nodes(machine, container)
+    if not asked.ok:
+        return {"problem": asked.text or f"sinfo: {asked.state}"}
+    argv = ["scontrol", "show", "config"]
+    config = containers.exec_in(machine, container, argv, deadline_s=_ASK_S)
     return {
-        "nodes": parse_nodes(nodes.stdout),
+        "nodes": nodes,
         "isolation": parse_isolation(config.stdout) if config.ok else "unknown",
     }
-
-
-def _exec(machine: Machine, container: str, *argv: str) -> CommandResult:
-    return containers.exec_in(machine, container, argv, deadline_s=_ASK_S)
-
-
-def parse_nodes(text: str) -> tuple[NodeStatus, ...]:
-    """`sinfo -N -O "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"`, each node once.
-
-    The reason comes last because people write it, a '|' included.
-    """
-    nodes: dict[str, NodeStatus] = {}
-    for line in text.splitlines():
-        parts = [part.strip() for part in line.split("|", 4)]
-        if len(parts) == 5 and parts[0]:
-            reason = None if parts[4] in ("none", "") else parts[4]
-            total, used = parse_gres(parts[1]), parse_gres(parts[2])
-            nodes[parts[0]] = NodeStatus(parts[0], parts[3], reason, total, used)
-    return tuple(nodes.values())
-
-
-def parse_gres(text: str) -> dict[str, int]:
-    """ "gpu:h100:3(IDX:0-2),gpu:1g.10gb:1(S:0)" -> {"gpu:h100": 3, "gpu:1g.10gb": 1}."""
-    counts: dict[str, int] = {}
-    for item in re.sub(r"\([^)]*\)", "", text).split(","):
-        name, _, count = item.strip().rpartition(":")
-        if name and count.isdecimal():
-            counts[name.rstrip(":")] = int(count)  # "gpu:(null):0" where none is in use
-    return counts
 
 
 def parse_isolation(text: str) -> Tier:

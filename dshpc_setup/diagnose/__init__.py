@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.errors import Exit
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.passthrough import Passthrough
+from dshpc_setup.plan import ClusterPlan
 
 SCHEMA = "dshpc.doctor/1"
 Section = Literal["host", "gpu", "driver", "engine", "passthrough", "slurm", "files"]
@@ -37,24 +39,15 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class ClusterFacts:
-    """What a running cluster told; `error` where it could not be asked."""
-
-    container: str
-    exists: bool
-    running: bool = False
-    health: str | None = None
-    nodes: tuple[tuple[str, str, str], ...] = ()  # name, gres, state
-    error: str | None = None
-
-
-@dataclass(frozen=True)
 class Known:
-    """All that rules may look at; None: not asked."""
+    """All that rules may look at; None: not asked, or there is none."""
 
     facts: HostFacts
+    plan: ClusterPlan | None = None  # None as well where the settings name a GPU that is not there
+    whole: bool = True  # all GPUs are handed over, none was selected
     proof: Passthrough | None = None
-    cluster: ClusterFacts | None = None
+    endpoint: str | None = None  # an engine chosen by DOCKER_HOST or a docker context
+    cluster: ClusterStatus | None = None  # what was set up in this folder; "unknown" if not asked
 
 
 Rule = Callable[[Known], Finding]

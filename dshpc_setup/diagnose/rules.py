@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from dshpc_setup.cluster.status import TIERS
 from dshpc_setup.diagnose import Finding, Fix, Known, Rule, Section
+from dshpc_setup.passthrough import proof_key
 
-_RECONFIGURE = Fix("Set it up again", "configure-environment", automatic=True)
+
+def _set_up(known: Known) -> Fix:
+    text = "Set it up again" if known.cluster else "Set it up"
+    return Fix(text, "configure-environment", automatic=True)
 
 
 def _platform(known: Known) -> Finding:
@@ -51,13 +57,26 @@ def _engine(known: Known) -> Finding:
     found = Finding("DSH-DK-001", "engine", "ok", "The Docker engine answers")
     if engine.state == "present":
         return replace(found, evidence=(f"{engine.server_version} at {engine.host}",))
+    if known.endpoint and engine.state != "denied":
+        return replace(
+            found,
+            state="error",
+            evidence=(engine.detail or engine.state,),
+            cause=f"The engine at {known.endpoint} does not answer. "
+            "DOCKER_HOST or a docker context names it.",
+            fix=(
+                Fix("See whether it is up", "docker version"),
+                Fix("Or use the engine of this machine",
+                    "unset DOCKER_HOST; docker context use default"),
+            ),
+        )  # fmt: skip
     causes = {
         "absent": "Docker is not installed, or not running.",
         "denied": "This user may not use Docker.",
         "timeout": "Docker did not answer in time.",
     }
     fixes = {
-        "absent": _RECONFIGURE,
+        "absent": _set_up(known),
         "denied": Fix("Let this user use Docker, then log out and in",
                       "sudo usermod -aG docker $USER"),
     }  # fmt: skip
@@ -78,7 +97,7 @@ def _compose(known: Known) -> Finding:
     if compose is not None:
         return replace(found, evidence=(f"{' '.join(compose.argv)} {compose.version}",))
     return replace(found, state="error", cause="Neither compose v2 nor v1 is installed.",
-                   fix=(_RECONFIGURE,))  # fmt: skip
+                   fix=(_set_up(known),))  # fmt: skip
 
 
 def _gpus(known: Known) -> Finding:
@@ -135,7 +154,18 @@ def _passthrough(known: Known) -> Finding:
             found, state="info", cause="The GPUs are simulated: there is nothing to test."
         )
     if known.proof is None:
-        return replace(found, state="info", cause="Not tested yet.", fix=(_RECONFIGURE,))
+        return replace(found, state="info", cause="Not tested yet.", fix=(_set_up(known),))
+    if known.plan is not None and not known.plan.gres:
+        left_out = known.plan.left_out[0] if known.plan.left_out else None
+        return replace(found, state="info", cause=left_out or "The cluster is to use none.")
+    if known.plan is None or known.proof.key != proof_key(known.facts, known.plan, known.whole):
+        return replace(
+            found,
+            state="warn",
+            evidence=(known.proof.reason,),
+            cause="That was tested before the machine, its engine or the settings changed.",
+            fix=(Fix("Test it again", "configure-environment", automatic=True),),
+        )
     if known.proof.works:
         return replace(found, evidence=(known.proof.reason,))
     return replace(
@@ -152,12 +182,15 @@ def _container(known: Known) -> Finding:
     cluster = known.cluster
     if cluster is None:
         return replace(found, state="info", cause="No cluster is set up in this folder.",
-                       fix=(_RECONFIGURE,))  # fmt: skip
+                       fix=(_set_up(known),))  # fmt: skip
     if known.facts.engine.state != "present":
         return replace(found, state="skipped", blocked_by="DSH-DK-001")
-    if cluster.running:
+    if cluster.state == "running":
         return replace(found, evidence=(f"{cluster.container}, health {cluster.health}",))
-    word = "is stopped" if cluster.exists else "does not exist"
+    if cluster.problem:
+        return replace(found, state="error", evidence=(cluster.problem,),
+                       cause=f"The container {cluster.container} cannot be asked.")  # fmt: skip
+    word = "does not exist" if cluster.state == "missing" else f"is {cluster.state}"
     return replace(
         found, state="error", cause=f"The container {cluster.container} {word}.",
         fix=(Fix("Start it", "dshpc up", automatic=True),),
@@ -167,21 +200,63 @@ def _container(known: Known) -> Finding:
 def _node(known: Known) -> Finding:
     found = Finding("DSH-SL-002", "slurm", "ok", "The node takes jobs")
     cluster = known.cluster
-    if cluster is None or not cluster.running:
+    if cluster is None or cluster.state != "running":
         return replace(found, state="skipped", blocked_by="DSH-SL-001")
-    if cluster.error:
+    if cluster.failure is not None:
+        return _in_its_words(found, "The start failed.", cluster.failure)
+    if cluster.problem:
         return replace(
-            found, state="error", evidence=(cluster.error,), cause="The controller does not answer.",
+            found, state="error", evidence=(cluster.problem,), cause="The controller does not answer.",
             fix=(Fix("Look at its log", "dshpc logs --tail 50"),),
         )  # fmt: skip
-    evidence = tuple(f"{name}: {state}, {gres or 'no GPU'}" for name, gres, state in cluster.nodes)
-    bad = [state for _, _, state in cluster.nodes if state not in ("idle", "mixed", "allocated")]
-    if cluster.nodes and not bad:
+    if cluster.phase != "ready":
+        return replace(found, state="warn", evidence=(cluster.phase or "not begun yet",),
+                       cause="The cluster is still starting.",
+                       fix=(Fix("See how it goes", "dshpc status"),))  # fmt: skip
+    evidence = tuple(
+        f"{node.name}: {node.state}, {node.gres or 'no GPU'}"
+        + (f", because: {node.reason}" if node.reason else "")
+        for node in cluster.nodes
+    )
+    if cluster.ready:
         return replace(found, evidence=evidence)
     return replace(
         found, state="error", evidence=evidence, cause="The node is not available to jobs.",
         fix=(Fix("See the reason", "dshpc scontrol show node"),),
     )  # fmt: skip
+
+
+def _isolation(known: Known) -> Finding:
+    found = Finding("DSH-SL-003", "slurm", "ok", "Jobs are kept to their own GPUs")
+    cluster = known.cluster
+    if cluster is None or not cluster.nodes:
+        return replace(found, state="skipped", blocked_by="DSH-SL-002")
+    if not any(node.gres for node in cluster.nodes):
+        return replace(found, state="skipped", blocked_by="DSH-GP-001")
+    cause = f"The tier in force is {cluster.isolation}: {TIERS[cluster.isolation]}."
+    if cluster.isolation == "enforced":
+        return replace(found, evidence=(cause,))
+    return replace(found, state="info", cause=cause)
+
+
+def _configuration(known: Known) -> Finding:
+    found = Finding("DSH-FI-001", "files", "ok", "What config/ holds is in force")
+    cluster = known.cluster
+    if cluster is None or cluster.state != "running":
+        return replace(found, state="skipped", blocked_by="DSH-SL-001")
+    if cluster.kept_last_good is not None:
+        cause = "It was refused; the last good configuration is in force."
+        return _in_its_words(found, cause, cluster.kept_last_good)
+    if cluster.phase != "ready":
+        return replace(found, state="skipped", blocked_by="DSH-SL-002")
+    return found
+
+
+def _in_its_words(found: Finding, cause: str, failure: dict[str, Any]) -> Finding:
+    """An error as the container's start told it: {brief, details, resolution}."""
+    words = (str(failure.get("brief", "")), *str(failure.get("details", "")).splitlines())
+    fix = tuple(Fix(str(step)) for step in failure.get("resolution", ()))
+    return replace(found, state="error", evidence=words, cause=cause, fix=fix)
 
 
 RULES: tuple[tuple[str, Section, str, Rule], ...] = (
@@ -194,4 +269,6 @@ RULES: tuple[tuple[str, Section, str, Rule], ...] = (
     ("DSH-PT-001", "passthrough", "Containers can use the GPUs", _passthrough),
     ("DSH-SL-001", "slurm", "The cluster's container runs", _container),
     ("DSH-SL-002", "slurm", "The node takes jobs", _node),
+    ("DSH-SL-003", "slurm", "Jobs are kept to their own GPUs", _isolation),
+    ("DSH-FI-001", "files", "What config/ holds is in force", _configuration),
 )

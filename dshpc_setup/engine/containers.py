@@ -16,7 +16,8 @@ _ASK_S = 20.0
 _REMOVE_S = 90.0
 
 # "Error: No such object" (client 20), "Error response from daemon: No such container" (client 28)
-_NONE = re.compile(r"no such (?:container|object|image|volume|network)|network \S+ not found", re.IGNORECASE)
+_NONE = re.compile(r"no such (?:container|object|image|volume)", re.IGNORECASE)
+_NO_NETWORK = re.compile(r"network \S+ not found")
 _ENGINE_SAYS = re.compile(
     r"^(?:Error response from daemon: |Error: No such container|"
     r"Cannot connect to the Docker daemon)",
@@ -152,7 +153,8 @@ def remove_image(machine: Machine, ref: str) -> bool:
 
 def _rm(machine: Machine, what: str, *command: str) -> bool:
     done = machine.run(["docker", *command], deadline_s=_REMOVE_S)
-    if not done.ok and not _NONE.search(done.stderr):
+    gone = _NONE.search(done.stderr) or _NO_NETWORK.search(done.stderr)
+    if not done.ok and not gone:
         raise engine_error(done, f"{what} could not be removed")
     return done.ok
 

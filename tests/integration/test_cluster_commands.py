@@ -70,7 +70,8 @@ class Cluster:
         )
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([*RUN, *arguments], cwd=self.work, env=self.env, **options)
+        options.setdefault("cwd", self.work)
+        return subprocess.Popen([*RUN, *arguments], env=self.env, **options)
 
     def processes(self, pattern: str) -> list[str]:
         """Command lines in the container that match."""
@@ -365,6 +366,48 @@ def test_what_the_caller_ignores_is_not_delivered(cluster: Cluster) -> None:
     assert (done.returncode, done.stdout) == (0, b"whole\n")
 
 
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP"])
+def test_an_engine_that_hangs_is_given_up_at_one_signal(tmp_path: Path, name: str) -> None:
+    """A client that never answers, at the start of the command and at the delivery of the signal."""
+    hanging = tmp_path / "docker"
+    hanging.write_text('#!/bin/sh\necho "$$ $*" >>"${0%/*}/calls"\nexec sleep 600\n')
+    hanging.chmod(0o755)
+    (tmp_path / ".dshpc").mkdir()
+    runtime = {"container": "c", "work": str(tmp_path), "prefix": "p", "docker": str(hanging)}
+    (tmp_path / ".dshpc/runtime.json").write_text(json.dumps(runtime))
+    env = os.environ | {"PYTHONPATH": str(ROOT), "DSHPC_DIR": str(tmp_path)}
+    child = subprocess.Popen(
+        [*RUN, "srun", "true"], cwd=tmp_path, env=env, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    calls = tmp_path / "calls"
+    wait_for(calls.exists)
+    began = time.monotonic()
+    child.send_signal(signal.Signals[f"SIG{name}"])
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 128 + signal.Signals[f"SIG{name}"]
+    assert 4 < time.monotonic() - began < 12
+    assert f"SIG{name} could not be delivered" in err.decode()
+    started = [int(line.split()[0]) for line in calls.read_text().splitlines()]
+    assert len(started) == 2
+    wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in started))
+
+
+@pytest.mark.parametrize(("name", "code"), [("TERM", 143), ("HUP", 129), ("INT", 130)])
+def test_a_signal_ends_the_other_commands_and_their_children(
+    cluster: Cluster, name: str, code: int
+) -> None:
+    child = cluster.start("restart", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    children = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+    wait_for(lambda: bool(children.read_text().split()))
+    child.send_signal(signal.Signals[f"SIG{name}"])
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == code
+    assert b"interrupted" in err
+    again = cluster.run("restart")
+    assert again.returncode == 0, again.stderr
+
+
 # Terminals
 
 
@@ -372,7 +415,11 @@ class Terminal:
     """`dshpc` in a session with a terminal of its own; `stdout` elsewhere makes it a mixed one."""
 
     def __init__(
-        self, cluster: Cluster, arguments: Sequence[str], stdout: int | None = None
+        self,
+        cluster: Cluster,
+        arguments: Sequence[str],
+        stdout: int | None = None,
+        cwd: Path | None = None,
     ) -> None:
         self.master, slave = pty.openpty()
         self.size(24, 80)
@@ -388,6 +435,7 @@ class Terminal:
             stdout=slave if stdout is None else stdout,
             stderr=slave,
             preexec_fn=lead,
+            cwd=cwd or cluster.work,
         )
         os.close(slave)
 
@@ -451,6 +499,15 @@ def test_a_terminal_as_stdin_and_a_pipe_as_stdout(cluster: Cluster) -> None:
     terminal.type(b"\x04")
     assert terminal.end() == 0
     os.close(read)
+
+
+def test_on_a_terminal_it_is_said_that_the_folder_is_another(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    terminal = Terminal(cluster, ["exec", "sh", "-c", "cd; pwd; exit 3"], cwd=tmp_path)
+    terminal.until(f"the command runs in {cluster.work}.".encode())
+    assert terminal.end() == 3
+    assert terminal.seen.count(b"work folder") == 1
 
 
 def test_ctrl_c_with_a_pipe_as_stdout(cluster: Cluster) -> None:
@@ -539,6 +596,65 @@ def test_another_folders_cluster_is_left_alone(cluster: Cluster, tmp_path: Path)
         assert done.returncode == 2
         assert str(cluster.folder).encode() in done.stderr
     assert cluster.run("srun", "true").returncode == 0
+
+
+def test_a_refused_configuration_is_told(cluster: Cluster) -> None:
+    path = cluster.folder / "config/slurm.conf"
+    good = path.read_text()
+    path.write_text(f"# USER_CUSTOMIZED=true\n{good}Bogus=1\n")
+    try:
+        assert cluster.run("restart").returncode == 1
+        status = json.loads(cluster.run("status", "--json").stdout)
+        assert (status["ready"], status["exit_code"]) == (True, 1)
+        done = cluster.run("doctor", "--json")
+        assert done.returncode == 2
+        findings = {each["id"]: each for each in json.loads(done.stdout)["findings"]}
+        assert findings["DSH-FI-001"]["state"] == "error"
+        assert "Bogus" in " ".join(findings["DSH-FI-001"]["evidence"])
+        assert findings["DSH-SL-002"]["state"] == "ok"
+    finally:
+        path.write_text(good)
+        assert cluster.run("restart").returncode == 0
+
+
+def test_destroy_takes_this_cluster_and_no_other_of_the_folder(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """As after configure with one prefix, and with another in the same folder."""
+    image = docker("inspect", "--format", "{{.Image}}", cluster.container).strip()
+    label = f"org.dshpc.project={tmp_path}"
+    own, other = (f"dshpc-it-{part}-{os.getpid()}" for part in ("own", "other"))
+    for prefix in (own, other):
+        mark = f"com.docker.compose.project={prefix}"
+        docker("network", "create", "--label", mark, f"{prefix}_default")
+        for part in ("state", "key"):
+            owner = "org.dshpc.project=/another" if prefix == own else label  # taken over
+            docker("volume", "create", "--label", owner, f"{prefix}-{part}")
+        docker("create", "--name", f"{prefix}-slurm", "--label", label, "--network",
+               f"{prefix}_default", "-v", f"{prefix}-state:/s", image, "true")  # fmt: skip
+    (tmp_path / ".dshpc").mkdir()
+    runtime = {"container": f"{own}-slurm", "work": str(tmp_path), "prefix": own}
+    (tmp_path / ".dshpc/runtime.json").write_text(json.dumps(runtime))
+
+    def left() -> set[str]:
+        lists = (("ps", "-a", "--format", "{{.Names}}"), ("volume", "ls", "-q"),
+                 ("network", "ls", "--format", "{{.Name}}"))  # fmt: skip
+        return {name for each in lists for name in docker(*each).split()}
+
+    theirs = {f"{other}{end}" for end in ("-slurm", "-state", "-key", "_default")}
+    try:
+        done = cluster.run("destroy", "--yes", env={"DSHPC_DIR": str(tmp_path)})
+        assert done.returncode == 0, done.stderr
+        assert not {name for name in left() if name.startswith(own)}
+        assert theirs <= left()
+        note = done.stdout.decode()
+        assert all(name in note for name in theirs)
+    finally:
+        for prefix in (own, other):
+            for kind, name in (("rm", "-slurm"), ("volume rm", "-state"), ("volume rm", "-key"),
+                               ("network rm", "_default")):  # fmt: skip
+                if prefix + name in left():
+                    docker(*kind.split(), prefix + name)
 
 
 # The way to it

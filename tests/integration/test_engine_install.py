@@ -292,7 +292,8 @@ def test_compose_and_containers_on_this_engine(
         assert len(containers.volumes(local_machine, f"owner={name}")) == 1
     finally:
         compose.down(local_machine, tool, tmp_path, name)
-        containers.remove_volumes(local_machine, f"owner={name}")
+        for volume in containers.volumes(local_machine, f"owner={name}"):
+            assert containers.remove_volume(local_machine, volume)
     assert containers.inspect(local_machine, name) is None
     assert containers.remove(local_machine, name) is False
     with pytest.raises(DshpcError, match="Nothing can be run"):

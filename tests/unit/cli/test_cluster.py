@@ -10,13 +10,9 @@ from hypothesis import strategies as st
 
 from dshpc_setup.cluster import operations as cluster
 from dshpc_setup.cluster import status as cluster_status
-from dshpc_setup.cluster.status import (
-    NodeStatus,
-    lines,
-    parse_gres,
-    parse_isolation,
-    parse_nodes,
-)
+from dshpc_setup.cluster.destroy import destroy
+from dshpc_setup.cluster.node_state import NodeStatus, parse_gres, parse_nodes, start_report
+from dshpc_setup.cluster.status import ClusterStatus, lines, parse_isolation
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.project import Project
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
@@ -47,7 +43,7 @@ def container(owner: str | None, status: str = "running") -> Answer:
             "Running": status == "running",
             "Status": status,
             "ExitCode": 3,
-            "StartedAt": "2026-01-01T00:00:00Z",
+            "StartedAt": "2026-01-01T00:00:00.123456789Z",
         },
         "Config": {
             "Image": "p-slurm:none",
@@ -55,6 +51,11 @@ def container(owner: str | None, status: str = "running") -> Answer:
         },
     }
     return Answer(json.dumps([value]))
+
+
+def volume(owner: str | None) -> Answer:
+    labels = {"org.dshpc.project": owner} if owner else None
+    return Answer(json.dumps([{"Name": "v", "Labels": labels}]))
 
 
 def machine(project: Project, **more: Any) -> FakeMachine:
@@ -70,7 +71,15 @@ def machine(project: Project, **more: Any) -> FakeMachine:
         "docker unpause": Answer(),
         "docker ps": Answer(),
         "docker volume ls": Answer("p-key\np-state\n"),
+        "docker inspect --type volume": volume(str(project.folder)),
         "docker volume rm": Answer(),
+        "docker network ls --format {{.Name}} --filter label=com.docker.compose.project=p": Answer(
+            "p_default\n"
+        ),
+        "docker network ls": Answer(),
+        "docker network rm": Answer(),
+        "docker stop": Answer(),
+        "docker rm -f": Answer(),
         "docker images": Answer("p-slurm:none\npp-slurm:none\n"),
         "docker rmi": Answer(),
         "docker logs": Answer("last words\n"),
@@ -129,7 +138,7 @@ def test_a_failed_start_is_told_as_the_container_tells_it(project: Project) -> N
 @pytest.mark.parametrize("owner", ["/another/folder", None])
 def test_what_is_not_ours_is_left_alone(project: Project, owner: str | None) -> None:
     fake = machine(project, **{INSPECT: container(owner)})
-    for act in (cluster.up, cluster.down, cluster.restart, cluster.destroy):
+    for act in (cluster.up, cluster.down, cluster.restart, destroy):
         with pytest.raises(DshpcError) as caught:
             act(fake, project, Listener())
         assert (owner or "not one of dsHPC's") in caught.value.brief
@@ -152,35 +161,101 @@ def test_down_says_whether_there_was_one(project: Project) -> None:
     assert not cluster.down(machine(project, **{INSPECT: NONE}), project, Listener())
 
 
-def test_destroy_removes_what_carries_our_label(project: Project) -> None:
+NO_VOLUME = Answer("[]", 1, "Error response from daemon: get p-key: no such volume")
+
+
+def test_destroy_removes_this_cluster_by_its_names(project: Project) -> None:
     fake, listener = machine(project), Listener()
-    gone = cluster.destroy(fake, project, listener, image=True)
-    assert (gone.containers, gone.volumes) == (("p-slurm",), ("p-key", "p-state"))
-    assert gone.images == ("p-slurm:none",)
-    assert f"label=org.dshpc.project={project.folder}" in fake.lines("volume ls")[0]
+    gone = destroy(fake, project, listener, image=True)
+    assert gone.removed == ["p-slurm", "p_default", "p-state", "p-key", "p-slurm:none"]
+    assert (gone.left, gone.notes) == ([], [])
+    assert fake.lines("-p p down")
+    assert fake.lines("volume rm") == [f"docker volume rm -- p-{part}" for part in ("state", "key")]
     assert fake.lines("rmi") == ["docker rmi -- p-slurm:none"]
     assert str(project.folder / "work") in listener.questions[0]
     assert not fake.lines("rm -rf")
 
 
+def test_another_cluster_of_the_folder_is_named_and_left(project: Project) -> None:
+    fake = machine(project)
+    fake.commands |= {
+        "docker ps": Answer("old-slurm\n"),
+        "docker volume ls": Answer("old-key\nold-state\ntaken-state\n"),
+        "docker network ls": Answer(),
+        "docker inspect --type container -- taken-slurm": container("/another"),
+    }
+    gone = destroy(fake, project, Listener(), image=True)
+    assert gone.left == []
+    (note,) = gone.notes
+    assert "docker rm -f old-slurm; docker volume rm old-key old-state" in note
+    assert not [line for line in fake.lines("old") if " rm " in line]
+
+
+@pytest.mark.parametrize("owner", ["/another/folder", None])
+def test_volumes_that_were_taken_over_go_with_the_container(
+    project: Project, owner: str | None
+) -> None:
+    gone = destroy(machine(project, **{"docker inspect --type volume": volume(owner)}),
+                   project, Listener())  # fmt: skip
+    assert {"p-state", "p-key"} <= set(gone.removed)
+
+
+@pytest.mark.parametrize("owner", ["/another/folder", None])
+def test_a_strangers_volumes_stay_and_are_named(project: Project, owner: str | None) -> None:
+    change = {"docker inspect --type volume": volume(owner), INSPECT: NONE}
+    fake = machine(project, **change)
+    gone = destroy(fake, project, Listener())
+    assert not fake.lines("volume rm")
+    assert [f"docker volume rm p-{part}" in text for part, text in
+            zip(("state", "key"), gone.left, strict=True)] == [True, True]  # fmt: skip
+    assert (owner or "does not say") in gone.left[0]
+
+
+def test_what_a_takeover_left_is_this_folders(project: Project) -> None:
+    runtime = {**project.runtime(), "volumes_of": "/another/folder"}
+    (project.folder / ".dshpc/runtime.json").write_text(json.dumps(runtime))
+    change = {"docker inspect --type volume": volume("/another/folder"), INSPECT: NONE}
+    assert "p-state" in destroy(machine(project, **change), project, Listener()).removed
+
+
+def test_nothing_to_destroy(project: Project) -> None:
+    change = {INSPECT: NONE, "docker inspect --type volume": NO_VOLUME}
+    fake = machine(project, **change)
+    fake.commands["docker network ls --format {{.Name}} --filter "
+                  "label=com.docker.compose.project=p"] = Answer()  # fmt: skip
+    gone = destroy(fake, project, Listener())
+    assert (gone.removed, gone.left, gone.notes) == ([], [], [])
+
+
+def test_all_that_could_not_be_removed_is_told(project: Project) -> None:
+    busy = Answer(code=1, stderr="Error response from daemon: it is in use")
+    change = dict.fromkeys(("docker volume rm", "docker network rm", "docker rmi"), busy)
+    fake = machine(project, **change)
+    fake.commands = {"docker compose --": busy} | fake.commands
+    gone = destroy(fake, project, Listener(), image=True)
+    assert gone.removed == ["p-slurm"]
+    for name in ("compose down", "p_default", "p-state", "p-key", "p-slurm:none"):
+        assert any(name in text and "in use" in text for text in gone.left), name
+
+
+def test_destroy_without_compose_removes_all_the_same(project: Project) -> None:
+    fake = machine(project)
+    (project.folder / "docker-compose.yml").unlink()
+    assert "p-slurm" in destroy(fake, project, Listener()).removed
+    assert fake.lines("docker rm -f -v -- p-slurm")
+
+
 def test_destroy_without_a_yes_removes_nothing(project: Project) -> None:
     fake = machine(project)
     with pytest.raises(DshpcError, match="Nothing was removed"):
-        cluster.destroy(fake, project, Listener(answer=False))
+        destroy(fake, project, Listener(answer=False))
     assert [line for line in fake.lines() if "inspect" not in line] == []
 
 
 def test_destroy_keeps_images_unless_asked(project: Project) -> None:
     fake = machine(project)
-    cluster.destroy(fake, project, Listener())
+    destroy(fake, project, Listener())
     assert not fake.lines("rmi")
-
-
-def test_an_image_in_use_is_a_note(project: Project) -> None:
-    fake = machine(project, **{"docker rmi": Answer(code=1, stderr="image is being used")})
-    gone = cluster.destroy(fake, project, Listener(), image=True)
-    assert gone.images == ()
-    assert "being used" in gone.notes[0]
 
 
 def test_a_folder_without_a_cluster(tmp_path: Path) -> None:
@@ -283,6 +358,18 @@ def test_status_of_a_cluster_that_is_not_well(
     assert said in "\n".join(lines(status))
 
 
+def test_a_refused_configuration_is_a_warning(project: Project) -> None:
+    kept = {"brief": "Line 3 is wrong.", "details": "", "resolution": []}
+    report = json.dumps({"phase": "ready", "ready": True, "kept_last_good": kept})
+    status = cluster.status(
+        machine(project, **{"docker exec p-slurm dshpc-node": Answer(report)}), project
+    )
+    assert (status.ready, status.exit_code) == (True, Exit.WARNING)
+    assert "Line 3 is wrong." in "\n".join(lines(status))
+    down = ClusterStatus("/p", "p-slurm", "missing", kept_last_good=kept)
+    assert down.exit_code == Exit.ERROR
+
+
 def test_simulated_gpus_are_labelled(project: Project) -> None:
     text = "\n".join(lines(cluster.status(machine(project), project)))
     assert "SIMULATED" in text
@@ -307,8 +394,23 @@ def test_gres(text: str, wanted: dict[str, int]) -> None:
 
 @given(st.text())
 def test_any_text_is_nodes_and_a_tier(text: str) -> None:
-    assert all(node.name for node in parse_nodes(text))
+    for node in parse_nodes(text):
+        assert node.name
+        assert parse_gres(node.gres) == node.gres_total
     assert parse_isolation(text) in cluster_status.TIERS
+    assert isinstance(start_report(text), dict)
+
+
+def test_nodes_as_sinfo_prints_them() -> None:
+    text = (
+        "a  |gpu:h100:2(S:0),gpu:t4:1 |gpu:h100:0(IDX:N/A),gpu:t4:1(IDX:2)|idle* |none\n"
+        "a|gpu:h100:2,gpu:t4:1|gpu:0|idle*|none\nb|(null)|gpu:0|drained|a | b\n"
+    )
+    first, second = parse_nodes(text)
+    assert (first.name, first.state, first.plain_state) == ("a", "idle*", "idle")
+    assert first.gres == "gpu:h100:2,gpu:t4:1"
+    assert not first.usable, "it does not respond"
+    assert (second.gres, second.reason) == ("", "a | b")
 
 
 def test_usable_states() -> None:

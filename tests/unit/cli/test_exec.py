@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from dshpc_setup import cli
 from dshpc_setup.cli import exec as exec_command
 from dshpc_setup.cli import exec_stdin
+from dshpc_setup.cli.exec_session import Session
 from dshpc_setup.project import find_project
+from tests.unit.engine.fake import Answer, FakeMachine
 
 RUNTIME = {"container": "c", "work": "/w", "docker": "docker", "prefix": "p"}
 ALL, NONE, OUT_PIPED = (True, True, True), (False, False, False), (True, False, True)
@@ -260,3 +262,51 @@ def test_the_same_project_is_found_as_elsewhere(
             exec_command._runtime(env)
     else:
         assert exec_command._runtime(env) == project.runtime()
+
+
+# What is said around the command
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize("inside", [True, False])
+def test_outside_of_the_work_folder_one_line_says_so(
+    terminal: bool,
+    code: int,
+    inside: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / ".dshpc").mkdir()
+    runtime = {**RUNTIME, "work": str(tmp_path / "work")}
+    (tmp_path / ".dshpc/runtime.json").write_text(json.dumps(runtime))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work" if inside else tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    monkeypatch.setattr(os, "isatty", lambda fd: terminal and fd == 2)
+    before: list[str] = []
+
+    def session(self: Session) -> tuple[int, int]:
+        before.append(capsys.readouterr().err)
+        return code, 0
+
+    monkeypatch.setattr(Session, "run", session)
+    running = FakeMachine(commands={"docker inspect": Answer(json.dumps([DESCRIBED]))})
+    monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: running)
+    assert exec_command.main(["srun", "true"]) == code
+    said = ["not in the work folder" in text for text in (*before, capsys.readouterr().err)]
+    if inside:
+        assert said == [False, False]
+    else:
+        assert said == [terminal, bool(code) and not terminal]
+
+
+DESCRIBED = {
+    "Id": "1",
+    "Name": "/c",
+    "Image": "sha256:1",
+    "Created": "2026-01-01T00:00:00Z",
+    "State": {"Running": True, "Status": "running", "ExitCode": 0, "StartedAt": "2026"},
+    "Config": {"Image": "c:none", "Labels": {}},
+}

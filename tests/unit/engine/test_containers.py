@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -107,16 +108,63 @@ def test_argv_arrives_whole_after_the_containers_name(argv: list[str]) -> None:
     assert machine.ran[0] == ("docker", "exec", "-i", "c", *argv)
 
 
-def test_volumes_go_by_label() -> None:
-    machine = FakeMachine(
-        commands={"docker volume ls": Answer("b\na\n"), "docker volume rm": Answer()}
-    )
-    assert containers.remove_volumes(machine, "dshpc=lab") == ("a", "b")
-    assert machine.lines() == [
-        "docker volume ls -q --filter label=dshpc=lab",
-        "docker volume rm -- a b",
-    ]
-    in_use = Answer(code=1, stderr="Error response from daemon: remove a: volume is in use - [6c]")
-    machine.commands["docker volume rm"] = in_use
-    with pytest.raises(DshpcError, match="could not be removed"):
-        containers.remove_volumes(machine, "dshpc=lab")
+@pytest.mark.parametrize(
+    ("ask", "command"),
+    [
+        (containers.volumes, "docker volume ls -q"),
+        (containers.networks, "docker network ls --format {{.Name}}"),
+        (containers.containers, "docker ps -a --format {{.Names}}"),
+        (containers.images, "docker images --format {{.Repository}}:{{.Tag}}"),
+    ],
+)
+def test_things_are_found_by_label(
+    ask: Callable[[FakeMachine, str], tuple[str, ...]], command: str
+) -> None:
+    machine = FakeMachine(commands={"docker": Answer("b\na\n")})
+    assert ask(machine, "dshpc=lab") == ("a", "b")
+    assert machine.lines() == [f"{command} --filter label=dshpc=lab"]
+    with pytest.raises(DshpcError, match="could not be listed"):
+        ask(FakeMachine(commands={"docker": Answer(code=1)}), "x")
+
+
+@pytest.mark.parametrize(
+    ("remove", "command", "none"),
+    [
+        (containers.remove_volume, "docker volume rm -- x", "get x: no such volume"),
+        (containers.remove_network, "docker network rm x", "network x not found\nexit status 1"),
+        (containers.remove_image, "docker rmi -- x", "No such image: x"),
+    ],
+)
+def test_removing_by_name(
+    remove: Callable[[FakeMachine, str], bool], command: str, none: str
+) -> None:
+    machine = FakeMachine(commands={command: Answer()})
+    assert remove(machine, "x") is True
+    machine.commands[command] = Answer(code=1, stderr=f"Error response from daemon: {none}")
+    assert remove(machine, "x") is False
+    machine.commands[command] = Answer(code=1, stderr="Error response from daemon: x is in use")
+    with pytest.raises(DshpcError, match="x could not be removed") as caught:
+        remove(machine, "x")
+    assert "in use" in caught.value.details
+
+
+def test_the_labels_of_a_volume() -> None:
+    machine = FakeMachine(commands={"docker inspect": Answer('[{"Labels": {"a": "1"}}]')})
+    assert containers.volume_labels(machine, "v") == {"a": "1"}
+    assert containers.volume_label(machine, "v", "a") == "1"
+    machine.commands["docker inspect"] = Answer('[{"Labels": null}]')
+    assert containers.volume_labels(machine, "v") == {}
+    none = Answer("[]", 1, "Error: No such volume: v")
+    machine.commands["docker inspect"] = none
+    assert containers.volume_labels(machine, "v") is None
+
+
+def test_an_error_shows_what_docker_says_and_not_its_empty_list() -> None:
+    machine = FakeMachine(commands={"docker": Answer("[]\n", 1, "something new went wrong")})
+    with pytest.raises(DshpcError) as caught:
+        containers.inspect(machine, "x")
+    assert caught.value.details == "something new went wrong"
+    machine.commands["docker"] = Answer("only here", 1)
+    with pytest.raises(DshpcError) as caught:
+        containers.inspect(machine, "x")
+    assert caught.value.details == "only here"

@@ -1,0 +1,89 @@
+"""What the container and its controller say, asked and read in one place: start report and nodes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from dshpc_setup.engine import containers
+from dshpc_setup.machine import CommandResult, Machine
+
+_ASK_S = 30.0
+_USABLE = ("idle", "mixed", "allocated", "completing", "planned")
+_FLAGS = "*~#!%$@^-"  # sinfo(1), NODE STATE CODES: what may stand behind a state
+_COLUMNS = "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """A node as the controller knows it; counts are by GRES name: {"gpu:h100": 2}."""
+
+    name: str
+    state: str  # "idle", "mixed", "drained", ...; "idle*": does not respond
+    reason: str | None
+    gres_total: dict[str, int]
+    gres_in_use: dict[str, int]
+
+    @property
+    def usable(self) -> bool:
+        """Whether jobs can run there."""
+        return self.state.rstrip(_FLAGS) in _USABLE and not self.state.endswith("*")
+
+    @property
+    def plain_state(self) -> str:
+        """The state without the signs behind it."""
+        return self.state.rstrip(_FLAGS)
+
+    @property
+    def gres(self) -> str:
+        """ "gpu:h100:2,gpu:t4:1"; "" without."""
+        return ",".join(f"{name}:{count}" for name, count in self.gres_total.items())
+
+
+def ask_start(machine: Machine, container: str) -> dict[str, Any]:
+    """The start report (schema dshpc.start/1) of a running container; {} where it gives none."""
+    asked = containers.exec_in(machine, container, ["dshpc-node", "status"], deadline_s=_ASK_S)
+    return start_report(asked.stdout)
+
+
+def start_report(text: str) -> dict[str, Any]:
+    """What `dshpc-node status` or `dshpc-node wait` printed; {} where it is no such object."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def ask_nodes(machine: Machine, container: str) -> tuple[CommandResult, tuple[NodeStatus, ...]]:
+    """The controller's nodes, and how the asking ended: where that is not `ok`, there are none."""
+    argv = ["sinfo", "-N", "-h", "-O", _COLUMNS]
+    asked = containers.exec_in(machine, container, argv, deadline_s=_ASK_S)
+    return asked, parse_nodes(asked.stdout) if asked.ok else ()
+
+
+def parse_nodes(text: str) -> tuple[NodeStatus, ...]:
+    """`sinfo -N -O "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"`, each node once.
+
+    The reason comes last because people write it, a '|' included.
+    """
+    nodes: dict[str, NodeStatus] = {}
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.split("|", 4)]
+        if len(parts) == 5 and parts[0]:
+            reason = None if parts[4] in ("none", "") else parts[4]
+            total, used = parse_gres(parts[1]), parse_gres(parts[2])
+            nodes[parts[0]] = NodeStatus(parts[0], parts[3], reason, total, used)
+    return tuple(nodes.values())
+
+
+def parse_gres(text: str) -> dict[str, int]:
+    """ "gpu:h100:3(IDX:0-2),gpu:1g.10gb:1(S:0)" -> {"gpu:h100": 3, "gpu:1g.10gb": 1}."""
+    counts: dict[str, int] = {}
+    for item in re.sub(r"\([^)]*\)", "", text).split(","):
+        name, _, count = item.strip().rpartition(":")
+        if name and count.isdecimal():
+            counts[name.rstrip(":")] = int(count)  # "gpu:(null):0" where none is in use
+    return counts

@@ -1,0 +1,295 @@
+"""The command line itself: help, wrong usage, exit codes, one JSON object whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dshpc_setup import cli
+from dshpc_setup.cli import app, console
+from dshpc_setup.cli import exec as exec_command
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.project import Project
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("DSHPC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+
+def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("dshpc_setup.cluster.operations.status", fail)
+    monkeypatch.setattr(app, "_needed_project", lambda *_: None)
+
+
+# Help
+
+
+def test_the_help_names_real_commands_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(app._PASSED_ON) == cli.EXEC_COMMANDS
+    known = {each.name or each.callback.__name__ for each in app.app.registered_commands
+             if each.callback} | {each.name for each in app.app.registered_groups}  # fmt: skip
+    assert known == cli.EXEC_COMMANDS | cli.COMMANDS
+    assert cli.run(["--help"], "dshpc") == 0
+    assert "--version" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [[], ["configure"], ["status"], ["logs"], ["config", "set"]])
+def test_a_switch_takes_no_bool(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*command, "--help"], "dshpc") == 0
+    out = capsys.readouterr().out
+    assert "--help" in out
+    assert "bool" not in out.lower()
+
+
+def test_the_version_of_both(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["configure", "--help"], "configure-environment") == 0
+    assert "--version" in capsys.readouterr().out
+    lines = []
+    for arguments in (["--version"], ["configure", "--version"], ["configure", "--yes", "-V"]):
+        assert cli.run(arguments, "configure-environment") == 0
+        lines.append(capsys.readouterr().out)
+    assert len(set(lines)) == 1
+    assert lines[0].startswith("dshpc ")
+
+
+def test_a_passed_on_command_behind_our_own_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def run(arguments: list[str]) -> int:
+        seen.append(arguments)
+        return 7
+
+    monkeypatch.setattr(exec_command, "main", run)
+    assert cli.run(["--", "srun", "--gres=gpu:1", "-n", "1", "sh", "-c", "x"], "dshpc") == 7
+    assert seen == [["srun", "--gres=gpu:1", "-n", "1", "sh", "-c", "x"]]
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", "--bogus"],
+        ["statsu"],
+        ["logs", "--tail", "x"],
+        ["config", "set"],
+        ["status", "--dir", "/nonexistent"],
+        ["doctor", "--dir", "/nonexistent"],
+        ["config", "show", "--dir", "/nonexistent"],
+    ],
+)
+def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments, "dshpc") == 64
+    plain = capsys.readouterr()
+    assert plain.out == ""
+    assert plain.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["status", "--json", "--bogus"], ["doctor", "--json", "--dir", "/nonexistent"]]
+)
+def test_wrong_usage_as_json(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments, "dshpc") == 64
+    value = json.loads(capsys.readouterr().out)
+    assert (value["schema"], value["exit_code"]) == ("dshpc.error/1", 64)
+    assert value["error"]["brief"]
+
+
+def test_a_defect_of_ours_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fails(monkeypatch, ZeroDivisionError("by nothing"))
+    assert cli.run(["status"], "dshpc") == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "a defect of dsHPC setup itself: ZeroDivisionError: by nothing" in err
+    assert "report" in err
+    assert "Traceback" not in err
+    monkeypatch.setenv("DSHPC_DEBUG", "1")
+    assert cli.run(["status"], "dshpc") == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_defect_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fails(monkeypatch, ZeroDivisionError("by nothing"))
+    assert cli.run(["status", "--json"], "dshpc") == 2
+    value = json.loads(capsys.readouterr().out)
+    assert value["error"]["details"] == "ZeroDivisionError: by nothing"
+
+
+def test_a_defect_behind_the_answer_adds_no_second_object(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer_and_fail(now: object, json_output: bool) -> None:
+        cli.print_json({"answer": 1})
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("dshpc_setup.cluster.operations.status", lambda *_: None)
+    monkeypatch.setattr(app, "_needed_project", lambda *_: None)
+    monkeypatch.setattr(app, "_show", answer_and_fail)
+    assert cli.run(["status", "--json"], "dshpc") == 2
+    assert json.loads(capsys.readouterr().out) == {"answer": 1}
+
+
+def test_a_defect_on_the_way_to_slurm(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(environ: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(exec_command, "_runtime", fail)
+    assert cli.run(["srun", "--json", "true"], "dshpc") == 2
+    out, err = capsys.readouterr()
+    assert (out, "defect" in err) == ("", True), "its stdout is the job's"
+
+
+def test_errors_of_the_product_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fails(monkeypatch, DshpcError("It is so.", resolution=("dshpc up",)))
+    monkeypatch.setenv("DSHPC_COMMAND", "/opt/setup/dshpc")
+    assert cli.run(["status", "--json"], "dshpc") == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"]["resolution"] == ["dshpc up"]
+    assert "/opt/setup/dshpc up" in err
+
+
+# Interrupts
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_signals_end_a_command_as_ctrl_c_does(
+    number: int,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cleared_up = []
+
+    def act(*_: Any) -> None:
+        try:
+            signal.raise_signal(number)
+        finally:
+            if number != signal.SIGINT:
+                signal.raise_signal(number)  # a second one must not disturb the clearing up
+            cleared_up.append(True)
+
+    monkeypatch.setattr("dshpc_setup.cluster.operations.restart", act)
+    monkeypatch.setattr(app, "_needed_project", lambda *_: None)
+    before = signal.getsignal(number)
+    assert cli.run(["restart", "--json"], "dshpc") == code
+    assert cleared_up == [True]
+    assert signal.getsignal(number) == before
+    out, err = capsys.readouterr()
+    assert "interrupted" in err
+    assert json.loads(out)["exit_code"] == code
+
+
+def test_a_signal_that_the_caller_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    monkeypatch.setattr(
+        "dshpc_setup.cluster.operations.down", lambda *_: signal.raise_signal(signal.SIGHUP)
+    )
+    monkeypatch.setattr(app, "_needed_project", lambda *_: None)
+    try:
+        assert cli.run(["down"], "dshpc") == 0
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+# How our own commands are called
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("dshpc up", "/opt/s/dshpc up"),
+        ("Start it: dshpc up", "Start it: /opt/s/dshpc up"),
+        ("dshpc srun --gres=gpu:1 x", "/opt/s/dshpc srun --gres=gpu:1 x"),
+        ("cd /p && configure-environment", "cd /p && /opt/s/configure-environment"),
+        ("`dshpc detect`, then", "`/opt/s/dshpc detect`, then"),
+        ("docker rm -f dshpc-slurm", "docker rm -f dshpc-slurm"),
+        ("the prefix dshpc is taken", "the prefix dshpc is taken"),
+        ("./configure-environment", "./configure-environment"),
+        ("/usr/bin/dshpc up", "/usr/bin/dshpc up"),
+    ],
+)
+def test_advice_names_what_can_be_called(
+    text: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert console.as_called(text) == text
+    monkeypatch.setenv("DSHPC_COMMAND", "/opt/s/dshpc")
+    assert console.as_called(text) == wanted
+
+
+def test_a_launcher_nearby_is_named_briefly_unless_one_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DSHPC_COMMAND", f"{tmp_path}/dshpc")
+    assert console.as_called("dshpc up") == "./dshpc up"
+    assert console.as_called("cd /p && dshpc up") == f"cd /p && {tmp_path}/dshpc up"
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    assert console.as_called("configure-environment") == "../configure-environment"
+    monkeypatch.setenv("DSHPC_COMMAND", f"{tmp_path}/a b/dshpc")
+    assert console.dshpc_command() == "'../a b/dshpc'"
+
+
+def test_in_a_folder_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("DSHPC_COMMAND", "/opt/s/dshpc")
+    assert console.as_called("dshpc up") == "/opt/s/dshpc up"
+    assert cli.run(["status"], "dshpc") == 64
+    assert "was removed" in capsys.readouterr().err
+
+
+# config set and unset
+
+
+def test_a_settings_file_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dshpc.yaml").write_bytes(b"prefix: \xff\n")
+    assert cli.run(["config", "set", "gpu", "amd"], "dshpc") == 64
+    assert "Cannot read" in capsys.readouterr().err
+    assert (tmp_path / "dshpc.yaml").read_bytes() == b"prefix: \xff\n"
+    (tmp_path / "dshpc.yaml").unlink()
+    (tmp_path / "dshpc.yaml").mkdir()
+    assert cli.run(["config", "set", "gpu", "amd"], "dshpc") == 64
+    assert "Cannot read" in capsys.readouterr().err
+
+
+def test_unset_of_what_stands_in_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".dshpc").mkdir()
+    (tmp_path / "dshpc.yaml").write_text("# mine\ngpu: amd\n")
+    assert cli.run(["config", "unset", "gpu"], "dshpc") == 64
+    assert "gpu stands in dshpc.yaml:2" in capsys.readouterr().err
+    assert cli.run(["config", "unset", "work"], "dshpc") == 64
+    assert "No flag is remembered for work" in capsys.readouterr().err
+    Project(tmp_path).write_json(".dshpc/remembered.json", {"gpu": "none"})
+    assert cli.run(["config", "unset", "gpu"], "dshpc") == 0
+    assert Project(tmp_path).remembered == {}

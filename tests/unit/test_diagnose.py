@@ -1,0 +1,164 @@
+"""The rules of doctor, from made-up facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dshpc_setup import diagnose
+from dshpc_setup.cluster.node_state import NodeStatus
+from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.diagnose import rules as rules_module
+from dshpc_setup.errors import Exit
+from dshpc_setup.facts import Compose, Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, Platform
+from dshpc_setup.passthrough import Passthrough, proof_key
+from dshpc_setup.plan import plan_cluster
+from dshpc_setup.settings import Settings
+
+GPU = GpuDevice(0, "nvidia", name="T4", slurm_type="t4", device_files=("/dev/nvidia0",))
+ENGINE = Engine("present", server_version="28.0", host="unix:///run/docker.sock",
+                compose=Compose("2.26.1", ("docker", "compose")))  # fmt: skip
+FACTS = HostFacts(
+    Platform("linux"), Cpu(4), Memory(8000, 7000), Gpus("present", (GPU,)), ENGINE
+)  # fmt: skip
+PLAN = plan_cluster(FACTS, Settings())
+PROOF = Passthrough("devices", "Proven.", key=proof_key(FACTS, PLAN, True))
+NODE = NodeStatus("p", "idle", None, {"gpu:t4": 1}, {})
+CLUSTER = ClusterStatus("/p", "p-slurm", "running", "healthy", phase="ready", nodes=(NODE,),
+                        isolation="default")  # fmt: skip
+WELL = Known(FACTS, plan=PLAN, proof=PROOF, cluster=CLUSTER)
+
+
+def found(known: Known, identity: str) -> Finding:
+    (finding,) = (each for each in diagnose.diagnose(known) if each.id == identity)
+    return finding
+
+
+def test_all_is_well() -> None:
+    findings = diagnose.diagnose(WELL)
+    assert {each.state for each in findings} == {"ok", "info"}
+    assert diagnose.exit_code(findings) == Exit.OK
+    sections = [each.section for each in findings]
+    assert sections == sorted(sections, key=sections.index), "each section stands together"
+
+
+def test_every_finding_carries_the_id_of_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    for known in (WELL, Known(replace(FACTS, engine=Engine("absent"), gpus=Gpus("absent")))):
+        for finding, (identity, section, title, _) in zip(
+            diagnose.diagnose(known), rules_module.RULES, strict=True
+        ):
+            assert (finding.id, finding.section, finding.title) == (identity, section, title)
+
+
+def test_a_rule_that_crashes_takes_no_other_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(known: Known) -> Finding:
+        raise KeyError("x")
+
+    monkeypatch.setattr(rules_module, "RULES", (("X-1", "host", "t", crash), *rules_module.RULES))
+    findings = diagnose.diagnose(WELL)
+    assert (findings[0].state, findings[1].state) == ("crashed", "ok")
+    assert diagnose.exit_code(findings) == Exit.INCOMPLETE
+
+
+@pytest.mark.parametrize("state", ["absent", "timeout", "error"])
+def test_a_dead_endpoint_is_named(state: Any) -> None:
+    facts = replace(FACTS, engine=Engine(state, detail="Connection refused"))
+    finding = found(replace(WELL, facts=facts, endpoint="tcp://gone:2375"), "DSH-DK-001")
+    assert finding.state == "error"
+    assert "tcp://gone:2375" in finding.cause
+    assert "not installed" not in finding.cause
+    assert all(fix.command != "configure-environment" for fix in finding.fix)
+
+
+def test_again_is_said_only_of_what_was_set_up() -> None:
+    facts = replace(FACTS, engine=Engine("absent"))
+    first = found(Known(facts), "DSH-DK-001")
+    assert [fix.text for fix in first.fix] == ["Set it up"]
+    again = found(Known(facts, cluster=CLUSTER), "DSH-DK-001")
+    assert [fix.text for fix in again.fix] == ["Set it up again"]
+    assert found(Known(FACTS), "DSH-SL-001").fix[0].text == "Set it up"
+
+
+def test_a_proof_counts_only_for_the_machine_it_was_made_on() -> None:
+    assert found(WELL, "DSH-PT-001").state == "ok"
+    others = (
+        replace(WELL, facts=replace(FACTS, engine=replace(ENGINE, server_version="29.0"))),
+        replace(WELL, whole=False),
+        replace(WELL, plan=None),
+        replace(WELL, proof=replace(PROOF, key="")),
+    )
+    for known in others:
+        finding = found(known, "DSH-PT-001")
+        assert finding.state == "warn"
+        assert "before the machine" in finding.cause
+
+
+def test_a_proof_that_failed_is_an_error() -> None:
+    failed = replace(PROOF, mechanism="none", reason="no runtime", failures=("cdi: no",))
+    finding = found(replace(WELL, proof=failed), "DSH-PT-001")
+    assert (finding.state, finding.evidence) == ("error", ("cdi: no",))
+
+
+def test_gpus_that_are_not_to_be_used_need_no_proof() -> None:
+    plan = plan_cluster(FACTS, Settings(gpu="none"))
+    known = replace(WELL, plan=plan, proof=replace(PROOF, key="old"))
+    assert found(known, "DSH-PT-001").state == "info"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "state", "word"),
+    [
+        (None, "info", "No cluster is set up"),
+        (replace(CLUSTER, state="missing"), "error", "does not exist"),
+        (replace(CLUSTER, state="exited"), "error", "is exited"),
+        (replace(CLUSTER, state="unknown", problem="It is of /b."), "error", "cannot be asked"),
+    ],
+)
+def test_the_container(cluster: ClusterStatus | None, state: str, word: str) -> None:
+    known = replace(WELL, cluster=cluster)
+    finding = found(known, "DSH-SL-001")
+    assert finding.state == state
+    assert word in finding.cause
+    for identity in ("DSH-SL-002", "DSH-FI-001"):
+        assert found(known, identity).blocked_by == "DSH-SL-001"
+
+
+FAILURE = {"brief": "No key.", "details": "empty", "resolution": ["Remove it."]}
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "word"),
+    [
+        ({"failure": FAILURE, "phase": "failed", "nodes": ()}, "error", "No key."),
+        ({"problem": "sinfo: timeout", "nodes": ()}, "error", "sinfo: timeout"),
+        ({"phase": "starting: key", "nodes": ()}, "warn", "starting: key"),
+        ({"nodes": (replace(NODE, state="drained", reason="a | b"),)}, "error", "a | b"),
+        ({"nodes": (replace(NODE, state="idle*"),)}, "error", "idle*"),
+        ({"nodes": (replace(NODE, state="completing"),)}, "ok", "completing"),
+    ],
+)
+def test_the_node(change: dict[str, Any], state: str, word: str) -> None:
+    finding = found(replace(WELL, cluster=replace(CLUSTER, **change)), "DSH-SL-002")
+    assert finding.state == state
+    assert word in " ".join(finding.evidence)
+
+
+def test_the_isolation_in_force() -> None:
+    finding = found(WELL, "DSH-SL-003")
+    assert finding.state == "info"
+    assert "by environment variable" in finding.cause
+    enforced = replace(WELL, cluster=replace(CLUSTER, isolation="enforced"))
+    assert found(enforced, "DSH-SL-003").state == "ok"
+    none = replace(WELL, cluster=replace(CLUSTER, nodes=(replace(NODE, gres_total={}),)))
+    assert found(none, "DSH-SL-003").state == "skipped"
+
+
+def test_a_refused_configuration_is_an_error_in_its_own_words() -> None:
+    known = replace(WELL, cluster=replace(CLUSTER, kept_last_good=FAILURE))
+    finding = found(known, "DSH-FI-001")
+    assert (finding.state, finding.evidence) == ("error", ("No key.", "empty"))
+    assert [fix.text for fix in finding.fix] == ["Remove it."]
+    assert diagnose.exit_code(diagnose.diagnose(known)) == Exit.ERROR
