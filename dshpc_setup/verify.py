@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dshpc_setup.cluster import node_state
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
 
@@ -46,7 +45,7 @@ def wait_ready(machine: Machine, container: str, deadline_s: float = READY_S) ->
         ["docker", "exec", container, "dshpc-node", "wait", "--timeout", str(int(deadline_s))],
         deadline_s=deadline_s + 15,
     )
-    report = _object(result.stdout)
+    report = node_state.start_report(result.stdout)
     if result.ok and report.get("ready"):
         return report
     raise _not_ready(container, result, report, deadline_s)
@@ -82,8 +81,7 @@ def own_files(machine: Machine, container: str) -> dict[str, str] | None:
 
     None where the container is not ready: its start failed, goes on, or cannot be asked.
     """
-    result = machine.run(["docker", "exec", container, "dshpc-node", "status"], deadline_s=30.0)
-    report = _object(result.stdout)
+    report = node_state.ask_start(machine, container)
     digests, owners = report.get("config_sha256"), report.get("customized")
     if report.get("ready") is not True:
         return None
@@ -106,33 +104,17 @@ def running_jobs(machine: Machine, container: str) -> int:
 
 def ask_cluster(machine: Machine, container: str) -> Cluster:
     """The nodes as the controller knows them."""
-    result = machine.run(
-        ["docker", "exec", container, "sinfo", "--noheader", "--Node", "--format", "%N|%G|%T"],
-        deadline_s=30.0,
-    )
-    if not result.ok:
+    asked, nodes = node_state.ask_nodes(machine, container)
+    if not asked.ok:
         raise DshpcError(
             "Slurm's controller does not answer.",
-            result.text,
+            asked.text,
             (f"Look at the log: docker logs {container}",),
         )
-    nodes = parse_nodes(result.stdout)
-    ready = bool(nodes) and all(node.state in ("idle", "mixed", "allocated") for node in nodes)
-    return Cluster(ready, nodes)
-
-
-def parse_nodes(text: str) -> tuple[Node, ...]:
-    """`sinfo --format "%N|%G|%T"`; a node in two partitions is listed once."""
-    nodes: dict[str, Node] = {}
-    for line in text.splitlines():
-        parts = line.strip().split("|")
-        if len(parts) != 3 or not parts[0]:
-            continue
-        gres = re.sub(r"\(S:[^)]*\)", "", parts[1])
-        nodes[parts[0]] = Node(
-            parts[0], "" if gres == "(null)" else gres, parts[2].rstrip("*~#!%$@^-")
-        )
-    return tuple(nodes.values())
+    return Cluster(
+        bool(nodes) and all(node.usable for node in nodes),
+        tuple(Node(node.name, node.gres, node.plain_state) for node in nodes),
+    )
 
 
 def refuse_last_good(told: Mapping[str, Any]) -> None:
@@ -199,11 +181,3 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
             (f"Look at the log: docker logs {container}",),
         )
     return f"{shown} passed, GPU {seen}" if gpu else f"{shown} passed"
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -12,6 +12,7 @@ import typer
 from dshpc_setup.cli import interrupt_code, interrupted, print_json
 from dshpc_setup.cli.console import ConsoleReporter, as_called, is_interactive, print_error
 from dshpc_setup.cli.options import with_settings
+from dshpc_setup.cli.passed_on import show_in_help
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 
 if TYPE_CHECKING:
@@ -328,50 +329,7 @@ def destroy(
     finish(Exit.WARNING if gone.left else Exit.OK)
 
 
-_PASSED_ON = {
-    "srun": "Run a job and wait for it: dshpc srun --gres=gpu:1 python train.py",
-    "sbatch": "Queue a job script.",
-    "salloc": "Get an allocation, and a shell in it.",
-    "squeue": "Jobs that run or wait.",
-    "sinfo": "Nodes and partitions.",
-    "scancel": "End a job.",
-    "scontrol": "Look at and change jobs and nodes.",
-    "sattach": "Join a running job's step.",
-    "sbcast": "Copy a file to a job's nodes.",
-    "scrontab": "Jobs at regular times.",
-    "strigger": "A program to run when something happens.",
-    "sstat": "What a running job uses.",
-    "sprio": "Why jobs wait in this order.",
-    "sshare": "Shares and use of accounts.",
-    "sdiag": "How the scheduler does.",
-    "sacct": "Jobs of the past, where accounting is set up.",
-    "sacctmgr": "Accounts, where accounting is set up.",
-    "sreport": "Reports, where accounting is set up.",
-    "exec": "Any command in the container: dshpc exec -- nvidia-smi",
-    "shell": "A shell in the container.",
-}
-
-
-def _show_in_help(name: str, text: str) -> None:
-    """Such a command is run before typer is imported, and comes here only behind options of ours."""
-
-    def command(context: typer.Context) -> None:
-        from dshpc_setup.cli.exec import main as exec_main
-
-        finish(exec_main([name, *context.args]))
-
-    command.__doc__ = text
-    app.command(
-        name,
-        rich_help_panel="Slurm, in the cluster as yourself",
-        add_help_option=False,
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True,
-                          "allow_interspersed_args": False},
-    )(command)  # fmt: skip
-
-
-for _name, _text in _PASSED_ON.items():
-    _show_in_help(_name, _text)
+show_in_help(app, finish)
 
 
 def _show(now: ClusterStatus, json_output: bool) -> None:

@@ -4,13 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dshpc_setup import verify
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.verify import Cluster, Node, parse_nodes
+from dshpc_setup.verify import Cluster, Node
 
 
 class Answers:
@@ -25,26 +23,21 @@ class Answers:
         return self.result
 
 
-def test_nodes_as_sinfo_prints_them() -> None:
-    text = (
-        "dshpc|gpu:h100:2|idle\ndshpc|gpu:h100:2|idle\nb|(null)|drained*\nc|gpu:t4:1(S:0)|mixed-\n"
-    )
-    assert parse_nodes(text) == (
-        Node("dshpc", "gpu:h100:2", "idle"),
-        Node("b", "", "drained"),
-        Node("c", "gpu:t4:1", "mixed"),
-    )
+@pytest.mark.parametrize(
+    ("state", "ready"),
+    [("idle", True), ("mixed-", True), ("completing", True), ("drained", False), ("idle*", False)],
+)
+def test_which_states_take_jobs(state: str, ready: bool) -> None:
+    text = f"a|gpu:h100:2(S:0)|gpu:h100:0(IDX:N/A)|{state}|none\n"
+    cluster = verify.ask_cluster(Answers(0, text), "c")  # type: ignore[arg-type]
+    assert cluster.ready is ready
+    assert cluster.nodes == (Node("a", "gpu:h100:2", state.rstrip("*-")),)
 
 
-@given(st.text())
-def test_any_text_is_nodes(text: str) -> None:
-    assert all(node.name for node in parse_nodes(text))
-
-
-def test_a_drained_node_is_not_ready() -> None:
-    assert verify.ask_cluster(Answers(0, "a||idle\n"), "c").ready  # type: ignore[arg-type]
-    assert not verify.ask_cluster(Answers(0, "a||drained\n"), "c").ready  # type: ignore[arg-type]
+def test_a_controller_without_nodes_is_not_ready_and_a_silent_one_an_error() -> None:
     assert not verify.ask_cluster(Answers(0, ""), "c").ready  # type: ignore[arg-type]
+    with pytest.raises(DshpcError, match="does not answer"):
+        verify.ask_cluster(Answers(1, "", "slurm_load_partitions: error"), "c")  # type: ignore[arg-type]
 
 
 def test_a_failed_start_speaks_in_the_containers_own_words() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup import cli
-from dshpc_setup.cli import app, console
+from dshpc_setup.cli import app, console, passed_on
 from dshpc_setup.cli import exec as exec_command
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.project import Project
@@ -37,7 +37,7 @@ def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 
 def test_the_help_names_real_commands_only(capsys: pytest.CaptureFixture[str]) -> None:
-    assert set(app._PASSED_ON) == cli.EXEC_COMMANDS
+    assert set(passed_on.PASSED_ON) == cli.EXEC_COMMANDS
     known = {each.name or each.callback.__name__ for each in app.app.registered_commands
              if each.callback} | {each.name for each in app.app.registered_groups}  # fmt: skip
     assert known == cli.EXEC_COMMANDS | cli.COMMANDS

@@ -1,0 +1,56 @@
+"""The commands that are handed to the cluster, as the help shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+PANEL = "Slurm, in the cluster as yourself"
+PASSED_ON = {
+    "srun": "Run a job and wait for it: dshpc srun --gres=gpu:1 python train.py",
+    "sbatch": "Queue a job script.",
+    "salloc": "Get an allocation, and a shell in it.",
+    "squeue": "Jobs that run or wait.",
+    "sinfo": "Nodes and partitions.",
+    "scancel": "End a job.",
+    "scontrol": "Look at and change jobs and nodes.",
+    "sattach": "Join a running job's step.",
+    "sbcast": "Copy a file to a job's nodes.",
+    "scrontab": "Jobs at regular times.",
+    "strigger": "A program to run when something happens.",
+    "sstat": "What a running job uses.",
+    "sprio": "Why jobs wait in this order.",
+    "sshare": "Shares and use of accounts.",
+    "sdiag": "How the scheduler does.",
+    "sacct": "Jobs of the past, where accounting is set up.",
+    "sacctmgr": "Accounts, where accounting is set up.",
+    "sreport": "Reports, where accounting is set up.",
+    "exec": "Any command in the container: dshpc exec -- nvidia-smi",
+    "shell": "A shell in the container.",
+}
+
+
+def show_in_help(app: typer.Typer, finish: Callable[[int], None]) -> None:
+    """Register them: they are run before typer is imported, and come here behind options of ours."""
+    for name, text in PASSED_ON.items():
+        _register(app, finish, name, text)
+
+
+def _register(app: typer.Typer, finish: Callable[[int], None], name: str, text: str) -> None:
+    def command(context: typer.Context) -> None:
+        from dshpc_setup.cli.exec import main as exec_main
+
+        finish(exec_main([name, *context.args]))
+
+    command.__doc__ = text
+    app.command(
+        name,
+        rich_help_panel=PANEL,
+        add_help_option=False,
+        context_settings={
+            "allow_extra_args": True,
+            "ignore_unknown_options": True,
+            "allow_interspersed_args": False,
+        },
+    )(command)
