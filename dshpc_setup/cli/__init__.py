@@ -74,9 +74,23 @@ def _defect(error: Exception, arguments: list[str], program: str) -> int:
         traceback.print_exception(error)
     what = f"{type(error).__name__}: {error}"
     todo = "Run it again with DSHPC_DEBUG=1 and report what it says, with the command line."
-    sys.stderr.write(f"{program}: a defect of dsHPC setup itself: {what}\n  - {todo}\n")
+    sys.stderr.write(
+        f"{program}: a defect of dsHPC setup itself: {what}\n  {_versions()}\n  - {todo}\n"
+    )
     _error_object(arguments, 2, "A defect of dsHPC setup itself.", what, [todo])
     return 2
+
+
+def _versions() -> str:
+    """What a report has to name: ours, Python's, and the distribution in its own words."""
+    import platform
+
+    import distro
+
+    from dshpc_setup import __version__
+
+    system = distro.name(pretty=True) or platform.platform()
+    return f"dsHPC setup {__version__}, Python {platform.python_version()}, {system}"
 
 
 def _error_object(

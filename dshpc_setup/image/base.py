@@ -75,7 +75,7 @@ def ensure_base(
         raise _no_such_image(settings.base_image, arch, pulled)
     reporter.note(
         f"The image {settings.base_image} could not be pulled "
-        f"({redacted(tail(pulled.text, 1)) or pulled.state}): it is made from Debian's packages."
+        f"({_reason(pulled)}): it is made from Debian's packages."
     )
     return _make(machine, facts, settings, reporter, interactive=interactive)
 
@@ -94,6 +94,11 @@ def find_base(machine: Machine, facts: HostFacts, settings: Settings) -> BaseIma
 def _arch(facts: HostFacts) -> str:
     """Of the engine, which may be another machine than this one."""
     return debian_arch(facts.engine.arch or facts.platform.arch)
+
+
+def _reason(pulled: CommandResult) -> str:
+    """The last words of docker's chain of causes: "no such host"."""
+    return redacted(tail(pulled.text, 1)).rpartition(": ")[2] or pulled.state
 
 
 def _pull(machine: Machine, name: str, arch: str, reporter: Reporter) -> CommandResult:
