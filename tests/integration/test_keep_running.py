@@ -32,7 +32,7 @@ def test_a_start_that_failed_is_tried_again_once_mended(fresh: Cluster) -> None:
     fresh.configure(*MADE_UP, "--no-start").good()
     own = fresh.folder / "config/slurm.conf"
     good = own.read_text()
-    own.write_text(good.replace("NodeName=", "NodeName=other-"))
+    own.write_text(good.replace("SelectType=", "SelctType="))  # and no last good one is there
     assert fresh.configure().code == 2
     own.write_text(good)
     fresh.configure().good()

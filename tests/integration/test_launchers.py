@@ -23,6 +23,8 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.image.base import BaseImage
+
 ROOT = Path(__file__).parents[2]
 REAL_FILES = ("configure-environment", "dshpc", "pyproject.toml", "LICENSE", "scripts")
 BACKEND = {"editables", "hatchling", "packaging", "pathspec", "pluggy", "tomli", "tomlkit"} | {
@@ -130,7 +132,8 @@ def test_arguments_and_environment_are_handed_over_unchanged(
     assert isinstance(environ, dict)
     shell_own = {"_", "PWD", "OLDPWD", "SHLVL"}
     kept = {name: value for name, value in environ.items() if name not in shell_own}
-    given = {**os.environ, **mine}
+    # the launcher's own word to the program: what to call it by
+    given = {**os.environ, **mine, "DSHPC_COMMAND": str(checkout.path / "dshpc")}
     assert kept == {name: value for name, value in given.items() if name not in shell_own}
 
 
@@ -406,7 +409,7 @@ def docker(*arguments: str) -> None:
 
 
 @pytest.fixture
-def bare_container(base_image: str, tmp_path: Path) -> Iterator[Container]:
+def bare_container(base_image: BaseImage, tmp_path: Path) -> Iterator[Container]:
     make_checkout(tmp_path / "project", whole_lock=True)
     (tmp_path / "99site").write_text(host_apt_settings())
     name = f"dshpc-test-launchers-{uuid.uuid4().hex[:8]}"
@@ -415,7 +418,7 @@ def bare_container(base_image: str, tmp_path: Path) -> Iterator[Container]:
     bundle = site_ca_bundle()
     if bundle is not None:
         options += ["--env=SSL_CERT_FILE=/site/ca.crt", f"--volume={bundle}:/site/ca.crt:ro"]
-    docker("run", "--detach", "--init", "--name", name, *options, base_image, "sleep", "900")
+    docker("run", "--detach", "--init", "--name", name, *options, base_image.ref, "sleep", "900")
     try:
         docker("cp", str(tmp_path / "99site"), f"{name}:/etc/apt/apt.conf.d/99site")
         docker("cp", str(tmp_path / "project"), f"{name}:/opt/project")
