@@ -171,6 +171,7 @@ def _direct(machine: Machine, reporter: Reporter, interactive: bool) -> None:
     program = dockerd(machine) or "dockerd"
     already = running(machine)
     if already is None:
+        _forget_the_dead(machine, reporter, interactive)
         reporter.progress("Starting dockerd")
         before = len(machine.read(LOG).text or "")
         pid = _launch(machine, program, interactive)
@@ -204,6 +205,20 @@ def _launch(machine: Machine, program: str, interactive: bool) -> int:
     if not done.ok or not pid or not pid[0].isdecimal():
         raise _did_not_start(last_lines(done), (f"As root: {program} >>{LOG} 2>&1 &",))
     return int(pid[0])
+
+
+def _forget_the_dead(machine: Machine, reporter: Reporter, interactive: bool) -> None:
+    """Remove the pid file that a killed dockerd has left.
+
+    dockerd refuses to start while any process has that number, and numbers are given out again.
+    Called only where no dockerd runs.
+    """
+    for path in _PID_FILES:
+        if not machine.exists(path):
+            continue
+        done = run_as_root(machine, ["rm", "-f", path], interactive=interactive, deadline_s=_ASK_S)
+        if done.ok:
+            reporter.note(f"Removed {path}, left by a dockerd that runs no more.")
 
 
 def running(machine: Machine) -> int | None:

@@ -76,7 +76,10 @@ def test_a_dockerd_that_runs_already_is_waited_for() -> None:
 def test_a_pid_file_of_another_program_is_stale() -> None:
     machine = bare([UP], _proc_5_stat="5 (bash) S 1", _proc_5_comm="bash\n", _proc_77_stat=ALIVE)
     machine.files["/run/docker.pid"] = "5"
+    machine.commands["rm"] = Answer()
     daemon.start(machine, Listener(), interactive=False)
+    # dockerd itself would refuse to start: some process has that number
+    assert machine.lines("rm") == ["rm -f /run/docker.pid"]
     assert len(machine.daemons) == 1
 
 
