@@ -17,6 +17,10 @@ Starter = Literal["systemd", "openrc", "snap", "direct"]
 
 LOG = "/var/log/dshpc-dockerd.log"
 _PID_FILES = ("/run/docker.pid", "/var/run/docker.pid")
+_PID_FILES_OF = {
+    "/run/docker.pid": "dockerd",
+    "/run/docker/containerd/containerd.pid": "containerd",
+}
 _UP_S = 90.0
 _START_S = 120.0
 _ASK_S = 10.0
@@ -208,26 +212,34 @@ def _launch(machine: Machine, program: str, interactive: bool) -> int:
 
 
 def _forget_the_dead(machine: Machine, reporter: Reporter, interactive: bool) -> None:
-    """Remove the pid file that a killed dockerd has left.
+    """Remove the pid files that a killed dockerd and its containerd have left.
 
-    dockerd refuses to start while any process has that number, and numbers are given out again.
-    Called only where no dockerd runs.
+    dockerd refuses to start while any process has the number in its own, and waits in vain for a
+    containerd while any has the number in the other: numbers are given out again, and a killed
+    process may stay a zombie for a while.
     """
-    for path in _PID_FILES:
-        if not machine.exists(path):
+    for path, program in _PID_FILES_OF.items():
+        text = machine.read(path).text
+        if text is None or _runs(machine, text, program):
             continue
         done = run_as_root(machine, ["rm", "-f", path], interactive=interactive, deadline_s=_ASK_S)
         if done.ok:
-            reporter.note(f"Removed {path}, left by a dockerd that runs no more.")
+            reporter.note(f"Removed {path}, left by a {program} that runs no more.")
+
+
+def _runs(machine: Machine, pid: str, program: str) -> bool:
+    number = pid.strip()
+    if not number.isdecimal() or not _alive(machine, int(number)):
+        return False
+    return (machine.read(f"/proc/{number}/comm").text or "").strip() == program
 
 
 def running(machine: Machine) -> int | None:
     """The process of a dockerd that runs already, by its pid file."""
     for path in _PID_FILES:
-        text = (machine.read(path).text or "").strip()
-        if text.isdecimal() and _alive(machine, int(text)):
-            name = (machine.read(f"/proc/{text}/comm").text or "").strip()
-            return int(text) if name == "dockerd" else None
+        text = machine.read(path).text or ""
+        if _runs(machine, text, "dockerd"):
+            return int(text)
     return None
 
 

@@ -79,7 +79,7 @@ def test_a_pid_file_of_another_program_is_stale() -> None:
     machine.commands["rm"] = Answer()
     daemon.start(machine, Listener(), interactive=False)
     # dockerd itself would refuse to start: some process has that number
-    assert machine.lines("rm") == ["rm -f /run/docker.pid"]
+    assert machine.lines("rm -f") == ["rm -f /run/docker.pid"]
     assert len(machine.daemons) == 1
 
 
