@@ -447,6 +447,9 @@ def second_engine(base: BaseImage) -> Iterator[tuple[str, subprocess.Popen[bytes
             child.terminate()
             child.wait(60)
         log.close()
+        # a shim outlives the engine that was killed, and its container with it
+        for shim in run(["pgrep", "-f", f"containerd-shim.*{top}/"]).stdout.split():
+            kill_tree(int(shim))
         remove_folder(top)
         run(as_root("ip", "link", "delete", bridge)).good()
 
