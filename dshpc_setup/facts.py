@@ -7,7 +7,6 @@ A fact is never just missing: every probe says `present`, `absent`, `denied`, `t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -183,8 +182,3 @@ class HostFacts:
             "docker": docker,
             "evidence": [asdict(item) for item in self.evidence],
         }
-
-
-def evidence_by_probe(facts: HostFacts) -> Mapping[str, Evidence]:
-    """The last piece of evidence of each probe, by the probe's name."""
-    return {item.probe: item for item in facts.evidence}

@@ -8,7 +8,6 @@ from typing import Literal
 
 Owner = Literal["missing", "ours", "custom", "edited"]
 
-MARKER = "USER_CUSTOMIZED=true"
 _MARKED = re.compile(r"^[ \t]*#[ \t]*USER_CUSTOMIZED[ \t]*=[ \t]*true[ \t]*\r?$", re.M | re.I)
 
 

@@ -55,7 +55,6 @@ class ComposeFile:
     build: Mapping[str, Any] | None = None  # {"build": ..., "secrets": ...} of image/build.py
     devices: tuple[str, ...] = ()
     group_add: tuple[int, ...] = ()
-    security_opt: tuple[str, ...] = ()
     runtime: str | None = None
     request: DeviceRequest | None = None
     simulated: bool = False

@@ -18,14 +18,6 @@ from dshpc_setup.machine import Machine, Reply, child
 
 LIBRARY = "libnvidia-ml.so.1"
 
-NOT_SUPPORTED = 3
-NO_PERMISSION = 4
-DRIVER_NOT_LOADED = 9
-LIBRARY_NOT_FOUND = 12
-GPU_IS_LOST = 15
-RESET_REQUIRED = 16
-VERSION_MISMATCH = 18
-
 # Where the library lies when the loader's own list does not know it: WSL2, NixOS.
 _EXTRA_FOLDERS = ("/usr/lib/wsl/lib", "/run/opengl-driver/lib")
 

@@ -18,7 +18,7 @@ from dshpc_setup.probes.platform import in_container
 _LIBRARY = "libnvidia-ml.so.1"
 _WSL_FOLDER = "/usr/lib/wsl/lib"
 
-# NVML's codes (machine/nvml.py) in the words of somebody who wants to know what is wrong.
+# NVML's codes (nvmlReturn_t) in the words of somebody who wants to know what is wrong.
 _REASONS = {
     4: "NVML may not be used by this user or container (no permission)",
     9: "the NVIDIA driver is not loaded",

@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 
 from dshpc_setup import probes
-from dshpc_setup.facts import Evidence, Gpus, evidence_by_probe
+from dshpc_setup.facts import Evidence, Gpus, HostFacts
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.local import LocalMachine
 
 EMPTY = LocalMachine("/nonexistent")
+
+
+def evidence_by_probe(facts: HostFacts) -> dict[str, Evidence]:
+    """The last piece of evidence of each probe."""
+    return {item.probe: item for item in facts.evidence}
 
 
 def replaced(name: str, probe: Any) -> tuple[tuple[str, Any], ...]:
