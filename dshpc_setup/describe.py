@@ -9,8 +9,8 @@ from dshpc_setup.facts import Engine, Gpus, HostFacts
 from dshpc_setup.plan import ClusterPlan
 
 
-def gib(mib: int) -> str:
-    return f"{mib / 1024:.1f} GiB"
+def gib(mib: int | None) -> str:
+    return "unknown" if mib is None else f"{mib / 1024:.1f} GiB"
 
 
 def describe_facts(facts: HostFacts) -> str:

@@ -3,10 +3,14 @@
 A fact is never just missing: every probe says `present`, `absent`, `denied`, `timeout`, `error` or
 `unsupported`, and where it looked. A single value that is not known is None, never 0 or "".
 `HostFacts.to_json()` is the contract of `dshpc detect --json` (schema `dshpc.facts/1`).
+
+Beside the facts stand the ways to them: `Evidence` is what was looked at, `Conclusion` what follows
+from it and what was not chosen, `Disagreement` where two layers of one machine say different things.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -15,6 +19,13 @@ Vendor = Literal["nvidia", "amd", "intel"]
 PlatformKind = Literal["linux", "wsl2", "wsl1", "macos"]
 EngineKind = Literal["engine", "desktop", "podman", "snap", "remote"]
 MigMode = Literal["enabled", "disabled", "unsupported"]
+ComputeMode = Literal["default", "exclusive-thread", "prohibited", "exclusive-process"]
+Virtualization = Literal["none", "passthrough", "vgpu", "host-vgpu", "host-vsga"]
+FabricState = Literal["not-supported", "not-started", "in-progress", "completed"]
+
+Section = Literal["platform", "cpu", "memory", "gpus", "docker"]
+SECTIONS: tuple[Section, ...] = ("platform", "cpu", "memory", "gpus", "docker")
+"""The parts of the facts, by their keys in JSON: what can be asked for by itself."""
 
 SCHEMA = "dshpc.facts/1"
 
@@ -27,31 +38,64 @@ class Evidence:
     state: State
     source: str
     ms: float
-    detail: str | None = None
+    detail: str | None = None  # of an `error`: the text that could not be read, or its beginning
+    code: int | None = None  # the library's own error number, the command's exit code
+
+
+@dataclass(frozen=True)
+class Because:
+    """A source ("/sys/bus/pci/devices", "NVML") and what it says, in words for the screen."""
+
+    source: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What was concluded, from what, and why nothing else was: the text of `detect --explain`."""
+
+    about: str  # the fact's place: "platform.kind", "gpus 0000:1a:00.0", "docker.compose"
+    says: str  # "wsl2", "1 GPU"
+    because: tuple[Because, ...] = ()
+    instead: tuple[Because, ...] = ()  # what was not chosen, and why not
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Two or more layers that contradict each other about one thing."""
+
+    about: str  # a PCI address, a file, "driver version"
+    layers: tuple[Because, ...]
+    meaning: str  # what it most likely is, and the finding id if there is one
+    finding: str | None = None
 
 
 @dataclass(frozen=True)
 class Platform:
     kind: PlatformKind
     in_container: bool = False
+    container: str | None = None  # docker|podman|lxc|kubernetes|systemd-nspawn|other, if in one
+    virtual_machine: str | None = None  # kvm|qemu|vmware|hyperv|xen|virtualbox|...; "none": metal
     os_id: str | None = None  # ID of /etc/os-release: debian, ubuntu, fedora, ...
     os_version: str | None = None
     os_like: tuple[str, ...] = ()
     kernel: str | None = None
-    arch: str = "x86_64"  # as `uname -m` says it
+    arch: str | None = "x86_64"  # as `uname -m` says it
     selinux: Literal["enforcing", "permissive", "disabled"] | None = None
+    state: State = "present"
 
 
 @dataclass(frozen=True)
 class Cpu:
     """Logical CPUs as the kernel counts them; `usable` after affinity, cpuset and CPU quota."""
 
-    logical: int
+    logical: int | None = None
     sockets: int | None = None
     cores_per_socket: int | None = None
     threads_per_core: int | None = None
-    usable: int = 1
+    usable: int | None = None
     limited_by: str | None = None  # "cpuset" | "cgroup quota" | "affinity" | "engine"
+    state: State = "present"
 
 
 @dataclass(frozen=True)
@@ -61,13 +105,14 @@ class Memory:
     `usable_mib` is what Slurm may hand out by default: the limit less a tenth.
     """
 
-    total_mib: int
-    limit_mib: int
-    limited_by: str | None = None
+    total_mib: int | None = None
+    limit_mib: int | None = None
+    limited_by: str | None = None  # "cgroup" | "engine"
+    state: State = "present"
 
     @property
-    def usable_mib(self) -> int:
-        return self.limit_mib - self.limit_mib // 10
+    def usable_mib(self) -> int | None:
+        return None if self.limit_mib is None else self.limit_mib - self.limit_mib // 10
 
 
 @dataclass(frozen=True)
@@ -76,6 +121,35 @@ class MigInstance:
     uuid: str | None = None
     memory_mib: int | None = None
     device_files: tuple[str, ...] = ()  # the card's node and both capability nodes
+
+
+@dataclass(frozen=True)
+class Link:
+    """Direct connections between a GPU and one other thing: `count` of them that are up."""
+
+    kind: Literal["nvlink", "xgmi"]
+    count: int
+    peer: str | None = None  # PCI address; None where the driver does not tell
+    peer_kind: Literal["gpu", "switch", "cpu"] | None = None
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """NVSwitch systems: how far the Fabric Manager has come with this GPU."""
+
+    state: FabricState
+    status: int | None = None  # nvmlReturn_t; says something only where `state` is completed
+
+
+@dataclass(frozen=True)
+class UnusedGpu:
+    """Graphics hardware that is there and is not counted: bound to vfio-pci, display only, ..."""
+
+    vendor: Vendor
+    reason: str  # one sentence
+    pci_bus_id: str | None = None
+    name: str | None = None
+    driver: str | None = None  # the kernel driver that holds it
 
 
 @dataclass(frozen=True)
@@ -96,6 +170,17 @@ class GpuDevice:
     mig: tuple[MigInstance, ...] = ()
     partition_of: str | None = None  # AMD: the PCI address of the card this is a partition of
     problems: tuple[str, ...] = ()  # finding ids; a device with problems is not scheduled
+    minor: int | None = None  # N of /dev/nvidiaN, of /dev/dri/renderDN
+    driver: str | None = None  # the kernel driver: nvidia, amdgpu, i915, xe, nvgpu (Jetson)
+    group_ids: tuple[int, ...] = ()  # of the device files (AMD: /dev/kfd's too): for group_add
+    unified_memory: bool | None = None  # one memory for CPU and GPU: GB10, Jetson, APUs
+    links: tuple[Link, ...] = ()
+    persistence: bool | None = None
+    compute_mode: ComputeMode | None = None
+    ecc: bool | None = None
+    virtualization: Virtualization | None = None
+    fabric: Fabric | None = None
+    partition_mode: str | None = None  # AMD: SPX, DPX, QPX, CPX, ...
 
 
 @dataclass(frozen=True)
@@ -108,6 +193,8 @@ class Gpus:
     driver_version: str | None = None
     cuda_version: str | None = None
     detail: str | None = None  # for any state but present: why, in one sentence
+    unused: tuple[UnusedGpu, ...] = ()
+    disagreements: tuple[Disagreement, ...] = ()
 
     @property
     def vendor(self) -> str:
@@ -140,9 +227,13 @@ class Engine:
     cgroup_driver: str | None = None
     cgroup_version: int | None = None
     runtimes: tuple[str, ...] = ()
+    default_runtime: str | None = None
     cdi_devices: tuple[str, ...] = ()
+    cdi_folders: tuple[str, ...] = ()
     compose: Compose | None = None
+    composes: tuple[Compose, ...] = ()  # every one that is installed, the one to use first
     buildx: str | None = None  # version of the buildx plugin, if any
+    context: str | None = None  # name of the docker context, "default" where none is chosen
     host: str | None = None  # the endpoint that was asked
     name: str | None = None  # the daemon's own host name
     os_type: str | None = None
@@ -164,21 +255,46 @@ class HostFacts:
     gpus: Gpus
     engine: Engine
     evidence: tuple[Evidence, ...] = field(default=(), compare=False)
+    conclusions: tuple[Conclusion, ...] = field(default=(), compare=False)
 
-    def to_json(self) -> dict[str, Any]:
-        """The `dshpc.facts/1` object: JSON values only."""
-        gpus = asdict(self.gpus)
-        gpus["vendor"] = self.gpus.vendor
-        docker = asdict(self.engine)
-        compose = self.engine.compose
-        docker["compose"] = compose.version.lstrip("v") if compose else None
-        return {
+    def to_json(
+        self, only: Collection[Section] = SECTIONS, *, explain: bool = False
+    ) -> dict[str, Any]:
+        """The `dshpc.facts/1` object, JSON values only: sections not in `only` are null.
+
+        With `explain` the conclusions are in it.
+        """
+        sections = {
+            "platform": self._platform_json,
+            "cpu": self._cpu_json,
+            "memory": self._memory_json,
+            "gpus": self._gpus_json,
+            "docker": self._docker_json,
+        }
+        found: dict[str, Any] = {
             "schema": SCHEMA,
             "simulated": self.gpus.simulated,
-            "platform": asdict(self.platform),
-            "cpu": asdict(self.cpu),
-            "memory": {**asdict(self.memory), "usable_mib": self.memory.usable_mib},
-            "gpus": gpus,
-            "docker": docker,
+            **{key: make() if key in only else None for key, make in sections.items()},
             "evidence": [asdict(item) for item in self.evidence],
         }
+        if explain:
+            found["conclusions"] = [asdict(item) for item in self.conclusions]
+        return found
+
+    def _platform_json(self) -> dict[str, Any]:
+        return asdict(self.platform)
+
+    def _cpu_json(self) -> dict[str, Any]:
+        return asdict(self.cpu)
+
+    def _memory_json(self) -> dict[str, Any]:
+        return {**asdict(self.memory), "usable_mib": self.memory.usable_mib}
+
+    def _gpus_json(self) -> dict[str, Any]:
+        return {**asdict(self.gpus), "vendor": self.gpus.vendor}
+
+    def _docker_json(self) -> dict[str, Any]:
+        found = asdict(self.engine)
+        compose = self.engine.compose
+        found["compose"] = compose.version.lstrip("v") if compose else None
+        return found

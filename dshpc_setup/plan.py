@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dshpc_setup.errors import usage_error
-from dshpc_setup.facts import GpuDevice, Gpus, HostFacts, Vendor
+from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.facts import GpuDevice, Gpus, HostFacts, State, Vendor
 from dshpc_setup.settings import Settings
 
 
@@ -176,19 +176,30 @@ def _autodetect(facts: HostFacts, used: list[GpuDevice]) -> str:
 
 
 def _cpus(facts: HostFacts) -> int:
-    limits = [facts.cpu.usable, facts.cpu.logical]
-    if facts.engine.cpus:
-        limits.append(facts.engine.cpus)
-    return max(1, min(limits))
+    limits = (facts.cpu.usable, facts.cpu.logical, facts.engine.cpus)
+    known = [limit for limit in limits if limit]
+    if not known:
+        raise _unknown("how many CPUs this machine has", facts.cpu.state)
+    return min(known)
 
 
 def _memory(facts: HostFacts, reserve_mib: int | None) -> int:
     """MiB for jobs: what every limit allows, less the reserve (by default a tenth)."""
-    limit = facts.memory.limit_mib
-    if facts.engine.memory_mib:
-        limit = min(limit, facts.engine.memory_mib)
+    limits = (facts.memory.limit_mib, facts.engine.memory_mib)
+    known = [limit for limit in limits if limit]
+    if not known:
+        raise _unknown("how much memory this machine has", facts.memory.state)
+    limit = min(known)
     kept = limit // 10 if reserve_mib is None else reserve_mib
     return max(1, limit - kept)
+
+
+def _unknown(what: str, state: State) -> DshpcError:
+    return DshpcError(
+        f"It could not be found out {what}.",
+        f"The answer was: {state}.",
+        ("See what was looked at: dshpc detect --explain",),
+    )
 
 
 def _memory_per_cpu(memory: int, cpus: int, gres: int) -> int:

@@ -44,7 +44,7 @@ def _resources(known: Known) -> Finding:
         f"{memory.limit_mib} of {memory.total_mib} MiB, limited by {memory.limited_by or 'nothing'}",
     )
     found = Finding("DSH-HO-002", "host", "ok", "There is room for jobs", read)
-    if memory.usable_mib < 1024:
+    if memory.usable_mib is not None and memory.usable_mib < 1024:
         return replace(
             found, state="warn", cause="Less than 1 GiB of memory is left for jobs.",
             fix=(Fix("Give this machine, or Docker's virtual machine, more memory"),),

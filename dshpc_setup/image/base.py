@@ -93,7 +93,7 @@ def find_base(machine: Machine, facts: HostFacts, settings: Settings) -> BaseIma
 
 def _arch(facts: HostFacts) -> str:
     """Of the engine, which may be another machine than this one."""
-    return debian_arch(facts.engine.arch or facts.platform.arch)
+    return debian_arch(facts.engine.arch or facts.platform.arch or "")
 
 
 def _reason(pulled: CommandResult) -> str:

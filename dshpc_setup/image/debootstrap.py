@@ -75,8 +75,8 @@ def recipe(
     interactive: bool,
 ) -> Recipe:
     """What debootstrap is to do here; offers to install it. Raises where it cannot be used."""
-    arch = debian_arch(facts.engine.arch or facts.platform.arch)
-    if machine.system[0] != "Linux" or debian_arch(facts.platform.arch) != arch:
+    arch = debian_arch(facts.engine.arch or facts.platform.arch or "")
+    if machine.system[0] != "Linux" or debian_arch(facts.platform.arch or "") != arch:
         raise cannot_make(
             f"debootstrap needs Linux on {arch}; this is {machine.system[0]} on "
             f"{facts.platform.arch}."

@@ -57,6 +57,20 @@ class Reply:
     code: int | None = None  # the library's own error number
 
 
+Say = Callable[[Any], None]
+"""What a question calls with each item of its answer, as it learns it."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a question that was asked apart ended: `present` where it came to its end."""
+
+    state: State  # present | timeout | error
+    items: tuple[Any, ...]  # what it said, also before it was killed or crashed
+    detail: str | None
+    ms: float
+
+
 class Machine(Protocol):
     """A machine to look at and to act on; `LocalMachine` is the real one."""
 
@@ -119,9 +133,24 @@ class Machine(Protocol):
         """Start a program that outlives us, in its own session, its output added to `log`: the pid."""
         ...
 
+    # several questions at once
+    def apart(
+        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+    ) -> Mapping[str, Ended]:
+        """Ask all at the same time, each in a process of its own, and end with the deadline.
+
+        One that hangs, raises or crashes delays and harms no other. Items must be values that can
+        be pickled. A machine that cannot hang (a recorded one) may ask in place.
+        """
+        ...
+
     # libraries and APIs
     def nvml(self, deadline_s: float) -> Reply:
         """What NVML says, asked in a process of its own: see machine/nvml.py for the value."""
+        ...
+
+    def nvml_readings(self, deadline_s: float) -> Reply:
+        """What NVML measures now (use, temperature, power): see machine/nvml.py for the value."""
         ...
 
     def amdsmi(self, deadline_s: float) -> Reply:

@@ -1,4 +1,4 @@
-"""pyrsmi, AMD's management library for Python, asked in a child process (`amdsmi_child.py`).
+"""pyrsmi, AMD's management library for Python, asked in a process of its own.
 
 Only for what the kernel's own tree does not say (product names): pyrsmi looks for its library under
 $ROCM_PATH alone, and what it calls a unique id is a bus address. The value of a `present` reply:
@@ -9,7 +9,7 @@ $ROCM_PATH alone, and what it calls a unique id is a bus address. The value of a
 
 from __future__ import annotations
 
-from dshpc_setup.machine import Machine, Reply, child
+from dshpc_setup.machine import Machine, Reply, library
 
 LIBRARY = "libamd_smi.so"
 
@@ -18,8 +18,12 @@ def ask(machine: Machine, deadline_s: float) -> Reply:
     """What pyrsmi says; a hang, a crash or a missing library is the reply's state."""
     if not installed(machine):
         return Reply("absent", None, LIBRARY, f"there is no {LIBRARY} in {root(machine)}")
-    env = {"ROCM_PATH": root(machine)}
-    return child.ask(machine, "amdsmi_child.py", LIBRARY, deadline_s=deadline_s, env=env)
+    from dshpc_setup.machine import amdsmi_library
+
+    folder = root(machine)
+    return library.ask(
+        lambda say: amdsmi_library.facts(folder, say), LIBRARY, deadline_s=deadline_s
+    )
 
 
 def root(machine: Machine) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from dshpc_setup.facts import State
-from dshpc_setup.machine import CommandResult, Read, Reply
+from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say
 
 _MOST_BYTES = 4 << 20  # no file that we read is larger; /proc and /sys files have no size
 
@@ -129,10 +129,22 @@ class LocalMachine:
             )
         return child.pid
 
+    def apart(
+        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+    ) -> Mapping[str, Ended]:
+        from dshpc_setup.machine import apart
+
+        return apart.ask(questions, deadline_s)
+
     def nvml(self, deadline_s: float) -> Reply:
         from dshpc_setup.machine import nvml
 
         return nvml.ask(self, deadline_s)
+
+    def nvml_readings(self, deadline_s: float) -> Reply:
+        from dshpc_setup.machine import nvml
+
+        return nvml.ask_readings(self, deadline_s)
 
     def amdsmi(self, deadline_s: float) -> Reply:
         from dshpc_setup.machine import amdsmi

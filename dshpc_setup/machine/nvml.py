@@ -1,4 +1,4 @@
-"""NVML, NVIDIA's management library, asked in a child process (`nvml_child.py`).
+"""NVML, NVIDIA's management library, asked in a process of its own.
 
 The value of a `present` reply:
 
@@ -14,19 +14,38 @@ even a handle was to be had is `{"index", "error": 15, "text": "GPU is lost"}`.
 
 from __future__ import annotations
 
-from dshpc_setup.machine import Machine, Reply, child
+from collections.abc import Callable
+
+from dshpc_setup.machine import Machine, Reply, Say, library
 
 LIBRARY = "libnvidia-ml.so.1"
 
-# Where the library lies when the loader's own list does not know it: WSL2, NixOS.
+# Where the library may lie though the loader does not know of it: WSL2, NixOS.
 _EXTRA_FOLDERS = ("/usr/lib/wsl/lib", "/run/opengl-driver/lib")
 
 
 def ask(machine: Machine, deadline_s: float) -> Reply:
     """What NVML says; a hang, a crash or a missing library is the reply's state."""
-    env = {}
-    extra = [folder for folder in _EXTRA_FOLDERS if machine.exists(f"{folder}/{LIBRARY}")]
-    if extra:
-        given = machine.env.get("LD_LIBRARY_PATH")
-        env["LD_LIBRARY_PATH"] = ":".join([given, *extra] if given else extra)
-    return child.ask(machine, "nvml_child.py", LIBRARY, deadline_s=deadline_s, env=env)
+    from dshpc_setup.machine import nvml_library
+
+    return _ask(machine, nvml_library.facts, deadline_s)
+
+
+def _ask(machine: Machine, question: Callable[[str | None, Say], None], deadline_s: float) -> Reply:
+    given = machine.env.get("LD_LIBRARY_PATH", "").split(":")
+    paths = (f"{folder}/{LIBRARY}" for folder in (*filter(None, given), *_EXTRA_FOLDERS))
+    beside = next((path for path in paths if machine.exists(path)), None)
+    return library.ask(lambda say: question(beside, say), LIBRARY, deadline_s=deadline_s)
+
+
+def ask_readings(machine: Machine, deadline_s: float) -> Reply:
+    """What NVML measures now, device by device; the reply's value:
+
+    {"devices": [{"index", "uuid", "pci_bus_id", "memory_used_bytes", "memory_total_bytes",
+                  "utilization": percent, "temperature_c", "power_mw", "power_limit_mw",
+                  "mig": [{"uuid", "memory_used_bytes", "memory_total_bytes"}],
+                  "errors": {"power_mw": 3}}]}
+    """
+    from dshpc_setup.machine import nvml_readings
+
+    return _ask(machine, nvml_readings.readings, deadline_s)

@@ -24,7 +24,7 @@ from typing import Any, get_args
 
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.facts import State
-from dshpc_setup.machine import CommandResult, Read, Reply
+from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, apart
 
 FORMAT = 1
 _KEYS = {"format", "system", "release", "machine", "uid", "env", "origin", "remark"}
@@ -167,9 +167,19 @@ class RecordedMachine:
             f"a recorded machine starts nothing, and was asked to: {list(argv)} > {log}"
         )
 
+    def apart(
+        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+    ) -> Mapping[str, Ended]:
+        del deadline_s
+        return apart.in_place(questions)
+
     def nvml(self, deadline_s: float) -> Reply:
         del deadline_s
         return self._reply("nvml.json", "libnvidia-ml.so.1", 12)
+
+    def nvml_readings(self, deadline_s: float) -> Reply:
+        del deadline_s
+        return self._reply("nvml-readings.json", "libnvidia-ml.so.1", 12)
 
     def amdsmi(self, deadline_s: float) -> Reply:
         del deadline_s

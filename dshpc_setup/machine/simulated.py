@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from dshpc_setup.facts import State
-from dshpc_setup.machine import CommandResult, Machine, Read, Reply
+from dshpc_setup.machine import CommandResult, Ended, Machine, Read, Reply, Say
 from dshpc_setup.machine.profiles import Card, Profile, parse_profile
 
 __all__ = ["Profile", "SimulatedMachine", "device_files", "parse_profile"]
@@ -156,6 +156,11 @@ class SimulatedMachine:
     def start_daemon(self, argv: Sequence[str], *, log: str) -> int:
         return self.base.start_daemon(argv, log=log)
 
+    def apart(
+        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+    ) -> Mapping[str, Ended]:
+        return self.base.apart(questions, deadline_s=deadline_s)
+
     def nvml(self, deadline_s: float) -> Reply:
         del deadline_s
         cards = self.profile.of("nvidia")
@@ -168,6 +173,10 @@ class SimulatedMachine:
             "devices": [_nvml_device(card) for card in cards],
         }
         return Reply("present", value, "simulated NVML")
+
+    def nvml_readings(self, deadline_s: float) -> Reply:
+        del deadline_s
+        return Reply("unsupported", None, "simulated NVML", "made-up GPUs measure nothing")
 
     def amdsmi(self, deadline_s: float) -> Reply:
         del deadline_s

@@ -2,93 +2,108 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
-from dshpc_setup.facts import Cpu, Engine, Evidence, Gpus, HostFacts, Memory, Platform
-from dshpc_setup.machine import Machine
-from dshpc_setup.probes import amd, cpu, engine, gpus, intel, memory, nvidia, platform
-
-_Answer = tuple[Any, tuple[Evidence, ...]]
-_Probe = Callable[[Machine, float], _Answer]
-
-PROBES: tuple[tuple[str, _Probe], ...] = (
-    ("engine", lambda machine, left_s: engine.probe(machine, deadline_s=left_s)),
-    ("nvidia", lambda machine, left_s: nvidia.probe(machine, deadline_s=left_s)),
-    ("amd", lambda machine, left_s: amd.probe(machine, deadline_s=left_s)),
-    ("intel", lambda machine, _: intel.probe(machine)),
-    ("platform", lambda machine, _: platform.probe(machine)),
-    ("cpu", lambda machine, _: cpu.probe(machine)),
-    ("memory", lambda machine, _: memory.probe(machine)),
+from dshpc_setup.facts import (
+    SECTIONS,
+    Conclusion,
+    Cpu,
+    Engine,
+    Evidence,
+    Gpus,
+    HostFacts,
+    Memory,
+    Platform,
+    Section,
 )
-"""All probes; the slow ones first, so that they start first."""
+from dshpc_setup.machine import Ended, Machine, Say
+from dshpc_setup.probes import amd, cpu, engine, gpus, intel, memory, nvidia, platform
+from dshpc_setup.probes.look import Found
+
+_Probe = Callable[[Machine, float], Found[Any]]
+
+PROBES: tuple[tuple[str, _Probe, Section], ...] = (
+    ("engine", engine.probe, "docker"),
+    ("nvidia", nvidia.probe, "gpus"),
+    ("amd", amd.probe, "gpus"),
+    ("intel", intel.probe, "gpus"),
+    ("platform", platform.probe, "platform"),
+    ("cpu", cpu.probe, "cpu"),
+    ("memory", memory.probe, "memory"),
+)
+"""All probes, and the section that each is for; the slow ones first, so that they start first.
+
+A probe is given the machine and its seconds, and raises for nothing that a machine is like.
+"""
 
 _GPU_PROBES = ("nvidia", "amd", "intel")
-# A probe's own report of a timeout says more than ours: its deadline is a little earlier.
-_HEADROOM_S = 0.1
-_GRACE_S = 0.2
+DEADLINE_S = 10.0
+# A probe's own report of a timeout says more than ours, so its deadline is earlier: by what the
+# killing of a tool takes.
+_HEADROOM_S = 0.4
 
 
-def gather(machine: Machine, *, engine: bool = True, deadline_s: float = 10.0) -> HostFacts:
+def gather(
+    machine: Machine,
+    *,
+    engine: bool = True,
+    only: Collection[Section] = SECTIONS,
+    deadline_s: float = DEADLINE_S,
+) -> HostFacts:
     """Everything that can be known within the deadline. Never raises for what a machine is like.
 
-    Without `engine` Docker is not asked (inside the container there is none to ask).
+    Without `engine` Docker is not asked (inside the container there is none to ask). Sections not
+    in `only` are not looked at; the platform always is, since the GPUs hang on it.
     """
-    wanted = [item for item in PROBES if engine or item[0] != "engine"]
-    started = machine.clock()
-    running = [_Running(name, probe, machine, deadline_s - _HEADROOM_S) for name, probe in wanted]
+    wanted = {
+        name: probe
+        for name, probe, section in PROBES
+        if (section in only or name == "platform") and (engine or name != "engine")
+    }
+    left_s = max(deadline_s / 2, deadline_s - _HEADROOM_S)
+    ended = machine.apart(
+        {name: _question(probe, machine, left_s) for name, probe in wanted.items()},
+        deadline_s=deadline_s,
+    )
     evidence: list[Evidence] = []
+    conclusions: list[Conclusion] = []
     answers: dict[str, Any] = {}
     failures: dict[str, Evidence] = {}
-    for item in running:
-        item.wait(started + deadline_s + _GRACE_S - machine.clock())
-        answer = item.answer
-        if answer is not None:
-            answers[item.name] = answer[0]
-            evidence += answer[1]
+    for name, end in ended.items():
+        answer = end.items[0] if end.items else None
+        if isinstance(answer, Found):
+            answers[name] = answer.fact
+            evidence += answer.evidence
+            conclusions += answer.conclusions
         else:
-            failures[item.name] = item.failure((machine.clock() - started) * 1000)
-            evidence.append(failures[item.name])
-    where = answers.get("platform") or _bare_platform(machine)
+            failures[name] = _failure(name, end)
+            evidence.append(failures[name])
+    where = answers.get("platform") or _bare_platform(machine, failures)
     return HostFacts(
         platform=where,
-        cpu=answers.get("cpu") or Cpu(logical=1, usable=1),
-        memory=answers.get("memory") or Memory(1024, 1024),
+        cpu=answers.get("cpu") or Cpu(state=_state(failures, "cpu")),
+        memory=answers.get("memory") or Memory(state=_state(failures, "memory")),
         gpus=_gpus(machine, where, answers, failures),
         engine=answers.get("engine") or _no_engine(failures.get("engine")),
         evidence=tuple(evidence),
+        conclusions=tuple(conclusions),
     )
 
 
-class _Running:
-    """A probe in a thread that does not hold up the exit, should it never end."""
+def _question(probe: _Probe, machine: Machine, left_s: float) -> Callable[[Say], None]:
+    return lambda say: say(probe(machine, left_s))
 
-    def __init__(self, name: str, probe: _Probe, machine: Machine, deadline_s: float) -> None:
-        self.name = name
-        self.answer: _Answer | None = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(
-            target=self._run, args=(probe, machine, deadline_s), name=f"probe-{name}", daemon=True
-        )
-        self._thread.start()
 
-    def _run(self, probe: _Probe, machine: Machine, deadline_s: float) -> None:
-        try:
-            self.answer = probe(machine, deadline_s)
-        except BaseException as error:  # noqa: BLE001  (an error of ours is a fact like any other)
-            self._error = error
+def _failure(name: str, end: Ended) -> Evidence:
+    """What is told of a probe that has told nothing itself."""
+    state = "error" if end.state == "present" else end.state
+    return Evidence(name, state, "", end.ms, end.detail or "the probe gave no answer")
 
-    def wait(self, seconds: float) -> None:
-        self._thread.join(max(0.0, seconds))
-        if self._error is not None and not isinstance(self._error, Exception):
-            raise self._error  # Ctrl-C, and a test's alarm, are nobody's fact
 
-    def failure(self, ms: float) -> Evidence:
-        if self._error is None:
-            return Evidence(self.name, "timeout", "", round(ms, 1), "no answer before the deadline")
-        text = f"{type(self._error).__name__}: {self._error}"
-        return Evidence(self.name, "error", "", round(ms, 1), text)
+def _state(failures: Mapping[str, Evidence], name: str) -> Any:
+    return failures[name].state if name in failures else "unsupported"
 
 
 def _gpus(
@@ -101,16 +116,23 @@ def _gpus(
         if name in answers
         else Gpus(failures[name].state, detail=f"{name}: {failures[name].detail}")
         for name in _GPU_PROBES
+        if name in answers or name in failures
     ]
+    if not found:
+        return Gpus("unsupported", detail="not looked for")
     return gpus.merge(found, simulated=machine.simulated is not None)
 
 
 def _no_engine(failure: Evidence | None) -> Engine:
     if failure is not None:
         return Engine(failure.state, detail=failure.detail)
-    return Engine("unsupported", detail="the engine is not asked from inside the container")
+    return Engine("unsupported", detail="the engine was not asked")
 
 
-def _bare_platform(machine: Machine) -> Platform:
+def _bare_platform(machine: Machine, failures: Mapping[str, Evidence]) -> Platform:
     system, release, arch = machine.system
-    return Platform("macos" if system == "Darwin" else "linux", kernel=release, arch=arch)
+    kind = platform.kind_of(release, False) if system != "Darwin" else "macos"
+    return replace(
+        Platform(kind, kernel=release or None, arch=arch or None),
+        state=_state(failures, "platform"),
+    )

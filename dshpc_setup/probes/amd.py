@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dshpc_setup.facts import Evidence, GpuDevice, Gpus
+from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import naming, pci
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.look import Found, Look
 from dshpc_setup.probes.platform import in_container
 
 _NODES = "/sys/class/kfd/kfd/topology/nodes"
@@ -57,13 +57,13 @@ class KfdNode:
         return f"/dev/dri/renderD{minor}" if minor > 0 else None
 
 
-def probe(machine: Machine, *, deadline_s: float = 10.0) -> tuple[Gpus, tuple[Evidence, ...]]:
+def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     """AMD's GPUs, and why there is none; only `absent` means that there are zero."""
     look = Look(machine)
     nodes = fetch_nodes(look)
     if not nodes:
         fact = _without_kfd(look)
-        return fact, tuple(look.evidence)
+        return look.found(fact)
     look.saw("kfd", "present", _NODES, f"{len(nodes)} GPU node(s)")
     cards = {card.address: card for card in pci.graphics(look) if card.vendor == pci.AMD}
     devices = _named(look, build(nodes, cards), cards, deadline_s)
@@ -76,8 +76,8 @@ def probe(machine: Machine, *, deadline_s: float = 10.0) -> tuple[Gpus, tuple[Ev
     driver = look.text("/sys/module/amdgpu/version")
     if kept:
         kept = tuple(replace(device, driver_version=driver) for device in kept)
-        return Gpus("present", kept, driver_version=driver, detail=detail), tuple(look.evidence)
-    return Gpus("absent", driver_version=driver, detail=detail), tuple(look.evidence)
+        return look.found(Gpus("present", kept, driver_version=driver, detail=detail))
+    return look.found(Gpus("absent", driver_version=driver, detail=detail))
 
 
 def fetch_nodes(look: Look) -> tuple[KfdNode, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 
-from dshpc_setup.facts import Cpu, Evidence
+from dshpc_setup.facts import Cpu
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import cgroup, ranges
-from dshpc_setup.probes.look import Look, whole_number
+from dshpc_setup.probes.look import Found, Look, whole_number
 
 _SYS = "/sys/devices/system/cpu"
 _COMMAND_S = 3.0
@@ -16,15 +16,16 @@ _COMMAND_S = 3.0
 Shape = tuple[int, int | None, int | None]  # sockets, cores of each, threads of each
 
 
-def probe(machine: Machine) -> tuple[Cpu, tuple[Evidence, ...]]:
+def probe(machine: Machine, deadline_s: float) -> Found[Cpu]:
     """Logical CPUs, their shape, and how many of them this process may use."""
+    del deadline_s  # a few small files; a command of macOS has its own
     look = Look(machine)
     if machine.system[0] == "Darwin":
-        return _macos(look), tuple(look.evidence)
+        return look.found(_macos(look))
     online, source = _online(look)
     if not online:
         look.saw("cpu", "error", source, "neither sysfs nor /proc/cpuinfo names a CPU")
-        return Cpu(logical=1, usable=1), tuple(look.evidence)
+        return look.found(Cpu(logical=1, usable=1))
     sockets, cores, threads = shape(look, online)
     allowed = ranges.parse(parse_allowed(look.text("/proc/self/status") or "")) & online
     usable, limited_by = limit(len(online), len(allowed), cgroup.probe(look).cpus)
@@ -32,7 +33,7 @@ def probe(machine: Machine) -> tuple[Cpu, tuple[Evidence, ...]]:
         limited_by = "cpuset"
     look.saw("cpu", "present", source, f"limited by {limited_by}" if limited_by else None)
     fact = Cpu(len(online), sockets, cores, threads, usable, limited_by)
-    return fact, tuple(look.evidence)
+    return look.found(fact)
 
 
 def limit(logical: int, allowed: int, quota: float | None) -> tuple[int, str | None]:

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from dshpc_setup.facts import Compose, Engine, EngineKind, Evidence
+from dshpc_setup.facts import Compose, Engine, EngineKind
 from dshpc_setup.machine import CommandResult, Machine, Reply
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.look import Found, Look
 
 _T = TypeVar("_T")
 
@@ -18,7 +18,7 @@ _COMPOSE_V2 = ("docker", "compose")
 _COMPOSE_V1 = ("docker-compose",)
 
 
-def probe(machine: Machine, *, deadline_s: float = 10.0) -> tuple[Engine, tuple[Evidence, ...]]:
+def probe(machine: Machine, deadline_s: float) -> Found[Engine]:
     """The engine of the current context, and compose and buildx where they are installed."""
     look = Look(machine)
     tool_s = min(deadline_s, _TOOL_S)
@@ -31,7 +31,7 @@ def probe(machine: Machine, *, deadline_s: float = 10.0) -> tuple[Engine, tuple[
     source = " ".join(compose.argv) if compose else "docker compose, docker-compose"
     look.saw("compose", "present" if compose else "absent", source)
     fact = parse(reply, compose, buildx, machine.system)
-    return fact, tuple(look.evidence)
+    return look.found(fact)
 
 
 class _Beside(Generic[_T]):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from dshpc_setup.facts import Evidence, GpuDevice, Gpus
+from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import naming, pci
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.look import Found, Look
 from dshpc_setup.probes.platform import in_container
 
 _BOARDS = {
@@ -23,12 +23,13 @@ _BOARDS = {
 }
 
 
-def probe(machine: Machine) -> tuple[Gpus, tuple[Evidence, ...]]:
+def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     """Intel's graphics cards.
 
     The display adapter inside a processor is reported and not listed: a job that asks for a GPU
     must not be given what draws the desktop.
     """
+    del deadline_s  # a few small files
     look = Look(machine)
     cards = [card for card in pci.graphics(look) if card.vendor == pci.INTEL]
     discrete = [card for card in cards if not is_integrated(card)]
@@ -47,15 +48,15 @@ def probe(machine: Machine) -> tuple[Gpus, tuple[Evidence, ...]]:
     detail = "; ".join(problems) or None
     if devices:
         look.saw("intel", "present", pci.ROOT, detail)
-        return Gpus("present", tuple(devices), detail=detail), tuple(look.evidence)
+        return look.found(Gpus("present", tuple(devices), detail=detail))
     if problems:
         look.saw("intel", "error", pci.ROOT, detail)
-        return Gpus("error", detail=detail), tuple(look.evidence)
+        return look.found(Gpus("error", detail=detail))
     detail = None
     if len(cards) > len(discrete):
         detail = "the display adapter inside the Intel processor is not used for jobs"
     look.saw("intel", "absent", pci.ROOT, detail or "no Intel card")
-    return Gpus("absent", detail=detail), tuple(look.evidence)
+    return look.found(Gpus("absent", detail=detail))
 
 
 def is_integrated(card: pci.PciDevice) -> bool:

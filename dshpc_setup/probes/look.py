@@ -1,11 +1,28 @@
-"""What every probe does: read a small file, keep the evidence."""
+"""What every probe does: read a small file, keep the evidence, say what follows from it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from dshpc_setup.facts import Evidence, State
+from dshpc_setup.facts import Because, Conclusion, Evidence, State
 from dshpc_setup.machine import Machine
+
+_T = TypeVar("_T")
+
+KEPT_TEXT = 2000
+"""How much is kept of a text that could not be understood: enough to see what it is."""
+
+
+@dataclass(frozen=True)
+class Found(Generic[_T]):
+    """A probe's answer: the fact, what was looked at, and what was concluded."""
+
+    fact: _T
+    evidence: tuple[Evidence, ...] = ()
+    conclusions: tuple[Conclusion, ...] = ()
 
 
 class Look:
@@ -13,15 +30,43 @@ class Look:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.evidence: list[Evidence] = []
+        self._evidence: list[Evidence] = []
+        self._conclusions: list[Conclusion] = []
         self._started = machine.clock()
 
-    def saw(self, probe: str, state: State, source: str, detail: str | None = None) -> None:
+    def saw(
+        self,
+        probe: str,
+        state: State,
+        source: str,
+        detail: str | None = None,
+        code: int | None = None,
+    ) -> None:
         """Add a piece of evidence; its time is counted from the piece before."""
         now = self.machine.clock()
         ms = round((now - self._started) * 1000, 1)
         self._started = now
-        self.evidence.append(Evidence(probe, state, source, ms, detail))
+        self._evidence.append(Evidence(probe, state, source, ms, detail, code))
+
+    def concluded(
+        self,
+        about: str,
+        says: str,
+        *because: tuple[str, str],
+        instead: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """Add a conclusion: (source, what it says) pairs, and (what was not chosen, why not)."""
+        self._conclusions.append(
+            Conclusion(
+                about,
+                says,
+                tuple(Because(*pair) for pair in because),
+                tuple(Because(*pair) for pair in instead),
+            )
+        )
+
+    def found(self, fact: _T) -> Found[_T]:
+        return Found(fact, tuple(self._evidence), tuple(self._conclusions))
 
     def text(self, path: str) -> str | None:
         """The file's text without white space around it; None where it cannot be read."""
@@ -40,3 +85,9 @@ def whole_number(text: str | None) -> int | None:
     if re.fullmatch(r"0x[0-9a-fA-F]{1,30}", text, re.ASCII):
         return int(text, 16)
     return None
+
+
+def kept(text: str) -> str:
+    """The beginning of a text that could not be understood, for an `error` fact's detail."""
+    text = text.replace("\0", "").strip()
+    return text if len(text) <= KEPT_TEXT else f"{text[:KEPT_TEXT]}... ({len(text)} characters)"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 
-from dshpc_setup.facts import Evidence, Memory
+from dshpc_setup.facts import Memory
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import cgroup
-from dshpc_setup.probes.look import Look, whole_number
+from dshpc_setup.probes.look import Found, Look, whole_number
 
 _COMMAND_S = 3.0
 
 
-def probe(machine: Machine) -> tuple[Memory, tuple[Evidence, ...]]:
+def probe(machine: Machine, deadline_s: float) -> Found[Memory]:
     """The machine's memory and the least limit on this process."""
+    del deadline_s  # a few small files; a command of macOS has its own
     look = Look(machine)
     if machine.system[0] == "Darwin":
         source = "sysctl hw.memsize"
@@ -27,11 +28,11 @@ def probe(machine: Machine) -> tuple[Memory, tuple[Evidence, ...]]:
         limits = cgroup.probe(look)
     if not total:
         look.saw("memory", "error", source, "it does not say how much memory there is")
-        return Memory(1024, 1024), tuple(look.evidence)
+        return look.found(Memory(1024, 1024))
     fact = limit(total, limits.memory_bytes)
     detail = f"limited by {fact.limited_by}" if fact.limited_by else None
     look.saw("memory", "present", source, detail)
-    return fact, tuple(look.evidence)
+    return look.found(fact)
 
 
 def parse_total(meminfo: str) -> int | None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from dshpc_setup.facts import Evidence, GpuDevice, Gpus, State
+from dshpc_setup.facts import GpuDevice, Gpus, State
 from dshpc_setup.machine import Machine, Reply
 from dshpc_setup.probes import nvidia_devices, nvidia_smi, pci
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.look import Found, Look
 from dshpc_setup.probes.platform import in_container
 
 _LIBRARY = "libnvidia-ml.so.1"
@@ -52,7 +52,7 @@ class Hints:
         return here or bool(self.cards) or self.driver is not None
 
 
-def probe(machine: Machine, *, deadline_s: float = 10.0) -> tuple[Gpus, tuple[Evidence, ...]]:
+def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     """NVIDIA's GPUs, and why there is none; only `absent` means that there are zero."""
     look, started = Look(machine), machine.clock()
     hints = fetch_hints(look)
@@ -62,7 +62,7 @@ def probe(machine: Machine, *, deadline_s: float = 10.0) -> tuple[Gpus, tuple[Ev
             detail = "the machine has an NVIDIA card; none was handed to this container"
         nothing = "no NVIDIA card on the PCI bus, no driver, no device node"
         look.saw("nvidia", "absent", pci.ROOT, detail or nothing)
-        return Gpus("absent", detail=detail), tuple(look.evidence)
+        return look.found(Gpus("absent", detail=detail))
     saw_cards: State = "present" if hints.cards else "absent"
     look.saw("nvidia-pci", saw_cards, pci.ROOT, _drivers(hints.cards))
     reply = machine.nvml(deadline_s)
@@ -71,9 +71,9 @@ def probe(machine: Machine, *, deadline_s: float = 10.0) -> tuple[Gpus, tuple[Ev
         left_s = max(0.1, started + deadline_s - machine.clock())
         reply = _ask_smi(look, hints, left_s) or reply
     if reply.state == "present":
-        return _listed(look, hints, reply), tuple(look.evidence)
+        return look.found(_listed(look, hints, reply))
     state, detail = conclude(hints, reply)
-    return Gpus(state, driver_version=hints.driver, detail=detail), tuple(look.evidence)
+    return look.found(Gpus(state, driver_version=hints.driver, detail=detail))
 
 
 def fetch_hints(look: Look) -> Hints:

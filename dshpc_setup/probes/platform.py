@@ -6,22 +6,24 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from dshpc_setup.facts import Evidence, Platform, PlatformKind
+from dshpc_setup.facts import Platform, PlatformKind
 from dshpc_setup.machine import Machine
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.look import Found, Look
 
 _COMMAND_S = 3.0
 
 
-def probe(machine: Machine) -> tuple[Platform, tuple[Evidence, ...]]:
+def probe(machine: Machine, deadline_s: float) -> Found[Platform]:
     """The platform; always `present`, since a kernel always has a name."""
+    del deadline_s  # a few small files; a command of macOS has its own
     look = Look(machine)
     system, release, arch = machine.system
     if system == "Darwin":
         result = machine.run(["sw_vers", "-productVersion"], deadline_s=_COMMAND_S)
         version = result.stdout.strip() or None if result.ok else None
         look.saw("platform", "present", "uname, sw_vers")
-        return Platform("macos", False, "macos", version, (), release, arch), tuple(look.evidence)
+        fact = Platform("macos", os_id="macos", os_version=version, kernel=release, arch=arch)
+        return look.found(fact)
     text = look.text("/etc/os-release") or look.text("/usr/lib/os-release")
     os_release = parse_os_release(text or "")
     fact = Platform(
@@ -35,7 +37,7 @@ def probe(machine: Machine) -> tuple[Platform, tuple[Evidence, ...]]:
         selinux=_selinux(look),
     )
     look.saw("platform", "present", "uname, /etc/os-release")
-    return fact, tuple(look.evidence)
+    return look.found(fact)
 
 
 def in_container(machine: Machine) -> bool:

@@ -59,8 +59,8 @@ def test_the_engine_answers(engine: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (facts.engine.state, facts.engine.server_version) == ("present", engine)
     assert facts.engine.compose is not None
     assert facts.engine.cgroup_version in (1, 2)
-    assert facts.cpu.usable >= 1
-    assert facts.memory.limit_mib > 0
+    assert facts.cpu.usable
+    assert facts.memory.limit_mib
 
 
 def asked(host: str, *, deadline_s: float = 5, uid: int | None = None) -> tuple[str, str, float]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform, PlatformKind, State
-from dshpc_setup.machine import CommandResult, Read, Reply
+from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, apart
 
 
 @dataclass
@@ -112,6 +112,14 @@ class FakeMachine:
 
     def nvml(self, deadline_s: float) -> Reply:
         raise Unknown("nvml")
+
+    def apart(
+        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+    ) -> Mapping[str, Ended]:
+        return apart.in_place(questions)
+
+    def nvml_readings(self, deadline_s: float) -> Reply:
+        return Reply("absent")
 
     def amdsmi(self, deadline_s: float) -> Reply:
         raise Unknown("amdsmi")

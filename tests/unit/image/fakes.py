@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform, State
-from dshpc_setup.machine import CommandResult, Read, Reply
+from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, apart
 
 FACTS = HostFacts(
     Platform("linux", os_id="debian", os_version="12", arch="x86_64"),
@@ -93,6 +93,14 @@ class FakeMachine:
         raise AssertionError(f"no daemon expected: {argv}")
 
     def nvml(self, deadline_s: float) -> Reply:
+        return Reply("absent")
+
+    def apart(
+        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+    ) -> Mapping[str, Ended]:
+        return apart.in_place(questions)
+
+    def nvml_readings(self, deadline_s: float) -> Reply:
         return Reply("absent")
 
     def amdsmi(self, deadline_s: float) -> Reply:

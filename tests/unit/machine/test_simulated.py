@@ -11,11 +11,10 @@ from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.machine.profiles import MODELS
 from dshpc_setup.machine.simulated import SimulatedMachine, device_files, parse_profile
 from dshpc_setup.probes.naming import slurm_type
+from tests.unit.machine.in_place import EMPTY, InPlace
 
-EMPTY = LocalMachine("/nonexistent")
 
-
-class Container(LocalMachine):
+class Container(InPlace):
     """A container that was given these device nodes."""
 
     def __init__(self, *nodes: str) -> None:

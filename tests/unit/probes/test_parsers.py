@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.facts import Engine, Gpus
-from dshpc_setup.machine import CommandResult, Reply, child, recorded
+from dshpc_setup.facts import Engine, Gpus, State
+from dshpc_setup.machine import Ended, Reply, library, recorded
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.probes import (
     amd,
@@ -113,16 +113,16 @@ def test_nothing_that_docker_says_trips_the_probe(version: Any, info: Any, host:
     assert fact.state == "present" or fact.detail
 
 
-@given(stdout=LINES | JSON.map(json.dumps), stderr=st.text(max_size=20), code=st.integers(-70, 255))
-def test_nothing_that_the_child_prints_trips_us(stdout: str, stderr: str, code: int) -> None:
-    reply = child.parse(CommandResult(("x",), "present", code, stdout, stderr, 1.0), "lib")
+@given(items=st.lists(JSON), state=st.sampled_from(["present", "timeout", "error"]))
+def test_nothing_that_the_child_says_trips_us(items: list[Any], state: State) -> None:
+    reply = library.reply(Ended(state, tuple(items), "it died", 1.0), "lib")
     assert reply.state == "present" or reply.detail
 
 
 def test_a_child_that_died_after_its_first_answers_is_no_whole_answer() -> None:
-    stdout = '{"driver_version": "550"}\n{"device": {"index": 0}}\n'
-    reply = child.parse(CommandResult(("x",), "present", -11, stdout, "", 1.0), "lib")
-    assert (reply.state, reply.detail) == ("error", "the library crashed (SIGSEGV)")
+    items = ({"driver_version": "550"}, {"device": {"index": 0}})
+    reply = library.reply(Ended("error", items, "crashed (SIGSEGV)", 1.0), "lib")
+    assert (reply.state, reply.detail) == ("error", "crashed (SIGSEGV)")
     assert reply.value["devices"] == [{"index": 0}]
 
 

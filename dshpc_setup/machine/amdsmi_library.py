@@ -1,22 +1,17 @@
-"""The process that talks to AMD's library by pyrsmi: see nvml_child.py for why it stands alone."""
+"""What AMD's library is asked by pyrsmi: runs in a process of its own, as NVML does."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
+from dshpc_setup.machine import Say, library
 
-def main() -> None:
-    sys.path[:] = sys.argv[1:]
-    answers = os.dup(1)
-    os.dup2(2, 1)
 
-    def say(item: dict[str, Any]) -> None:
-        os.write(answers, (json.dumps(item) + "\n").encode())
-
+def facts(root: str, say: Say) -> None:
+    """Say each device; `root`: where ROCm is installed."""
+    os.environ["ROCM_PATH"] = root  # this process is ours alone
     try:
         from pyrsmi import rocml
     except ImportError as error:
@@ -32,7 +27,6 @@ def main() -> None:
         return
     for index in range(count):
         say({"device": _device(rocml, index)})
-    say({"end": True})
 
 
 def _device(rocml: Any, index: int) -> dict[str, Any]:
@@ -44,12 +38,7 @@ def _device(rocml: Any, index: int) -> dict[str, Any]:
         "memory_bytes": lambda: int(rocml.smi_get_device_memory_total(index)),
     }
     for key, ask in questions.items():
-        try:
-            value = ask()
-        except Exception as error:  # noqa: BLE001  (one field must not hide the others)
-            errors[key] = f"{type(error).__name__}: {error}"
-            continue
-        found[key] = value.decode(errors="replace") if isinstance(value, bytes) else value
+        library.put(found, errors, key, ask, lambda error: f"{type(error).__name__}: {error}")
     found["errors"] = errors
     return found
 
@@ -58,7 +47,3 @@ def _address(number: int) -> str:
     """BDFID as the library packs it: domain from bit 32, bus 15-8, device 7-3, function 2-0."""
     domain, bus, device = number >> 32 & 0xFFFF, number >> 8 & 0xFF, number >> 3 & 0x1F
     return f"{domain:04x}:{bus:02x}:{device:02x}.{number & 7}"
-
-
-if __name__ == "__main__":
-    main()

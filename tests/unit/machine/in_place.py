@@ -1,0 +1,20 @@
+"""The real machine's code without its processes, for tests that may start none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dshpc_setup.machine import Ended, Say, apart
+from dshpc_setup.machine.local import LocalMachine
+
+
+class InPlace(LocalMachine):
+    """Asks one question after the other; what processes change is tested with real ones."""
+
+    def apart(
+        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+    ) -> Mapping[str, Ended]:
+        return apart.in_place(questions)
+
+
+EMPTY = InPlace("/nonexistent")
