@@ -5,8 +5,13 @@ The value of a `present` reply:
     {"driver_version": str, "nvml_version": str, "cuda_version": 12040,
      "devices": [{"index", "name", "uuid", "pci_bus_id", "memory_bytes", "minor", "compute": [9, 0],
                   "numa_node", "cpus": "0-15", "mig_mode": 0|1,
-                  "mig": [{"index", "name", "uuid", "memory_bytes", "gi", "ci"}],
+                  "mig": [{"index", "name", "uuid", "memory_bytes", "gi", "ci", "slices"}],
+                  "persistence": 0|1, "compute_mode": 0..3, "ecc": 0|1, "virtualization": 0..4,
+                  "fabric": {"state": 0..3, "status": nvmlReturn_t},
+                  "nvlinks": [{"link": 0, "peer": "0000:1b:00.0", "kind": "gpu"|"switch"|"cpu"}],
                   "errors": {"memory_bytes": 3}}]}
+
+Numbers are those of NVML's own enumerations; `nvlinks` are the links that are up.
 
 A field that NVML refused is missing there and has its error code in `errors`; a device of which not
 even a handle was to be had is `{"index", "error": 15, "text": "GPU is lost"}`.
