@@ -26,7 +26,8 @@ class Read:
 class CommandResult:
     """How a command ended. `code` is None unless it ran to its end (`state` is `present`).
 
-    `absent`: no such program; `denied`: not executable; `timeout`: killed at its deadline.
+    `absent`: no such program; `denied`: not executable; `timeout`: killed at its deadline; `error`:
+    killed because it never stopped printing.
     """
 
     argv: tuple[str, ...]
@@ -91,7 +92,10 @@ class Machine(Protocol):
         ...
 
     # files; paths are absolute ("/proc/meminfo") and read under the machine's root
-    def read(self, path: str) -> Read: ...
+    def read(self, path: str) -> Read:
+        """Its text; of a folder, `denied` where it may not be listed and else `error`."""
+        ...
+
     def exists(self, path: str) -> bool: ...
     def listdir(self, path: str) -> tuple[str, ...]:
         """Sorted names; empty where the folder is absent or may not be read."""

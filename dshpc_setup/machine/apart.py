@@ -15,32 +15,47 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from dshpc_setup.machine import Ended, Say
+from dshpc_setup.machine.child import (
+    HEADER,
+    ITEM,
+    blocked_signals,
+    fork,
+    in_words,
+    live,
+    noted_signals,
+    pipe,
+)
 
-_GRACE_S = 0.05  # for a child to end the tools that it has started
-_REAP_S = 0.02
-_BLOCK = 1 << 16
-_HEADER = 4
+_REAP_S = 0.1  # how long a killed child may take to go before it is left to the kernel
+_LOOK_S = 0.05  # how often to look for a child that died while another process holds its pipe
+_BLOCK, _BLOCKS = 1 << 16, 32
 _MOST_BYTES = 64 << 20  # an answer larger than this is none
+_NOISE_BYTES = 4096
+
+_left: set[int] = set()  # children in the kernel's hands that could not be reaped yet
 
 
 def ask(questions: Mapping[str, Callable[[Say], None]], deadline_s: float) -> dict[str, Ended]:
     """Ask all; never waits longer than the deadline, and a moment for children to be killed.
 
-    What a child said before it was killed, crashed or raised is kept in its `items`.
+    What a child said before it was killed, crashed or raised is kept in its `items`. What it has
+    started in its own session, and all that it runs when it is killed, ends with it.
     """
-    started = time.monotonic()
-    children: dict[str, _Child] = {}
-    try:
-        for name, question in questions.items():
-            children[name] = _Child(question)
-        _listen(list(children.values()), started + deadline_s)
-        return {name: child.ended(deadline_s) for name, child in children.items()}
-    finally:
-        _end(list(children.values()))
+    until = time.monotonic() + deadline_s
+    _reap_left()
+    children = {name: _Child() for name in questions}
+    with noted_signals() as came:
+        try:
+            with blocked_signals() as before:
+                for name, question in questions.items():
+                    children[name].start(question, before)
+            _listen([child for child in children.values() if child.pid], until, came)
+            return {name: child.ended(deadline_s) for name, child in children.items()}
+        finally:
+            _end([child for child in children.values() if child.pid])
 
 
 def in_place(questions: Mapping[str, Callable[[Say], None]]) -> dict[str, Ended]:
@@ -52,201 +67,242 @@ def in_place(questions: Mapping[str, Callable[[Say], None]]) -> dict[str, Ended]
         try:
             question(items.append)
         except Exception as error:  # noqa: BLE001  (an error of ours is an answer like any other)
-            found[name] = Ended("error", tuple(items), _in_words(error), _since(started))
+            found[name] = Ended("error", tuple(items), in_words(error), _since(started))
         else:
             found[name] = Ended("present", tuple(items), None, _since(started))
     return found
 
 
-@dataclass
-class _Exit:
-    """The last item of a child that has come to its end."""
-
-    error: str | None
-
-
 class _Child:
-    def __init__(self, question: Callable[[Say], None]) -> None:
-        self.started = time.monotonic()
+    """One question, the process that it is put to, and what came of it."""
+
+    def __init__(self) -> None:
+        self.pid = 0  # none could be started
+        self.over = False  # nothing more will be said
         self.reaped = False
-        self._ms: float | None = None
+        self.streams: tuple[int, ...] = ()  # what it answers, what it prints: our ends
+        self._items: list[Any] = []
+        self._error: str | None = None
+        self._told = False  # it came to its end and said so, or what it said is none
+        self.ended_itself = False
         self._code: int | None = None
+        self._noise = b""
         self._buffer = bytearray()
-        self._noise = _noise_file()
-        self.answers, mine = os.pipe()
+        self._taken = 0
+        self._started = time.monotonic()
+        self._ms = 0.0
+
+    def start(self, question: Callable[[Say], None], mask: set[int]) -> None:
+        """Signals are blocked now, and `mask` is what was blocked before."""
+        self._started = time.monotonic()
+        ends: list[int] = []
         try:
-            self.pid = os.fork()
-        except OSError:
-            os.close(self.answers)
-            os.close(mine)
-            raise
+            ends += pipe()
+            ends += pipe()
+            self.pid = fork()
+        except OSError as error:
+            self._fail(f"no process could be started to ask: {error.strerror}")
+            for end in ends:
+                os.close(end)
+            return
+        answers, answering, noise, printing = ends
         if self.pid == 0:
-            _run_child(question, mine, self._noise)
-        os.close(mine)
-
-    def pump(self) -> bool:
-        """Take what has come; False once there will be no more."""
-        block = os.read(self.answers, _BLOCK)
-        if block and len(self._buffer) < _MOST_BYTES:
-            self._buffer += block
-            return True
-        self._ms = _since(self.started)
-        return False
-
-    def reap(self, until: float) -> None:
-        """Take the exit status, should it come by then; a child in the kernel's hands is left."""
-        while not self.reaped:
             try:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # somebody ignores SIGCHLD: the kernel has reaped it
-                self.reaped = True
-                return
-            if pid:
-                self.reaped, self._code = True, os.waitstatus_to_exitcode(status)
-            elif time.monotonic() >= until:
-                return
-            else:
-                time.sleep(0.0005)
+                live(question, answering, printing, mask)
+            finally:
+                os._exit(1)
+        os.close(answering)
+        os.close(printing)
+        for end in (answers, noise):
+            os.set_blocking(end, False)
+        self.streams = (answers, noise)
 
-    def kill(self, number: signal.Signals) -> None:
-        # Its whole session: a tool that it is waiting for as well.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+    def take(self, stream: int) -> bool:
+        """What has come by then; False where the stream has ended."""
+        for _ in range(_BLOCKS):  # not all: one that never stops must not hold us
+            try:
+                block = os.read(stream, _BLOCK)
+            except BlockingIOError:
+                break
+            if stream != self.streams[0]:
+                self._noise = (self._noise + block)[-_NOISE_BYTES:]
+            elif not self.over:
+                self._hear(block)
+            if not block:
+                return False
+        return True
+
+    def _hear(self, block: bytes) -> None:
+        self._buffer += block
+        self._taken += len(block)
+        while not self.over and len(self._buffer) >= HEADER:
+            size = HEADER + int.from_bytes(self._buffer[1:HEADER], "big")
+            if len(self._buffer) < size:
+                break
+            kind, body = self._buffer[0], bytes(self._buffer[HEADER:size])
+            del self._buffer[:size]
+            self._understand(kind, body)
+        if not self.over and self._taken > _MOST_BYTES:
+            self._fail(f"the answer is longer than {_MOST_BYTES >> 20} MiB")
+        elif not self.over and not block:
+            self._finish()
+
+    def _understand(self, kind: int, body: bytes) -> None:
+        try:
+            item = pickle.loads(body)
+        except Exception as error:  # noqa: BLE001  (a crashing library may write into any memory)
+            self._fail(f"the answer cannot be read: {in_words(error)}")
+            return
+        if kind == ITEM:
+            self._items.append(item)
+        else:
+            self._told, self.ended_itself, self._error = True, True, item
+            self._finish()
+
+    def _fail(self, why: str) -> None:
+        self._told, self._error = True, why
+        self._finish()
+
+    def _finish(self) -> None:
+        self.over, self._ms = True, _since(self._started)
+
+    def died(self) -> None:
+        """Look whether it is dead though its pipe is open: a process of its own may hold that."""
+        self.reap()
+        if self.reaped:
+            for stream in self.streams:
+                self.take(stream)
+            if not self.over:
+                self._finish()
+
+    def reap(self) -> None:
+        if self.reaped:
+            return
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:  # SIGCHLD is ignored: the kernel has reaped it
+            self.reaped = True
+            return
+        if pid:
+            self.reaped, self._code = True, os.waitstatus_to_exitcode(status)
+            # What it started and did not wait for, at once: later the number may be another's.
+            _kill(os.killpg, pid, signal.SIGKILL)
 
     def ended(self, deadline_s: float) -> Ended:
-        items = list(_unpacked(self._buffer))
-        last = items.pop() if items and isinstance(items[-1], _Exit) else None
-        if last is not None:
-            state = "error" if last.error else "present"
-            return Ended(state, tuple(items), last.error, self._ms or 0.0)  # type: ignore[arg-type]
-        if self._ms is None:
-            return Ended(
-                "timeout", tuple(items), f"no answer within {deadline_s:g} s", _since(self.started)
-            )
-        return Ended("error", tuple(items), self._how_it_died(), self._ms)
+        items = tuple(self._items)
+        if not self.over:
+            why = f"no answer within {deadline_s:g} s"
+            return Ended("timeout", items, why, _since(self._started))
+        if not self._told:
+            return Ended("error", items, self._how_it_died(), self._ms)
+        return Ended("error" if self._error else "present", items, self._error, self._ms)
 
     def _how_it_died(self) -> str:
-        self.reap(time.monotonic() + _REAP_S)
-        code = self._code
-        if code is None:
+        _wait([self], _REAP_S)
+        self.take(self.streams[1])
+        if self._code is None:
             how = "the asking process closed its answer without one"
-        elif code < 0:
-            with contextlib.suppress(ValueError):
-                code = signal.Signals(-code).name  # type: ignore[assignment]
-            how = f"the asking process crashed ({code})"
+        elif self._code < 0:
+            how = f"the asking process crashed ({_signal_name(-self._code)})"
         else:
-            how = f"the asking process ended early with code {code}"
-        last = self.noise().strip().splitlines()[-1:]
+            how = f"the asking process ended early with code {self._code}"
+        last = self._noise.decode(errors="replace").strip().splitlines()[-1:]
         return f"{how}: {last[0]}" if last else how
 
-    def noise(self) -> str:
-        """What the child, or a library in it, wrote to its standard streams."""
-        if self._noise is None:
-            return ""
-        size = os.fstat(self._noise).st_size
-        return os.pread(self._noise, 4096, max(0, size - 4096)).decode(errors="replace")
-
     def close(self) -> None:
-        os.close(self.answers)
-        if self._noise is not None:
-            os.close(self._noise)
+        for stream in self.streams:
+            os.close(stream)
 
 
-def _listen(children: list[_Child], until: float) -> None:
-    waiting = {child.answers: child for child in children}
+def _listen(children: list[_Child], until: float, came: list[int]) -> None:
+    """Until all are over, the deadline, or the first signal that came."""
+    waiting = {stream: child for child in children for stream in child.streams}
     poll = select.poll()
-    for descriptor in waiting:
-        poll.register(descriptor, select.POLLIN | select.POLLHUP)
-    while waiting:
+    for stream in waiting:
+        poll.register(stream, select.POLLIN)
+    while not all(child.over for child in children):
         left_s = until - time.monotonic()
-        if left_s <= 0:
+        if left_s <= 0 or came:
             return
-        for descriptor, _ in poll.poll(left_s * 1000):
-            if not waiting[descriptor].pump():
-                poll.unregister(descriptor)
-                del waiting[descriptor]
+        for stream, _ in poll.poll(min(left_s, _LOOK_S) * 1000):
+            if not waiting[stream].take(stream):
+                poll.unregister(stream)
+        for child in children:
+            if not child.over:
+                child.died()
 
 
 def _end(children: list[_Child]) -> None:
-    """Kill those that still run, reap all that can be, close everything."""
-    now = time.monotonic()
+    """Kill those that still run with all that they have started, reap all, close everything."""
+    running = {child.pid for child in children if not (child.ended_itself or child.reaped)}
+    for pid in running:
+        _kill(os.kill, pid, signal.SIGSTOP)  # it shall start nothing more
+    for pid in _family(running) if running else ():
+        # With its group, should it lead one: whatever that starts at this moment is hit as well.
+        _kill(os.killpg, pid, signal.SIGKILL)
+        _kill(os.kill, pid, signal.SIGKILL)
     for child in children:
-        child.reap(now)
-    left = [child for child in children if not child.reaped]
-    for number, grace_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _REAP_S)):
-        for child in left:
-            child.kill(number)
-        until = time.monotonic() + grace_s
-        for child in left:
-            child.reap(until)
-        left = [child for child in left if not child.reaped]
+        if not child.reaped:
+            _kill(os.killpg, child.pid, signal.SIGKILL)
+            _kill(os.kill, child.pid, signal.SIGKILL)  # before it had a session of its own
+    _wait(children, _REAP_S)
     for child in children:
         child.close()
+        if not child.reaped:
+            _left.add(child.pid)
 
 
-def _run_child(question: Callable[[Say], None], answers: int, noise: int | None) -> NoReturn:
-    """The child's whole life. Nothing of the parent's is to be run or flushed: it leaves by _exit."""
-    code = 1
-    try:
-        os.setsid()
-        _quiet(noise)
-        signal.signal(signal.SIGTERM, _terminated)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-        def say(item: Any) -> None:
-            body = pickle.dumps(item)
-            view = memoryview(len(body).to_bytes(_HEADER, "big") + body)
-            while view:
-                view = view[os.write(answers, view) :]
-
-        try:
-            question(say)
-        except Exception as error:  # noqa: BLE001  (an error of ours is an answer like any other)
-            say(_Exit(_in_words(error)))
-        else:
-            say(_Exit(None))
-        code = 0
-    finally:
-        os._exit(code)
-
-
-def _terminated(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt  # so that a command that is being waited for is killed on the way out
-
-
-def _quiet(noise: int | None) -> None:
-    """Libraries print what they like; nothing of that may reach our stdout, or hold it open."""
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null if noise is None else noise, 1)
-    os.dup2(null if noise is None else noise, 2)
-    os.close(null)
-
-
-def _noise_file() -> int | None:
-    if not hasattr(os, "memfd_create"):  # macOS
-        return None
-    with contextlib.suppress(OSError):
-        return os.memfd_create("dshpc-child")
-    return None
-
-
-def _unpacked(buffer: bytearray) -> Iterator[Any]:
-    start = 0
-    while start + _HEADER <= len(buffer):
-        size = int.from_bytes(buffer[start : start + _HEADER], "big")
-        body = bytes(buffer[start + _HEADER : start + _HEADER + size])
-        start += _HEADER + size
-        if len(body) < size:
-            return  # it was killed in the middle of a word
-        try:
-            yield pickle.loads(body)
-        except Exception:  # noqa: BLE001  (a crashing library may write into any memory)
+def _wait(children: list[_Child], most_s: float) -> None:
+    until = time.monotonic() + most_s
+    while True:
+        for child in children:
+            child.reap()
+        if all(child.reaped for child in children) or time.monotonic() >= until:
             return
+        time.sleep(0.0005)
 
 
-def _in_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _reap_left() -> None:
+    for pid in tuple(_left):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                continue
+        _left.discard(pid)
+
+
+def _kill(how: Callable[[int, int], None], pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        how(pid, number)
+
+
+def _family(leaders: set[int]) -> set[int]:
+    """They and all that they have started, by parent and by session, where /proc tells it."""
+    found, processes = set(leaders), tuple(_processes())
+    while True:
+        more = {pid for pid, parent, session in processes if {parent, session} & found} - found
+        if not more:
+            return found
+        found |= more
+
+
+def _processes() -> Iterator[tuple[int, int, int]]:
+    """Process, parent and session of everything that runs; nothing where there is no /proc."""
+    with contextlib.suppress(OSError):
+        if os.readlink("/proc/self") != str(os.getpid()):
+            return  # of another namespace: its numbers are not ours
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    with open(f"/proc/{name}/stat", "rb") as file:
+                        fields = file.read().rpartition(b")")[2].split()
+                    yield int(name), int(fields[1]), int(fields[3])
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _since(started: float) -> float:

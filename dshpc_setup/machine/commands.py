@@ -17,8 +17,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
+from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult
 
+_MOST_BYTES = 64 << 20  # of a stream; what prints more than that will not stop
+_KEPT_BYTES = 4096  # of one that did not
 _POLL_S = 0.002
 _POLL_MAX_S = 0.05
 _REAP_S = 0.25  # how long a killed child may take to go before it is abandoned
@@ -36,7 +39,7 @@ def run(
     """See `Machine.run`; `env` is the whole environment of the child."""
     started = time.monotonic()
     command = tuple(argv)
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with _scratch() as out, _scratch() as err:
         feed = _feed(stdin)
         try:
             child = subprocess.Popen(
@@ -48,24 +51,36 @@ def run(
                 env=dict(env),
                 start_new_session=not _may_ask(command),
             )
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:  # a file may stand on the PATH
             return CommandResult(command, "absent", None, "", str(error), _since(started))
-        except (PermissionError, OSError) as error:
+        except OSError as error:
             return CommandResult(command, "denied", None, "", str(error), _since(started))
         finally:
             if feed is not None:
                 feed.close()
         lines = _Lines(out, on_line)
         try:
-            ended = _wait(child, started + deadline_s, lines)
+            state = _wait(child, started + deadline_s, lines, err)
         except BaseException:  # Ctrl-C, or on_line gave up: leave no process behind
             _kill(child)
             raise
         lines.pump(last=True)
-        stdout, stderr = _text(out), _text(err)
-        if not ended:
-            return CommandResult(command, "timeout", None, stdout, stderr, _since(started))
-        return CommandResult(command, "present", child.returncode, stdout, stderr, _since(started))
+        most = _KEPT_BYTES if state == "error" else _MOST_BYTES
+        stdout, stderr = _text(out, most), _text(err, most)
+        if state == "error":
+            stderr = f"it printed more than {_MOST_BYTES >> 20} MiB, and was ended\n{stderr}"
+        code = child.returncode if state == "present" else None
+        return CommandResult(command, state, code, stdout, stderr, _since(started))
+
+
+def _scratch() -> IO[bytes]:
+    """A file without a name; in memory where no folder can be written."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        if not hasattr(os, "memfd_create"):
+            raise
+        return os.fdopen(os.memfd_create("dshpc"), "w+b")
 
 
 def _may_ask(command: Sequence[str]) -> bool:
@@ -73,16 +88,20 @@ def _may_ask(command: Sequence[str]) -> bool:
     return os.path.basename(command[0]) == "sudo" and "-n" not in command[1:2]
 
 
-def _wait(child: subprocess.Popen[bytes], until: float, lines: _Lines) -> bool:
+def _wait(child: subprocess.Popen[bytes], until: float, lines: _Lines, errors: IO[bytes]) -> State:
+    """How it ended: by itself, at its deadline, or (`error`) because it never stopped printing."""
     pause = _POLL_S
     while child.poll() is None:
         if time.monotonic() >= until:
             _kill(child)
-            return False
+            return "timeout"
+        if lines.are_too_many() or _size(errors) > _MOST_BYTES:
+            _kill(child)
+            return "error"
         lines.pump()
         time.sleep(min(pause, max(0.0, until - time.monotonic())))
         pause = min(pause * 1.5, _POLL_MAX_S)
-    return True
+    return "present"
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
@@ -106,31 +125,41 @@ class _Lines:
         self._stream, self._on_line = stream, on_line
         self._offset, self._rest = 0, b""
 
+    def are_too_many(self) -> bool:
+        """Where somebody takes them, they may be as many as they like: a build's."""
+        return self._on_line is None and _size(self._stream) > _MOST_BYTES
+
     def pump(self, last: bool = False) -> None:
         if self._on_line is None:
             return
         # pread: the child's own writing position, shared with us, must not move
-        block = os.pread(self._stream.fileno(), 1 << 20, self._offset)
-        self._offset += len(block)
-        *whole, self._rest = (self._rest + block).split(b"\n")
+        while block := os.pread(self._stream.fileno(), 1 << 20, self._offset):
+            self._offset += len(block)
+            *whole, self._rest = (self._rest + block).split(b"\n")
+            for line in whole:
+                self._on_line(line.decode(errors="replace").rstrip("\r"))
+            if not last:  # the deadline is looked at in between
+                return
         if last and self._rest:
-            whole.append(self._rest)
-        for line in whole:
-            self._on_line(line.decode(errors="replace").rstrip("\r"))
+            self._on_line(self._rest.decode(errors="replace").rstrip("\r"))
 
 
 def _feed(stdin: bytes | str | None) -> IO[bytes] | None:
     if stdin is None:
         return None
-    file = tempfile.TemporaryFile()  # noqa: SIM115  (closed by the caller, once the child has it)
+    file = _scratch()  # closed by the caller, once the child has it
     file.write(stdin.encode() if isinstance(stdin, str) else stdin)
     file.seek(0)
     return file
 
 
-def _text(stream: IO[bytes]) -> str:
+def _text(stream: IO[bytes], most: int) -> str:
     stream.seek(0)
-    return stream.read().decode(errors="replace")
+    return stream.read(most).decode(errors="replace")
+
+
+def _size(stream: IO[bytes]) -> int:
+    return os.fstat(stream.fileno()).st_size
 
 
 def _since(started: float) -> float:

@@ -1,0 +1,407 @@
+"""Questions asked apart, with real processes: whatever one does, the others and the deadline stand."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.machine import Ended, Say, apart
+
+LATE_S = 0.3  # how much later than the deadline the end may come
+Question = Callable[[Say], None]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """After each test: no descriptor more than before, and no child, running or dead."""
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process ends within a moment: one that is not our child is reaped by another."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def fine(say: Say) -> None:
+    say("fine")
+
+
+def ask_beside(question: Question, deadline_s: float = 5.0) -> Ended:
+    """How the question ended; one beside it must come to its own end, and the deadline must hold."""
+    started = time.monotonic()
+    found = apart.ask({"it": question, "other": fine}, deadline_s)
+    took = time.monotonic() - started
+    assert took < deadline_s + LATE_S
+    if found["it"].state != "timeout":
+        assert took < 2, "nothing but a deadline is worth waiting for"
+    assert (found["other"].state, found["other"].items) == ("present", ("fine",))
+    return found["it"]
+
+
+# Hangs
+
+
+def test_sleeping() -> None:
+    def question(say: Say) -> None:
+        say({"pid": os.getpid()})
+        time.sleep(60)
+
+    ended = ask_beside(question, 0.3)
+    assert (ended.state, ended.detail) == ("timeout", "no answer within 0.3 s")
+    assert is_gone(ended.items[0]["pid"]), "and what it said is kept"
+
+
+def test_ignoring_every_polite_signal() -> None:
+    def question(say: Say) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        say(os.getpid())
+        while True:
+            time.sleep(1)
+
+    ended = ask_beside(question, 0.3)
+    assert ended.state == "timeout"
+    assert is_gone(ended.items[0])
+
+
+def test_stopped() -> None:
+    def question(say: Say) -> None:
+        say(os.getpid())
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    ended = ask_beside(question, 0.3)
+    assert (ended.state, is_gone(ended.items[0])) == ("timeout", True)
+
+
+def test_what_it_has_started_goes_with_it() -> None:
+    """Tools in sessions of their own, and the questions that a question asked."""
+
+    def question(say: Say) -> None:
+        script = "trap '' TERM HUP; sleep 60 & echo $!; wait"
+        tool = subprocess.Popen(
+            ["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True, text=True
+        )
+        assert tool.stdout is not None
+        say([tool.pid, int(tool.stdout.readline())])
+
+        def inner(_: Say) -> None:
+            say(os.getpid())
+            time.sleep(60)
+
+        apart.ask({"inner": inner}, 60)
+
+    ended = ask_beside(question, 0.8)
+    (tool, grandchild), inner = ended.items
+    assert [is_gone(pid) for pid in (tool, grandchild, inner)] == [True, True, True]
+
+
+# Ends of other kinds
+
+
+def test_raising() -> None:
+    def question(say: Say) -> None:
+        say(1)
+        raise ValueError("a register was odd")
+
+    ended = ask_beside(question)
+    assert (ended.state, ended.items) == ("error", (1,))
+    assert ended.detail == "ValueError: a register was odd"
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (os.abort, "crashed (SIGABRT)"),
+        (lambda: ctypes.string_at(0), "crashed (SIGSEGV)"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "crashed (SIGKILL)"),
+        (lambda: os._exit(3), "ended early with code 3"),
+        (lambda: sys.exit(3), "ended early with code 3"),
+    ],
+)
+def test_dying(end: Callable[[], object], said: str) -> None:
+    def question(say: Say) -> None:
+        faulthandler.disable()  # pytest's own
+        say("before")
+        end()
+
+    ended = ask_beside(question)
+    assert (ended.state, ended.items) == ("error", ("before",))
+    assert said in (ended.detail or "")
+
+
+def test_its_last_words_are_told() -> None:
+    def question(say: Say) -> None:
+        faulthandler.disable()
+        os.write(2, b"something\n*** corrupted size vs. prev_size ***\n")
+        os.abort()
+
+    ended = ask_beside(question)
+    assert ended.detail == (
+        "the asking process crashed (SIGABRT): *** corrupted size vs. prev_size ***"
+    )
+
+
+def test_an_answer_that_cannot_be_pickled() -> None:
+    ended = ask_beside(lambda say: say(lambda: None))
+    assert ended.state == "error"
+    assert "pickle" in (ended.detail or "").lower()
+
+
+# Much, and long
+
+
+def test_printing_megabytes(capfd: pytest.CaptureFixture[str]) -> None:
+    def question(say: Say) -> None:
+        for _ in range(200):
+            os.write(1, b"x" * 65536)
+            os.write(2, b"y" * 65536)
+        say("done")
+
+    ended = ask_beside(question)
+    assert (ended.state, ended.items) == ("present", ("done",))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_printing_for_ever() -> None:
+    def question(say: Say) -> None:
+        while True:
+            os.write(1, b"x" * 65536)
+
+    assert ask_beside(question, 0.4).state == "timeout"
+
+
+def test_an_answer_larger_than_a_pipe() -> None:
+    answer = [os.urandom(1 << 20) for _ in range(20)]
+
+    def question(say: Say) -> None:
+        for part in answer:
+            say(part)
+
+    ended = ask_beside(question)
+    assert ended.state == "present"
+    assert list(ended.items) == answer
+
+
+def test_an_answer_without_an_end() -> None:
+    def question(say: Say) -> None:
+        while True:
+            say(b"x" * (1 << 20))
+
+    ended = ask_beside(question, 30)
+    assert (ended.state, ended.detail) == ("error", "the answer is longer than 64 MiB")
+
+
+# Grandchildren
+
+
+def _leave_one_behind(say: Say) -> None:
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    say(pid)
+
+
+def test_a_grandchild_that_holds_pipe_and_stdout() -> None:
+    ended = ask_beside(_leave_one_behind)
+    assert ended.state == "present"
+    assert is_gone(ended.items[0])
+
+
+def test_a_grandchild_of_one_that_crashed() -> None:
+    def question(say: Say) -> None:
+        faulthandler.disable()
+        _leave_one_behind(say)
+        os.abort()
+
+    ended = ask_beside(question)
+    assert ended.state == "error"
+    assert "SIGABRT" in (ended.detail or "")
+    assert is_gone(ended.items[0])
+
+
+# Many, and the asking process
+
+
+def test_the_number_of_one_that_is_gone_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds later it may be another process's: a signal to it must not be ours."""
+    gone: dict[int, float] = {}
+    late: list[int] = []
+    killpg, waitpid = os.killpg, os.waitpid
+
+    def reaped(pid: int, options: int) -> tuple[int, int]:
+        found = waitpid(pid, options)
+        gone[found[0]] = time.monotonic()
+        return found
+
+    def signalled(pid: int, number: int) -> None:
+        if time.monotonic() > gone.get(pid, time.monotonic()) + 0.1:
+            late.append(pid)
+        killpg(pid, number)
+
+    def dying(_: Say) -> None:
+        if os.fork() == 0:
+            time.sleep(60)  # and holds the pipes
+        os._exit(1)
+
+    monkeypatch.setattr(os, "killpg", signalled)
+    monkeypatch.setattr(os, "waitpid", reaped)
+    found = apart.ask({"it": dying, "other": lambda _: time.sleep(60)}, 1)
+    assert (found["it"].state, found["other"].state) == ("error", "timeout")
+    assert late == []
+
+
+def test_threads_of_a_question_do_not_mix_what_they_say() -> None:
+    def question(say: Say) -> None:
+        def five(letter: str) -> None:
+            for _ in range(5):
+                say(letter * 200_000)
+
+        threads = [threading.Thread(target=five, args=(letter,)) for letter in "abcdefgh"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    ended = ask_beside(question)
+    assert ended.state == "present"
+    assert sorted(ended.items) == sorted(
+        letter * 200_000 for letter in "abcdefgh" for _ in range(5)
+    )
+
+
+def test_fifty_at_once() -> None:
+    def question(number: int) -> Question:
+        def wait_and_say(say: Say) -> None:
+            time.sleep(0.2)
+            say(number)
+
+        return wait_and_say
+
+    started = time.monotonic()
+    found = apart.ask({str(number): question(number) for number in range(50)}, 10)
+    assert time.monotonic() - started < 5, "they are asked at the same time"
+    assert [end.items for end in found.values()] == [(number,) for number in range(50)]
+
+
+def test_stdin_is_not_theirs() -> None:
+    ended = ask_beside(lambda say: say(os.read(0, 10)))
+    assert ended.items == (b"",)
+
+
+def test_no_process_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(apart, "fork", fork)
+    found = apart.ask({"it": fine}, 1)["it"]
+    assert found.state == "error"
+    assert "Resource temporarily unavailable" in (found.detail or "")
+
+
+def test_other_threads_may_run() -> None:
+    stop = threading.Event()
+    threads = [threading.Thread(target=stop.wait) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert ask_beside(fine).state == "present"
+        found: list[Ended] = []
+        asking = threading.Thread(target=lambda: found.append(apart.ask({"it": fine}, 5)["it"]))
+        asking.start()
+        asking.join(10)
+        assert found[0].items == ("fine",)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_ctrl_c_while_waiting_ends_them(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+
+    def question(say: Say) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        note.write_text(str(os.getpid()))
+        time.sleep(60)
+
+    def press() -> None:
+        while not (note.exists() and note.read_text()):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        apart.ask({"it": question, "other": fine}, 60)
+    presser.join()
+    assert time.monotonic() - started < 5
+    assert is_gone(int(note.read_text()))
+
+
+def test_ctrl_c_at_any_moment(tmp_path: Path) -> None:
+    """Whenever it comes, the asking code goes on once, in one process, and nothing stays."""
+    script = (
+        "import os, sys, time\n"
+        "from dshpc_setup.machine import apart\n"
+        "print('ready', flush=True)\n"
+        "try:\n"
+        "    while True: apart.ask({str(n): lambda say: say(1) for n in range(5)}, 5)\n"
+        "except KeyboardInterrupt:\n"
+        "    os.write(1, b'%d ended\\n' % os.getpid())\n"
+    )
+    for round_ in range(12):
+        child = subprocess.Popen(
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        time.sleep(0.02 + round_ * 0.0037)
+        os.killpg(child.pid, signal.SIGINT)  # as a terminal does
+        out, _ = child.communicate(timeout=10)
+        assert out == b"%d ended\n" % child.pid
+        assert child.returncode == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams(tmp_path: Path, closed: str) -> None:
+    note = tmp_path / "found"
+    script = (
+        "import sys\n"
+        "from dshpc_setup.machine import apart\n"
+        "found = apart.ask({'a': lambda say: say(1), 'b': lambda say: say(2)}, 5)\n"
+        "open(sys.argv[1], 'w').write(repr([end.items for end in found.values()]))\n"
+    )
+    subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", script, str(note)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=20,
+        check=True,
+    )
+    assert note.read_text() == "[(1,), (2,)]"
