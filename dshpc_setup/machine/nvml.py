@@ -2,7 +2,7 @@
 
 The value of a `present` reply:
 
-    {"driver_version": str, "nvml_version": str, "cuda_version": 12040,
+    {"driver_version": str, "nvml_version": str, "cuda_version": 12040, "count": 8,
      "devices": [{"index", "name", "uuid", "pci_bus_id", "memory_bytes", "minor", "compute": [9, 0],
                   "numa_node", "cpus": "0-15", "mig_mode": 0|1,
                   "mig": [{"index", "name", "uuid", "memory_bytes", "gi", "ci", "slices"}],
@@ -11,10 +11,13 @@ The value of a `present` reply:
                   "nvlinks": [{"link": 0, "peer": "0000:1b:00.0", "kind": "gpu"|"switch"|"cpu"}],
                   "errors": {"memory_bytes": 3}}]}
 
-Numbers are those of NVML's own enumerations; `nvlinks` are the links that are up.
+Numbers are those of NVML's own enumerations; `nvlinks` are the links that are up, each without `peer`
+or `kind` where the driver does not tell; so is the fabric's `status`.
 
-A field that NVML refused is missing there and has its error code in `errors`; a device of which not
-even a handle was to be had is `{"index", "error": 15, "text": "GPU is lost"}`.
+A field that NVML refused is missing there and has its error code in `errors` (-1: nvidia-ml-py cannot
+ask for it, 13: the driver cannot); a device of which not even a handle was to be had is
+`{"index", "error": 15, "text": "GPU is lost"}`. `nvidia-smi` is read into the same shape: then such a
+device may have its "pci_bus_id", and `errors` may name what NVML has no field for ("recovery": 16).
 """
 
 from __future__ import annotations

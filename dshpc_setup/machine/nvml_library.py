@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dshpc_setup.facts import State
 from dshpc_setup.machine import Say, library
 
 _STATES: dict[int, State] = {4: "denied", 12: "absent"}  # no permission; no library
+
+_INVALID_ARGUMENT, _NOT_SUPPORTED, _FUNCTION_NOT_FOUND = 2, 3, 13
+_MOST_LINKS = 36
+_LINKED_TO = {0: "gpu", 1: "cpu", 2: "switch"}
 
 
 def facts(beside: str | None, say: Say) -> None:
@@ -82,19 +86,26 @@ def _device(nvml: Any, index: int) -> dict[str, Any]:
     ask("mig_mode", lambda: int(nvml.nvmlDeviceGetMigMode(handle)[0]))
     if found.get("mig_mode") == 1:
         ask("mig", lambda: _instances(nvml, handle))
+    ask("persistence", lambda: int(nvml.nvmlDeviceGetPersistenceMode(handle)))
+    ask("compute_mode", lambda: int(nvml.nvmlDeviceGetComputeMode(handle)))
+    ask("ecc", lambda: int(nvml.nvmlDeviceGetEccMode(handle)[0]))
+    ask("virtualization", lambda: int(nvml.nvmlDeviceGetVirtualizationMode(handle)))
+    ask("fabric", lambda: _fabric(nvml, handle))
+    ask("nvlinks", lambda: _links(nvml, handle))
     found["errors"] = errors
     return found
 
 
 def _instances(nvml: Any, handle: Any) -> list[dict[str, Any]]:
-    instances = []
+    return [{"index": number, **_instance(nvml, part)} for number, part in parts(nvml, handle)]
+
+
+def parts(nvml: Any, handle: Any) -> Iterator[tuple[int, Any]]:
+    """The MIG devices of a card that has them, with their numbers."""
     for number in range(int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))):
-        try:
-            part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
-        except nvml.NVMLError:
-            continue  # the slots in use need not be the first ones
-        instances.append({"index": number, **_instance(nvml, part)})
-    return instances
+        # The slots in use need not be the first ones.
+        with contextlib.suppress(nvml.NVMLError):
+            yield number, nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
 
 
 def _instance(nvml: Any, part: Any) -> dict[str, Any]:
@@ -121,6 +132,53 @@ def _slices(nvml: Any, part: Any) -> list[int]:
         int(found.computeInstanceSliceCount),
         int(found.memorySizeMB),
     ]
+
+
+def _fabric(nvml: Any, handle: Any) -> dict[str, int]:
+    import ctypes
+
+    try:
+        found = nvml.c_nvmlGpuFabricInfoV_t()
+        nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(found))
+    except nvml.NVMLError as error:
+        if int(error.value) != _FUNCTION_NOT_FOUND:
+            raise
+        # Older drivers know the call without a version only.
+        found = nvml.c_nvmlGpuFabricInfo_t()
+        nvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(found))
+    return {"state": int(found.state) & 0xFF, "status": int(found.status)}
+
+
+def _links(nvml: Any, handle: Any) -> list[dict[str, Any]]:
+    """The links that are up; raises where the card answers for none.
+
+    A card says of the first number beyond its links that there is no such one: no more is asked,
+    for each question costs a call into the driver.
+    """
+    links: list[dict[str, Any]] = []
+    for number in range(_MOST_LINKS):
+        try:
+            is_up = nvml.nvmlDeviceGetNvLinkState(handle, number)
+        except nvml.NVMLError as error:
+            if number == 0 or int(error.value) not in (_INVALID_ARGUMENT, _NOT_SUPPORTED):
+                raise
+            break
+        if is_up:
+            links.append({"link": number, **_peer(nvml, handle, number)})
+    return links
+
+
+def _peer(nvml: Any, handle: Any, link: int) -> dict[str, str]:
+    found: dict[str, str] = {}
+    with contextlib.suppress(nvml.NVMLError, AttributeError):
+        if kind := _LINKED_TO.get(int(nvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link))):
+            found["kind"] = kind
+    with contextlib.suppress(nvml.NVMLError, AttributeError):
+        pci = nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)
+        # A guest is not told where the host's switches are: its driver says 0:0.0, or all ones.
+        if pci.bus | pci.device and pci.bus < 0xFF:
+            found["peer"] = f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
+    return found
 
 
 def _cpus(nvml: Any, handle: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dshpc_setup.machine import Say
-from dshpc_setup.machine.nvml_library import opened, put
+from dshpc_setup.machine.nvml_library import opened, parts, put
 
 
 def readings(beside: str | None, say: Say) -> None:
@@ -31,10 +31,40 @@ def _device(nvml: Any, index: int) -> dict[str, Any]:
 
     ask("uuid", lambda: nvml.nvmlDeviceGetUUID(handle))
     ask("pci_bus_id", lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)
-    ask("memory_used_bytes", lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used))
-    ask("memory_total_bytes", lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total))
+    _put_memory(nvml, handle, found, errors)
     ask("utilization", lambda: int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu))
     ask("temperature_c", lambda: int(nvml.nvmlDeviceGetTemperature(handle, 0)))
     ask("power_mw", lambda: int(nvml.nvmlDeviceGetPowerUsage(handle)))
     ask("power_limit_mw", lambda: int(nvml.nvmlDeviceGetEnforcedPowerLimit(handle)))
+    ask("mig", lambda: _instances(nvml, handle))
     return {**found, "errors": errors}
+
+
+def _instances(nvml: Any, handle: Any) -> list[dict[str, Any]]:
+    if int(nvml.nvmlDeviceGetMigMode(handle)[0]) != 1:
+        return []
+    return [_instance(nvml, part) for _, part in parts(nvml, handle)]
+
+
+def _instance(nvml: Any, part: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    errors: dict[str, int] = {}
+    put(nvml, found, errors, "uuid", lambda: nvml.nvmlDeviceGetUUID(part))
+    _put_memory(nvml, part, found, errors)
+    return {**found, "errors": errors}
+
+
+def _put_memory(nvml: Any, handle: Any, found: dict[str, Any], errors: dict[str, int]) -> None:
+    asked: dict[str, Any] = {}
+    put(nvml, asked, errors, "memory_bytes", lambda: _memory(nvml, handle))
+    if "memory_bytes" in asked:
+        found["memory_used_bytes"], found["memory_total_bytes"] = asked["memory_bytes"]
+
+
+def _memory(nvml: Any, handle: Any) -> tuple[int, int]:
+    """Used and total; in the first version of the call, what the driver keeps counts as used."""
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+    except (nvml.NVMLError, AttributeError):
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return int(memory.used), int(memory.total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from dshpc_setup import probes
 from dshpc_setup.machine import Reply
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.probes import nvidia
+from dshpc_setup.probes.nvidia import layers as nvidia_layers
+from dshpc_setup.probes.nvidia import probe as nvidia
 
 SOURCE = Path(__file__).parents[1] / "standins" / "nvml" / "nvml.c"
 
@@ -23,6 +25,22 @@ gpu minor=0 bus=00000000:1a:00 memory=81559 compute=9.0 cpus=0-1 mig=1 uuid=GPU-
 instance gi=1 ci=0 memory=40448 slices=3/3 uuid=MIG-01 profile=3g.40gb
 instance gi=9 ci=0 memory=9728 slices=1/1 uuid=MIG-02 profile=1g.10gb
 gpu minor=3 bus=00000000:3b:00 memory=15360 compute=7.5 cpus=0-1,64-65 uuid=GPU-0b name=Tesla T4
+"""
+
+# Two linked cards behind a switch, as a server has them: all that NVML may be asked.
+LINKED = """\
+driver 570.124.06
+cuda 12080
+gpu minor=0 bus=00000000:1a:00 memory=81559 compute=9.0 mig=0 uuid=GPU-0a persistence=1 compute_mode=3 ecc=1 \
+virtualization=1 fabric=3/0 used=512 utilization=37 temperature=41 power=98500 \
+power_limit=700000 name=NVIDIA H100 80GB HBM3
+nvlink links=0-1 peer=00000000:83:00 kind=switch
+nvlink links=2 peer=00000000:84:00 kind=switch up=0
+nvlink links=3 peer=00000000:3b:00 kind=gpu
+process pid=4711 memory=400
+process pid=4712 memory=12 kind=graphics
+gpu minor=1 bus=00000000:3b:00 memory=81559 compute=9.0 mig=1 uuid=GPU-0b fabric=2 name=NVIDIA H100 80GB HBM3
+instance gi=9 ci=0 memory=9984 used=13 slices=1/1 uuid=MIG-01 profile=1g.10gb
 """
 
 Describe = Callable[[str], LocalMachine]
@@ -68,10 +86,74 @@ def test_every_field_of_every_card(describe: Describe) -> None:
     assert second["pci_bus_id"].lower() == "00000000:3b:00.0"
 
 
+def test_modes_fabric_and_links(describe: Describe) -> None:
+    first, second = describe(LINKED).nvml(10).value["devices"]
+    modes = ("persistence", "compute_mode", "ecc", "virtualization")
+    assert [first[key] for key in modes] == [1, 3, 1, 1]
+    assert first["fabric"] == {"state": 3, "status": 0}
+    assert first["nvlinks"] == [
+        {"link": 0, "kind": "switch", "peer": "0000:83:00.0"},
+        {"link": 1, "kind": "switch", "peer": "0000:83:00.0"},
+        {"link": 3, "kind": "gpu", "peer": "0000:3b:00.0"},
+    ]
+    assert first["errors"] == {}
+    assert second["fabric"] == {"state": 2, "status": 0}
+    assert second["errors"] == dict.fromkeys((*modes, "nvlinks"), 3)
+
+
+def test_what_a_card_measures(describe: Describe) -> None:
+    first, second = describe(LINKED).nvml_readings(10).value["devices"]
+    assert (first["memory_used_bytes"], first["memory_total_bytes"]) == (512 << 20, 81559 << 20)
+    assert (first["utilization"], first["temperature_c"]) == (37, 41)
+    assert (first["power_mw"], first["power_limit_mw"]) == (98500, 700000)
+    part = second["mig"][0]
+    assert (part["uuid"], part["memory_used_bytes"]) == ("MIG-01", 13 << 20)
+    assert second["errors"] == dict.fromkeys(
+        ("utilization", "temperature_c", "power_mw", "power_limit_mw"), 3
+    )
+
+
+def test_a_driver_that_knows_fewer_functions_hides_nothing_else(describe: Describe) -> None:
+    unknown = ("GetGpuFabricInfoV", "GetPersistenceMode", "GetNvLinkRemoteDeviceType")
+    rules = "".join(f"fail nvmlDevice{name} 13\n" for name in unknown)
+    first, _ = describe(LINKED + rules).nvml(10).value["devices"]
+    assert first["errors"] == {"persistence": 13}
+    assert first["fabric"] == {"state": 3, "status": 0}  # by the call without a version
+    assert first["nvlinks"][0] == {"link": 0, "peer": "0000:83:00.0"}
+
+
+def test_a_card_is_asked_for_links_until_it_says_that_there_are_none(describe: Describe) -> None:
+    for rule, code in (("3", 3), ("2", 2), ("15", 15)):
+        text = f"{LINKED}fail nvmlDeviceGetNvLinkState {rule} 0\n"
+        first, _ = describe(text).nvml(10).value["devices"]
+        assert "nvlinks" not in first
+        assert first["errors"] == {"nvlinks": code}
+
+
+def test_links_whose_peer_is_not_told(describe: Describe) -> None:
+    text = LINKED.replace("peer=00000000:83:00", "peer=00000000:00:00")
+    first, _ = describe(text).nvml(10).value["devices"]
+    assert first["nvlinks"][0] == {"link": 0, "kind": "switch"}
+
+
+def test_processes_of_a_card(describe: Describe, library: Path) -> None:
+    script = (
+        "import pynvml as n; n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(0);"
+        "print([(p.pid, p.usedGpuMemory >> 20) for p in n.nvmlDeviceGetComputeRunningProcesses(h)],"
+        "[p.pid for p in n.nvmlDeviceGetGraphicsRunningProcesses(h)],"
+        "n.nvmlDeviceGetTemperatureV(h, 0), n.nvmlDeviceGetMemoryInfo(h, version=n.nvmlMemory_v2).used)"
+    )
+    describe(LINKED)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == f"[(4711, 400)] [4712] 41 {512 << 20}"
+
+
 def test_the_probe_makes_devices_of_it(describe: Describe, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = describe(TWO_CARDS)
     # This test may itself run in a container, which sees only nodes that it was given.
-    monkeypatch.setattr(nvidia, "in_container", lambda _: False)
+    monkeypatch.setattr(nvidia_layers, "in_container", lambda _: False)
     found = nvidia.probe(machine, 10)
     gpus = found.fact
     assert gpus.state == "present", gpus.detail
@@ -120,7 +202,7 @@ def test_a_hang_does_not_delay_the_other_probes(
     describe: Describe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = describe(f"{TWO_CARDS}hang nvmlInitWithFlags\n")
-    monkeypatch.setattr(nvidia, "in_container", lambda _: False)
+    monkeypatch.setattr(nvidia_layers, "in_container", lambda _: False)
     started = time.monotonic()
     facts = probes.gather(machine, engine=False, deadline_s=1.0)
     assert time.monotonic() - started < 1.3

@@ -7,16 +7,24 @@
  *   driver 550.163.01              version of the driver
  *   cuda 12040                     what it can do, as NVML counts it
  *   gpu KEY=VALUE ... name=NAME    a card: minor, bus, memory (MiB), compute (9.0), cpus (0-3,8),
- *                                  uuid, mig (0 or 1; without it MIG is not supported);
- *                                  name is the last key and takes the rest of the line
- *   instance KEY=VALUE ...         a MIG instance of the card before: gi, ci, memory, slices (3/3),
- *                                  uuid, profile
+ *                                  uuid, mig (0 or 1), persistence (0 or 1), compute_mode (0 to 3),
+ *                                  ecc (0 or 1), virtualization (0 to 4), fabric (STATE or
+ *                                  STATE/STATUS), used (MiB), utilization (percent), temperature
+ *                                  (C), power and power_limit (mW); name is the last key and takes
+ *                                  the rest of the line
+ *   instance KEY=VALUE ...         a MIG instance of the card before: gi, ci, memory, used,
+ *                                  slices (3/3), uuid, profile
+ *   nvlink KEY=VALUE ...           NVLinks of the card before: links (0-5,8), up (1 without it),
+ *                                  peer (00000000:3b:00), kind (gpu, switch or cpu)
+ *   process KEY=VALUE ...          a process on the card or instance before: pid, memory (MiB),
+ *                                  kind (compute without it, or graphics)
  *   fail FUNCTION CODE [GPU]       the function answers with that code (of that card only)
- *   hang FUNCTION                  the function never returns
- *   crash FUNCTION                 the function ends the process by a segmentation fault
+ *   hang FUNCTION [GPU]            the function never returns (of that card only)
+ *   crash FUNCTION [GPU]           the function ends the process by a segmentation fault
  *   say FUNCTION TEXT              the function prints TEXT to standard output first
  *
- * Without the file there is no driver: code 9.
+ * What has no key is not supported (code 3); what `used` does not say is 0. Without the file there is
+ * no driver: code 9.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,16 +32,31 @@
 #include <signal.h>
 #include <unistd.h>
 
-enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, SHORT = 7, NO_DRIVER = 9 };
-enum { MOST = 32, TEXT = 96 };
+enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, SHORT = 7, NO_DRIVER = 9,
+       VERSION = 25 };
+enum { MOST = 32, TEXT = 96, LINKS = 18 };
+enum { NO_LINK = 0, LINK_DOWN = 1, LINK_UP = 2 };
+
+struct link {
+    int state; /* NO_LINK where the card has none of this number */
+    unsigned domain, bus, device, kind;
+};
 
 struct card {
     int parent; /* -1, or the card that this is an instance of */
     unsigned minor, domain, bus, device, major_cc, minor_cc, gi, ci, slices, compute_slices;
-    int mig; /* -1: not supported */
-    unsigned long long memory_mib;
+    int mig, persistence, compute_mode, ecc, virtualization; /* -1: not supported */
+    int fabric, fabric_status, utilization, temperature, power, power_limit;
+    unsigned long long memory_mib, used_mib;
+    struct link links[LINKS];
     unsigned long cpus[16];
     char uuid[TEXT], name[TEXT], profile[TEXT];
+};
+
+struct process {
+    int card, graphics;
+    unsigned pid;
+    unsigned long long memory_mib;
 };
 
 struct rule {
@@ -43,7 +66,8 @@ struct rule {
 
 static struct card cards[MOST * 8];
 static struct rule rules[64];
-static unsigned card_count, rule_count;
+static struct process processes[64];
+static unsigned card_count, rule_count, process_count;
 static char driver[TEXT] = "550.163.01";
 static int cuda = 12040, is_read, is_there;
 
@@ -63,7 +87,14 @@ static const char *value_of(const char *line, const char *key, char *into)
     return into;
 }
 
-static void parse_cpus(const char *text, unsigned long *mask)
+static int number_of(const char *line, const char *key, int otherwise)
+{
+    char text[TEXT];
+    return value_of(line, key, text) ? atoi(text) : otherwise;
+}
+
+/* "0-3,8" as bits; 1024 of them at most. */
+static void parse_ranges(const char *text, unsigned long *mask)
 {
     while (*text) {
         char *end;
@@ -85,29 +116,37 @@ static void parse_card(const char *line, int instance)
     struct card *card = &cards[card_count];
     char text[TEXT];
     card->parent = -1;
-    card->mig = -1;
     if (instance)
         for (card->parent = (int)card_count - 1; card->parent > 0; card->parent--)
             if (cards[card->parent].parent < 0)
                 break;
-    if (value_of(line, "minor", text))
-        card->minor = (unsigned)atoi(text);
+    card->minor = (unsigned)number_of(line, "minor", 0);
     if (value_of(line, "bus", text))
         sscanf(text, "%x:%x:%x", &card->domain, &card->bus, &card->device);
     if (value_of(line, "memory", text))
         card->memory_mib = strtoull(text, NULL, 10);
+    if (value_of(line, "used", text))
+        card->used_mib = strtoull(text, NULL, 10);
     if (value_of(line, "compute", text))
         sscanf(text, "%u.%u", &card->major_cc, &card->minor_cc);
-    if (value_of(line, "mig", text))
-        card->mig = atoi(text);
-    if (value_of(line, "gi", text))
-        card->gi = (unsigned)atoi(text);
-    if (value_of(line, "ci", text))
-        card->ci = (unsigned)atoi(text);
+    card->mig = number_of(line, "mig", -1);
+    card->persistence = number_of(line, "persistence", -1);
+    card->compute_mode = number_of(line, "compute_mode", -1);
+    card->ecc = number_of(line, "ecc", -1);
+    card->virtualization = number_of(line, "virtualization", -1);
+    card->utilization = number_of(line, "utilization", -1);
+    card->temperature = number_of(line, "temperature", -1);
+    card->power = number_of(line, "power", -1);
+    card->power_limit = number_of(line, "power_limit", -1);
+    card->fabric = -1;
+    if (value_of(line, "fabric", text))
+        sscanf(text, "%d/%d", &card->fabric, &card->fabric_status);
+    card->gi = (unsigned)number_of(line, "gi", 0);
+    card->ci = (unsigned)number_of(line, "ci", 0);
     if (value_of(line, "slices", text))
         sscanf(text, "%u/%u", &card->slices, &card->compute_slices);
     if (value_of(line, "cpus", text))
-        parse_cpus(text, card->cpus);
+        parse_ranges(text, card->cpus);
     value_of(line, "uuid", card->uuid);
     value_of(line, "name", card->name);
     value_of(line, "profile", card->profile);
@@ -119,6 +158,38 @@ static void parse_card(const char *line, int instance)
     card_count++;
 }
 
+static void parse_links(const char *line)
+{
+    if (!card_count)
+        return;
+    struct card *card = &cards[card_count - 1];
+    unsigned long mask[16] = {0};
+    struct link link = {.state = number_of(line, "up", 1) ? LINK_UP : LINK_DOWN};
+    char text[TEXT];
+    if (value_of(line, "links", text))
+        parse_ranges(text, mask);
+    if (value_of(line, "peer", text))
+        sscanf(text, "%x:%x:%x", &link.domain, &link.bus, &link.device);
+    link.kind = 0xff; /* NVML's "unknown" */
+    if (value_of(line, "kind", text))
+        link.kind = text[0] == 'g' ? 0 : text[0] == 'c' ? 1 : 2;
+    for (unsigned n = 0; n < LINKS; n++)
+        if (mask[0] >> n & 1)
+            card->links[n] = link;
+}
+
+static void parse_process(const char *line)
+{
+    char text[TEXT];
+    if (!card_count || process_count >= sizeof processes / sizeof *processes)
+        return;
+    struct process *process = &processes[process_count++];
+    process->card = (int)card_count - 1;
+    process->pid = (unsigned)number_of(line, "pid", 1);
+    process->memory_mib = (unsigned long long)number_of(line, "memory", 0);
+    process->graphics = value_of(line, "kind", text) && text[0] == 'g';
+}
+
 static void parse_rule(const char *line)
 {
     if (rule_count >= sizeof rules / sizeof *rules)
@@ -128,6 +199,8 @@ static void parse_rule(const char *line)
     rule->gpu = -1;
     if (line[0] == 's')
         sscanf(line, "say %95s %95[^\n]", rule->function, rule->text);
+    else if (line[0] != 'f')
+        sscanf(line, "%*s %95s %d", rule->function, &rule->gpu);
     else
         sscanf(line, "%*s %95s %d %d", rule->function, &rule->code, &rule->gpu);
 }
@@ -142,7 +215,7 @@ static void read_file(void)
     if (!file)
         return;
     is_there = 1;
-    char line[512];
+    char line[1024];
     while (fgets(line, sizeof line, file)) {
         if (!strncmp(line, "driver ", 7))
             sscanf(line, "driver %95s", driver);
@@ -152,6 +225,10 @@ static void read_file(void)
             parse_card(line, 0);
         else if (!strncmp(line, "instance ", 9))
             parse_card(line, 1);
+        else if (!strncmp(line, "nvlink ", 7))
+            parse_links(line);
+        else if (!strncmp(line, "process ", 8))
+            parse_process(line);
         else if (!strncmp(line, "fail ", 5) || !strncmp(line, "hang ", 5) ||
                  !strncmp(line, "crash ", 6) || !strncmp(line, "say ", 4))
             parse_rule(line);
@@ -159,9 +236,11 @@ static void read_file(void)
     fclose(file);
 }
 
+/* The number of the card, or of the card that an instance is part of. */
 static int index_of(const struct card *card)
 {
     int index = 0;
+    card = card->parent < 0 ? card : &cards[card->parent];
     for (const struct card *each = cards; each < card; each++)
         index += each->parent < 0;
     return index;
@@ -177,6 +256,8 @@ static int enter(const char *function, const struct card *card)
         const struct rule *rule = &rules[n];
         if (strcmp(rule->function, function))
             continue;
+        if (rule->gpu >= 0 && !(card && index_of(card) == rule->gpu))
+            continue;
         if (rule->kind == 'h')
             for (;;)
                 pause();
@@ -186,7 +267,7 @@ static int enter(const char *function, const struct card *card)
             puts(rule->text);
             fflush(stdout);
         }
-        if (rule->kind == 'f' && (rule->gpu < 0 || (card && index_of(card) == rule->gpu)))
+        if (rule->kind == 'f')
             return rule->code;
     }
     return OK;
@@ -220,7 +301,9 @@ const char *nvmlErrorString(int code)
     case 4: return "Insufficient Permissions";
     case NOT_FOUND: return "Not Found";
     case NO_DRIVER: return "Driver Not Loaded";
+    case 13: return "Function Not Found";
     case 15: return "GPU is lost";
+    case 16: return "GPU requires restart";
     case 18: return "RM has detected an NVML/RM version mismatch.";
     default: return "Unknown Error";
     }
@@ -286,18 +369,22 @@ struct pci {
     char text[32];
 };
 
+static int fill_pci(struct pci *pci, unsigned domain, unsigned bus, unsigned device)
+{
+    memset(pci, 0, sizeof *pci);
+    pci->domain = domain;
+    pci->bus = bus;
+    pci->device = device;
+    snprintf(pci->text, sizeof pci->text, "%08X:%02X:%02X.0", domain, bus & 0xff, device & 0x1f);
+    memcpy(pci->legacy, pci->text + 4, sizeof pci->legacy - 4); /* with a domain of four digits */
+    return OK;
+}
+
 int nvmlDeviceGetPciInfo_v3(struct card *card, struct pci *pci)
 {
     ENTER(card);
     const struct card *whole = card->parent < 0 ? card : &cards[card->parent];
-    memset(pci, 0, sizeof *pci);
-    pci->domain = whole->domain;
-    pci->bus = whole->bus;
-    pci->device = whole->device;
-    snprintf(pci->text, sizeof pci->text, "%08X:%02X:%02X.0", whole->domain, whole->bus & 0xff,
-             whole->device & 0x1f);
-    memcpy(pci->legacy, pci->text + 4, sizeof pci->legacy - 4); /* with a domain of four digits */
-    return OK;
+    return fill_pci(pci, whole->domain, whole->bus, whole->device);
 }
 
 int nvmlDeviceGetMemoryInfo(struct card *card, unsigned long long *memory)
@@ -305,9 +392,168 @@ int nvmlDeviceGetMemoryInfo(struct card *card, unsigned long long *memory)
     ENTER(card);
     if (!card->memory_mib)
         return UNSUPPORTED;
-    memory[0] = memory[1] = card->memory_mib << 20;
-    memory[2] = 0;
+    memory[0] = card->memory_mib << 20;
+    memory[1] = (card->memory_mib - card->used_mib) << 20;
+    memory[2] = card->used_mib << 20;
     return OK;
+}
+
+struct memory {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+
+int nvmlDeviceGetMemoryInfo_v2(struct card *card, struct memory *memory)
+{
+    ENTER(card);
+    if (!card->memory_mib)
+        return UNSUPPORTED;
+    memory->total = card->memory_mib << 20;
+    memory->reserved = 0;
+    memory->free = (card->memory_mib - card->used_mib) << 20;
+    memory->used = card->used_mib << 20;
+    return OK;
+}
+
+/* One whole number of a card, not supported where its description has none. */
+#define ANSWERS(name, type, field)                                                                 \
+    int name(struct card *card, type *value)                                                       \
+    {                                                                                              \
+        ENTER(card);                                                                               \
+        if (card->field < 0)                                                                       \
+            return UNSUPPORTED;                                                                    \
+        *value = (type)card->field;                                                                \
+        return OK;                                                                                 \
+    }
+
+ANSWERS(nvmlDeviceGetPersistenceMode, unsigned, persistence)
+ANSWERS(nvmlDeviceGetComputeMode, unsigned, compute_mode)
+ANSWERS(nvmlDeviceGetVirtualizationMode, unsigned, virtualization) /* an enumeration: 4 bytes */
+ANSWERS(nvmlDeviceGetPowerUsage, unsigned, power)
+ANSWERS(nvmlDeviceGetEnforcedPowerLimit, unsigned, power_limit)
+
+int nvmlDeviceGetEccMode(struct card *card, unsigned *current, unsigned *pending)
+{
+    ENTER(card);
+    if (card->ecc < 0)
+        return UNSUPPORTED;
+    *current = *pending = (unsigned)card->ecc;
+    return OK;
+}
+
+int nvmlDeviceGetUtilizationRates(struct card *card, unsigned *rates)
+{
+    ENTER(card);
+    if (card->utilization < 0)
+        return UNSUPPORTED;
+    rates[0] = (unsigned)card->utilization;
+    rates[1] = 0;
+    return OK;
+}
+
+int nvmlDeviceGetTemperature(struct card *card, unsigned sensor, unsigned *celsius)
+{
+    ENTER(card);
+    if (sensor)
+        return INVALID;
+    if (card->temperature < 0)
+        return UNSUPPORTED;
+    *celsius = (unsigned)card->temperature;
+    return OK;
+}
+
+struct temperature {
+    unsigned version, sensor;
+    int celsius;
+};
+
+int nvmlDeviceGetTemperatureV(struct card *card, struct temperature *found)
+{
+    ENTER(card);
+    if (found->sensor)
+        return INVALID;
+    if (card->temperature < 0)
+        return UNSUPPORTED;
+    found->celsius = card->temperature;
+    return OK;
+}
+
+struct fabric {
+    unsigned char cluster[16];
+    unsigned status, clique;
+    unsigned char state;
+};
+
+struct fabric_v2 {
+    unsigned version;
+    struct fabric fabric;
+    unsigned health;
+};
+
+static int fill_fabric(const struct card *card, struct fabric *found)
+{
+    if (card->fabric < 0)
+        return UNSUPPORTED;
+    memset(found, 0, sizeof *found);
+    found->state = (unsigned char)card->fabric;
+    found->status = (unsigned)card->fabric_status;
+    return OK;
+}
+
+int nvmlDeviceGetGpuFabricInfo(struct card *card, struct fabric *found)
+{
+    ENTER(card);
+    return fill_fabric(card, found);
+}
+
+int nvmlDeviceGetGpuFabricInfoV(struct card *card, struct fabric_v2 *found)
+{
+    ENTER(card);
+    if ((found->version & 0xffffff) != sizeof *found)
+        return VERSION;
+    return fill_fabric(card, &found->fabric);
+}
+
+/* A card without links, or one in MIG mode, supports none; one with links knows how many. */
+static int find_link(const struct card *card, unsigned number, const struct link **link)
+{
+    int has_links = 0;
+    for (unsigned n = 0; n < LINKS; n++)
+        has_links |= card->links[n].state != NO_LINK;
+    if (!has_links || card->mig == 1)
+        return UNSUPPORTED;
+    if (number >= LINKS || card->links[number].state == NO_LINK)
+        return INVALID;
+    *link = &card->links[number];
+    return OK;
+}
+
+int nvmlDeviceGetNvLinkState(struct card *card, unsigned number, unsigned *is_up)
+{
+    const struct link *link;
+    ENTER(card);
+    int code = find_link(card, number, &link);
+    if (!code)
+        *is_up = link->state == LINK_UP;
+    return code;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(struct card *card, unsigned number, struct pci *pci)
+{
+    const struct link *link;
+    ENTER(card);
+    int code = find_link(card, number, &link);
+    return code ? code : fill_pci(pci, link->domain, link->bus, link->device);
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(struct card *card, unsigned number, unsigned *kind)
+{
+    const struct link *link;
+    ENTER(card);
+    int code = find_link(card, number, &link);
+    if (!code)
+        *kind = link->kind;
+    return code;
 }
 
 int nvmlDeviceGetMinorNumber(struct card *card, unsigned *minor)
@@ -404,8 +650,6 @@ int nvmlDeviceGetAttributes_v2(struct card *card, struct attributes *found)
         return UNSUPPORTED;                                                                        \
     }
 
-REFUSES(nvmlDeviceGetNvLinkState)
-REFUSES(nvmlDeviceGetNvLinkRemotePciInfo_v2)
 REFUSES(nvmlDeviceGetSupportedMemoryClocks)
 REFUSES(nvmlDeviceGetSupportedGraphicsClocks)
 REFUSES(nvmlDeviceGetApplicationsClock)
@@ -413,16 +657,42 @@ REFUSES(nvmlDeviceSetApplicationsClocks)
 REFUSES(nvmlDeviceResetApplicationsClocks)
 REFUSES(nvmlDeviceGetProcessUtilization)
 
-int nvmlDeviceGetComputeRunningProcesses_v3(struct card *card, unsigned *count)
+struct running {
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned gi, ci;
+};
+
+static int list(const struct card *card, int graphics, unsigned *room, struct running *found)
 {
-    ENTER(card);
-    *count = 0;
-    return OK;
+    unsigned count = 0;
+    for (unsigned n = 0; n < process_count; n++) {
+        const struct card *holder = &cards[processes[n].card];
+        int is_part = holder->parent == (int)(card - cards);
+        if (processes[n].graphics != graphics || (holder != card && !is_part))
+            continue;
+        if (found && count < *room)
+            found[count] = (struct running){
+                processes[n].pid,
+                processes[n].memory_mib << 20,
+                holder->parent < 0 ? ~0U : holder->gi,
+                holder->parent < 0 ? ~0U : holder->ci,
+            };
+        count++;
+    }
+    int code = count > *room ? SHORT : OK;
+    *room = count;
+    return code;
 }
 
-int nvmlDeviceGetGraphicsRunningProcesses_v3(struct card *card, unsigned *count)
+int nvmlDeviceGetComputeRunningProcesses_v3(struct card *card, unsigned *count, struct running *found)
 {
     ENTER(card);
-    *count = 0;
-    return OK;
+    return list(card, 0, count, found);
+}
+
+int nvmlDeviceGetGraphicsRunningProcesses_v3(struct card *card, unsigned *count, struct running *found)
+{
+    ENTER(card);
+    return list(card, 1, count, found);
 }
