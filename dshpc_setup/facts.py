@@ -72,6 +72,8 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Platform:
+    """What runs here: the system, its distribution, and what it runs in."""
+
     kind: PlatformKind
     in_container: bool = False
     container: str | None = None  # docker|podman|lxc|kubernetes|systemd-nspawn|other, if in one
@@ -117,6 +119,8 @@ class Memory:
 
 @dataclass(frozen=True)
 class MigInstance:
+    """A part of an NVIDIA GPU that is a device of its own."""
+
     profile: str  # "1g.10gb"
     uuid: str | None = None
     memory_mib: int | None = None
@@ -154,6 +158,8 @@ class UnusedGpu:
 
 @dataclass(frozen=True)
 class GpuDevice:
+    """One GPU, or one partition of an AMD card, as a job would get it."""
+
     index: int
     vendor: Vendor
     name: str | None = None
@@ -193,6 +199,7 @@ class Gpus:
     driver_version: str | None = None
     cuda_version: str | None = None
     detail: str | None = None  # for any state but present: why, in one sentence
+    complete: bool = True  # False: a driver stopped answering before it had told of all
     unused: tuple[UnusedGpu, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
 
@@ -249,6 +256,8 @@ class Engine:
 
 @dataclass(frozen=True)
 class HostFacts:
+    """All that was found out about one machine."""
+
     platform: Platform
     cpu: Cpu
     memory: Memory
@@ -280,6 +289,26 @@ class HostFacts:
         if explain:
             found["conclusions"] = [asdict(item) for item in self.conclusions]
         return found
+
+    def unanswered(self, only: Collection[Section] = SECTIONS) -> tuple[str, ...]:
+        """What timed out or could not be asked, a sentence each; () where all was answered."""
+        late = [item for item in self.evidence if item.state == "timeout"]
+        told = {f"{item.probe}: {item.detail or 'no answer in time'}": None for item in late}
+        for name, fact in (
+            ("platform", self.platform),
+            ("cpu", self.cpu),
+            ("memory", self.memory),
+            ("gpus", self.gpus),
+            ("docker", self.engine),
+        ):
+            failed = fact.state in ("denied", "error") or (fact.state == "timeout" and not late)
+            if name in only and failed:
+                said = (getattr(fact, "host", None), getattr(fact, "detail", None))
+                detail = ": ".join(filter(None, said))
+                told[f"{name}: {fact.state}{f', {detail}' if detail else ''}"] = None
+        if "gpus" in only and not self.gpus.complete and not late:
+            told[f"gpus: {self.gpus.detail or 'not all of them are known'}"] = None
+        return tuple(told)
 
     def _platform_json(self) -> dict[str, Any]:
         return asdict(self.platform)

@@ -202,7 +202,7 @@ def _compose(machine: Machine, cluster: Target) -> Compose:
 
 def find_compose(machine: Machine) -> Compose | None:
     """The compose tool of this machine."""
-    from dshpc_setup.probes.engine import find_compose
+    from dshpc_setup.probes.compose import find_compose
 
     return find_compose(machine, _ASK_S)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from dshpc_setup.facts import (
     SECTIONS,
+    Because,
     Conclusion,
     Cpu,
     Engine,
@@ -17,28 +19,52 @@ from dshpc_setup.facts import (
     Memory,
     Platform,
     Section,
+    Vendor,
 )
 from dshpc_setup.machine import Ended, Machine, Say
-from dshpc_setup.probes import amd, cpu, engine, gpus, intel, memory, nvidia, platform
+from dshpc_setup.probes import engine_limits, gpus
 from dshpc_setup.probes.look import Found
 
 _Probe = Callable[[Machine, float], Found[Any]]
 
+
+def _of(module: str) -> _Probe:
+    """The module's probe, imported where it is asked: beside the others, and only if it is."""
+
+    def probe(machine: Machine, left_s: float) -> Found[Any]:
+        found: Found[Any] = import_module(f"{__name__}.{module}").probe(machine, left_s)
+        return found
+
+    return probe
+
+
 PROBES: tuple[tuple[str, _Probe, Section], ...] = (
-    ("engine", engine.probe, "docker"),
-    ("nvidia", nvidia.probe, "gpus"),
-    ("amd", amd.probe, "gpus"),
-    ("intel", intel.probe, "gpus"),
-    ("platform", platform.probe, "platform"),
-    ("cpu", cpu.probe, "cpu"),
-    ("memory", memory.probe, "memory"),
+    ("engine", _of("engine"), "docker"),
+    ("nvidia", _of("nvidia.probe"), "gpus"),
+    ("amd", _of("amd.probe"), "gpus"),
+    ("intel", _of("intel"), "gpus"),
+    ("platform", _of("platform"), "platform"),
+    ("cpu", _of("cpu"), "cpu"),
+    ("memory", _of("memory"), "memory"),
 )
 """All probes, and the section that each is for; the slow ones first, so that they start first.
 
 A probe is given the machine and its seconds, and raises for nothing that a machine is like.
 """
 
-_GPU_PROBES = ("nvidia", "amd", "intel")
+# A section must not say something else because another was not asked for.
+_HANGS_ON: Mapping[Section, tuple[Section, ...]] = {
+    "gpus": ("platform",),
+    "cpu": ("docker",),
+    "memory": ("docker",),
+}
+_ABOUT: Mapping[str, str] = {
+    "engine": "docker.state",
+    "nvidia": "gpus nvidia",
+    "amd": "gpus amd",
+    "intel": "gpus intel",
+}
+_VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")  # each has a probe of its name
 DEADLINE_S = 10.0
 # A probe's own report of a timeout says more than ours, so its deadline is earlier: by what the
 # killing of a tool takes.
@@ -55,12 +81,13 @@ def gather(
     """Everything that can be known within the deadline. Never raises for what a machine is like.
 
     Without `engine` Docker is not asked (inside the container there is none to ask). Sections not
-    in `only` are not looked at; the platform always is, since the GPUs hang on it.
+    in `only` are not looked at, but for what those in it hang on.
     """
+    sections = {*only, *(each for section in only for each in _HANGS_ON.get(section, ()))}
     wanted = {
         name: probe
         for name, probe, section in PROBES
-        if (section in only or name == "platform") and (engine or name != "engine")
+        if section in sections and (engine or name != "engine")
     }
     left_s = max(deadline_s / 2, deadline_s - _HEADROOM_S)
     ended = machine.apart(
@@ -80,15 +107,28 @@ def gather(
         else:
             failures[name] = _failure(name, end)
             evidence.append(failures[name])
+    conclusions += [
+        Conclusion(
+            _ABOUT.get(name, name),
+            f"not known ({item.state})",
+            (Because(item.source, item.detail or ""),),
+        )
+        for name, item in failures.items()
+    ]
+    processors = answers.get("cpu") or Cpu(state=_state(failures, "cpu"))
+    store = answers.get("memory") or Memory(state=_state(failures, "memory"))
+    docker = answers.get("engine") or _no_engine(failures.get("engine"))
+    processors, store, conclusions = engine_limits.apply(processors, store, docker, conclusions)
     where = answers.get("platform") or _bare_platform(machine, failures)
+    found, concluded = _gpus(machine, where, answers, failures)
     return HostFacts(
         platform=where,
-        cpu=answers.get("cpu") or Cpu(state=_state(failures, "cpu")),
-        memory=answers.get("memory") or Memory(state=_state(failures, "memory")),
-        gpus=_gpus(machine, where, answers, failures),
-        engine=answers.get("engine") or _no_engine(failures.get("engine")),
+        cpu=processors,
+        memory=store,
+        gpus=found,
+        engine=docker,
         evidence=tuple(evidence),
-        conclusions=tuple(conclusions),
+        conclusions=(*conclusions, *concluded),
     )
 
 
@@ -99,7 +139,9 @@ def _question(probe: _Probe, machine: Machine, left_s: float) -> Callable[[Say],
 def _failure(name: str, end: Ended) -> Evidence:
     """What is told of a probe that has told nothing itself."""
     state = "error" if end.state == "present" else end.state
-    return Evidence(name, state, "", end.ms, end.detail or "the probe gave no answer")
+    return Evidence(
+        name, state, f"the {name} probe", end.ms, end.detail or "the probe gave no answer"
+    )
 
 
 def _state(failures: Mapping[str, Evidence], name: str) -> Any:
@@ -108,19 +150,19 @@ def _state(failures: Mapping[str, Evidence], name: str) -> Any:
 
 def _gpus(
     machine: Machine, where: Platform, answers: dict[str, Any], failures: dict[str, Evidence]
-) -> Gpus:
-    if machine.simulated is None and (never := gpus.unsupported(where)):
-        return never
-    found = [
-        answers[name]
-        if name in answers
-        else Gpus(failures[name].state, detail=f"{name}: {failures[name].detail}")
-        for name in _GPU_PROBES
-        if name in answers or name in failures
-    ]
+) -> tuple[Gpus, tuple[Conclusion, ...]]:
+    found: dict[Vendor, Gpus] = {}
+    for name in _VENDORS:
+        if name in answers:
+            found[name] = answers[name]
+        elif name in failures:
+            found[name] = Gpus(failures[name].state, detail=f"{name}: {failures[name].detail}")
     if not found:
-        return Gpus("unsupported", detail="not looked for")
-    return gpus.merge(found, simulated=machine.simulated is not None)
+        return Gpus("unsupported", detail="not looked for"), ()
+    if machine.simulated is None and (never := gpus.unsupported(where)):
+        return never, (gpus.conclude_never(where, never),)
+    merged = gpus.merge(tuple(found.values()), simulated=machine.simulated is not None)
+    return merged, (gpus.conclude(found, merged),)
 
 
 def _no_engine(failure: Evidence | None) -> Engine:
@@ -130,6 +172,8 @@ def _no_engine(failure: Evidence | None) -> Engine:
 
 
 def _bare_platform(machine: Machine, failures: Mapping[str, Evidence]) -> Platform:
+    from dshpc_setup.probes import platform
+
     system, release, arch = machine.system
     kind = platform.kind_of(release, False) if system != "Darwin" else "macos"
     return replace(

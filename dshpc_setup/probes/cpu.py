@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from dshpc_setup.facts import Cpu
+from dshpc_setup.facts import Cpu, State
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import cgroup, ranges
-from dshpc_setup.probes.look import Found, Look, whole_number
+from dshpc_setup.probes.look import Found, Look, kept, whole_number
 
 _SYS = "/sys/devices/system/cpu"
+_CPUINFO = "/proc/cpuinfo"
+_STATUS = "/proc/self/status"
 _COMMAND_S = 3.0
+_MOST_SOCKETS = 256
 
-Shape = tuple[int, int | None, int | None]  # sockets, cores of each, threads of each
+Shape = tuple[int | None, int | None, int | None]  # sockets, cores of each, threads of each
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A number that the usable CPUs may not exceed: `name` is what Cpu.limited_by says."""
+
+    count: int
+    name: str | None
+    source: str
+    says: str
 
 
 def probe(machine: Machine, deadline_s: float) -> Found[Cpu]:
@@ -22,56 +38,111 @@ def probe(machine: Machine, deadline_s: float) -> Found[Cpu]:
     look = Look(machine)
     if machine.system[0] == "Darwin":
         return look.found(_macos(look))
-    online, source = _online(look)
+    online, source, failure = _online(look)
     if not online:
-        look.saw("cpu", "error", source, "neither sysfs nor /proc/cpuinfo names a CPU")
-        return look.found(Cpu(logical=1, usable=1))
+        state, detail = failure
+        look.saw("cpu", state, source, detail)
+        return look.found(Cpu(state=state))
     sockets, cores, threads = shape(look, online)
-    allowed = ranges.parse(parse_allowed(look.text("/proc/self/status") or "")) & online
-    usable, limited_by = limit(len(online), len(allowed), cgroup.probe(look).cpus)
-    if limited_by == "affinity" and _is_cpuset(look, allowed):
-        limited_by = "cpuset"
-    look.saw("cpu", "present", source, f"limited by {limited_by}" if limited_by else None)
-    fact = Cpu(len(online), sockets, cores, threads, usable, limited_by)
+    chosen = _limited(look, online, source)
+    look.saw("cpu", "present", source, f"limited by {chosen.name}" if chosen.name else None)
+    fact = Cpu(len(online), sockets, cores, threads, chosen.count, chosen.name)
     return look.found(fact)
 
 
-def limit(logical: int, allowed: int, quota: float | None) -> tuple[int, str | None]:
-    """Usable CPUs and what limits them; `allowed` 0 means not known.
+def _limited(look: Look, online: frozenset[int], source: str) -> Candidate:
+    """The least of what the kernel has and of every limit on this process, with its reasons."""
+    limits = cgroup.probe(look)
+    candidates = [Candidate(len(online), None, source, _cpus(len(online), "online"))]
+    if limits.cpuset is not None and limits.cpuset_source:
+        count = len(limits.cpuset & online)
+        says = _cpus(count, "in our cpuset")
+        candidates.append(Candidate(count, "cpuset", limits.cpuset_source, says))
+    status = look.machine.read(_STATUS)
+    allowed = ranges.parse(parse_allowed(status.text or "")) & online
+    says = _cpus(len(allowed), "that this process may run on")
+    candidates.append(Candidate(len(allowed), "affinity", _STATUS, says))
+    if limits.cpus is not None:
+        says = f"a quota of {limits.cpus.value:g} CPUs"
+        count = max(1, math.floor(limits.cpus.value))
+        candidates.append(Candidate(count, "cgroup quota", limits.cpus.source, says))
+    for path in limits.denied:
+        look.saw("cpu", "denied", path, "a limit that cannot be seen from here may be in it")
+    if status.state != "present":
+        look.saw("cpu", status.state, _STATUS, status.detail or "the affinity is not known")
+    chosen = least(candidates)
+    look.concluded(
+        "cpu.usable",
+        f"{chosen.count} of {len(online)} CPUs"
+        + (f", limited by {chosen.name}" if chosen.name else ""),
+        *((item.source, item.says) for item in candidates if item.count == chosen.count),
+        instead=[
+            (f"{item.count} ({item.source})", f"{item.says}: more than {chosen.count}")
+            for item in candidates
+            if item.count > chosen.count
+        ],
+    )
+    return chosen
+
+
+def least(candidates: Sequence[Candidate]) -> Candidate:
+    """The one with the fewest CPUs, the first of equals; 0 stands for "not known".
 
     A quota of 1.5 CPUs carries one whole CPU: a second job would run at half speed unasked.
     """
-    usable, limited_by = logical, None
-    if 0 < allowed < usable:
-        usable, limited_by = allowed, "affinity"
-    if quota is not None and max(1, math.floor(quota)) < usable:
-        usable, limited_by = max(1, math.floor(quota)), "cgroup quota"
-    return usable, limited_by
+    return min((item for item in candidates if item.count), key=lambda item: item.count)
 
 
-def shape(look: Look, online: frozenset[int]) -> Shape | tuple[None, None, None]:
+def _cpus(count: int, which: str) -> str:
+    return f"{count} CPU {which}" if count == 1 else f"{count} CPUs {which}"
+
+
+def shape(look: Look, online: frozenset[int]) -> Shape:
     """Sockets, cores per socket, threads per core; the latter two only where all are alike.
 
     Each socket is looked at through its first and its last CPU: on a hybrid processor the last ones
-    have one thread and the first ones two.
+    have one thread and the first ones two. Where CPUs are offline, through all of them.
     """
+    if look.text(f"{_SYS}/cpu{min(online)}/topology/physical_package_id") == "-1":
+        return None, None, None  # the firmware does not tell: each CPU would be a socket of its own
+    every = bool(ranges.parse(look.text(f"{_SYS}/present")) - online)
     left, packages, kinds = set(online), 0, set()
-    while left and packages < 256:
+    while left and packages < _MOST_SOCKETS:
         first = min(left)
         package = _siblings(look, first, "package_cpus_list", "core_siblings_list") & online
         if first not in package:
-            return None, None, None
+            return _shape_by_ids(look, online)
         packages += 1
         left -= package
-        for number in (first, max(package)):
+        for number in sorted(package) if every else (first, max(package)):
             core = _siblings(look, number, "core_cpus_list", "thread_siblings_list") & online
             kinds.add((len(package), len(core)))
+    if left:
+        return None, None, None
     if len(kinds) != 1:
         return packages, None, None
     size, threads = kinds.pop()
     if threads == 0 or size % threads:
         return packages, None, None
     return packages, size // threads, threads
+
+
+def _shape_by_ids(look: Look, online: frozenset[int]) -> Shape:
+    """The same from the CPUs' own numbers, where no list of siblings is there."""
+    cores: dict[tuple[int | None, ...], int] = {}
+    for number in online:
+        folder = f"{_SYS}/cpu{number}/topology"
+        ids = [look.number(f"{folder}/{name}") for name in ("physical_package_id", "core_id")]
+        if None in ids or ids[0] == -1:
+            return None, None, None
+        key = (ids[0], look.number(f"{folder}/die_id"), ids[1])
+        cores[key] = cores.get(key, 0) + 1
+    sizes = Counter(key[0] for key in cores)
+    if len(sizes) > _MOST_SOCKETS:
+        return None, None, None
+    if len(set(sizes.values())) != 1 or len(set(cores.values())) != 1:
+        return len(sizes), None, None
+    return len(sizes), next(iter(sizes.values())), next(iter(cores.values()))
 
 
 def parse_allowed(status: str) -> str | None:
@@ -88,11 +159,24 @@ def _siblings(look: Look, number: int, *names: str) -> frozenset[int]:
     return frozenset()
 
 
-def _online(look: Look) -> tuple[frozenset[int], str]:
-    online = ranges.parse(look.text(f"{_SYS}/online"))
+def _online(look: Look) -> tuple[frozenset[int], str, tuple[State, str]]:
+    """The CPUs that the kernel runs on, who says so, and else why nobody does."""
+    sysfs = look.machine.read(f"{_SYS}/online")
+    online = ranges.parse(sysfs.text)
     if online:
-        return online, f"{_SYS}/online"
-    return parse_cpuinfo(look.text("/proc/cpuinfo") or ""), "/proc/cpuinfo"
+        return online, f"{_SYS}/online", ("present", "")
+    cpuinfo = look.machine.read(_CPUINFO)
+    online = parse_cpuinfo(cpuinfo.text or "")
+    if online:
+        return online, _CPUINFO, ("present", "")
+    if "denied" in (sysfs.state, cpuinfo.state):
+        path = _CPUINFO if cpuinfo.state == "denied" else f"{_SYS}/online"
+        return online, path, ("denied", f"{path} may not be read")
+    if sysfs.state == cpuinfo.state == "absent":  # a tree of something else, under --root
+        return online, _CPUINFO, ("absent", f"there is neither {_SYS}/online nor {_CPUINFO}")
+    garbage = kept(sysfs.text or cpuinfo.text or sysfs.detail or cpuinfo.detail or "")
+    detail = f"neither {_SYS}/online nor {_CPUINFO} names a CPU; what is there: {garbage}"
+    return online, _CPUINFO, ("error", detail)
 
 
 def parse_cpuinfo(text: str) -> frozenset[int]:
@@ -101,28 +185,32 @@ def parse_cpuinfo(text: str) -> frozenset[int]:
     return frozenset(int(number) for number in numbers)
 
 
-def _is_cpuset(look: Look, allowed: frozenset[int]) -> bool:
-    """Whether the cpuset, rather than a taskset, accounts for the CPUs that are missing."""
-    groups = cgroup.parse_membership(look.text("/proc/self/cgroup") or "")
-    for path in (groups.get("cpuset", ""), groups.get("", ""), ""):
-        base = path.rstrip("/")
-        for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
-            for root in ("/sys/fs/cgroup/cpuset", "/sys/fs/cgroup"):
-                numbers = ranges.parse(look.text(f"{root}{base}/{name}"))
-                if numbers:
-                    return len(numbers) == len(allowed)
-    return False
-
-
 def _macos(look: Look) -> Cpu:
     names = ("hw.logicalcpu", "hw.physicalcpu", "hw.packages")
     result = look.machine.run(["sysctl", "-n", *names], deadline_s=_COMMAND_S)
-    numbers = [whole_number(line) for line in result.stdout.split()] if result.ok else []
+    found = parse_sysctl(result.stdout) if result.ok else None
+    if found is None:
+        state: State = "error" if result.state == "present" else result.state
+        look.saw("cpu", state, "sysctl", kept(result.text) or "no answer", result.code)
+        return Cpu(state=state)
+    logical, (packages, cores, threads) = found
+    look.saw("cpu", "present", "sysctl hw.logicalcpu")
+    look.concluded(
+        "cpu.usable",
+        f"{logical} of {logical} CPUs",
+        ("sysctl hw.logicalcpu", _cpus(logical, "in all")),
+    )
+    return Cpu(logical, packages, cores, threads, logical)
+
+
+def parse_sysctl(text: str) -> tuple[int, Shape] | None:
+    """hw.logicalcpu, hw.physicalcpu and hw.packages, each on a line; the shape where it fits."""
+    numbers = [whole_number(line) for line in text.split()[:3]]
     logical, physical, packages = (numbers + [None, None, None])[:3]
     if not logical or logical < 1:
-        look.saw("cpu", "error", "sysctl", result.text or "no answer")
-        return Cpu(logical=1, usable=1)
-    look.saw("cpu", "present", "sysctl hw.logicalcpu")
-    if not physical or not packages or physical % packages or logical % physical:
-        return Cpu(logical=logical, usable=logical)
-    return Cpu(logical, packages, physical // packages, logical // physical, logical)
+        return None
+    if not physical or not packages or min(physical, packages) < 1:
+        return logical, (None, None, None)
+    if physical % packages or logical % physical:
+        return logical, (None, None, None)
+    return logical, (packages, physical // packages, logical // physical)

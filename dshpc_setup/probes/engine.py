@@ -4,34 +4,60 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from dshpc_setup.facts import Compose, Engine, EngineKind
-from dshpc_setup.machine import CommandResult, Machine, Reply
-from dshpc_setup.probes.look import Found, Look
+from dshpc_setup.machine import Machine, Reply
+from dshpc_setup.probes import compose
+from dshpc_setup.probes.look import Found, Look, kept
 
 _T = TypeVar("_T")
 
 _TOOL_S = 5.0
-_COMPOSE_V2 = ("docker", "compose")
-_COMPOSE_V1 = ("docker-compose",)
+_LOOPBACK = r"\w+://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::|/|$)"
+
+
+@dataclass(frozen=True)
+class Here:
+    """What this machine is called, to be compared with what the engine says of its own."""
+
+    release: str = ""
+    hostname: str = ""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The kind of an engine, what it shows by, and why it is none of the others."""
+
+    name: EngineKind
+    source: str
+    says: str
 
 
 def probe(machine: Machine, deadline_s: float) -> Found[Engine]:
     """The engine of the current context, and compose and buildx where they are installed."""
     look = Look(machine)
     tool_s = min(deadline_s, _TOOL_S)
-    # Beside the question to the engine: each takes tens of milliseconds.
-    composing = _Beside(lambda: find_compose(machine, tool_s))
-    building = _Beside(lambda: find_buildx(machine, tool_s))
+    # Beside the question to the engine, since each tool takes tens of milliseconds.
+    plugin = _Beside(lambda: compose.plugin(machine, tool_s))
+    program = _Beside(lambda: compose.program(machine, tool_s))
+    builder = _Beside(lambda: compose.buildx(machine, tool_s))
     reply = machine.docker(deadline_s)
-    look.saw("engine", reply.state, reply.source or "docker", reply.detail)
-    compose, buildx = composing.answer(), building.answer()
-    source = " ".join(compose.argv) if compose else "docker compose, docker-compose"
-    look.saw("compose", "present" if compose else "absent", source)
-    fact = parse(reply, compose, buildx, machine.system)
-    return look.found(fact)
+    here = Here(machine.system[1], look.text("/proc/sys/kernel/hostname") or "")
+    fact = parse(reply, here)
+    look.saw("engine", fact.state, fact.host or "docker", fact.detail, reply.code)
+    found = [plugin.answer(), program.answer()]
+    buildx, built = builder.answer()
+    composes = tuple(item for item, _ in found if item is not None)
+    first = composes[0] if composes else None
+    fact = replace(fact, compose=first, composes=composes, buildx=buildx)
+    _conclude_engine(look, reply, fact, here)
+    _conclude_compose(look, composes)
+    done = look.found(fact)
+    tools = (*(evidence for _, evidence in found), built)
+    return replace(done, evidence=(*done.evidence, *tools))
 
 
 class _Beside(Generic[_T]):
@@ -57,51 +83,21 @@ class _Beside(Generic[_T]):
         return self._found[0]
 
 
-def find_compose(machine: Machine, deadline_s: float) -> Compose | None:
-    """The v2 plugin where there is one, else whatever `docker-compose` is (v1, or v2 alone).
-
-    v1 takes half a second to say its version, so it is asked only where there is no plugin.
-    """
-    for argv in (_COMPOSE_V2, _COMPOSE_V1):
-        result = _run(machine, [*argv, "version", "--short"], deadline_s)
-        version = parse_version(result.stdout) if result is not None and result.ok else None
-        if version:
-            return Compose(version, argv)
-    return None
-
-
-def find_buildx(machine: Machine, deadline_s: float) -> str | None:
-    """Version of the builder plugin: `github.com/docker/buildx v0.13.1 788433953`."""
-    result = _run(machine, ["docker", "buildx", "version"], deadline_s)
-    # A CLI without the plugin may well end with 0, and a help text.
-    if result is None or not result.ok or "docker/buildx" not in result.stdout:
-        return None
-    return parse_version(result.stdout)
-
-
-def _run(machine: Machine, argv: Sequence[str], deadline_s: float) -> CommandResult | None:
-    return machine.run(argv, deadline_s=deadline_s) if machine.which(argv[0]) else None
-
-
-def parse_version(text: str) -> str | None:
-    """The first word like 1.29.2 or v2.26.1-4, without its v."""
-    match = re.search(r"(?<![\w.])v?(\d{1,4}\.\d{1,4}(?:\.\d{1,6})?[\w.+~-]*)", text, re.ASCII)
-    return match[1] if match else None
-
-
-def parse(
-    reply: Reply, compose: Compose | None, buildx: str | None, system: tuple[str, str, str]
-) -> Engine:
-    """The fact; of garbage, an `error` with the reason."""
+def parse(reply: Reply, here: Here) -> Engine:
+    """The fact, without the tools; of garbage, an `error` with the text of it."""
+    value = reply.value if isinstance(reply.value, dict) else {}
+    host = _text(value.get("host"))
+    context = _text(value.get("context"))
     if reply.state != "present":
         detail = reply.detail or "no answer"
-        return Engine(reply.state, compose=compose, buildx=buildx, host=reply.source, detail=detail)
-    value = reply.value if isinstance(reply.value, dict) else {}
+        return Engine(reply.state, host=host or reply.source, context=context, detail=detail)
     version, info = _object(value.get("version")), _object(value.get("info"))
     if not version or not info:
-        detail = "the engine's answer to `version` or `info` is not an object"
-        return Engine("error", compose=compose, buildx=buildx, detail=detail)
-    host = _text(value.get("host"))
+        what = "version" if not version else "info"
+        text = kept(str(value.get(what) or ""))
+        seen = f"cannot be understood: {text}" if text else "is empty"
+        detail = f"the engine's answer to `{what}` {seen}"
+        return Engine("error", host=host, context=context, detail=detail)
     options = _texts(info.get("SecurityOptions"))
     memory = _count(info.get("MemTotal"))
     cgroup = _text(info.get("CgroupVersion"))
@@ -109,20 +105,21 @@ def parse(
         state="present",
         server_version=_text(version.get("Version")) or _text(info.get("ServerVersion")),
         api_version=_text(version.get("ApiVersion")),
-        kind=kind_of(version, info, host, system),
+        kind=kind_of(version, info, host, here).name,
         rootless=any(re.match(r"name=rootless\b", option) for option in options),
         cgroup_driver=_text(info.get("CgroupDriver")),
         cgroup_version=int(cgroup) if cgroup in ("1", "2") else None,
         runtimes=tuple(sorted(_object(info.get("Runtimes")))),
+        default_runtime=_text(info.get("DefaultRuntime")),
         cdi_devices=_cdi(info),
-        compose=compose,
-        buildx=buildx,
+        cdi_folders=_texts(info.get("CDISpecDirs")),
+        context=context,
         host=host,
         name=_text(info.get("Name")),
         os_type=_text(info.get("OSType")),
         arch=_text(info.get("Architecture")),
         cpus=_count(info.get("NCPU")) or None,
-        memory_mib=memory >> 20 if memory else None,
+        memory_mib=(memory or 0) >> 20 or None,
         security_options=options,
         root_dir=_text(info.get("DockerRootDir")),
         storage_driver=_text(info.get("Driver")),
@@ -131,30 +128,112 @@ def parse(
 
 
 def kind_of(
-    version: Mapping[str, Any],
-    info: Mapping[str, Any],
-    host: str | None,
-    system: tuple[str, str, str],
-) -> EngineKind:
+    version: Mapping[str, Any], info: Mapping[str, Any], host: str | None, here: Here
+) -> Kind:
     """Podman and Desktop say so; a snap shows in its folder; another kernel is another machine."""
     components = version.get("Components")
     names = [
         str(item.get("Name", "")) if isinstance(item, dict) else ""
         for item in (components if isinstance(components, list) else [])
     ]
-    if any("podman" in name.lower() for name in names):
-        return "podman"
+    if podman := next((name for name in names if "podman" in name.lower()), None):
+        return Kind("podman", "docker version, Components", f"it calls itself {podman[:80]!r}")
     if "docker desktop" in str(info.get("OperatingSystem", "")).lower():
-        return "desktop"
-    if str(info.get("DockerRootDir", "")).startswith(("/var/snap/", "/snap/")):
-        return "snap"
+        return Kind("desktop", "docker info, OperatingSystem", "it says 'Docker Desktop'")
+    folder = str(info.get("DockerRootDir", ""))
+    if folder.startswith(("/var/snap/", "/snap/")):
+        return Kind("snap", "docker info, DockerRootDir", f"{folder} belongs to a snap")
+    host = host or ""
+    if host.startswith("ssh://"):
+        return Kind("remote", "the endpoint", f"{host} is reached by ssh")
     kernel = info.get("KernelVersion")
-    if host and host.startswith("ssh://"):
-        return "remote"
     # The kernel of a local engine is ours; a forwarded socket's or a VM's is not.
-    if isinstance(kernel, str) and kernel and kernel != system[1]:
-        return "remote"
-    return "engine"
+    if isinstance(kernel, str) and kernel and here.release and kernel != here.release:
+        return Kind("remote", "docker info, KernelVersion", f"{kernel}, and ours is {here.release}")
+    name = _text(info.get("Name")) or ""
+    named = bool(name) and _first_label(name) == _first_label(here.hostname)
+    if re.match(r"\w+://", host) and not re.match(f"unix://|{_LOOPBACK}", host) and not named:
+        return Kind("remote", "the endpoint", f"{host} is no address of this machine alone")
+    if kernel and here.release:
+        return Kind("engine", "docker info, KernelVersion", f"{kernel}, and ours is the same")
+    return Kind("engine", "the endpoint", f"{host or 'it'} is this machine's")
+
+
+def _first_label(name: str) -> str:
+    return name.lower().partition(".")[0]
+
+
+_WHY_NOT: Mapping[EngineKind, str] = {
+    "podman": "no component of it calls itself Podman",
+    "desktop": "its operating system is not Docker Desktop",
+    "snap": "its folder belongs to no snap",
+    "remote": "its kernel and its endpoint are this machine's",
+    "engine": "that is a plain engine on this machine",
+}
+
+
+def _conclude_engine(look: Look, reply: Reply, fact: Engine, here: Here) -> None:
+    where = f"context {fact.context or 'default'}"
+    if fact.state != "present":
+        look.concluded(
+            "docker.state",
+            fact.state,
+            (fact.host or "docker", fact.detail or "no answer"),
+            instead=_other_sockets(look, fact),
+        )
+        return
+    value = _object(reply.value)
+    kind = kind_of(_object(value.get("version")), _object(value.get("info")), fact.host, here)
+    others = [other for other in _WHY_NOT if other != kind.name]
+    look.concluded(
+        "docker.kind",
+        kind.name,
+        (kind.source, kind.says),
+        (where, fact.host or "the endpoint is not known"),
+        # Which is looked for first: what comes after the kind that it is was not looked at.
+        instead=[
+            (other, _WHY_NOT[other] if other != "engine" else f"{kind.source}: {kind.says}")
+            for other in others
+            if other == "engine" or _rank(other) < _rank(kind.name)
+        ],
+    )
+
+
+def _rank(kind: EngineKind) -> int:
+    return list(_WHY_NOT).index(kind)
+
+
+def _other_sockets(look: Look, fact: Engine) -> list[tuple[str, str]]:
+    """Engines that are there and that nobody has chosen."""
+    uid = look.machine.uid
+    chosen = fact.host or ""
+    return [
+        (name, f"unix://{path} is there, and neither DOCKER_HOST nor the context names it")
+        for name, path in (
+            ("rootless Docker", f"/run/user/{uid}/docker.sock"),
+            ("rootless Podman", f"/run/user/{uid}/podman/podman.sock"),
+            ("Podman", "/run/podman/podman.sock"),
+            ("Docker", "/var/run/docker.sock"),
+        )
+        if path not in chosen and look.machine.exists(path)
+    ]
+
+
+def _conclude_compose(look: Look, composes: tuple[Compose, ...]) -> None:
+    if not composes:
+        why = "neither `docker compose` nor `docker-compose` says its version"
+        look.concluded("docker.compose", "none", ("docker compose, docker-compose", why))
+        return
+    first, *others = composes
+    look.concluded(
+        "docker.compose",
+        f"{first.version} ({' '.join(first.argv)})",
+        (" ".join(first.argv), f"version {first.version}"),
+        instead=[
+            (f"{item.version} ({' '.join(item.argv)})", "the plugin is used where there is one")
+            for item in others
+        ],
+    )
 
 
 def _cdi(info: Mapping[str, Any]) -> tuple[str, ...]:

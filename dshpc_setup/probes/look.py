@@ -33,6 +33,7 @@ class Look:
         self._evidence: list[Evidence] = []
         self._conclusions: list[Conclusion] = []
         self._started = machine.clock()
+        self.unseen: list[str] = []  # what may not be read: its silence says nothing
 
     def saw(
         self,
@@ -68,6 +69,18 @@ class Look:
     def found(self, fact: _T) -> Found[_T]:
         return Found(fact, tuple(self._evidence), tuple(self._conclusions))
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        """What is in the folder; one that may not be listed is kept in `unseen`."""
+        names = self.machine.listdir(folder)
+        if not names and self.machine.read(folder).state == "denied":
+            self.keep_unseen(folder)
+        return names
+
+    def keep_unseen(self, path: str) -> None:
+        """Once, however often it was tried."""
+        if path not in self.unseen:
+            self.unseen.append(path)
+
     def text(self, path: str) -> str | None:
         """The file's text without white space around it; None where it cannot be read."""
         read = self.machine.read(path)
@@ -85,6 +98,11 @@ def whole_number(text: str | None) -> int | None:
     if re.fullmatch(r"0x[0-9a-fA-F]{1,30}", text, re.ASCII):
         return int(text, 16)
     return None
+
+
+def counted(number: int, what: str) -> str:
+    """ "1 GPU", "2 GPUs", "no GPU"."""
+    return f"1 {what}" if number == 1 else f"{number or 'no'} {what}{'s' if number else ''}"
 
 
 def kept(text: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-from dshpc_setup.facts import Memory
+from dshpc_setup.facts import Memory, State
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import cgroup
-from dshpc_setup.probes.look import Found, Look, whole_number
+from dshpc_setup.probes.look import Found, Look, kept, whole_number
 
+_MEMINFO = "/proc/meminfo"
+_SYSCTL = "sysctl hw.memsize"
 _COMMAND_S = 3.0
 
 
@@ -16,29 +18,84 @@ def probe(machine: Machine, deadline_s: float) -> Found[Memory]:
     """The machine's memory and the least limit on this process."""
     del deadline_s  # a few small files; a command of macOS has its own
     look = Look(machine)
-    if machine.system[0] == "Darwin":
-        source = "sysctl hw.memsize"
-        result = machine.run(["sysctl", "-n", "hw.memsize"], deadline_s=_COMMAND_S)
-        size = whole_number(result.stdout) if result.ok else None
-        total = size >> 20 if size is not None and size > 0 else None
-        limits = cgroup.Limits()
-    else:
-        source = "/proc/meminfo"
-        total = parse_total(look.text(source) or "")
-        limits = cgroup.probe(look)
-    if not total:
-        look.saw("memory", "error", source, "it does not say how much memory there is")
-        return look.found(Memory(1024, 1024))
-    fact = limit(total, limits.memory_bytes)
+    darwin = machine.system[0] == "Darwin"
+    source = _SYSCTL if darwin else _MEMINFO
+    total = _macos(look) if darwin else _linux(look)
+    if isinstance(total, Memory):
+        return look.found(total)
+    limits = cgroup.Limits() if darwin else cgroup.probe(look)
+    for path in limits.denied:
+        look.saw("memory", "denied", path, "a limit that cannot be seen from here may be in it")
+    fact = limit(total, int(limits.memory_bytes.value) if limits.memory_bytes else None)
     detail = f"limited by {fact.limited_by}" if fact.limited_by else None
     look.saw("memory", "present", source, detail)
+    _conclude(look, fact, source, limits.memory_bytes)
     return look.found(fact)
+
+
+def _conclude(look: Look, fact: Memory, source: str, found: cgroup.Limit | None) -> None:
+    whole = f"{fact.total_mib} MiB in all"
+    if is_lxcfs(look.text("/proc/self/mountinfo") or ""):
+        whole += ", the container's own: lxcfs shows no more"
+    if found is None:
+        look.concluded("memory.limit_mib", f"{fact.limit_mib} MiB", (source, whole))
+        return
+    size = f"a limit of {int(found.value) >> 20} MiB"
+    if fact.limited_by:
+        look.concluded(
+            "memory.limit_mib",
+            f"{fact.limit_mib} of {fact.total_mib} MiB, limited by {fact.limited_by}",
+            (found.source, size),
+            instead=[(f"{fact.total_mib} MiB ({source})", f"{whole}: more than {fact.limit_mib}")],
+        )
+        return
+    less = "" if int(found.value) >> 20 == fact.limit_mib else ", more than there is"
+    look.concluded(
+        "memory.limit_mib",
+        f"{fact.limit_mib} MiB",
+        (source, whole),
+        (found.source, f"{size}{less}"),
+    )
+
+
+def _linux(look: Look) -> int | Memory:
+    """MiB in all, or the fact that they are not known."""
+    read = look.machine.read(_MEMINFO)
+    total = parse_total(read.text or "")
+    if total:
+        return total
+    state: State = "error" if read.state == "present" else read.state
+    why = "it does not say how much memory there is"
+    if read.text is None:
+        why = read.detail or "it is not there"
+    elif read.text.strip():
+        why = f"{why}: {kept(read.text)}"
+    look.saw("memory", state, _MEMINFO, why)
+    return Memory(state=state)
+
+
+def _macos(look: Look) -> int | Memory:
+    result = look.machine.run(["sysctl", "-n", "hw.memsize"], deadline_s=_COMMAND_S)
+    size = whole_number(result.stdout) if result.ok else None
+    if size is not None and size >> 20 > 0:
+        return size >> 20
+    state: State = "error" if result.state == "present" else result.state
+    look.saw("memory", state, _SYSCTL, kept(result.text) or "no answer", result.code)
+    return Memory(state=state)
 
 
 def parse_total(meminfo: str) -> int | None:
     """MemTotal in MiB."""
     match = re.search(r"^MemTotal:\s*(\d{1,15})\s*kB", meminfo, re.MULTILINE | re.ASCII)
     return int(match[1]) // 1024 if match else None
+
+
+def is_lxcfs(mountinfo: str) -> bool:
+    """Whether lxcfs stands in for /proc/meminfo: its total is then a limit already."""
+    return (
+        re.search(r"^\S+ \S+ \S+ \S+ /proc/meminfo .* - fuse\.lxcfs ", mountinfo, re.MULTILINE)
+        is not None
+    )
 
 
 def limit(total_mib: int, limit_bytes: int | None) -> Memory:
