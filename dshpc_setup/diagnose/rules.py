@@ -6,8 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.cluster.status import TIERS
-from dshpc_setup.diagnose import Finding, Fix, Known, Rule, Section
+from dshpc_setup.diagnose import Finding, Fix, Known, Rule, Section, nvidia
 from dshpc_setup.passthrough import proof_key
+
+_GPU_EVIDENCE = frozenset(
+    "nvidia jetson wsl nvidia-pci nvidia-module nvidia-nodes nvml nvidia-smi nvidia-proc "
+    "amd kfd kfd-device drm amdsmi amd-smi rocm-smi amd-blacklist intel intel-device".split()
+)
 
 
 def _set_up(known: Known) -> Fix:
@@ -114,7 +119,7 @@ def _gpus(known: Known) -> Finding:
     evidence = tuple(
         f"{item.probe}: {item.state} ({item.source}) {item.detail or ''}".strip()
         for item in known.facts.evidence
-        if item.probe in ("nvidia", "nvml", "nvidia-smi", "amd", "intel", "pci")
+        if item.probe in _GPU_EVIDENCE
     )
     if gpus.state in ("absent", "unsupported"):
         return replace(
@@ -264,6 +269,8 @@ RULES: tuple[tuple[str, Section, str, Rule], ...] = (
     ("DSH-HO-002", "host", "There is room for jobs", _resources),
     ("DSH-GP-001", "gpu", "GPUs are found and readable", _gpus),
     ("DSH-GP-002", "gpu", "Every GPU can be scheduled", _broken_gpus),
+    ("DSH-NV-031", "driver", "No Linux driver of NVIDIA's lies inside WSL", nvidia.driver_in_wsl),
+    ("DSH-NV-049", "driver", "The NVIDIA driver is new enough", nvidia.driver_age),
     ("DSH-DK-001", "engine", "The Docker engine answers", _engine),
     ("DSH-DK-002", "engine", "Docker Compose is there", _compose),
     ("DSH-PT-001", "passthrough", "Containers can use the GPUs", _passthrough),

@@ -13,7 +13,18 @@ from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose import rules as rules_module
 from dshpc_setup.errors import Exit
-from dshpc_setup.facts import Compose, Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, Platform
+from dshpc_setup.facts import (
+    Because,
+    Compose,
+    Cpu,
+    Disagreement,
+    Engine,
+    GpuDevice,
+    Gpus,
+    HostFacts,
+    Memory,
+    Platform,
+)
 from dshpc_setup.passthrough import Passthrough, proof_key
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.settings import Settings
@@ -162,3 +173,40 @@ def test_a_refused_configuration_is_an_error_in_its_own_words() -> None:
     assert (finding.state, finding.evidence) == ("error", ("No key.", "empty"))
     assert [fix.text for fix in finding.fix] == ["Remove it."]
     assert diagnose.exit_code(diagnose.diagnose(known)) == Exit.ERROR
+
+
+def test_a_linux_driver_inside_wsl_is_warned_of() -> None:
+    layers = (
+        Because("/usr/lib/wsl/lib", "libcuda.so.1"),
+        Because("the Linux system", "has its own"),
+    )
+    told = Disagreement("NVIDIA driver in WSL", layers, "remove it", "DSH-NV-031")
+    gpus = Gpus("present", (GPU,), disagreements=(told,))
+    finding = found(replace(WELL, facts=replace(FACTS, gpus=gpus)), "DSH-NV-031")
+    assert (finding.state, finding.section) == ("warn", "driver")
+    assert "the Linux system: has its own" in finding.evidence
+    assert any("wsl --shutdown" in (fix.command or "") for fix in finding.fix)
+    assert found(WELL, "DSH-NV-031").state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "version", "state"),
+    [
+        ("nvidia", "460.91.03", "warn"),
+        ("nvidia", "470.256.02", "ok"),
+        ("nvidia", None, "ok"),
+        ("amd", "6.10.5", "ok"),
+    ],
+)
+def test_a_driver_that_is_too_old(vendor: Any, version: str | None, state: str) -> None:
+    gpu = replace(GPU, vendor=vendor, driver_version=version)
+    gpus = Gpus("present", (gpu,), driver_version=version)
+    finding = found(replace(WELL, facts=replace(FACTS, gpus=gpus)), "DSH-NV-049")
+    assert finding.state == state
+    assert bool(finding.fix) == (state == "warn")
+
+
+@pytest.mark.parametrize(("version", "state"), [("390.157", "warn"), ("6.10.5", "ok")])
+def test_the_age_of_a_driver_that_lists_no_gpu(version: str, state: str) -> None:
+    facts = replace(FACTS, gpus=Gpus("error", driver_version=version, detail="no library"))
+    assert found(Known(facts), "DSH-NV-049").state == state

@@ -1,0 +1,283 @@
+"""NVIDIA GPUs: PCI, kernel module, device nodes, NVML and /proc, put together by PCI address.
+
+NVML lists the devices. `nvidia-smi` is asked only where NVML's library cannot be: it sits on the
+same library, so where NVML refuses it refuses too, and where NVML hangs it hangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dshpc_setup.facts import GpuDevice, Gpus, State
+from dshpc_setup.machine import Machine, Reply
+from dshpc_setup.probes import pci, unseen
+from dshpc_setup.probes.gpus import in_words
+from dshpc_setup.probes.look import Found, Look, counted
+from dshpc_setup.probes.nvidia import devices as nvidia_devices
+from dshpc_setup.probes.nvidia import explain as nvidia_explain
+from dshpc_setup.probes.nvidia import layers as nvidia_layers
+from dshpc_setup.probes.nvidia import reconcile as nvidia_reconcile
+from dshpc_setup.probes.nvidia import wsl
+from dshpc_setup.probes.nvidia.layers import LIBRARY, OLDEST_DRIVER, OURS, Layers, too_old
+from dshpc_setup.probes.nvidia.reconcile import BOARD, Told
+from dshpc_setup.probes.nvidia.values import text
+
+# NVML's codes (nvmlReturn_t) in the words of somebody who wants to know what is wrong.
+_REASONS = {
+    4: "NVML may not be used by this user or container (no permission)",
+    9: "the NVIDIA driver is not loaded",
+    12: f"NVIDIA's library {LIBRARY} is not there",
+    15: "a GPU has fallen off the bus",
+    16: "a GPU needs a reset",
+    17: "the operating system blocks the GPUs (is the device node readable?)",
+    18: "the driver in the kernel and NVIDIA's library are of different versions (reboot?)",
+    999: "the NVIDIA driver answers with an unknown error",
+}
+
+
+def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
+    """NVIDIA's GPUs, and why there is none; only `absent` means that there are zero."""
+    look = Look(machine)
+    until = machine.clock() + deadline_s
+    layers = nvidia_layers.fetch(look)
+    if not layers.any:
+        return _nothing(look, layers)
+    _saw_layers(look, layers)
+    nvml = machine.nvml(deadline_s)
+    look.saw("nvml", nvml.state, nvml.source or LIBRARY, nvml.detail, nvml.code)
+    told, failed, asked = _ask(look, layers, nvml, until)
+    if not layers.dxg and layers.module.name == "nvidia":
+        layers = replace(layers, listed=nvidia_layers.read_proc(look))
+    devices = nvidia_devices.build(look, layers, told.value) if told else ()
+    pairs = nvidia_explain.in_step(devices, nvidia_devices.reported(told.value) if told else ())
+    if layers.handed_over:
+        seen = [(_visible(machine, device, layers), item) for device, item in pairs]
+        pairs = [(device, item) for device, item in seen if device is not None]
+    devices = tuple(device for device, _ in pairs)
+    hidden = len(nvidia_devices.reported(told.value)) - len(devices) if told else 0
+    found = _concluded(layers, devices, told, failed, max(0, hidden))
+    sure = unseen.sure(look, found, container=layers.container)
+    if sure is not found:
+        look.saw("nvidia", sure.state, pci.ROOT, sure.detail)
+        found = sure
+    found = replace(
+        found,
+        unused=nvidia_reconcile.unused(machine, layers, devices, told if devices else None),
+        disagreements=nvidia_reconcile.disagreements(machine, layers, devices, told, nvml),
+    )
+    nvidia_explain.gpus(look, layers, found, told, nvml, asked=asked)
+    for device, item in pairs:
+        assert told is not None
+        nvidia_explain.device(look, layers, device, told, item)
+    return look.found(found)
+
+
+def _nothing(look: Look, layers: Layers) -> Found[Gpus]:
+    detail = None
+    if layers.container and (layers.cards or layers.module.version or layers.board):
+        detail = "the machine has an NVIDIA GPU; none was handed to this container"
+    elif layers.wsl is not None and not layers.wsl.dxg:
+        detail = layers.wsl.missing
+        if layers.container:
+            detail = f"no {wsl.DEVICE} was handed to this container of a WSL 2"
+    words = detail or "no NVIDIA card on the PCI bus, no driver, no device node"
+    fact = unseen.sure(look, Gpus("absent", detail=detail), container=layers.container)
+    look.saw("nvidia", fact.state, pci.ROOT, words if fact.state == "absent" else fact.detail)
+    if fact.state != "absent":
+        look.concluded("gpus nvidia", in_words(fact), (pci.ROOT, "may not be read"))
+        return look.found(fact)
+    nvidia_explain.nothing(look, layers, words)
+    return look.found(fact)
+
+
+def _saw_layers(look: Look, layers: Layers) -> None:
+    if layers.board is not None:
+        look.saw("jetson", "present", layers.board.source, layers.board.words)
+    if layers.wsl is not None:
+        lent = ", ".join(layers.wsl.lent) or None
+        look.saw("wsl", "present" if layers.wsl.dxg else "absent", wsl.DEVICE, lent)
+    cards = nvidia_explain.cards_in_words(layers)
+    look.saw("nvidia-pci", "present" if cards else "absent", pci.ROOT, cards)
+    module: State = "present" if layers.module.name else "absent"
+    source = f"{nvidia_layers.SYS_VERSION}, {nvidia_layers.PROC}/version"
+    look.saw("nvidia-module", module, source, layers.module.words)
+    nodes = ", ".join([*layers.nodes, *(["/dev/nvidiactl"] if layers.control else [])]) or None
+    look.saw("nvidia-nodes", "present" if nodes else "absent", "/dev", nodes)
+
+
+def _ask(look: Look, layers: Layers, nvml: Reply, until: float) -> tuple[Told | None, Reply, bool]:
+    """A list of GPUs; the reply that says why there is none; whether nvidia-smi was asked."""
+    value: Mapping[str, Any] = nvml.value if isinstance(nvml.value, dict) else {}
+    if nvml.state == "present":
+        return Told("NVML", value), nvml, False
+    partial = Told("NVML", value, nvml) if nvidia_devices.reported(value) else None
+    failed, asked = nvml, False
+    if nvml.state not in ("timeout", "denied") and nvml.code in (None, 12, 13):
+        program = nvidia_layers.tool(look.machine, layers)
+        if program is not None:
+            from dshpc_setup.probes.nvidia import smi as nvidia_tool
+
+            asked = True
+            answer = nvidia_tool.ask(look, program, until)
+            if answer is not None and answer.state == "present":
+                return Told("nvidia-smi", _joined(answer.value, value)), answer, asked
+            failed = _why(layers, nvml, answer)
+    bare = partial is None and failed.state != "timeout"
+    if bare and layers.board is not None and layers.board.nodes:
+        return Told(BOARD, {}), nvml, asked  # CUDA needs no NVML there
+    return partial, failed, asked
+
+
+def _why(layers: Layers, nvml: Reply, answer: Reply | None) -> Reply:
+    """Of two that list nothing: NVML says more, but where nothing else hints at a GPU."""
+    if answer is None:
+        return nvml
+    alone = nvml.code == 12 and not layers.cards and not layers.nodes
+    return answer if alone or answer.state in ("timeout", "denied") else nvml
+
+
+def _joined(listed: Mapping[str, Any], partial: Mapping[str, Any]) -> Mapping[str, Any]:
+    """nvidia-smi's list, with the fuller words of an NVML that crashed on its way."""
+    told = {item.get("uuid"): item for item in nvidia_devices.reported(partial) if "uuid" in item}
+    devices = [
+        {**item, **told.get(item.get("uuid"), {})} for item in nvidia_devices.reported(listed)
+    ]
+    general = {key: item for key, item in partial.items() if key not in ("devices", "errors")}
+    return {**general, **listed, "devices": devices}
+
+
+def _concluded(
+    layers: Layers, devices: tuple[GpuDevice, ...], told: Told | None, failed: Reply, hidden: int
+) -> Gpus:
+    value: Mapping[str, Any] = told.value if told else {}
+    version = text(value.get("driver_version")) or layers.module.version
+    cuda = nvidia_devices.cuda_version(value.get("cuda_version"))
+    state: State = "present"
+    details = []
+    if told is not None and told.cut is not None:
+        details.append(_cut_short(layers, told, len(devices)))
+    if not devices:
+        uncounted = _uncounted(value)
+        if told is None or told.cut is not None:
+            state, why = conclude(layers, failed)
+        elif uncounted is not None:
+            state, why = conclude(layers, replace(failed, code=uncounted))
+        else:
+            state, why = _lists_none(layers, hidden)
+        details.append(why)
+    if too_old(version):
+        details.append(
+            f"the NVIDIA driver {version} is too old: {OLDEST_DRIVER} or newer is needed for containers"
+        )
+    if layers.wsl is not None and layers.wsl.intruders:
+        details.append(
+            "a Linux NVIDIA driver was installed inside WSL, where the one of Windows alone works: "
+            + ", ".join(layers.wsl.intruders)
+        )
+    detail = "; ".join(details) or None
+    return Gpus(
+        state,
+        devices,
+        driver_version=version,
+        cuda_version=cuda,
+        detail=detail,
+        complete=told is None or told.cut is None,
+    )
+
+
+def _cut_short(layers: Layers, told: Told, number: int) -> str:
+    expected = nvidia_reconcile.expected_count(layers, told)
+    how = "stopped answering" if told.cut and told.cut.state == "timeout" else "crashed"
+    if expected is None:
+        return f"{told.teller} {how} after {counted(number, 'GPU')}: there may be more"
+    missing = max(0, expected - number)
+    more = "1 more is" if missing == 1 else f"{missing} more are"
+    return f"{told.teller} {how} after {number} of {expected} GPUs: {more} not known"
+
+
+def _uncounted(value: Mapping[str, Any]) -> int | None:
+    """NVML's code where it refused to say how many there are: an empty list is no zero then."""
+    errors = value.get("errors")
+    code = errors.get("count") if isinstance(errors, dict) else None
+    return code if isinstance(code, int) else None
+
+
+def _lists_none(layers: Layers, hidden: int) -> tuple[State, str]:
+    ours = [card for card in layers.cards if card.driver != "vfio-pci"]
+    excluded = [gpu.address for gpu in layers.listed.values() if gpu.excluded]
+    if hidden:
+        return "absent", (
+            f"NVML lists {counted(hidden, 'GPU')}; this container has no device node of "
+            f"{'it' if hidden == 1 else 'them'}"
+        )
+    if ours and not layers.container:
+        if {card.address for card in ours} <= set(excluded):
+            return "absent", "a setting of the driver excludes every NVIDIA card"
+        return "error", "NVML lists no GPU, though there is an NVIDIA card on the PCI bus"
+    return "absent", "NVML lists no GPU"
+
+
+def conclude(layers: Layers, reply: Reply) -> tuple[State, str]:
+    """State and sentence where no layer lists the GPUs. Only what is surely nothing is `absent`."""
+    cards = layers.cards
+    reason = _REASONS.get(reply.code or 0) or reply.detail or "NVML did not answer"
+    if reply.code == 12 and layers.library is not None:
+        reason = f"NVIDIA's library {layers.library} cannot be loaded"
+    there = bool(cards) or bool(layers.nodes)
+    if reply.state == "timeout":
+        who = "nvidia-smi" if "nvidia-smi" in reply.source else "NVML"
+        return "timeout", f"{who} gave {reason}: the driver may hang"
+    if layers.wsl is not None and not layers.wsl.dxg and not there:
+        return "absent", layers.wsl.missing
+    if layers.wsl is not None and layers.wsl.intruders:
+        return "error", f"Windows lends a GPU, but {reason}"
+    if layers.wsl is not None and LIBRARY in layers.wsl.lent:
+        return "error", f"Windows lends a GPU, but {reason}; `wsl --shutdown` there may help"
+    if layers.wsl is not None and layers.wsl.dxg and not there and reply.code in (9, 12):
+        return "absent", (
+            f"Windows lends no NVIDIA GPU: {LIBRARY} is not in {wsl.FOLDER}; GPUs of other makers "
+            "are not looked for in WSL"
+        )
+    if cards and all(card.driver == "vfio-pci" for card in cards):
+        return "absent", "every NVIDIA card is handed to virtual machines (vfio-pci)"
+    if layers.board is not None and not there:
+        return _without_nvgpu(layers)
+    drivers = {card.driver for card in cards}
+    if not layers.container and "nouveau" in drivers and not drivers & set(OURS):
+        return "error", "the nouveau driver holds the NVIDIA card; NVIDIA's own is needed"
+    if not there and reply.code in (9, 12) and not (layers.module.version and layers.control):
+        return "absent", f"no NVIDIA card is visible, and {reason}"
+    if reply.state == "denied":
+        return "denied", reason
+    return "error", reason if not there else f"there is an NVIDIA card, but {reason}"
+
+
+def _without_nvgpu(layers: Layers) -> tuple[State, str]:
+    board = layers.board
+    assert board is not None
+    what = f"this is a Tegra board ({board.words})"
+    if layers.container:
+        return "absent", f"{what}; no device node of its GPU is in this container"
+    if board.stray:
+        return "error", (
+            f"{what}, and its GPU did not start: nvgpu has {', '.join(board.stray)} and no node to "
+            "compute with; `dmesg` has the reason, switching the power off and on often mends it"
+        )
+    return "error", f"{what}, and its GPU's driver nvgpu has no device node: is it loaded?"
+
+
+def _visible(machine: Machine, device: GpuDevice, layers: Layers) -> GpuDevice | None:
+    """The device as this container may use it; None where its node was not handed over."""
+    if layers.board is not None and not device.device_files and not device.problems:
+        return None
+    if device.mig_mode != "enabled":
+        seen = all(machine.is_device(path) for path in device.device_files)
+        return device if seen else None
+    if not device.device_files or not machine.is_device(device.device_files[0]):
+        return None
+    instances = tuple(
+        item for item in device.mig if all(machine.is_device(path) for path in item.device_files)
+    )
+    return replace(device, mig=instances)

@@ -1,0 +1,312 @@
+"""Where NVIDIA's layers contradict each other, and the cards that nobody counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dshpc_setup.facts import Because, Disagreement, GpuDevice, UnusedGpu
+from dshpc_setup.machine import Machine, Reply
+from dshpc_setup.probes import pci
+from dshpc_setup.probes.look import counted
+from dshpc_setup.probes.nvidia import wsl
+from dshpc_setup.probes.nvidia.layers import (
+    OURS,
+    PROC,
+    SYS_VERSION,
+    Layers,
+    ProcGpu,
+    same_version,
+)
+from dshpc_setup.probes.nvidia.values import text
+
+VERSIONS_DIFFER = "DSH-NV-001"
+NOUVEAU = "DSH-NV-002"
+_MISMATCH_CODE = 18
+BOARD = "the board"  # the teller where a Tegra's own files are all that tells of its GPU
+
+
+@dataclass(frozen=True)
+class Told:
+    """A list of GPUs and who told it; `cut` where the teller hung or crashed on the way."""
+
+    teller: str  # NVML, nvidia-smi
+    value: Mapping[str, Any]
+    cut: Reply | None = None
+
+
+def unused(
+    machine: Machine, layers: Layers, devices: Iterable[GpuDevice], told: Told | None
+) -> tuple[UnusedGpu, ...]:
+    """The cards of this machine that are not in the list, each with the reason.
+
+    A container sees all cards of its host in /sys: there nothing is said of them.
+    """
+    if layers.container:
+        return ()
+    counted = {device.pci_bus_id for device in devices}
+    found = []
+    for card in layers.cards:
+        if card.address in counted:
+            continue
+        known = layers.listed.get(card.address)
+        reason = _why_unused(machine, card, known, told)
+        if reason is not None:
+            name = known.model if known else None
+            found.append(UnusedGpu("nvidia", reason, card.address, name, card.driver))
+    return tuple(found)
+
+
+def _why_unused(
+    machine: Machine, card: pci.PciDevice, known: ProcGpu | None, told: Told | None
+) -> str | None:
+    if card.driver == "vfio-pci":
+        return "bound to vfio-pci: handed to virtual machines"
+    whole = machine.readlink(f"{pci.ROOT}/{card.address}/physfn")
+    if whole is not None:
+        return f"a virtual function of {whole.rsplit('/', 1)[-1]}, made for virtual machines"
+    if card.driver is None:
+        return "no kernel driver holds it"
+    if card.driver not in OURS:
+        return f"bound to {card.driver}, which is not NVIDIA's own driver"
+    if known is not None and known.excluded:
+        return "excluded by a setting of the driver (NVreg_ExcludedGpus)"
+    if told is None:
+        return None  # nobody listed any GPU: that is not this card's doing
+    if told.cut is not None:
+        return f"{told.teller} ended before it told of it"
+    return f"not listed by {told.teller}, though the nvidia driver holds it"
+
+
+def disagreements(
+    machine: Machine,
+    layers: Layers,
+    devices: Sequence[GpuDevice],
+    told: Told | None,
+    nvml: Reply,
+) -> tuple[Disagreement, ...]:
+    """All that one layer says and another denies."""
+    found = [*_versions(layers, told, nvml), *_linux_driver_in_wsl(layers, devices)]
+    if told is None:
+        return tuple(found)
+    if told.cut is not None:
+        found.append(_cut_short(layers, told, len(devices)))
+    elif told.teller == "nvidia-smi" and isinstance(nvml.value, dict) and nvml.value.get("devices"):
+        found.append(_crashed_beside(told, nvml, len(devices)))
+    if devices and not layers.kernel:
+        found.append(_without_a_kernel(layers, told, len(devices)))
+    elif not layers.container and not layers.dxg:
+        found += _unlisted(machine, layers, devices, told)
+        found += _off_the_bus(layers, devices, told)
+        found += _held_by_others(layers, devices, told)
+        found += _nodes(machine, devices, told)
+    found += _proc(layers, devices, told)
+    return tuple(found)
+
+
+def _versions(layers: Layers, told: Told | None, nvml: Reply) -> list[Disagreement]:
+    module, versions = layers.module, []
+    if module.version and not layers.wsl:
+        versions = [
+            (SYS_VERSION, module.sys_version),
+            (f"{PROC}/version", module.proc_version),
+            (
+                told.teller if told else "NVML",
+                text(told.value.get("driver_version")) if told else None,
+            ),
+        ]
+    layers_of = tuple(Because(source, version) for source, version in versions if version)
+    refused = nvml.code == _MISMATCH_CODE
+    if refused:
+        file = f"{layers.library}: {layers.library_version}" if layers.library_version else None
+        says = "refuses to answer: driver and library are of different versions"
+        layers_of += (Because("NVML", f"{says} ({file})" if file else says),)
+    if not refused and all(same_version(module.version, version) for _, version in versions):
+        return []
+    meaning = (
+        "the driver's packages were updated and the old module still runs: restart the machine "
+        "(or unload and load NVIDIA's modules)"
+    )
+    return [Disagreement("driver version", layers_of, meaning, VERSIONS_DIFFER)]
+
+
+def _linux_driver_in_wsl(layers: Layers, devices: Sequence[GpuDevice]) -> list[Disagreement]:
+    found = layers.wsl
+    if found is None or not found.intruders:
+        return []
+    hides = "may hide" if devices else "hides"
+    return [
+        Disagreement(
+            "NVIDIA driver in WSL",
+            (
+                Because(wsl.FOLDER, ", ".join(found.lent) or "lends no library of NVIDIA's"),
+                Because(
+                    "the Linux system", f"has a driver of its own: {', '.join(found.intruders)}"
+                ),
+            ),
+            f"a Linux driver was installed inside WSL and {hides} the one that Windows lends: "
+            "remove it",
+            wsl.LINUX_DRIVER_INSIDE,
+        )
+    ]
+
+
+def expected_count(layers: Layers, told: Told) -> int | None:
+    """How many GPUs there should be, where a list was cut short."""
+    count = told.value.get("count")
+    if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 4096:
+        return count
+    ours = [card for card in layers.cards if card.driver in OURS]
+    return len(ours) if ours and not layers.container else None
+
+
+def _cut_short(layers: Layers, told: Told, number: int) -> Disagreement:
+    count = expected_count(layers, told)
+    how = "stopped answering" if told.cut and told.cut.state == "timeout" else "crashed"
+    of = f" of {count}" if count is not None else ""
+    ours = sum(card.driver in OURS for card in layers.cards)
+    return Disagreement(
+        "number of GPUs",
+        (
+            Because(
+                told.teller, f"{how} after {number}{of}: {(told.cut and told.cut.detail) or ''}"
+            ),
+            Because(pci.ROOT, f"{counted(ours, 'card')} bound to NVIDIA's driver"),
+        ),
+        "one GPU or its driver is stuck; those that were told before it are listed, the others are "
+        "not known",
+    )
+
+
+def _crashed_beside(told: Told, nvml: Reply, number: int) -> Disagreement:
+    return Disagreement(
+        "number of GPUs",
+        (
+            Because("NVML", f"crashed after {len(nvml.value['devices'])}: {nvml.detail or ''}"),
+            Because(told.teller, f"lists {counted(number, 'GPU')}"),
+        ),
+        "a question that NVML was asked and nvidia-smi was not crashes the driver's library",
+    )
+
+
+def _without_a_kernel(layers: Layers, told: Told, number: int) -> Disagreement:
+    return Disagreement(
+        "NVIDIA driver",
+        (
+            Because(told.teller, f"lists {counted(number, 'GPU')}"),
+            Because(pci.ROOT, "no NVIDIA card"),
+            Because("/sys/module, /proc/driver/nvidia", layers.module.words),
+            Because("/dev", counted(len(layers.nodes), "NVIDIA device node")),
+        ),
+        f"{told.teller} does not speak of this machine's own driver (a stand-in, or another root "
+        "folder is read)",
+    )
+
+
+def _unlisted(
+    machine: Machine, layers: Layers, devices: Sequence[GpuDevice], told: Told
+) -> list[Disagreement]:
+    counted = {device.pci_bus_id for device in devices}
+    # A lost GPU without an address may be any of them.
+    nameless = sum(device.pci_bus_id is None for device in devices)
+    missing = []
+    for card in layers.cards:
+        known = layers.listed.get(card.address)
+        excluded = known is not None and known.excluded
+        virtual = machine.readlink(f"{pci.ROOT}/{card.address}/physfn") is not None
+        if card.driver in OURS and card.address not in counted and not excluded and not virtual:
+            missing.append((card, known))
+    if told.cut is not None or len(missing) <= nameless:
+        return []
+    found = []
+    for card, known in missing:
+        says = [
+            Because(f"{pci.ROOT}/{card.address}", f"bound to {card.driver}"),
+            Because(told.teller, "does not list it"),
+        ]
+        if known is not None:
+            says.append(Because(known.source, f"lists it: {known.model or 'unknown model'}"))
+        meaning = "the driver could not start this card: `dmesg` has the reason in its NVRM lines"
+        found.append(Disagreement(card.address, tuple(says), meaning))
+    return found
+
+
+def _off_the_bus(layers: Layers, devices: Sequence[GpuDevice], told: Told) -> list[Disagreement]:
+    if not layers.cards and layers.board is not None:
+        return []
+    return [
+        Disagreement(
+            device.pci_bus_id,
+            (
+                Because(told.teller, f"lists {device.name or 'a GPU'} at {device.pci_bus_id}"),
+                Because(pci.ROOT, "has no NVIDIA card at that address"),
+            ),
+            "the card left the bus after the driver started, or /sys is not this machine's",
+        )
+        for device in devices
+        if device.pci_bus_id is not None
+        and not device.problems
+        and layers.on_bus(device.pci_bus_id) is None
+    ]
+
+
+def _held_by_others(layers: Layers, devices: Sequence[GpuDevice], told: Told) -> list[Disagreement]:
+    pairs = ((device, layers.on_bus(device.pci_bus_id)) for device in devices)
+    return [
+        Disagreement(
+            card.address,
+            (
+                Because(told.teller, f"lists {device.name or 'a GPU'}"),
+                Because(f"{pci.ROOT}/{card.address}", f"held by {card.driver or 'no driver'}"),
+            ),
+            f"{told.teller} speaks of another machine's driver, or the card is changing hands",
+        )
+        for device, card in pairs
+        if card is not None and card.driver not in OURS and not device.problems
+    ]
+
+
+def _nodes(machine: Machine, devices: Sequence[GpuDevice], told: Told) -> list[Disagreement]:
+    found = []
+    for device in devices:
+        for path in device.device_files:
+            if machine.is_device(path):
+                continue
+            there = "is no device node" if machine.exists(path) else "is not there"
+            label = device.name or device.uuid or f"GPU {device.index}"
+            found.append(
+                Disagreement(
+                    path,
+                    (Because(told.teller, f"lists {label}"), Because(path, there)),
+                    "no program can use that GPU yet: `nvidia-modprobe -c 0 -u` makes the nodes",
+                )
+            )
+    return found
+
+
+def _proc(layers: Layers, devices: Sequence[GpuDevice], told: Told) -> list[Disagreement]:
+    found = []
+    for device in devices:
+        known = layers.listed.get(device.pci_bus_id or "")
+        if known is None:
+            continue
+        pairs = (
+            ("UUID", device.uuid, known.uuid),
+            ("minor number", device.minor, known.minor),
+        )
+        for what, one, other in pairs:
+            if one is None or other is None or str(one).lower() == str(other).lower():
+                continue
+            found.append(
+                Disagreement(
+                    known.address,
+                    (
+                        Because(told.teller, f"{what} {one}"),
+                        Because(known.source, f"{what} {other}"),
+                    ),
+                    "the list and the kernel's driver do not speak of the same card; what "
+                    f"{told.teller} says is used",
+                )
+            )
+    return found
