@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.look import Look, whole_number
 
 ROOT = "/sys/bus/pci/devices"
 NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
@@ -26,28 +26,36 @@ class PciDevice:
 def graphics(look: Look) -> tuple[PciDevice, ...]:
     """Every display controller and accelerator of the three vendors, by address."""
     found = []
-    for entry in look.machine.listdir(ROOT):
+    for entry in look.names(ROOT):
         address = parse_address(entry)
-        vendor = look.number(f"{ROOT}/{entry}/vendor") if address else None
-        if address is None or vendor not in _VENDORS:
+        if address is None:
+            continue
+        read = look.machine.read(f"{ROOT}/{entry}/vendor")
+        if read.state == "denied":
+            look.keep_unseen(f"{ROOT}/{entry}")
+        vendor = whole_number(read.text)
+        if vendor not in _VENDORS:
             continue
         kind = (look.number(f"{ROOT}/{entry}/class") or 0) >> 8
         if kind >> 8 != 0x03 and kind != 0x1200:
             continue
-        driver = look.machine.readlink(f"{ROOT}/{entry}/driver")
-        numa = look.number(f"{ROOT}/{entry}/numa_node")
-        found.append(
-            PciDevice(
-                address=address,
-                vendor=vendor,
-                device=look.number(f"{ROOT}/{entry}/device"),
-                kind=kind,
-                driver=driver.rstrip("/").rsplit("/", 1)[-1] if driver else None,
-                numa_node=numa if numa is not None and numa >= 0 else None,
-                cores=look.text(f"{ROOT}/{entry}/local_cpulist") or None,
-            )
-        )
+        found.append(read_device(look, address, f"{ROOT}/{entry}", vendor))
     return tuple(found)
+
+
+def read_device(look: Look, address: str, folder: str, vendor: int) -> PciDevice:
+    """What the folder of a device says of it."""
+    driver = look.machine.readlink(f"{folder}/driver")
+    numa = look.number(f"{folder}/numa_node")
+    return PciDevice(
+        address=address,
+        vendor=vendor,
+        device=look.number(f"{folder}/device"),
+        kind=(look.number(f"{folder}/class") or 0) >> 8,
+        driver=driver.rstrip("/").rsplit("/", 1)[-1] if driver else None,
+        numa_node=numa if numa is not None and numa >= 0 else None,
+        cores=look.text(f"{folder}/local_cpulist") or None,
+    )
 
 
 def parse_address(text: object) -> str | None:

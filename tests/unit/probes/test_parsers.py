@@ -10,25 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.facts import Engine, Gpus, State
-from dshpc_setup.machine import Ended, Reply, library, recorded
+from dshpc_setup.facts import Gpus, State
+from dshpc_setup.machine import Ended, library, recorded
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.probes import (
-    amd,
-    cgroup,
-    cpu,
-    engine,
-    gpus,
-    memory,
-    nvidia_devices,
-    nvidia_smi,
-    pci,
-    platform,
-    ranges,
-)
+from dshpc_setup.probes import gpus, pci, ranges
 from dshpc_setup.probes.look import Look, whole_number
-
-SYSTEM = ("Linux", "6.8.0", "x86_64")
+from dshpc_setup.probes.nvidia import devices as nvidia_devices
+from dshpc_setup.probes.nvidia import instances as nvidia_instances
+from dshpc_setup.probes.nvidia import layers as nvidia_layers
+from dshpc_setup.probes.nvidia import smi_csv as nvidia_smi
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -68,21 +58,10 @@ LINES = st.lists(
 TEXT_PARSERS: list[Callable[[str], object]] = [
     ranges.parse,
     whole_number,
-    platform.parse_os_release,
-    lambda text: platform.kind_of(text, False),
-    cgroup.parse_membership,
-    cgroup.parse_cpu_max,
-    cgroup.parse_size,
-    cpu.parse_allowed,
-    cpu.parse_cpuinfo,
-    memory.parse_total,
     pci.parse_address,
-    amd.parse_properties,
-    amd.parse_bank,
     nvidia_smi.parse,
-    nvidia_devices.parse_minor,
-    nvidia_devices.parse_mig_minors,
-    engine.parse_version,
+    nvidia_instances.parse_minor,
+    nvidia_instances.parse_mig_minors,
     recorded.parse_tree,
 ]
 
@@ -97,20 +76,12 @@ def test_no_text_trips_a_parser(parse: Callable[[str], object], text: str) -> No
 def test_nothing_that_nvml_says_trips_the_probe(value: Any) -> None:
     look = Look(LocalMachine("/nonexistent"))
     given_value = value if isinstance(value, dict) else {"devices": value}
-    devices = nvidia_devices.build(look, (), given_value, wsl=False)
+    devices = nvidia_devices.build(look, nvidia_layers.Layers(), given_value)
     # What comes of it goes into JSON, and means what it says.
     json.dumps(Gpus("present", devices).devices, default=vars)
     for device in devices:
         assert device.memory_mib is None or device.memory_mib >= 0
         assert device.slurm_type
-
-
-@given(version=JSON, info=JSON, host=JSON)
-def test_nothing_that_docker_says_trips_the_probe(version: Any, info: Any, host: Any) -> None:
-    reply = Reply("present", {"version": version, "info": info, "host": host})
-    fact = engine.parse(reply, None, None, SYSTEM)
-    assert isinstance(fact, Engine)
-    assert fact.state == "present" or fact.detail
 
 
 @given(items=st.lists(JSON), state=st.sampled_from(["present", "timeout", "error"]))
@@ -155,73 +126,22 @@ def test_pci_addresses(text: object, expected: str | None) -> None:
     assert pci.parse_address(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [(90402, "gfx942"), (90010, "gfx90a"), (100306, "gfx1036"), (110000, "gfx1100"), (0, None)],
-)
-def test_gfx_targets(version: int, expected: str | None) -> None:
-    assert amd.gfx_target(version) == expected
-
-
-@pytest.mark.parametrize(
-    ("release", "expected"),
-    [
-        ("5.15.167.4-microsoft-standard-WSL2", "wsl2"),
-        ("4.4.0-19041-Microsoft", "wsl1"),
-        ("6.8.0-60-generic", "linux"),
-        ("6.5.0-1025-azure", "linux"),
-    ],
-)
-def test_kinds_of_linux(release: str, expected: str) -> None:
-    assert platform.kind_of(release, False) == expected
-
-
-@pytest.mark.parametrize(
-    ("allowed", "quota", "expected"),
-    [
-        (8, None, (8, None)),
-        (0, None, (8, None)),
-        (3, None, (3, "affinity")),
-        (8, 2.5, (2, "cgroup quota")),
-        (2, 4.0, (2, "affinity")),
-        (8, 0.5, (1, "cgroup quota")),
-        (8, 64.0, (8, None)),
-    ],
-)
-def test_usable_cpus(allowed: int, quota: float | None, expected: tuple[int, str | None]) -> None:
-    assert cpu.limit(8, allowed, quota) == expected
-
-
-def test_a_group_outside_our_view_counts_by_the_root_alone() -> None:
-    assert cgroup._upwards("/sys/fs/cgroup", "/../..") == ["/sys/fs/cgroup"]
-    assert cgroup._upwards("/r", "/a/b") == ["/r/a/b", "/r/a", "/r"]
-
-
 def test_nvidia_smi_reads_names_with_commas_and_missing_values() -> None:
     value = nvidia_smi.parse(
         "0, GPU-1, 00000000:01:00.0, 16384, 535.1, Enabled, Graphics, Special\n"
         "1, [Unknown Error], 00000000:02:00.0, [N/A], 535.1, [N/A], ERR!\n"
-        "No devices were found\n"
+        "No devices were found\n",
+        tuple("index,uuid,pci.bus_id,memory.total,driver_version,mig.mode.current,name".split(",")),
     )
     assert value is not None
     first, second = value["devices"]
     assert (first["name"], first["mig_mode"]) == ("Graphics, Special", 1)
-    assert second == {"index": 1, "pci_bus_id": "00000000:02:00.0"}
+    assert {key: second[key] for key in second if key != "errors"} == {
+        "index": 1,
+        "pci_bus_id": "00000000:02:00.0",
+    }
+    assert second["errors"] == {"memory_bytes": 3, "mig_mode": 3, "name": 999, "uuid": 999}
     assert nvidia_smi.parse("No devices were found\n") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2.38.2\n", "2.38.2"),
-        ("v2.26.1-4\n", "2.26.1-4"),
-        ("1.29.2", "1.29.2"),
-        ("Docker Compose version v2.26.1", "2.26.1"),
-        ("unknown flag: --short", None),
-    ],
-)
-def test_compose_versions(text: str, expected: str | None) -> None:
-    assert engine.parse_version(text) == expected
 
 
 def test_one_vendors_failure_is_told_beside_anothers_gpus() -> None:

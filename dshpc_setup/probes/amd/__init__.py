@@ -1,0 +1,1 @@
+"""AMD's GPUs: the kernel's trees first, then the tools."""
