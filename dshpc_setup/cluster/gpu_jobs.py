@@ -1,0 +1,304 @@
+"""Which jobs hold which GPUs, asked from the running cluster.
+
+Slurm counts a node's GPUs in the order of slurmd's own list, and `IDX` of a job are places in it. That
+is not the order of gres.conf: types stand together as slurm.conf's `Gres=` names them, and with
+AutoDetect slurmd sorts anew. So slurmd is asked for its list (docs/decisions/0001).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from dshpc_setup.cluster import node_state
+from dshpc_setup.cluster.operations import ours, target
+from dshpc_setup.container.places import Places
+from dshpc_setup.engine import containers
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.facts import GpuDevice, Gpus, MigInstance, MigMode, State, Vendor
+from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.project import Project
+
+_MOST = 4096  # GPUs of one node, letters of their text; what claims more is damaged
+_HOLDING = (  # job states in which GPUs are held
+    "RUNNING,SUSPENDED,STOPPED,COMPLETING,CONFIGURING,SIGNALING,STAGE_OUT,RESIZING"
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that holds GPUs; `held` are places in slurmd's list, of this node alone."""
+
+    job_id: str  # as squeue shows it: "17", "17_2" of an array, "17+1" of a heterogeneous one
+    user: str
+    name: str
+    gpus_of_job: int  # on all its nodes
+    held: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job_id": self.job_id,
+            "user": self.user,
+            "name": self.name,
+            "gpus_of_job": self.gpus_of_job,
+        }
+
+
+@dataclass(frozen=True)
+class SlurmGpu:
+    """One GPU as slurmd lists it."""
+
+    slurm_type: str | None
+    files: tuple[str, ...]
+    uuid: str | None = None
+
+
+@dataclass(frozen=True)
+class ClusterGpus:
+    """What a cluster says of its GPUs; `jobs` and `listed` are None where that is not known."""
+
+    container: str
+    state: str  # ready | starting: STEP | failed | exited | ... | missing | error | timeout
+    detail: str | None = None
+    simulated: bool | None = None
+    node: str | None = None
+    listed: tuple[SlurmGpu, ...] | None = None
+    jobs: tuple[Job, ...] | None = None
+    reported: Gpus | None = None  # of a simulated cluster: the GPUs that it has
+    run: tuple[str, str | None] = ("", None)  # the container's id and when it was started
+
+    @property
+    def hung(self) -> bool:
+        return self.state == "timeout"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"container": self.container, "state": self.state, "detail": self.detail}
+
+
+def ask(
+    machine: Machine, project: Project, deadline_s: float, before: ClusterGpus | None = None
+) -> ClusterGpus | None:
+    """The cluster of that folder, None where none was set up; never raises for what it is like.
+
+    `before` is an earlier answer: what cannot have changed since then is not asked again.
+    """
+    try:
+        cluster = target(project)
+    except DshpcError:
+        return None
+    now = ClusterGpus(cluster.container, "missing", "It is down. Start it: dshpc up")
+    try:
+        found = ours(machine, cluster)
+        if found is None:
+            return now
+        if found.status != "running":
+            detail = f"It is {found.status}. Start it: dshpc up"
+            return replace(now, state=found.status, detail=detail)
+        now = replace(now, run=(found.id, found.started), detail=None)
+        if before is not None and before.run == now.run and before.listed is not None:
+            now = replace(before, state="ready", detail=None, jobs=None)
+        else:
+            now = _standing(machine, now, deadline_s)
+        return _with_jobs(machine, now, deadline_s) if now.state == "ready" else now
+    except DshpcError as error:
+        state = "timeout" if error.exit_code == Exit.INCOMPLETE else "error"
+        return replace(now, state=state, detail=error.brief)
+
+
+def _standing(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterGpus:
+    """What stays as it is until the next start."""
+    report = node_state.ask_start(machine, now.container)
+    if not report.get("ready"):
+        failure = report.get("failure")
+        brief = failure.get("brief") if isinstance(failure, dict) else None
+        return replace(now, state=str(report.get("phase") or "starting"), detail=brief)
+    simulated = report.get("simulated")
+    node = report.get("node")
+    now = replace(
+        now,
+        state="ready",
+        simulated=simulated if isinstance(simulated, bool) else None,
+        node=node if isinstance(node, str) else None,
+    )
+    if simulated:
+        argv = ["cat", f"{Places().state}/facts.json"]
+        told = containers.exec_in(machine, now.container, argv, deadline_s=deadline_s)
+        now = replace(now, reported=parse_facts(told.stdout))
+    listed = containers.exec_in(machine, now.container, ["slurmd", "-G"], deadline_s=deadline_s)
+    if not listed.ok:
+        return _failed(now, listed, "slurmd does not list its GPUs")
+    return replace(now, listed=parse_listed(listed.text))
+
+
+def _with_jobs(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterGpus:
+    argv = ["squeue", "--json", "-t", _HOLDING]
+    asked = containers.exec_in(machine, now.container, argv, deadline_s=deadline_s)
+    jobs = parse_jobs(asked.stdout, now.node) if asked.ok else None
+    if jobs is None:
+        return _failed(now, asked, "squeue does not list the jobs")
+    return replace(now, jobs=jobs)
+
+
+def _failed(now: ClusterGpus, asked: CommandResult, what: str) -> ClusterGpus:
+    if asked.state == "timeout":
+        return replace(now, state="timeout", detail=f"{what}: no answer in time")
+    last = asked.text.splitlines()[-1:] if not asked.ok else []
+    return replace(now, state="error", detail=": ".join([what, *last]))
+
+
+def parse_jobs(text: str, node: str | None) -> tuple[Job, ...] | None:
+    """`squeue --json`: the jobs that hold GPUs; None for what is none of its answers."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    items = value.get("jobs") if isinstance(value, dict) else None
+    if not isinstance(items, list):
+        return None
+    found = (_job(item, node) for item in items if isinstance(item, dict))
+    return tuple(job for job in found if job is not None)
+
+
+def _job(item: Mapping[str, Any], node: str | None) -> Job | None:
+    details = item.get("gres_detail")
+    texts = [str(text) for text in details] if isinstance(details, list) else []
+    count = sum(count_gpus(text) for text in texts)
+    if not count:
+        return None
+    return Job(
+        job_id=_id(item),
+        user=str(item.get("user_name") or item.get("user_id") or "?"),
+        name=str(item.get("name") or ""),
+        gpus_of_job=count,
+        held=parse_held(_of_node(item, texts, node)),
+    )
+
+
+def _id(item: Mapping[str, Any]) -> str:
+    task, part = _number(item.get("array_task_id")), _number(item.get("het_job_id"))
+    if task is not None:
+        return f"{_number(item.get('array_job_id'))}_{task}"
+    if part:
+        return f"{part}+{_number(item.get('het_job_offset')) or 0}"
+    return str(item.get("job_id"))
+
+
+def _number(value: object) -> int | None:
+    """A plain number, or one of Slurm's {"set": true, "infinite": false, "number": 7}."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") else None
+    return value if isinstance(value, int) else None
+
+
+def _of_node(item: Mapping[str, Any], texts: list[str], node: str | None) -> str:
+    """What the job has on this node: one text for each node, in the order of its nodes."""
+    if len(texts) == 1:
+        return texts[0]
+    resources = item.get("job_resources")
+    nodes = resources.get("nodes") if isinstance(resources, dict) else None
+    places = nodes.get("allocation") if isinstance(nodes, dict) else None
+    names = [each.get("name") for each in places or () if isinstance(each, dict)]
+    return texts[names.index(node)] if node in names and len(names) == len(texts) else ""
+
+
+def count_gpus(text: str) -> int:
+    """ "gpu:h100:2(IDX:0-1),gpu:t4:1(IDX:2)" -> 3."""
+    counts = node_state.parse_gres(text[:_MOST])
+    return sum(count for name, count in counts.items() if name.split(":")[0] == "gpu")
+
+
+def parse_held(text: str) -> tuple[int, ...]:
+    """ "gpu:h100:2(IDX:0,2-3),gpu:t4:0(IDX:)" -> (0, 2, 3)."""
+    found: list[int] = []
+    for match in re.finditer(r"(?:^|,)gpu:(?:\(null\))?[^,()]*\(IDX:([0-9,-]*)\)", text):
+        found += _places(match[1])
+    return tuple(sorted(set(found)))
+
+
+def _places(text: str) -> list[int]:
+    found: list[int] = []
+    for item in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", item)
+        if match:
+            first, last = int(match[1]), int(match[2] or match[1])
+            found += range(first, min(last, first + _MOST) + 1)
+    return found
+
+
+def parse_listed(text: str) -> tuple[SlurmGpu, ...]:
+    """`slurmd -G`: the node's GPUs, in the order that Slurm counts them in."""
+    found: list[SlurmGpu] = []
+    for line in text.splitlines():
+        match = re.search(r"\bGres Name=gpu (.*)", line)
+        if match is None or len(found) > _MOST:
+            continue
+        words = dict(word.split("=", 1) for word in match[1].split() if "=" in word)
+        kind, uuid = words.get("Type"), words.get("UniqueId")
+        files = expand(words.get("File", ""))
+        count = int(words["Count"]) if re.fullmatch(r"[0-9]{1,4}", words.get("Count", "")) else 1
+        each: list[tuple[str, ...]] = [files]  # one GPU may have several files: MIG instances
+        if count != 1:
+            each = [(file,) for file in files] if len(files) == count else [()] * count
+        known = kind if kind not in (None, "(null)") else None
+        found += [SlurmGpu(known, some, uuid if uuid != "(null)" else None) for some in each]
+    return tuple(found)
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """ "/dev/nvidia[0-1,3],/dev/x" -> its four names, as Slurm's host lists are written."""
+    found: list[str] = []
+    for match in re.finditer(r"([^,\[\]]+)(?:\[([0-9,-]*)\])?", text):
+        numbers = _places(match[2]) if match[2] is not None else None
+        found += [match[1]] if numbers is None else [f"{match[1]}{each}" for each in numbers]
+        if len(found) > _MOST:
+            break
+    return tuple(found)
+
+
+def parse_facts(text: str) -> Gpus | None:
+    """The GPUs of a `dshpc.facts/1` object; None where it is none, or of another shape."""
+    try:
+        value = json.loads(text)["gpus"]
+        devices = tuple(_device(item) for item in value["devices"])
+        state = _one_of(State, value["state"])
+        return Gpus(state, devices, simulated=True, detail=_text(value.get("detail")))
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        return None
+
+
+def _device(item: Mapping[str, Any]) -> GpuDevice:
+    return GpuDevice(
+        index=int(item["index"]),
+        vendor=_one_of(Vendor, item["vendor"]),
+        name=_text(item.get("name")),
+        uuid=_text(item.get("uuid")),
+        pci_bus_id=_text(item.get("pci_bus_id")),
+        memory_mib=_number(item.get("memory_mib")),
+        slurm_type=str(item["slurm_type"]),
+        device_files=tuple(map(str, item["device_files"])),
+        mig_mode=_one_of(MigMode, item["mig_mode"]),
+        mig=tuple(
+            MigInstance(
+                str(part["profile"]),
+                _text(part.get("uuid")),
+                _number(part.get("memory_mib")),
+                tuple(map(str, part["device_files"])),
+            )
+            for part in item["mig"]
+        ),
+        partition_of=_text(item.get("partition_of")),
+        problems=tuple(map(str, item["problems"])),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _one_of(kind: Any, value: object) -> Any:
+    if value not in get_args(kind):
+        raise ValueError(value)
+    return value

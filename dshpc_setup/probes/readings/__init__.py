@@ -1,0 +1,68 @@
+"""What GPUs measure now: use, temperature, power, memory in use; asked device by device.
+
+Facts (`facts.py`) are what a GPU is, readings what it does at this moment. A value that is not known
+is None: no driver tells them all, and a card that is cut into parts has some for the whole card only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from dshpc_setup.facts import Evidence, GpuDevice, Gpus, State, Vendor
+from dshpc_setup.machine import Machine, Say
+from dshpc_setup.probes.look import Found, Look
+from dshpc_setup.probes.readings.values import Answer, PartReading, Reading, Readings
+
+__all__ = ["PartReading", "Reading", "Readings", "gather"]
+
+_VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")  # each has a module of its name
+
+
+def gather(machine: Machine, gpus: Gpus, deadline_s: float) -> Readings:
+    """What the listed GPUs measure, within the deadline. Never raises for what a machine is like."""
+    nothing = tuple(Reading() for _ in gpus.devices)
+    if gpus.simulated:
+        made_up = "made-up GPUs measure nothing"
+        seen = Evidence("readings", "unsupported", "simulated", 0.0, made_up)
+        return Readings(nothing, (), (seen,))
+    by_vendor = {
+        vendor: devices
+        for vendor in _VENDORS
+        if (devices := tuple(each for each in gpus.devices if each.vendor == vendor))
+    }
+    left_s = max(deadline_s / 2, deadline_s - 0.4)
+    ended = machine.apart(
+        {vendor: _question(machine, vendor, by_vendor[vendor], left_s) for vendor in by_vendor},
+        deadline_s=deadline_s,
+    )
+    found: dict[int, Reading] = {}
+    states: list[tuple[Vendor, State]] = []
+    evidence: list[Evidence] = []
+    for vendor in by_vendor:
+        end = ended[vendor]
+        answer = end.items[0] if end.items else None
+        if isinstance(answer, Found):
+            state, readings = answer.fact
+            found.update(readings)
+            evidence += answer.evidence
+        else:
+            state = "error" if end.state == "present" else end.state
+            detail = end.detail or "no answer"
+            evidence.append(Evidence(f"{vendor}-readings", state, "", end.ms, detail))
+        states.append((vendor, state))
+    in_order = tuple(found.get(device.index, Reading()) for device in gpus.devices)
+    return Readings(in_order, tuple(states), tuple(evidence))
+
+
+def _question(
+    machine: Machine, vendor: Vendor, devices: tuple[GpuDevice, ...], left_s: float
+) -> Callable[[Say], None]:
+    def ask(say: Say) -> None:
+        # imported where it is asked: beside the others, and only if it is
+        module = import_module(f"{__name__}.{vendor}")
+        look = Look(machine)
+        answer: Answer = module.ask(look, devices, left_s)
+        say(look.found(answer))
+
+    return ask
