@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dshpc_setup import passthrough, probes
 from dshpc_setup.cluster import operations
 from dshpc_setup.cluster.status import ClusterStatus
@@ -18,12 +20,7 @@ from dshpc_setup.settings import Settings
 def examine(machine: Machine, project: Project | None) -> tuple[Finding, ...]:
     """Every rule's finding; raises DshpcError where the settings of the project cannot be read."""
     settings = project.settings(machine.env) if project else Settings()
-    looked_at = machine
-    if settings.simulate:
-        from dshpc_setup.machine.simulated import SimulatedMachine
-
-        looked_at = SimulatedMachine(machine, settings.simulate, devices_exist=True)
-    facts = probes.gather(looked_at)
+    facts = probes.gather(_looked_at(machine, settings))
     proof = passthrough.Passthrough.from_json(project.read_note(PROOF)) if project else None
     known = Known(
         facts,
@@ -34,6 +31,32 @@ def examine(machine: Machine, project: Project | None) -> tuple[Finding, ...]:
         cluster=_cluster(machine, facts, project),
     )
     return diagnose(known)
+
+
+def examine_recorded(
+    machine: Machine, project: Project | None, env: Mapping[str, str]
+) -> tuple[Finding, ...]:
+    """The same for a recorded machine, with the settings of the project, which are read with `env`.
+
+    The project's cluster and its proof are of the machine that we run on: nothing is told of them.
+    """
+    settings = project.settings(env) if project else Settings()
+    facts = probes.gather(_looked_at(machine, settings))
+    known = Known(
+        facts,
+        plan=_plan(facts, settings),
+        whole=not settings.devices,
+        endpoint=endpoint_elsewhere(machine, facts.engine),
+    )
+    return diagnose(known)
+
+
+def _looked_at(machine: Machine, settings: Settings) -> Machine:
+    if not settings.simulate:
+        return machine
+    from dshpc_setup.machine.simulated import SimulatedMachine
+
+    return SimulatedMachine(machine, settings.simulate, devices_exist=True)
 
 
 def _plan(facts: HostFacts, settings: Settings) -> ClusterPlan | None:

@@ -47,6 +47,8 @@ class Options:
     take_over: bool = False
     interactive: bool = False
     greeting: str = ""  # the first line on screen
+    env: Mapping[str, str] | None = None  # where settings may stand; None: the machine's own
+    replayed: str | None = None  # the folder of a recorded machine: nothing of it can be started
 
 
 class Configure:
@@ -64,6 +66,11 @@ class Configure:
         try:
             if self.options.greeting:
                 self.reporter.note(self.options.greeting)
+            if self.options.replayed is not None:
+                self._note(
+                    f"The machine recorded in {self.options.replayed} is replayed: "
+                    "nothing is started or written."
+                )
             settings = self._settings()  # a wrong one is refused before anything is made
             if self.options.dry_run:
                 self._steps(settings)
@@ -89,9 +96,8 @@ class Configure:
                 self.report.steps.append(Step(name, "skipped", 0.0))
 
     def _settings(self) -> Settings:
-        settings = self.project.settings(
-            self.machine.env, self.options.flags, self.options.settings_file
-        )
+        env = self.machine.env if self.options.env is None else self.options.env
+        settings = self.project.settings(env, self.options.flags, self.options.settings_file)
         stanza.work_folder(self.project.folder, settings)
         return settings
 
@@ -148,7 +154,7 @@ class Configure:
                     )
                     facts = probes.gather(machine)
             say(describe_facts(facts))
-            if facts.engine.state == "present":
+            if facts.engine.state == "present" and self.options.replayed is None:
                 refuse_others(
                     self.machine, self.project, settings, take_over=self.options.take_over
                 )
@@ -167,7 +173,7 @@ class Configure:
         with self._step("base") as say:
             if self.options.dry_run or not self.options.build:
                 say("not needed for a dry run" if self.options.dry_run else "--no-build", True)
-                there = facts.engine.state == "present"
+                there = facts.engine.state == "present" and self.options.replayed is None
                 return find_base(self.machine, facts, settings) if there else None
             base = ensure_base(
                 self.machine, facts, settings, self.reporter, interactive=self.options.interactive

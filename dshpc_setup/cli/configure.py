@@ -9,6 +9,7 @@ from typing import TextIO
 
 from dshpc_setup.cli.console import ConsoleReporter, dshpc_command
 from dshpc_setup.cli.elevate import go_on_with_sudo
+from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.engine.privilege import caller
 from dshpc_setup.engine.refusals import in_docker_group
 from dshpc_setup.machine.local import LocalMachine
@@ -29,24 +30,31 @@ def configure_here(
     start: bool,
     take_over: bool,
     interactive: bool,
+    recorded: Path | None = None,
 ) -> Report:
-    """Run it for the project folder; what happened is in the report."""
+    """Run it for the project folder; what happened is in the report.
+
+    `recorded`: a machine to replay. Then nothing is started or written: it is a dry run.
+    """
     machine = LocalMachine()
+    seen = seen_machine("/", recorded, "")  # before anything is said
     where = _project_folder(folder, machine)
-    who = caller(machine)
-    project = Project(where, (who.uid, who.gid) if who.via_sudo else None)
+    who = None if recorded else caller(machine)  # of a replay nothing is left that has an owner
+    project = Project(where, (who.uid, who.gid) if who and who.via_sudo else None)
     options = Options(
         greeting=f"{greeting} in {where}",
         flags=flags,
         settings_file=settings_file,
-        dry_run=dry_run,
+        dry_run=dry_run or recorded is not None,
         build=build,
         start=start,
         take_over=take_over,
         interactive=interactive,
+        env=machine.env,
+        replayed=None if recorded is None else str(recorded),
     )
-    report = Configure(machine, project, options, reporter).run()
-    if not dry_run:
+    report = Configure(seen, project, options, reporter).run()
+    if not options.dry_run:
         go_on_with_sudo(machine, report.error, reporter, interactive=interactive)
     return report
 

@@ -4,11 +4,39 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from dshpc_setup.errors import usage_error
 from dshpc_setup.settings import DECLARATIONS
+
+
+def _refuse(folder: Path | None) -> None:
+    if folder is not None:
+        raise usage_error(
+            "A recorded machine can be looked at, not run.",
+            f"--machine {folder} is for commands that only look.",
+            "Leave it out, or look: dshpc detect --machine DIR",
+        )
+
+
+Machine = Annotated[
+    Path | None,
+    typer.Option("--machine", metavar="DIR", help="Replay the machine recorded in DIR."),
+]
+"""For a command that looks at a machine."""
+
+NoMachine = Annotated[
+    Path | None, typer.Option("--machine", metavar="DIR", hidden=True, callback=_refuse)
+]
+"""For a command that acts on one: refused with a sentence."""
+
+Root = Annotated[
+    Path,
+    typer.Option("--root", metavar="DIR", help="Read /proc, /sys, /dev and /etc under DIR."),
+]
 
 
 def with_settings(function: Callable[..., None]) -> Callable[..., None]:

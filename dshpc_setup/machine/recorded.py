@@ -1,34 +1,31 @@
 """A machine as a folder: what was captured, or written by hand, answers in place of the real one.
 
-    machine.yaml    format, system, release, machine, uid, env, origin and a remark
-    root.txtar      files ("-- path --"), links ("-- path -> target --"), device nodes
-                    ("-- path device --"), files that may not be read ("-- path denied --")
+    machine.yaml    format, system, release, machine, uid, env, programs, origin and a remark
+    root.txtar      the files: see machine/tree.py
     commands.yaml   a list of {argv, code, stdout, stderr} or {argv, state: absent|denied|timeout}
-    nvml.json       {"state", "value", "code", "detail"}; no file: there is no such library
-    amdsmi.json     the same
-    docker.json     the same
+    nvml.json       {"state", "value", "code", "detail", "source"}; no file: there is no such library
+    nvml-readings.json, amdsmi.json, docker.json    the same
 
-YAML and not TOML: Python 3.10 reads no TOML by itself, and nothing here writes it.
+`programs` says where the commands are ({docker: /usr/bin/docker, rocm-smi: null}); without it, those
+that answer are in /usr/bin, and there are no others. YAML and not TOML: Python 3.10 reads no TOML by
+itself, and nothing here writes it.
 """
 
 from __future__ import annotations
 
-import json
 import posixpath
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
 
-from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import State
-from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, apart
+from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, apart, folder
+from dshpc_setup.machine.tree import Tree, parse_tree, write_tree
 
-FORMAT = 1
-_KEYS = {"format", "system", "release", "machine", "uid", "env", "origin", "remark"}
-_STATES = get_args(State)
+__all__ = ["RecordedMachine", "Tree", "Unrecorded", "parse_tree", "write_tree"]
+
+_MOST_LINKS = 40
 
 
 class Unrecorded(BaseException):
@@ -37,45 +34,45 @@ class Unrecorded(BaseException):
     No Exception: a probe that survives every failure must not survive this one.
     """
 
+    def told(self) -> DshpcError:
+        """The same for people."""
+        return DshpcError(
+            "The recorded machine cannot answer everything that was asked.",
+            f"{self}. It was recorded by another version of dshpc.",
+            ("Record the machine anew: dshpc record DIR",),
+        )
 
-@dataclass(frozen=True)
-class Tree:
-    """The files of root.txtar."""
 
-    texts: Mapping[str, str] = field(default_factory=dict)
-    links: Mapping[str, str] = field(default_factory=dict)
-    devices: frozenset[str] = frozenset()
-    denied: frozenset[str] = frozenset()
-
-    def names(self) -> frozenset[str]:
-        return frozenset({*self.texts, *self.links, *self.devices, *self.denied})
+class _Hung(BaseException):
+    """What was read here never ended on the real machine."""
 
 
 class RecordedMachine:
-    """Replays `folder`.
+    """Replays `folder`; all of it is read here.
 
     Raises DshpcError where the folder is no machine, naming the file and what is wrong with it.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self._about = _read_about(self.folder)
-        self.tree = parse_tree(_text(self.folder / "root.txtar") or "")
-        self._names = self.tree.names()
-        self._commands = _read_commands(self.folder / "commands.yaml")
+    def __init__(self, path: str | Path) -> None:
+        self.folder = Path(path)
+        self._about = folder.read_about(self.folder)
+        self.tree = folder.read_root(self.folder)
+        self._known = self.tree.names()
+        self._children = _children(self._known)
+        self._commands = folder.read_commands(self.folder)
+        self._replies = {name: folder.read_reply(self.folder, name) for name in folder.REPLIES}
 
     @property
     def env(self) -> Mapping[str, str]:
-        env = self._about.get("env") or {}
-        return {str(key): str(value) for key, value in env.items()}
+        return self._about.env
 
     @property
     def system(self) -> tuple[str, str, str]:
-        return self._about["system"], self._about["release"], self._about["machine"]
+        return self._about.system, self._about.release, self._about.machine
 
     @property
     def uid(self) -> int:
-        return int(self._about.get("uid", 0))
+        return self._about.uid
 
     @property
     def simulated(self) -> str | None:
@@ -84,62 +81,82 @@ class RecordedMachine:
     def _resolve(self, path: str) -> str:
         """With links followed, as far as they lead to something recorded."""
         path = posixpath.normpath(path)
-        for _ in range(16):
+        for _ in range(_MOST_LINKS):
             parts = path.split("/")
             for length in range(len(parts), 1, -1):
                 head = "/".join(parts[:length])
                 if head in self.tree.links:
                     base = posixpath.dirname(head)
                     target = posixpath.normpath(posixpath.join(base, self.tree.links[head]))
-                    path = "/".join([target, *parts[length:]])
+                    path = "/".join([target.rstrip("/"), *parts[length:]])
                     break
             else:
                 return path
         return path
 
+    def _at(self, path: str) -> str:
+        """The thing itself, should it be a link: the links on the way to it followed."""
+        folder_of, name = posixpath.split(posixpath.normpath(path))
+        return posixpath.join(self._resolve(folder_of), name)
+
     def read(self, path: str) -> Read:
         path = self._resolve(path)
-        if path in self.tree.denied:
-            return Read("denied", detail="Permission denied")
-        text = self.tree.texts.get(path)
-        return Read("absent") if text is None else Read("present", text)
+        tree = self.tree
+        if path in tree.hangs:
+            raise _Hung(path)
+        if path in tree.denied:
+            return Read("denied", detail=tree.denied[path] or "Permission denied")
+        if path in tree.errors:
+            return Read("error", detail=tree.errors[path] or "it cannot be read")
+        if path in tree.texts:
+            return Read("present", tree.texts[path])
+        if path in tree.there and path not in self._children:
+            raise Unrecorded(f"{self.folder / 'root.txtar'} does not hold what is in {path}")
+        if path in tree.devices or path in self._children:
+            return Read("error", detail="Is a directory" if path in self._children else "a device")
+        return Read("absent")
 
     def exists(self, path: str) -> bool:
-        path = posixpath.normpath(path)
-        return any(
-            item in self._names or any(name.startswith(f"{item}/") for name in self._names)
-            for item in (path, self._resolve(path))
-        )
+        path = self._at(path)
+        return path == "/" or path in self._children or path in self._known
 
     def listdir(self, path: str) -> tuple[str, ...]:
-        inside = f"{self._resolve(path).rstrip('/')}/"
-        found = {
-            name[len(inside) :].split("/")[0] for name in self._names if name.startswith(inside)
-        }
-        return tuple(sorted(found))
+        return tuple(sorted(self._children.get(self._resolve(path), ())))
 
     def readlink(self, path: str) -> str | None:
-        return self.tree.links.get(posixpath.normpath(path))
+        return self.tree.links.get(self._at(path))
 
     def is_device(self, path: str) -> bool:
         return self._resolve(path) in self.tree.devices
 
     def group_of(self, path: str) -> int | None:
-        return 0 if self.exists(path) else None
+        real = self._resolve(path)
+        if real in self._known or real in self._children:
+            return self.tree.groups.get(real, 0)
+        return None
 
     def access(self, path: str) -> State:
-        if not self.exists(path):
+        real = self._resolve(path)
+        if real not in self._known and real not in self._children:
             return "absent"
-        return "denied" if self._resolve(path) in self.tree.denied else "present"
+        if real in self.tree.hangs:
+            raise _Hung(real)
+        if real in self.tree.denied:
+            return "denied"
+        return self.tree.access.get(real, "present")
 
     def which(self, program: str) -> str | None:
         if "/" in program:
             return program if self.exists(program) else None
-        known = any(argv[0] == program and found.state != "absent" for argv, found in self._items())
+        if self._about.programs is not None:
+            if program not in self._about.programs:
+                where = self.folder / "machine.yaml"
+                raise Unrecorded(f"{where} does not say under 'programs' where {program!r} is")
+            return self._about.programs[program]
+        known = any(
+            argv[0] == program and found.state != "absent" for argv, found in self._commands.items()
+        )
         return f"/usr/bin/{program}" if known else None
-
-    def _items(self) -> list[tuple[tuple[str, ...], CommandResult]]:
-        return list(self._commands.items())
 
     def run(
         self,
@@ -152,15 +169,23 @@ class RecordedMachine:
         on_line: Callable[[str], None] | None = None,
     ) -> CommandResult:
         del deadline_s, stdin, env, cwd
-        asked = (argv[0].removeprefix("/usr/bin/"), *argv[1:])
-        result = self._commands.get(asked)
-        if result is None:
-            where = self.folder / "commands.yaml"
-            raise Unrecorded(f"{where} does not hold the command {list(asked)}")
+        result = self._answer(tuple(argv))
         for line in result.stdout.splitlines() if on_line else ():
             assert on_line is not None
             on_line(line)
         return result
+
+    def _answer(self, argv: tuple[str, ...]) -> CommandResult:
+        programs = self._about.programs or {}
+        names = {path: name for name, path in programs.items() if path}
+        short = names.get(argv[0], argv[0].removeprefix("/usr/bin/"))
+        for asked in (argv, (short, *argv[1:])):
+            if asked in self._commands:
+                return self._commands[asked]
+        if argv[0] in programs and programs[argv[0]] is None:
+            return CommandResult(argv, "absent", None, "", f"{argv[0]}: not found", 1.0)
+        where = self.folder / "commands.yaml"
+        raise Unrecorded(f"{where} does not hold the command {list(argv)}")
 
     def start_daemon(self, argv: Sequence[str], *, log: str) -> int:
         raise Unrecorded(
@@ -170,145 +195,52 @@ class RecordedMachine:
     def apart(
         self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
     ) -> Mapping[str, Ended]:
-        del deadline_s
-        return apart.in_place(questions)
+        hung: list[str] = []
+
+        def guarded(name: str, question: Callable[[Say], None]) -> Callable[[Say], None]:
+            def ask(say: Say) -> None:
+                try:
+                    question(say)
+                except _Hung:
+                    hung.append(name)
+
+            return ask
+
+        ended = dict(apart.in_place({name: guarded(name, q) for name, q in questions.items()}))
+        why = f"no answer within {deadline_s:g} s"
+        for name in hung:
+            ended[name] = Ended("timeout", ended[name].items, why, ended[name].ms)
+        return ended
 
     def nvml(self, deadline_s: float) -> Reply:
-        del deadline_s
-        return self._reply("nvml.json", "libnvidia-ml.so.1", 12)
+        return self._replies["nvml"]
 
     def nvml_readings(self, deadline_s: float) -> Reply:
-        del deadline_s
-        return self._reply("nvml-readings.json", "libnvidia-ml.so.1", 12)
+        reply = self._replies["nvml_readings"]
+        if reply.state == "absent" and self._replies["nvml"].state == "present":
+            # The library is there: its measurements are not in the folder, so no tool is asked
+            return Reply("unsupported", None, reply.source, "no measurements were recorded", 3)
+        return reply
 
     def amdsmi(self, deadline_s: float) -> Reply:
-        del deadline_s
-        return self._reply("amdsmi.json", "libamd_smi.so", None)
+        return self._replies["amdsmi"]
 
     def docker(self, deadline_s: float) -> Reply:
-        del deadline_s
-        return self._reply("docker.json", "unix:///var/run/docker.sock", None)
-
-    def _reply(self, name: str, source: str, missing: int | None) -> Reply:
-        path = self.folder / name
-        text = _text(path)
-        if text is None:
-            return Reply("absent", None, source, "it is not there", missing)
-        try:
-            found = json.loads(text)
-        except ValueError as error:
-            raise _bad(path, str(error)) from None
-        if not isinstance(found, dict) or found.get("state") not in _STATES:
-            raise _bad(path, f"'state' must be one of {', '.join(_STATES)}")
-        return Reply(
-            found["state"],
-            found.get("value"),
-            found.get("source", source),
-            found.get("detail"),
-            found.get("code"),
-        )
+        return self._replies["docker"]
 
     def clock(self) -> float:
         return time.monotonic()
 
 
-def parse_tree(text: str) -> Tree:
-    """The archive's entries; text before the first header is a remark.
-
-    A file's text is what stands between its header and the next one.
-    """
-    texts: dict[str, str] = {}
-    links: dict[str, str] = {}
-    devices: set[str] = set()
-    denied: set[str] = set()
-    current: str | None = None
-    for line in text.splitlines(keepends=True):
-        match = re.fullmatch(r"-- (/?\S.*?)(?: -> (\S+)| (device|denied))? --\s*", line)
-        if match is None:
-            if current is not None:
-                texts[current] += line
-            continue
-        path, target, kind = f"/{match[1].lstrip('/')}", match[2], match[3]
-        current = None
-        if target:
-            links[path] = target
-        elif kind == "device":
-            devices.add(path)
-        elif kind == "denied":
-            denied.add(path)
-        else:
-            current = path
-            texts[path] = ""
-    return Tree(texts, links, frozenset(devices), frozenset(denied))
-
-
-def _read_about(folder: Path) -> dict[str, Any]:
-    path = folder / "machine.yaml"
-    text = _text(path)
-    if text is None:
-        raise usage_error(
-            f"{folder} is no recorded machine.",
-            f"There is no {path.name} in it that can be read.",
-            "Name a folder that `dshpc record` made.",
-        )
-    about = _yaml(path, text)
-    if not isinstance(about, dict):
-        raise _bad(path, "a list of 'key: value' lines is expected")
-    if about.get("format") != FORMAT:
-        raise _bad(
-            path, f"'format' is {about.get('format')!r}; this version of dshpc reads {FORMAT} only"
-        )
-    for key in ("system", "release", "machine"):
-        if not isinstance(about.get(key), str):
-            raise _bad(path, f"{key!r} is missing, or is not a text")
-    unknown = sorted(str(key) for key in set(about) - _KEYS)
-    if unknown:
-        raise _bad(path, f"there is no key {unknown[0]!r}; there are: {', '.join(sorted(_KEYS))}")
-    if not isinstance(about.get("env") or {}, dict):
-        raise _bad(path, "'env' must be 'NAME: value' lines")
-    return about
-
-
-def _read_commands(path: Path) -> dict[tuple[str, ...], CommandResult]:
-    text = _text(path)
-    items = _yaml(path, text) if text is not None else []
-    if not isinstance(items, list):
-        raise _bad(path, "a list of commands is expected")
-    found: dict[tuple[str, ...], CommandResult] = {}
-    for number, item in enumerate(items, 1):
-        argv = item.get("argv") if isinstance(item, dict) else None
-        if not isinstance(argv, list) or not argv:
-            raise _bad(path, f"command {number}: 'argv' must be a list of words")
-        words = tuple(str(word) for word in argv)
-        state = item.get("state", "present")
-        if state not in _STATES:
-            raise _bad(path, f"command {number}: 'state' must be one of {', '.join(_STATES)}")
-        code = int(item.get("code", 0)) if state == "present" else None
-        found[words] = CommandResult(
-            words, state, code, str(item.get("stdout", "")), str(item.get("stderr", "")), 1.0
-        )
+def _children(paths: Iterable[str]) -> dict[str, set[str]]:
+    """Folder -> names in it, for every folder on the way to something that is there."""
+    found: dict[str, set[str]] = {}
+    for path in paths:
+        rest = path
+        while rest != "/":
+            rest, name = posixpath.split(rest)
+            names = found.setdefault(rest, set())
+            if name in names:
+                break
+            names.add(name)
     return found
-
-
-def _yaml(path: Path, text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise _bad(path, " ".join(str(error).split())) from None
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise _bad(path, str(error)) from None
-
-
-def _bad(path: Path, why: str) -> DshpcError:
-    return DshpcError(
-        f"{path} cannot be read as a recorded machine.", why, (f"Correct {path}, or record anew.",)
-    )

@@ -1,0 +1,69 @@
+"""What is known of one recording: the secrets that were seen in it, and what each is called."""
+
+from __future__ import annotations
+
+import re
+
+from dshpc_setup.record import patterns, words
+from dshpc_setup.record.pseudonyms import Kind, Pseudonyms
+
+_MOST_LEARNED = 5000
+
+
+class Known:
+    """Grows while everything is looked through (`learning`); after that it gives pseudonyms."""
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        self.learning = False
+        self.domains: set[str] = set()
+        self.homes: dict[str, str] = {}
+        self.ids: set[int] = set()
+        self.uuids: dict[str, None] = {}
+        self.learned: dict[str, Kind] = {}  # what to replace wherever it stands
+        self._names = Pseudonyms()
+        self._pattern: re.Pattern[str] | None = None
+
+    def pattern(self) -> re.Pattern[str]:
+        """All that is to be replaced in a text."""
+        if self._pattern is None:
+            self._pattern = patterns.compiled(self.homes, self.domains, self.learned)
+        return self._pattern
+
+    def counts(self) -> dict[str, int]:
+        return self._names.counts()
+
+    def name(self, kind: Kind, original: str) -> str:
+        if self.learning:
+            self._names.seen(original)
+            return original
+        return self._names.of(kind, original)
+
+    def learn(self, text: str, kind: Kind) -> None:
+        if kind in ("host", "user", "context") and not words.is_telling(text):
+            return
+        if text not in self.learned and len(self.learned) < _MOST_LEARNED:
+            self.learned[text] = kind
+            self._pattern = None
+
+    def learn_host(self, name: str) -> None:
+        name = name.strip().rstrip(".").lower()
+        if not name or patterns.ADDRESS.fullmatch(name) or words.is_public(name):
+            return
+        if name in words.LOCAL_HOSTS or name in words.COMPANIONS:
+            return
+        short, _, domain = name.partition(".")
+        if domain and domain not in words.DOMAINS and domain not in self.domains:
+            self.domains.add(domain)
+            self._pattern = None
+        self.learn(short, "host")
+
+    def learn_home(self, home: str) -> None:
+        home = home.rstrip("/")
+        if home.count("/") < 2 or home in ("/var/root", "/var/empty"):
+            return
+        owner = home.rpartition("/")[2]
+        self.learn(owner, "user")
+        if not patterns.KNOWN_HOME.fullmatch(home):
+            self.homes[home] = owner
+            self._pattern = None

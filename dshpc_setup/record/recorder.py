@@ -1,0 +1,308 @@
+"""`dshpc record`: the machine as a folder that can be sent to somebody, and replayed.
+
+What the probes ask is written down as they ask it, so that the folder answers them as the machine
+did; then all of it is scrubbed, and written in one step.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dshpc_setup import __version__, probes
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import Gpus, HostFacts
+from dshpc_setup.machine import CommandResult, Machine, Reply
+from dshpc_setup.machine.folder import FORMAT, REPLIES
+from dshpc_setup.machine.log import Log
+from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
+from dshpc_setup.machine.recording import RecordingMachine
+from dshpc_setup.machine.tree import Tree, write_tree
+from dshpc_setup.probes import readings
+from dshpc_setup.record import capture, places, writing
+from dshpc_setup.record.scrub import Scrubber
+from dshpc_setup.reporter import Reporter
+
+SCHEMA = "dshpc.record/1"
+_READINGS_S = 10.0
+_ODD = re.compile(r"[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was written, and what was found on the way."""
+
+    folder: str
+    files: Mapping[str, int]  # name -> bytes
+    captured: Mapping[str, int] = field(default_factory=dict)
+    scrubbed: Mapping[str, int] = field(default_factory=dict)
+    denied: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()  # what gave no answer before its deadline
+    differs: tuple[str, ...] = ()  # parts of the facts that the replay tells otherwise
+
+    def to_json(self) -> dict[str, Any]:
+        """The `dshpc.record/1` object."""
+        return {
+            "schema": SCHEMA,
+            "exit_code": 0,
+            "folder": self.folder,
+            "bytes": sum(self.files.values()),
+            "files": [{"name": name, "bytes": size} for name, size in self.files.items()],
+            "captured": dict(self.captured),
+            "scrubbed": dict(self.scrubbed),
+            "denied": list(self.denied),
+            "timeouts": list(self.silent),
+            "differs": list(self.differs),
+        }
+
+
+def record(machine: Machine, folder: Path, reporter: Reporter) -> Recorded:
+    """Record the machine into `folder`, which must be new or empty. Raises DshpcError."""
+    writing.need_room(folder)
+    recorder = RecordingMachine(machine)
+    reporter.progress("asking this machine all that detect asks")
+    facts = probes.gather(recorder)
+    readings.gather(recorder, _that_answer(facts.gpus, recorder.log), _READINGS_S)
+    reporter.progress("asking for what later versions may want to know")
+    recorder.apart(capture.questions(recorder), deadline_s=capture.DEADLINE_S)
+    log = recorder.log
+    log.close()
+    scrubber = _scrubber(machine)
+    log = _kept(log)
+    texts = _texts(machine, log, scrubber)
+    writing.write(folder, texts)
+    tree = log.tree()
+    return Recorded(
+        str(folder),
+        {name: len(text.encode()) for name, text in texts.items()},
+        {
+            "file": len(tree.texts),
+            "link": len(tree.links),
+            "device node": len(tree.devices),
+            "command": len(log.commands),
+            "library": len(log.replies),
+        },
+        scrubber.counts(),
+        tuple(sorted(scrubber.text(path) for path in tree.denied)),
+        _silent(log, tree, scrubber),
+        _differences(facts, folder, scrubber),
+    )
+
+
+def _that_answer(gpus: Gpus, log: Log) -> Gpus:
+    """Those that can be asked what they measure: where NVML hung, it would hang again."""
+    listed = log.replies.get("nvml")
+    if listed is None or listed.state != "timeout":
+        return gpus
+    log.replies["nvml_readings"] = replace(listed, value=None)
+    return replace(gpus, devices=tuple(item for item in gpus.devices if item.vendor != "nvidia"))
+
+
+# -- what is scrubbed --------------------------------------------------------------------------
+
+
+def _scrubber(machine: Machine) -> Scrubber:
+    """Knows the names of this machine and of its users, which are not recorded themselves."""
+    env = machine.env
+    hosts = [platform.node(), env.get("HOSTNAME", ""), env.get("HOST", "")]
+    for path in ("/proc/sys/kernel/hostname", "/etc/hostname"):
+        hosts += (machine.read(path).text or "").split()[:1]
+    for line in (machine.read("/etc/hosts").text or "").splitlines():
+        hosts += line.partition("#")[0].split()[1:]
+    domains = [
+        f"x.{word}"
+        for line in (machine.read("/etc/resolv.conf").text or "").splitlines()
+        if line.startswith(("search ", "domain "))
+        for word in line.split()[1:]
+        if "." in word.strip(".")
+    ]
+    users = [env.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER", "USERNAME")]
+    homes = [env.get("HOME", "")]
+    for line in (machine.read("/etc/passwd").text or "").splitlines():
+        fields = line.split(":")
+        if len(fields) == 7 and fields[2].isdecimal() and int(fields[2]) >= 1000:
+            users.append(fields[0])
+            homes.append(fields[5])
+    names = [name for name in (*hosts, *domains) if name]
+    return Scrubber(
+        hosts=names, users=filter(None, users), homes=homes, uid=machine.uid,
+        release=machine.system[1],
+    )  # fmt: skip
+
+
+def _kept(log: Log) -> Log:
+    """Without the files, and the parts of files and answers, that are never recorded."""
+    read = {}
+    for path, found in log.read.items():
+        text = None if found.text is None else places.kept(path, found.text)
+        if found.text is None or text is not None:
+            read[path] = replace(found, text=text)
+    left_out = log.read.keys() - read.keys()
+    begun = {asked: answer for asked, answer in log.begun.items() if asked[1] not in left_out}
+    return replace(log, read=read, begun=begun)
+
+
+def _texts(machine: Machine, log: Log, scrubber: Scrubber) -> dict[str, str]:
+    """The files of the folder, scrubbed."""
+    tree = log.tree()
+    env = {name: machine.env[name] for name in capture.ENVIRONMENT if name in machine.env}
+    replies = {
+        REPLIES[name][0]: _reply(reply) for name, reply in log.replies.items() if name in REPLIES
+    }
+    for known in (
+        *(_named(path, text) for path, text in tree.texts.items()),
+        env, *replies.values(), list(tree.names()), list(tree.links.values()),
+    ):  # fmt: skip
+        scrubber.learn(known)
+    for result in log.commands.values():
+        _command(result, scrubber.learn)
+    system, release, arch = machine.system
+    about = {
+        "format": FORMAT,
+        "origin": f"recorded by dshpc {__version__}",
+        "system": system,
+        "release": scrubber.text(release),
+        "machine": arch,
+        "uid": scrubber.uid(machine.uid),
+        "env": scrubber.value(env),
+        "programs": {name: _maybe(scrubber, path) for name, path in sorted(log.programs.items())},
+    }
+    return {
+        "machine.yaml": _yaml(about),
+        "root.txtar": write_tree(_scrubbed(tree, scrubber)),
+        "commands.yaml": _yaml(
+            [_command(result, scrubber.value) for result in log.commands.values()]
+        ),
+        **{
+            name: json.dumps(scrubber.value(reply), indent=1) + "\n"
+            for name, reply in replies.items()
+        },
+    }
+
+
+def _named(path: str, text: str) -> dict[str, str] | str:
+    """A file whose whole text is what its name says, as sysfs and procfs have them."""
+    name = path.rpartition("/")[2]
+    whole = ("unique_id", "serial_number", "serial", "fru_id", "hostname", "nodename",
+             "version")  # fmt: skip
+    return {name: text} if name in whole else text
+
+
+def _scrubbed(tree: Tree, scrubber: Scrubber) -> Tree:
+    text = scrubber.text
+
+    def of_file(path: str, content: str) -> str:
+        named = _named(path, content)
+        if isinstance(named, str):
+            return text(content)
+        (told,) = scrubber.value(named).values()
+        return str(told)
+
+    return Tree(
+        {text(path): of_file(path, content) for path, content in tree.texts.items()},
+        {text(path): text(target) for path, target in tree.links.items()},
+        frozenset(map(text, tree.devices)),
+        {text(path): text(why) for path, why in tree.denied.items()},
+        {text(path): text(why) for path, why in tree.errors.items()},
+        frozenset(map(text, tree.hangs)),
+        frozenset(map(text, tree.there)),
+        {text(path): group for path, group in tree.groups.items()},
+        {text(path): state for path, state in tree.access.items()},
+    )
+
+
+def _command(result: CommandResult, scrubbed: Callable[[Any], Any]) -> dict[str, Any]:
+    """An item of commands.yaml; what the command printed goes through `scrubbed`."""
+    found: dict[str, Any] = {"argv": scrubbed(list(result.argv))}
+    if result.state != "present":
+        found["state"] = result.state
+    elif result.code:
+        found["code"] = result.code
+    if result.stdout:
+        found["stdout"] = _printed(result, scrubbed)
+    if result.stderr:
+        found["stderr"] = scrubbed(result.stderr)
+    return found
+
+
+def _printed(result: CommandResult, scrubbed: Callable[[Any], Any]) -> Any:
+    """Of a container engine's client by its keys: it knows names that no pattern tells."""
+    program, *words = result.argv
+    if program.rpartition("/")[2] not in ("docker", "podman"):
+        return scrubbed(result.stdout)
+    if words == ["context", "show"]:
+        told = scrubbed({"context": result.stdout.strip()})
+        return told and f"{told['context']}\n"
+    lines = result.stdout.splitlines()
+    try:
+        values = [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):
+        # `docker info` and `docker inspect` in a form that cannot be taken apart.
+        return "" if words[:1] in (["info"], ["inspect"]) else scrubbed(result.stdout)
+    return "".join(f"{json.dumps(scrubbed(value))}\n" for value in values)
+
+
+def _reply(reply: Reply) -> dict[str, Any]:
+    found = {
+        "state": reply.state,
+        "value": reply.value,
+        "source": reply.source,
+        "detail": reply.detail,
+        "code": reply.code,
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _maybe(scrubber: Scrubber, path: str | None) -> str | None:
+    return None if path is None else scrubber.text(path)
+
+
+# -- the folder --------------------------------------------------------------------------------
+
+
+def _yaml(value: Any) -> str:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Texts of several lines as such, for people who look through them."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
+        data = data.encode(errors="replace").decode()  # a name in no encoding at all
+        style = '"' if _ODD.search(data) else "|" if "\n" in data else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _silent(log: Log, tree: Tree, scrubber: Scrubber) -> tuple[str, ...]:
+    found = [" ".join(result.argv) for result in log.commands.values() if result.state == "timeout"]
+    found += [REPLIES[name][1] for name, reply in log.replies.items() if reply.state == "timeout"]
+    return tuple(scrubber.text(item) for item in (*found, *sorted(tree.hangs)))
+
+
+def _differences(facts: HostFacts, folder: Path, scrubber: Scrubber) -> tuple[str, ...]:
+    """The parts of the facts that the folder does not replay as they were."""
+    try:
+        again = probes.gather(RecordedMachine(folder))
+    except (DshpcError, Unrecorded) as error:
+        return (f"it cannot be replayed: {getattr(error, 'details', '') or error}",)
+    wanted, found = _comparable(facts, scrubber), _comparable(again, None)
+    return tuple(key for key in wanted if wanted[key] != found.get(key))
+
+
+def _comparable(facts: HostFacts, scrubber: Scrubber | None) -> dict[str, Any]:
+    """The facts without their evidence, which names times; scrubbed where they are not yet."""
+    if scrubber is not None and facts.engine.name:
+        facts = replace(facts, engine=replace(facts.engine, name=scrubber.host(facts.engine.name)))
+    value: dict[str, Any] = json.loads(json.dumps(facts.to_json()))
+    del value["evidence"]
+    return value if scrubber is None else scrubber.value(value)

@@ -1,0 +1,126 @@
+"""Text and JSON without what identifies people and machines, and still readable by every parser.
+
+A thing has one pseudonym everywhere, and of the same form: a UUID stays one, a serial number keeps
+its length, a 64-bit id is the same number in decimal and in hexadecimal. Versions, PCI addresses,
+sizes and device ids stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dshpc_setup.record import patterns, places, words
+from dshpc_setup.record.known import Known
+from dshpc_setup.record.rules import LEAST_ID, Rules
+
+_DEEPEST = 60
+
+
+class Scrubber:
+    """Scrubs all that belongs to one recording.
+
+    What is named to it (`hosts`, `users`, `homes`) is replaced wherever it stands. `learn` everything
+    first: then what is a serial number in one file is known to be one in the others.
+    """
+
+    def __init__(
+        self,
+        *,
+        hosts: Iterable[str] = (),
+        users: Iterable[str] = (),
+        homes: Iterable[str] = (),
+        uid: int | None = None,
+        release: str = "",
+    ) -> None:
+        self._known = Known(release)
+        self._rules = Rules(self._known)
+        for host in hosts:
+            self._known.learn_host(host)
+        for user in users:
+            self._known.learn(user, "user")
+        for home in homes:
+            self._known.learn_home(home)
+        if uid is not None:
+            self.uid(uid)
+
+    def counts(self) -> dict[str, int]:
+        """How many different things were replaced, by what they are."""
+        return self._known.counts()
+
+    def learn(self, value: Any) -> None:
+        """Take in a text or a JSON value: what it shows to be a secret is one elsewhere too."""
+        self._known.learning = True
+        try:
+            self.value(value)
+        finally:
+            self._known.learning = False
+
+    def text(self, text: str) -> str:
+        """The text with everything replaced."""
+        return self._rules.text(text)
+
+    def host(self, name: str) -> str:
+        """Of a name that is surely a host's: "gpu01", "gpu01.cluster.example"."""
+        return self._rules.host(name)
+
+    def value(self, value: Any, key: str = "", deep: int = 0) -> Any:
+        """The JSON value with everything replaced, in keys too."""
+        if deep > _DEEPEST:
+            return None
+        if isinstance(value, dict):
+            if "DockerRootDir" in value or {"ServerVersion", "NCPU"} <= value.keys():
+                return self._engine_info(value, deep)
+            return {
+                self.text(str(name)): self.value(item, str(name), deep + 1)
+                for name, item in value.items()
+            }
+        if isinstance(value, (list, tuple)):
+            return [self.value(item, key, deep + 1) for item in value]
+        if isinstance(value, str):
+            return self._string(value, key)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= LEAST_ID:
+            if re.fullmatch(words.SERIAL_KEYS, key):
+                self._known.ids.add(value)
+            return int(self._known.name("id", str(value))) if value in self._known.ids else value
+        return value
+
+    def _string(self, text: str, key: str) -> str:
+        if not text.strip():
+            return text
+        if re.fullmatch(words.WHOLE_KEYS, key):
+            return "process"
+        if re.fullmatch(words.HOST_KEYS, key):
+            return self.host(text)
+        if re.fullmatch(words.SERIAL_KEYS, key):
+            return self._rules.serial(text, key)
+        if re.fullmatch(words.SECRET_KEYS, key):
+            return self._known.name("secret", text)
+        if re.search(r"(?i)version|firmware|vbios", key) and re.fullmatch(r"[\d.]+\s*", text):
+            return text
+        if key in ("context", "Context") and text not in words.CONTEXTS:
+            self._known.learn(text, "context")
+            return self._known.name("context", text)
+        return self.text(text)
+
+    def _engine_info(self, info: dict[str, Any], deep: int) -> dict[str, Any]:
+        found = places.engine_info(info)
+        own: dict[str, Callable[[str], str]] = {"Name": self.host, "ID": self.engine}
+        return {
+            key: own[key](item)
+            if key in own and isinstance(item, str) and item
+            else self.value(item, key, deep + 1)
+            for key, item in found.items()
+        }
+
+    def engine(self, identity: str) -> str:
+        """Of an engine's id, which has had two forms."""
+        if re.fullmatch(patterns.UUID, identity):
+            return self.text(identity)
+        self._known.learn(identity, "engine")
+        return self._known.name("engine", identity)
+
+    def uid(self, number: int) -> int:
+        """Of the number of a user: a name in a directory service's way."""
+        return int(self._rules.user_number(str(number)))
