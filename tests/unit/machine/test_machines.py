@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dshpc_setup import probes
+from dshpc_setup import explain, probes
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 
@@ -47,6 +47,17 @@ def test_facts_are_as_expected(name: str, rewrite: bool) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_reasons_are_as_expected(name: str, rewrite: bool) -> None:
+    found = "\n".join(explain.lines(look(name), times=False)) + "\n"
+    path = FOLDER / name / "expected" / "explain.txt"
+    if rewrite:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(found)
+    assert path.exists(), "write it with --rewrite-machines, and read it"
+    assert found == path.read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_conclusion(name: str) -> None:
     expected, gpus = conclusion(name), look(name).gpus
     assert gpus.state == expected["gpus"], gpus.detail
@@ -81,14 +92,17 @@ def test_what_else_was_written_down(name: str, section: str) -> None:
 def test_only_surely_nothing_is_zero_gpus() -> None:
     """Each machine with an NVIDIA or AMD card that nobody has taken away says so."""
     for name in NAMES:
-        tree = RecordedMachine(FOLDER / name).tree
-        cards = [
-            path
-            for path, text in tree.texts.items()
-            if path.endswith("/vendor") and text.strip() in ("0x10de", "0x1002")
-        ]
-        if cards and look(name).gpus.state == "absent":
-            assert name in ("workstation-rtx4090-vfio", "container-none-handed-over")
+        texts = RecordedMachine(FOLDER / name).tree.texts
+        cards = {
+            path.split("/")[-2]
+            for path, text in texts.items()
+            if path.endswith("/vendor")
+            and text.strip() in ("0x10de", "0x1002")
+            and texts.get(path.replace("/vendor", "/class"), "").startswith(("0x03", "0x12"))
+        }
+        found = look(name)
+        if cards and found.gpus.state == "absent" and not found.platform.in_container:
+            assert {item.pci_bus_id for item in found.gpus.unused} >= cards, name
 
 
 def test_a_lost_card_does_not_hide_the_others() -> None:

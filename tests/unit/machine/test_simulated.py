@@ -27,6 +27,9 @@ class Container(InPlace):
     def is_device(self, path: str) -> bool:
         return path in self.nodes
 
+    def group_of(self, path: str) -> int | None:
+        return 0 if path in self.nodes else None
+
     def listdir(self, path: str) -> tuple[str, ...]:
         inside = f"{path}/"
         return tuple(

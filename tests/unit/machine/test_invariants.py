@@ -1,0 +1,400 @@
+"""What must be true of the facts of every machine in tests/machines, whatever it is like."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from dshpc_setup import explain, probes
+from dshpc_setup.cli.facts import lines
+from dshpc_setup.facts import (
+    ComputeMode,
+    EngineKind,
+    FabricState,
+    GpuDevice,
+    HostFacts,
+    MigMode,
+    PlatformKind,
+    State,
+    Vendor,
+    Virtualization,
+)
+from dshpc_setup.machine.recorded import RecordedMachine
+from dshpc_setup.probes.nvidia import devices as nvidia_devices
+from dshpc_setup.problems import WORDS
+
+FOLDER = Path(__file__).parents[2] / "machines"
+NAMES = sorted(path.parent.name for path in FOLDER.glob("*/machine.yaml"))
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+EACH = pytest.mark.parametrize("name", NAMES)
+
+# dshpc.facts/1: a type, a tuple of the words that are allowed, or a list of one of them; "?" after
+# a key for what may be null.
+_LIMIT = ("cpuset", "cgroup quota", "affinity", "engine", "cgroup")
+_BECAUSE: dict[str, Any] = {"source": str, "says": str}
+SCHEMA: dict[str, Any] = {
+    "schema": ("dshpc.facts/1",),
+    "simulated": bool,
+    "platform": {
+        "kind": get_args(PlatformKind),
+        "in_container": bool,
+        "container?": str,
+        "virtual_machine?": str,
+        "os_id?": str,
+        "os_version?": str,
+        "os_like": [str],
+        "kernel?": str,
+        "arch?": str,
+        "selinux?": ("enforcing", "permissive", "disabled"),
+        "state": get_args(State),
+    },
+    "cpu": {
+        "logical?": int,
+        "sockets?": int,
+        "cores_per_socket?": int,
+        "threads_per_core?": int,
+        "usable?": int,
+        "limited_by?": _LIMIT,
+        "state": get_args(State),
+    },
+    "memory": {
+        "total_mib?": int,
+        "limit_mib?": int,
+        "limited_by?": _LIMIT,
+        "state": get_args(State),
+        "usable_mib?": int,
+    },
+    "gpus": {
+        "state": get_args(State),
+        "devices": [
+            {
+                "index": int,
+                "vendor": get_args(Vendor),
+                "name?": str,
+                "uuid?": str,
+                "pci_bus_id?": str,
+                "memory_mib?": int,
+                "driver_version?": str,
+                "compute?": str,
+                "slurm_type": str,
+                "device_files": [str],
+                "numa_node?": int,
+                "cores?": str,
+                "mig_mode": get_args(MigMode),
+                "mig": [
+                    {"profile": str, "uuid?": str, "memory_mib?": int, "device_files": [str]},
+                ],
+                "partition_of?": str,
+                "problems": [str],
+                "minor?": int,
+                "driver?": str,
+                "group_ids": [int],
+                "unified_memory?": bool,
+                "links": [
+                    {
+                        "kind": ("nvlink", "xgmi"),
+                        "count": int,
+                        "peer?": str,
+                        "peer_kind?": ("gpu", "switch", "cpu"),
+                    }
+                ],
+                "persistence?": bool,
+                "compute_mode?": get_args(ComputeMode),
+                "ecc?": bool,
+                "virtualization?": get_args(Virtualization),
+                "fabric?": {"state": get_args(FabricState), "status?": int},
+                "partition_mode?": str,
+            }
+        ],
+        "simulated": bool,
+        "driver_version?": str,
+        "cuda_version?": str,
+        "detail?": str,
+        "complete": bool,
+        "unused": [
+            {
+                "vendor": get_args(Vendor),
+                "reason": str,
+                "pci_bus_id?": str,
+                "name?": str,
+                "driver?": str,
+            }
+        ],
+        "disagreements": [
+            {"about": str, "layers": [_BECAUSE], "meaning": str, "finding?": str},
+        ],
+        "vendor": (*get_args(Vendor), "mixed", "none"),
+    },
+    "docker": {
+        "state": get_args(State),
+        "server_version?": str,
+        "api_version?": str,
+        "kind?": get_args(EngineKind),
+        "rootless?": bool,
+        "cgroup_driver?": str,
+        "cgroup_version?": int,
+        "runtimes": [str],
+        "default_runtime?": str,
+        "cdi_devices": [str],
+        "cdi_folders": [str],
+        "compose?": str,
+        "composes": [{"version": str, "argv": [str]}],
+        "buildx?": str,
+        "context?": str,
+        "host?": str,
+        "name?": str,
+        "os_type?": str,
+        "arch?": str,
+        "cpus?": int,
+        "memory_mib?": int,
+        "security_options": [str],
+        "root_dir?": str,
+        "storage_driver?": str,
+        "engine_id?": str,
+        "detail?": str,
+    },
+    "evidence": [
+        {
+            "probe": str,
+            "state": get_args(State),
+            "source": str,
+            "ms": float,
+            "detail?": str,
+            "code?": int,
+        }
+    ],
+    "conclusions": [{"about": str, "says": str, "because": [_BECAUSE], "instead": [_BECAUSE]}],
+}
+
+
+@cache
+def machine(name: str) -> RecordedMachine:
+    return RecordedMachine(FOLDER / name)
+
+
+@cache
+def look(name: str) -> HostFacts:
+    return probes.gather(machine(name), engine=(FOLDER / name / "docker.json").exists())
+
+
+def wrong(value: Any, schema: Any, where: str) -> Iterator[str]:
+    """What of a JSON value is not as the schema says, and where; an empty text is never right."""
+    if isinstance(schema, dict):
+        if not isinstance(value, dict):
+            yield f"{where} is no object: {value!r}"
+            return
+        keys = {key.removesuffix("?"): key for key in schema}
+        yield from (f"{where}: {key}" for key in value.keys() ^ keys.keys())
+        for key in value.keys() & keys.keys():
+            if value[key] is not None or not keys[key].endswith("?"):
+                yield from wrong(value[key], schema[keys[key]], f"{where}.{key}")
+    elif isinstance(schema, list):
+        if not isinstance(value, list):
+            yield f"{where} is no list: {value!r}"
+            return
+        for place, item in enumerate(value):
+            yield from wrong(item, schema[0], f"{where}[{place}]")
+    elif isinstance(schema, tuple):
+        if value not in schema:
+            yield f"{where}: {value!r}"
+    elif type(value) is not schema or value == "":
+        yield f"{where}: {value!r}"
+
+
+@EACH
+def test_the_json_is_as_the_schema_says(name: str) -> None:
+    found = json.loads(json.dumps(look(name).to_json(explain=True)))
+    assert list(wrong(found, SCHEMA, "facts")) == []
+
+
+def test_the_schema_is_a_sieve() -> None:
+    found = json.loads(json.dumps(look("h100-mig").to_json(explain=True)))
+    found["gpus"]["devices"][0].update(memory_mib=0.5, uuid="", vendor="NVIDIA", more=1)
+    found["cpu"]["state"] = None
+    assert {text.split(":")[0] for text in wrong(found, SCHEMA, "")} == {
+        ".cpu.state",
+        ".gpus.devices[0]",
+        ".gpus.devices[0].memory_mib",
+        ".gpus.devices[0].uuid",
+        ".gpus.devices[0].vendor",
+    }
+
+
+def about(device: GpuDevice) -> str:
+    return f"gpu {device.pci_bus_id or device.uuid or device.index}"
+
+
+@EACH
+def test_all_that_is_said_has_a_reason(name: str) -> None:
+    facts = look(name)
+    told = Counter(item.about for item in facts.conclusions)
+    assert {about(device) for device in facts.gpus.devices} <= set(told)
+    assert max(told.values()) == 1, "no two conclusions are about the same"
+    sections = {re.split(r"[. ]", item)[0] for item in told}
+    asked = {"docker"} if (FOLDER / name / "docker.json").exists() else set()
+    assert sections - {"gpu"} == {"platform", "cpu", "memory", "gpus", *asked}
+    for item in facts.conclusions:
+        assert item.because, item.about
+        assert all(reason.says for reason in (*item.because, *item.instead)), item.about
+
+
+@EACH
+def test_each_layer_left_its_evidence(name: str) -> None:
+    facts = look(name)
+    seen = {item.probe for item in facts.evidence}
+    assert {"platform", "virtual machine", "cpu", "memory"} <= seen
+    nvidia = {"nvidia-pci", "nvidia-module", "nvidia-nodes", "nvml"}
+    assert nvidia <= seen or "nvidia" in seen
+    assert {"kfd", "intel"} <= seen
+    for item in facts.evidence:
+        assert item.source
+        assert item.detail or item.state in ("present", "absent"), item
+
+
+@EACH
+def test_a_state_says_why(name: str) -> None:
+    facts = look(name)
+    assert (facts.gpus.state == "present") == bool(facts.gpus.devices)
+    assert facts.gpus.devices or facts.gpus.detail
+    assert facts.gpus.complete or facts.gpus.detail
+    assert facts.engine.state == "present" or facts.engine.detail
+    failed = [facts.gpus.state, facts.engine.state, facts.cpu.state, facts.memory.state]
+    open_ = not facts.gpus.complete or {"denied", "error", "timeout"} & set(failed)
+    assert bool(facts.unanswered()) == bool(open_), "what makes the exit code 3"
+
+
+@EACH
+def test_numbers_fit_each_other(name: str) -> None:
+    facts = look(name)
+    cpu, memory = facts.cpu, facts.memory
+    assert cpu.usable
+    assert cpu.logical
+    assert 0 < cpu.usable <= cpu.logical
+    assert cpu.limited_by or cpu.usable == cpu.logical
+    if cpu.sockets and cpu.cores_per_socket and cpu.threads_per_core:
+        assert cpu.sockets * cpu.cores_per_socket * cpu.threads_per_core == cpu.logical
+    assert memory.limit_mib
+    assert memory.total_mib
+    assert 512 < memory.limit_mib <= memory.total_mib < 1 << 24
+    assert (memory.limited_by is None) == (memory.limit_mib == memory.total_mib)
+    for device in facts.gpus.devices:
+        assert device.memory_mib is None or 1024 < device.memory_mib < 1 << 19, device
+        parts = sum(item.memory_mib or 0 for item in device.mig)
+        assert parts <= (device.memory_mib or 1 << 19)
+        assert 0 <= (device.numa_node or 0) < 1024
+        assert all(0 < link.count <= 64 for link in device.links)
+
+
+@EACH
+def test_devices_are_told_apart(name: str) -> None:
+    devices = look(name).gpus.devices
+    uuids = [item.uuid for item in devices if item.uuid]
+    uuids += [part.uuid for item in devices for part in item.mig if part.uuid]
+    assert len(uuids) == len(set(uuids))
+    whole = [item.pci_bus_id for item in devices if item.pci_bus_id and not item.partition_of]
+    assert len(whole) == len(set(whole))
+    files = [item.device_files for item in devices if item.device_files]
+    assert len(files) == len(set(files)) or name.startswith("wsl2"), "all of WSL's are /dev/dxg"
+    for item in devices:
+        assert not item.pci_bus_id or ADDRESS.fullmatch(item.pci_bus_id)
+        assert not item.partition_of or ADDRESS.fullmatch(item.partition_of)
+        assert re.fullmatch(r"[a-z0-9][a-z0-9_.]*", item.slurm_type)
+        assert not item.slurm_type.isdigit(), "Slurm refuses a type that is a number"
+
+
+@EACH
+def test_device_files_are_there_or_a_disagreement_says_so(name: str) -> None:
+    facts = look(name)
+    told = {item.about for item in facts.gpus.disagreements}
+    if told & {"NVIDIA driver", "AMD driver"}:
+        return  # a stand-in's list, and said to be one
+    for device in facts.gpus.devices:
+        files = [*device.device_files, *(path for part in device.mig for path in part.device_files)]
+        for path in files:
+            assert machine(name).is_device(path) or path in told, path
+        assert files or device.problems, "nothing to give to a job, and no reason"
+
+
+@EACH
+def test_unused_cards_are_on_the_bus_and_not_in_the_list(name: str) -> None:
+    facts = look(name)
+    counted = {item.pci_bus_id for item in facts.gpus.devices}
+    for card in facts.gpus.unused:
+        assert card.pci_bus_id
+        assert card.pci_bus_id not in counted
+        folder = f"/sys/bus/pci/devices/{card.pci_bus_id}"
+        assert machine(name).exists(folder)
+        link = machine(name).readlink(f"{folder}/driver")
+        assert card.driver == (link.rsplit("/", 1)[-1] if link else None)
+
+
+@EACH
+def test_every_card_on_the_bus_is_accounted_for(name: str) -> None:
+    """Listed, unused or contradicted; where all failed, the state says so."""
+    facts = look(name)
+    if facts.platform.in_container or facts.gpus.state not in ("present", "absent"):
+        return
+    vendors = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
+    found = {item.pci_bus_id for item in facts.gpus.devices}
+    found |= {item.pci_bus_id for item in facts.gpus.unused}
+    found |= {item.about for item in facts.gpus.disagreements}
+    for path in machine(name).listdir("/sys/bus/pci/devices"):
+        folder = f"/sys/bus/pci/devices/{path}"
+        vendor = (machine(name).read(f"{folder}/vendor").text or "").strip()
+        kind = (machine(name).read(f"{folder}/class").text or "").strip()
+        if vendor in vendors and kind.startswith("0x03"):
+            assert path in found, f"{path} of {vendors[vendor]}"
+
+
+@EACH
+def test_texts_are_for_people(name: str) -> None:
+    """No value of the program's own in a sentence, nothing empty, nothing half said."""
+    facts = look(name)
+    gpus = facts.gpus
+    told = [gpus.detail or "", *(item.reason for item in gpus.unused)]
+    for item in gpus.disagreements:
+        told += [item.about, item.meaning, *(f"{one.source}: {one.says}" for one in item.layers)]
+    for conclusion in facts.conclusions:
+        reasons = (*conclusion.because, *conclusion.instead)
+        told += [f"{conclusion.about}: {conclusion.says}"]
+        told += [f"{one.source}: {one.says}" for one in reasons]
+    told += [" ".join(line.strip() for line in lines(facts))]
+    for text in told:
+        words = r"\bNone\b|\bnull\b|\bTrue\b|\bFalse\b|\(s\)|\[\]|\{\}|\(\)"
+        assert not re.search(words, text), text
+        assert not re.search(r": $|: :|;;|, ,|\.\.(?:$| )", text), text
+        assert not re.search(r"\b1 (?:GPUs|cards|CPUs|partitions|nodes)\b", text), text
+    assert explain.lines(facts)[0] == "Why"
+
+
+@EACH
+def test_a_finding_is_an_id(name: str) -> None:
+    gpus = look(name).gpus
+    found = [item.finding for item in gpus.disagreements if item.finding]
+    found += [problem for device in gpus.devices for problem in device.problems]
+    assert all(re.fullmatch(r"DSH-(?:NV|AM)-\d{3}", item) for item in found)
+    assert all(problem in WORDS for device in gpus.devices for problem in device.problems)
+
+
+def test_every_problem_has_words() -> None:
+    ids = {item for item in vars(nvidia_devices).values() if str(item).startswith("DSH-")}
+    assert ids == set(WORDS)
+
+
+@EACH
+def test_its_folder_is_whole(name: str) -> None:
+    remark = json.loads(
+        re.search(r"(?m)^remark: (\".*\")$", (FOLDER / name / "machine.yaml").read_text())[1]  # type: ignore[index]
+    )
+    assert remark.endswith(".")
+    assert {path.name for path in (FOLDER / name / "expected").iterdir()} == {
+        "facts.json",
+        "explain.txt",
+    }
