@@ -26,7 +26,8 @@ def describe_facts(facts: HostFacts) -> str:
 
 def describe_engine(engine: Engine) -> str:
     if engine.state != "present":
-        return f"no Docker ({engine.state})"
+        words = {"absent": "no Docker", "unsupported": "Docker: not asked"}
+        return words.get(engine.state, f"Docker: not known ({engine.state})")
     name = {"podman": "Podman", "desktop": "Docker Desktop"}.get(engine.kind or "", "Docker")
     compose = (
         f", compose {engine.compose.version.lstrip('v')}" if engine.compose else ", no compose"

@@ -8,6 +8,11 @@ else they do.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dshpc_setup.errors import DshpcError
 
 EXEC_COMMANDS = frozenset(
     (
@@ -16,7 +21,7 @@ EXEC_COMMANDS = frozenset(
     ).split()
 )
 COMMANDS = frozenset(
-    "configure config detect up restart status down logs destroy doctor".split()
+    "configure config detect gpus record up restart status down logs destroy doctor".split()
 )  # what app.py has beside them
 
 _ended_by: list[int] = []  # the signal that ended the running command
@@ -108,8 +113,35 @@ def print_json(value: dict[str, object]) -> None:
     import json
 
     _told_json.append(True)
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:  # not in this locale, or nowhere: half of a pair
+        text = json.dumps(value, indent=2)
+    put(f"{text}\n")
+
+
+class ReaderGoneError(Exception):
+    """Who read our stdout has closed it (`| head -1`). No OSError: the parser ends on those itself."""
+
+
+def put(text: str) -> None:
+    """The text on stdout, all of it; raises DshpcError where it cannot be written.
+
+    What the encoding does not have becomes a question mark.
+    """
+    from dshpc_setup.errors import DshpcError
+
+    if sys.stdout is None:  # closed by who started us (`>&-`)
+        raise DshpcError("Nothing could be printed.", "The standard output is closed.")
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise ReaderGoneError from error
+    except OSError as error:  # a full disk
+        raise DshpcError("What was found could not be printed.", str(error)) from error
 
 
 def _run(arguments: list[str], program: str) -> int:
@@ -126,6 +158,43 @@ def _run(arguments: list[str], program: str) -> int:
     from dshpc_setup.cli.interrupts import raised
 
     with raised(_ended_by):
+        if first == "detect":
+            from dshpc_setup.cli.detect import detect, parsed
+
+            asked = parsed(arguments[1:])
+            if asked is not None:
+                return told(lambda: detect(asked), arguments, program)
         from dshpc_setup.cli.app import run as app_run
 
         return app_run(arguments, program)
+
+
+def told(command: Callable[[], int], arguments: list[str], program: str) -> int:
+    """Run a command; its errors become text, and JSON, here and nowhere else. The exit code."""
+    from dshpc_setup.errors import DshpcError
+
+    try:
+        return command()
+    except DshpcError as error:
+        return _told(error, arguments, program)
+    except (BrokenPipeError, ReaderGoneError):
+        sys.stderr.close()
+        return 141
+    except Exception:
+        raise
+    except BaseException as error:  # what a recorded machine cannot answer passes every probe
+        from dshpc_setup.machine.recorded import Unrecorded
+
+        if not isinstance(error, Unrecorded):
+            raise
+        return _told(error.told(), arguments, program)
+
+
+def _told(error: DshpcError, arguments: list[str], program: str) -> int:
+    code = int(error.exit_code)
+    if "--json" in arguments and not _told_json:
+        print_json({"schema": "dshpc.error/1", "exit_code": code, "error": error.to_json()})
+    from dshpc_setup.cli.console import print_error
+
+    print_error(error, program)
+    return code

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dshpc_setup.cli import interrupt_code, interrupted, print_json
+from dshpc_setup.cli import interrupt_code, interrupted, print_json, told
 from dshpc_setup.cli.console import ConsoleReporter, as_called, is_interactive, print_error
-from dshpc_setup.cli.options import with_settings
+from dshpc_setup.cli.options import Machine, NoMachine, Root, with_settings
 from dshpc_setup.cli.passed_on import show_in_help
-from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.errors import Exit, usage_error
+from dshpc_setup.probes import DEADLINE_S
 
 if TYPE_CHECKING:
     from dshpc_setup.cluster.status import ClusterStatus
@@ -39,7 +40,11 @@ _finished: list[int] = []  # the exit code of the command that ran; empty while 
 
 
 def run(arguments: list[str], program: str) -> int:
-    """Parse and run; errors become text here and nowhere else."""
+    """Parse and run."""
+    return told(lambda: _run(arguments, program), arguments, program)
+
+
+def _run(arguments: list[str], program: str) -> int:
     _finished.clear()
     group = typer.main.get_command(app)
     command, rest = group, arguments
@@ -48,17 +53,8 @@ def run(arguments: list[str], program: str) -> int:
     _name_no_types(group)
     try:
         code = command.main(rest, prog_name=program, standalone_mode=False)
-    except DshpcError as error:
-        if "--json" in arguments:
-            print_json({"schema": "dshpc.error/1", "exit_code": int(error.exit_code),
-                        "error": error.to_json()})  # fmt: skip
-        print_error(error, program)
-        return int(error.exit_code)
     except typer.Abort:  # Ctrl-D at a question, and Ctrl-C where the parser of that version says so
         return interrupted(arguments, program)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 141
     except Exception as error:
         if not hasattr(error, "format_message"):  # the parser's own, of click or of typer's copy
             raise
@@ -148,6 +144,12 @@ def configure(
         bool,
         typer.Option("--take-over", help="Replace a cluster of the same name of another folder."),
     ] = False,
+    machine: Annotated[
+        Path | None,
+        typer.Option(
+            "--machine", metavar="DIR", help="What would be done on the machine recorded in DIR."
+        ),
+    ] = None,
     version: Version = False,  # noqa: ARG001 -- its callback has said it
 ) -> None:
     """Set up Slurm on this machine: probe, configure, build, start, and prove it with a job."""
@@ -166,7 +168,9 @@ def configure(
         start=not no_start,
         take_over=take_over,
         interactive=is_interactive(),
+        recorded=machine,
     )
+    dry_run = dry_run or machine is not None
     if report.error and report.error.exit_code == Exit.INTERRUPTED:
         report.error.exit_code = interrupt_code()
     finish(report.exit_code)  # before it is told: Ctrl-C from here on changes nothing of it
@@ -191,10 +195,14 @@ def config_show(
         Path | None,
         typer.Option("--settings", metavar="FILE", help="Settings file instead of DIR/dshpc.yaml."),
     ] = None,
+    machine: Machine = None,
 ) -> None:
     """Every setting in force here, and where its value came from."""
     from dshpc_setup.cli.inspect import print_settings, settings_json
+    from dshpc_setup.cli.seen import seen_machine
 
+    if machine is not None:
+        seen_machine("/", machine, "")  # settings are the same for each; a wrong folder is told
     project = _project(dir)
     values = project.settings(_environment(), None, settings)
     if json_output:
@@ -235,31 +243,80 @@ def config_unset(
 def detect(
     *,
     json_output: Json = False,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only",
+            metavar="SECTION[,SECTION]",
+            help="Of platform, cpu, memory, gpus, docker. The others are not looked at.",
+        ),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Why it is concluded, and why nothing else is.")
+    ] = False,
+    deadline: Annotated[
+        float,
+        typer.Option("--deadline", metavar="SECONDS", help="When to go on without an answer."),
+    ] = DEADLINE_S,
     root: Annotated[
-        Path, typer.Option("--root", metavar="DIR", help="Read /proc, /sys, /dev, /etc under DIR.")
-    ] = Path("/"),
+        str, typer.Option("--root", metavar="DIR", help="Read /proc, /sys, /dev, /etc under DIR.")
+    ] = "/",
     machine: Annotated[
-        Path | None, typer.Option("--machine", metavar="DIR", help="Replay a recorded machine.")
+        str | None, typer.Option("--machine", metavar="DIR", help="Replay a recorded machine.")
     ] = None,
     simulate: Annotated[
         str, typer.Option("--simulate", metavar="PROFILE", help="Made-up GPUs, as configure has.")
     ] = "",
 ) -> None:
     """What this machine has: platform, CPUs, memory, GPUs, Docker; how each was read."""
-    from dshpc_setup.cli.inspect import print_facts, seen_machine
-    from dshpc_setup.probes import gather
+    from dshpc_setup.cli.detect import Asked
+    from dshpc_setup.cli.detect import detect as look
 
-    facts = gather(seen_machine(root, machine, simulate))
-    if json_output:
-        print_json(facts.to_json())
-    else:
-        print_facts(facts)
-    incomplete = any(item.state == "timeout" for item in facts.evidence)
-    finish(Exit.INCOMPLETE if incomplete else Exit.OK)
+    finish(look(Asked(json_output, explain, only, deadline, root, machine, simulate)))
+
+
+@app.command("gpus", rich_help_panel="Look")
+def gpus(
+    *,
+    json_output: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again.")] = False,
+    interval: Annotated[
+        float | None,
+        typer.Option("--interval", metavar="SECONDS", help="Between two looks (default: 2)."),
+    ] = None,
+    dir: Dir = None,  # noqa: A002
+    root: Annotated[
+        str, typer.Option("--root", metavar="DIR", help="Read /proc, /sys, /dev, /etc under DIR.")
+    ] = "/",
+    machine: Annotated[
+        str | None, typer.Option("--machine", metavar="DIR", help="Replay a recorded machine.")
+    ] = None,
+) -> None:
+    """Every GPU: memory, use, temperature, power, MIG, its Slurm type, and which job holds it."""
+    from dshpc_setup.cli.gpus import show
+    from dshpc_setup.project import Project, find_project
+
+    here = _folder(dir)
+    project = Project(here) if dir else find_project(here, _environment())
+    finish(
+        show(
+            project,
+            json_output=json_output,
+            watching=watch,
+            interval=interval,
+            root=root,
+            machine=machine,
+        )
+    )
 
 
 @app.command("up", rich_help_panel="Run")
-def up(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
+def up(
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
     """Start the cluster and wait until jobs can run."""
     from dshpc_setup.cluster import operations as cluster
 
@@ -267,7 +324,12 @@ def up(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
 
 
 @app.command("restart", rich_help_panel="Run")
-def restart(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
+def restart(
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
     """Start the cluster anew: it detects and configures again; queued jobs stay."""
     from dshpc_setup.cluster import operations as cluster
 
@@ -275,15 +337,22 @@ def restart(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A00
 
 
 @app.command("status", rich_help_panel="Look")
-def status(*, dir: Dir = None, json_output: Json = False) -> None:  # noqa: A002
+def status(
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: Machine = None,
+) -> None:
     """How the cluster is: node, GPUs in use, isolation, what changed at the last start."""
+    from dshpc_setup.cli.seen import seen_machine
     from dshpc_setup.cluster import operations as cluster
 
-    _show(cluster.status(_machine(), _needed_project(dir)), json_output)
+    asked = _machine() if machine is None else seen_machine("/", machine, "")
+    _show(cluster.status(asked, _needed_project(dir)), json_output)
 
 
 @app.command("down", rich_help_panel="Run")
-def down(*, dir: Dir = None) -> None:  # noqa: A002
+def down(*, dir: Dir = None, machine: NoMachine = None) -> None:  # noqa: A002, ARG001
     """Stop the cluster; queue, users and key are kept."""
     from dshpc_setup.cluster import operations as cluster
 
@@ -300,6 +369,7 @@ def logs(
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Only the last lines.")
     ] = None,
+    machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """The log of the container: its start, slurmctld and slurmd."""
     from dshpc_setup.cli.exec import hand_over
@@ -316,6 +386,7 @@ def destroy(
     image: Annotated[
         bool, typer.Option("--image", help="The images built for this cluster as well.")
     ] = False,
+    machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Remove the cluster: container, network, queue, users and key. Your files stay."""
     from dshpc_setup.cluster.destroy import destroy as destroy_cluster
@@ -385,19 +456,49 @@ def _project(folder: Path | None) -> Project:
 
 
 @app.command("doctor", rich_help_panel="Look")
-def doctor(*, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
+def doctor(
+    *,
+    json_output: Json = False,
+    dir: Dir = None,  # noqa: A002
+    machine: Machine = None,
+) -> None:
     """What is wrong, why, and the command that mends it."""
-    from dshpc_setup.checkup import examine
+    from dshpc_setup.checkup import examine, examine_recorded
     from dshpc_setup.cli.doctor import print_findings
+    from dshpc_setup.cli.seen import seen_machine
     from dshpc_setup.diagnose import exit_code, to_json
-    from dshpc_setup.machine.local import LocalMachine
     from dshpc_setup.project import Project, find_project
 
     here = _folder(dir)
     project = Project(here) if dir else find_project(here, _environment())
-    findings = examine(LocalMachine(), project)
+    if machine is None:
+        findings = examine(_machine(), project)
+    else:
+        findings = examine_recorded(seen_machine("/", machine, ""), project, _environment())
     if json_output:
         print_json(to_json(findings))
     else:
         print_findings(findings)
     finish(exit_code(findings))
+
+
+@app.command("record", rich_help_panel="Look")
+def record(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or an empty one.")],
+    *,
+    json_output: Json = False,
+    yes: Yes = False,
+    root: Root = Path("/"),
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Capture this machine, scrubbed, as a folder to send or to replay: --machine DIR."""
+    from dshpc_setup.cli.record import lines
+    from dshpc_setup.cli.seen import seen_machine
+    from dshpc_setup.record.recorder import record as record_machine
+
+    done = record_machine(seen_machine(root, None, ""), folder, _reporter(yes))
+    if json_output:
+        print_json(done.to_json())
+    else:
+        print("\n".join(map(as_called, lines(done))))
+    finish(Exit.OK)

@@ -1,0 +1,106 @@
+"""`dshpc detect`: what this machine has.
+
+The command is declared in app.py, for its help and for what is wrong with a command line. A line of
+its known options, well formed, is read here without typer, whose import takes longer than the
+looking.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dshpc_setup.cli import print_json, put
+from dshpc_setup.cli.seen import seen_machine
+from dshpc_setup.errors import Exit, usage_error
+from dshpc_setup.facts import SECTIONS, Section
+from dshpc_setup.probes import DEADLINE_S, gather
+
+_SWITCHES = {"--json": "json", "--explain": "explain"}
+_VALUES = {
+    "--only": "only",
+    "--deadline": "deadline",
+    "--root": "root",
+    "--machine": "machine",
+    "--simulate": "simulate",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of `dshpc detect`, as they stand on the command line."""
+
+    json: bool = False
+    explain: bool = False
+    only: str | None = None
+    deadline: float = DEADLINE_S
+    root: str = "/"
+    machine: str | None = None
+    simulate: str = ""
+
+
+def parsed(arguments: Sequence[str]) -> Asked | None:
+    """The options where each is known, once there, and has what it needs; else None: ask typer."""
+    found: dict[str, str | bool] = {}
+    words = iter(arguments)
+    for word in words:
+        option, equals, value = word.partition("=")
+        name = _SWITCHES.get(word) or _VALUES.get(option)
+        if name is None or name in found:
+            return None
+        if word in _SWITCHES:
+            found[name] = True
+            continue
+        if not equals:
+            value = next(words, "")
+        if not value or value.startswith("-"):
+            return None
+        found[name] = value
+    try:
+        deadline = float(found.pop("deadline", DEADLINE_S))
+    except ValueError:
+        return None
+    return Asked(**found, deadline=deadline)  # type: ignore[arg-type]
+
+
+def detect(asked: Asked) -> int:
+    """Look, print, and give the exit code; raises DshpcError for what cannot be asked for."""
+    sections = sections_of(asked.only)
+    if not (0 < asked.deadline < math.inf):
+        raise usage_error(
+            f"--deadline {asked.deadline:g}: that is no time to wait.",
+            "",
+            "Give seconds, more than 0: --deadline 5",
+        )
+    machine = seen_machine(asked.root, asked.machine, asked.simulate)
+    facts = gather(machine, only=sections, deadline_s=asked.deadline)
+    if asked.json:
+        print_json(facts.to_json(sections, explain=asked.explain))
+    else:
+        from dshpc_setup import explain
+        from dshpc_setup.cli.facts import lines
+
+        text = lines(facts, sections)
+        if asked.explain:
+            text += ["", *explain.lines(facts, sections)]
+        put("\n".join([*text, ""]))
+    return Exit.INCOMPLETE if facts.unanswered(sections) else Exit.OK
+
+
+def sections_of(only: str | None) -> tuple[Section, ...]:
+    """The sections that `--only` names, all of them without it."""
+    if only is None:
+        return SECTIONS
+    words = [word.strip() for word in only.split(",")]
+    for word in words:
+        if word not in SECTIONS:
+            import difflib
+
+            near = difflib.get_close_matches(word.lower(), SECTIONS, 1)
+            raise usage_error(
+                f"There is no section {word!r}.",
+                f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(SECTIONS)}.",
+                "For example: dshpc detect --only gpus,docker",
+            )
+    return tuple(section for section in SECTIONS if section in words)

@@ -1,0 +1,194 @@
+"""The facts of `dshpc detect` as text for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from dshpc_setup.cli.console import as_called
+from dshpc_setup.describe import describe_engine, gib
+from dshpc_setup.facts import SECTIONS, Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, Platform
+from dshpc_setup.problems import in_words
+
+_WIDTH = 80
+_INDENT = 8
+_VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
+_MACHINES = {
+    "kvm": "KVM",
+    "qemu": "QEMU",
+    "vmware": "VMware",
+    "hyperv": "Hyper-V",
+    "xen": "Xen",
+    "virtualbox": "VirtualBox",
+    "amazon": "Amazon EC2",
+    "google": "Google Compute Engine",
+    "apple": "Apple Virtualization",
+    "parallels": "Parallels",
+    "firecracker": "Firecracker",
+    "bhyve": "bhyve",
+    "uml": "User Mode Linux",
+}
+
+
+def lines(facts: HostFacts, sections: Collection[str] = SECTIONS) -> list[str]:
+    """The summary: the sections that were asked for, then what could not be asked."""
+    found: list[str] = []
+    for name, title, told in (
+        ("platform", "System", _platform(facts.platform)),
+        ("cpu", "CPUs", _cpu(facts.cpu)),
+        ("memory", "Memory", _memory(facts.memory)),
+        ("docker", "Docker", _docker(facts.engine)),
+        ("gpus", "GPUs", _gpus(facts.gpus)),
+    ):
+        if name in sections:
+            first, *rest = told
+            found += _wrapped(f"{title:<{_INDENT}}", first)
+            for text in rest:
+                found += _wrapped(" " * _INDENT, text)
+    return found + _not_asked(facts, sections)
+
+
+def _platform(it: Platform) -> Iterable[str]:
+    system = " ".join(part for part in (it.os_id, it.os_version) if part)
+    known = [f"kernel {it.kernel}" if it.kernel else "", it.arch or ""]
+    kind = "" if system.startswith(it.kind) or not system else f" ({it.kind})"
+    yield ", ".join([f"{system or it.kind}{kind}", *filter(None, known)])
+    if it.state != "present":
+        yield f"not all of it could be read ({it.state})"
+    around = []
+    if it.in_container:
+        kind = f" ({it.container})" if it.container and it.container != "other" else ""
+        around.append(f"in a container{kind}")
+    if it.virtual_machine and it.virtual_machine != "none":
+        name = _MACHINES.get(it.virtual_machine, it.virtual_machine)
+        around.append("in a virtual machine" + (f" ({name})" if name != "unknown" else ""))
+    if around:
+        yield ", ".join(around)
+
+
+def _cpu(it: Cpu) -> Iterable[str]:
+    if it.usable is None and it.logical is None:
+        yield f"unknown ({it.state})"
+        return
+    limited = f", limited by {it.limited_by}" if it.limited_by else ""
+    shape = [
+        f"{number} {what}{'s' if number > 1 else ''}"
+        for number, what in (
+            (it.sockets, "socket"),
+            (it.cores_per_socket, "core"),
+            (it.threads_per_core, "thread"),
+        )
+        if number
+    ]
+    usable = "unknown" if it.usable is None else it.usable
+    yield f"{usable} of {it.logical or 'unknown'} usable{limited}"
+    if len(shape) == 3:
+        yield " x ".join(shape)
+
+
+def _memory(it: Memory) -> Iterable[str]:
+    limited = f", limited by {it.limited_by}" if it.limited_by else ""
+    if it.total_mib is None and it.limit_mib is None:
+        yield f"unknown ({it.state})"
+    else:
+        yield f"{gib(it.total_mib)}, {gib(it.usable_mib)} for jobs{limited}"
+
+
+def _docker(it: Engine) -> Iterable[str]:
+    yield describe_engine(it).removeprefix("Docker: ")
+    if it.state not in ("present", "unsupported") and it.detail:
+        yield f"{it.host}: {it.detail}" if it.host else it.detail
+    others = [each for each in it.composes if it.compose and each.argv != it.compose.argv]
+    for other in others:
+        yield f"beside it compose {other.version.lstrip('v')} ({' '.join(other.argv)})"
+    if it.state == "present" and it.kind in ("desktop", "snap", "remote"):
+        yield {
+            "desktop": "its containers run in Docker Desktop's virtual machine",
+            "snap": "installed as a snap",
+            "remote": f"{_elsewhere(it.host)}: {it.host or it.name or 'unknown'}",
+        }[it.kind]
+
+
+def _elsewhere(host: str | None) -> str:
+    """A socket of this machine may lead into a virtual one (Colima, OrbStack) or away by ssh."""
+    local = (host or "").startswith("unix://")
+    return "in a virtual machine or on another one" if local else "on another machine"
+
+
+def _gpus(it: Gpus) -> Iterable[str]:
+    simulated = " (SIMULATED)" if it.simulated else ""
+    whose = [each.vendor for each in it.devices if each.driver_version == it.driver_version]
+    maker = f"{_VENDORS[whose[0]]} " if it.vendor == "mixed" and whose else ""
+    driver = f", {maker}driver {it.driver_version}" if it.driver_version and it.devices else ""
+    cuda = f", CUDA {it.cuda_version}" if it.cuda_version and it.devices else ""
+    none = {"absent": "none", "unsupported": "none can be used"}
+    count = len(it.devices) or none.get(it.state, f"not known ({it.state})")
+    yield f"{count}{simulated}{driver}{cuda}"
+    if it.detail:
+        yield it.detail
+    for device in it.devices:
+        yield from _device(device)
+    for unused in it.unused:
+        name = unused.name or f"{_VENDORS[unused.vendor]} graphics"
+        where = f" at {unused.pci_bus_id}" if unused.pci_bus_id else ""
+        yield f"not used: {name}{where}: {unused.reason}"
+    for each in it.disagreements:
+        said = "; ".join(f"{layer.source}: {layer.says}" for layer in each.layers)
+        finding = f" ({each.finding})" if each.finding else ""
+        meaning = each.meaning[:1].upper() + each.meaning[1:]
+        yield f"the layers disagree about {each.about}: {said}. {meaning}{finding}"
+
+
+def _device(it: GpuDevice) -> Iterable[str]:
+    shared = "shared with the CPUs" if it.unified_memory else ""
+    size = gib(it.memory_mib) if it.memory_mib is not None else "memory"
+    memory = f"{size} {shared or ('unknown' if it.memory_mib is None else '')}".rstrip()
+    name = it.name or f"{_VENDORS[it.vendor]} GPU"
+    use = "not for jobs" if it.problems else f"--gres=gpu:{it.slurm_type}:1"
+    yield f"{it.index}: {name}, {memory}, {use}"
+    parts = [it.pci_bus_id or "PCI address unknown", ", ".join(it.device_files) or "no device file"]
+    if it.partition_of:
+        parts.append(f"a partition of {it.partition_of}")
+    if it.links:
+        counts: Counter[str] = Counter()
+        for link in it.links:
+            counts[link.kind] += link.count
+        kinds = {"nvlink": "NVLink", "xgmi": "xGMI"}
+        parts += [f"{kinds[kind]} x {count}" for kind, count in counts.items()]
+    yield f"   {'  '.join(parts)}"
+    if it.mig_mode == "enabled":
+        profiles = Counter(item.profile for item in it.mig)
+        cut = ", ".join(f"{count} x {profile}" for profile, count in profiles.items())
+        yield f"   MIG on: {cut or 'no instance'}"
+    if it.problems:
+        yield f"   problem: {in_words(it.problems)}"
+
+
+def _not_asked(facts: HostFacts, sections: Collection[str]) -> list[str]:
+    told = facts.unanswered([each for each in SECTIONS if each in sections])
+    if not told:
+        return []
+    found = ["", "Not everything could be asked:"]
+    for text in told:
+        found += _wrapped("  - ", text)
+    hints = [
+        as_called("Where each answer came from: dshpc detect --explain"),
+        as_called("What mends it: dshpc doctor"),
+    ]
+    if any(item.state == "timeout" for item in facts.evidence):
+        hints.insert(0, as_called("To wait longer: dshpc detect --deadline 30"))
+    return found + [f"  {hint}" for hint in hints]
+
+
+def _wrapped(start: str, text: str) -> list[str]:
+    text = "".join(each if each.isprintable() else " " for each in text)
+    inner = len(text) - len(text.lstrip())  # what stands below a device keeps its place
+    return textwrap.wrap(
+        text.lstrip(),
+        _WIDTH,
+        initial_indent=start + " " * inner,
+        subsequent_indent=" " * (len(start) + inner),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [start.rstrip()]

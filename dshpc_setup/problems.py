@@ -1,0 +1,26 @@
+"""What the finding ids of a GPU that jobs do not get mean, in a few words each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+UNREADABLE = "DSH-NV-003"
+NO_INSTANCES = "DSH-NV-018"
+NO_FABRIC = "DSH-NV-019"
+LOST = "DSH-NV-020"
+RESET = "DSH-NV-021"
+PROHIBITED = "DSH-NV-028"
+
+WORDS = {
+    UNREADABLE: "the driver does not open it",
+    NO_INSTANCES: "MIG is on, and no instance was made",
+    NO_FABRIC: "its NVSwitches wait for the Fabric Manager, which has not come round to it",
+    LOST: "it has fallen off the bus",
+    RESET: "it needs a reset",
+    PROHIBITED: "its compute mode is Prohibited: no program may compute on it",
+}
+
+
+def in_words(problems: Iterable[str]) -> str:
+    """ "it has fallen off the bus (DSH-NV-020)"; an id without words stands for itself."""
+    return "; ".join(f"{WORDS[item]} ({item})" if item in WORDS else item for item in problems)
