@@ -8,10 +8,11 @@ else they do.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dshpc_setup.errors import DshpcError
 
 EXEC_COMMANDS = frozenset(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup import cli
-from dshpc_setup.cli import app, console, passed_on
+from dshpc_setup.cli import app, console, looking, passed_on, running
 from dshpc_setup.cli import exec as exec_command
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.project import Project
@@ -30,7 +30,7 @@ def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         raise error
 
     monkeypatch.setattr("dshpc_setup.cluster.operations.status", fail)
-    monkeypatch.setattr(app, "_needed_project", lambda *_: None)
+    monkeypatch.setattr(looking, "needed_project", lambda *_: None)
 
 
 # Help
@@ -140,8 +140,8 @@ def test_a_defect_behind_the_answer_adds_no_second_object(
         raise ZeroDivisionError
 
     monkeypatch.setattr("dshpc_setup.cluster.operations.status", lambda *_: None)
-    monkeypatch.setattr(app, "_needed_project", lambda *_: None)
-    monkeypatch.setattr(app, "_show", answer_and_fail)
+    monkeypatch.setattr(looking, "needed_project", lambda *_: None)
+    monkeypatch.setattr(looking, "show_status", answer_and_fail)
     assert cli.run(["status", "--json"], "dshpc") == 2
     assert json.loads(capsys.readouterr().out) == {"answer": 1}
 
@@ -192,7 +192,7 @@ def test_signals_end_a_command_as_ctrl_c_does(
             cleared_up.append(True)
 
     monkeypatch.setattr("dshpc_setup.cluster.operations.restart", act)
-    monkeypatch.setattr(app, "_needed_project", lambda *_: None)
+    monkeypatch.setattr(running, "needed_project", lambda *_: None)
     before = signal.getsignal(number)
     assert cli.run(["restart", "--json"], "dshpc") == code
     assert cleared_up == [True]
@@ -207,7 +207,7 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         "dshpc_setup.cluster.operations.down", lambda *_: signal.raise_signal(signal.SIGHUP)
     )
-    monkeypatch.setattr(app, "_needed_project", lambda *_: None)
+    monkeypatch.setattr(running, "needed_project", lambda *_: None)
     try:
         assert cli.run(["down"], "dshpc") == 0
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN

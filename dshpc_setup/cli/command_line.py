@@ -1,0 +1,119 @@
+"""What the commands of typer share: the program, its options, the project and the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dshpc_setup.cli import print_json
+from dshpc_setup.cli.console import ConsoleReporter, as_called, is_interactive
+from dshpc_setup.errors import usage_error
+
+if TYPE_CHECKING:
+    from dshpc_setup.cluster.status import ClusterStatus
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.project import Project
+
+HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(
+    name="dshpc",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings=HELP,
+)
+config_app = typer.Typer(
+    help="The settings in force and where they came from.", no_args_is_help=True
+)
+app.add_typer(config_app, name="config", rich_help_panel="Set up")
+
+
+finished: list[int] = []  # the exit code of the command that ran; empty while only the parser has
+
+
+def finish(code: int) -> None:
+    """The running command's exit code."""
+    finished.append(int(code))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from dshpc_setup import __version__
+
+        print(f"dshpc {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option("--version", "-V", callback=_version, is_eager=True, help="Say the version."),
+]
+
+
+@app.callback()
+def options(*, version: Version = False) -> None:
+    """Slurm in a container, configured from the hardware that is there."""
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer every question with yes.")]
+Dir = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="Project folder (default: the current one)."),
+]
+
+
+def show_status(now: ClusterStatus, json_output: bool) -> None:
+    from dshpc_setup.cluster.status import lines
+
+    if json_output:
+        print_json(now.to_json())
+    else:
+        print("\n".join(map(as_called, lines(now))))
+    finish(now.exit_code)
+
+
+def this_machine() -> LocalMachine:
+    from dshpc_setup.machine.local import LocalMachine
+
+    return LocalMachine()
+
+
+def reporter(yes: bool = False) -> ConsoleReporter:
+    return ConsoleReporter(to_stderr=True, yes=yes, interactive=is_interactive())
+
+
+def needed_project(folder: Path | None) -> Project:
+    from dshpc_setup.project import Project, need_project
+
+    here = folder_of(folder)
+    return Project(here) if folder is not None else need_project(here, environment())
+
+
+def environment() -> Mapping[str, str]:
+    return this_machine().env
+
+
+def folder_of(named: Path | None) -> Path:
+    try:
+        here = (named or Path.cwd()).expanduser().absolute().resolve()
+    except FileNotFoundError:
+        raise usage_error(
+            "The folder that you are in was removed.", "", "Go to another, or name one: --dir DIR."
+        ) from None
+    if named is not None and not here.is_dir():
+        raise usage_error(f"--dir {named}: there is no such folder.")
+    return here
+
+
+def project_of(folder: Path | None) -> Project:
+    from dshpc_setup.project import Project, find_project
+
+    here = folder_of(folder)
+    if folder is not None:
+        return Project(here)
+    return find_project(here, environment()) or Project(here)

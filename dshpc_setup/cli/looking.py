@@ -1,0 +1,179 @@
+"""The commands that only look: detect, gpus, status, logs, doctor, record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dshpc_setup.cli import print_json
+from dshpc_setup.cli.command_line import (
+    Dir,
+    Json,
+    Yes,
+    app,
+    environment,
+    finish,
+    folder_of,
+    needed_project,
+    reporter,
+    show_status,
+    this_machine,
+)
+from dshpc_setup.cli.console import as_called
+from dshpc_setup.cli.options import Machine, NoMachine, Root
+from dshpc_setup.errors import Exit
+from dshpc_setup.probes import DEADLINE_S
+
+
+@app.command("detect", rich_help_panel="Look")
+def detect(
+    *,
+    json_output: Json = False,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only",
+            metavar="SECTION[,SECTION]",
+            help="Of platform, cpu, memory, gpus, docker. The others are not looked at.",
+        ),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Why it is concluded, and why nothing else is.")
+    ] = False,
+    deadline: Annotated[
+        float,
+        typer.Option("--deadline", metavar="SECONDS", help="When to go on without an answer."),
+    ] = DEADLINE_S,
+    root: Annotated[
+        str, typer.Option("--root", metavar="DIR", help="Read /proc, /sys, /dev, /etc under DIR.")
+    ] = "/",
+    machine: Annotated[
+        str | None, typer.Option("--machine", metavar="DIR", help="Replay a recorded machine.")
+    ] = None,
+    simulate: Annotated[
+        str, typer.Option("--simulate", metavar="PROFILE", help="Made-up GPUs, as configure has.")
+    ] = "",
+) -> None:
+    """What this machine has: platform, CPUs, memory, GPUs, Docker; how each was read."""
+    from dshpc_setup.cli.detect import Asked
+    from dshpc_setup.cli.detect import detect as look
+
+    finish(look(Asked(json_output, explain, only, deadline, root, machine, simulate)))
+
+
+@app.command("gpus", rich_help_panel="Look")
+def gpus(
+    *,
+    json_output: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again.")] = False,
+    interval: Annotated[
+        float | None,
+        typer.Option("--interval", metavar="SECONDS", help="Between two looks (default: 2)."),
+    ] = None,
+    dir: Dir = None,  # noqa: A002
+    root: Annotated[
+        str, typer.Option("--root", metavar="DIR", help="Read /proc, /sys, /dev, /etc under DIR.")
+    ] = "/",
+    machine: Annotated[
+        str | None, typer.Option("--machine", metavar="DIR", help="Replay a recorded machine.")
+    ] = None,
+) -> None:
+    """Every GPU: memory, use, temperature, power, MIG, its Slurm type, and which job holds it."""
+    from dshpc_setup.cli.gpus import show
+    from dshpc_setup.project import Project, find_project
+
+    here = folder_of(dir)
+    project = Project(here) if dir else find_project(here, environment())
+    finish(
+        show(
+            project,
+            json_output=json_output,
+            watching=watch,
+            interval=interval,
+            root=root,
+            machine=machine,
+        )
+    )
+
+
+@app.command("status", rich_help_panel="Look")
+def status(
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: Machine = None,
+) -> None:
+    """How the cluster is: node, GPUs in use, isolation, what changed at the last start."""
+    from dshpc_setup.cli.seen import seen_machine
+    from dshpc_setup.cluster import operations as cluster
+
+    asked = this_machine() if machine is None else seen_machine("/", machine, "")
+    show_status(cluster.status(asked, needed_project(dir)), json_output)
+
+
+@app.command("logs", rich_help_panel="Look")
+def logs(
+    *,
+    dir: Dir = None,  # noqa: A002
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Only the last lines.")
+    ] = None,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """The log of the container: its start, slurmctld and slurmd."""
+    from dshpc_setup.cli.exec import hand_over
+    from dshpc_setup.cluster import operations as cluster
+
+    hand_over(cluster.logs_argv(this_machine(), needed_project(dir), follow=follow, tail=tail))
+
+
+@app.command("doctor", rich_help_panel="Look")
+def doctor(
+    *,
+    json_output: Json = False,
+    dir: Dir = None,  # noqa: A002
+    machine: Machine = None,
+) -> None:
+    """What is wrong, why, and the command that mends it."""
+    from dshpc_setup.checkup import examine, examine_recorded
+    from dshpc_setup.cli.doctor import print_findings
+    from dshpc_setup.cli.seen import seen_machine
+    from dshpc_setup.diagnose import exit_code, to_json
+    from dshpc_setup.project import Project, find_project
+
+    here = folder_of(dir)
+    project = Project(here) if dir else find_project(here, environment())
+    if machine is None:
+        findings = examine(this_machine(), project)
+    else:
+        findings = examine_recorded(seen_machine("/", machine, ""), project, environment())
+    if json_output:
+        print_json(to_json(findings))
+    else:
+        print_findings(findings)
+    finish(exit_code(findings))
+
+
+@app.command("record", rich_help_panel="Look")
+def record(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or an empty one.")],
+    *,
+    json_output: Json = False,
+    yes: Yes = False,
+    root: Root = Path("/"),
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Capture this machine, scrubbed, as a folder to send or to replay: --machine DIR."""
+    from dshpc_setup.cli.record import lines
+    from dshpc_setup.cli.seen import seen_machine
+    from dshpc_setup.record.recorder import record as record_machine
+
+    done = record_machine(seen_machine(root, None, ""), folder, reporter(yes))
+    if json_output:
+        print_json(done.to_json())
+    else:
+        print("\n".join(map(as_called, lines(done))))
+    finish(Exit.OK)

@@ -1,0 +1,53 @@
+"""The commands that start and stop the cluster: up, restart, down."""
+
+from __future__ import annotations
+
+from dshpc_setup.cli.command_line import (
+    Dir,
+    Json,
+    app,
+    finish,
+    needed_project,
+    reporter,
+    show_status,
+    this_machine,
+)
+from dshpc_setup.cli.console import as_called
+from dshpc_setup.cli.options import NoMachine
+from dshpc_setup.errors import Exit
+
+
+@app.command("up", rich_help_panel="Run")
+def up(
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Start the cluster and wait until jobs can run."""
+    from dshpc_setup.cluster import operations as cluster
+
+    show_status(cluster.up(this_machine(), needed_project(dir), reporter()), json_output)
+
+
+@app.command("restart", rich_help_panel="Run")
+def restart(
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Start the cluster anew: it detects and configures again; queued jobs stay."""
+    from dshpc_setup.cluster import operations as cluster
+
+    show_status(cluster.restart(this_machine(), needed_project(dir), reporter()), json_output)
+
+
+@app.command("down", rich_help_panel="Run")
+def down(*, dir: Dir = None, machine: NoMachine = None) -> None:  # noqa: A002, ARG001
+    """Stop the cluster; queue, users and key are kept."""
+    from dshpc_setup.cluster import operations as cluster
+
+    was = cluster.down(this_machine(), needed_project(dir), reporter())
+    print(as_called("Stopped. Queued jobs are kept: dshpc up") if was else "It was down already.")
+    finish(Exit.OK)

@@ -1,0 +1,171 @@
+"""The commands that set up and take down: configure, config, destroy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dshpc_setup.cli import interrupt_code, print_json
+from dshpc_setup.cli.command_line import (
+    Dir,
+    Json,
+    Version,
+    Yes,
+    app,
+    config_app,
+    environment,
+    finish,
+    needed_project,
+    project_of,
+    reporter,
+    this_machine,
+)
+from dshpc_setup.cli.console import ConsoleReporter, as_called, is_interactive, print_error
+from dshpc_setup.cli.options import Machine, NoMachine, with_settings
+from dshpc_setup.errors import Exit
+
+
+@app.command("configure", rich_help_panel="Set up")
+@with_settings
+def configure(
+    *,
+    flags: dict[str, str | None],
+    yes: Yes = False,
+    json_output: Json = False,
+    dir: Dir = None,  # noqa: A002 -- the option's name
+    settings: Annotated[
+        Path | None,
+        typer.Option("--settings", metavar="FILE", help="Settings file instead of DIR/dshpc.yaml."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")
+    ] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Show how files differ from what is there.")
+    ] = False,
+    no_build: Annotated[
+        bool, typer.Option("--no-build", help="Use the image that is there.")
+    ] = False,
+    no_start: Annotated[bool, typer.Option("--no-start", help="Do not start the cluster.")] = False,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="Replace a cluster of the same name of another folder."),
+    ] = False,
+    machine: Annotated[
+        Path | None,
+        typer.Option(
+            "--machine", metavar="DIR", help="What would be done on the machine recorded in DIR."
+        ),
+    ] = None,
+    version: Version = False,  # noqa: ARG001 -- its callback has said it
+) -> None:
+    """Set up Slurm on this machine: probe, configure, build, start, and prove it with a job."""
+    from dshpc_setup import __version__
+    from dshpc_setup.cli.configure import configure_here
+
+    reporter = ConsoleReporter(to_stderr=json_output, yes=yes, interactive=is_interactive())
+    report = configure_here(
+        reporter,
+        greeting=f"dsHPC setup {__version__}",
+        folder=dir,
+        flags=flags,
+        settings_file=settings,
+        dry_run=dry_run,
+        build=not no_build,
+        start=not no_start,
+        take_over=take_over,
+        interactive=is_interactive(),
+        recorded=machine,
+    )
+    dry_run = dry_run or machine is not None
+    if report.error and report.error.exit_code == Exit.INTERRUPTED:
+        report.error.exit_code = interrupt_code()
+    finish(report.exit_code)  # before it is told: Ctrl-C from here on changes nothing of it
+    if json_output:
+        print_json(report.to_json())
+    from dshpc_setup.cli.configure import print_diff, print_result
+
+    if diff:
+        print_diff(report, sys.stderr if json_output else sys.stdout)
+    if report.error:
+        print_error(report.error, "configure-environment")
+    elif not json_output:
+        print_result(report, dry_run=dry_run, started=not no_start)
+
+
+@config_app.command("show")
+def config_show(
+    *,
+    json_output: Json = False,
+    dir: Dir = None,  # noqa: A002
+    settings: Annotated[
+        Path | None,
+        typer.Option("--settings", metavar="FILE", help="Settings file instead of DIR/dshpc.yaml."),
+    ] = None,
+    machine: Machine = None,
+) -> None:
+    """Every setting in force here, and where its value came from."""
+    from dshpc_setup.cli.inspect import print_settings, settings_json
+    from dshpc_setup.cli.seen import seen_machine
+
+    if machine is not None:
+        seen_machine("/", machine, "")  # settings are the same for each; a wrong folder is told
+    project = project_of(dir)
+    values = project.settings(environment(), None, settings)
+    if json_output:
+        print_json(settings_json(values))
+    else:
+        print_settings(values)
+    finish(Exit.OK)
+
+
+@config_app.command("set")
+def config_set(
+    name: Annotated[str, typer.Argument(help="The setting.")],
+    value: Annotated[str, typer.Argument(help="Its value; lists with commas: 0,2")],
+    *,
+    dir: Dir = None,  # noqa: A002
+) -> None:
+    """Write one setting into dshpc.yaml, keeping its comments."""
+    from dshpc_setup.cli.inspect import set_in_file
+
+    set_in_file(project_of(dir), name, value)
+    finish(Exit.OK)
+
+
+@config_app.command("unset")
+def config_unset(
+    names: Annotated[list[str], typer.Argument(help="Settings whose remembered flag to forget.")],
+    *,
+    dir: Dir = None,  # noqa: A002
+) -> None:
+    """Forget what a flag of an earlier run chose: environment, dshpc.yaml or default count again."""
+    from dshpc_setup.cli.inspect import forget
+
+    forget(project_of(dir), names)
+    finish(Exit.OK)
+
+
+@app.command("destroy", rich_help_panel="Set up")
+def destroy(
+    *,
+    dir: Dir = None,  # noqa: A002
+    yes: Yes = False,
+    image: Annotated[
+        bool, typer.Option("--image", help="The images built for this cluster as well.")
+    ] = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Remove the cluster: container, network, queue, users and key. Your files stay."""
+    from dshpc_setup.cluster.destroy import destroy as destroy_cluster
+
+    gone = destroy_cluster(this_machine(), needed_project(dir), reporter(yes), image=image)
+    print(f"Removed: {', '.join(gone.removed)}" if gone.removed else "There was nothing to remove.")
+    for text in gone.left:
+        print(as_called(f"Not removed: {text}"))
+    for text in gone.notes:
+        print(text)
+    finish(Exit.WARNING if gone.left else Exit.OK)
