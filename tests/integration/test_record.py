@@ -29,7 +29,7 @@ CARD = (
 )
 ROCM = {
     "card0": {
-        "Unique ID": "0x79ccd55167a2124a",
+        "Unique ID": "0x5e17ab0c93d2846f",
         "Card Series": "AMD Instinct MI300X",
         "PCI Bus": "0000:83:00.0",
         "VRAM Total Memory (B)": "206141652992",
@@ -71,7 +71,7 @@ def root(tmp_path: Path) -> Path:
         f"{amd}/vendor": "0x1002\n",
         f"{amd}/device": "0x74a1\n",
         f"{amd}/class": "0x120000\n",
-        f"{amd}/unique_id": "79ccd55167a2124a\n",
+        f"{amd}/unique_id": "5e17ab0c93d2846f\n",
         "sys/bus/pci/drivers/nvidia/new_id": "",
         "sys/bus/pci/drivers/amdgpu/new_id": "",
         f"{kfd}/0/properties": "cpu_cores_count 2\nsimd_count 0\n",

@@ -102,7 +102,7 @@ SECRETS = {
     "second gpu uuid": "77aa1b2d-1111-4222-8333-444455557777",
     "mig uuid": "9b6d2c3e-1111-4222-8333-444455558888",
     "visible part": "GPU-8a5c1b2d-1111",
-    "serial": "1650522003820",
+    "serial": "1741903615528",
     "board serial": "PCB0312-0034",
     "chassis serial": "CZ2D4K0091",
     "csv serial": "1650522003999",
