@@ -23,7 +23,7 @@ EXEC_COMMANDS = frozenset(
 )
 COMMANDS = frozenset(
     "configure config detect gpus record up restart status down logs destroy doctor".split()
-)  # what app.py has beside them
+)  # what typer has beside them
 
 _ended_by: list[int] = []  # the signal that ended the running command
 _told_json: list[bool] = []  # whether its object is printed

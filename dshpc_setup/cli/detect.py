@@ -1,6 +1,6 @@
 """`dshpc detect`: what this machine has.
 
-The command is declared in app.py, for its help and for what is wrong with a command line. A line of
+The command is declared in looking.py, for its help and for what is wrong with a command line. A line of
 its known options, well formed, is read here without typer, whose import takes longer than the
 looking.
 """

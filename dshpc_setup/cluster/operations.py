@@ -1,4 +1,4 @@
-"""What `dshpc up|down|restart|status|logs` do; app.py parses and prints.
+"""What `dshpc up|down|restart|status|logs` do; the command line parses and prints.
 
 Everything acts on the container that `.dshpc/runtime.json` names, and only where its label says
 that it belongs to this folder.
