@@ -26,6 +26,14 @@ from dshpc_setup.cli.options import Machine, NoMachine, Root
 from dshpc_setup.errors import Exit
 from dshpc_setup.probes import DEADLINE_S
 
+# As they stand on the command line: `detect` reads them without typer as well.
+_RootText = Annotated[
+    str, typer.Option("--root", metavar="DIR", help="Read /proc, /sys, /dev, /etc under DIR.")
+]
+_MachineText = Annotated[
+    str | None, typer.Option("--machine", metavar="DIR", help="Replay a recorded machine.")
+]
+
 
 @app.command("detect", rich_help_panel="Look")
 def detect(
@@ -46,12 +54,8 @@ def detect(
         float,
         typer.Option("--deadline", metavar="SECONDS", help="When to go on without an answer."),
     ] = DEADLINE_S,
-    root: Annotated[
-        str, typer.Option("--root", metavar="DIR", help="Read /proc, /sys, /dev, /etc under DIR.")
-    ] = "/",
-    machine: Annotated[
-        str | None, typer.Option("--machine", metavar="DIR", help="Replay a recorded machine.")
-    ] = None,
+    root: _RootText = "/",
+    machine: _MachineText = None,
     simulate: Annotated[
         str, typer.Option("--simulate", metavar="PROFILE", help="Made-up GPUs, as configure has.")
     ] = "",
@@ -73,12 +77,8 @@ def gpus(
         typer.Option("--interval", metavar="SECONDS", help="Between two looks (default: 2)."),
     ] = None,
     dir: Dir = None,  # noqa: A002
-    root: Annotated[
-        str, typer.Option("--root", metavar="DIR", help="Read /proc, /sys, /dev, /etc under DIR.")
-    ] = "/",
-    machine: Annotated[
-        str | None, typer.Option("--machine", metavar="DIR", help="Replay a recorded machine.")
-    ] = None,
+    root: _RootText = "/",
+    machine: _MachineText = None,
 ) -> None:
     """Every GPU: memory, use, temperature, power, MIG, its Slurm type, and which job holds it."""
     from dshpc_setup.cli.gpus import show

@@ -11,7 +11,7 @@ from dshpc_setup.cluster import gpu_jobs
 from dshpc_setup.cluster.gpu_jobs import ClusterGpus, Job, SlurmGpu
 from dshpc_setup.errors import Exit
 from dshpc_setup.facts import Evidence, GpuDevice, Gpus, MigInstance, Section, State
-from dshpc_setup.machine import Ended, Machine, Say
+from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.probes import readings
 from dshpc_setup.probes.readings import PartReading, Reading, Readings
 from dshpc_setup.project import Project
@@ -238,7 +238,7 @@ def _seen(machine: Machine, simulate: str) -> Machine:
 
 def _hardware(machine: Machine, listed: Gpus | None, deadline_s: float) -> Callable[[Say], None]:
     def ask(say: Say) -> None:
-        ends = machine.clock() + max(deadline_s / 2, deadline_s - _HEADROOM_S)
+        ends = machine.clock() + earlier(deadline_s, _HEADROOM_S)
         gpus = listed
         if gpus is None or gpus.simulated != (machine.simulated is not None):
             left_s = max(0.1, ends - machine.clock())
@@ -254,7 +254,7 @@ def _hardware(machine: Machine, listed: Gpus | None, deadline_s: float) -> Calla
 def _cluster(
     machine: Machine, project: Project, before: ClusterGpus | None, deadline_s: float
 ) -> Callable[[Say], None]:
-    left_s = max(deadline_s / 2, deadline_s - _HEADROOM_S)
+    left_s = earlier(deadline_s, _HEADROOM_S)
     return lambda say: say(gpu_jobs.ask(machine, project, left_s, before))
 
 

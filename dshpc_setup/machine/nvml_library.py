@@ -30,7 +30,7 @@ def facts(beside: str | None, say: Say) -> None:
     put(nvml, general, errors, "count", nvml.nvmlDeviceGetCount)
     say({**general, "errors": errors})
     for index in range(int(general.get("count", 0))):
-        say({"device": _device(nvml, index)})
+        say({"device": device(nvml, index, _fill)})
 
 
 def opened(beside: str | None, say: Say) -> Any:
@@ -64,20 +64,31 @@ def _initialise(pynvml: Any, beside: str | None) -> None:
         pynvml.nvmlInit()
 
 
-def _device(nvml: Any, index: int) -> dict[str, Any]:
+Found = dict[str, Any]
+Errors = dict[str, int]
+
+
+def device(
+    nvml: Any, index: int, fill: Callable[[Any, Any, Found, Errors], None]
+) -> dict[str, Any]:
+    """What identifies a card, and what `fill(nvml, handle, found, errors)` adds to it."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
     except nvml.NVMLError as error:
         return {"index": index, "error": int(error.value), "text": str(error)}
-    found: dict[str, Any] = {"index": index}
-    errors: dict[str, int] = {}
+    found: Found = {"index": index}
+    errors: Errors = {}
+    put(nvml, found, errors, "uuid", lambda: nvml.nvmlDeviceGetUUID(handle))
+    put(nvml, found, errors, "pci_bus_id", lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)
+    fill(nvml, handle, found, errors)
+    return {**found, "errors": errors}
 
+
+def _fill(nvml: Any, handle: Any, found: Found, errors: Errors) -> None:
     def ask(key: str, question: Callable[[], Any]) -> None:
         put(nvml, found, errors, key, question)
 
     ask("name", lambda: nvml.nvmlDeviceGetName(handle))
-    ask("uuid", lambda: nvml.nvmlDeviceGetUUID(handle))
-    ask("pci_bus_id", lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)
     ask("memory_bytes", lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total))
     ask("minor", lambda: int(nvml.nvmlDeviceGetMinorNumber(handle)))
     ask("compute", lambda: list(nvml.nvmlDeviceGetCudaComputeCapability(handle)))
@@ -92,8 +103,6 @@ def _device(nvml: Any, index: int) -> dict[str, Any]:
     ask("virtualization", lambda: int(nvml.nvmlDeviceGetVirtualizationMode(handle)))
     ask("fabric", lambda: _fabric(nvml, handle))
     ask("nvlinks", lambda: _links(nvml, handle))
-    found["errors"] = errors
-    return found
 
 
 def _instances(nvml: Any, handle: Any) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dshpc_setup.machine import Say
-from dshpc_setup.machine.nvml_library import opened, parts, put
+from dshpc_setup.machine.nvml_library import Errors, Found, device, opened, parts, put
 
 
 def readings(beside: str | None, say: Say) -> None:
@@ -15,29 +15,19 @@ def readings(beside: str | None, say: Say) -> None:
     if nvml is None:
         return
     for index in range(int(nvml.nvmlDeviceGetCount())):
-        say({"device": _device(nvml, index)})
+        say({"device": device(nvml, index, _fill)})
 
 
-def _device(nvml: Any, index: int) -> dict[str, Any]:
-    try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    except nvml.NVMLError as error:
-        return {"index": index, "error": int(error.value), "text": str(error)}
-    found: dict[str, Any] = {"index": index}
-    errors: dict[str, int] = {}
-
+def _fill(nvml: Any, handle: Any, found: Found, errors: Errors) -> None:
     def ask(key: str, question: Callable[[], Any]) -> None:
         put(nvml, found, errors, key, question)
 
-    ask("uuid", lambda: nvml.nvmlDeviceGetUUID(handle))
-    ask("pci_bus_id", lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)
     _put_memory(nvml, handle, found, errors)
     ask("utilization", lambda: int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu))
     ask("temperature_c", lambda: int(nvml.nvmlDeviceGetTemperature(handle, 0)))
     ask("power_mw", lambda: int(nvml.nvmlDeviceGetPowerUsage(handle)))
     ask("power_limit_mw", lambda: int(nvml.nvmlDeviceGetEnforcedPowerLimit(handle)))
     ask("mig", lambda: _instances(nvml, handle))
-    return {**found, "errors": errors}
 
 
 def _instances(nvml: Any, handle: Any) -> list[dict[str, Any]]:

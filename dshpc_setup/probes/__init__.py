@@ -21,9 +21,9 @@ from dshpc_setup.facts import (
     Section,
     Vendor,
 )
-from dshpc_setup.machine import Ended, Machine, Say
+from dshpc_setup.machine import Machine, Say, earlier
 from dshpc_setup.probes import engine_limits, gpus
-from dshpc_setup.probes.look import Found
+from dshpc_setup.probes.look import Found, failure
 
 _Probe = Callable[[Machine, float], Found[Any]]
 
@@ -66,9 +66,6 @@ _ABOUT: Mapping[str, str] = {
 }
 _VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")  # each has a probe of its name
 DEADLINE_S = 10.0
-# A probe's own report of a timeout says more than ours, so its deadline is earlier: by what the
-# killing of a tool takes.
-_HEADROOM_S = 0.4
 
 
 def gather(
@@ -89,7 +86,7 @@ def gather(
         for name, probe, section in PROBES
         if section in sections and (engine or name != "engine")
     }
-    left_s = max(deadline_s / 2, deadline_s - _HEADROOM_S)
+    left_s = earlier(deadline_s)
     ended = machine.apart(
         {name: _question(probe, machine, left_s) for name, probe in wanted.items()},
         deadline_s=deadline_s,
@@ -105,7 +102,7 @@ def gather(
             evidence += answer.evidence
             conclusions += answer.conclusions
         else:
-            failures[name] = _failure(name, end)
+            failures[name] = failure(name, end)
             evidence.append(failures[name])
     conclusions += [
         Conclusion(
@@ -134,14 +131,6 @@ def gather(
 
 def _question(probe: _Probe, machine: Machine, left_s: float) -> Callable[[Say], None]:
     return lambda say: say(probe(machine, left_s))
-
-
-def _failure(name: str, end: Ended) -> Evidence:
-    """What is told of a probe that has told nothing itself."""
-    state = "error" if end.state == "present" else end.state
-    return Evidence(
-        name, state, f"the {name} probe", end.ms, end.detail or "the probe gave no answer"
-    )
 
 
 def _state(failures: Mapping[str, Evidence], name: str) -> Any:

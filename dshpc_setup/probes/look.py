@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from dshpc_setup.facts import Because, Conclusion, Evidence, State
-from dshpc_setup.machine import Machine
+from dshpc_setup.machine import Ended, Machine
 
 _T = TypeVar("_T")
 
@@ -23,6 +23,14 @@ class Found(Generic[_T]):
     fact: _T
     evidence: tuple[Evidence, ...] = ()
     conclusions: tuple[Conclusion, ...] = ()
+
+
+def failure(name: str, end: Ended) -> Evidence:
+    """What is told of a question that has told nothing itself."""
+    state = "error" if end.state == "present" else end.state
+    return Evidence(
+        name, state, f"the {name} probe", end.ms, end.detail or "the probe gave no answer"
+    )
 
 
 class Look:

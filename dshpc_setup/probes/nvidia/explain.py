@@ -9,13 +9,13 @@ from typing import Any
 from dshpc_setup import problems
 from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.machine import Reply
+from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.gpus import in_words
 from dshpc_setup.probes.look import Look, counted
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia import wsl
 from dshpc_setup.probes.nvidia.layers import (
-    LIBRARY,
     OLDEST_DRIVER,
     PROC,
     TOOL,

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dshpc_setup.machine import Machine
+from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.look import Look, whole_number
 from dshpc_setup.probes.nvidia import jetson, wsl
 from dshpc_setup.probes.platform import in_container
 
-LIBRARY = "libnvidia-ml.so.1"
 TOOL = "nvidia-smi"
 PROC = "/proc/driver/nvidia"
 SYS_VERSION = "/sys/module/nvidia/version"

@@ -12,6 +12,7 @@ from typing import Any
 
 from dshpc_setup.facts import GpuDevice, Gpus, State
 from dshpc_setup.machine import Machine, Reply
+from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import pci, unseen
 from dshpc_setup.probes.gpus import in_words
 from dshpc_setup.probes.look import Found, Look, counted
@@ -20,7 +21,7 @@ from dshpc_setup.probes.nvidia import explain as nvidia_explain
 from dshpc_setup.probes.nvidia import layers as nvidia_layers
 from dshpc_setup.probes.nvidia import reconcile as nvidia_reconcile
 from dshpc_setup.probes.nvidia import wsl
-from dshpc_setup.probes.nvidia.layers import LIBRARY, OLDEST_DRIVER, OURS, Layers, too_old
+from dshpc_setup.probes.nvidia.layers import OLDEST_DRIVER, OURS, Layers, too_old
 from dshpc_setup.probes.nvidia.reconcile import BOARD, Told
 from dshpc_setup.probes.nvidia.values import text
 

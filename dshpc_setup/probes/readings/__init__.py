@@ -10,8 +10,8 @@ from collections.abc import Callable
 from importlib import import_module
 
 from dshpc_setup.facts import Evidence, GpuDevice, Gpus, State, Vendor
-from dshpc_setup.machine import Machine, Say
-from dshpc_setup.probes.look import Found, Look
+from dshpc_setup.machine import Machine, Say, earlier
+from dshpc_setup.probes.look import Found, Look, failure
 from dshpc_setup.probes.readings.values import Answer, PartReading, Reading, Readings
 
 __all__ = ["PartReading", "Reading", "Readings", "gather"]
@@ -31,7 +31,7 @@ def gather(machine: Machine, gpus: Gpus, deadline_s: float) -> Readings:
         for vendor in _VENDORS
         if (devices := tuple(each for each in gpus.devices if each.vendor == vendor))
     }
-    left_s = max(deadline_s / 2, deadline_s - 0.4)
+    left_s = earlier(deadline_s)
     ended = machine.apart(
         {vendor: _question(machine, vendor, by_vendor[vendor], left_s) for vendor in by_vendor},
         deadline_s=deadline_s,
@@ -47,9 +47,8 @@ def gather(machine: Machine, gpus: Gpus, deadline_s: float) -> Readings:
             found.update(readings)
             evidence += answer.evidence
         else:
-            state = "error" if end.state == "present" else end.state
-            detail = end.detail or "no answer"
-            evidence.append(Evidence(f"{vendor}-readings", state, "", end.ms, detail))
+            evidence.append(failure(f"{vendor}-readings", end))
+            state = evidence[-1].state
         states.append((vendor, state))
     in_order = tuple(found.get(device.index, Reading()) for device in gpus.devices)
     return Readings(in_order, tuple(states), tuple(evidence))

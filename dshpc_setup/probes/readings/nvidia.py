@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from dshpc_setup.facts import GpuDevice
+from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.readings.values import Answer, PartReading, Reading
-
-_LIBRARY = "libnvidia-ml.so.1"
 
 
 def ask(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:
     started = look.machine.clock()
     reply = look.machine.nvml_readings(deadline_s)
-    source = reply.source or _LIBRARY
+    source = reply.source or LIBRARY
     look.saw("nvml-readings", reply.state, source, reply.detail, reply.code)
     if reply.state not in ("present", "timeout") and reply.code in (None, 12, 13):
         from dshpc_setup.probes.nvidia import smi_readings as nvidia_tool
