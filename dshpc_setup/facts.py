@@ -223,8 +223,56 @@ class Compose:
 
 
 @dataclass(frozen=True)
+class Toolkit:
+    """What the file system holds of a vendor's container toolkit: paths, None where not there.
+
+    `state` is `absent` where nothing of it is installed; the engine may run elsewhere all the same.
+    """
+
+    vendor: Vendor
+    state: State
+    version: str | None = None
+    hook: str | None = None  # nvidia-container-runtime-hook: what --gpus calls
+    runtime: str | None = None  # nvidia-container-runtime, amd-container-runtime
+    ctk: str | None = None  # nvidia-ctk, amd-ctk
+    cdi_hook: str | None = None  # nvidia-cdi-hook
+    no_cgroups: bool | None = None  # of its config.toml
+    mode: str | None = None  # of its config.toml: auto | legacy | cdi | csv | jit-cdi
+    capabilities: tuple[str, ...] = ()  # of its config.toml: what it may hand over; (): all
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
+class CdiDevice:
+    """A device that a CDI specification names."""
+
+    name: str  # qualified: "nvidia.com/gpu=0"
+    nodes: tuple[str, ...] = ()  # device nodes of the host that it alone brings
+    group_ids: tuple[int, ...] = ()  # additionalGids
+
+
+@dataclass(frozen=True)
+class CdiSpec:
+    """A CDI specification file: what containers are given by name.
+
+    Formats 0.3 to 1.1, YAML or JSON. Paths are those of the host. Devices that another file names with
+    more weight are left out; `detail` of a `present` one names a file that clashes with it.
+    """
+
+    path: str
+    state: State  # present | denied | error: what cannot be read as one
+    kind: str | None = None  # "nvidia.com/gpu"
+    devices: tuple[CdiDevice, ...] = ()
+    nodes: tuple[str, ...] = ()  # device nodes for every device
+    missing: tuple[str, ...] = ()  # nodes and mounted files that are not on this machine
+    driver_version: str | None = None  # as the names of its libraries say it: "550.163.01"
+    detail: str | None = None
+    version: str | None = None  # of the format, "0.7.0": an engine that knows older ones refuses it
+
+
+@dataclass(frozen=True)
 class Engine:
-    """The Docker engine as it answers; every field beside `state` is None/empty unless present."""
+    """The Docker engine as it answers; what it alone can tell is None/empty unless present."""
 
     state: State
     server_version: str | None = None
@@ -252,6 +300,14 @@ class Engine:
     storage_driver: str | None = None
     engine_id: str | None = None
     detail: str | None = None
+    # Of this machine's file system, whatever the engine answers; of a container's not, where the engine
+    # runs outside of it:
+    toolkits: tuple[Toolkit, ...] = ()  # of each vendor whose GPUs or toolkit are here
+    cdi_specs: tuple[
+        CdiSpec, ...
+    ] = ()  # that count, in its folders, else /etc/cdi and /var/run/cdi
+    registered: tuple[str, ...] = ()  # runtimes that daemon.json names, in force or not
+    newer: tuple[str, ...] = ()  # files that were installed or changed after the engine started
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,19 @@ from collections.abc import Collection, Iterable
 
 from dshpc_setup.cli.console import as_called
 from dshpc_setup.describe import describe_engine, gib
-from dshpc_setup.facts import SECTIONS, Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, Platform
+from dshpc_setup.facts import (
+    SECTIONS,
+    CdiSpec,
+    Cpu,
+    Engine,
+    GpuDevice,
+    Gpus,
+    HostFacts,
+    Memory,
+    Platform,
+)
+from dshpc_setup.probes.engine_join import late_hooks, unknown_runtimes
+from dshpc_setup.probes.look import counted
 from dshpc_setup.problems import in_words
 
 _WIDTH = 80
@@ -108,6 +120,43 @@ def _docker(it: Engine) -> Iterable[str]:
             "snap": "installed as a snap",
             "remote": f"{_elsewhere(it.host)}: {it.host or it.name or 'unknown'}",
         }[it.kind]
+    yield from _handing_over(it)
+
+
+def _handing_over(it: Engine) -> Iterable[str]:
+    """What hands GPUs to containers, and what of it is not in force or not right."""
+    here = [each for each in it.toolkits if each.state == "present"]
+    parts = [
+        f"{_VENDORS[each.vendor]} Container Toolkit{f' {each.version}' if each.version else ''}"
+        for each in here
+    ]
+    kinds: Counter[str] = Counter()
+    for spec in it.cdi_specs:
+        if spec.kind:
+            kinds[spec.kind] += len(spec.devices)
+    parts += [f"CDI {kind} ({counted(names, 'name')})" for kind, names in kinds.items()]
+    if parts:
+        yield ", ".join(parts)
+    elif it.kind in ("engine", "snap") and any(each.vendor == "nvidia" for each in it.toolkits):
+        yield "the NVIDIA Container Toolkit is not installed: containers get no NVIDIA GPU"
+    if hooks := late_hooks(it):
+        yield f"{hooks[0]} was installed or changed after Docker was started: restart Docker"
+    if it.newer and (unknown := unknown_runtimes(it)):
+        yield f"Docker does not know the runtime {', '.join(unknown)} yet: restart Docker"
+    for spec in it.cdi_specs:
+        if wrong := _wrong(spec):
+            yield f"{spec.path}: {wrong}"
+
+
+def _wrong(it: CdiSpec) -> str | None:
+    if it.state == "denied":
+        return "this user may not read it, so what it says is not known"
+    if it.state != "present":
+        return f"it is no CDI specification that can be read: {it.detail or it.state}"
+    if it.missing:
+        more = f" and {len(it.missing) - 1} more" if len(it.missing) > 1 else ""
+        return f"it names {it.missing[0]}{more}, not on this machine: generate it anew"
+    return None
 
 
 def _elsewhere(host: str | None) -> str:

@@ -6,6 +6,7 @@ import os
 
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine import Machine
+from dshpc_setup.machine.overlay import with_simulated_gpus
 
 _TOP = ("proc", "sys", "dev", "etc")  # what --root reads
 
@@ -26,11 +27,7 @@ def seen_machine(
 
         _need_tree(os.fspath(root))
         machine = LocalMachine(os.path.abspath(root))
-    if simulate and simulate != "none":
-        from dshpc_setup.machine.simulated import SimulatedMachine
-
-        machine = SimulatedMachine(machine, simulate, devices_exist=True)
-    return machine
+    return with_simulated_gpus(machine, "" if simulate == "none" else simulate)
 
 
 def _need_tree(root: str) -> None:

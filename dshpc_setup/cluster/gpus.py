@@ -12,6 +12,7 @@ from dshpc_setup.cluster.gpu_jobs import ClusterGpus, Job, SlurmGpu
 from dshpc_setup.errors import Exit
 from dshpc_setup.facts import Evidence, GpuDevice, Gpus, MigInstance, Section, State
 from dshpc_setup.machine import Ended, Machine, Say, earlier
+from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.probes import readings
 from dshpc_setup.probes.readings import PartReading, Reading, Readings
 from dshpc_setup.project import Project
@@ -213,7 +214,7 @@ def look(
     """
     questions: dict[str, Callable[[Say], None]] = {}
     if hardware:
-        questions["gpus"] = _hardware(_seen(machine, simulate), listed, deadline_s)
+        questions["gpus"] = _hardware(with_simulated_gpus(machine, simulate), listed, deadline_s)
     if project is not None:
         questions["cluster"] = _cluster(machine, project, cluster, deadline_s)
     ended = machine.apart(questions, deadline_s=deadline_s)
@@ -226,14 +227,6 @@ def look(
         ended = {**ended, **machine.apart(question, deadline_s=deadline_s)}
     gpus, found, evidence = _of_hardware(ended.get("gpus"))
     return GpusNow(gpus, found, said, ms, evidence, machine.clock())
-
-
-def _seen(machine: Machine, simulate: str) -> Machine:
-    if not simulate:
-        return machine
-    from dshpc_setup.machine.simulated import SimulatedMachine
-
-    return SimulatedMachine(machine, simulate, devices_exist=True)
 
 
 def _hardware(machine: Machine, listed: Gpus | None, deadline_s: float) -> Callable[[Say], None]:

@@ -118,6 +118,17 @@ class Machine(Protocol):
         """Numeric group id of the file, None where it is absent."""
         ...
 
+    def device_number(self, path: str) -> tuple[int, int] | None:
+        """(major, minor) of a character device node; None where it is none, or not known."""
+        ...
+
+    def changed(self, path: str) -> float | None:
+        """When its content, owner or place last changed (ctime): seconds since the epoch.
+
+        Of a link its target's; None where it is absent, or not known.
+        """
+        ...
+
     def access(self, path: str) -> State:
         """Can this process open it for reading and writing: present | absent | denied | error."""
         ...

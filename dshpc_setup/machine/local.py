@@ -153,6 +153,20 @@ class LocalMachine:
         except (OSError, ValueError):
             return None
 
+    def device_number(self, path: str) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._at(path))
+        except (OSError, ValueError):
+            return None
+        number = os.major(found.st_rdev), os.minor(found.st_rdev)
+        return number if stat.S_ISCHR(found.st_mode) else None
+
+    def changed(self, path: str) -> float | None:
+        try:
+            return os.stat(self._at(path)).st_ctime
+        except (OSError, ValueError):
+            return None
+
     def access(self, path: str) -> State:
         try:
             os.close(os.open(self._at(path), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))

@@ -10,7 +10,8 @@ from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult, Read, Reply
 from dshpc_setup.machine.tree import Tree
 
-Kind = Literal["read", "there", "link", "device", "group", "access", "which", "run", "reply"]
+Kind = Literal["read", "there", "link", "device", "number", "group", "changed", "access", "which",
+               "run", "reply"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,9 @@ class Log:
     there: set[str] = field(default_factory=set)
     links: dict[str, str] = field(default_factory=dict)
     devices: set[str] = field(default_factory=set)
+    numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
+    changed: dict[str, float] = field(default_factory=dict)
     access: dict[str, State] = field(default_factory=dict)
     programs: dict[str, str | None] = field(default_factory=dict)
     commands: dict[tuple[str, ...], CommandResult] = field(default_factory=dict)
@@ -53,7 +56,9 @@ class Log:
         answers: dict[str, dict[Any, Any]] = {
             "read": self.read,
             "link": self.links,
+            "number": self.numbers,
             "group": self.groups,
+            "changed": self.changed,
             "access": self.access,
             "which": self.programs,
             "run": self.commands,
@@ -92,7 +97,9 @@ class Log:
             {path: words for path, words in states["denied"].items() if path not in self.devices},
             {path: words for path, words in states["error"].items() if path not in self.devices},
             self._hangs(),
-            frozenset((there - inner) | set(self.groups)),
+            frozenset((there - inner) | set(self.groups) | set(self.changed)),
             self.groups,
             {path: state for path, state in self.access.items() if state in ("denied", "error")},
+            self.numbers,
+            self.changed,
         )

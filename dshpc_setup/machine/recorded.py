@@ -135,6 +135,12 @@ class RecordedMachine:
             return self.tree.groups.get(real, 0)
         return None
 
+    def device_number(self, path: str) -> tuple[int, int] | None:
+        return self.tree.numbers.get(self._resolve(path))
+
+    def changed(self, path: str) -> float | None:
+        return self.tree.changed.get(self._resolve(path))
+
     def access(self, path: str) -> State:
         real = self._resolve(path)
         if real not in self._known and real not in self._children:

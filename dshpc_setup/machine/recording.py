@@ -148,6 +148,20 @@ class RecordingMachine:
             self._note("group", self._real(path), found)
         return found
 
+    def device_number(self, path: str) -> tuple[int, int] | None:
+        found = self.base.device_number(path)
+        if found is not None:
+            real = self._real(path)
+            self._note("device", real)
+            self._note("number", real, found)
+        return found
+
+    def changed(self, path: str) -> float | None:
+        found = self.base.changed(path)
+        if found is not None and found >= 0:
+            self._note("changed", self._real(path), found)
+        return found
+
     def access(self, path: str) -> State:
         real = self._real(path)
         self._note("access", real, asked=True)

@@ -131,6 +131,14 @@ class SimulatedMachine:
             return 0 if path in self._devices else None
         return self.base.group_of(path)
 
+    def device_number(self, path: str) -> tuple[int, int] | None:
+        if self._owner(path) == "devices":
+            return _number(path) if path in self._devices else None
+        return self.base.device_number(path)
+
+    def changed(self, path: str) -> float | None:
+        return self.base.changed(path) if self._owner(path) is None else None
+
     def access(self, path: str) -> State:
         if self._owner(path) == "devices":
             return "present" if path in self._devices else "absent"
@@ -200,6 +208,15 @@ def device_files(profile: Profile) -> tuple[str, ...]:
         for number in range(len(card.model.mig)):
             found += [f"/dev/nvidia-caps/nvidia-cap{cap}" for cap in _capabilities(card, number)]
     return tuple(dict.fromkeys(found))
+
+
+def _number(path: str) -> tuple[int, int] | None:
+    """Of a made-up node, where the kernel's own list of numbers fixes it."""
+    for start, major in (("/dev/nvidia", 195), ("/dev/dri/renderD", 226)):
+        minor = path.removeprefix(start)
+        if minor.isdecimal():
+            return major, int(minor)
+    return None
 
 
 def _children(path: str, files: Mapping[str, str] | frozenset[str]) -> tuple[str, ...]:

@@ -9,9 +9,11 @@
     -- path error --            reading it fails; what follows is how
     -- path hangs --            reading it never ends
 
-Behind `quoted`, `device` and `there` may stand how opening it for reading and writing goes, where not
-well (`denied`, `error`), and the number of its group: `-- dev/kfd device denied 109 --`. A path or
-target with blanks in it is written as a JSON string.
+Behind `device` may stand its number (major:minor), and behind `quoted`, `device` and `there` how
+opening it for reading and writing goes, where not well (`denied`, `error`), and the number of its
+group: `-- dev/kfd device 510:0 denied 109 --`. Last comes, of anything but a link, when it changed, in
+seconds since the epoch: `-- etc/docker/daemon.json @1748772000 --`. A path or target with blanks in it
+is written as a JSON string.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ _NAME = r'"(?:[^"\\]|\\.)*"|\S(?:.*?\S)??'
 _HEADER = re.compile(
     rf"-- (?P<path>{_NAME})"
     r"(?: -> (?P<target>\"(?:[^\"\\]|\\.)*\"|\S+)"
-    r"| (?P<kind>quoted|device|there)(?: (?P<access>denied|error))?(?: (?P<group>\d{1,10}))?"
-    r"| (?P<failure>denied|error|hangs))?"
+    r"|(?: (?P<kind>quoted|device|there)(?:(?<=device) (?P<major>\d{1,9}):(?P<minor>\d{1,9}))?"
+    r"(?: (?P<access>denied|error))?(?: (?P<group>\d{1,10}))?"
+    r"| (?P<failure>denied|error|hangs))?(?: @(?P<changed>\d{1,12}(?:\.\d{1,9})?))?)"
     r" --\s*"
 )
 _PLAIN_TEXT = re.compile(
@@ -53,6 +56,8 @@ class Tree:
     there: frozenset[str] = frozenset()
     groups: Mapping[str, int] = field(default_factory=dict)
     access: Mapping[str, State] = field(default_factory=dict)  # where not `present`
+    numbers: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # of devices
+    changed: Mapping[str, float] = field(default_factory=dict)
 
     def names(self) -> frozenset[str]:
         return frozenset(
@@ -85,6 +90,8 @@ def parse_tree(text: str) -> Tree:
     kinds: dict[str, set[str]] = {"device": set(), "there": set()}
     groups: dict[str, int] = {}
     access: dict[str, State] = {}
+    numbers: dict[str, tuple[int, int]] = {}
+    changed: dict[str, float] = {}
     for entry in _entries(text):
         header = entry.header
         path = _path(header["path"])
@@ -102,6 +109,10 @@ def parse_tree(text: str) -> Tree:
             groups[path] = int(header["group"])
         if header["access"]:
             access[path] = header["access"]  # type: ignore[assignment]
+        if header["major"]:
+            numbers[path] = int(header["major"]), int(header["minor"])
+        if header["changed"]:
+            changed[path] = float(header["changed"])
     return Tree(
         texts,
         links,
@@ -112,6 +123,8 @@ def parse_tree(text: str) -> Tree:
         frozenset(kinds["there"]),
         groups,
         access,
+        numbers,
+        changed,
     )
 
 
@@ -171,12 +184,13 @@ def _written(tree: Tree, path: str) -> str:
     name = _quoted_name(path.lstrip("/"))
     if path in tree.links:
         return f"-- {name} -> {_quoted_name(tree.links[path])} --\n"
+    when = f" @{_seconds(tree.changed[path])}" if path in tree.changed else ""
     if path in tree.hangs:
-        return f"-- {name} hangs --\n"
+        return f"-- {name} hangs{when} --\n"
     for kind, failures in (("denied", tree.denied), ("error", tree.errors)):
         if path in failures:
             words = " ".join(failures[path].split())
-            return f"-- {name} {kind} --\n" + (f"{words}\n" if words else "")
+            return f"-- {name} {kind}{when} --\n" + (f"{words}\n" if words else "")
     more = [str(tree.access[path])] if path in tree.access else []
     if path in tree.groups:
         more.append(str(tree.groups[path]))
@@ -184,10 +198,16 @@ def _written(tree: Tree, path: str) -> str:
     if path in tree.texts:
         text = tree.texts[path]
         if not more and _is_plain(text):
-            return f"-- {name} --\n{text}"
-        return f"-- {name} quoted{behind} --\n{_quoted(text)}"
+            return f"-- {name}{when} --\n{text}"
+        return f"-- {name} quoted{behind}{when} --\n{_quoted(text)}"
     kind = "device" if path in tree.devices else "there"
-    return f"-- {name} {kind}{behind} --\n"
+    if kind == "device" and path in tree.numbers:
+        kind = "device {}:{}".format(*tree.numbers[path])
+    return f"-- {name} {kind}{behind}{when} --\n"
+
+
+def _seconds(when: float) -> str:
+    return f"{when:.6f}".rstrip("0").rstrip(".")
 
 
 def _is_plain(text: str) -> bool:

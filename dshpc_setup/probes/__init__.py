@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -21,7 +21,7 @@ from dshpc_setup.facts import (
     Section,
     Vendor,
 )
-from dshpc_setup.machine import Machine, Say, earlier
+from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.probes import engine_limits, gpus
 from dshpc_setup.probes.look import Found, failure
 
@@ -46,6 +46,8 @@ PROBES: tuple[tuple[str, _Probe, Section], ...] = (
     ("platform", _of("platform"), "platform"),
     ("cpu", _of("cpu"), "cpu"),
     ("memory", _of("memory"), "memory"),
+    ("toolkit", _of("toolkit"), "docker"),
+    ("cdi", _of("cdi"), "docker"),
 )
 """All probes, and the section that each is for; the slow ones first, so that they start first.
 
@@ -58,14 +60,19 @@ _HANGS_ON: Mapping[Section, tuple[Section, ...]] = {
     "cpu": ("docker",),
     "memory": ("docker",),
 }
+_OF_THE_ENGINE = ("engine", "toolkit", "cdi")
+_FOR_ITS_OWN = ("toolkit", "cdi")  # no other section hangs on them
 _ABOUT: Mapping[str, str] = {
     "engine": "docker.state",
+    "toolkit": "docker.toolkit",
+    "cdi": "docker.cdi",
     "nvidia": "gpus nvidia",
     "amd": "gpus amd",
     "intel": "gpus intel",
 }
 _VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")  # each has a probe of its name
 DEADLINE_S = 10.0
+_LEAST_S = 0.5
 
 
 def gather(
@@ -80,41 +87,36 @@ def gather(
     Without `engine` Docker is not asked (inside the container there is none to ask). Sections not
     in `only` are not looked at, but for what those in it hang on.
     """
+    until = machine.clock() + deadline_s
     sections = {*only, *(each for section in only for each in _HANGS_ON.get(section, ()))}
     wanted = {
         name: probe
         for name, probe, section in PROBES
-        if section in sections and (engine or name != "engine")
+        if section in (only if name in _FOR_ITS_OWN else sections)
+        and (engine or name not in _OF_THE_ENGINE)
     }
     left_s = earlier(deadline_s)
     ended = machine.apart(
         {name: _question(probe, machine, left_s) for name, probe in wanted.items()},
         deadline_s=deadline_s,
     )
-    evidence: list[Evidence] = []
-    conclusions: list[Conclusion] = []
-    answers: dict[str, Any] = {}
-    failures: dict[str, Evidence] = {}
+    got = _Got()
     for name, end in ended.items():
-        answer = end.items[0] if end.items else None
-        if isinstance(answer, Found):
-            answers[name] = answer.fact
-            evidence += answer.evidence
-            conclusions += answer.conclusions
-        else:
-            failures[name] = failure(name, end)
-            evidence.append(failures[name])
-    conclusions += [
+        got.take(name, end)
+    docker = got.answers.get("engine") or _no_engine(got.failures.get("engine"))
+    if "toolkit" in wanted:
+        docker = _with_files(machine, docker, got, until)
+    conclusions = got.conclusions + [
         Conclusion(
             _ABOUT.get(name, name),
             f"not known ({item.state})",
             (Because(item.source, item.detail or ""),),
         )
-        for name, item in failures.items()
+        for name, item in got.failures.items()
     ]
+    answers, failures = got.answers, got.failures
     processors = answers.get("cpu") or Cpu(state=_state(failures, "cpu"))
     store = answers.get("memory") or Memory(state=_state(failures, "memory"))
-    docker = answers.get("engine") or _no_engine(failures.get("engine"))
     processors, store, conclusions = engine_limits.apply(processors, store, docker, conclusions)
     where = answers.get("platform") or _bare_platform(machine, failures)
     found, concluded = _gpus(machine, where, answers, failures)
@@ -124,9 +126,48 @@ def gather(
         memory=store,
         gpus=found,
         engine=docker,
-        evidence=tuple(evidence),
+        evidence=tuple(got.evidence),
         conclusions=(*conclusions, *concluded),
     )
+
+
+@dataclass
+class _Got:
+    """What the probes have answered, and how those failed that have not."""
+
+    answers: dict[str, Any] = field(default_factory=dict)
+    failures: dict[str, Evidence] = field(default_factory=dict)
+    evidence: list[Evidence] = field(default_factory=list)
+    conclusions: list[Conclusion] = field(default_factory=list)
+
+    def take(self, name: str, end: Ended) -> Any:
+        """The fact; None where there is none."""
+        answer = end.items[0] if end.items else None
+        if isinstance(answer, Found):
+            self.answers[name] = answer.fact
+            self.evidence += answer.evidence
+            self.conclusions += answer.conclusions
+            return answer.fact
+        self.failures[name] = failure(name, end)
+        self.evidence.append(self.failures[name])
+        return None
+
+
+def _with_files(machine: Machine, docker: Engine, got: _Got, until: float) -> Engine:
+    """The engine with what this machine's files say of it; its own CDI folders are looked at now."""
+    from dshpc_setup.probes import cdi, engine_join
+    from dshpc_setup.probes.toolkit import Installed
+
+    specs = got.answers.get("cdi", ())
+    if more := [folder for folder in cdi.folders(docker) if folder not in cdi.FOLDERS]:
+        left_s = max(_LEAST_S, until - machine.clock())
+        ended = machine.apart(
+            {"cdi": lambda say: say(cdi.probe_more(machine, more))}, deadline_s=left_s
+        )
+        specs += got.take("cdi", ended["cdi"]) or ()
+    found, concluded = engine_join.join(docker, got.answers.get("toolkit", Installed()), specs)
+    got.conclusions += concluded
+    return found
 
 
 def _question(probe: _Probe, machine: Machine, left_s: float) -> Callable[[Say], None]:

@@ -24,13 +24,14 @@ _MOST_FILES = 20_000
 
 PROGRAMS = (
     "docker docker-compose dockerd podman nerdctl nvidia-smi nvidia-ctk nvidia-container-cli "
-    "nvidia-container-runtime-hook nvidia-cdi-hook nvidia-persistenced nv-fabricmanager nvidia-modprobe "
+    "nvidia-container-runtime nvidia-container-runtime-hook nvidia-cdi-hook amd-ctk "
+    "amd-container-runtime nvidia-persistenced nv-fabricmanager nvidia-modprobe "
     "rocm-smi amd-smi rocminfo xpu-smi clinfo lspci modprobe systemctl getenforce mokutil slurmd"
 ).split()
 
 ENVIRONMENT = (
-    "container KUBERNETES_SERVICE_HOST LD_LIBRARY_PATH ROCM_PATH DOCKER_HOST DOCKER_CONTEXT "
-    "DOCKER_API_VERSION WSL_INTEROP NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES "
+    "HOME XDG_CONFIG_HOME container KUBERNETES_SERVICE_HOST LD_LIBRARY_PATH ROCM_PATH DOCKER_HOST "
+    "DOCKER_CONTEXT DOCKER_API_VERSION WSL_INTEROP NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES "
     "CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL ZE_AFFINITY_MASK "
     "HSA_OVERRIDE_GFX_VERSION HSA_ENABLE_DXG_DETECTION"
 ).split()
@@ -183,6 +184,7 @@ def _devices(machine: Machine) -> None:
         nodes += [f"{folder}/{name}" for name in machine.listdir(folder)]
     for node in nodes:
         if machine.is_device(node):
+            machine.device_number(node)
             machine.group_of(node)
             machine.access(node)
 

@@ -31,6 +31,8 @@ _STATUS = re.compile(
 )
 _MOUNTS = ("/", "/sys", "/proc", "/dev", "/run", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf",
            "/.dockerenv", "/usr/lib/wsl", "/mnt/wsl", "/init")  # fmt: skip
+# A socket that is a mount of its own comes from outside of the container.
+_SOCKET = re.compile(r"(?:/var)?/run/(?:user/\d+/)?(?:docker|podman/podman)\.sock")
 _MOUNTS_BELOW = ("/sys/", "/proc/", "/dev/", "/usr/lib/wsl/")
 # File systems whose source and options name no disk, no server and no user.
 _OF_NOBODY = frozenset(
@@ -100,7 +102,8 @@ def _mounted(text: str) -> str:
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         where, words = "".join(before.split()[4:5]), after.split(" ")
-        if len(words) != 3 or not (where in _MOUNTS or where.startswith(_MOUNTS_BELOW)):
+        known = where in _MOUNTS or where.startswith(_MOUNTS_BELOW) or _SOCKET.fullmatch(where)
+        if len(words) != 3 or not known:
             continue
         kind, source, options = words
         if kind not in _OF_NOBODY:
@@ -124,6 +127,19 @@ def _daemon(text: str) -> str:
     return json.dumps(value, indent=1) + "\n"
 
 
+# Of NVIDIA's config.toml what decides how GPUs are handed over; the rest are paths and variables.
+_TOOLKIT = re.compile(
+    r"\s*(?:\[[\w.\" -]+\]|[\w.\" -]*(?:no-cgroups|mode|supported-driver-capabilities|disable-require"
+    r"|skip-mode-detection|load-kmods|accept-nvidia-visible-devices-[\w-]+)\"?\s*=.*)\s*"
+)
+_FIELDS = 22  # of /proc/PID/stat, up to when the process was started; then come its addresses
+
+
+def _process(text: str) -> str:
+    before, mark, after = text.rpartition(")")
+    return f"{before}{mark} {' '.join(after.split()[: _FIELDS - 2])}\n" if mark else ""
+
+
 _RULES: tuple[tuple[re.Pattern[str], Callable[[str], str]], ...] = (
     (re.compile(r"/proc/cmdline"), _command_line),
     (re.compile(r"/proc/cpuinfo"), _processors),
@@ -136,7 +152,13 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[str], str]], ...] = (
         re.compile(r"/(?:etc|run|lib|usr/lib|usr/local/lib)/modprobe\.d/.*"),
         _lines(lambda line: bool(_MODPROBE.fullmatch(line))),
     ),
-    (re.compile(r"/etc/docker/daemon\.json"), _daemon),
+    (re.compile(r".*/daemon\.json"), _daemon),
+    (
+        re.compile(r".*/nvidia-container-runtime/config\.toml"),
+        _lines(lambda line: bool(_TOOLKIT.fullmatch(line))),
+    ),
+    (re.compile(r"/proc/\d+/stat"), _process),
+    (re.compile(r"/proc/stat"), _lines(lambda line: line.startswith("btime "))),
     (re.compile(r".*/\.docker/.*"), lambda _text: ""),
 )
 

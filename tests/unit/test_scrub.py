@@ -271,7 +271,26 @@ def test_a_version_is_no_address_by_its_key() -> None:
          "3 1 8:1 /h /etc/hosts rw - xfs none rw\n"),
         ("/proc/self/mountinfo", "1 0 0:3 / / rw - cifs //nas/carol rw,username=carol\n1 0 8:1 / /\n",
          "1 0 0:3 / / rw - cifs none rw\n"),
+        ("/proc/self/mountinfo",
+         "1 0 0:3 /docker.sock /run/docker.sock rw - tmpfs tmpfs rw\n"
+         "2 0 8:1 /x /run/user/61234/podman/podman.sock rw - ext4 /dev/vg/carol rw\n"
+         "3 0 8:1 /x /home/carol/docker.sock rw - ext4 /dev/vg/carol rw\n",
+         "1 0 0:3 /docker.sock /run/docker.sock rw - tmpfs tmpfs rw\n"
+         "2 0 8:1 /x /run/user/61234/podman/podman.sock rw - ext4 none rw\n"),
         ("/proc/self/mounts", "nas:/carol / nfs rw 0 0\n", None),
+        ("/proc/stat", "cpu 1 2 3\nintr 9\nbtime 1748736000\nprocesses 5\n", "btime 1748736000\n"),
+        ("/proc/1432/stat", f"1432 (dockerd) S {' '.join(map(str, range(4, 40)))}\n",
+         f"1432 (dockerd) S {' '.join(map(str, range(4, 23)))}\n"),
+        ("/proc/1432/stat", "garbage", ""),
+        ("/home/carol/.config/docker/daemon.json", '{"runtimes": {"a": {"path": "/b"}}, "labels": ["x"]}',
+         '{\n "runtimes": {\n  "a": {\n   "path": "/b"\n  }\n }\n}\n'),
+        ("/var/snap/docker/current/config/daemon.json", "{", ""),
+        ("/etc/nvidia-container-runtime/config.toml",
+         "#no-cgroups = true\nsupported-driver-capabilities = \"compute\"\n[nvidia-container-cli]\n"
+         "no-cgroups = true\nuser = \"carol:video\"\nenvironment = [\"TOKEN=x\"]\n"
+         "nvidia-container-runtime.mode = 'cdi'\n",
+         "supported-driver-capabilities = \"compute\"\n[nvidia-container-cli]\nno-cgroups = true\n"
+         "nvidia-container-runtime.mode = 'cdi'\n"),
         ("/home/carol/.docker/config.json", '{"auths": {}}', ""),
         ("/proc/meminfo", "MemTotal: 1 kB\n", "MemTotal: 1 kB\n"),
     ],

@@ -64,6 +64,12 @@ class FakeMachine:
     def group_of(self, path: str) -> int | None:
         return 0 if path in self.files else None
 
+    def device_number(self, path: str) -> tuple[int, int] | None:
+        return None
+
+    def changed(self, path: str) -> float | None:
+        return None
+
     def access(self, path: str) -> State:
         return "present" if path in self.files else "absent"
 

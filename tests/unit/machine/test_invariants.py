@@ -159,6 +159,36 @@ SCHEMA: dict[str, Any] = {
         "storage_driver?": str,
         "engine_id?": str,
         "detail?": str,
+        "toolkits": [
+            {
+                "vendor": ("nvidia", "amd"),
+                "state": ("present", "absent"),
+                "version?": str,
+                "hook?": str,
+                "runtime?": str,
+                "ctk?": str,
+                "cdi_hook?": str,
+                "no_cgroups?": bool,
+                "mode?": ("auto", "legacy", "cdi", "csv", "jit-cdi"),
+                "capabilities": [str],
+                "detail?": str,
+            }
+        ],
+        "cdi_specs": [
+            {
+                "path": str,
+                "state": ("present", "denied", "error"),
+                "kind?": str,
+                "devices": [{"name": str, "nodes": [str], "group_ids": [int]}],
+                "nodes": [str],
+                "missing": [str],
+                "driver_version?": str,
+                "detail?": str,
+                "version?": str,
+            }
+        ],
+        "registered": [str],
+        "newer": [str],
     },
     "evidence": [
         {

@@ -47,6 +47,18 @@ def test_a_link_to_what_only_we_have_leads_nowhere(tree: Path) -> None:
     assert (machine.exists("/etc/passwd"), machine.exists("/etc/nothing")) == (True, False)
 
 
+def test_when_a_file_changed_and_what_number_a_device_has(tree: Path) -> None:
+    (tree / "etc/file").write_text("")
+    (tree / "etc/link").symlink_to("file")
+    (tree / "etc/out").symlink_to("../../secret")
+    machine = LocalMachine(str(tree))
+    assert machine.changed("/etc/link") == os.stat(tree / "etc/file").st_ctime
+    assert (machine.changed("/etc/none"), machine.changed("/etc/out")) == (None, None)
+    assert LocalMachine().device_number("/dev/null") == (1, 3)
+    assert (machine.device_number("/etc/file"), machine.device_number("/etc/none")) == (None, None)
+    assert (machine.device_number("\0"), machine.changed("\0")) == (None, None)
+
+
 def test_links_of_sysfs_are_seen_and_followed(tree: Path) -> None:
     (tree / "sys/devices/pci0/0000:01:00.0").mkdir()
     (tree / "sys/devices/pci0/0000:01:00.0/vendor").write_text("0x10de\n")

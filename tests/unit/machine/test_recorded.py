@@ -211,6 +211,20 @@ def test_groups_and_failures(tmp_path: Path) -> None:
     assert machine.exists("/run/dri")
 
 
+def test_times_and_device_numbers(tmp_path: Path) -> None:
+    (tmp_path / "machine.yaml").write_text("format: 1\nsystem: Linux\nrelease: r\nmachine: m\n")
+    (tmp_path / "root.txtar").write_text(
+        "-- dev/kfd device 510:0 denied 109 @7 --\n-- dev/x device --\n-- etc/a @5.5 --\ntext\n"
+        "-- etc/b -> a --\n"
+    )
+    machine = RecordedMachine(tmp_path)
+    assert (machine.device_number("/dev/kfd"), machine.device_number("/dev/x")) == ((510, 0), None)
+    assert (machine.changed("/etc/b"), machine.changed("/dev/kfd")) == (5.5, 7.0)
+    assert (machine.changed("/dev/x"), machine.changed("/none")) == (None, None)
+    assert (machine.access("/dev/kfd"), machine.group_of("/dev/kfd")) == ("denied", 109)
+    assert machine.read("/etc/a").text == "text\n"
+
+
 def test_links_lead_on_as_the_kernels_do(tmp_path: Path) -> None:
     archive = (
         "-- sys/bus/card0 -> ../devices/p0/card0 --\n-- sys/devices/p0/card0/vendor --\n0x10de\n"

@@ -49,6 +49,23 @@ def test_absent_things_leave_nothing_behind(root: Path) -> None:
     assert machine.log.tree().names() == frozenset()
 
 
+def test_times_and_device_numbers_are_kept_where_the_thing_is(root: Path) -> None:
+    class Numbered(InPlace):
+        def device_number(self, path: str) -> tuple[int, int] | None:
+            return (195, 0) if path == "/dev/nvidia0" else None
+
+    machine = RecordingMachine(Numbered(str(root)))
+    when = machine.changed("/sys/bus/card0/vendor")
+    assert when == os.stat(root / "sys/devices/card0/vendor").st_ctime
+    assert machine.device_number("/dev/nvidia0") == (195, 0)
+    assert (machine.changed("/sys/none"), machine.device_number("/dev/dri")) == (None, None)
+    tree = machine.log.tree()
+    assert tree.changed == {"/sys/devices/card0/vendor": when}
+    assert tree.there == {"/sys/devices/card0/vendor"}
+    assert tree.numbers == {"/dev/nvidia0": (195, 0)}
+    assert tree.devices == {"/dev/nvidia0"}
+
+
 def test_a_link_to_nowhere_and_an_empty_folder_are_there(root: Path) -> None:
     machine = recorder(root)
     assert machine.exists("/sys/gone")

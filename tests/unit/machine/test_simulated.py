@@ -117,3 +117,12 @@ def test_bad_counts_are_usage_errors(text: str) -> None:
     with pytest.raises(DshpcError) as caught:
         parse_profile(text)
     assert caught.value.exit_code == Exit.USAGE
+
+
+def test_made_up_nodes_have_the_kernels_numbers() -> None:
+    machine = SimulatedMachine(EMPTY, "h100:2", devices_exist=True)
+    assert machine.device_number("/dev/nvidia1") == (195, 1)
+    assert (machine.device_number("/dev/nvidia7"), machine.changed("/dev/nvidia1")) == (None, None)
+    machine = SimulatedMachine(EMPTY, "mi300x", devices_exist=True)
+    assert machine.device_number("/dev/dri/renderD128") == (226, 128)
+    assert machine.device_number("/dev/kfd") is None, "it is another one at each start"

@@ -32,6 +32,43 @@ def test_any_link_comes_back(links: dict[str, str]) -> None:
     assert parse_tree(write_tree(Tree(links=links))).links == links
 
 
+TIMES = st.integers(0, 10**15 - 1).map(lambda milliseconds: milliseconds / 1000)
+NUMBERS = st.tuples(st.integers(0, 4095), st.integers(0, 1 << 20))
+
+
+@given(st.dictionaries(PATHS, st.tuples(TEXTS, TIMES)), st.dictionaries(PATHS, NUMBERS))
+def test_any_time_and_any_number_come_back(
+    files: dict[str, tuple[str, float]], nodes: dict[str, tuple[int, int]]
+) -> None:
+    texts = {path: text for path, (text, _) in files.items()}
+    devices = {path: number for path, number in nodes.items() if path not in texts}
+    changed = {path: when for path, (_, when) in files.items()}
+    tree = Tree(texts, devices=frozenset(devices), numbers=devices, changed=changed)
+    assert parse_tree(write_tree(tree)) == tree
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["x @", "x @-5", "x @1e9", "x quoted 1:2", "x there 1:2", "x device 1:", "x device 1:2:3",
+     "x device @5 109"],
+)  # fmt: skip
+def test_what_is_nearly_a_time_or_a_number_is_a_name(header: str) -> None:
+    tree = parse_tree(f"-- {header} --\n")
+    assert tree.names() == {f"/{header}"}
+    assert (tree.numbers, tree.changed) == ({}, {})
+
+
+def test_a_recording_without_times_and_numbers_is_read_as_before() -> None:
+    tree = parse_tree("-- dev/kfd device denied 109 --\n-- a/b --\nx\n-- a/s there 5 --\n")
+    assert tree == Tree(
+        {"/a/b": "x\n"},
+        devices=frozenset({"/dev/kfd"}),
+        there=frozenset({"/a/s"}),
+        groups={"/dev/kfd": 109, "/a/s": 5},
+        access={"/dev/kfd": "denied"},
+    )
+
+
 @given(st.text())
 def test_any_archive_is_read_or_refused(text: str) -> None:
     try:
@@ -53,7 +90,10 @@ def test_every_kind_comes_back() -> None:
         there=frozenset({"/a/s"}),
         groups={"/dev/kfd": 109, "/a/g": 5, "/a/s": 998},
         access={"/dev/kfd": "denied", "/a/g": "denied", "/a/s": "error"},
-    )
+        numbers={"/dev/kfd": (510, 0), "/dev/x": (195, 255)},
+        changed={"/dev/kfd": 5.0, "/a/t": 1748736000.25, "/a/d": 1.0, "/a/f": 2.0, "/a/h": 3.0,
+                 "/a/s": 4.0, "/a/g": 6.5},
+    )  # fmt: skip
     assert parse_tree(write_tree(tree)) == tree
 
 
