@@ -1,0 +1,131 @@
+"""What mends what is wrong with GPUs in containers: steps for this machine, ready to paste. Pure.
+
+Each takes the facts of the machine and gives its steps in order. A command stands only where it is
+known for this distribution; elsewhere the text names the vendor's guide.
+
+engine   the container engine: restart, replace, switch on, choose another
+toolkit  the vendors' container toolkits, and their CDI specifications
+driver   drivers, cards and their device nodes
+image    what the image or the compose file asks for
+"""
+
+from __future__ import annotations
+
+from dshpc_setup.remedies.driver import (
+    amd_driver,
+    amd_groups,
+    device_links,
+    driver_libraries,
+    fabric_manager,
+    hung_driver,
+    install_driver,
+    library_of_another_version,
+    load_driver,
+    load_uvm,
+    move_to_wsl2,
+    newer_driver,
+    node_groups,
+    persistence,
+    reboot,
+    reload_driver,
+    reset_gpu,
+    selinux,
+    update_wsl,
+)
+from dshpc_setup.remedies.engine import (
+    compose_v2,
+    docker_group,
+    enable_cdi,
+    free_space,
+    local_engine,
+    look_at_engine,
+    matching_client,
+    native_engine,
+    newer_docker,
+    replace_snap,
+    restart_docker,
+)
+from dshpc_setup.remedies.family import Family, Fixes, family, toolkit
+from dshpc_setup.remedies.image import (
+    driver_capabilities,
+    image_for_this_processor,
+    image_without_driver,
+    load_image,
+    matching_image,
+    missing_capability,
+    newer_image,
+    older_image,
+    other_compose_keys,
+    visible_devices,
+    without_requirement,
+)
+from dshpc_setup.remedies.toolkit import (
+    cgroups_on,
+    clashing_specs,
+    first_cdi,
+    generate_cdi,
+    handed_over_anew,
+    install_toolkit,
+    register_runtime,
+    reinstall_toolkit,
+    rootless_gpus,
+    toolkit_mode,
+)
+
+__all__ = [
+    "Family",
+    "Fixes",
+    "amd_driver",
+    "amd_groups",
+    "cgroups_on",
+    "clashing_specs",
+    "compose_v2",
+    "device_links",
+    "docker_group",
+    "driver_capabilities",
+    "driver_libraries",
+    "enable_cdi",
+    "fabric_manager",
+    "family",
+    "first_cdi",
+    "free_space",
+    "generate_cdi",
+    "handed_over_anew",
+    "hung_driver",
+    "image_for_this_processor",
+    "image_without_driver",
+    "install_driver",
+    "install_toolkit",
+    "library_of_another_version",
+    "load_driver",
+    "load_image",
+    "load_uvm",
+    "local_engine",
+    "look_at_engine",
+    "matching_client",
+    "matching_image",
+    "missing_capability",
+    "move_to_wsl2",
+    "native_engine",
+    "newer_docker",
+    "newer_driver",
+    "newer_image",
+    "node_groups",
+    "older_image",
+    "other_compose_keys",
+    "persistence",
+    "reboot",
+    "register_runtime",
+    "reinstall_toolkit",
+    "reload_driver",
+    "replace_snap",
+    "reset_gpu",
+    "restart_docker",
+    "rootless_gpus",
+    "selinux",
+    "toolkit",
+    "toolkit_mode",
+    "update_wsl",
+    "visible_devices",
+    "without_requirement",
+]

@@ -1,0 +1,253 @@
+"""Steps for drivers, cards and their device nodes. Pure.
+
+Sources: NVIDIA's driver installation guide and `nvidia-smi`, `nvidia-modprobe`; the packages of Ubuntu
+(ubuntu-drivers), Debian, RPM Fusion and Arch; the troubleshooting guide of NVIDIA's toolkit (SELinux,
+/dev/char); AMD's quick start guide (render, video); Microsoft's guide to WSL.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.fixes import Fix
+from dshpc_setup.remedies.family import Fixes, family
+from dshpc_setup.remedies.toolkit import generate_cdi
+
+DRIVER_GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
+FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
+
+_SHOWN_NODES = 8  # as many as fit a line
+
+
+def _is_wsl(facts: HostFacts) -> bool:
+    return facts.platform.kind in ("wsl1", "wsl2")
+
+
+def reboot(_: HostFacts) -> Fixes:
+    return (Fix("Restart the machine", "sudo reboot"),)
+
+
+def install_driver(facts: HostFacts) -> Fixes:
+    """NVIDIA's driver, by the distribution's way where that is one command."""
+    if _is_wsl(facts):
+        return update_wsl(facts)
+    platform = facts.platform
+    text = "Install the NVIDIA driver, then restart the machine"
+    if platform.os_id == "ubuntu":
+        return (
+            Fix(text, "sudo ubuntu-drivers install"),
+        )  # --gpgpu would remove a desktop's driver
+    if platform.os_id == "debian":
+        return (
+            Fix(
+                f"{text} (the components contrib and non-free must be on)",
+                "sudo apt-get update && sudo apt-get install -y nvidia-driver firmware-misc-nonfree",
+            ),
+        )
+    if platform.os_id == "fedora":
+        return (
+            Fix(
+                f"{text} (the repositories of RPM Fusion must be on)",
+                "sudo dnf install -y akmod-nvidia xorg-x11-drv-nvidia-cuda",
+            ),
+        )
+    if family(platform) == "arch":
+        return (Fix(text, "sudo pacman -S --needed nvidia-open nvidia-utils"),)
+    return (Fix(f"{text}: {DRIVER_GUIDE}"),)
+
+
+def newer_driver(facts: HostFacts) -> Fixes:
+    """A driver that offers a newer CUDA."""
+    if _is_wsl(facts):
+        return update_wsl(facts)
+    if facts.platform.os_id == "debian":  # has one version alone
+        text = "Install a newer NVIDIA driver, from NVIDIA's own packages or Debian's backports"
+        return (Fix(f"{text}, then restart the machine: {DRIVER_GUIDE}"),)
+    return _reworded("Install a newer NVIDIA driver", install_driver(facts))
+
+
+def _reworded(begin: str, steps: Fixes) -> Fixes:
+    return tuple(
+        replace(step, text=step.text.replace("Install the NVIDIA driver", begin)) for step in steps
+    )
+
+
+def _else_install(facts: HostFacts) -> Fixes:
+    return _reworded("Where that does not help, install the NVIDIA driver", install_driver(facts))
+
+
+def reload_driver(facts: HostFacts) -> Fixes:
+    """Bring the loaded kernel module and the installed libraries to one version."""
+    if _is_wsl(facts):
+        return update_wsl(facts)
+    return (
+        *reboot(facts),
+        Fix(
+            "Or, with no program on any GPU and no screen on one, load the driver's modules again",
+            "sudo modprobe -r nvidia_drm nvidia_modeset nvidia_uvm nvidia && sudo modprobe nvidia",
+        ),
+    )
+
+
+def driver_libraries(facts: HostFacts) -> Fixes:
+    """The driver's own libraries on this machine: installed, and known to the loader."""
+    if _is_wsl(facts):
+        return update_wsl(facts)
+    return (
+        Fix("Let the loader find the driver's libraries again", "sudo ldconfig"),
+        *_else_install(facts),
+    )
+
+
+def library_of_another_version(facts: HostFacts) -> Fixes:
+    """A library of another driver in the container: from an old CDI specification, or the image."""
+    spec = any((item.kind or "").startswith("nvidia.com/") for item in facts.engine.cdi_specs)
+    image = Fix(
+        "Or use an image that brings no driver libraries of its own (libcuda, libnvidia-ml)"
+    )
+    again = generate_cdi(facts) if spec else ()
+    return (*again, *reload_driver(facts), image)
+
+
+def load_driver(facts: HostFacts) -> Fixes:
+    """The driver's module and device nodes; the driver itself where it is not installed."""
+    if _is_wsl(facts):
+        return update_wsl(facts)
+    load = Fix("Load the NVIDIA driver and make its device nodes", "sudo nvidia-modprobe -c=0 -u")
+    return (load, *_else_install(facts))
+
+
+def load_uvm(facts: HostFacts) -> Fixes:
+    """The module that CUDA needs, and its device node."""
+    if _is_wsl(facts):
+        return update_wsl(facts)
+    return (Fix("Load nvidia_uvm and make its device node", "sudo nvidia-modprobe -u -c=0"),)
+
+
+def persistence(_: HostFacts) -> Fixes:
+    """Keep the driver loaded, so that its first use is not slow."""
+    command = "sudo systemctl enable --now nvidia-persistenced"
+    return (Fix("Keep the driver ready between uses", command),)
+
+
+def hung_driver(facts: HostFacts) -> Fixes:
+    """A driver that does not answer: nothing but a restart ends that."""
+    if _is_wsl(facts):
+        again = Fix("Restart WSL, in PowerShell; where that helps, stop here", "wsl --shutdown")
+        return (again, *update_wsl(facts))
+    return (
+        Fix("See what the kernel says of it", "sudo dmesg | grep -iE 'NVRM|Xid|amdgpu|hung_task'"),
+        *reboot(facts),
+    )
+
+
+def reset_gpu(_: HostFacts) -> Fixes:
+    """A card that needs a reset."""
+    return (
+        Fix("End the programs that use the GPUs, then reset them", "sudo nvidia-smi --gpu-reset"),
+        Fix("Where that is refused, restart the machine", "sudo reboot"),
+    )
+
+
+def fabric_manager(_: HostFacts) -> Fixes:
+    """The service without which the GPUs of an NVSwitch machine do not compute."""
+    return (
+        Fix("Start the Fabric Manager", "sudo systemctl enable --now nvidia-fabricmanager"),
+        Fix(f"Where it is missing, install that of exactly the driver's version: {FABRIC_GUIDE}"),
+    )
+
+
+def device_links(facts: HostFacts) -> Fixes:
+    """Keep the GPUs of running containers over `systemctl daemon-reload`."""
+    return (
+        *generate_cdi(facts),
+        Fix(
+            "Or make the links in /dev/char that systemd wants, and start the container anew",
+            "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+        ),
+    )
+
+
+def selinux(_: HostFacts) -> Fixes:
+    """Let containers use device nodes under SELinux."""
+    return (
+        Fix(
+            "Allow containers to use devices (all containers of this machine)",
+            "sudo setsebool -P container_use_devices true",
+        ),
+    )
+
+
+def node_groups(facts: HostFacts, nodes: Sequence[str]) -> Fixes:
+    """Device nodes that a user may not open: whose they are, and who is let in."""
+    listed = " ".join(shlex.quote(node) for node in nodes[:_SHOWN_NODES])
+    steps = [Fix("See who may open them", f"ls -ln {listed}")] if listed else []
+    if any(node.startswith("/dev/nvidia") for node in nodes):
+        steps.append(
+            Fix(
+                "NVIDIA's driver gives its nodes the mode 0666 unless it was told otherwise: see by what",
+                "grep -rs NVreg_DeviceFile /etc/modprobe.d",
+            )
+        )
+    elif facts.engine.rootless:
+        steps.append(
+            Fix("A rootless engine has no groups of this machine: your own user must be let in")
+        )
+    else:
+        steps.append(Fix("Hand the container the number of the nodes' group by group_add"))
+    return tuple(steps)
+
+
+def amd_groups(facts: HostFacts) -> Fixes:
+    """AMD's nodes are open to groups, and a container knows these by number only."""
+    nodes = [
+        node for gpu in facts.gpus.devices if gpu.vendor == "amd" for node in gpu.device_files
+    ] or ["/dev/dri/renderD*"]
+    files = " ".join(dict.fromkeys(["/dev/kfd", *nodes]))
+    return (
+        Fix(
+            "Hand the container the numbers of these groups by group_add: a name would be looked up "
+            "in the image",
+            f"stat -c '%n %g' {files}",
+        ),
+        Fix(
+            "Join the groups on this machine, then log out and in again",
+            'sudo usermod -aG render,video "$USER"',
+        ),
+    )
+
+
+def amd_driver(facts: HostFacts) -> Fixes:
+    """AMD's kernel driver, loaded and not kept from loading."""
+    if _is_wsl(facts):
+        text = "On WSL a program uses AMD's GPU through ROCm for WSL, which has no /dev/kfd"
+        return (Fix(text), Fix("Update WSL, in PowerShell", "wsl --update"))
+    return (
+        Fix("Load AMD's driver", "sudo modprobe amdgpu"),
+        Fix(
+            "Where it does not load, see what keeps it from that",
+            "grep -rs amdgpu /etc/modprobe.d; grep -oE 'nomodeset|modprobe.blacklist=[^ ]*' /proc/cmdline",
+        ),
+    )
+
+
+def update_wsl(_: HostFacts) -> Fixes:
+    """Under WSL the driver is that of Windows."""
+    return (
+        Fix(
+            "Install the newest driver of the GPU on Windows; inside WSL install no display driver"
+        ),
+        Fix("Update WSL, in PowerShell", "wsl --update"),
+        Fix("Restart WSL, in PowerShell", "wsl --shutdown"),
+    )
+
+
+def move_to_wsl2(_: HostFacts) -> Fixes:
+    """WSL 1 has no kernel, and so neither containers nor GPUs."""
+    return (
+        Fix("See the name and version of this distribution, in PowerShell", "wsl --list --verbose"),
+        Fix("Move it to WSL 2, in PowerShell", "wsl --set-version NAME 2"),
+    )

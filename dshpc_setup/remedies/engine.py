@@ -1,0 +1,194 @@
+"""Steps for the container engine itself: restart, replace, switch on, choose another. Pure.
+
+Sources: Docker's guides for rootless mode, contexts and CDI (behind `features.cdi` from 25, on by
+default from 28.2); `nvidia-ctk runtime configure --cdi.enabled` sets that feature.
+"""
+
+from __future__ import annotations
+
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.fixes import Fix
+from dshpc_setup.remedies.family import Fixes, family, toolkit
+from dshpc_setup.versions import at_least
+
+ENGINE_GUIDE = "https://docs.docker.com/engine/install/"
+COMPOSE_GUIDE = "https://docs.docker.com/compose/install/linux/"
+CDI_SINCE = "25.0"
+PODMAN_SINCE = "5.4"  # takes CDI devices from Docker's clients (podman, issue 25196)
+
+OWN_CONFIG = '--config="$HOME/.config/docker/daemon.json"'  # of a rootless Docker
+
+_COMPOSE = {
+    "ubuntu": "sudo apt-get update && sudo apt-get install -y docker-compose-v2",
+    "fedora": "sudo dnf install -y docker-compose",
+    "suse": "sudo zypper install -y docker-compose",
+    "arch": "sudo pacman -S --needed docker-compose",
+    "alpine": "sudo apk add docker-cli-compose",
+}
+
+
+def restart_docker(facts: HostFacts) -> Fixes:
+    """Restart the engine that was asked; () for Podman, which reads everything anew each time."""
+    engine, platform = facts.engine, facts.platform
+    if engine.kind == "podman":
+        return ()
+    if engine.kind == "desktop" or platform.kind == "macos":
+        return (Fix("Quit Docker Desktop and start it again (running containers stop)"),)
+    if engine.kind == "remote":
+        return (Fix("Restart Docker on the machine that it runs on (running containers stop)"),)
+    command = "sudo systemctl restart docker"
+    if engine.kind == "snap":
+        command = "sudo snap restart docker"
+    elif engine.rootless:
+        command = "systemctl --user restart docker"
+    elif family(platform) == "alpine":
+        command = "sudo rc-service docker restart"
+    elif platform.kind == "wsl2":  # works with systemd and without
+        command = "sudo service docker restart"
+    return (Fix("Restart Docker (running containers stop)", command),)
+
+
+def look_at_engine(facts: HostFacts) -> Fixes:
+    """See why the engine went away, and start it again."""
+    engine = facts.engine
+    if engine.kind == "desktop" or facts.platform.kind == "macos":
+        return (Fix("Start Docker Desktop again"),)
+    if engine.kind == "remote":
+        return (Fix("See whether the engine answers", "docker version"),)
+    if engine.kind == "podman":
+        return (
+            Fix("Start Podman's socket again", "systemctl --user start podman.socket"),
+            Fix("Or, where Podman runs as root", "sudo systemctl start podman.socket"),
+        )
+    if engine.kind == "snap":
+        return (
+            Fix("See what it said last", "sudo snap logs -n=50 docker"),
+            Fix("Start it again", "sudo snap start docker"),
+        )
+    if engine.rootless:
+        return (
+            Fix("See what it said last", "journalctl --user -u docker -n 50"),
+            Fix("Start it again", "systemctl --user start docker"),
+        )
+    if family(facts.platform) == "alpine":
+        return (Fix("Start it again", "sudo rc-service docker start"),)
+    if facts.platform.kind == "wsl2":  # works with systemd and without
+        return (Fix("Start it again", "sudo service docker start"),)
+    return (
+        Fix("See what it said last", "sudo journalctl -u docker -n 50"),
+        Fix("Start it again", "sudo systemctl start docker"),
+    )
+
+
+def enable_cdi(facts: HostFacts) -> Fixes:
+    """Switch CDI on in a Docker that has it behind a setting; () where there is nothing to switch."""
+    engine = facts.engine
+    on = bool(engine.cdi_folders or engine.cdi_devices)
+    if on or engine.kind in ("podman", "desktop", "remote"):
+        return ()
+    if not at_least(engine.server_version, CDI_SINCE):
+        return newer_docker(facts)
+    file = "~/.config/docker/daemon.json" if engine.rootless else "/etc/docker/daemon.json"
+    if family(facts.platform) == "nixos":
+        option = "virtualisation.docker.daemon.settings.features.cdi = true;"
+        text = f"Put {option} into configuration.nix, and apply it"
+        return (Fix(text, "sudo nixos-rebuild switch"),)
+    configure = "nvidia-ctk runtime configure --runtime=docker --cdi.enabled"
+    command = f"{configure} {OWN_CONFIG}" if engine.rootless else f"sudo {configure}"
+    if toolkit(facts, "nvidia") is not None:
+        return (Fix("Switch CDI on in Docker", command), *restart_docker(facts))
+    text = f'Switch CDI on in Docker: write "features": {{"cdi": true}} into {file}'
+    return (Fix(text), *restart_docker(facts))
+
+
+def matching_client(facts: HostFacts) -> Fixes:
+    """Client and engine whose versions of the API meet."""
+    version = facts.engine.server_version
+    if facts.engine.kind == "podman":
+        text = "Install a docker client from 20.10 to 28: these speak Podman's version of the API"
+        return (Fix(f"{text}: {ENGINE_GUIDE}"),)
+    like = f"as new as the engine ({version})" if version else "of the engine's age"
+    return (Fix(f"Install a docker client {like}: {ENGINE_GUIDE}"),)
+
+
+def newer_docker(facts: HostFacts, version: str = CDI_SINCE) -> Fixes:
+    """An engine of at least that version."""
+    if facts.engine.kind == "desktop":
+        return (Fix(f"Update Docker Desktop: it should bring an engine of {version} or newer"),)
+    if facts.engine.kind == "podman":
+        return (Fix(f"Install Podman {PODMAN_SINCE} or newer"),)
+    return (Fix(f"Install Docker {version} or newer, from Docker's own packages: {ENGINE_GUIDE}"),)
+
+
+def replace_snap(_: HostFacts) -> Fixes:
+    """The packaged engine in the place of the snap, which does not see the toolkit."""
+    return (
+        Fix(
+            "Remove the Docker of the snap store (its images, containers and volumes go with it)",
+            "sudo snap remove docker",
+        ),
+        Fix("Install Docker from packages, and go on", "configure-environment", automatic=True),
+    )
+
+
+def native_engine(facts: HostFacts) -> Fixes:
+    """An engine on this machine's own kernel in the place of a virtual machine."""
+    if facts.platform.kind == "macos":
+        return (Fix("On macOS no GPU reaches containers: go on with the CPU alone"),)
+    if facts.platform.kind == "wsl2":
+        return (
+            Fix("Update Docker Desktop, and keep on in its Settings: Use the WSL 2 based engine"),
+        )
+    return (
+        Fix(
+            "Quit Docker Desktop and choose this machine's own engine", "docker context use default"
+        ),
+        Fix("Install that engine where it is missing", "configure-environment", automatic=True),
+    )
+
+
+def local_engine(_: HostFacts) -> Fixes:
+    """The engine is elsewhere: work there, or choose the one that is here."""
+    return (
+        Fix("Run dshpc on the machine that the engine runs on"),
+        Fix(
+            "Or choose the engine of this machine",
+            "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default",
+        ),
+    )
+
+
+def docker_group(facts: HostFacts) -> Fixes:
+    """Let this user speak with the engine."""
+    if facts.engine.kind == "podman":
+        return (Fix("Start your own Podman's socket", "systemctl --user start podman.socket"),)
+    return (
+        Fix(
+            "Join the group docker, whose members can become root on this machine; "
+            "then log out and in again",
+            'sudo usermod -aG docker "$USER"',
+        ),
+    )
+
+
+def free_space(facts: HostFacts) -> Fixes:
+    """Room where the engine keeps its data."""
+    where = f" in {facts.engine.root_dir}" if facts.engine.root_dir else ""
+    text = f"See what takes the space{where}, and remove what is not needed"
+    command = "podman system df" if facts.engine.kind == "podman" else "docker system df"
+    return (Fix(text, command),)
+
+
+def compose_v2(facts: HostFacts) -> Fixes:
+    """The compose plugin, version 2, by the packages of this distribution where they have it."""
+    platform = facts.platform
+    if platform.kind == "macos":
+        return (Fix("Install the compose plugin", "brew install docker-compose"),)
+    command = _COMPOSE.get(platform.os_id or "")
+    if platform.os_id == "debian" and at_least(platform.os_version, "13"):
+        command = "sudo apt-get update && sudo apt-get install -y docker-compose"
+    elif command is None and family(platform) in ("suse", "arch"):
+        command = _COMPOSE[family(platform) or ""]
+    if command is None:
+        return (Fix(f"Install the compose plugin, version 2: {COMPOSE_GUIDE}"),)
+    return (Fix("Install the compose plugin, version 2", command),)
