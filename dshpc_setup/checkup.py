@@ -12,6 +12,7 @@ from dshpc_setup.engine.refusals import endpoint_elsewhere
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import Machine
+from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.plan import ClusterPlan, plan_cluster
 from dshpc_setup.project import PROOF, Project
 from dshpc_setup.settings import Settings
@@ -20,7 +21,7 @@ from dshpc_setup.settings import Settings
 def examine(machine: Machine, project: Project | None) -> tuple[Finding, ...]:
     """Every rule's finding; raises DshpcError where the settings of the project cannot be read."""
     settings = project.settings(machine.env) if project else Settings()
-    facts = probes.gather(_looked_at(machine, settings))
+    facts = probes.gather(with_simulated_gpus(machine, settings.simulate))
     proof = passthrough.Passthrough.from_json(project.read_note(PROOF)) if project else None
     known = Known(
         facts,
@@ -41,7 +42,7 @@ def examine_recorded(
     The project's cluster and its proof are of the machine that we run on: nothing is told of them.
     """
     settings = project.settings(env) if project else Settings()
-    facts = probes.gather(_looked_at(machine, settings))
+    facts = probes.gather(with_simulated_gpus(machine, settings.simulate))
     known = Known(
         facts,
         plan=_plan(facts, settings),
@@ -49,14 +50,6 @@ def examine_recorded(
         endpoint=endpoint_elsewhere(machine, facts.engine),
     )
     return diagnose(known)
-
-
-def _looked_at(machine: Machine, settings: Settings) -> Machine:
-    if not settings.simulate:
-        return machine
-    from dshpc_setup.machine.simulated import SimulatedMachine
-
-    return SimulatedMachine(machine, settings.simulate, devices_exist=True)
 
 
 def _plan(facts: HostFacts, settings: Settings) -> ClusterPlan | None:

@@ -6,6 +6,8 @@ from collections import Counter
 
 from dshpc_setup.apply import Change
 from dshpc_setup.facts import Engine, Gpus, HostFacts
+from dshpc_setup.fixes import Fix
+from dshpc_setup.passthrough.model import Attempt, Cause, Passthrough
 from dshpc_setup.plan import ClusterPlan
 
 
@@ -74,3 +76,26 @@ def describe_changes(changes: tuple[Change, ...]) -> str:
     if set(counts) == {"unchanged"}:
         return f"{len(changes)} files unchanged"
     return ", ".join(f"{count} {action}" for action, count in counts.items())
+
+
+def describe_fix(fix: Fix) -> str:
+    """ "Restart Docker: sudo systemctl restart docker"."""
+    return f"{fix.text}: {fix.command}" if fix.command else fix.text
+
+
+def describe_cause(cause: Cause) -> str:
+    """The sentence, with the finding's id to look it up by."""
+    return f"{cause.says} ({cause.finding})" if cause.finding else cause.says
+
+
+def describe_attempt(row: Attempt) -> str:
+    """ "CDI: no CDI specification names a nvidia.com/gpu device (DSH-DK-016)"."""
+    return f"{row.way}: {row.reason}" + (f" ({row.finding})" if row.finding else "")
+
+
+def describe_proof(proof: Passthrough) -> str:
+    """ "No container gets the GPUs: the NVIDIA Container Toolkit is not installed (DSH-DK-007)." """
+    first = proof.to_mend
+    if first is None:
+        return proof.reason
+    return f"No container gets the GPUs: {describe_cause(Cause(first.finding, first.reason))}."

@@ -12,22 +12,29 @@ from dshpc_setup import apply, passthrough, probes, stanza, verify
 from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.start import ensure_running
 from dshpc_setup.describe import (
+    describe_attempt,
+    describe_cause,
     describe_changes,
     describe_facts,
+    describe_fix,
     describe_mapping,
     describe_missing,
     describe_plan,
+    describe_proof,
 )
-from dshpc_setup.engine import containers
+from dshpc_setup.engine import compose
 from dshpc_setup.engine.install import ensure_engine
+from dshpc_setup.engine.privilege import caller
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.files import make_folder
 from dshpc_setup.image.base import BaseImage, ensure_base, find_base
 from dshpc_setup.image.build import build
+from dshpc_setup.image.client import inspect
 from dshpc_setup.image.recipe import Recipe, make_recipe
 from dshpc_setup.machine import Machine
-from dshpc_setup.passthrough import Passthrough
+from dshpc_setup.machine.overlay import simulated_device_files, with_simulated_gpus
+from dshpc_setup.passthrough import Bench, Passthrough
 from dshpc_setup.plan import ClusterPlan, plan_cluster
 from dshpc_setup.project import PROOF, REMEMBERED, RUNTIME, Project, json_text
 from dshpc_setup.render import CONFIG_FILES, render_env, render_slurm
@@ -142,7 +149,7 @@ class Configure:
 
     def _probe(self, settings: Settings) -> HostFacts:
         with self._step("probe") as say:
-            machine = self._looked_at(settings)
+            machine = with_simulated_gpus(self.machine, settings.simulate)
             facts = probes.gather(machine)
             self.report.simulated = facts.gpus.simulated
             if facts.engine.state != "present" or facts.engine.compose is None:
@@ -162,13 +169,6 @@ class Configure:
                 self._note(mapped)
             return facts
 
-    def _looked_at(self, settings: Settings) -> Machine:
-        if not settings.simulate:
-            return self.machine
-        from dshpc_setup.machine.simulated import SimulatedMachine
-
-        return SimulatedMachine(self.machine, settings.simulate, devices_exist=True)
-
     def _base(self, facts: HostFacts, settings: Settings) -> BaseImage | None:
         with self._step("base") as say:
             if self.options.dry_run or not self.options.build:
@@ -187,32 +187,38 @@ class Configure:
     ) -> Passthrough:
         with self._step("passthrough") as say:
             plan = plan_cluster(facts, settings)
-            untested = passthrough.without_test(plan, self._simulated_files(settings))
+            untested = passthrough.without_test(plan, simulated_device_files(settings.simulate))
             if untested is not None:
                 say(untested.reason, True)
                 self._need_gpu(settings, untested)
                 return untested
             whole = not settings.devices
             kept = Passthrough.from_json(self.project.read_note(PROOF))
-            if kept and kept.works and kept.key == passthrough.proof_key(facts, plan, whole):
+            key = passthrough.proof_key(facts, plan, whole)
+            if kept and kept.works and (kept.key, kept.user) == (key, self._user()):
                 say(f"{kept.reason} Kept from an earlier run.")
                 return kept
             if base is None or self.options.dry_run:
                 reason = "Not tested: this run starts no container of the base image."
                 say(reason, True)
-                return passthrough.first_candidate(self.machine, facts, plan, whole, reason)
-            proof = passthrough.prove(self.machine, facts, plan, base.ref, whole)
-            say(proof.reason)
+                return passthrough.untested(facts, plan, whole, reason)
+            proof = passthrough.prove(self.machine, facts, plan, self._bench(base), whole=whole)
+            say(describe_proof(proof))
+            for warning in proof.warnings:
+                self._note(describe_cause(warning))
+            self.project.write_json(PROOF, proof.to_json())  # doctor shows a failed one as well
             self._need_gpu(settings, proof)
-            self.project.write_json(PROOF, proof.to_json())
             return proof
 
-    def _simulated_files(self, settings: Settings) -> tuple[str, ...]:
-        if not settings.simulate:
-            return ()
-        from dshpc_setup.machine.simulated import device_files, parse_profile
+    def _bench(self, base: BaseImage) -> Bench:
+        image = inspect(self.machine, base.ref)
+        environment = image.environment if image is not None else {}
+        return Bench(base.ref, self._user(), environment=environment)
 
-        return device_files(parse_profile(settings.simulate))
+    def _user(self) -> tuple[int, int]:
+        """Whose jobs these will be."""
+        who = caller(self.machine)
+        return who.uid, who.gid
 
     def _need_gpu(self, settings: Settings, proof: Passthrough) -> None:
         if proof.works:
@@ -221,18 +227,22 @@ class Configure:
             asked = settings.gpu if settings.gpu != "auto" else ", ".join(settings.devices)
             raise DshpcError(
                 f"You asked for GPUs ({asked}), but none can be used here.",
-                "\n".join(proof.failures) or proof.reason,
-                ("Mend that and run again.", "Or go on without a GPU: --gpu none."),
+                "\n".join(describe_attempt(row) for row in proof.attempts) or proof.reason,
+                (*_fixes(proof), "Then run again.", "Or go on without a GPU: --gpu none."),
             )
-        self._note(f"CPU only: {proof.reason}")
+        fixes = _fixes(proof)
+        self._note("CPU only, until that is mended:" if fixes else f"CPU only: {proof.reason}")
+        for number, fix in enumerate(fixes, 1):
+            self._note(f"{number}. {fix}")
+        if fixes:
+            self._note(f"{len(fixes) + 1}. Then run this again.")
 
     def _plan(self, facts: HostFacts, settings: Settings, proof: Passthrough) -> ClusterPlan:
         with self._step("plan") as say:
             plan = plan_cluster(facts, settings)
             if plan.gres and not proof.works:
-                reason = f"Docker cannot hand over the GPUs: {proof.reason}"
                 plan = plan_cluster(facts, replace(settings, gpu="none"))
-                plan = replace(plan, left_out=(reason,))
+                plan = replace(plan, left_out=(describe_proof(proof),))
             for reason in plan.left_out if plan.gres else ():
                 self._note(f"Not used: {reason}")
             say(describe_plan(plan))
@@ -271,15 +281,31 @@ class Configure:
             )
             texts = render_slurm(plan)
             wanted = {f"config/{name}": apply.Wanted(texts[name]) for name in CONFIG_FILES}
-            wanted["docker-compose.yml"] = apply.Wanted(text)
+            wanted[compose.FILE] = apply.Wanted(text)
             wanted[".env"] = apply.Wanted(render_env(settings.prefix), 0o600)
             changes = apply.compare(self.project, wanted)
             if self.options.dry_run:
                 changes = self.report.changes = apply.planned(changes)
             else:
+                self._let_compose_read(facts, changes)
                 self._write(settings, changes)
             say(describe_changes(changes))
             return recipe, changes
+
+    def _let_compose_read(self, facts: HostFacts, changes: tuple[apply.Change, ...]) -> None:
+        """A text that is new is read by the compose tool itself before anything is written."""
+        tool = facts.engine.compose
+        new = [item for item in changes if item.path == compose.FILE and item.target is not None]
+        if tool is None or not new or new[0].action == "unchanged":
+            return
+        folder = str(self.project.folder)
+        said = compose.check(self.machine, tool, new[0].wanted.text, folder=folder)
+        if said is not None:
+            raise DshpcError(
+                f"Compose {tool.version} refuses the {compose.FILE} that was rendered.",
+                said,
+                ("Nothing was written. Report this with the output of: dshpc detect --json",),
+            )
 
     def _write(self, settings: Settings, changes: tuple[apply.Change, ...]) -> None:
         work = stanza.work_folder(self.project.folder, settings)
@@ -310,7 +336,7 @@ class Configure:
         with self._step("build") as say:
             tag = stanza.image_tag(settings, plan.gpu_type)
             if not self.options.build or recipe is None:
-                found = containers.image_id(self.machine, tag)
+                found = inspect(self.machine, tag)
                 if found is None and self.options.start:
                     raise DshpcError(
                         f"There is no image {tag} yet, and --no-build leaves out making it.",
@@ -318,7 +344,7 @@ class Configure:
                         ("Run again without --no-build.",),
                     )
                 say("--no-build", True)
-                return found or ""
+                return found.id if found is not None else ""
             result = build(
                 self.machine,
                 facts,
@@ -382,3 +408,9 @@ class Configure:
         """Said on screen and kept in the report."""
         self.report.notes.append(text)
         self.reporter.note(text)
+
+
+def _fixes(proof: Passthrough) -> tuple[str, ...]:
+    """What mends the mechanism that would be taken, a step each."""
+    first = proof.to_mend
+    return tuple(describe_fix(fix) for fix in first.fix) if first is not None else ()

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from dshpc_setup.cli import COMMANDS, EXEC_COMMANDS
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.report import Step, StepName
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
+
+    from dshpc_setup.report import Step, StepName
 
 _MARKS = {"ok": "[green]✓[/]", "skipped": "[dim]-[/]", "failed": "[red]✗[/]"}
 _SPEAK_S = 10.0
@@ -85,9 +86,13 @@ class ConsoleReporter:
             return True
         if not self._interactive:
             return False
+        # not by input(), which would put it on a stdout that is a file or holds JSON
+        sys.stderr.write(f"  {question} [y/N] ")
+        sys.stderr.flush()
         try:
-            answer = input(f"  {question} [y/N] ")
+            answer = input()
         except EOFError:
+            sys.stderr.write("\n")
             answer = ""
         return answer.strip().lower() in ("y", "yes")
 

@@ -67,12 +67,7 @@ def parsed(arguments: Sequence[str]) -> Asked | None:
 def detect(asked: Asked) -> int:
     """Look, print, and give the exit code; raises DshpcError for what cannot be asked for."""
     sections = sections_of(asked.only)
-    if not (0 < asked.deadline < math.inf):
-        raise usage_error(
-            f"--deadline {asked.deadline:g}: that is no time to wait.",
-            "",
-            "Give seconds, more than 0: --deadline 5",
-        )
+    check_deadline(asked.deadline)
     machine = seen_machine(asked.root, asked.machine, asked.simulate)
     facts = gather(machine, only=sections, deadline_s=asked.deadline)
     if asked.json:
@@ -86,6 +81,16 @@ def detect(asked: Asked) -> int:
             text += ["", *explain.lines(facts, sections)]
         put("\n".join([*text, ""]))
     return Exit.INCOMPLETE if facts.unanswered(sections) else Exit.OK
+
+
+def check_deadline(seconds: float) -> None:
+    """Raises DshpcError where nobody can wait so long, or so short."""
+    if not (0 < seconds < math.inf):
+        raise usage_error(
+            f"--deadline {seconds:g}: that is no time to wait.",
+            "",
+            "Give seconds, more than 0: --deadline 5",
+        )
 
 
 def sections_of(only: str | None) -> tuple[Section, ...]:

@@ -1,4 +1,4 @@
-"""The commands that only look: detect, gpus, status, logs, doctor, record."""
+"""The commands that only look: detect, gpus, status, logs, passthrough, doctor, record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dshpc_setup.cli.command_line import (
     show_status,
     this_machine,
 )
-from dshpc_setup.cli.console import as_called
+from dshpc_setup.cli.console import as_called, is_interactive
 from dshpc_setup.cli.options import Machine, NoMachine, Root
 from dshpc_setup.errors import Exit
 from dshpc_setup.probes import DEADLINE_S
@@ -128,6 +128,62 @@ def logs(
     from dshpc_setup.cluster import operations as cluster
 
     hand_over(cluster.logs_argv(this_machine(), needed_project(dir), follow=follow, tail=tail))
+
+
+@app.command("passthrough", rich_help_panel="Look")
+def passthrough(
+    *,
+    json_output: Json = False,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            "--image", metavar="IMAGE", help="A local image (default: the cluster's base)."
+        ),
+    ] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option("--devices", metavar="LIST", help="Only these GPUs, by index or UUID: 0,2."),
+    ] = None,
+    get_base: Annotated[
+        bool, typer.Option("--get-base", help="Pull or make the base image where it is missing.")
+    ] = False,
+    deadline: Annotated[
+        float,
+        typer.Option("--deadline", metavar="SECONDS", help="When to give a test container up."),
+    ] = 60,
+    yes: Yes = False,
+    dir: Dir = None,  # noqa: A002
+    machine: Machine = None,
+) -> None:
+    """Test-run every way for a container to get the GPUs: which works, and why others do not."""
+    from dshpc_setup.cli.detect import check_deadline
+    from dshpc_setup.cli.passthrough import lines
+    from dshpc_setup.cli.seen import seen_machine
+    from dshpc_setup.project import Project, find_project
+    from dshpc_setup.settings import load
+    from dshpc_setup.testrun import Wish, test_run
+
+    check_deadline(deadline)
+    here = folder_of(dir)
+    project = Project(here) if dir else find_project(here, environment())
+    flags = {"devices": devices}
+    env = environment()
+    settings = project.settings(env, flags) if project else load(flags=flags, env=env)
+    asked = seen_machine("/", machine, "")
+    wish = Wish(
+        settings,
+        image,
+        get_base=get_base,
+        deadline_s=deadline,
+        replayed=machine is not None,
+        interactive=is_interactive(),
+    )
+    done = test_run(asked, wish, reporter(yes))
+    if json_output:
+        print_json(done.to_json())
+    else:
+        print("\n".join(map(as_called, lines(done))))
+    finish(done.exit_code)
 
 
 @app.command("doctor", rich_help_panel="Look")

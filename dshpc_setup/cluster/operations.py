@@ -17,6 +17,7 @@ from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
+from dshpc_setup.image.client import inspect as inspect_image
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.project import OWN, Project
 from dshpc_setup.reporter import Reporter
@@ -175,7 +176,7 @@ def _check_image(machine: Machine, cluster: Target) -> None:
         encoding="utf-8", errors="replace"
     )
     for ref in re.findall(r"""^ +image: *["']?([^\s"']+)""", text, re.MULTILINE):
-        if ref.startswith(f"{cluster.container}:") and containers.image_id(machine, ref) is None:
+        if ref.startswith(f"{cluster.container}:") and inspect_image(machine, ref) is None:
             raise DshpcError(
                 f"The image {ref} is not there.",
                 "It is built on this machine and was removed, or never finished.",

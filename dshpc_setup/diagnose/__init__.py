@@ -9,21 +9,13 @@ from typing import Any, Literal
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.errors import Exit
 from dshpc_setup.facts import HostFacts
+from dshpc_setup.fixes import Fix
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.plan import ClusterPlan
 
 SCHEMA = "dshpc.doctor/1"
 Section = Literal["host", "gpu", "driver", "engine", "passthrough", "slurm", "files"]
 FindingState = Literal["ok", "info", "warn", "error", "skipped", "crashed"]
-
-
-@dataclass(frozen=True)
-class Fix:
-    """One step; `command` can be pasted; `automatic` where dshpc itself can do it."""
-
-    text: str
-    command: str | None = None
-    automatic: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dshpc_setup.diagnose import Finding, Fix, Known
+from dshpc_setup import remedies
+from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.facts import Gpus
+from dshpc_setup.fixes import Fix
 from dshpc_setup.probes.nvidia.layers import OLDEST_DRIVER, TOO_OLD, too_old
 from dshpc_setup.probes.nvidia.wsl import LINUX_DRIVER_INSIDE
 
@@ -49,11 +51,8 @@ def driver_age(known: Known) -> Finding:
         evidence=tuple(f"driver {version}" for version in old),
         cause=f"Today's container tools and CUDA images want driver {OLDEST_DRIVER} or newer.",
         fix=(
-            Fix(
-                "Install a newer driver by your distribution's way (on Ubuntu as here), then restart; "
-                "a GPU that no newer driver supports cannot run today's CUDA images",
-                "sudo ubuntu-drivers install --gpgpu",
-            ),
+            *remedies.newer_driver(known.facts),
+            Fix("A GPU that no newer driver supports cannot run today's CUDA images"),
         ),
     )
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.cluster.status import TIERS
-from dshpc_setup.diagnose import Finding, Fix, Known, Rule, Section, nvidia
+from dshpc_setup.describe import describe_attempt, describe_proof
+from dshpc_setup.diagnose import Finding, Known, Rule, Section, nvidia
+from dshpc_setup.fixes import Fix
 from dshpc_setup.passthrough import proof_key
 
 _GPU_EVIDENCE = frozenset(
@@ -173,12 +175,16 @@ def _passthrough(known: Known) -> Finding:
         )
     if known.proof.works:
         return replace(found, evidence=(known.proof.reason,))
+    first = known.proof.to_mend
     return replace(
         found,
         state="error",
-        evidence=known.proof.failures,
-        cause=known.proof.reason,
-        fix=(Fix("Mend what Docker says, then test again", "configure-environment"),),
+        evidence=tuple(describe_attempt(row) for row in known.proof.attempts),
+        cause=describe_proof(known.proof),
+        fix=(
+            *(first.fix if first is not None else ()),
+            Fix("Then test again", "configure-environment"),
+        ),
     )
 
 

@@ -48,12 +48,6 @@ def inspect(machine: Machine, name: str) -> Container | None:
     return None if value is None else _container(value)
 
 
-def image_id(machine: Machine, ref: str) -> str | None:
-    """The id (`sha256:...`) of a local image, None where there is none."""
-    value = _inspect(machine, "image", ref)
-    return None if value is None else str(value["Id"])
-
-
 def remove(machine: Machine, name: str) -> bool:
     """Stop and remove a container with its unnamed volumes; False where there was none."""
     found = inspect(machine, name)

@@ -29,6 +29,7 @@ class Image:
     arch: str
     size: int
     labels: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def docker(machine: Machine) -> str:
@@ -69,11 +70,13 @@ def inspect(machine: Machine, ref: str) -> Image | None:
 
 def _image(text: str) -> Image:
     value = json.loads(text)
+    config = value.get("Config") or {}
     return Image(
         id=str(value["Id"]),
         arch=_DEBIAN_ARCH.get(str(value["Architecture"]), str(value["Architecture"])),
         size=int(value["Size"]),
-        labels=(value.get("Config") or {}).get("Labels") or {},
+        labels=config.get("Labels") or {},
+        environment=dict(item.split("=", 1) for item in config.get("Env") or () if "=" in item),
     )
 
 

@@ -25,7 +25,9 @@ from dshpc_setup.facts import (
     Memory,
     Platform,
 )
-from dshpc_setup.passthrough import Passthrough, proof_key
+from dshpc_setup.fixes import Fix
+from dshpc_setup.handover import Handover
+from dshpc_setup.passthrough import Attempt, Passthrough, proof_key
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.settings import Settings
 
@@ -36,7 +38,7 @@ FACTS = HostFacts(
     Platform("linux"), Cpu(4), Memory(8000, 7000), Gpus("present", (GPU,)), ENGINE
 )  # fmt: skip
 PLAN = plan_cluster(FACTS, Settings())
-PROOF = Passthrough("devices", "Proven.", key=proof_key(FACTS, PLAN, True))
+PROOF = Passthrough(Handover("devices"), "Proven.", key=proof_key(FACTS, PLAN, True))
 NODE = NodeStatus("p", "idle", None, {"gpu:t4": 1}, {})
 CLUSTER = ClusterStatus("/p", "p-slurm", "running", "healthy", phase="ready", nodes=(NODE,),
                         isolation="default")  # fmt: skip
@@ -108,9 +110,20 @@ def test_a_proof_counts_only_for_the_machine_it_was_made_on() -> None:
 
 
 def test_a_proof_that_failed_is_an_error() -> None:
-    failed = replace(PROOF, mechanism="none", reason="no runtime", failures=("cdi: no",))
+    mend = Fix("Register it", "nvidia-ctk runtime configure")
+    rows = (
+        Attempt("cdi", "impossible", "no specification", "DSH-DK-016"),
+        Attempt("runtime", "fails", "it is not registered", "DSH-DK-009", fix=(mend,)),
+    )
+    failed = replace(PROOF, handover=Handover("none"), reason="no runtime", attempts=rows)
     finding = found(replace(WELL, proof=failed), "DSH-PT-001")
-    assert (finding.state, finding.evidence) == ("error", ("cdi: no",))
+    assert finding.state == "error"
+    assert finding.cause == "No container gets the GPUs: it is not registered (DSH-DK-009)."
+    assert finding.evidence == (
+        "CDI: no specification (DSH-DK-016)",
+        "the nvidia runtime: it is not registered (DSH-DK-009)",
+    )
+    assert finding.fix[0] == mend
 
 
 def test_gpus_that_are_not_to_be_used_need_no_proof() -> None:

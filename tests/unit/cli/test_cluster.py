@@ -33,6 +33,9 @@ def project(tmp_path: Path) -> Project:
     return Project(folder)
 
 
+IMAGE = "/usr/bin/docker image inspect --format {{json .}} p-slurm:none"
+
+
 def container(owner: str | None, status: str = "running") -> Answer:
     value = {
         "Id": "1",
@@ -66,7 +69,7 @@ def machine(project: Project, **more: Any) -> FakeMachine:
         "docker exec p-slurm dshpc-node": Answer(READY),
         "docker exec p-slurm sinfo": Answer("p|gpu:h100:2|gpu:h100:1(IDX:0)|mixed|none\n"),
         "docker exec p-slurm scontrol": Answer("TaskPlugin = task/none\n"),
-        "docker inspect --type image -- p-slurm:none": Answer('[{"Id": "sha256:1"}]'),
+        IMAGE: Answer('{"Id": "sha256:1", "Architecture": "amd64", "Size": 1}'),
         "docker restart": Answer(),
         "docker unpause": Answer(),
         "docker ps": Answer(),
@@ -110,7 +113,7 @@ def test_a_paused_container_is_woken(project: Project) -> None:
 
 def test_a_missing_image_is_not_looked_for_elsewhere(project: Project) -> None:
     gone = Answer(code=1, stderr="Error: No such image: p-slurm:none")
-    fake = machine(project, **{"docker inspect --type image -- p-slurm:none": gone})
+    fake = machine(project, **{IMAGE: gone})
     with pytest.raises(DshpcError, match="p-slurm:none is not there"):
         cluster.up(fake, project, Listener())
     assert not fake.lines(" up ")

@@ -1,0 +1,32 @@
+"""Can this engine hand the GPUs to a container? Found by doing it, before anything is rendered.
+
+asked       what is to be handed over, on which machine
+candidates  which mechanisms this engine may have, and why it cannot have the others
+cdi_names   by which names a CDI engine knows the GPUs
+expected    what a container must see of the GPUs that it was promised
+trial       the test container: started, ended by a deadline, removed
+look        the script in it, and what it says
+judge       what it saw against what it had to see: judge_nodes, judge_driver
+stale       whether a CDI specification is the reason
+causes      an engine's error text, and the facts, to a finding of the catalogue
+image       what an image wants against what driver and GPUs offer
+prove       all of it, and which mechanism to take
+"""
+
+from __future__ import annotations
+
+from dshpc_setup.passthrough.model import Attempt, Cause, Passthrough
+from dshpc_setup.passthrough.prove import proof_key, prove, untested, without_test
+from dshpc_setup.passthrough.trial import DEADLINE_S, Bench
+
+__all__ = [
+    "DEADLINE_S",
+    "Attempt",
+    "Bench",
+    "Cause",
+    "Passthrough",
+    "proof_key",
+    "prove",
+    "untested",
+    "without_test",
+]

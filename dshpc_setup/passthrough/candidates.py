@@ -1,0 +1,291 @@
+"""Which mechanisms this engine may have for these GPUs, and why it cannot have the others. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from dshpc_setup import remedies
+from dshpc_setup.facts import GpuDevice, HostFacts, Vendor
+from dshpc_setup.handover import DRIVER_CAPABILITIES, Handover, Mechanism
+from dshpc_setup.passthrough import findings
+from dshpc_setup.passthrough.asked import Asked
+from dshpc_setup.passthrough.cdi_names import cdi_names
+from dshpc_setup.passthrough.expected import DXG, KFD
+from dshpc_setup.passthrough.model import Attempt, Cause
+from dshpc_setup.plan import ClusterPlan
+from dshpc_setup.probes.toolkit import NAMES
+from dshpc_setup.versions import at_least, numbers
+
+WSL_DRIVER = "/usr/lib/wsl"  # Windows' driver, as WSL shows it
+_CDI_SINCE = "25.0"  # Docker; behind a setting until 28.2
+_PODMAN_CDI_SINCE = "4.1"
+_AMD_REQUEST_SINCE = "28.3"  # moby, daemon/devices_amd_linux.go
+_AMD_REQUEST_BY_CDI_SINCE = "29.3"
+
+# Of a name that Docker reads from a list, and of a node that it reads from "host:container".
+_NAME = re.compile(r"[A-Za-z0-9][\w./:=-]*", re.ASCII)
+_NODE = re.compile(r"(/dev(?:/(?!\.{1,2}[/:])[\w.+-]+)+):\1", re.ASCII)
+
+
+def candidates(facts: HostFacts, plan: ClusterPlan, whole: bool = True) -> tuple[Attempt, ...]:
+    """A row for each mechanism, best first: `untested` with its handover, or `impossible` and why.
+
+    The plan hands out at least one GPU.
+    """
+    asked = Asked(facts, plan, whole)
+    ways: tuple[tuple[Mechanism, Callable[[Asked], Handover | Cause]], ...] = (
+        ("cdi", _cdi),
+        ("device-request", _device_request),
+        ("runtime", _runtime),
+        ("devices", _devices),
+    )
+    elsewhere = _elsewhere(asked)
+    rows = []
+    for mechanism, way in ways:
+        found = elsewhere or way(asked)
+        if isinstance(found, Handover):
+            found = _sound(_joined(asked, found))
+        if isinstance(found, Cause):
+            rows.append(Attempt(mechanism, "impossible", found.says, found.finding, fix=found.fix))
+        else:
+            rows.append(Attempt(mechanism, "untested", "it was not tested", handover=found))
+    return tuple(rows)
+
+
+def _sound(handover: Handover) -> Handover | Cause:
+    """None of the names that the machine told may read as anything else on a command line."""
+    odd = [name for name in handover.ids if not _NAME.fullmatch(name)]
+    odd += [node for node in handover.devices if not _NODE.fullmatch(node)]
+    return Cause(None, f"{odd[0]!r} cannot be handed over by its name") if odd else handover
+
+
+def _joined(asked: Asked, handover: Handover) -> Handover:
+    """With the groups that own the nodes, and the nodes of vendors that the mechanism does not bring.
+
+    Groups are numbers: a name would be looked up in the image. A rootless engine counts its own, so
+    that this machine's number would be another group there, or none.
+    """
+    known = () if asked.engine.rootless else asked.plan.gpus
+    groups = {group for gpu in known for group in gpu.group_ids}
+    return replace(
+        handover,
+        devices=tuple(dict.fromkeys((*handover.devices, *_other_nodes(asked, handover)))),
+        group_add=tuple(sorted(groups - {0})),
+    )
+
+
+def _other_nodes(asked: Asked, handover: Handover) -> tuple[str, ...]:
+    if asked.wsl or handover.mechanism == "devices":
+        return ()
+    named = {name.split(".com/")[0] for name in handover.ids if handover.mechanism == "cdi"}
+    brought = named or {asked.vendor}
+    return _as_devices(_raw_nodes(gpu for gpu in asked.plan.gpus if gpu.vendor not in brought))
+
+
+# -- engines that reach none of this machine's GPUs -------------------------------------------------
+
+
+def _elsewhere(asked: Asked) -> Cause | None:
+    engine, platform = asked.engine, asked.facts.platform
+    if engine.kind == "remote":
+        where = engine.host or "the address that DOCKER_HOST or a docker context names"
+        return Cause(
+            findings.REMOTE_ENGINE,
+            f"the engine at {where} runs on another machine, which does not have these GPUs",
+            remedies.local_engine(asked.facts),
+        )
+    if engine.kind == "desktop" and platform.kind != "wsl2":
+        return Cause(
+            findings.DESKTOP_VM,
+            "Docker Desktop runs containers in a virtual machine that no GPU of this machine reaches",
+            remedies.native_engine(asked.facts),
+        )
+    return None
+
+
+# -- CDI --------------------------------------------------------------------------------------------
+
+
+def _cdi(asked: Asked) -> Handover | Cause:
+    if (cause := _no_cdi(asked)) is not None:
+        return cause
+    first = cdi_names(asked.facts, asked.plan, asked.whole, asked.vendor)
+    if isinstance(first, Cause):
+        # A snap reads its own folder alone, which the toolkit's steps do not reach
+        unread = asked.engine.kind == "snap" and first.finding == findings.NO_CDI_SPEC
+        return _snap(asked) if unread else first
+    names = list(first)
+    for vendor in sorted(asked.vendors - {asked.vendor}):
+        found = cdi_names(asked.facts, asked.plan, asked.whole, vendor)
+        names += () if isinstance(found, Cause) else found  # their device nodes join instead
+    environment = DRIVER_CAPABILITIES if asked.vendor == "nvidia" else {}
+    return Handover("cdi", ids=tuple(names), environment=environment)
+
+
+def _no_cdi(asked: Asked) -> Cause | None:
+    engine = asked.engine
+    if engine.state != "present":
+        return Cause(None, "whether the engine has CDI is not known: none answers")
+    if engine.kind == "desktop":
+        says = "Docker Desktop has no CDI specification of these GPUs: --gpus is its way"
+        return Cause(findings.DESKTOP_CDI, says)
+    podman = engine.kind == "podman"
+    name, since = ("Podman", _PODMAN_CDI_SINCE) if podman else ("Docker", _CDI_SINCE)
+    known = numbers(engine.server_version) is not None
+    if known and not at_least(engine.server_version, since):
+        says = f"{name} {engine.server_version} is older than {since}, the first that has CDI"
+        return Cause(findings.ENGINE_WITHOUT_CDI, says, remedies.newer_docker(asked.facts, since))
+    if not podman and not engine.cdi_folders and not engine.cdi_devices:
+        if engine.kind == "snap":
+            return _snap(asked)
+        says = "CDI is not switched on in this engine"
+        return Cause(findings.CDI_OFF, says, _cdi_from_nothing(asked))
+    return None
+
+
+def _cdi_from_nothing(asked: Asked) -> remedies.Fixes:
+    """The setting, and the specification without which it hands over nothing."""
+    facts, vendor = asked.facts, asked.vendor
+    if any((spec.kind or "").startswith(f"{vendor}.com/") for spec in facts.engine.cdi_specs):
+        return remedies.enable_cdi(facts)
+    return remedies.first_cdi(facts, vendor)
+
+
+# -- device requests --------------------------------------------------------------------------------
+
+
+def _device_request(asked: Asked) -> Handover | Cause:
+    if asked.engine.kind == "podman":
+        return Cause(findings.PODMAN, "Podman passes over --gpus: CDI is its way")
+    if asked.vendor == "nvidia":
+        ids = () if asked.every("nvidia") else _nvidia_ids(asked)
+        return Handover("device-request", ids=ids, environment=DRIVER_CAPABILITIES)
+    if asked.vendor == "intel":
+        return Cause(None, "--gpus hands over GPUs of NVIDIA and AMD alone")
+    return _amd_request(asked)
+
+
+def _amd_request(asked: Asked) -> Handover | Cause:
+    """By AMD's runtime, or from 29.3 on by CDI; an engine that has neither was not told of AMD."""
+    engine, facts = asked.engine, asked.facts
+    if not at_least(engine.server_version, _AMD_REQUEST_SINCE):
+        return Cause(None, f"--gpus hands over AMD's GPUs from Docker {_AMD_REQUEST_SINCE} on")
+    by_cdi = at_least(engine.server_version, _AMD_REQUEST_BY_CDI_SINCE) and any(
+        name.startswith("amd.com/") for name in engine.cdi_devices
+    )
+    if not by_cdi and remedies.toolkit(facts, "amd") is None:
+        return _no_toolkit(asked, "amd")
+    ids = () if asked.every("amd") else _amd_ids(asked)
+    return Handover("device-request", ids=ids, driver="amd")
+
+
+def _no_toolkit(asked: Asked, vendor: Vendor) -> Cause:
+    if asked.engine.kind == "snap":
+        return _snap(asked)
+    fix = remedies.install_toolkit(asked.facts, vendor)
+    return Cause(findings.NO_TOOLKIT, f"the {NAMES[vendor]} is not installed", fix)
+
+
+def _snap(asked: Asked) -> Cause:
+    says = "Docker is a snap, which sees neither the toolkit nor the CDI specifications of this machine"
+    return Cause(findings.SNAP, says, remedies.replace_snap(asked.facts))
+
+
+def _nvidia_ids(asked: Asked) -> tuple[str, ...]:
+    """UUIDs where known: an index may mean another card after the next boot."""
+    lines = asked.lines("nvidia")
+    return tuple(dict.fromkeys(line.uuid or str(line.index) for line in lines))
+
+
+def _amd_ids(asked: Asked) -> tuple[str, ...]:
+    """AMD's toolkit counts its own GPUs."""
+    all_of_them = [gpu.index for gpu in asked.facts.gpus.devices if gpu.vendor == "amd"]
+    wanted = (line.index for line in asked.lines("amd"))
+    return tuple(str(all_of_them.index(index)) for index in wanted if index in all_of_them)
+
+
+# -- runtimes ---------------------------------------------------------------------------------------
+
+
+def _runtime(asked: Asked) -> Handover | Cause:
+    vendor = asked.vendor
+    if asked.engine.kind == "podman":
+        return Cause(
+            findings.PODMAN, "Podman passes over --runtime in Docker's API: CDI is its way"
+        )
+    if vendor == "intel":
+        return Cause(None, "Intel has no container runtime of its own")
+    if vendor not in asked.engine.runtimes:
+        return _no_runtime(asked, vendor)
+    ids = _nvidia_ids(asked) if vendor == "nvidia" else _amd_ids(asked)
+    wanted = "all" if asked.every(vendor) else ",".join(ids)
+    if not all(_NAME.fullmatch(name) for name in ids):
+        return Cause(None, "a GPU cannot be handed over by its name")
+    more = DRIVER_CAPABILITIES if vendor == "nvidia" else {}
+    environment = {f"{vendor.upper()}_VISIBLE_DEVICES": wanted, **more}
+    return Handover("runtime", driver=vendor, environment=environment)
+
+
+def _no_runtime(asked: Asked, vendor: Vendor) -> Cause:
+    engine, facts = asked.engine, asked.facts
+    if engine.state != "present":
+        return Cause(None, "which runtimes the engine has is not known: none answers")
+    if engine.kind == "desktop":
+        return Cause(None, "Docker Desktop takes no runtime of ours: --gpus is its way")
+    if engine.kind == "snap":
+        return _snap(asked)
+    if vendor in engine.registered:
+        return Cause(
+            findings.NOT_RESTARTED,
+            f"the runtime {vendor} stands in daemon.json, and Docker was not restarted since",
+            remedies.restart_docker(facts),
+        )
+    if remedies.toolkit(facts, vendor) is None:
+        return _no_toolkit(asked, vendor)
+    return Cause(
+        findings.RUNTIME_NOT_REGISTERED,
+        f"the runtime {vendor} is not registered with this engine",
+        (*remedies.register_runtime(facts, vendor), *remedies.restart_docker(facts)),
+    )
+
+
+# -- raw device nodes -------------------------------------------------------------------------------
+
+
+def _devices(asked: Asked) -> Handover | Cause:
+    if asked.wsl:
+        return _windows_devices(asked)
+    if "nvidia" in asked.vendors:
+        return Cause(
+            None,
+            "NVIDIA's GPUs need files of the driver beside their device nodes, which the other "
+            "mechanisms bring",
+        )
+    return Handover("devices", devices=_as_devices(_raw_nodes(asked.plan.gpus)))
+
+
+def _windows_devices(asked: Asked) -> Handover:
+    """WSL2 has one node for all GPUs, and the driver of Windows in a folder."""
+    environment = {"LD_LIBRARY_PATH": f"{WSL_DRIVER}/lib"}
+    if "amd" in asked.vendors:  # ROCm looks for /dev/kfd otherwise
+        environment["HSA_ENABLE_DXG_DETECTION"] = "1"
+    return Handover(
+        "devices",
+        devices=_as_devices([DXG]),
+        volumes=(f"{WSL_DRIVER}:{WSL_DRIVER}:ro",),
+        environment=environment,
+    )
+
+
+def _raw_nodes(gpus: Iterable[GpuDevice]) -> tuple[str, ...]:
+    nodes: list[str] = []
+    for gpu in gpus:
+        nodes += [KFD] if gpu.vendor == "amd" else []
+        nodes += gpu.device_files
+    return tuple(dict.fromkeys(nodes))
+
+
+def _as_devices(nodes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{node}:{node}" for node in nodes)
