@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dshpc_setup import resources
+from dshpc_setup.handover import GpuStanza
 from dshpc_setup.plan import ClusterPlan
 
 if TYPE_CHECKING:
@@ -32,14 +34,6 @@ def render_slurm(plan: ClusterPlan) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class DeviceRequest:
-    """A GPU reservation of the compose file; without `ids` all devices."""
-
-    driver: str
-    ids: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class ComposeFile:
     """All that docker-compose.yml.j2 needs."""
 
@@ -48,15 +42,13 @@ class ComposeFile:
     node: str
     image: str
     shm_size: str
-    gpu_comment: str
-    environment: Mapping[str, str]
+    gpu_comment: tuple[str, ...]  # lines
+    environment: Mapping[str, str]  # with those of `gpu`, as `volumes`
     labels: Mapping[str, str]
     volumes: tuple[str, ...]
+    gpu: GpuStanza
+    ulimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # soft, hard; -1: none
     build: Mapping[str, Any] | None = None  # {"build": ..., "secrets": ...} of image/build.py
-    devices: tuple[str, ...] = ()
-    group_add: tuple[int, ...] = ()
-    runtime: str | None = None
-    request: DeviceRequest | None = None
     simulated: bool = False
 
 
@@ -70,9 +62,19 @@ def render_env(prefix: str) -> str:
     return _environment().get_template("env.j2").render(prefix=prefix)
 
 
-def _quoted(value: str) -> str:
-    """A YAML double-quoted scalar (JSON is one) with compose's own interpolation switched off."""
-    return json.dumps(str(value), ensure_ascii=False).replace("$", "$$")
+# What JSON leaves as it is, and YAML refuses or takes for the end of a line
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def _quoted(value: object) -> str:
+    """A YAML double-quoted scalar with compose's own interpolation switched off."""
+    return _json(str(value))
+
+
+def _json(value: object) -> str:
+    """YAML in one line (JSON is YAML), with compose's own interpolation switched off."""
+    text = json.dumps(value, ensure_ascii=False).replace("$", "$$")
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _oneline(text: object) -> str:
@@ -95,7 +97,7 @@ def _environment() -> jinja2.Environment:
     )
     filters: dict[str, Any] = {
         "q": _quoted,
-        "json": lambda value: json.dumps(value, ensure_ascii=False).replace("$", "$$"),
+        "json": _json,
         "qlist": lambda values: "[" + ", ".join(_quoted(value) for value in values) + "]",
         "oneline": _oneline,
     }

@@ -207,6 +207,14 @@ DECLARATIONS: tuple[Declaration, ...] = (
         _choice("yes", "no"),
         "YES|NO",
     ),
+    Declaration(
+        "amd_profiling",
+        "no",
+        "Let AMD's profilers and debuggers work: seccomp unconfined and ptrace (SYS_PTRACE); "
+        "yes or no.",
+        _choice("yes", "no"),
+        "YES|NO",
+    ),
 )
 
 BY_NAME: Mapping[str, Declaration] = {item.name: item for item in DECLARATIONS}
@@ -233,6 +241,7 @@ class Settings:
     base_image: str = "debian:trixie-slim"
     apt_mirror: str = ""
     cuda_runtime: str = "no"
+    amd_profiling: str = "no"
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False)
     texts: Mapping[str, str] = field(default_factory=dict, compare=False)
 

@@ -12,14 +12,18 @@ from typing import Any
 from dshpc_setup import ownership
 from dshpc_setup.errors import usage_error
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.passthrough import Passthrough
+from dshpc_setup.gpu_stanza import gpu_stanza
+from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.render import ComposeFile, DeviceRequest, render_compose
+from dshpc_setup.render import ComposeFile, render_compose
 from dshpc_setup.settings import Settings
 
 PROJECT_LABEL = "org.dshpc.project"
 RENDERED_LABEL = "org.dshpc.rendered"
 _LABEL_LENGTH = 32
+
+_UNLIMITED = -1
+_STACK = 64 * 1024 * 1024  # bytes
 
 # Mounting the work folder there would hide what the container itself lives on: these alone, ...
 _NOT_AS_WORK = ("/", "/home", "/opt", "/root", "/tmp", "/var", "/var/cache", "/var/lib", "/var/log")
@@ -124,21 +128,28 @@ def compose_text(
     build: Mapping[str, Any] | None,
 ) -> str:
     """docker-compose.yml for this machine; its label names the digest of the rest of the text."""
+    gpu = gpu_stanza(
+        passthrough.handover,
+        facts.engine.compose.version if facts.engine.compose else None,
+        profiling=settings.amd_profiling == "yes",
+    )
     file = ComposeFile(
         prefix=settings.prefix,
         container=settings.container,
         node=settings.node,
         image=image,
         shm_size=settings.shm_size,
-        gpu_comment=passthrough.reason,
-        environment=_environment(settings, passthrough),
+        gpu_comment=(passthrough.reason, *gpu.comment.split("\n")[1:]),
+        environment={
+            **settings.container_env(),
+            "DSHPC_PREFIX": settings.prefix,
+            **gpu.environment,
+        },
         labels={PROJECT_LABEL: str(project), RENDERED_LABEL: ""},
-        volumes=_volumes(project, settings, facts, passthrough),
+        volumes=(*_volumes(project, settings, facts), *gpu.volumes),
+        gpu=gpu,
+        ulimits=ulimits(facts),
         build=build,
-        devices=_devices(passthrough),
-        group_add=passthrough.group_add,
-        runtime="nvidia" if passthrough.mechanism == "runtime" else None,
-        request=_request(passthrough),
         simulated=plan.simulated,
     )
     blank = render_compose(file)
@@ -146,18 +157,24 @@ def compose_text(
     return render_compose(replace(file, labels=labels))
 
 
-def _environment(settings: Settings, passthrough: Passthrough) -> Mapping[str, str]:
-    return {
-        **settings.container_env(),
-        "DSHPC_PREFIX": settings.prefix,
-        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-        **(passthrough.environment or {}),
-    }
+def ulimits(facts: HostFacts) -> Mapping[str, tuple[int, int]]:
+    """Limits for GPU jobs, soft and hard, in bytes: pinned memory without one, a stack of 64 MiB.
+
+    They are what NVIDIA asks for with its own images. None where the engine may not raise a limit: a
+    container for which it cannot set one does not start ("error setting rlimits"). That right
+    (CAP_SYS_RESOURCE) is missing in a rootless engine and mostly in one that runs in a container
+    itself, where the engine's own limits stay in force.
+    """
+    engine = facts.engine
+    nested = facts.platform.in_container and engine.kind not in ("desktop", "remote")
+    if engine.rootless or nested:
+        return {}
+    # Fortran's jobs say `ulimit -s unlimited`; compose v1 takes that for a hard limit below the soft
+    hard = _STACK if engine.compose and engine.compose.major == 1 else _UNLIMITED
+    return {"memlock": (_UNLIMITED, _UNLIMITED), "stack": (_STACK, hard)}
 
 
-def _volumes(
-    project: Path, settings: Settings, facts: HostFacts, passthrough: Passthrough
-) -> tuple[str, ...]:
+def _volumes(project: Path, settings: Settings, facts: HostFacts) -> tuple[str, ...]:
     # SELinux keeps a container from files that are not labelled for containers
     shared = ":z" if facts.platform.selinux == "enforcing" else ""
     read_only = ":ro,z" if shared else ":ro"
@@ -167,16 +184,4 @@ def _volumes(
         f"{work}:{work}{shared}",
         "state:/var/lib/dshpc/state",
         "key:/var/lib/dshpc/key",
-        *passthrough.volumes,
     )
-
-
-def _devices(passthrough: Passthrough) -> tuple[str, ...]:
-    names = passthrough.ids if passthrough.mechanism == "cdi" else ()
-    return (*names, *passthrough.devices)
-
-
-def _request(passthrough: Passthrough) -> DeviceRequest | None:
-    if passthrough.mechanism != "device-request":
-        return None
-    return DeviceRequest("nvidia", passthrough.ids)

@@ -12,7 +12,9 @@ from dshpc_setup.facts import Compose
 from dshpc_setup.machine import CommandResult, Machine
 
 FILE = "docker-compose.yml"
+CHECK_S = 20.0
 _UP_S = 180.0
+_TRACE = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*", re.MULTILINE)
 
 # Of the user's own COMPOSE_ variables these change how, not what: they stay.
 _KEPT = ("COMPOSE_HTTP_TIMEOUT", "COMPOSE_PARALLEL_LIMIT", "COMPOSE_TLS_VERSION")
@@ -59,6 +61,14 @@ _REASONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("sudo usermod -aG docker USER, then log out and in",),
     ),
     (
+        r"setting rlimit|setrlimit",  # runc, crun
+        "This engine may not raise the limits of a container",
+        (
+            f"Take `ulimits` out of {FILE} and add the line # USER_CUSTOMIZED=true there, then run "
+            "this again.",
+        ),
+    ),
+    (
         r"yaml:|ScannerError|Unsupported config option|validating .*: |is invalid because",
         f"{FILE} is broken, or this compose is too old for it",
         (f"Where you changed {FILE}: look at the line above.",),
@@ -74,11 +84,34 @@ def command(
     A variable of the shell would win over the same one in `.env`, so those are taken away as well.
     """
     path = f"{project_dir.rstrip('/')}/{FILE}"
-    plain = ["--no-ansi"] if _before_1_28(compose) else ["--ansi", "never"]
-    hidden = _hidden(machine, project_dir)
-    unset = ["env", *(part for name in hidden for part in ("-u", name))] if hidden else []
-    flags = ["--project-directory", project_dir, "-f", path, "-p", project]
-    return [*unset, *compose.argv, *plain, *flags, *args]
+    return _command(machine, compose, project_dir, path, ["-p", project, *args])
+
+
+def check(
+    machine: Machine, compose: Compose, text: str, *, folder: str, deadline_s: float = CHECK_S
+) -> str | None:
+    """Whether this compose tool takes a text for the compose file of a folder: None, or its refusal.
+
+    The tool alone is asked (`config -q`): nothing is written, no engine is needed. Version 1 wants a
+    build context to be there. A version below 2.30 may take keys that it does not carry out:
+    `gpu_stanza` keeps to those that it does. Raises DshpcError where there is no answer, which is no
+    refusal: INCOMPLETE at the deadline, ERROR where the tool cannot be run any more.
+    """
+    # A name of its own: one made from the folder's may be empty, and none may stand in .env
+    args = ["-p", "dshpc-check", "config", "-q"]
+    argv = _command(machine, compose, folder, "-", args)
+    done = machine.run(
+        argv,
+        deadline_s=deadline_s,
+        stdin=text,
+        env={"PYTHONIOENCODING": "utf-8"},  # v1 reads stdin in the encoding of the locale
+        cwd=folder if machine.exists(folder) else None,  # where v1 looks for .env with `-f -`
+    )
+    if done.state != "present":
+        raise failure(done, compose, args[2:], deadline_s)
+    if done.code == 0:
+        return None
+    return _TRACE.sub("", f"{done.text}\n").strip() or f"exit code {done.code}"
 
 
 def run_compose(
@@ -140,6 +173,15 @@ def failure(
         if re.search(pattern, done.text):
             return DshpcError(f"{reason} ({what} failed)", last_lines(done), todo)
     return DshpcError(f"{what} failed (exit code {done.code})", last_lines(done))
+
+
+def _command(
+    machine: Machine, compose: Compose, project_dir: str, file: str, args: Sequence[str]
+) -> list[str]:
+    plain = ["--no-ansi"] if _before_1_28(compose) else ["--ansi", "never"]
+    hidden = _hidden(machine, project_dir)
+    unset = ["env", *(part for name in hidden for part in ("-u", name))] if hidden else []
+    return [*unset, *compose.argv, *plain, "--project-directory", project_dir, "-f", file, *args]
 
 
 def _hidden(machine: Machine, project_dir: str) -> tuple[str, ...]:

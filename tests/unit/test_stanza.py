@@ -10,34 +10,75 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform
-from dshpc_setup.passthrough import Passthrough
+from dshpc_setup.facts import (
+    Compose,
+    Cpu,
+    Engine,
+    EngineKind,
+    Gpus,
+    HostFacts,
+    Memory,
+    Platform,
+)
+from dshpc_setup.gpu_stanza import NO_PROFILING, PROFILING_REASON
+from dshpc_setup.handover import Handover
+from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan, GresLine
 from dshpc_setup.render import render_env
 from dshpc_setup.settings import load
-from dshpc_setup.stanza import compose_text, work_folder
+from dshpc_setup.stanza import compose_text, ulimits, work_folder
 
 FACTS = HostFacts(
     Platform("linux"), Cpu(2, usable=2), Memory(8000, 8000), Gpus("absent"), Engine("present")
 )
 PLAN = ClusterPlan("dshpc", "dshpc", "debug", 2, 7200, 3600)
-NONE = Passthrough("none", "No GPU was found.")
+NONE = Passthrough(Handover("none"), "No GPU was found.")
+V1 = Compose("1.29.2", ("docker-compose",))
+V2 = Compose("v2.40.3", ("docker", "compose"))
+KFD = Handover("devices", devices=("/dev/kfd:/dev/kfd",), group_add=(44, 993))
+
+
+def written(
+    passthrough: Passthrough = NONE,
+    build: dict[str, Any] | None = None,
+    facts: HostFacts = FACTS,
+    project: str = "/home/ada/lab",
+    **flags: str,
+) -> str:
+    return compose_text(
+        Path(project), load(flags=flags), facts, PLAN, passthrough, "dshpc-slurm:none", build
+    )
 
 
 def compose(
     passthrough: Passthrough = NONE,
     build: dict[str, Any] | None = None,
     facts: HostFacts = FACTS,
-    plan: ClusterPlan = PLAN,
     project: str = "/home/ada/lab",
     **flags: str,
 ) -> dict[str, Any]:
-    text = compose_text(
-        Path(project), load(flags=flags), facts, plan, passthrough, "dshpc-slurm:none", build
-    )
+    text = written(passthrough, build, facts, project, **flags)
     value = yaml.safe_load(text)
     assert isinstance(value, dict)
     return value
+
+
+def with_compose(tool: Compose | None, facts: HostFacts = FACTS) -> HostFacts:
+    return replace(facts, engine=replace(facts.engine, compose=tool))
+
+
+def service(
+    handover: Handover, facts: HostFacts = FACTS, amd_profiling: str = "no"
+) -> dict[str, Any]:
+    text = written(Passthrough(handover, "ok"), facts=facts, amd_profiling=amd_profiling)
+    value = yaml.safe_load(text)["services"]["slurm"]
+    assert isinstance(value, dict)
+    return value
+
+
+def heading(text: str) -> list[str]:
+    """The comment lines at the top."""
+    return [line for line in text.split("\n\n")[0].splitlines() if line.startswith("#")]
 
 
 def test_the_container_is_unprivileged() -> None:
@@ -76,22 +117,117 @@ def test_selinux_gets_its_labels() -> None:
     ]
 
 
-def test_mechanisms() -> None:
-    request = compose(Passthrough("device-request", "ok", ids=("GPU-1",)))["services"]["slurm"]
-    (device,) = request["deploy"]["resources"]["reservations"]["devices"]
-    assert device == {"driver": "nvidia", "capabilities": ["gpu"], "device_ids": ["GPU-1"]}
-    every = compose(Passthrough("device-request", "ok"))["services"]["slurm"]
-    (device,) = every["deploy"]["resources"]["reservations"]["devices"]
-    assert device == {"driver": "nvidia", "capabilities": ["gpu"], "count": "all"}
-    cdi = compose(Passthrough("cdi", "ok", ids=("nvidia.com/gpu=all",)))["services"]["slurm"]
-    assert cdi["devices"] == ["nvidia.com/gpu=all"]
-    runtime = Passthrough("runtime", "ok", environment={"NVIDIA_VISIBLE_DEVICES": "all"})
-    service = compose(runtime)["services"]["slurm"]
-    assert service["runtime"] == "nvidia"
-    assert service["environment"]["NVIDIA_VISIBLE_DEVICES"] == "all"
-    raw = Passthrough("devices", "ok", devices=("/dev/kfd:/dev/kfd",), group_add=(44, 993))
-    service = compose(raw)["services"]["slurm"]
-    assert (service["devices"], service["group_add"]) == (["/dev/kfd:/dev/kfd"], ["44", "993"])
+def test_the_mechanism_is_written_for_the_compose_tool_that_is_here() -> None:
+    chosen = Handover("device-request", ids=("GPU-1",))
+    wanted = {"driver": "nvidia", "capabilities": ["gpu"], "device_ids": ["GPU-1"]}
+    for tool in (None, V1):
+        reserving = service(chosen, with_compose(tool))
+        assert reserving["deploy"]["resources"]["reservations"]["devices"] == [wanted]
+        assert "gpus" not in reserving
+    newest = service(chosen, with_compose(V2))
+    assert newest["gpus"] == [{"driver": "nvidia", "device_ids": ["GPU-1"]}]
+    assert "deploy" not in newest
+
+
+def test_what_the_mechanism_brings_joins_what_is_there() -> None:
+    wsl = Handover(
+        "devices",
+        devices=("/dev/dxg:/dev/dxg",),
+        volumes=("/usr/lib/wsl:/usr/lib/wsl:ro",),
+        environment={"LD_LIBRARY_PATH": "/usr/lib/wsl/lib"},
+    )
+    found = service(wsl)
+    assert found["volumes"][-2:] == ["key:/var/lib/dshpc/key", "/usr/lib/wsl:/usr/lib/wsl:ro"]
+    assert found["environment"] == {
+        "DSHPC_PREFIX": "dshpc",
+        "LD_LIBRARY_PATH": "/usr/lib/wsl/lib",
+    }
+    raw = service(KFD)
+    assert (raw["devices"], raw["group_add"]) == (["/dev/kfd:/dev/kfd"], ["44", "993"])
+
+
+def test_nvidias_variable_stands_only_with_nvidias_mechanisms() -> None:
+    name = "NVIDIA_DRIVER_CAPABILITIES"
+    cdi = Handover("cdi", ids=("nvidia.com/gpu=all",))
+    for chosen in (cdi, Handover("device-request"), Handover("runtime")):
+        assert service(chosen)["environment"][name] == "compute,utility"
+    for other in (KFD, Handover("none"), Handover("cdi", ids=("amd.com/gpu=all",))):
+        assert name not in service(other)["environment"]
+
+
+def test_the_comment_says_what_was_proven() -> None:
+    reason = "Proven by a test container: 1 GPU by device nodes."
+    text = written(Passthrough(KFD, reason))
+    assert heading(text)[1] == f"# GPU: {reason}"
+    assert len(heading(text)) == 4
+
+
+def test_profiling_is_opened_where_asked_for_and_explained() -> None:
+    text = written(Passthrough(KFD, "ok"), amd_profiling="yes")
+    assert heading(text)[1:3] == ["# GPU: ok", f"# {PROFILING_REASON}"]
+    found = yaml.safe_load(text)["services"]["slurm"]
+    assert found["security_opt"] == ["no-new-privileges:true", "seccomp=unconfined"]
+    assert found["cap_add"][-1] == "SYS_PTRACE"
+    unasked = compose(Passthrough(KFD, "ok"))["services"]["slurm"]
+    assert unasked["security_opt"] == ["no-new-privileges:true"]
+    assert unasked["cap_add"] == found["cap_add"][:-1]
+
+
+def test_profiling_without_amd_opens_nothing_and_says_so() -> None:
+    text = written(Passthrough(Handover("device-request"), "ok"), amd_profiling="yes")
+    assert heading(text)[1:3] == ["# GPU: ok", f"# {NO_PROFILING}"]
+    found = yaml.safe_load(text)["services"]["slurm"]
+    assert found["security_opt"] == ["no-new-privileges:true"]
+    assert "SYS_PTRACE" not in found["cap_add"]
+
+
+def on(kind: EngineKind, *, rootless: bool = False, nested: bool = False) -> HostFacts:
+    return replace(
+        FACTS,
+        platform=Platform("linux", in_container=nested),
+        engine=Engine("present", kind=kind, rootless=rootless, compose=V2),
+    )
+
+
+def test_limits_for_pinned_memory_and_deep_stacks() -> None:
+    assert service(Handover("none"), with_compose(V2))["ulimits"] == {
+        "memlock": -1,
+        "stack": {"soft": 67108864, "hard": -1},
+    }
+    # compose v1 refuses a soft limit "greater" than a hard one of -1
+    assert service(Handover("none"), with_compose(V1))["ulimits"] == {
+        "memlock": -1,
+        "stack": 67108864,
+    }
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        on("engine", rootless=True),
+        on("podman", rootless=True),
+        on("engine", nested=True),
+        on("podman", nested=True),
+    ],
+)
+def test_an_engine_that_may_not_raise_limits_is_not_asked_to(facts: HostFacts) -> None:
+    assert ulimits(facts) == {}
+    assert "ulimits" not in service(Handover("none"), facts)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        FACTS,
+        on("engine"),
+        on("podman"),
+        on("desktop"),
+        on("desktop", nested=True),
+        on("remote", nested=True),
+    ],
+)
+def test_an_engine_with_all_rights_raises_limits(facts: HostFacts) -> None:
+    assert set(ulimits(facts)) == {"memlock", "stack"}
 
 
 def test_simulated_gpus_are_labelled() -> None:
@@ -101,7 +237,7 @@ def test_simulated_gpus_are_labelled() -> None:
         load(flags={"simulate": "h100:1"}),
         FACTS,
         plan,
-        Passthrough("simulated", "made up", devices=("/dev/null:/dev/nvidia0",)),
+        Passthrough(Handover("simulated", devices=("/dev/null:/dev/nvidia0",)), "made up"),
         "i",
         None,
     )
@@ -191,7 +327,7 @@ def test_folders_of_ones_own_are_taken(work: str) -> None:
 
 @given(st.text())
 def test_whatever_the_engine_said_compose_stays_readable(reason: str) -> None:
-    value = compose(Passthrough("none", f"\x1b[31m{reason}"))
+    value = compose(Passthrough(Handover("none"), f"\x1b[31m{reason}"))
     assert set(value) == {"services", "volumes"}
 
 
