@@ -22,7 +22,10 @@ EXEC_COMMANDS = frozenset(
     ).split()
 )
 COMMANDS = frozenset(
-    "configure config detect gpus record up restart status down logs destroy doctor".split()
+    (
+        "configure config detect gpus passthrough compose record up restart status down logs destroy "
+        "doctor"
+    ).split()
 )  # what typer has beside them
 
 _ended_by: list[int] = []  # the signal that ended the running command
