@@ -25,6 +25,7 @@ from dshpc_setup.engine import compose, containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
 from dshpc_setup.image.base import BaseImage
+from dshpc_setup.image.client import inspect
 from dshpc_setup.image.site import APT_FILE, SiteFiles
 from dshpc_setup.machine.local import LocalMachine
 
@@ -278,7 +279,9 @@ def test_compose_and_containers_on_this_engine(
         found = containers.inspect(local_machine, name)
         assert found is not None
         assert found.running
-        assert found.image_id == containers.image_id(local_machine, base_image.ref)
+        image = inspect(local_machine, base_image.ref)
+        assert image is not None
+        assert found.image_id == image.id
         assert found.labels["word"] == "from the file"
         assert found.labels["com.docker.compose.project"] == name
         argv = ["sh", "-c", "cat; echo $0 >&2; exit 7", "two words"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -15,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup import passthrough
-from dshpc_setup.facts import GpuDevice, Gpus, HostFacts, Vendor
+from dshpc_setup.facts import GpuDevice, Gpus, HostFacts, Toolkit, Vendor
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.passthrough import Bench, Passthrough, findings
 from dshpc_setup.plan import ClusterPlan, plan_cluster
 from dshpc_setup.settings import Settings
 from tests.integration.conftest import docker
@@ -27,7 +29,8 @@ NODES = ("/dev/dri/renderD200", "/dev/dri/renderD201")
 
 
 def gpu(index: int, vendor: Vendor, node: str) -> GpuDevice:
-    return GpuDevice(index, vendor, slurm_type="x", device_files=(node,))
+    groups = () if vendor == "nvidia" else (GROUP,)
+    return GpuDevice(index, vendor, slurm_type="x", device_files=(node,), group_ids=groups)
 
 
 def planned(facts: HostFacts, *devices: GpuDevice) -> tuple[HostFacts, ClusterPlan]:
@@ -51,6 +54,7 @@ def device_nodes() -> Iterator[tuple[str, ...]]:
     try:
         for node in made:
             os.mknod(node, 0o660 | stat.S_IFCHR, os.makedev(1, 3))
+            os.chmod(node, 0o660)  # the umask has taken the group's right to write
             os.chown(node, 0, GROUP)
         yield NODES
     finally:
@@ -79,32 +83,59 @@ def hanging_image(base_image: BaseImage) -> Iterator[str]:
         docker("rmi", "--force", f"{name}:1")
 
 
+def proven(
+    facts: HostFacts,
+    plan: ClusterPlan,
+    image: str,
+    *,
+    deadline_s: float = 60.0,
+    every: bool = False,
+) -> Passthrough:
+    bench = Bench(image, (0, 0), deadline_s)
+    return passthrough.prove(LocalMachine(), facts, plan, bench, every=every)
+
+
+def states(proof: Passthrough) -> list[tuple[str, str, str | None]]:
+    return [(row.mechanism, row.state, row.finding) for row in proof.attempts]
+
+
 def test_an_engine_without_nvidia_support_is_named_as_the_cause(
-    local_machine: LocalMachine, image_facts: HostFacts, base_image: BaseImage
+    image_facts: HostFacts, base_image: BaseImage
 ) -> None:
-    facts, plan = planned(image_facts, gpu(0, "nvidia", "/dev/nvidia0"))
-    proof = passthrough.prove(local_machine, facts, plan, base_image.ref, True)
-    assert (proof.mechanism, proof.works) == ("none", False)
-    assert "NVIDIA Container Toolkit is not installed" in proof.reason
-    assert "could not select device driver" in proof.reason  # the engine's own words
+    engine = replace(image_facts.engine, toolkits=(Toolkit("nvidia", "absent"),))
+    facts, plan = planned(replace(image_facts, engine=engine), gpu(0, "nvidia", "/dev/nvidia0"))
+    proof = proven(facts, plan, base_image.ref)
+    assert (proof.handover.mechanism, proof.works) == ("none", False)
+    assert states(proof)[1] == ("device-request", "fails", findings.NO_TOOLKIT)
+    assert proof.to_mend is proof.attempts[1]
+    assert (
+        "could not select device driver" in proof.attempts[1].evidence[0]
+    )  # the engine's own words
+    assert any("nvidia-container-toolkit" in (step.command or "") for step in proof.to_mend.fix)
     assert left_behind() == []
 
 
 def test_a_cdi_name_and_a_runtime_that_are_not_there(
-    local_machine: LocalMachine, image_facts: HostFacts, base_image: BaseImage
+    image_facts: HostFacts, base_image: BaseImage
 ) -> None:
+    """As an engine has them that says more than it can: its refusals are real."""
     engine = replace(
-        image_facts.engine, cdi_devices=("nvidia.com/gpu=all",), runtimes=("runc", "nvidia")
+        image_facts.engine,
+        server_version="28.5.2",
+        cdi_folders=("/etc/cdi",),
+        cdi_devices=("nvidia.com/gpu=all",),
+        runtimes=("runc", "nvidia"),
+        toolkits=(Toolkit("nvidia", "present", "1.17.8", "/usr/bin/hook"),),
     )
     facts, plan = planned(replace(image_facts, engine=engine), gpu(0, "nvidia", "/dev/nvidia0"))
-    proof = passthrough.prove(local_machine, facts, plan, base_image.ref, True)
+    proof = proven(facts, plan, base_image.ref)
     assert not proof.works
-    assert [failure.split(":")[0] for failure in proof.failures] == [
-        "cdi",
-        "device-request",
-        "runtime",
+    assert states(proof) == [
+        ("cdi", "fails", findings.CDI_OFF),
+        ("device-request", "fails", findings.NOT_RESTARTED),
+        ("runtime", "fails", findings.RUNTIME_NOT_REGISTERED),
+        ("devices", "impossible", None),
     ]
-    assert "the runtime nvidia is not registered" in proof.failures[2]
     assert left_behind() == []
 
 
@@ -112,83 +143,141 @@ def test_a_cdi_name_and_a_runtime_that_are_not_there(
 def test_raw_nodes_reach_the_container_with_their_numeric_group(
     vendor: Vendor,
     device_nodes: tuple[str, ...],
-    local_machine: LocalMachine,
     image_facts: HostFacts,
     base_image: BaseImage,
 ) -> None:
     cards = [gpu(index, vendor, node) for index, node in enumerate(device_nodes)]
     facts, plan = planned(image_facts, *cards)
-    proof = passthrough.prove(local_machine, facts, plan, base_image.ref, True)
+    proof = proven(facts, plan, base_image.ref)
     assert proof.works, proof.reason
-    assert proof.mechanism == "devices"
-    assert ("/dev/kfd:/dev/kfd" in proof.devices) == (vendor == "amd")
-    assert GROUP in proof.group_add
-    flags = passthrough.docker_flags(proof)
+    handover = proof.handover
+    assert handover.mechanism == "devices"
+    assert ("/dev/kfd:/dev/kfd" in handover.devices) == (vendor == "amd")
+    assert handover.group_add == (GROUP,)
+    assert proof.reason == "Proven by a test container: 2 GPUs by device nodes."
+    flags = handover.docker_flags()
     groups = docker("run", "--rm", *flags, "--entrypoint", "/usr/bin/id", base_image.ref, "-G")
     assert str(GROUP) in groups.split()
     assert left_behind() == []
 
 
-def test_a_node_that_the_container_lacks_is_no_proof(
+def test_the_nodes_open_for_a_user_by_their_group(
+    device_nodes: tuple[str, ...], image_facts: HostFacts, base_image: BaseImage
+) -> None:
+    facts, plan = planned(image_facts, gpu(0, "amd", device_nodes[0]))
+    proof = passthrough.prove(LocalMachine(), facts, plan, Bench(base_image.ref, (1234, 1234)))
+    assert proof.works, proof.reason
+
+
+@pytest.mark.parametrize(
+    ("vendor", "finding"), [("amd", findings.AMD_GROUP), ("intel", findings.NODE_DENIED)]
+)
+def test_a_node_whose_group_is_not_handed_over_is_denied(
+    vendor: Vendor,
+    finding: str,
     device_nodes: tuple[str, ...],
-    local_machine: LocalMachine,
     image_facts: HostFacts,
     base_image: BaseImage,
 ) -> None:
+    card = replace(gpu(0, vendor, device_nodes[0]), group_ids=())
+    facts, plan = planned(image_facts, card)
+    proof = passthrough.prove(LocalMachine(), facts, plan, Bench(base_image.ref, (1234, 1234)))
+    assert proof.attempts[3].finding == finding
+    assert "Permission denied" in proof.attempts[3].reason
+    assert left_behind() == []
+
+
+def test_a_node_that_the_machine_lacks_is_named(
+    device_nodes: tuple[str, ...], image_facts: HostFacts, base_image: BaseImage
+) -> None:
     cards = [gpu(0, "intel", device_nodes[0]), gpu(1, "intel", "/dev/dri/renderD202")]
     facts, plan = planned(image_facts, *cards)
-    proof = passthrough.prove(local_machine, facts, plan, base_image.ref, True)
+    proof = proven(facts, plan, base_image.ref)
     assert not proof.works
+    assert proof.attempts[3].finding == findings.NO_NODE
     assert "renderD202" in proof.reason
     assert left_behind() == []
 
 
-def test_a_container_that_hangs_ends_at_the_deadline_and_is_removed(
-    device_nodes: tuple[str, ...],
-    local_machine: LocalMachine,
-    image_facts: HostFacts,
-    hanging_image: str,
-    monkeypatch: pytest.MonkeyPatch,
+def test_an_image_that_is_not_here_is_not_pulled(
+    device_nodes: tuple[str, ...], image_facts: HostFacts
 ) -> None:
-    monkeypatch.setattr(passthrough, "DEADLINE_S", 3.0)
     facts, plan = planned(image_facts, gpu(0, "intel", device_nodes[0]))
     started = time.monotonic()
-    proof = passthrough.prove(local_machine, facts, plan, hanging_image, True)
+    proof = proven(facts, plan, "dshpc-test-no-such-image:1")
+    assert time.monotonic() - started < 5  # nobody was asked for it
+    assert proof.attempts[3].finding == findings.NO_IMAGE
+
+
+def test_a_container_that_hangs_ends_at_the_deadline_and_is_removed(
+    device_nodes: tuple[str, ...], image_facts: HostFacts, hanging_image: str
+) -> None:
+    facts, plan = planned(image_facts, gpu(0, "intel", device_nodes[0]))
+    started = time.monotonic()
+    proof = proven(facts, plan, hanging_image, deadline_s=3.0, every=True)
     assert time.monotonic() - started < 15
-    assert proof.reason == "devices: the test container did not end within 3 s"
+    assert proof.attempts[3].finding == findings.TEST_HUNG
+    assert "did not end within 3 s" in proof.reason
     assert left_behind() == []
 
 
-_PROVE = """
+# The whole command, on a machine whose probes found an Intel GPU.
+_COMMAND = """
 import sys
-from dshpc_setup import passthrough
-from dshpc_setup.facts import Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, Platform
-from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.plan import plan_cluster
-from dshpc_setup.settings import Settings
+from dataclasses import replace
+from dshpc_setup import cli, probes
+from dshpc_setup.facts import GpuDevice, Gpus
 
-gpu = GpuDevice(0, "intel", slurm_type="x", device_files=(sys.argv[1],))
-facts = HostFacts(
-    Platform("linux"), Cpu(1), Memory(1024, 1024), Gpus("present", (gpu,)), Engine("present")
-)
-passthrough.prove(LocalMachine(), facts, plan_cluster(facts, Settings()), sys.argv[2], True)
+gpu = GpuDevice(0, "intel", slurm_type="x", device_files=(sys.argv[1],), group_ids=(int(sys.argv[2]),))
+real = probes.gather
+probes.gather = lambda machine: replace(real(machine), gpus=Gpus("present", (gpu,)))
+sys.exit(cli.run(["passthrough", *sys.argv[3:]], "dshpc"))
 """
 
 
-def test_a_container_is_removed_on_ctrl_c(
-    device_nodes: tuple[str, ...], hanging_image: str
-) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", _PROVE, device_nodes[0], hanging_image],
+def command(tmp_path: Path, node: str, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _COMMAND, node, str(GROUP), *options],
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    ) as child:
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+
+
+def test_the_command_proves_what_works(
+    device_nodes: tuple[str, ...], base_image: BaseImage, tmp_path: Path
+) -> None:
+    with command(tmp_path, device_nodes[0], "--json", "--image", base_image.ref) as child:
+        out, said = child.communicate(timeout=60)
+    found = json.loads(out)
+    assert (child.returncode, found["exit_code"], found["works"]) == (0, 0, True), said
+    assert [row["state"] for row in found["attempts"]] == ["impossible"] * 3 + ["works"]
+    assert found["image"] == base_image.ref
+    assert left_behind() == []
+
+
+def test_the_command_names_an_image_that_is_not_here(
+    device_nodes: tuple[str, ...], tmp_path: Path
+) -> None:
+    with command(tmp_path, device_nodes[0], "--json", "--image", "dshpc-no-such:1") as child:
+        out, _ = child.communicate(timeout=60)
+    assert child.returncode == 2
+    assert "dshpc-no-such:1 is not on this machine" in json.loads(out)["error"]["brief"]
+
+
+def test_on_ctrl_c_the_container_is_removed_and_the_command_ends_with_130(
+    device_nodes: tuple[str, ...], hanging_image: str, tmp_path: Path
+) -> None:
+    with command(tmp_path, device_nodes[0], "--json", "--image", hanging_image) as child:
         until = time.monotonic() + 30
         while not docker("ps", "--quiet", "--filter", "label=org.dshpc.test=1"):
             assert time.monotonic() < until, "the test container never ran"
             assert child.poll() is None
             time.sleep(0.1)
         child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=30)
-    assert "KeyboardInterrupt" in said
+        out, said = child.communicate(timeout=30)
+    assert child.returncode == 130, said
+    assert json.loads(out)["exit_code"] == 130
     assert left_behind() == []

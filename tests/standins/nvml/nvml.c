@@ -6,6 +6,8 @@
  *
  *   driver 550.163.01              version of the driver
  *   cuda 12040                     what it can do, as NVML counts it
+ *   nodes                          only cards after this line whose /dev/nvidiaMINOR can be opened
+ *                                  are there, and none without /dev/nvidiactl, as with a real one
  *   gpu KEY=VALUE ... name=NAME    a card: minor, bus, memory (MiB), compute (9.0), cpus (0-3,8),
  *                                  uuid, mig (0 or 1), persistence (0 or 1), compute_mode (0 to 3),
  *                                  ecc (0 or 1), virtualization (0 to 4), fabric (STATE or
@@ -26,14 +28,16 @@
  * What has no key is not supported (code 3); what `used` does not say is 0. Without the file there is
  * no driver: code 9.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <signal.h>
 #include <unistd.h>
 
-enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, SHORT = 7, NO_DRIVER = 9,
-       VERSION = 25 };
+enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, DENIED = 4, NOT_FOUND = 6, SHORT = 7, NO_DRIVER = 9,
+       VERSION = 25, UNKNOWN = 999 };
 enum { MOST = 32, TEXT = 96, LINKS = 18 };
 enum { NO_LINK = 0, LINK_DOWN = 1, LINK_UP = 2 };
 
@@ -69,7 +73,7 @@ static struct rule rules[64];
 static struct process processes[64];
 static unsigned card_count, rule_count, process_count;
 static char driver[TEXT] = "550.163.01";
-static int cuda = 12040, is_read, is_there;
+static int cuda = 12040, is_read, is_there, by_nodes, is_hidden, control_code;
 
 static const char *value_of(const char *line, const char *key, char *into)
 {
@@ -205,6 +209,24 @@ static void parse_rule(const char *line)
         sscanf(line, "%*s %95s %d %d", rule->function, &rule->code, &rule->gpu);
 }
 
+/* 0 where the node can be opened, else what NVML says of its refusal. */
+static int node_code(const char *path)
+{
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file >= 0) {
+        close(file);
+        return OK;
+    }
+    return errno == EACCES ? DENIED : errno == EPERM ? UNKNOWN : NO_DRIVER;
+}
+
+static int has_no_node(const char *line)
+{
+    char path[TEXT];
+    snprintf(path, sizeof path, "/dev/nvidia%d", number_of(line, "minor", 0));
+    return by_nodes && node_code(path) != OK;
+}
+
 static void read_file(void)
 {
     if (is_read)
@@ -221,8 +243,16 @@ static void read_file(void)
             sscanf(line, "driver %95s", driver);
         else if (!strncmp(line, "cuda ", 5))
             cuda = atoi(line + 5);
-        else if (!strncmp(line, "gpu ", 4))
-            parse_card(line, 0);
+        else if (!strncmp(line, "nodes", 5)) {
+            by_nodes = 1;
+            control_code = node_code("/dev/nvidiactl");
+        } else if (!strncmp(line, "gpu ", 4)) {
+            is_hidden = has_no_node(line);
+            if (!is_hidden)
+                parse_card(line, 0);
+        } else if (is_hidden && (!strncmp(line, "instance ", 9) || !strncmp(line, "nvlink ", 7) ||
+                                 !strncmp(line, "process ", 8)))
+            continue; /* of a card that is not there */
         else if (!strncmp(line, "instance ", 9))
             parse_card(line, 1);
         else if (!strncmp(line, "nvlink ", 7))
@@ -252,6 +282,8 @@ static int enter(const char *function, const struct card *card)
     read_file();
     if (!is_there)
         return NO_DRIVER;
+    if (control_code)
+        return control_code;
     for (unsigned n = 0; n < rule_count; n++) {
         const struct rule *rule = &rules[n];
         if (strcmp(rule->function, function))
