@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.handover import DRIVER_CAPABILITIES, WORDS, DeviceRequest, GpuStanza, Handover
+from dshpc_setup.handover import DRIVER_CAPABILITIES, DeviceRequest, GpuStanza, Handover
 
 _RESERVATIONS_SINCE = (1, 28)
 _GPUS_AND_CDI_SINCE = (2, 30)
@@ -121,8 +121,7 @@ def _says(handover: Handover) -> str:
     which = ", ".join(_unique(handover.ids)) or "all"
     if handover.mechanism == "devices":
         which = ", ".join(dict.fromkeys(node.split(":")[0] for node in handover.devices))
-    words = WORDS[handover.mechanism].replace("nvidia", handover.driver)
-    return f"GPUs by {words}: {which}."
+    return f"GPUs by {handover.way}: {which}."
 
 
 def _too_old(handover: Handover, compose: str) -> DshpcError:

@@ -41,6 +41,13 @@ class Handover:
     group_add: tuple[int, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def way(self) -> str:
+        """The mechanism in words: "CDI", "the amd runtime"."""
+        if self.mechanism == "runtime":
+            return f"the {self.driver} runtime"
+        return WORDS[self.mechanism]
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -211,9 +211,7 @@ class Configure:
             return proof
 
     def _bench(self, base: BaseImage) -> Bench:
-        image = inspect(self.machine, base.ref)
-        environment = image.environment if image is not None else {}
-        return Bench(base.ref, self._user(), environment=environment)
+        return Bench(base.ref, self._user(), environment=base.environment)
 
     def _user(self) -> tuple[int, int]:
         """Whose jobs these will be."""

@@ -36,17 +36,21 @@ class Wish:
     deadline_s: float = passthrough.DEADLINE_S
     replayed: bool = False  # a recorded machine: nothing of it can be started
     interactive: bool = False
+    facts: HostFacts | None = None  # of this machine, where somebody has looked already
 
 
 @dataclass(frozen=True)
 class TestRun:
-    """How it went; `image` and `user` are None where no container was to be started."""
+    """How it went; `image` and `user` (uid, gid) are None where no container was to be started."""
 
     passthrough: Passthrough
     facts: HostFacts
     plan: ClusterPlan
     image: str | None = None
-    user: tuple[int, int] | None = None
+
+    @property
+    def user(self) -> tuple[int, int] | None:
+        return self.passthrough.user
 
     @property
     def cards(self) -> tuple[GpuDevice, ...]:
@@ -96,7 +100,7 @@ def test_run(machine: Machine, wish: Wish, reporter: Reporter) -> TestRun:
     Raises DshpcError where there is no engine, no local image, or no such GPU as the settings name.
     """
     _need_reference(wish.image)
-    facts = probes.gather(with_simulated_gpus(machine, wish.settings.simulate))
+    facts = wish.facts or probes.gather(with_simulated_gpus(machine, wish.settings.simulate))
     plan = plan_cluster(facts, wish.settings)
     whole = not wish.settings.devices
     nothing = passthrough.without_test(plan, simulated_device_files(wish.settings.simulate))
@@ -110,7 +114,7 @@ def test_run(machine: Machine, wish: Wish, reporter: Reporter) -> TestRun:
     who = caller(machine)
     bench = Bench(name, (who.uid, who.gid), wish.deadline_s, environment)
     found = passthrough.prove(machine, facts, plan, bench, whole=whole, every=wish.every)
-    return TestRun(found, facts, plan, name, bench.user)
+    return TestRun(found, facts, plan, name)
 
 
 def _need_engine(facts: HostFacts) -> None:
@@ -140,21 +144,21 @@ def _image(
 ) -> tuple[str, Mapping[str, str]]:
     """A local image and its environment; none is ever fetched that was not asked for."""
     if wish.image is not None:
-        name, todo = wish.image, f"docker pull {wish.image}"
-        found = inspect(machine, name)
-    else:
-        base = find_base(machine, facts, wish.settings)
-        if base is None and wish.get_base:
-            base = ensure_base(
-                machine, facts, wish.settings, reporter, interactive=wish.interactive
-            )
-        name = base.ref if base is not None else wish.settings.base_image
-        found = None if base is None else inspect(machine, base.ref)
-        todo = "dshpc passthrough --get-base"
-    if found is None:
-        raise DshpcError(
-            f"The image {name} is not on this machine.",
-            "The test-run needs one that is, and fetches none by itself.",
-            (f"Get it: {todo}", "Or test with one that is here: dshpc passthrough --image NAME"),
-        )
-    return name, found.environment
+        found = inspect(machine, wish.image)
+        if found is None:
+            raise _not_here(wish.image, f"docker pull {wish.image}")
+        return wish.image, found.environment
+    base = find_base(machine, facts, wish.settings)
+    if base is None and wish.get_base:
+        base = ensure_base(machine, facts, wish.settings, reporter, interactive=wish.interactive)
+    if base is None:
+        raise _not_here(wish.settings.base_image, "dshpc passthrough --get-base")
+    return base.ref, base.environment
+
+
+def _not_here(name: str, todo: str) -> DshpcError:
+    return DshpcError(
+        f"The image {name} is not on this machine.",
+        "The test-run needs one that is, and fetches none by itself.",
+        (f"Get it: {todo}", "Or test with one that is here: dshpc passthrough --image NAME"),
+    )

@@ -110,10 +110,16 @@ def folder_of(named: Path | None) -> Path:
     return here
 
 
-def project_of(folder: Path | None) -> Project:
+def found_project(folder: Path | None) -> Project | None:
+    """The folder named, else the project that we stand in, if any."""
     from dshpc_setup.project import Project, find_project
 
     here = folder_of(folder)
-    if folder is not None:
-        return Project(here)
-    return find_project(here, environment()) or Project(here)
+    return Project(here) if folder is not None else find_project(here, environment())
+
+
+def project_of(folder: Path | None) -> Project:
+    """The same, with the folder that we stand in where there is none."""
+    from dshpc_setup.project import Project
+
+    return found_project(folder) or Project(folder_of(None))

@@ -15,7 +15,7 @@ from dshpc_setup.cli.command_line import (
     app,
     environment,
     finish,
-    folder_of,
+    found_project,
     needed_project,
     reporter,
     show_status,
@@ -82,10 +82,8 @@ def gpus(
 ) -> None:
     """Every GPU: memory, use, temperature, power, MIG, its Slurm type, and which job holds it."""
     from dshpc_setup.cli.gpus import show
-    from dshpc_setup.project import Project, find_project
 
-    here = folder_of(dir)
-    project = Project(here) if dir else find_project(here, environment())
+    project = found_project(dir)
     finish(
         show(
             project,
@@ -159,13 +157,11 @@ def passthrough(
     from dshpc_setup.cli.detect import check_deadline
     from dshpc_setup.cli.passthrough import lines
     from dshpc_setup.cli.seen import seen_machine
-    from dshpc_setup.project import Project, find_project
     from dshpc_setup.settings import load
     from dshpc_setup.testrun import Wish, test_run
 
     check_deadline(deadline)
-    here = folder_of(dir)
-    project = Project(here) if dir else find_project(here, environment())
+    project = found_project(dir)
     flags = {"devices": devices}
     env = environment()
     settings = project.settings(env, flags) if project else load(flags=flags, env=env)
@@ -198,10 +194,8 @@ def doctor(
     from dshpc_setup.cli.doctor import print_findings
     from dshpc_setup.cli.seen import seen_machine
     from dshpc_setup.diagnose import exit_code, to_json
-    from dshpc_setup.project import Project, find_project
 
-    here = folder_of(dir)
-    project = Project(here) if dir else find_project(here, environment())
+    project = found_project(dir)
     if machine is None:
         findings = examine(this_machine(), project)
     else:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from dshpc_setup import passthrough, probes
 from dshpc_setup.compose_patch.command import Way
+from dshpc_setup.describe import describe_fix
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.facts import Engine, HostFacts
+from dshpc_setup.facts import Engine, HostFacts, Vendor
 from dshpc_setup.gpu_stanza import compose_version
 from dshpc_setup.handover import MECHANISMS, Handover, Mechanism
 from dshpc_setup.machine import Machine
@@ -18,12 +19,12 @@ from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.passthrough.candidates import candidates
 from dshpc_setup.plan import plan_cluster
+from dshpc_setup.probes.gpus import VENDOR_NAMES
 from dshpc_setup.project import PROOF, Project, find_project
 from dshpc_setup.reporter import Reporter
 from dshpc_setup.settings import Settings
 from dshpc_setup.testrun import Wish, test_run
 
-_MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_/=-]*")
 
 
@@ -60,7 +61,7 @@ def named(machine: Machine, mechanism: Mechanism, ids: tuple[str, ...]) -> Way:
     """
     facts = probes.gather(machine, engine=False)
     vendor = _vendor(facts)
-    known = f"Chosen with --mechanism for GPUs of {_MAKERS[vendor]}, not tested."
+    known = f"Chosen with --mechanism for GPUs of {VENDOR_NAMES[vendor]}, not tested."
     if mechanism == "devices":
         return Way(_device_nodes(facts, ids), "Chosen with --mechanism, not tested.")
     if vendor == "intel" and mechanism != "cdi":
@@ -81,9 +82,9 @@ def named(machine: Machine, mechanism: Mechanism, ids: tuple[str, ...]) -> Way:
     return Way(Handover(mechanism, ids=ids, driver=vendor, group_add=group_add), known)
 
 
-def _vendor(facts: HostFacts) -> str:
+def _vendor(facts: HostFacts) -> Vendor:
     there = {gpu.vendor for gpu in facts.gpus.devices}
-    return next((vendor for vendor in ("nvidia", "amd", "intel") if vendor in there), "nvidia")
+    return next((vendor for vendor in VENDOR_NAMES if vendor in there), "nvidia")
 
 
 def _device_nodes(facts: HostFacts, ids: tuple[str, ...]) -> Handover:
@@ -139,7 +140,8 @@ def proven(
     if remembered is not None and remembered.works and remembered.key == key:
         return Way(remembered.handover, remembered.reason, compose)
     reporter.progress("testing how the GPUs reach a container")
-    run = test_run(machine, Wish(settings, every=False, replayed=replayed), reporter)
+    wish = Wish(settings, every=False, replayed=replayed, facts=facts)
+    run = test_run(machine, wish, reporter)
     if not run.passthrough.works:
         raise _none_works(run.passthrough, run.facts)
     return Way(run.passthrough.handover, run.passthrough.reason, compose)
@@ -153,7 +155,7 @@ def _oldest(engine: Engine) -> str | None:
 
 def _none_works(found: Passthrough, facts: HostFacts) -> DshpcError:
     mend = found.to_mend
-    steps = [_step(fix.text, fix.command) for fix in mend.fix] if mend is not None else []
+    steps = [describe_fix(fix) for fix in mend.fix] if mend is not None else []
     why: Sequence[str] = [f"{row.mechanism}: {row.reason}" for row in found.attempts]
     known = "this machine has no GPU" if not facts.gpus.devices else "none reaches a container"
     return DshpcError(
@@ -165,7 +167,3 @@ def _none_works(found: Passthrough, facts: HostFacts) -> DshpcError:
             "For another machine, name its mechanism: --mechanism cdi or device-request.",
         ),
     )
-
-
-def _step(text: str, command: str | None) -> str:
-    return f"{text}: {command}" if command else text

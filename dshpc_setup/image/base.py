@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from dshpc_setup.errors import DshpcError
@@ -32,11 +33,15 @@ _REPLACEABLE = re.compile(
 
 @dataclass(frozen=True)
 class BaseImage:
-    """`ref`: the name to build from; `origin`: where it came from in this run."""
+    """`ref`: the name to build from; `origin`: where it came from in this run.
+
+    `environment` is what the image itself sets.
+    """
 
     ref: str
     image_id: str
     origin: Origin
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def local_tag(arch: str) -> str:
@@ -70,7 +75,7 @@ def ensure_base(
     if pulled.ok:
         image = inspect(machine, settings.base_image)
         if image is not None and image.arch == arch:
-            return BaseImage(settings.base_image, image.id, "pulled")
+            return BaseImage(settings.base_image, image.id, "pulled", image.environment)
     if not replaceable(settings.base_image):
         raise _no_such_image(settings.base_image, arch, pulled)
     reporter.note(
@@ -87,7 +92,7 @@ def find_base(machine: Machine, facts: HostFacts, settings: Settings) -> BaseIma
     for each in names:
         image = inspect(machine, each)
         if image is not None and image.arch == arch:
-            return BaseImage(each, image.id, "local")
+            return BaseImage(each, image.id, "local", image.environment)
     return None
 
 
@@ -151,7 +156,7 @@ def _make(
     image: Image | None = inspect(machine, tag)
     if image is None:
         raise engine_silent(result, f"Looking for the base image {tag} after its import")
-    return BaseImage(tag, image.id, "debootstrap")
+    return BaseImage(tag, image.id, "debootstrap", image.environment)
 
 
 def _no_such_image(name: str, arch: str, pulled: CommandResult) -> DshpcError:

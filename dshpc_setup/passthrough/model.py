@@ -42,8 +42,8 @@ class Attempt:
     @property
     def way(self) -> str:
         """The mechanism in words: "CDI", "the amd runtime"."""
-        if self.mechanism == "runtime" and self.handover is not None:
-            return f"the {self.handover.driver} runtime"
+        if self.handover is not None:
+            return self.handover.way
         if self.mechanism == "runtime" and self.state == "impossible":
             return "the vendor's runtime"
         return WORDS[self.mechanism]

@@ -43,7 +43,8 @@ def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_of(found: Passthrough, facts: HostFacts = TWO, **more: Any) -> testrun.TestRun:
-    return testrun.TestRun(found, facts, planned(facts), "base:1", (1000, 993), **more)
+    found = replace(found, user=(1000, 993))
+    return testrun.TestRun(found, facts, planned(facts), "base:1", **more)
 
 
 def told(run: testrun.TestRun) -> str:
