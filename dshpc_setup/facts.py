@@ -85,6 +85,7 @@ class Platform:
     arch: str | None = "x86_64"  # as `uname -m` says it
     selinux: Literal["enforcing", "permissive", "disabled"] | None = None
     state: State = "present"
+    tmp_disk_mib: int | None = None  # size of the file system that holds /tmp
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Cpu:
     usable: int | None = None
     limited_by: str | None = None  # "cpuset" | "cgroup quota" | "affinity" | "engine"
     state: State = "present"
+    socket_cpus: tuple[str, ...] = ()  # logical CPUs of each socket, in order: "0-15,32-47"
 
 
 @dataclass(frozen=True)
@@ -297,6 +299,7 @@ class Engine:
     memory_mib: int | None = None
     security_options: tuple[str, ...] = ()
     root_dir: str | None = None
+    disk_mib: int | None = None  # size of the file system that holds root_dir, where it is here
     storage_driver: str | None = None
     engine_id: str | None = None
     detail: str | None = None

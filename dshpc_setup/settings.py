@@ -6,7 +6,6 @@ default. `load` is pure: texts and mappings in, `Settings` out.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ class Declaration:
     parse: Callable[[str], Any]
     metavar: str = "TEXT"
     in_container: bool = False  # handed to the container's environment
+    list_separator: str = ","  # between the items of a YAML list
 
     @property
     def flag(self) -> str:
@@ -40,6 +40,8 @@ class Declaration:
 def _choice(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in choices:
+            import difflib  # only for a mistake: each start of the container imports this module
+
             near = difflib.get_close_matches(text, choices, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ValueError(f"is none of {', '.join(choices)}{hint}")
@@ -55,13 +57,15 @@ def _prefix(text: str) -> str:
             "must be 1 to 40 lower-case letters, digits and '-', beginning with a letter "
             "and not ending in '-'"
         )
+    if text == "default":
+        raise ValueError("is the word by which Slurm names defaults, and no node")
     return text
 
 
 def _devices(text: str) -> tuple[str, ...]:
     items = tuple(item.strip() for item in text.split(",") if item.strip())
     for item in items:
-        if not re.fullmatch(r"\d{1,3}|(?:GPU|MIG)-[0-9A-Za-z/-]+", item):
+        if not re.fullmatch(r"[0-9]{1,3}|(?:GPU|MIG)-[0-9A-Za-z/-]+", item):
             raise ValueError(f"holds {item!r}, which is neither an index nor a GPU-/MIG- UUID")
     if len(set(items)) != len(items):
         raise ValueError("names a device twice")
@@ -69,13 +73,13 @@ def _devices(text: str) -> tuple[str, ...]:
 
 
 def _count(text: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text):
+    if not re.fullmatch(r"[0-9]{1,9}", text):
         raise ValueError("must be a whole number of 0 or more")
     return int(text)
 
 
 def _size(text: str) -> str:
-    if not re.fullmatch(r"[1-9]\d{0,6}[kmg]", text.lower()):
+    if not re.fullmatch(r"[1-9][0-9]{0,6}[kmg]", text.lower()):
         raise ValueError("must be a size such as 512m or 2g")
     return text.lower()
 
@@ -124,9 +128,51 @@ def _shown(text: str) -> str:
     return repr(re.sub(r"://[^/\s]*@", "://***@", text))
 
 
+def _lines(text: str) -> str:
+    # What ends a line for some of its readers and not for others must be in none
+    if any(not char.isprintable() and char not in "\n\t" for char in text):
+        raise ValueError("holds a character that cannot be printed")
+    return text.rstrip("\n")
+
+
+def _sharing(text: str) -> str:
+    if text in ("none", "mps"):
+        return text
+    found = re.fullmatch(r"shard:([1-9][0-9]{0,2})", text)
+    if found is None or not 2 <= int(found[1]) <= 128:
+        raise ValueError("is none of none, mps and shard:N with 2 to 128 jobs for each GPU")
+    return text
+
+
+# As Slurm reads MaxTime: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]
+_TIME = re.compile(
+    r"\d{1,7}|\d{1,6}:\d{1,2}(?::\d{1,2})?|\d{1,5}-\d{1,3}(?::\d{1,2}){0,2}", re.ASCII
+)
+
+
+def _partitions(text: str) -> tuple[tuple[str, str], ...]:
+    """(name, longest time as Slurm writes it) each; INFINITE without one."""
+    found: list[tuple[str, str]] = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, _, longest = (part.strip() for part in item.partition("="))
+        if longest and longest.lower() != "infinite" and not _TIME.fullmatch(longest):
+            raise ValueError(
+                f"holds {item!r}, whose time is none such as 30 (minutes), 1:00:00 or 7-0 (days)"
+            )
+        is_time = longest and longest.lower() != "infinite"
+        if is_time and not longest.strip("0:-"):
+            raise ValueError(f"holds {item!r}, whose time is zero: no job could run there")
+        found.append((_identifier(name), longest if is_time else "INFINITE"))
+    if len({name.lower() for name, _ in found}) != len(found):
+        raise ValueError("names a partition twice")
+    return tuple(found)
+
+
 def _identifier(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", text):
         raise ValueError("must be letters, digits, '-' and '_', beginning with a letter")
+    if text.lower() == "default":
+        raise ValueError("is the word by which Slurm names defaults, and no partition")
     return text
 
 
@@ -157,7 +203,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "simulate",
         "",
-        "Made-up GPUs instead of real ones: h100:2, h100:8, mig, mi300x:8, mixed; none to stop.",
+        "Made-up GPUs instead of real ones: h100:2, mig, mixed, mi300x:8, or several at once, "
+        "h100:2+t4:1 (16 at most); none to stop.",
         _profile,
         "PROFILE",
         in_container=True,
@@ -176,6 +223,42 @@ DECLARATIONS: tuple[Declaration, ...] = (
         _identifier,
         "NAME",
         in_container=True,
+    ),
+    Declaration(
+        "partitions",
+        (),
+        "More partitions beside it, each NAME or NAME=LONGEST TIME: short=1:00:00,long=7-0.",
+        _partitions,
+        "LIST",
+        in_container=True,
+    ),
+    Declaration(
+        "gpu_sharing",
+        "none",
+        "Let jobs share a GPU: none, shard:N (N jobs on each GPU, --gres=shard:1) or mps "
+        "(NVIDIA MPS, --gres=mps:50 for half a GPU).",
+        _sharing,
+        "HOW",
+        in_container=True,
+    ),
+    Declaration(
+        "isolation",
+        "default",
+        "default: a job's GPUs are named by environment variables; enforced: a job can open no other "
+        "device and use no more memory and cores than its own (the container gets more rights).",
+        _choice("default", "enforced"),
+        "TIER",
+        in_container=True,
+    ),
+    Declaration(
+        "slurm_conf_extra",
+        "",
+        "Further lines for slurm.conf, such as SchedulerParameters=defer; in dshpc.yaml a text of "
+        "several lines or a list.",
+        _lines,
+        "TEXT",
+        in_container=True,
+        list_separator="\n",
     ),
     Declaration(
         "reserve_mib",
@@ -236,6 +319,10 @@ class Settings:
     simulate: str = ""
     work: str = "work"
     partition: str = "debug"
+    partitions: tuple[tuple[str, str], ...] = ()  # (name, longest time)
+    gpu_sharing: str = "none"  # none | shard:N | mps
+    isolation: str = "default"  # default | enforced
+    slurm_conf_extra: str = ""
     reserve_mib: int | None = None
     shm_size: str = "1g"
     base_image: str = "debian:trixie-slim"
@@ -349,23 +436,25 @@ def _read_yaml(text: str, name: str) -> dict[str, tuple[str, str]]:
             raise _unknown_key(str(key.value), where)
         if key.value in found:
             raise usage_error(f"{where}: {key.value!r} stands here a second time.", "")
-        found[key.value] = (_scalar(value, where), where)
+        found[key.value] = (_scalar(value, where, BY_NAME[key.value].list_separator), where)
     return found
 
 
-def _scalar(node: Any, where: str) -> str:
+def _scalar(node: Any, where: str, separator: str) -> str:
     import yaml
 
     if isinstance(node, yaml.SequenceNode) and all(
         isinstance(item, yaml.ScalarNode) for item in node.value
     ):
-        return ",".join(str(item.value) for item in node.value)
+        return separator.join(str(item.value) for item in node.value)
     if isinstance(node, yaml.ScalarNode):
         return str(node.value)
     raise usage_error(f"{where}: a single value or a list of values is expected.", "")
 
 
 def _unknown_key(key: str, where: str) -> DshpcError:
+    import difflib
+
     near = difflib.get_close_matches(key, list(BY_NAME), 1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return usage_error(

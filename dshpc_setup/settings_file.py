@@ -4,9 +4,49 @@ from __future__ import annotations
 
 import difflib
 import io
+from collections.abc import Sequence
+from typing import Any
 
 from dshpc_setup import settings
-from dshpc_setup.errors import usage_error
+from dshpc_setup.errors import DshpcError, usage_error
+
+
+def as_text(value: Any) -> str:
+    """A setting's value as a flag takes it; "" for none."""
+    if isinstance(value, tuple):
+        return ",".join(map(item_text, value))
+    return "" if value is None else str(value)
+
+
+def item_text(item: Any) -> str:
+    """An item of a list as a flag takes it: "0", "short=1:00:00", "long" for one without an end."""
+    if not isinstance(item, tuple):
+        return str(item)
+    name, longest = item
+    return str(name) if longest == "INFINITE" else f"{name}={longest}"
+
+
+def joined(name: str, values: Sequence[str]) -> str:
+    """One text of the values of the command line; raises DshpcError (usage) where one is too many."""
+    item = settings.BY_NAME.get(name)
+    if item is None:
+        raise _no_setting(name)
+    several = isinstance(item.default, tuple) or item.list_separator == "\n"
+    if len(values) > 1 and not several:
+        raise usage_error(
+            f"{name} takes one value, and {len(values)} were given.",
+            item.help,
+            "Put quotes around a value that holds spaces.",
+        )
+    return item.list_separator.join(values)
+
+
+def _no_setting(name: str) -> DshpcError:
+    near = difflib.get_close_matches(name, list(settings.BY_NAME), 1)
+    return usage_error(
+        f"There is no setting {name!r}.",
+        f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(settings.BY_NAME)}.",
+    )
 
 
 def changed(text: str | None, name: str, value: str) -> str:
@@ -16,11 +56,7 @@ def changed(text: str | None, name: str, value: str) -> str:
     that is not valid as it stands.
     """
     if name not in settings.BY_NAME:
-        near = difflib.get_close_matches(name, list(settings.BY_NAME), 1)
-        raise usage_error(
-            f"There is no setting {name!r}.",
-            f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(settings.BY_NAME)}.",
-        )
+        raise _no_setting(name)
     settings.load(yaml_text=text or "")
     wanted = getattr(settings.load(flags={name: value}), name)
     new = _with(text or "", name, value)
@@ -40,8 +76,7 @@ def _with(text: str, name: str, value: str) -> str:
     yaml.preserve_quotes = True
     yaml.width = 4096
     document = yaml.load(text) or {}
-    is_list = isinstance(settings.BY_NAME[name].default, tuple)
-    document[name] = value.split(",") if is_list and "," in value else value
+    document[name] = _node(name, value)
     stream = io.StringIO()
     yaml.dump(document, stream)
     new = stream.getvalue()
@@ -49,6 +84,19 @@ def _with(text: str, name: str, value: str) -> str:
         return new
     # ruamel forgets comments of a file that holds nothing else
     return text + ("" if text.endswith("\n") else "\n") + new
+
+
+def _node(name: str, value: str) -> Any:
+    """Lists as lists, and lines as they are read: one below the other."""
+    from ruamel.yaml.scalarstring import LiteralScalarString
+
+    if isinstance(settings.BY_NAME[name].default, tuple) and "," in value:
+        return [item.strip() for item in value.split(",")]
+    lines = value.strip("\n")
+    # A literal block takes its indentation from the first line, and ends at the last that is not blank
+    if "\n" in lines and not lines[0].isspace() and all(map(str.isprintable, lines.split("\n"))):
+        return LiteralScalarString(lines)
+    return value
 
 
 def _has_keys(text: str) -> bool:

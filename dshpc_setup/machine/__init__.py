@@ -129,6 +129,10 @@ class Machine(Protocol):
         """
         ...
 
+    def disk_mib(self, path: str) -> int | None:
+        """Size in MiB of the file system that holds it; None where it is absent, or not known."""
+        ...
+
     def access(self, path: str) -> State:
         """Can this process open it for reading and writing: present | absent | denied | error."""
         ...

@@ -57,6 +57,7 @@ class About:
     uid: int = 0
     env: Mapping[str, str] = field(default_factory=dict)
     programs: Mapping[str, str | None] | None = None  # name -> path, None: not installed
+    disks: Mapping[str, int] = field(default_factory=dict)  # path -> MiB of its file system
 
 
 def read_about(folder: Path) -> About:
@@ -91,7 +92,19 @@ def read_about(folder: Path) -> About:
         uid,
         {key: value for key, value in env.items() if value is not None},
         programs,
+        _disks(path, about.get("disks") or {}),
     )
+
+
+def _disks(path: Path, value: object) -> Mapping[str, int]:
+    if not isinstance(value, dict):
+        raise bad(path, "'disks' must be 'PATH: MiB' lines")
+    for name, size in value.items():
+        if not isinstance(name, str) or not name.startswith("/"):
+            raise bad(path, "'disks': every name must be an absolute path")
+        if type(size) is not int or not 0 < size < 1 << 40:
+            raise bad(path, f"'disks': {_short(name)} must be a size in MiB")
+    return value
 
 
 def _need_folder(folder: Path) -> None:

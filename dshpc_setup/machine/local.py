@@ -167,6 +167,13 @@ class LocalMachine:
         except (OSError, ValueError):
             return None
 
+    def disk_mib(self, path: str) -> int | None:
+        try:
+            found = os.statvfs(self._at(path))
+        except (OSError, ValueError):
+            return None
+        return found.f_blocks * found.f_frsize >> 20 or None
+
     def access(self, path: str) -> State:
         try:
             os.close(os.open(self._at(path), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))

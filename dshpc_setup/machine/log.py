@@ -10,8 +10,8 @@ from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult, Read, Reply
 from dshpc_setup.machine.tree import Tree
 
-Kind = Literal["read", "there", "link", "device", "number", "group", "changed", "access", "which",
-               "run", "reply"]  # fmt: skip
+Kind = Literal["read", "there", "link", "device", "number", "group", "changed", "disk", "access",
+               "which", "run", "reply"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Log:
     numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     changed: dict[str, float] = field(default_factory=dict)
+    disks: dict[str, int] = field(default_factory=dict)
     access: dict[str, State] = field(default_factory=dict)
     programs: dict[str, str | None] = field(default_factory=dict)
     commands: dict[tuple[str, ...], CommandResult] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Log:
             "number": self.numbers,
             "group": self.groups,
             "changed": self.changed,
+            "disk": self.disks,
             "access": self.access,
             "which": self.programs,
             "run": self.commands,

@@ -1,10 +1,13 @@
-"""The made-up machines that `--simulate` knows: `<model>:<count>` and a few mixtures."""
+"""The made-up machines that `--simulate` knows: `<model>:<count>`, a few by name, and sums of these.
+
+In a sum, such as `h100:2+t4:1`, the cards lie in the order in which they are written.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dshpc_setup.errors import DshpcError, usage_error
@@ -91,24 +94,38 @@ _MODELS = (
 )
 MODELS: Mapping[str, Model] = {model.key: model for model in _MODELS}
 
-_H100_CUT = Model(
-    "h100-mig",
-    "NVIDIA H100 80GB HBM3",
-    0x2330,
-    81559,
-    (9, 0),
-    mig_capable=True,
-    mig=(
-        MigPart("3g.40gb", 40448, 1),
-        MigPart("1g.10gb", 9728, 7),
-        MigPart("1g.10gb", 9728, 8),
-        MigPart("1g.10gb", 9728, 9),
-        MigPart("1g.10gb", 9728, 10),
+
+def _cut(key: str, whole: str, *parts: MigPart) -> Model:
+    """A card of this model with MIG on, divided so."""
+    return replace(MODELS[whole], key=key, mig=parts)
+
+
+def _slices(profile: str, memory_mib: int, *instances: int) -> tuple[MigPart, ...]:
+    return tuple(MigPart(profile, memory_mib, gi) for gi in instances)
+
+
+# Cards with MIG on: sizes and numbers of the instances as the driver gives them
+_CUT = (
+    _cut(
+        "h100-mig",
+        "h100",
+        *_slices("3g.40gb", 40448, 1),
+        *_slices("1g.10gb", 9728, 7, 8, 9, 10),
     ),
+    _cut("h100-mig7", "h100", *_slices("1g.10gb", 9728, 7, 8, 9, 10, 11, 12, 13)),
+    _cut(
+        "a100-mig",
+        "a100",
+        *_slices("2g.20gb", 19968, 3, 4, 5),
+        *_slices("1g.10gb", 9728, 13),
+    ),
+    _cut("a100-40-mig", "a100-40", *_slices("1g.5gb", 4864, 7, 8, 9, 10, 11, 12, 13)),
 )
+MIG_MODELS: Mapping[str, Model] = {model.key: model for model in _CUT}
+_CARDS: Mapping[str, Model] = {**MODELS, **MIG_MODELS}
 
 _MIXTURES: Mapping[str, tuple[Model, ...]] = {
-    "mig": (_H100_CUT, MODELS["h100"]),
+    "mig": (MIG_MODELS["h100-mig"], MODELS["h100"]),
     "mixed": (MODELS["h100"], MODELS["h100"], MODELS["t4"]),
     "none": (),
 }
@@ -116,34 +133,64 @@ _MIXTURES: Mapping[str, tuple[Model, ...]] = {
 
 def parse_profile(text: str) -> Profile:
     """The profile that is meant; raises DshpcError (usage), naming what comes near."""
-    name = text.strip().lower()
+    terms = [_term(text, word) for word in text.strip().lower().split("+")]
+    if len(terms) > 1 and any(not models for _, models in terms):
+        raise usage_error(
+            f"--simulate {text}: none is no GPU, and nothing can be added to it.",
+            "",
+            "Leave none out, or give it alone.",
+        )
+    models = tuple(model for _, models in terms for model in models)
+    if len(models) > _MOST:
+        raise _too_many(text, len(models), terms)
+    return Profile("+".join(name for name, _ in terms), _numbered(models))
+
+
+def _term(text: str, word: str) -> tuple[str, tuple[Model, ...]]:
+    """One term of a sum: its full name and its cards; `text` is the whole, for the error."""
+    name = word.strip()
     if name in _MIXTURES:
-        return _numbered(name, _MIXTURES[name])
+        return name, _MIXTURES[name]
     match = re.fullmatch(r"([a-z0-9-]+)(?::([0-9]{1,4}))?", name)
-    if match is None or match[1] not in MODELS:
+    if match is None or match[1] not in _CARDS:
         raise _unknown(text, match[1] if match else name.split(":")[0])
     count = int(match[2] or "1")
+    term = f"{match[1]}:{count}"
+    models = (_CARDS[match[1]],) * count
     if not 1 <= count <= _MOST:
-        raise usage_error(
-            f"--simulate {text}: a made-up machine has 1 to {_MOST} GPUs, not {count}.",
-            "",
-            f"Give a count of up to {_MOST}, such as {match[1]}:8.",
-        )
-    return _numbered(f"{match[1]}:{count}", (MODELS[match[1]],) * count)
+        raise _too_many(text, count, [(term, models)])
+    return term, models
 
 
-def _numbered(text: str, models: tuple[Model, ...]) -> Profile:
-    return Profile(text, tuple(Card(model, index) for index, model in enumerate(models)))
+def _numbered(models: tuple[Model, ...]) -> tuple[Card, ...]:
+    """Each vendor's driver counts its own cards."""
+    seen = {False: 0, True: 0}  # whether it is AMD's
+    cards = []
+    for model in models:
+        is_amd = model.gfx > 0
+        cards.append(Card(model, seen[is_amd]))
+        seen[is_amd] += 1
+    return tuple(cards)
+
+
+def _too_many(text: str, count: int, terms: list[tuple[str, tuple[Model, ...]]]) -> DshpcError:
+    """For too few as well: a count of 0."""
+    what = f"--simulate {text}: a made-up machine has 1 to {_MOST} GPUs, not {count}."
+    if len(terms) > 1:
+        way = f"Let the counts add up to {_MOST} at most, as in h100:8+t4:8."
+    else:
+        way = f"Give a count of up to {_MOST}, such as {terms[0][0].split(':')[0]}:8."
+    return usage_error(what, "", way)
 
 
 def _unknown(text: str, model: str) -> DshpcError:
     import difflib
 
-    near = difflib.get_close_matches(model, [*MODELS, *_MIXTURES], 3, 0.5)
+    near = difflib.get_close_matches(model, [*_CARDS, *_MIXTURES], 3, 0.5)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     return usage_error(
         f"--simulate {text}: there is no such made-up machine.",
         f"{hint}There are: {', '.join(_MIXTURES)}, and with a count, as in h100:2: "
-        f"{', '.join(MODELS)}.",
+        f"{', '.join(_CARDS)}. Several at once: h100:2+t4:1.",
         "Choose one of them.",
     )

@@ -1,6 +1,6 @@
 """A machine as a folder: what was captured, or written by hand, answers in place of the real one.
 
-    machine.yaml    format, system, release, machine, uid, env, programs, origin and a remark
+    machine.yaml    format, system, release, machine, uid, env, programs, disks, origin, a remark
     root.txtar      the files: see machine/tree.py
     commands.yaml   a list of {argv, code, stdout, stderr} or {argv, state: absent|denied|timeout}
     nvml.json       {"state", "value", "code", "detail", "source"}; no file: there is no such library
@@ -9,6 +9,9 @@
 `programs` says where the commands are ({docker: /usr/bin/docker, rocm-smi: null}); without it, those
 that answer are in /usr/bin, and there are no others. YAML and not TOML: Python 3.10 reads no TOML by
 itself, and nothing here writes it.
+
+`disks` says how large the file systems are that hold the paths that were asked about, in MiB
+({/tmp: 102400}); of others it is not known.
 """
 
 from __future__ import annotations
@@ -140,6 +143,9 @@ class RecordedMachine:
 
     def changed(self, path: str) -> float | None:
         return self.tree.changed.get(self._resolve(path))
+
+    def disk_mib(self, path: str) -> int | None:
+        return self._about.disks.get(posixpath.normpath(path))
 
     def access(self, path: str) -> State:
         real = self._resolve(path)

@@ -162,6 +162,12 @@ class RecordingMachine:
             self._note("changed", self._real(path), found)
         return found
 
+    def disk_mib(self, path: str) -> int | None:
+        found = self.base.disk_mib(path)
+        if found is not None:
+            self._note("disk", posixpath.normpath(path), found)
+        return found
+
     def access(self, path: str) -> State:
         real = self._real(path)
         self._note("access", real, asked=True)

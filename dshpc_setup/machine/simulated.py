@@ -139,6 +139,9 @@ class SimulatedMachine:
     def changed(self, path: str) -> float | None:
         return self.base.changed(path) if self._owner(path) is None else None
 
+    def disk_mib(self, path: str) -> int | None:
+        return self.base.disk_mib(path)
+
     def access(self, path: str) -> State:
         if self._owner(path) == "devices":
             return "present" if path in self._devices else "absent"

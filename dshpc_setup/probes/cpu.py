@@ -20,6 +20,8 @@ _COMMAND_S = 3.0
 _MOST_SOCKETS = 256
 
 Shape = tuple[int | None, int | None, int | None]  # sockets, cores of each, threads of each
+Members = tuple[frozenset[int], ...]  # the logical CPUs of each socket
+_UNKNOWN: Shape = (None, None, None)
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,18 @@ def probe(machine: Machine, deadline_s: float) -> Found[Cpu]:
         state, detail = failure
         look.saw("cpu", state, source, detail)
         return look.found(Cpu(state=state))
-    sockets, cores, threads = shape(look, online)
+    (sockets, cores, threads), members = shape(look, online)
     chosen = _limited(look, online, source)
     look.saw("cpu", "present", source, f"limited by {chosen.name}" if chosen.name else None)
-    fact = Cpu(len(online), sockets, cores, threads, chosen.count, chosen.name)
+    fact = Cpu(
+        len(online),
+        sockets,
+        cores,
+        threads,
+        chosen.count,
+        chosen.name,
+        socket_cpus=tuple(map(ranges.text, members)),
+    )
     return look.found(fact)
 
 
@@ -97,52 +107,57 @@ def _cpus(count: int, which: str) -> str:
     return f"{count} CPU {which}" if count == 1 else f"{count} CPUs {which}"
 
 
-def shape(look: Look, online: frozenset[int]) -> Shape:
+def shape(look: Look, online: frozenset[int]) -> tuple[Shape, Members]:
     """Sockets, cores per socket, threads per core; the latter two only where all are alike.
+
+    With the CPUs of each socket, in the order of their lowest; () where they are not known.
 
     Each socket is looked at through its first and its last CPU: on a hybrid processor the last ones
     have one thread and the first ones two. Where CPUs are offline, through all of them.
     """
     if look.text(f"{_SYS}/cpu{min(online)}/topology/physical_package_id") == "-1":
-        return None, None, None  # the firmware does not tell: each CPU would be a socket of its own
+        return _UNKNOWN, ()  # the firmware does not tell: each CPU would be a socket of its own
     every = bool(ranges.parse(look.text(f"{_SYS}/present")) - online)
-    left, packages, kinds = set(online), 0, set()
-    while left and packages < _MOST_SOCKETS:
+    left, packages, kinds = set(online), list[frozenset[int]](), set()
+    while left and len(packages) < _MOST_SOCKETS:
         first = min(left)
         package = _siblings(look, first, "package_cpus_list", "core_siblings_list") & online
         if first not in package:
             return _shape_by_ids(look, online)
-        packages += 1
+        packages.append(package & left)
         left -= package
         for number in sorted(package) if every else (first, max(package)):
             core = _siblings(look, number, "core_cpus_list", "thread_siblings_list") & online
             kinds.add((len(package), len(core)))
     if left:
-        return None, None, None
+        return _UNKNOWN, ()
     if len(kinds) != 1:
-        return packages, None, None
+        return (len(packages), None, None), tuple(packages)
     size, threads = kinds.pop()
     if threads == 0 or size % threads:
-        return packages, None, None
-    return packages, size // threads, threads
+        return (len(packages), None, None), tuple(packages)
+    return (len(packages), size // threads, threads), tuple(packages)
 
 
-def _shape_by_ids(look: Look, online: frozenset[int]) -> Shape:
+def _shape_by_ids(look: Look, online: frozenset[int]) -> tuple[Shape, Members]:
     """The same from the CPUs' own numbers, where no list of siblings is there."""
     cores: dict[tuple[int | None, ...], int] = {}
-    for number in online:
+    members: dict[int | None, set[int]] = {}
+    for number in sorted(online):
         folder = f"{_SYS}/cpu{number}/topology"
         ids = [look.number(f"{folder}/{name}") for name in ("physical_package_id", "core_id")]
         if None in ids or ids[0] == -1:
-            return None, None, None
+            return _UNKNOWN, ()
         key = (ids[0], look.number(f"{folder}/die_id"), ids[1])
         cores[key] = cores.get(key, 0) + 1
+        members.setdefault(ids[0], set()).add(number)
     sizes = Counter(key[0] for key in cores)
     if len(sizes) > _MOST_SOCKETS:
-        return None, None, None
+        return _UNKNOWN, ()
+    each = tuple(map(frozenset, members.values()))
     if len(set(sizes.values())) != 1 or len(set(cores.values())) != 1:
-        return len(sizes), None, None
-    return len(sizes), next(iter(sizes.values())), next(iter(cores.values()))
+        return (len(sizes), None, None), each
+    return (len(sizes), next(iter(sizes.values())), next(iter(cores.values()))), each
 
 
 def parse_allowed(status: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from dshpc_setup.facts import Compose, Engine, EngineKind
 from dshpc_setup.machine import Machine, Reply
-from dshpc_setup.probes import compose
+from dshpc_setup.probes import compose, platform
 from dshpc_setup.probes.look import Found, Look, kept
 
 _T = TypeVar("_T")
@@ -52,12 +52,19 @@ def probe(machine: Machine, deadline_s: float) -> Found[Engine]:
     buildx, built = builder.answer()
     composes = tuple(item for item, _ in found if item is not None)
     first = composes[0] if composes else None
-    fact = replace(fact, compose=first, composes=composes, buildx=buildx)
+    disk_mib = _disk_mib(machine, fact)
+    fact = replace(fact, compose=first, composes=composes, buildx=buildx, disk_mib=disk_mib)
     _conclude_engine(look, reply, fact, here)
     _conclude_compose(look, composes)
     done = look.found(fact)
     tools = (*(evidence for _, evidence in found), built)
     return replace(done, evidence=(*done.evidence, *tools))
+
+
+def _disk_mib(machine: Machine, fact: Engine) -> int | None:
+    """Where its containers lie, if that is in our file tree: containers have the same /tmp."""
+    elsewhere = fact.kind in ("desktop", "remote") or platform.in_container(machine)
+    return None if elsewhere or not fact.root_dir else machine.disk_mib(fact.root_dir)
 
 
 class _Beside(Generic[_T]):

@@ -39,6 +39,8 @@ def probe(machine: Machine, deadline_s: float) -> Found[Platform]:
         kernel=release or None,
         arch=arch or None,
         selinux=_selinux(look),
+        # Of a machine that only starts a container, its own /tmp is no job's
+        tmp_disk_mib=machine.disk_mib("/tmp") if signs else None,
     )
     detail = None if release else "nothing names the kernel"
     look.saw("platform", "present", "uname", detail)

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _MOST = 1 << 16  # no machine has more CPUs; a damaged file must not fill the memory
+
+
+def text(numbers: Iterable[int]) -> str:
+    """The same, of numbers: {0, 1, 2, 3, 8} is "0-3,8"."""
+    spans: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], number)
+        else:
+            spans.append((number, number))
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
 def parse(text: str | None) -> frozenset[int]:

@@ -172,6 +172,8 @@ def _texts(machine: Machine, log: Log, scrubber: Scrubber) -> dict[str, str]:
         "env": scrubber.value(env),
         "programs": {name: _maybe(scrubber, path) for name, path in sorted(log.programs.items())},
     }
+    if log.disks:
+        about["disks"] = {scrubber.text(path): size for path, size in sorted(log.disks.items())}
     return {
         "machine.yaml": _yaml(about),
         "root.txtar": write_tree(_scrubbed(tree, scrubber)),

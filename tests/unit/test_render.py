@@ -6,9 +6,20 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform
 from dshpc_setup.ownership import is_marked
-from dshpc_setup.plan import ClusterPlan, GresLine
+from dshpc_setup.plan import (
+    ClusterPlan,
+    DeviceLink,
+    ExtraLine,
+    GresLine,
+    Partition,
+    Sharing,
+    plan_cluster,
+)
 from dshpc_setup.render import CONFIG_FILES, LUA_FILES, render_slurm
+from dshpc_setup.settings import DECLARATIONS, load
 
 PLAN = ClusterPlan("lab", "lab", "debug", 8, 14374, 1796, 1, 4, 2)
 GPUS = ClusterPlan(
@@ -24,7 +35,7 @@ GPUS = ClusterPlan(
         GresLine("1g.10gb", "nvidia", ("/dev/nvidia1", "/dev/c1", "/dev/c2"), 1),
         GresLine("mi300x", "amd", ("/dev/dri/renderD128",), 2),
     ),
-    aliases={"nvidia": "h100"},
+    aliases={"nvidia": ("h100",)},
     simulated=True,
     left_out=("GPU 3: broken\nName=gpu File=/dev/null",),
 )
@@ -82,17 +93,81 @@ def test_a_reason_never_becomes_a_line_nor_brings_a_control_character(reason: st
     assert all(char == "\n" or char.isprintable() for char in text)
 
 
-def test_nvml_gives_mig_instances_their_uuid() -> None:
-    plan = replace(GPUS, gres=GPUS.gres[:2], autodetect="nvml", simulated=False)
-    found = lines(render_slurm(plan)["gres.conf"])
-    assert found[0] == "AutoDetect=nvml"
-    assert found[2].endswith("MultipleFiles=/dev/nvidia1,/dev/c1,/dev/c2 Flags=nvidia_gpu_env")
-
-
 def test_names_stand_in_both_lua_files() -> None:
     texts = render_slurm(GPUS)
     for name in LUA_FILES:
-        assert re.search(r'\["nvidia"\] = "h100",', texts[name]), name
+        assert re.search(r'\["nvidia"\] = \{ "h100" \},', texts[name]), name
+
+
+def test_places_and_connections_of_gpus() -> None:
+    near = replace(GPUS.gres[0], cores="0-7", links=(-1, 4, 0))
+    found = lines(render_slurm(replace(GPUS, gres=(near, *GPUS.gres[1:])))["gres.conf"])
+    assert "Type=h100 File=/dev/nvidia0 Cores=0-7 Links=-1,4,0 Flags=" in found[1]
+    assert not re.search("Cores=|Links=", "".join(found[2:]))
+
+
+def test_links_of_our_own_and_shares() -> None:
+    link = DeviceLink("/run/dshpc/gpus/dxg0", "/dev/dxg")
+    plan = replace(GPUS, device_links=(link,), sharing=Sharing("shard", 12))
+    text = render_slurm(plan)["gres.conf"]
+    assert "# /run/dshpc/gpus/dxg0 is /dev/dxg, which stands for several GPUs" in text
+    assert lines(text)[-1] == "Name=shard Count=12"
+    slurm = render_slurm(plan)["slurm.conf"]
+    assert "GresTypes=gpu,shard" in lines(slurm)
+    assert "Gres=gpu:h100:1,gpu:1g.10gb:1,gpu:mi300x:1,shard:12 " in slurm
+
+
+def test_features_disk_shares_and_more_partitions() -> None:
+    plan = replace(
+        PLAN,
+        gres=GPUS.gres,
+        features=("nvidia", "gpumem80g"),
+        tmp_disk_mib=10240,
+        def_cpu_per_gpu=2,
+        def_mem_per_gpu_mib=4000,
+        more_partitions=(Partition("short", "1:00:00"),),
+        extra=(ExtraLine("KillWait", "KillWait=10"),),
+    )
+    text = render_slurm(plan)["slurm.conf"]
+    assert " RealMemory=14374 TmpDisk=10240 Feature=nvidia,gpumem80g Gres=gpu:h100:1," in text
+    found = lines(text)
+    shares = "State=UP DefMemPerGPU=4000"
+    assert found[-2:] == [
+        f"PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE {shares}",
+        f"PartitionName=short Nodes=ALL Default=NO MaxTime=1:00:00 {shares}",
+    ]
+    assert found.index("KillWait=10") < found.index(found[-3]), "before the node and its partitions"
+
+
+_SETTINGS = {
+    item.name: st.text(max_size=20) | st.sampled_from([str(item.default), "a", "shard:4", "x=1"])
+    for item in DECLARATIONS
+    if item.name in ("prefix", "partition", "partitions", "gpu_sharing", "isolation", "reserve_mib")
+}
+
+
+@given(st.fixed_dictionaries({}, optional=_SETTINGS))
+def test_any_settings_are_refused_or_make_the_lines_that_are_ours(flags: dict[str, str]) -> None:
+    facts = HostFacts(
+        Platform("linux"),
+        Cpu(8, 1, 4, 2, 8),
+        Memory(16000, 16000),
+        Gpus("absent"),
+        Engine("absent"),
+    )
+    usual = render_slurm(plan_cluster(facts, load(flags={"isolation": "default"})))["slurm.conf"]
+    try:
+        plan = plan_cluster(facts, load(flags=flags))
+    except DshpcError as error:
+        assert error.exit_code == Exit.USAGE
+        assert any(name in error.brief.replace("-", "_") for name in flags)
+        return
+    text = render_slurm(plan)["slurm.conf"]
+    assert text.isascii()
+    assert not re.search(r"[\\\"']|#.*#", "\n".join(lines(text)))
+    keys = [line.partition("=")[0] for line in lines(text)]
+    expected = [line.partition("=")[0] for line in lines(usual)]
+    assert keys == expected + ["PartitionName"] * len(plan.more_partitions)
 
 
 def test_no_secret_and_no_munge() -> None:

@@ -96,6 +96,31 @@ def test_an_unknown_key_names_the_nearest() -> None:
         ("apt_mirror", "http://"),
         ("apt_mirror", "--x"),
         ("cuda_runtime", "maybe"),
+        ("prefix", "default"),
+        ("partition", "Default"),
+        ("devices", "\u0663"),
+        ("reserve_mib", "\u0663"),
+        ("shm_size", "1\u0663g"),
+        ("partitions", "a b"),
+        ("partitions", "a=soon"),
+        ("partitions", "a=1:00:00:00"),
+        ("partitions", "a=\u0663"),
+        ("partitions", "a,A=30"),
+        ("partitions", "default=30"),
+        ("partitions", "=30"),
+        ("partitions", "a=0"),
+        ("partitions", "a=00:00"),
+        ("partitions", "a=0-0"),
+        ("gpu_sharing", "shard"),
+        ("gpu_sharing", "shard:1"),
+        ("gpu_sharing", "shard:129"),
+        ("gpu_sharing", "shard:\u0663"),
+        ("gpu_sharing", "mps:50"),
+        ("isolation", "strict"),
+        ("slurm_conf_extra", "a=1\r\nb=2"),
+        ("slurm_conf_extra", "a=1\x85b=2"),
+        ("slurm_conf_extra", "a=1\u2028b=2"),
+        ("slurm_conf_extra", "a=\u202e1"),
     ],
 )
 def test_a_bad_value_is_wrong_usage_and_names_the_flag(name: str, text: str) -> None:
@@ -178,3 +203,31 @@ def test_any_flag_text_is_a_value_or_a_usage_error(name: str, text: str) -> None
         assert error.exit_code == Exit.USAGE
     else:
         assert settings.sources[name].origin == "flag"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ()),
+        ("short=30", (("short", "30"),)),
+        ("short = 1:00:00 , long=7-0", (("short", "1:00:00"), ("long", "7-0"))),
+        ("a=0:01,b=0-1", (("a", "0:01"), ("b", "0-1"))),
+        ("a=5:30,b=1-12:30,c=1-12:30:05", (("a", "5:30"), ("b", "1-12:30"), ("c", "1-12:30:05"))),
+        ("any,Ever=Infinite", (("any", "INFINITE"), ("Ever", "INFINITE"))),
+    ],
+)
+def test_partitions_and_their_longest_times(text: str, expected: tuple[object, ...]) -> None:
+    assert load(flags={"partitions": text}).partitions == expected
+
+
+@pytest.mark.parametrize("text", ["none", "mps", "shard:2", "shard:128"])
+def test_ways_to_share(text: str) -> None:
+    assert load(flags={"gpu_sharing": text}).gpu_sharing == text
+
+
+def test_further_lines_are_a_text_or_a_list() -> None:
+    expected = "KillWait=10\nWaitTime=3"
+    block = load(yaml_text="slurm_conf_extra: |\n  KillWait=10\n  WaitTime=3\n")
+    items = load(yaml_text="slurm_conf_extra:\n  - KillWait=10\n  - WaitTime=3\n")
+    assert block.slurm_conf_extra == items.slurm_conf_extra == expected
+    assert block.container_env() == {"DSHPC_SLURM_CONF_EXTRA": f"{expected}\n"}

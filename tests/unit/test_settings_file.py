@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.settings import load
-from dshpc_setup.settings_file import changed
+from dshpc_setup.settings_file import as_text, changed, item_text, joined
 
 WRITTEN = """\
 # our lab
@@ -82,3 +82,51 @@ def test_any_plain_value_holds(value: str) -> None:
     else:
         assert load(yaml_text=text).work == value
         assert "# agreed with IT" in text
+
+
+def test_partitions_become_a_list() -> None:
+    text = changed(None, "partitions", "short=1:00:00, long=7-0")
+    assert text == "partitions:\n- short=1:00:00\n- long=7-0\n"
+    assert load(yaml_text=text).partitions == (("short", "1:00:00"), ("long", "7-0"))
+
+
+def test_lines_stand_one_below_the_other() -> None:
+    text = changed("gpu: amd # ours\n", "slurm_conf_extra", "MaxJobCount=20\n# why\nMaxTime=1:0")
+    assert text == (
+        "gpu: amd # ours\nslurm_conf_extra: |-\n  MaxJobCount=20\n  # why\n  MaxTime=1:0\n"
+    )
+    assert load(yaml_text=text).slurm_conf_extra.splitlines()[1] == "# why"
+    of_a_list = "slurm_conf_extra:\n- A=1\n- B=2\n"
+    assert load(yaml_text=changed(of_a_list, "slurm_conf_extra", "C=3")).slurm_conf_extra == "C=3"
+
+
+def test_values_one_by_one() -> None:
+    assert joined("devices", ["0", "2"]) == "0,2"
+    assert joined("slurm_conf_extra", ["A=1", "B=2"]) == "A=1\nB=2"
+    assert joined("work", ["/data"]) == "/data"
+    for name, values in (("work", ["/data", "a"]), ("gpuu", ["amd"])):
+        with pytest.raises(DshpcError) as caught:
+            joined(name, values)
+        assert caught.value.exit_code == Exit.USAGE
+
+
+LINES = st.lists(st.text(st.characters(exclude_categories=("Cc", "Cs"))), min_size=1, max_size=4)
+
+
+@given(LINES)
+def test_any_lines_hold(values: list[str]) -> None:
+    value = joined("slurm_conf_extra", values)
+    try:
+        text = changed(WRITTEN, "slurm_conf_extra", value)
+    except DshpcError as error:
+        assert error.exit_code == Exit.USAGE
+    else:
+        assert load(yaml_text=text).slurm_conf_extra == value.strip("\n")
+
+
+def test_values_as_a_flag_takes_them() -> None:
+    flags = {"devices": "0,2", "partitions": "short=1:00:00,long", "reserve_mib": "512"}
+    settings = load(flags=flags)
+    assert {name: as_text(getattr(settings, name)) for name in flags} == flags
+    assert as_text(load().reserve_mib) == ""
+    assert item_text(("long", "INFINITE")) == "long"

@@ -27,6 +27,7 @@ from dshpc_setup.facts import (
     Virtualization,
 )
 from dshpc_setup.machine.recorded import RecordedMachine
+from dshpc_setup.probes import ranges
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.problems import WORDS
 
@@ -54,6 +55,7 @@ SCHEMA: dict[str, Any] = {
         "arch?": str,
         "selinux?": ("enforcing", "permissive", "disabled"),
         "state": get_args(State),
+        "tmp_disk_mib?": int,
     },
     "cpu": {
         "logical?": int,
@@ -63,6 +65,7 @@ SCHEMA: dict[str, Any] = {
         "usable?": int,
         "limited_by?": _LIMIT,
         "state": get_args(State),
+        "socket_cpus": [str],
     },
     "memory": {
         "total_mib?": int,
@@ -156,6 +159,7 @@ SCHEMA: dict[str, Any] = {
         "memory_mib?": int,
         "security_options": [str],
         "root_dir?": str,
+        "disk_mib?": int,
         "storage_driver?": str,
         "engine_id?": str,
         "detail?": str,
@@ -310,6 +314,10 @@ def test_numbers_fit_each_other(name: str) -> None:
     assert cpu.limited_by or cpu.usable == cpu.logical
     if cpu.sockets and cpu.cores_per_socket and cpu.threads_per_core:
         assert cpu.sockets * cpu.cores_per_socket * cpu.threads_per_core == cpu.logical
+    sockets = [ranges.parse(text) for text in cpu.socket_cpus]
+    assert len(sockets) in (0, cpu.sockets)
+    assert sum(map(len, sockets)) in (0, cpu.logical)
+    assert sockets == sorted(sockets, key=min)
     assert memory.limit_mib
     assert memory.total_mib
     assert 512 < memory.limit_mib <= memory.total_mib < 1 << 24
@@ -427,4 +435,5 @@ def test_its_folder_is_whole(name: str) -> None:
     assert {path.name for path in (FOLDER / name / "expected").iterdir()} == {
         "facts.json",
         "explain.txt",
+        "etc-slurm",
     }

@@ -59,6 +59,15 @@ def test_when_a_file_changed_and_what_number_a_device_has(tree: Path) -> None:
     assert (machine.device_number("\0"), machine.changed("\0")) == (None, None)
 
 
+def test_how_large_a_file_system_is(tree: Path) -> None:
+    found = os.statvfs(tree)
+    size = found.f_blocks * found.f_frsize // (1 << 20)
+    machine = LocalMachine(str(tree))
+    assert (machine.disk_mib("/etc"), machine.disk_mib("/")) == (size, size)
+    assert (machine.disk_mib("/none"), machine.disk_mib("\0")) == (None, None)
+    assert LocalMachine().disk_mib("/proc") is None, "it has no size"
+
+
 def test_links_of_sysfs_are_seen_and_followed(tree: Path) -> None:
     (tree / "sys/devices/pci0/0000:01:00.0").mkdir()
     (tree / "sys/devices/pci0/0000:01:00.0/vendor").write_text("0x10de\n")

@@ -68,6 +68,10 @@ def test_a_command_without_words_is_named_by_its_number(tmp_path: Path) -> None:
         ("machine.yaml", f"{GOOD}env: {{A: 1}}\n", "'env': A"),
         ("machine.yaml", f"{GOOD}env: {{1: a}}\n", "'env'"),
         ("machine.yaml", f"{GOOD}programs: [docker]\n", "'programs'"),
+        ("machine.yaml", f"{GOOD}disks: [/tmp]\n", "'disks'"),
+        ("machine.yaml", f"{GOOD}disks: {{tmp: 5}}\n", "absolute path"),
+        ("machine.yaml", f"{GOOD}disks: {{/tmp: 5g}}\n", "'disks': /tmp must be a size in MiB"),
+        ("machine.yaml", f"{GOOD}disks: {{/tmp: 0}}\n", "'disks': /tmp"),
         ("machine.yaml", f"{GOOD}programs: {{docker: 1}}\n", "'programs': docker"),
         ("machine.yaml", f"{GOOD}origin: [a]\n", "'origin'"),
         ("machine.yaml", "a: &x [1]\nb: *x\n", "aliases"),
@@ -223,6 +227,15 @@ def test_times_and_device_numbers(tmp_path: Path) -> None:
     assert (machine.changed("/dev/x"), machine.changed("/none")) == (None, None)
     assert (machine.access("/dev/kfd"), machine.group_of("/dev/kfd")) == ("denied", 109)
     assert machine.read("/etc/a").text == "text\n"
+
+
+def test_sizes_of_file_systems(tmp_path: Path) -> None:
+    (tmp_path / "machine.yaml").write_text(
+        "format: 1\nsystem: Linux\nrelease: r\nmachine: m\ndisks: {/tmp: 5120}\n"
+    )
+    machine = RecordedMachine(tmp_path)
+    assert (machine.disk_mib("/tmp"), machine.disk_mib("/tmp/")) == (5120, 5120)
+    assert machine.disk_mib("/var") is None
 
 
 def test_links_lead_on_as_the_kernels_do(tmp_path: Path) -> None:

@@ -66,6 +66,14 @@ def test_times_and_device_numbers_are_kept_where_the_thing_is(root: Path) -> Non
     assert tree.devices == {"/dev/nvidia0"}
 
 
+def test_sizes_of_file_systems_are_kept_as_they_were_asked_for(root: Path) -> None:
+    machine = recorder(root)
+    size = machine.disk_mib("/sys/")
+    assert size
+    assert machine.disk_mib("/none") is None
+    assert machine.log.disks == {"/sys": size}
+
+
 def test_a_link_to_nowhere_and_an_empty_folder_are_there(root: Path) -> None:
     machine = recorder(root)
     assert machine.exists("/sys/gone")

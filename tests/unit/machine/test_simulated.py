@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dshpc_setup import probes
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Gpus
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.machine.profiles import MODELS
+from dshpc_setup.machine.profiles import MIG_MODELS, MODELS
 from dshpc_setup.machine.simulated import SimulatedMachine, device_files, parse_profile
 from dshpc_setup.probes.naming import slurm_type
 from tests.unit.machine.in_place import EMPTY, InPlace
@@ -70,12 +72,88 @@ def test_mig_and_mixed() -> None:
     assert [device.slurm_type for device in look("mixed").devices] == ["h100", "h100", "t4"]
 
 
+@pytest.mark.parametrize(
+    ("text", "full", "keys"),
+    [
+        ("h100:2+t4:1", "h100:2+t4:1", "h100 h100 t4"),
+        ("h100+t4+h100", "h100:1+t4:1+h100:1", "h100 t4 h100"),
+        (" H100 + T4 ", "h100:1+t4:1", "h100 t4"),
+        ("mig+h100:2", "mig+h100:2", "h100-mig h100 h100 h100"),
+        ("h100-mig+h100-mig7", "h100-mig:1+h100-mig7:1", "h100-mig h100-mig7"),
+        ("mixed+mixed", "mixed+mixed", "h100 h100 t4 h100 h100 t4"),
+        ("h100:1+mi300x:1", "h100:1+mi300x:1", "h100 mi300x"),
+    ],
+)
+def test_sums_keep_the_order_in_which_they_are_written(text: str, full: str, keys: str) -> None:
+    profile = parse_profile(text)
+    assert profile.text == full
+    assert [card.model.key for card in profile.cards] == keys.split()
+    assert parse_profile(full) == profile
+
+
+def test_each_vendor_counts_its_own_cards() -> None:
+    cards = parse_profile("h100+mi300x:2+t4+mi210").cards
+    assert [(card.vendor, card.index, card.minor) for card in cards] == [
+        ("nvidia", 0, 0),
+        ("amd", 0, 128),
+        ("amd", 1, 129),
+        ("nvidia", 1, 1),
+        ("amd", 2, 130),
+    ]
+    found = look("h100:1+mi300x:1")
+    assert (found.vendor, len(found.devices)) == ("mixed", 2)
+    assert {device.slurm_type for device in found.devices} == {"h100", "mi300x"}
+
+
+@pytest.mark.parametrize("key", MIG_MODELS)
+def test_a_divided_card_is_seen_as_what_it_is(key: str) -> None:
+    model = MIG_MODELS[key]
+    for device in look(f"{key}:2").devices:
+        assert (device.mig_mode, device.name) == ("enabled", model.name)
+        assert [(part.profile, part.memory_mib) for part in device.mig] == [
+            (part.profile, part.memory_mib) for part in model.mig
+        ]
+    assert sum(part.memory_mib for part in model.mig) < (model.memory_mib or 0)
+
+
+_TERMS = st.lists(
+    st.tuples(st.sampled_from([*MODELS, *MIG_MODELS]), st.integers(1, 4)), min_size=1, max_size=4
+)
+
+
+@given(_TERMS)
+def test_cards_of_any_sum_are_told_apart(terms: list[tuple[str, int]]) -> None:
+    profile = parse_profile("+".join(f"{key}:{count}" for key, count in terms))
+    assert len(profile.cards) == sum(count for _, count in terms)
+    assert len({card.address for card in profile.cards}) == len(profile.cards)
+    assert len({card.minor for card in profile.cards}) == len(profile.cards)
+    devices = look(profile.text).devices
+    assert len(devices) == len(profile.cards)
+    uuids = [device.uuid for device in devices if device.uuid]
+    uuids += [part.uuid for device in devices for part in device.mig if part.uuid]
+    assert len(set(uuids)) == len(uuids)
+    files = [item.device_files for item in devices if not item.mig]
+    files += [part.device_files for device in devices for part in device.mig]
+    assert len(set(files)) == len(files)
+    assert {path for paths in files for path in paths} <= set(device_files(profile))
+
+
+def test_the_old_names_keep_their_uuids() -> None:
+    """A cluster that is made up compares its cards with those of the last start by these."""
+    assert [device.uuid for device in look("mixed").devices] == [
+        device.uuid for device in look("h100:2+t4").devices
+    ]
+    assert look("mig").devices == look("h100-mig+h100").devices
+
+
 def test_none_hides_what_there_is() -> None:
     found = look("none", base=Container("/dev/nvidia0", "/dev/nvidiactl"))
     assert (found.state, found.simulated, found.devices) == ("absent", True, ())
 
 
-@pytest.mark.parametrize("profile", ["h100:2", "mi300x:2", "mig", "mixed"])
+@pytest.mark.parametrize(
+    "profile", ["h100:2", "mi300x:2", "mig", "mixed", "h100+t4+h100", "h100-mig7+mi300x"]
+)
 def test_a_container_with_all_nodes_sees_what_the_host_saw(profile: str) -> None:
     container = Container(*device_files(parse_profile(profile)))
     assert look(profile, base=container, host=False).devices == look(profile).devices
@@ -102,8 +180,16 @@ def test_the_host_shows_through() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "near"), [("h10:2", "h100"), ("mi300:8", "mi300x"), ("mixd", "mixed"), ("rtx-4090", "rtx4090")]
-)  # fmt: skip
+    ("text", "near"),
+    [
+        ("h10:2", "h100"),
+        ("mi300:8", "mi300x"),
+        ("mixd", "mixed"),
+        ("rtx-4090", "rtx4090"),
+        ("h100+t44", "t4"),
+        ("h100-mig8", "h100-mig7"),
+    ],
+)
 def test_an_unknown_profile_is_told_what_comes_near(text: str, near: str) -> None:
     with pytest.raises(DshpcError) as caught:
         parse_profile(text)
@@ -112,11 +198,39 @@ def test_an_unknown_profile_is_told_what_comes_near(text: str, near: str) -> Non
     assert "mi210" in caught.value.details
 
 
-@pytest.mark.parametrize("text", ["h100:0", "h100:17", "h100:-1", "h100:x", "", ":", "h100:2:2"])
+def test_too_many_are_told_what_would_do() -> None:
+    for text, count, words in (
+        ("h100:17", 17, "h100:8"),
+        ("h100:8+t4:9", 17, "add up to 16"),
+        ("h100+t4:0", 0, "t4:8"),
+    ):
+        with pytest.raises(DshpcError) as caught:
+            parse_profile(text)
+        assert f"--simulate {text}: a made-up machine has 1 to 16 GPUs, not {count}." == (
+            caught.value.brief
+        )
+        assert words in caught.value.resolution[0]
+    assert len(parse_profile("h100:8+t4:8").cards) == 16
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["h100:0", "h100:17", "h100:-1", "h100:x", "", ":", "h100:2:2", "h100+", "+h100", "h100++t4"]
+    + ["h100+none", "none+none", "mig:2", "h100,t4"],
+)
 def test_bad_counts_are_usage_errors(text: str) -> None:
     with pytest.raises(DshpcError) as caught:
         parse_profile(text)
     assert caught.value.exit_code == Exit.USAGE
+
+
+def test_a_disk_is_that_of_the_machine_below() -> None:
+    class Small(LocalMachine):
+        def disk_mib(self, path: str) -> int | None:
+            return 1024 if path == "/tmp" else None
+
+    machine = SimulatedMachine(Small(), "h100:2", devices_exist=True)
+    assert (machine.disk_mib("/tmp"), machine.disk_mib("/var")) == (1024, None)
 
 
 def test_made_up_nodes_have_the_kernels_numbers() -> None:

@@ -74,6 +74,36 @@ def test_shapes(tmp_path: Path, tree: str, expected: tuple[int | None, ...]) -> 
     assert shape_of(written(tmp_path, tree)) == expected
 
 
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        (topology(["0", "1", "2", "3"], ["0-3"], "0-3"), ("0-3",)),
+        # as Intel's servers count: the second threads after all first ones
+        (
+            topology(["0,4", "1,5", "2,6", "3,7"], ["0-1,4-5", "2-3,6-7"], "0-7"),
+            ("0-1,4-5", "2-3,6-7"),
+        ),
+        # sockets in turns, the one of CPU 0 first
+        (topology(["0", "1", "2", "3"], ["1,3", "0,2"], "0-3"), ("0,2", "1,3")),
+        # the sockets are known where their cores are not alike
+        (topology(["0-1", "2-3", "4", "5"], ["0-5"], "0-5"), ("0-5",)),
+        (numbered((0, 0), (1, 0), (0, 1), (1, 1)), ("0,2", "1,3")),
+        (numbered((1, 0), (1, 1), (0, 0), (0, 1)), ("0-1", "2-3")),
+        (numbered((-1, 0), (-1, 1)), ()),
+        (f"-- {SYS}/online --\n0-7\n", ()),
+    ],
+)
+def test_the_cpus_of_each_socket(tmp_path: Path, tree: str, expected: tuple[str, ...]) -> None:
+    assert cpu.probe(written(tmp_path, tree), 1.0).fact.socket_cpus == expected
+
+
+@given(st.frozensets(st.integers(0, 300)))
+def test_a_list_of_numbers_is_read_as_it_was_written(numbers: frozenset[int]) -> None:
+    text = ranges.text(numbers)
+    assert ranges.parse(text) == numbers
+    assert text.count(",") <= len(numbers)
+
+
 def candidates(allowed: int, quota: int | None) -> list[cpu.Candidate]:
     found = [cpu.Candidate(8, None, "sysfs", ""), cpu.Candidate(allowed, "affinity", "status", "")]
     return found + ([cpu.Candidate(quota, "cgroup quota", "cpu.max", "")] if quota else [])

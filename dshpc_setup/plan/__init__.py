@@ -1,0 +1,114 @@
+"""Facts and settings in, the cluster to build out. Pure: no I/O, no Machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, cast
+
+from dshpc_setup.plan import affinity, devices, extra, names, node
+from dshpc_setup.plan.model import (
+    ClusterPlan,
+    DeviceLink,
+    ExtraLine,
+    GresLine,
+    Isolation,
+    Partition,
+    Sharing,
+)
+from dshpc_setup.settings import Settings
+
+if TYPE_CHECKING:
+    from dshpc_setup.facts import HostFacts
+
+__all__ = [
+    "ClusterPlan",
+    "DeviceLink",
+    "ExtraLine",
+    "GresLine",
+    "Isolation",
+    "Partition",
+    "Sharing",
+    "plan_cluster",
+]
+
+
+def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
+    """The cluster that this machine can carry; the same rule on the host and in the container.
+
+    Raises DshpcError (usage) where `--devices` names a GPU that is not there, where none can be read,
+    or where a setting contradicts what the plan itself must say.
+    """
+    chosen, left_out = devices.choose(facts.gpus, settings)
+    gres: list[GresLine] = []
+    for device in chosen:
+        lines, reason = devices.lines_of(device)
+        gres.extend(lines)
+        if reason:
+            left_out.append(reason)
+    used = [device for device in chosen if any(line.index == device.index for line in gres)]
+    vendors = sorted({device.vendor for device in used})
+    cpus = node.cpus(facts)
+    memory = node.memory(facts, settings.reserve_mib)
+    shape = node.topology(facts, cpus)
+    threads = shape[2] if shape else 1
+    sharing, reason = _sharing(settings.gpu_sharing, gres)
+    if reason:
+        left_out.append(reason)
+    gres, device_links = devices.told_apart(sorted(gres, key=lambda line: line.index))
+    return ClusterPlan(
+        cluster=settings.prefix,
+        node=settings.node,
+        partition=settings.partition,
+        cpus=cpus,
+        real_memory_mib=memory,
+        def_mem_per_cpu_mib=node.memory_per_cpu(memory, cpus, len(gres), threads),
+        sockets=shape[0] if shape else None,
+        cores_per_socket=shape[1] if shape else None,
+        threads_per_core=shape[2] if shape else None,
+        oversubscribe=node.oversubscribe(len(gres), cpus, shape),
+        gres=affinity.placed(gres, used, facts.cpu, shape),
+        aliases=names.aliases(used, gres),
+        vendor="none" if not vendors else vendors[0] if len(vendors) == 1 else "mixed",
+        gpu_type="none" if not vendors else vendors[0] if len(vendors) == 1 else "all",
+        simulated=facts.gpus.simulated,
+        gpus=tuple(used),
+        left_out=tuple(left_out),
+        features=names.features(used, gres),
+        sharing=sharing,
+        device_links=device_links,
+        isolation=cast(Isolation, settings.isolation),
+        def_cpu_per_gpu=node.share_of_a_gpu(cpus, len(gres), threads),
+        def_mem_per_gpu_mib=node.share_of_a_gpu(memory, len(gres)),
+        tmp_disk_mib=node.tmp_disk(facts),
+        more_partitions=_more_partitions(settings),
+        extra=extra.lines(settings),
+    )
+
+
+def _sharing(setting: str, gres: list[GresLine]) -> tuple[Sharing | None, str | None]:
+    """How jobs share GPUs, or why they cannot."""
+    kind, _, each = setting.partition(":")
+    if kind == "none" or not gres:
+        return None, None
+    others = sorted({line.vendor for line in gres} - {"nvidia"})
+    if kind == "mps" and others:
+        return None, (
+            "MPS (the setting gpu_sharing): it is NVIDIA's, and there are GPUs of "
+            f"{' and '.join(others)}. For those: gpu_sharing = shard:4."
+        )
+    count = len(gres) * (int(each) if each else 100)
+    return Sharing(cast(Literal["shard", "mps"], kind), count), None
+
+
+def _more_partitions(settings: Settings) -> tuple[Partition, ...]:
+    from dshpc_setup.errors import usage_error
+
+    for name, _ in settings.partitions:
+        if name.lower() == settings.partition.lower():
+            where = settings.sources.get("partitions")
+            raise usage_error(
+                f"{where.where if where else 'partitions'}: {name!r} is the default partition's "
+                "name already.",
+                "The setting partitions names those beside it.",
+                "Give it another name.",
+            )
+    return tuple(Partition(name, longest) for name, longest in settings.partitions)

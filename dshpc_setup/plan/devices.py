@@ -1,0 +1,94 @@
+"""Which GPUs are used, and the line of gres.conf for each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dshpc_setup.errors import usage_error
+from dshpc_setup.facts import GpuDevice, Gpus
+from dshpc_setup.plan.model import DeviceLink, GresLine
+from dshpc_setup.settings import Settings
+
+LINKS = "/run/dshpc/gpus"  # where names of our own for device nodes lie in the container
+
+
+def choose(gpus: Gpus, settings: Settings) -> tuple[list[GpuDevice], list[str]]:
+    """The devices that the settings allow, and a sentence for each reason why one is not."""
+    if settings.gpu == "none":
+        return [], ["GPUs are switched off by the setting gpu = none."]
+    if gpus.state != "present":
+        if settings.devices:
+            raise usage_error(
+                f"--devices names {', '.join(settings.devices)}, but no GPU can be read here "
+                f"({gpus.state}).",
+                gpus.detail or "",
+                "Mend that and run again, or leave --devices out.",
+            )
+        return [], [gpus.detail or f"GPUs: {gpus.state}."]
+    devices, left_out = list(gpus.devices), []
+    if settings.gpu != "auto":
+        devices = [device for device in devices if device.vendor == settings.gpu]
+        if not devices:
+            left_out.append(f"The setting gpu = {settings.gpu} leaves none of the GPUs found.")
+    if settings.devices:
+        devices = [_named(name, devices) for name in settings.devices]
+    return devices, left_out
+
+
+def _named(name: str, devices: list[GpuDevice]) -> GpuDevice:
+    for device in devices:
+        if name == str(device.index) or name == device.uuid:
+            return device
+        for instance in device.mig:
+            if name == instance.uuid:
+                return replace(device, mig=(instance,))
+    known = ", ".join(f"{device.index} ({device.name or device.vendor})" for device in devices)
+    raise usage_error(
+        f"--devices names {name}, but there is no such GPU.",
+        f"There are: {known or 'none'}.",
+        "List them with `dshpc detect`, and name those to use by index or UUID.",
+    )
+
+
+def lines_of(device: GpuDevice) -> tuple[list[GresLine], str | None]:
+    """Its lines of gres.conf, and why it has none or too few."""
+    label = f"GPU {device.index} ({device.name or device.vendor})"
+    if device.problems:
+        return [], f"{label}: {', '.join(device.problems)}."
+    if device.mig_mode == "enabled":
+        if not device.mig:
+            return [], f"{label} is in MIG mode and has no instances: nvidia-smi mig -cgi ... -C"
+        lines = [
+            GresLine(item.profile, device.vendor, item.device_files, device.index, item.uuid)
+            for item in device.mig
+            if item.device_files
+        ]
+        short = len(device.mig) - len(lines)
+        return lines, f"{label}: {short} MIG instance(s) without device files." if short else None
+    if not device.device_files:
+        return [], f"{label} has no device file that is visible here."
+    line = GresLine(
+        device.slurm_type, device.vendor, device.device_files, device.index, device.uuid
+    )
+    return [line], None
+
+
+def told_apart(lines: Sequence[GresLine]) -> tuple[list[GresLine], tuple[DeviceLink, ...]]:
+    """The lines with a file of its own each, and the names that are needed for that.
+
+    Several GPUs behind one device node (WSL2's /dev/dxg) are named by links to it. The number at a
+    link's end is the GPU's.
+    """
+    uses = Counter(line.files for line in lines)
+    told, links = [], []
+    for line in lines:
+        if uses[line.files] == 1 or len(line.files) > 1:
+            told.append(line)
+            continue
+        target = line.files[0]
+        link = DeviceLink(f"{LINKS}/{target.rpartition('/')[2]}{line.index}", target)
+        links.append(link)
+        told.append(replace(line, files=(link.path,)))
+    return told, tuple(links)
