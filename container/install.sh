@@ -139,7 +139,8 @@ install_package() {
     # Compiled now, and never compared with their sources again: start-up counts milliseconds.
     python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/dshpc/lib
     chmod 755 /usr/local/bin/dshpc-node /usr/local/lib/dshpc/init /usr/local/lib/dshpc/health \
-        /usr/local/lib/dshpc/as-user /usr/local/lib/dshpc/services/*/run \
+        /usr/local/lib/dshpc/as-user /usr/local/lib/dshpc/task-prolog \
+        /usr/local/lib/dshpc/services/*/run \
         /usr/local/lib/dshpc/services/*/finish
     chmod 700 /var/lib/dshpc/key
     /usr/local/bin/dshpc-node help >/dev/null

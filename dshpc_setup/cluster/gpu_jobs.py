@@ -15,6 +15,10 @@ from typing import Any, get_args
 
 from dshpc_setup.cluster import node_state
 from dshpc_setup.cluster.operations import ours, target
+from dshpc_setup.container.gpu_places import SlurmGpu as SlurmGpu
+from dshpc_setup.container.gpu_places import expand as expand
+from dshpc_setup.container.gpu_places import parse_listed as parse_listed
+from dshpc_setup.container.gpu_places import ranges
 from dshpc_setup.container.places import Places
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit
@@ -45,15 +49,6 @@ class Job:
             "name": self.name,
             "gpus_of_job": self.gpus_of_job,
         }
-
-
-@dataclass(frozen=True)
-class SlurmGpu:
-    """One GPU as slurmd lists it."""
-
-    slurm_type: str | None
-    files: tuple[str, ...]
-    uuid: str | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +122,8 @@ def _standing(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterG
         argv = ["cat", f"{Places().state}/facts.json"]
         told = containers.exec_in(machine, now.container, argv, deadline_s=deadline_s)
         now = replace(now, reported=parse_facts(told.stdout))
-    listed = containers.exec_in(machine, now.container, ["slurmd", "-G"], deadline_s=deadline_s)
+    argv = ["slurmd", "-G", "-f", Places().ask]
+    listed = containers.exec_in(machine, now.container, argv, deadline_s=deadline_s)
     if not listed.ok:
         return _failed(now, listed, "slurmd does not list its GPUs")
     return replace(now, listed=parse_listed(listed.text))
@@ -214,48 +210,8 @@ def parse_held(text: str) -> tuple[int, ...]:
     """ "gpu:h100:2(IDX:0,2-3),gpu:t4:0(IDX:)" -> (0, 2, 3)."""
     found: list[int] = []
     for match in re.finditer(r"(?:^|,)gpu:(?:\(null\))?[^,()]*\(IDX:([0-9,-]*)\)", text):
-        found += _places(match[1])
+        found += ranges(match[1])
     return tuple(sorted(set(found)))
-
-
-def _places(text: str) -> list[int]:
-    found: list[int] = []
-    for item in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", item)
-        if match:
-            first, last = int(match[1]), int(match[2] or match[1])
-            found += range(first, min(last, first + _MOST) + 1)
-    return found
-
-
-def parse_listed(text: str) -> tuple[SlurmGpu, ...]:
-    """`slurmd -G`: the node's GPUs, in the order that Slurm counts them in."""
-    found: list[SlurmGpu] = []
-    for line in text.splitlines():
-        match = re.search(r"\bGres Name=gpu (.*)", line)
-        if match is None or len(found) > _MOST:
-            continue
-        words = dict(word.split("=", 1) for word in match[1].split() if "=" in word)
-        kind, uuid = words.get("Type"), words.get("UniqueId")
-        files = expand(words.get("File", ""))
-        count = int(words["Count"]) if re.fullmatch(r"[0-9]{1,4}", words.get("Count", "")) else 1
-        each: list[tuple[str, ...]] = [files]  # one GPU may have several files: MIG instances
-        if count != 1:
-            each = [(file,) for file in files] if len(files) == count else [()] * count
-        known = kind if kind not in (None, "(null)") else None
-        found += [SlurmGpu(known, some, uuid if uuid != "(null)" else None) for some in each]
-    return tuple(found)
-
-
-def expand(text: str) -> tuple[str, ...]:
-    """ "/dev/nvidia[0-1,3],/dev/x" -> its four names, as Slurm's host lists are written."""
-    found: list[str] = []
-    for match in re.finditer(r"([^,\[\]]+)(?:\[([0-9,-]*)\])?", text):
-        numbers = _places(match[2]) if match[2] is not None else None
-        found += [match[1]] if numbers is None else [f"{match[1]}{each}" for each in numbers]
-        if len(found) > _MOST:
-            break
-    return tuple(found)
 
 
 def parse_facts(text: str) -> Gpus | None:

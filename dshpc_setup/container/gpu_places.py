@@ -1,0 +1,233 @@
+"""Which GPU stands at which place of slurmd's list: what the task prolog translates by.
+
+Slurm counts a node's GPUs in the order of slurmd's own list and hands these places out in
+CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and ZE_AFFINITY_MASK. In the list types stand together; CUDA,
+ROCm and Level Zero count the cards of their own vendor as they lie in the machine. A small table says
+which is which (docs/decisions/0016-task-prolog.md).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dshpc_setup.container.places import Places
+from dshpc_setup.container.storage import cannot_write, replace_text
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import GpuDevice
+from dshpc_setup.machine import Machine
+from dshpc_setup.plan.model import ClusterPlan, Isolation
+from dshpc_setup.problems import LOST, RESET, UNREADABLE
+
+_MOST = 4096  # GPUs of one node; what claims more is damaged
+_LIST_S = 30.0  # slurmd waits 19 s for a device file that is missing
+_NOT_COUNTED = frozenset((LOST, RESET, UNREADABLE))  # by CUDA: the cards behind them move up
+
+
+@dataclass(frozen=True)
+class SlurmGpu:
+    """One GPU as slurmd lists it."""
+
+    slurm_type: str | None
+    files: tuple[str, ...]
+    uuid: str | None = None
+
+
+@dataclass(frozen=True)
+class _Named:
+    """How programs call a GPU; `number` is None for a MIG instance, which has none."""
+
+    vendor: str
+    number: int | None
+    uuid: str | None
+
+
+def parse_listed(text: str) -> tuple[SlurmGpu, ...]:
+    """`slurmd -G`: the node's GPUs, in the order that Slurm counts them in."""
+    found: list[SlurmGpu] = []
+    for line in text.splitlines():
+        match = re.search(r"\bGres Name=gpu (.*)", line)
+        if match is None or len(found) > _MOST:
+            continue
+        words = dict(word.split("=", 1) for word in match[1].split() if "=" in word)
+        kind, uuid = words.get("Type"), words.get("UniqueId")
+        files = expand(words.get("File", ""))
+        count = int(words["Count"]) if re.fullmatch(r"[0-9]{1,4}", words.get("Count", "")) else 1
+        each: list[tuple[str, ...]] = [files]  # one GPU may have several files: MIG instances
+        if count != 1:
+            each = [(file,) for file in files] if len(files) == count else [()] * count
+        known = kind if kind not in (None, "(null)") else None
+        found += [SlurmGpu(known, some, uuid if uuid != "(null)" else None) for some in each]
+    return tuple(found)
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """ "/dev/nvidia[0-1,3],/dev/x" -> its four names, as Slurm's host lists are written."""
+    found: list[str] = []
+    for match in re.finditer(r"([^,\[\]]+)(?:\[([0-9,-]*)\])?", text):
+        numbers = ranges(match[2]) if match[2] is not None else None
+        found += [match[1]] if numbers is None else [f"{match[1]}{each}" for each in numbers]
+        if len(found) > _MOST:
+            break
+    return tuple(found)
+
+
+def ranges(text: str) -> list[int]:
+    """ "0,2-3" -> [0, 2, 3]."""
+    found: list[int] = []
+    for item in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", item)
+        if match:
+            first, last = int(match[1]), int(match[2] or match[1])
+            found += range(first, min(last, first + _MOST) + 1)
+    return found
+
+
+def table(
+    listed: Sequence[SlurmGpu], gpus: Sequence[GpuDevice], isolation: Isolation = "default"
+) -> str:
+    """The table for slurmd's list; "" where there is no GPU that a task could see.
+
+    A line for each GPU, as its vendor counts them: `gpu PLACE VENDOR NUMBER UUID`, with `-` for what
+    there is not. `nvidia-by uuid` where numbers do not do: they name no MIG instance, and CUDA does
+    not count a card that it cannot open.
+    """
+    found = [_find(gpu, gpus) for gpu in listed]
+    nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
+    by_uuid = any(gpu.mig_mode == "enabled" or _NOT_COUNTED & set(gpu.problems) for gpu in nvidia)
+    vendors = {gpu.vendor for gpu in gpus}
+    if not vendors:
+        return ""
+    rows = [
+        (named.vendor, named.number, place, named)
+        for place, named in enumerate(found)
+        if named is not None
+    ]
+    rows.sort(key=lambda row: (row[0], row[1] is None, row[1] or 0, row[2]))
+    lines = [f"tier {isolation}", f"nvidia-by {'uuid' if by_uuid else 'number'}"]
+    lines += [
+        f"gpu {place} {vendor} {'-' if number is None else number} {_plain(named.uuid)}"
+        for vendor, number, place, named in rows
+    ]
+    held = {row[0] for row in rows}
+    # A vendor of which jobs get no GPU at all is hidden from every task
+    lines += [f"gpu - {vendor} - -" for vendor in sorted(vendors - held)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _plain(uuid: str | None) -> str:
+    """For a table that a shell reads: one word."""
+    return uuid if uuid and re.fullmatch(r"[A-Za-z0-9/-]{2,80}", uuid) else "-"
+
+
+def _find(gpu: SlurmGpu, gpus: Sequence[GpuDevice]) -> _Named | None:
+    """What programs call it; None where it is none of these devices."""
+    files = set(gpu.files)
+    for device in gpus:
+        for part in device.mig:
+            if part.uuid and part.uuid == gpu.uuid:
+                return _Named(device.vendor, None, part.uuid)
+            if part.device_files and set(part.device_files) == files:
+                return _Named(device.vendor, None, part.uuid)
+    for device in gpus:
+        same = device.uuid is not None and device.uuid == gpu.uuid
+        if same or _is_link_to(device, gpu.files) or _is_alone_with(device, files, gpus):
+            return _Named(device.vendor, _number(device, gpus), device.uuid)
+    return None
+
+
+def _is_alone_with(device: GpuDevice, files: set[str], gpus: Sequence[GpuDevice]) -> bool:
+    """Whether one of these files is this device's and no other's (/dev/kfd is each AMD card's)."""
+    others = {file for other in gpus if other is not device for file in other.device_files}
+    return bool(files & (set(device.device_files) - others)) and device.mig_mode != "enabled"
+
+
+def _is_link_to(device: GpuDevice, files: Sequence[str]) -> bool:
+    """Whether it is named by a link of the plan's: the end of its name is the GPU's number."""
+    from dshpc_setup.plan.devices import LINKS
+
+    names = {f"{LINKS}/{file.rpartition('/')[2]}{device.index}" for file in device.device_files}
+    return len(files) == 1 and files[0] in names
+
+
+def _number(device: GpuDevice, gpus: Sequence[GpuDevice]) -> int:
+    """The place among its vendor's, as programs count them.
+
+    CUDA (with CUDA_DEVICE_ORDER=PCI_BUS_ID) and Level Zero count by PCI address, ROCm in the order of
+    the kernel's topology, which is the order of the facts.
+    """
+    own = [gpu for gpu in gpus if gpu.vendor == device.vendor]
+    if device.vendor != "amd" and all(gpu.pci_bus_id for gpu in own):
+        own.sort(key=lambda gpu: gpu.pci_bus_id or "")
+    return next(number for number, gpu in enumerate(own) if gpu is device)
+
+
+def as_planned(plan: ClusterPlan) -> tuple[SlurmGpu, ...]:
+    """slurmd's list where all lines are of one type: they stay in their order."""
+    return tuple(SlurmGpu(line.slurm_type, line.files, line.uuid) for line in plan.gres)
+
+
+def needed(gpus: Sequence[GpuDevice], plan: ClusterPlan, *, own_gres: bool) -> bool:
+    """Whether places and numbers can differ: only then slurmd is asked, which takes some 25 ms."""
+    if own_gres:
+        return bool(gpus)
+    if not plan.gres:
+        return False
+    kinds = {(line.vendor, line.slurm_type) for line in plan.gres}
+    cut = any(device.mig_mode == "enabled" for device in gpus)
+    if len(kinds) > 1 or len({gpu.vendor for gpu in gpus}) > 1 or cut or plan.device_links:
+        return True
+    by_index = {device.index: device for device in gpus}
+    numbers = [
+        _number(by_index[line.index], gpus) if line.index in by_index else None
+        for line in plan.gres
+    ]
+    return numbers != list(range(len(numbers)))
+
+
+def write(
+    machine: Machine,
+    ask: str,
+    places: Places,
+    node: str,
+    gpus: Sequence[GpuDevice],
+    plan: ClusterPlan,
+    *,
+    own_gres: bool,
+) -> None:
+    """Leave the table for the task prolog; slurmd is asked for its list where that is needed, with
+    the slurm.conf `ask`.
+
+    `gpus` are all that are visible here, used or not: programs count those too. `own_gres`: gres.conf
+    is the user's. Raises DshpcError where slurmd does not list its GPUs or the table cannot be kept:
+    jobs would get the wrong ones.
+    """
+    if needed(gpus, plan, own_gres=own_gres):
+        argv = ["slurmd", "-G", "-N", node, "-f", ask]
+        said = machine.run(argv, deadline_s=_LIST_S)
+        if not said.ok:
+            raise DshpcError(
+                "slurmd does not list its GPUs, so it is not known which one a job gets.",
+                said.text or f"slurmd -G ended with {said.code} ({said.state}).",
+                ("Correct what it says, or see: dshpc doctor",),
+            )
+        listed = parse_listed(said.text)
+    else:
+        listed = as_planned(plan)
+    text = table(listed, gpus, plan.isolation)
+    if text:
+        replace_text(path(places), text, sync=False)
+        return
+    try:
+        os.unlink(path(places))
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise cannot_write(path(places), error) from None
+
+
+def path(places: Places) -> str:
+    """Where the task prolog looks for the table."""
+    return f"{places.run}/gpu-places"

@@ -1,0 +1,203 @@
+"""The two Lua files by the Lua of Slurm's own plugins, in the image: no cluster, many texts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dshpc_setup.facts import GpuDevice
+from dshpc_setup.plan import ClusterPlan, GresLine, names
+from dshpc_setup.render import render_slurm
+from tests.integration.cluster import Cluster
+
+# Reads a line {"chunk": ...} and answers with what the chunk returns, by Lua's own library
+_DRIVER = """
+import ctypes, glob, json, sys
+lua = ctypes.CDLL(glob.glob("/usr/lib/*/liblua5.1.so.0")[0])
+lua.luaL_newstate.restype = lua.lua_tolstring.restype = ctypes.c_void_p
+for line in sys.stdin:
+    state = ctypes.c_void_p(lua.luaL_newstate())
+    lua.luaL_openlibs(state)
+    text = json.loads(line).encode()
+    failed = lua.luaL_loadstring(state, text) or lua.lua_pcall(state, 0, 1, 0)
+    size = ctypes.c_size_t()
+    at = lua.lua_tolstring(state, -1, ctypes.byref(size))
+    said = ctypes.string_at(at, size.value).decode("utf-8", "surrogateescape") if at else None
+    print(json.dumps([failed, said]), flush=True)
+    lua.lua_close(state)
+"""
+
+
+def gpu(index: int, kind: str, name: str) -> GpuDevice:
+    return GpuDevice(index, "nvidia", name, slurm_type=kind, device_files=(f"/dev/nvidia{index}",))
+
+
+def plan(*gpus: GpuDevice) -> ClusterPlan:
+    lines = [GresLine(item.slurm_type, "nvidia", item.device_files, item.index) for item in gpus]
+    said = names.aliases(gpus, lines)
+    size = (8, 1000, 100)
+    return ClusterPlan("c", "n", "debug", *size, gres=tuple(lines), aliases=said, gpus=gpus)
+
+
+# Two H100, one T4 and three small ones that the vendor's name means first
+NODE = plan(
+    gpu(0, "h100", "NVIDIA H100 80GB HBM3"),
+    gpu(1, "h100", "NVIDIA H100 80GB HBM3"),
+    gpu(2, "t4", "Tesla T4"),
+    *(gpu(index, "l4", "NVIDIA L4") for index in (3, 4, 5)),
+)
+TEXTS = render_slurm(NODE)
+
+
+class Lua:
+    def __init__(self, child: subprocess.Popen[str]) -> None:
+        self._child = child
+
+    def run(self, chunk: str) -> str:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._child.stdin.write(f"{json.dumps(chunk)}\n")
+        self._child.stdin.flush()
+        failed, said = json.loads(self._child.stdout.readline())
+        assert failed == 0, said
+        return str(said)
+
+    def cli(self, options: Mapping[str, str], job_gpus: str | None = None) -> dict[str, str]:
+        """What cli_filter makes of a command's options."""
+        has = f"os.getenv = function(n) return ({_table(_job(job_gpus))})[n] end"
+        return self._changed(TEXTS["cli_filter.lua"], options, "slurm_cli_pre_submit(t, 0)", has)
+
+    def submit(self, job: Mapping[str, str]) -> dict[str, str]:
+        """What job_submit makes of a job."""
+        return self._changed(TEXTS["job_submit.lua"], job, "slurm_job_submit(t, {}, 0)", "")
+
+    def _changed(
+        self, text: str, values: Mapping[str, str], call: str, before: str
+    ) -> dict[str, str]:
+        chunk = f"""
+slurm = {{ SUCCESS = 0 }}
+{before}
+(function() {text} end)()
+local t = {_table(values)}
+if {call} ~= 0 then error("it refuses") end
+local out = {{}}
+for key, value in pairs(t) do
+   out[#out + 1] = (key .. "\\1" .. value):gsub(".", function(c) return ("%02x"):format(c:byte()) end)
+end
+return table.concat(out, " ")
+"""
+        words = [bytes.fromhex(word).decode().partition("\1") for word in self.run(chunk).split()]
+        return {key: value for key, _, value in words}
+
+
+def _job(places: str | None) -> dict[str, str]:
+    return {} if places is None else {"SLURM_JOB_GPUS": places, "SLURM_JOB_ID": "7"}
+
+
+def _table(values: Mapping[str, str]) -> str:
+    items = ", ".join(f"[{_quoted(key)}] = {_quoted(value)}" for key, value in values.items())
+    return f"{{ {items} }}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(f"\\{byte:03d}" for byte in text.encode()) + '"'
+
+
+@pytest.fixture(scope="module")
+def lua(standard: Cluster) -> Iterator[Lua]:
+    argv = ["docker", "exec", "-i", standard.container, "python3", "-c", _DRIVER]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    ) as child:
+        yield Lua(child)
+        assert child.stdin is not None
+        child.stdin.close()
+
+
+CASES = [
+    ("gpu:nvidia:1", "gpu:l4:1"),
+    ("gpu:nvidia", "gpu:l4"),
+    ("gpu:NVIDIA:3", "gpu:l4:3"),
+    ("gpu:nvidia:4", "gpu:l4:4"),  # more than there are of any: Slurm says so
+    ("gpu:nvidia_h100_80gb_hbm3:2", "gpu:h100:2"),
+    ("gpu=tesla_t4=1", "gpu=t4=1"),
+    ("gres/gpu:nvidia:1", "gres/gpu:l4:1"),
+    ("gres:gpu:nvidia:1", "gres:gpu:l4:1"),
+    ("gpu:nvidia:1,shard:2", "gpu:l4:1,shard:2"),
+    ("gpu:tesla_t4:1,gpu:nvidia:1", "gpu:t4:1,gpu:l4:1"),
+]
+UNCHANGED = [
+    *("gpu", "gpu:1", "gpu:0", "gpu:h100:1", "gpu:bogus:1", "none", "shard:nvidia:1", "mps:50"),
+    *(
+        "gpu:nvidia:x",
+        "gpu:nvidia:1:2",
+        "gpu:nvidia:",
+        "gpu::1",
+        "gpu:nvidia:-1",
+        ",,",
+        "gpu:,gpu:",
+    ),
+    *("gpunvidia:1", "license:nvidia:1", "gpu:nvidiaa:1", " gpu:nvidia:1"),
+]
+
+
+@pytest.mark.parametrize(("said", "meant"), [*CASES, *((text, text) for text in UNCHANGED)])
+def test_gres(lua: Lua, said: str, meant: str) -> None:
+    assert lua.cli({"gres": said, "type": "srun"}) == {"gres": meant, "type": "srun"}
+
+
+@pytest.mark.parametrize("option", ["gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task"])
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("nvidia:1", "l4:1"),
+        ("nvidia", "l4"),
+        ("tesla_t4:1,nvidia:2", "t4:1,l4:2"),
+        ("2", "2"),
+        ("h100:1", "h100:1"),
+    ],
+)
+def test_options_that_are_about_gpus_alone(lua: Lua, option: str, said: str, meant: str) -> None:
+    assert lua.cli({option: said}) == {option: meant}
+
+
+def test_the_first_type_of_which_there_are_enough(lua: Lua) -> None:
+    few = {"gres": "gpu:nvidia:2", "type": "srun"}
+    assert lua.cli(few, "0,1,2")["gres"] == "gpu:h100:2"
+    assert lua.cli({**few, "gres": "gpu:nvidia:1"}, "2")["gres"] == "gpu:t4:1"
+    assert lua.cli(few, "2")["gres"] == "gpu:l4:2"  # Slurm says that the job has not so many
+    assert lua.cli({**few, "type": "sbatch"}, "0,1,2")["gres"] == "gpu:l4:2"  # a new job
+
+
+FIELDS = ["tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task"]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_the_controller_means_the_same(lua: Lua, field: str) -> None:
+    for said, meant in CASES:
+        prefixed = said if said.startswith("gres") else f"gres/{said}".replace(",", ",gres/")
+        wanted = meant if meant.startswith("gres") else f"gres/{meant}".replace(",", ",gres/")
+        assert lua.submit({field: prefixed}) == {field: wanted}
+
+
+WORD = st.sampled_from(
+    ["gpu", "gres/", "nvidia", "NVIDIA", "tesla_t4", "h100", "l4", "shard", ":", "=", ",", "1", "2"]
+)
+TEXT = st.one_of(st.lists(WORD, max_size=10).map("".join), st.text(max_size=30))
+SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@given(text=TEXT.filter(lambda text: "\1" not in text))
+def test_twice_is_as_once_and_what_has_no_alias_stays(lua: Lua, text: str) -> None:
+    for option in ("gres", "gpus"):
+        once = lua.cli({option: text})
+        assert lua.cli(once) == once
+        if not any(name in text.lower() for name in NODE.aliases):
+            assert once == {option: text}
+        assert once[option].count(",") == text.count(",")
