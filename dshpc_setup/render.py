@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dshpc_setup import resources
 from dshpc_setup.handover import GpuStanza
+from dshpc_setup.isolation import Rights
 from dshpc_setup.plan import ClusterPlan
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class ComposeFile:
     labels: Mapping[str, str]
     volumes: tuple[str, ...]
     gpu: GpuStanza
+    rights: Rights = field(default_factory=Rights)  # of the isolation tier
     ulimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # soft, hard; -1: none
     build: Mapping[str, Any] | None = None  # {"build": ..., "secrets": ...} of image/build.py
     simulated: bool = False

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import ownership
+from dshpc_setup import isolation, ownership
 from dshpc_setup.errors import usage_error
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.gpu_stanza import gpu_stanza
@@ -127,7 +127,15 @@ def compose_text(
     image: str,
     build: Mapping[str, Any] | None,
 ) -> str:
-    """docker-compose.yml for this machine; its label names the digest of the rest of the text."""
+    """docker-compose.yml for this machine; its label names the digest of the rest of the text.
+
+    Raises DshpcError where the setting isolation asks for what this machine cannot keep.
+    """
+    refused = None
+    if settings.isolation == "enforced":
+        refused = isolation.refusal(facts.engine, plan)
+    if refused is not None:
+        raise refused
     gpu = gpu_stanza(
         passthrough.handover,
         facts.engine.compose.version if facts.engine.compose else None,
@@ -148,6 +156,7 @@ def compose_text(
         labels={PROJECT_LABEL: str(project), RENDERED_LABEL: ""},
         volumes=(*_volumes(project, settings, facts), *gpu.volumes),
         gpu=gpu,
+        rights=isolation.rights(settings.isolation, facts.engine),
         ulimits=ulimits(facts),
         build=build,
         simulated=plan.simulated,

@@ -1,0 +1,135 @@
+#!/bin/bash
+# The isolation tier "enforced" on cgroup v2: what jobs can really open, use and keep.
+# Runs as root in the guest, with a checkout and a base image handed in:
+#   tests/acceptance/guest run --carry-base tests/acceptance/isolation.sh
+# The GPUs are device nodes with numbers that no driver has: an open that is allowed
+# ends with "No such device or address", one that is refused with "Operation not permitted".
+# The deadlines of the cluster's start are for real machines: run it on a host that is
+# otherwise idle.
+set -uo pipefail
+
+IN=/var/lib/acceptance/in
+PROJECT=/srv/dshpc
+NODES=/srv/nodes
+NAME=enforced
+ALLOWED="No such device or address"
+REFUSED="Operation not permitted"
+# shellcheck disable=SC2016  # the job's shell expands it
+LOOK='for n in 0 1; do (exec 3<>/dev/nvidia$n) 2>&1 | sed "s/.*: //"; done; echo "gpus=$CUDA_VISIBLE_DEVICES"'
+
+started=$(date +%s)
+passed=0
+failed=()
+
+step() { printf '\n== %4d s  %s\n' "$(($(date +%s) - started))" "$*"; }
+ok() { echo "   ok: $1"; passed=$((passed + 1)); }
+not_ok() { echo "   NOT OK: $1"; failed+=("$1"); }
+
+check() { # check NAME COMMAND...: its exit code decides
+    local name=$1
+    shift
+    echo "\$ $*"
+    if "$@" 2>&1; then ok "$name"; else not_ok "$name (exit code $?)"; fi
+}
+
+prints() { # prints NAME EXPECTED COMMAND...: standard output is exactly EXPECTED
+    local name=$1 expected=$2 got
+    shift 2
+    echo "\$ $*"
+    got=$("$@")
+    echo "$got"
+    if [ "$got" = "$expected" ]; then ok "$name"; else not_ok "$name (wanted '$expected')"; fi
+}
+
+lines() { printf '%s\n' "$@"; }
+in_slurm() { timeout 240 docker exec "$NAME" "$@"; }
+
+start() { # start [docker option...]
+    docker rm -f "$NAME" >/dev/null 2>&1
+    # shellcheck disable=SC2046  # an option a word
+    docker run -d --name "$NAME" --hostname node --cap-drop ALL --security-opt no-new-privileges \
+        $(printf -- '--cap-add %s ' CHOWN DAC_OVERRIDE FOWNER KILL SETGID SETUID) \
+        --device "$NODES/0:/dev/nvidia0" --device "$NODES/1:/dev/nvidia1" \
+        --env DSHPC_PREFIX=node --env DSHPC_SIMULATE=h100:2 --env DSHPC_ISOLATION=enforced \
+        "$@" "$image" >/dev/null
+}
+
+ready() { in_slurm dshpc-node wait --timeout 200 >/dev/null || { docker logs --tail 30 "$NAME"; return 1; }; }
+
+beyond_memory() { # a job that takes more than it asked for is ended by the kernel
+    local said
+    said=$(in_slurm srun --mem=60 python3 -c 'len(bytearray(300 << 20))' 2>&1) && return 1
+    echo "$said"
+    grep -q 'oom_kill event' <<<"$said"
+}
+
+goes_on() { # a job goes on while slurmd is killed, and one after that is constrained as well
+    in_slurm sbatch -J long -D / -o /tmp/long.out --gres=gpu:1 --wrap "sleep 30; $LOOK" || return 1
+    until [ "$(in_slurm squeue -h -n long -o %T)" = RUNNING ]; do sleep 1; done
+    in_slurm pkill -KILL -x slurmd || return 1
+    sleep 5
+    in_slurm srun -D / true || return 1
+    while [ -n "$(in_slurm squeue -h -n long)" ]; do sleep 1; done
+    [ "$(in_slurm cat /tmp/long.out)" = "$(lines "$ALLOWED" "$REFUSED" gpus=0)" ]
+}
+
+no_group_left() { # no_group_left ID
+    [ -n "$1" ] && [ -z "$(find /sys/fs/cgroup -name "*$1*" -print -quit)" ]
+}
+
+no_daemon() { ! in_slurm pgrep -x 'slurmd|slurmctld'; }
+
+step "this machine"
+check "it has version 2 alone" test "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs
+apt-get update -q >/dev/null
+DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+    docker.io docker-cli apparmor python3 python3-venv >/dev/null
+docker info --format '{{.ServerVersion}} {{.CgroupVersion}} {{.CgroupDriver}} {{.SecurityOptions}}'
+check "base image imported" docker import "$IN/base.tar" debian:trixie-slim
+
+step "the image"
+git clone -q "$IN/checkout.bundle" "$PROJECT"
+(cd "$PROJECT" && ./configure-environment --yes --no-start --json --simulate h100:2 >/tmp/configure.json)
+image=$(docker images --format '{{.Repository}}:{{.Tag}}' | grep -m 1 slurm)
+check "it is built" test -n "$image"
+mkdir -p "$NODES"
+for n in 0 1; do mknod -m 666 "$NODES/$n" c 195 "$n"; done
+
+step "without the rights nothing starts"
+start
+in_slurm dshpc-node wait --timeout 200 >/dev/null
+check "it says why" grep -q 'isolation = enforced cannot be kept' <(docker logs "$NAME" 2>&1)
+check "no daemon runs" no_daemon
+check "it is unhealthy" test "$(in_slurm /usr/local/lib/dshpc/health >/dev/null; echo $?)" = 1
+
+step "with them it does"
+start --cap-add SYS_ADMIN --security-opt apparmor=unconfined
+check "ready" ready
+prints "the processes have a leaf" 0::/init in_slurm cat /proc/1/cgroup
+prints "docker exec follows them" 0::/init in_slurm cat /proc/self/cgroup
+check "healthy" in_slurm /usr/local/lib/dshpc/health
+check "the controller says so" grep -qE '^ConstrainDevices *= yes' <(in_slurm scontrol show config)
+
+step "what a job can open"
+prints "no GPU" "$(lines "$REFUSED" "$REFUSED" gpus=)" in_slurm srun bash -c "$LOOK"
+prints "its own" "$(lines "$ALLOWED" "$REFUSED" gpus=0)" in_slurm srun --gres=gpu:1 bash -c "$LOOK"
+prints "both" "$(lines "$ALLOWED" "$ALLOWED" gpus=0,1)" in_slurm srun --gres=gpu:2 bash -c "$LOOK"
+prints "a user's" "$(lines "$ALLOWED" "$REFUSED" gpus=0)" \
+    in_slurm /usr/local/lib/dshpc/as-user t 4242 4242 ada -- srun -D / --gres=gpu:1 bash -c "$LOOK"
+check "memory" beyond_memory
+check "jobs go on while slurmd is killed" goes_on
+prints "the processes stay in their leaf" 0::/init in_slurm cat /proc/1/cgroup
+
+step "restart and removal"
+docker restart -t 10 "$NAME" >/dev/null
+check "ready again" ready
+prints "its own" "$(lines "$ALLOWED" "$REFUSED" gpus=0)" in_slurm srun --gres=gpu:1 bash -c "$LOOK"
+number=$(docker inspect --format '{{.Id}}' "$NAME")
+docker logs "$NAME" >/var/lib/acceptance/out/container.log 2>&1
+docker rm -f "$NAME" >/dev/null
+check "no group is left" no_group_left "$number"
+
+printf '\n%d checks passed, %d failed\n' "$passed" "${#failed[@]}"
+[ ${#failed[@]} -gt 0 ] || exit 0
+printf '  NOT OK: %s\n' "${failed[@]}"
+exit 1

@@ -1,0 +1,263 @@
+"""The isolation tier `enforced` on the real engine: what jobs can really open, use and keep.
+
+The GPUs are device nodes with numbers that no driver has: an open that is allowed ends with "No such
+device or address", one that is refused with "Operation not permitted".
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.cluster.status import parse_isolation
+from tests.integration.cluster import as_root, made
+from tests.integration.conftest import docker
+from tests.integration.test_container import AS_USER, HEALTH, Node, image, until
+
+__all__ = ["image"]
+
+pytestmark = pytest.mark.timeout(300)
+
+ALLOWED, REFUSED = "No such device or address", "Operation not permitted"
+RIGHTS = ("--cap-add", "SYS_ADMIN", "--env", "DSHPC_ISOLATION=enforced")
+LOOK = (
+    'for n in 0 1; do (exec 3<>/dev/nvidia$n) 2>&1 | sed "s/.*: //"; done;'
+    ' echo "gpus=$CUDA_VISIBLE_DEVICES"'
+)
+EAT = 'python3 -c "len(bytearray(300 << 20))"'
+CPUS = "grep Cpus_allowed_list /proc/self/status | cut -f2"
+TREES = Path("/sys/fs/cgroup")
+
+
+class Enforced(Node):
+    """A container with the rights of the tier, and nodes of distinct numbers."""
+
+    nodes: Path
+
+    def start(self, *options: str) -> None:
+        self.run(*RIGHTS, *_apparmor(), *_devices(self.nodes), *options, devices=0)
+
+    def look(self, *argv: str) -> list[str]:
+        """What a job says that looks: node 0, node 1, the variable."""
+        return self.exec(*argv, "bash", "-c", LOOK).splitlines()
+
+    def restarted(self) -> None:
+        assert self.restart()["ready"], self.log()
+
+
+def _devices(folder: Path) -> list[str]:
+    return [f"--device={folder}/gpu{number}:/dev/nvidia{number}" for number in (0, 1)]
+
+
+def _apparmor() -> list[str]:
+    options = docker("info", "--format", "{{.SecurityOptions}}")
+    return ["--security-opt", "apparmor=unconfined"] if "name=apparmor" in options else []
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two character devices whose numbers NVIDIA's driver would have; there is none here."""
+    taken = Path("/proc/devices").read_text()
+    if " nvidia" in taken:
+        pytest.fail(
+            "a driver has the numbers of the made-up GPUs: these tests want a machine without"
+        )
+    folder = tmp_path_factory.mktemp("nodes")
+    for number in (0, 1):
+        node = f"{folder}/gpu{number}"
+        subprocess.run(as_root("mknod", "-m", "666", node, "c", "195", str(number)), check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def node(image: str, nodes: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enforced]:
+    found = Enforced(image, tmp_path_factory.mktemp("config"))
+    found.nodes = nodes
+    found.start()
+    assert found.wait()["ready"], found.log()
+    yield found
+    found.remove()
+
+
+@pytest.fixture
+def fresh(image: str, nodes: Path, tmp_path: Path) -> Iterator[Enforced]:
+    found = Enforced(image, tmp_path / "config")
+    found.nodes = nodes
+    yield found
+    found.remove()
+
+
+def groups(container: str) -> list[str]:
+    """The control groups of a container that the host has."""
+    number = docker("inspect", "--format", "{{.Id}}", container).strip()
+    return [str(path) for path in TREES.rglob(f"*{number}*")]
+
+
+@pytest.mark.parametrize("who", [(), (AS_USER, "t1", "4242", "4242", "ada", "--")])
+@pytest.mark.parametrize(
+    ("gres", "opened"),
+    [
+        ((), [REFUSED, REFUSED, "gpus="]),
+        (("--gres=gpu:1",), [ALLOWED, REFUSED, "gpus=0"]),
+        (("--gres=gpu:h100:2",), [ALLOWED, ALLOWED, "gpus=0,1"]),
+    ],
+)
+def test_a_job_opens_its_own_gpus_alone(
+    node: Enforced, who: tuple[str, ...], gres: tuple[str, ...], opened: list[str]
+) -> None:
+    assert node.look(*who, "srun", "-D", "/", *gres) == opened
+
+
+def test_two_jobs_at_once_count_their_gpus_from_0(node: Enforced) -> None:
+    script = f"srun --gres=gpu:1 bash -c 'sleep 1; {LOOK}'"
+    said = node.exec("bash", "-c", f"{script} >/tmp/a & {script} >/tmp/b; wait; cat /tmp/a /tmp/b")
+    lines = said.splitlines()
+    assert sorted([lines[:3], lines[3:]]) == [
+        [ALLOWED, REFUSED, "gpus=0"],
+        [REFUSED, ALLOWED, "gpus=0"],
+    ]
+
+
+def test_batch_and_the_steps_inside(node: Enforced) -> None:
+    steps = "; ".join(f"{each} bash -c '{LOOK}'" for each in ("", "srun", "srun --gres=none"))
+    node.exec(
+        "sbatch", "-W", "-D", "/", "-o", "/tmp/batch.out", "--gres=gpu:1", "--wrap", steps
+    )  # fmt: skip
+    lines = node.exec("cat", "/tmp/batch.out").split("\n")
+    own = [ALLOWED, REFUSED, "gpus=0"]
+    assert lines == [*own, *own, REFUSED, REFUSED, "gpus="]
+
+
+def test_memory_beyond_the_jobs_is_not_to_be_had(node: Enforced) -> None:
+    done = node.try_exec("srun", "--mem=60", "sh", "-c", EAT)
+    assert done.returncode != 0
+    assert "oom_kill event" in done.stderr
+    node.exec("srun", "--mem=600", "sh", "-c", EAT)
+
+
+def test_cores_beyond_the_jobs_are_not_to_be_had(node: Enforced) -> None:
+    all_of_them = len(os.sched_getaffinity(0))
+    seen = node.exec("srun", "-n1", "-c1", "sh", "-c", f"{CPUS}; taskset -pc 0-255 $$; {CPUS}")
+    first, last = seen.splitlines()[0], seen.splitlines()[-1]
+    assert first == last  # a job cannot take others
+    assert (first.isdigit()) is (all_of_them > 1 or first == "0")
+
+
+def test_a_process_that_leaves_its_session_ends_with_the_job(node: Enforced) -> None:
+    node.exec("srun", "sh", "-c", "setsid sleep 4321 >/dev/null 2>&1 & sleep 0.3")
+    until(lambda: node.try_exec("pgrep", "-f", "sleep 4321").returncode == 1)
+
+
+def test_the_tier_is_told_by_the_controller(node: Enforced) -> None:
+    assert parse_isolation(node.exec("scontrol", "show", "config")) == "enforced"
+    assert node.exec(HEALTH) == "Node node is idle."
+
+
+def test_a_user_in_the_container_has_no_right_of_its_root(node: Enforced) -> None:
+    """The capability is root's alone: a user's job cannot give itself a device back."""
+    text = node.exec(
+        AS_USER, "t2", "4242", "4242", "ada", "--", "srun", "-D", "/", "sh", "-c",
+        "grep -E 'CapEff|NoNewPrivs' /proc/self/status; mount -o remount,bind,rw /sys/fs/cgroup;"
+        "echo 1 >$(find /sys/fs/cgroup -name 'devices.allow' | head -n 1) ; true",
+    )  # fmt: skip
+    assert text.split("\n")[:2] == ["CapEff:\t0000000000000000", "NoNewPrivs:\t1"]
+
+
+def test_jobs_go_on_while_daemons_are_killed(node: Enforced) -> None:
+    node.exec(
+        "sbatch", "-J", "long", "-D", "/", "-o", "/tmp/long.out", "--gres=gpu:1", "--wrap",
+        f"sleep 6; {LOOK}",
+    )  # fmt: skip
+    until(lambda: node.jobs().get("long") == "RUNNING")
+    node.exec("pkill", "-KILL", "-x", "slurmd")
+    node.exec("pkill", "-KILL", "-x", "slurmctld")
+    until(lambda: node.try_exec("scontrol", "ping").returncode == 0)
+    until(lambda: node.try_exec("srun", "-D", "/", "true").returncode == 0)
+    assert node.look("srun", "-D", "/", "--gres=gpu:1") == [REFUSED, ALLOWED, "gpus=0"]
+    until(lambda: "long" not in node.jobs(), 30)
+    assert node.exec("cat", "/tmp/long.out").split("\n") == [ALLOWED, REFUSED, "gpus=0"]
+
+
+def test_restart_and_removal_leave_no_control_group(fresh: Enforced) -> None:
+    fresh.start()
+    assert fresh.wait()["ready"], fresh.log()
+    fresh.exec("sbatch", "-o", "/dev/null", "--gres=gpu:1", "--no-requeue", "--wrap", "sleep 600")
+    time.sleep(0.5)
+    fresh.restarted()
+    assert sorted(fresh.look("srun", "--gres=gpu:1")) == [ALLOWED, REFUSED, "gpus=0"]
+    number = docker("inspect", "--format", "{{.Id}}", fresh.name).strip()
+    assert groups(fresh.name)  # so that the search below can find one
+    fresh.remove(volumes=False)
+    assert [str(path) for path in TREES.rglob(f"*{number}*")] == []
+    fresh.start()
+    assert fresh.wait()["ready"], fresh.log()
+    assert sorted(fresh.look("srun", "--gres=gpu:1")) == [ALLOWED, REFUSED, "gpus=0"]
+
+
+def failed(node: Node) -> str:
+    """Why the start failed; nothing runs, and the container stays up and unhealthy."""
+    status = node.wait()
+    assert not status["ready"]
+    assert "isolation = enforced cannot be kept" in status["failure"]["brief"]
+    assert node.try_exec("pgrep", "-x", "slurmd|slurmctld").returncode == 1
+    assert node.try_exec(HEALTH).returncode == 1
+    return str(status["failure"]["details"]) + "\n".join(status["failure"]["resolution"])
+
+
+def test_a_container_without_the_rights_starts_no_daemon(fresh: Enforced) -> None:
+    fresh.run("--env", "DSHPC_ISOLATION=enforced", *_devices(fresh.nodes), devices=0)
+    said = failed(fresh)
+    assert "permission denied" in said
+    assert "docker run --cap-add SYS_ADMIN" in said
+
+
+def test_a_container_with_other_cores_than_slurm_would_give(fresh: Enforced) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.fail("this test needs a machine with two cores")
+    fresh.start("--cpuset-cpus", str(cores[-1]))
+    assert "limited to some CPUs" in failed(fresh)
+
+
+def test_names_of_dev_null_are_not_taken_for_gpus(fresh: Enforced) -> None:
+    fresh.run(*RIGHTS, *_apparmor())
+    assert "a name of /dev/null" in failed(fresh)
+
+
+def test_the_default_tier_has_no_right_and_writes_no_group(fresh: Enforced) -> None:
+    fresh.run(*_devices(fresh.nodes), devices=0)
+    assert fresh.wait()["ready"], fresh.log()
+    assert fresh.look("srun", "--gres=gpu:1") == [ALLOWED, ALLOWED, "gpus=0"]
+    assert parse_isolation(fresh.exec("scontrol", "show", "config")) == "default"
+    bound = fresh.exec("grep", "CapBnd", "/proc/1/status").split()[1]
+    assert int(bound, 16) >> 21 & 1 == 0  # CAP_SYS_ADMIN
+    devices = "devices/" if (TREES / "devices").exists() else ""
+    assert "Read-only" in fresh.try_exec("mkdir", f"{TREES}/{devices}x").stderr
+
+
+def test_the_whole_way_by_the_compose_of_the_host(engine: str) -> None:
+    """Memory and cores alone: the machine has no GPU that `configure-environment` would hand over."""
+    with made("isolation") as cluster:
+        cluster.configure("--gpu", "none", "--isolation", "enforced").good()
+        status = cluster.dshpc("status", "--json").good().report
+        assert status["isolation"]["tier"] == "enforced"
+        assert "SYS_ADMIN" in cluster.inspect()["HostConfig"]["CapAdd"]
+        assert not cluster.inspect()["HostConfig"]["Privileged"]
+        killed = cluster.dshpc("srun", "--mem=60", "sh", "-c", EAT)
+        assert killed.code != 0
+        assert "oom_kill event" in killed.stderr
+        cluster.dshpc("srun", "true").good()
+
+
+def test_what_cannot_be_enforced_is_refused_before_anything_is_written(engine: str) -> None:
+    with made("isolation") as cluster:
+        done = cluster.configure("--simulate", "h100:2", "--isolation", "enforced")
+        assert done.code == 2
+        assert "isolation = enforced cannot be kept on this machine" in done.stdout + done.stderr
+        assert not (cluster.folder / "docker-compose.yml").exists()
+        assert not cluster.exists()
