@@ -1,0 +1,49 @@
+"""`dshpc key`: the key by which Slurm's programs know each other."""
+
+from __future__ import annotations
+
+import typer
+
+from dshpc_setup.cli import print_json
+from dshpc_setup.cli.command_line import (
+    HELP,
+    Dir,
+    Json,
+    app,
+    finish,
+    needed_project,
+    reporter,
+    this_machine,
+)
+from dshpc_setup.cli.options import NoMachine
+from dshpc_setup.errors import Exit
+
+key_app = typer.Typer(
+    help="The key by which Slurm's programs know each other.",
+    no_args_is_help=True,
+    context_settings=HELP,
+)
+app.add_typer(key_app, name="key", rich_help_panel="Run")
+
+
+@key_app.callback()
+def key() -> None:
+    """The key by which Slurm's programs know each other."""
+
+
+@key_app.command("rotate")
+def key_rotate(
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Give the running cluster a new key; jobs go on, and the former is refused soon."""
+    from dshpc_setup.cluster.key import rotate
+
+    done = rotate(this_machine(), needed_project(dir), reporter())
+    if json_output:
+        print_json(done.to_json())
+    else:
+        print(done.describe())
+    finish(Exit.OK)

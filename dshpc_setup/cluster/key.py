@@ -1,0 +1,101 @@
+"""What `dshpc key rotate` does on the host: the container changes its key and tells what it did."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dshpc_setup.cluster import operations
+from dshpc_setup.engine import containers
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.project import Project
+from dshpc_setup.reporter import Reporter
+
+SCHEMA = "dshpc.key/1"
+_ROTATE_S = 240.0  # a second where all goes well; each of three steps may restart both daemons
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """`key` is the name of the new key, which is no secret; `former_until` the end of the former."""
+
+    container: str
+    key: str
+    former_until: datetime
+    ms: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The `dshpc.key/1` object."""
+        return {
+            "schema": SCHEMA,
+            "exit_code": int(Exit.OK),
+            "container": self.container,
+            "key": self.key,
+            "former_until": self.former_until.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "ms": self.ms,
+        }
+
+    def describe(self) -> str:
+        until = self.former_until.astimezone().strftime("%H:%M:%S")
+        return f"The cluster has a new key. Jobs go on; the former key is refused after {until}."
+
+
+def rotate(machine: Machine, project: Project, reporter: Reporter) -> Rotated:
+    """A new key for the running cluster; raises DshpcError where it did not get it."""
+    cluster = operations.target(project)
+    with project.lock():
+        found = operations.ours(machine, cluster)
+        if found is None or found.status != "running":
+            raise DshpcError(
+                "The key was not changed: the cluster does not run.",
+                f"The container {cluster.container} is {found.status if found else 'not there'}.",
+                ("Start it: dshpc up", "Then: dshpc key rotate"),
+            )
+        reporter.progress(f"changing the key of {cluster.container}")
+        done = containers.exec_in(
+            machine, cluster.container, ["dshpc-node", "rotate-key"], deadline_s=_ROTATE_S
+        )
+        return told(done, cluster.container)
+
+
+def told(done: CommandResult, container: str) -> Rotated:
+    """What `dshpc-node rotate-key` said; its error where it failed."""
+    if done.state == "timeout":
+        raise DshpcError(
+            f"The key was not changed within {_ROTATE_S:.0f} s.",
+            "The cluster may still be at it; until it has ended, the former key is accepted.",
+            ("See how the cluster is: dshpc status", "Then begin anew: dshpc key rotate"),
+            Exit.INCOMPLETE,
+        )
+    if done.code == Exit.USAGE:
+        raise DshpcError(
+            "The key was not changed: the cluster's image is too old to do that.",
+            done.text.partition("\n")[0],
+            ("Build it anew: configure-environment", "Then: dshpc key rotate"),
+        )
+    if not done.ok:
+        brief, _, rest = done.stderr.strip().partition("\n")
+        raise DshpcError(
+            brief or f"dshpc-node rotate-key ended with {done.code} ({done.state}).",
+            "\n".join(line.strip() for line in rest.splitlines()),
+            (f"See what the cluster says: docker logs {container}",),
+            Exit.INCOMPLETE if done.code == Exit.INCOMPLETE else Exit.ERROR,
+        )
+    return _parsed(done.stdout, container)
+
+
+def _parsed(text: str, container: str) -> Rotated:
+    try:
+        said = json.loads(text)
+        until = datetime.fromisoformat(str(said["former_until"]).replace("Z", "+00:00"))
+        return Rotated(container, str(said["key"]), until, float(said["ms"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DshpcError(
+            "It is not known whether the key was changed: the cluster's answer cannot be read.",
+            f"{type(error).__name__}: {error}\n{text[:200]}",
+            ("Change it again: dshpc key rotate",),
+            Exit.INCOMPLETE,
+        ) from None

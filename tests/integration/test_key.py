@@ -1,0 +1,247 @@
+"""`dshpc key rotate` on a real cluster: no job is lost, and the former key is worthless soon."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster import Cluster, Outcome, docker, made, run, wait_until
+
+pytestmark = pytest.mark.timeout(600)
+KEY = "/var/lib/dshpc/key/slurm.key"
+
+# Rotates, and ends the rotation by SIGKILL once it has written the file so many times
+_CUT_OFF = """
+import os, subprocess, sys, time
+path, writes = sys.argv[1], int(sys.argv[2])
+last, child = os.stat(path).st_ino, subprocess.Popen(["dshpc-node", "rotate-key"])
+while writes and child.poll() is None:
+    now = os.stat(path).st_ino
+    writes, last = writes - (now != last), now
+child.kill()
+sys.exit(0 if child.wait() == -9 else 1)
+"""
+
+# A process with a copy of a key: a slurmctld of its own makes its tokens, and the commands of a client
+# go to the cluster's. Both files lie in /evil.
+_WITH_A_COPY = """
+mkdir -p /etc/slurm /run/slurm /run/slurmctld /var/spool/slurmctld
+chown slurm /run/slurmctld /var/spool/slurmctld
+cp /evil/slurm.conf /evil/slurm.jwks /etc/slurm/
+chown slurm /etc/slurm/slurm.jwks; chmod 600 /etc/slurm/slurm.jwks
+mkdir /own; cp /etc/slurm/slurm.jwks /own/; chown slurm /own/slurm.jwks
+printf '%s\\n' ClusterName=evil "SlurmctldHost=$(hostname)" SlurmUser=slurm AuthType=auth/slurm \\
+    CredType=cred/slurm SlurmctldPort=7777 StateSaveLocation=/var/spool/slurmctld \\
+    'NodeName=n Port=7778' 'PartitionName=p Nodes=n' ProctrackType=proctrack/linuxproc >/own/slurm.conf
+slurmctld -D -f /own/slurm.conf >/own/log 2>&1 &
+for _ in $(seq 100); do [ -S /run/slurmctld/sack.socket ] && break; sleep 0.1; done
+[ -S /run/slurmctld/sack.socket ] || { cat /own/log; exit 99; }
+ln -s /run/slurmctld/sack.socket /run/slurm/sack.socket
+timeout 20 sbatch --parsable -H -D / -o /dev/null --uid=64030 --wrap true
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(engine: str) -> Iterator[Cluster]:
+    with made("key") as found:
+        # more GPUs than CPUs, so that jobs share those of a small machine
+        found.configure("--simulate", "h100:8").good()
+        yield found
+
+
+def rotate(cluster: Cluster) -> dict[str, Any]:
+    outcome = cluster.dshpc("key", "rotate", "--json").good()
+    assert outcome.report["schema"] == "dshpc.key/1"
+    assert outcome.report["container"] == cluster.container
+    return outcome.report
+
+
+def secrets(cluster: Cluster) -> dict[str, bytes]:
+    """Name -> bytes of every key in the file."""
+    text = cluster.said("cat", KEY)
+    return {
+        each["kid"]: base64.urlsafe_b64decode(each["k"] + "==") for each in json.loads(text)["keys"]
+    }
+
+
+def put_key(cluster: Cluster, content: bytes, mode: str = "600") -> None:
+    """Replaces the key file by these bytes."""
+    script = (
+        f"cat >{KEY}.x && chown slurm:slurm {KEY}.x && chmod {mode} {KEY}.x && mv {KEY}.x {KEY}"
+    )
+    subprocess.run(
+        ["docker", "exec", "-i", cluster.container, "sh", "-c", script],
+        input=content,
+        check=True,
+        timeout=30,
+    )
+
+
+def with_a_copy(cluster: Cluster, key: str, folder: Path) -> Outcome:
+    """What somebody with this key file reaches, from the cluster's own network."""
+    folder.mkdir()
+    (folder / "slurm.jwks").write_text(key)
+    (folder / "slurm.conf").write_text(
+        "".join(
+            f"{line}\n"
+            for line in cluster.said("cat", "/etc/slurm/slurm.conf").splitlines()
+            if not line.startswith(("CliFilterPlugins", "JobSubmitPlugins"))
+        )
+    )
+    image = cluster.inspect()["Image"]
+    argv = ["docker", "run", "--rm", "--network", f"container:{cluster.container}"]
+    argv += ["--volume", f"{folder}:/evil:ro", "--entrypoint", "sh", image, "-c", _WITH_A_COPY]
+    return run(argv, timeout_s=90)
+
+
+def test_jobs_of_every_kind_outlive_it_and_a_copied_key_is_worthless_after(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    go = cluster.work / "go"
+    until = f"until [ -e {go} ]; do sleep 0.2; done"
+    small = ("--mem=16", "-n1")
+    batch = cluster.submit(*small, script=f"{until}; srun -n1 echo batch-step")
+    alive = [
+        subprocess.Popen(
+            ["docker", "exec", cluster.container, *argv],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for argv in (
+            ["srun", *small, "sh", "-c", f"{until}; echo srun-end"],
+            ["salloc", *small, "sh", "-c", f"srun -n1 true; {until}; srun -n1 echo salloc-step"],
+        )
+    ]
+    wait_until(lambda: cluster.said("squeue", "-h", "-t", "R").count("\n") == 2, "three jobs run")
+    later = cluster.submit(*small, f"--dependency=afterok:{batch}", script="echo later")
+    leaked = cluster.said("cat", KEY)
+    assert with_a_copy(cluster, leaked, tmp_path / "before").good().stdout.strip().isdigit()
+
+    hammer = f"until [ -e {go}.stop ]; do srun -Q --mem=16 -n1 true || exit; echo .; done"
+    short = subprocess.Popen(
+        ["docker", "exec", cluster.container, "sh", "-c", hammer],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    done = [rotate(cluster) for _ in range(3)]
+    (cluster.work / "go.stop").touch()
+    said = short.communicate(timeout=60)[0]
+    assert short.returncode == 0, said
+    assert set(said) == {".", "\n"}
+    assert said.count(".") > 3
+
+    assert len({each["key"] for each in done}) == 3
+    end = datetime.fromisoformat(done[-1]["former_until"].replace("Z", "+00:00")).timestamp()
+    assert 0 < end - time.time() < 70
+    time.sleep(max(0.0, end + 2 - time.time()))
+    refused = with_a_copy(cluster, leaked, tmp_path / "after")
+    assert refused.code not in (0, 99), refused.stdout
+    assert "authentication" in refused.stderr, refused.stderr
+    # the near miss: the same way in with the key of now
+    now = cluster.said("cat", KEY)
+    assert with_a_copy(cluster, now, tmp_path / "now").good().stdout.strip().isdigit()
+
+    go.touch()
+    ends = [child.communicate(timeout=60)[0] for child in alive]
+    assert [child.returncode for child in alive] == [0, 0], ends
+    assert "srun-end" in ends[0]
+    assert "salloc-step" in ends[1]
+    for job, text in ((batch, "batch-step"), (later, "later")):
+        wait_until(lambda job=job: cluster.job_state(job)[0] == "COMPLETED", text)  # type: ignore[misc]
+        assert cluster.output(job).strip() == text
+    cluster.exec("scancel", "--state=PENDING", "--user=slurm").good()
+    go.unlink()
+
+
+def test_a_start_leaves_one_key(cluster: Cluster) -> None:
+    rotate(cluster)
+    before = secrets(cluster)
+    assert len(set(before.values())) > 1
+    cluster.dshpc("restart").good()
+    after = secrets(cluster)
+    assert len(set(after.values())) == 1
+    current = json.loads(cluster.said("cat", KEY))["keys"][0]["kid"]
+    assert after[current] == before[current]
+    assert cluster.said("stat", "-c", "%a %U", KEY) == "600 slurm"
+    assert cluster.said("srun", "hostname")
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2, 3])
+def test_killed_at_every_step_it_leaves_a_cluster_that_works(cluster: Cluster, writes: int) -> None:
+    cluster.said("python3", "-c", _CUT_OFF, KEY, str(writes))
+    cluster.said("srun", "-I10", "true")
+    # one daemon alone reads what was left; the other has what it had
+    pid = cluster.said("s6-svstat", "-o", "pid", "/run/dshpc/services/slurmd")
+    cluster.said("kill", "-9", pid)
+    wait_until(lambda: cluster.exec("srun", "-I2", "true").code == 0, "slurmd is back", 30)
+    rotate(cluster)
+    cluster.said("srun", "-I10", "true")
+    cluster.said("python3", "-c", _CUT_OFF, KEY, str(writes))
+    assert cluster.dshpc("restart", "--json").good().report["ready"] is True
+    assert len(set(secrets(cluster).values())) == 1
+    cluster.said("srun", "-I10", "true")
+
+
+def test_a_controller_whose_socket_is_gone_is_restarted_for_it(cluster: Cluster) -> None:
+    job = cluster.submit("--mem=16", script="sleep 600")
+    wait_until(lambda: cluster.job_state(job)[0] == "RUNNING", "it runs")
+    cluster.said("rm", "/run/slurmctld/sack.socket")
+    rotate(cluster)
+    assert cluster.job_state(job)[0] == "RUNNING"
+    cluster.said("scancel", job)
+
+
+def test_a_key_of_an_older_version_goes_on_and_can_be_changed(cluster: Cluster) -> None:
+    bare = bytes(range(256)) * 4
+    put_key(cluster, bare)
+    assert cluster.dshpc("restart", "--json").good().report["ready"] is True
+    assert set(secrets(cluster).values()) == {bare}
+    assert cluster.said("srun", "hostname")
+    rotate(cluster)
+    assert cluster.said("srun", "hostname")
+    assert secrets(cluster)[json.loads(cluster.said("cat", KEY))["keys"][0]["kid"]] != bare
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "words"),
+    [
+        (b"x" * 1024, "644", "every user can read it"),
+        (b"x" * 1024, "640", "its group can read it"),
+        (b"x" * 15, "600", "holds only 15 bytes"),
+        (b'{"keys": [{"kid": "a", "k": "', "600", "it is damaged"),
+    ],
+)
+def test_a_key_of_wrong_mode_or_length_is_told_and_kept(
+    cluster: Cluster, content: bytes, mode: str, words: str
+) -> None:
+    good = cluster.said("cat", KEY)
+    put_key(cluster, content, mode)
+    outcome = cluster.dshpc("restart", "--json")
+    assert outcome.code == 2
+    error = outcome.report["error"]
+    assert words in error["brief"]
+    assert any(f"docker exec {cluster.container} rm {KEY}" in step for step in error["resolution"])
+    assert cluster.inspect()["State"]["Running"]
+    assert cluster.inspect()["RestartCount"] == 0
+    assert cluster.said("stat", "-c", "%a %s", KEY) == f"{mode} {len(content)}"
+    put_key(cluster, good.encode())
+    assert cluster.dshpc("restart", "--json").good().report["ready"] is True
+
+
+def test_a_cluster_that_is_down_says_so(cluster: Cluster) -> None:
+    cluster.dshpc("down").good()
+    outcome = cluster.dshpc("key", "rotate", "--json")
+    assert outcome.code == 2
+    assert "does not run" in outcome.report["error"]["brief"]
+    cluster.dshpc("up").good()
+    assert docker("exec", cluster.container, "srun", "hostname")

@@ -1,0 +1,109 @@
+"""`dshpc key rotate` on the host: what the container says, in words and in exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.cluster import key
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.project import Project
+from tests.unit.engine.fake import Answer, FakeMachine, Listener
+
+SAID = {
+    "schema": "dshpc.key/1",
+    "exit_code": 0,
+    "key": "20260101T000000Z-abcdef.2",
+    "former_until": "2026-01-01T00:01:05Z",
+    "ms": 324.5,
+}
+ROTATE = "docker exec p-slurm dshpc-node rotate-key"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    folder = tmp_path / "project"
+    (folder / ".dshpc").mkdir(parents=True)
+    runtime = {"container": "p-slurm", "work": f"{folder}/work", "docker": "docker", "prefix": "p"}
+    (folder / ".dshpc/runtime.json").write_text(json.dumps(runtime))
+    return Project(folder)
+
+
+def machine(project: Project, answer: Answer, status: str = "running") -> FakeMachine:
+    value = {
+        "Id": "1",
+        "Name": "/p-slurm",
+        "Image": "sha256:1",
+        "Created": "2026-01-01T00:00:00Z",
+        "State": {"Running": status == "running", "Status": status, "ExitCode": 0, "StartedAt": ""},
+        "Config": {"Image": "i", "Labels": {"org.dshpc.project": str(project.folder)}},
+    }
+    return FakeMachine(
+        programs={"docker"},
+        commands={"docker inspect": Answer(json.dumps([value])), ROTATE: answer},
+    )
+
+
+def test_what_was_done_is_told(project: Project) -> None:
+    fake = machine(project, Answer(json.dumps(SAID) + "\n"))
+    done = key.rotate(fake, project, Listener())
+    assert done.to_json() == {**SAID, "container": "p-slurm"}
+    assert "Jobs go on" in done.describe()
+    assert fake.ran[-1] == tuple(ROTATE.split())
+
+
+@pytest.mark.parametrize("status", ["exited", "paused", "restarting"])
+def test_a_cluster_that_does_not_run_has_nothing_to_change(project: Project, status: str) -> None:
+    fake = machine(project, Answer(json.dumps(SAID)), status)
+    with pytest.raises(DshpcError, match="does not run") as caught:
+        key.rotate(fake, project, Listener())
+    assert status in caught.value.details
+    assert "dshpc up" in caught.value.resolution[0]
+    assert tuple(ROTATE.split()) not in fake.ran
+
+
+def test_a_cluster_that_is_down_too(project: Project) -> None:
+    fake = machine(project, Answer())
+    fake.commands["docker inspect"] = Answer(code=1, stderr="Error: No such container: p-slurm")
+    with pytest.raises(DshpcError, match="does not run") as caught:
+        key.rotate(fake, project, Listener())
+    assert "not there" in caught.value.details
+
+
+REFUSED = """The change of the key did not end: slurmd has not taken up the new key.
+  The former key is still accepted, and jobs go on.
+  See how the cluster is: dshpc status
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "brief", "code"),
+    [
+        (Answer(code=3, stderr=REFUSED), "did not end: slurmd", Exit.INCOMPLETE),
+        (Answer(code=2, stderr="The key x is not safe to use.\n"), "not safe", Exit.ERROR),
+        (Answer(code=1), "ended with 1", Exit.ERROR),
+        (Answer(code=64, stderr="There is no command 'rotate-key'.\n"), "too old", Exit.ERROR),
+        (Answer(state="timeout"), "not changed within", Exit.INCOMPLETE),
+        (Answer("ready\n"), "not known whether", Exit.INCOMPLETE),
+        (Answer("[]"), "not known whether", Exit.INCOMPLETE),
+        (Answer('{"key": "a"}'), "not known whether", Exit.INCOMPLETE),
+        (Answer(json.dumps({**SAID, "former_until": "soon"})), "not known", Exit.INCOMPLETE),
+    ],
+)
+def test_what_went_wrong_is_told(project: Project, answer: Answer, brief: str, code: Exit) -> None:
+    with pytest.raises(DshpcError, match=brief) as caught:
+        key.rotate(machine(project, answer), project, Listener())
+    assert caught.value.exit_code == code
+    assert caught.value.resolution
+
+
+def test_the_containers_own_words_follow(project: Project) -> None:
+    with pytest.raises(DshpcError) as caught:
+        key.rotate(machine(project, Answer(code=3, stderr=REFUSED)), project, Listener())
+    assert caught.value.brief == REFUSED.partition("\n")[0]
+    assert caught.value.details.splitlines() == [
+        "The former key is still accepted, and jobs go on.",
+        "See how the cluster is: dshpc status",
+    ]
