@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dshpc_setup.container import key_set
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.storage import cannot_write, read_text, replace_text
 from dshpc_setup.errors import DshpcError
 
+_MOST_BYTES = 4 << 20
 USERS_MAY_OWN = ("slurm.conf", "gres.conf", "cgroup.conf")
 
 
@@ -22,6 +25,8 @@ class Candidate:
     texts: Mapping[str, str]
     customized: Mapping[str, str]
     sha256: Mapping[str, str]  # of what was read from /config
+    rendered: Mapping[str, str] = field(default_factory=dict)  # what we would have written
+    extra: tuple[str, ...] = ()  # lines of the rendered slurm.conf that are slurm_conf_extra's
 
     def where(self, name: str) -> str:
         """Where a person finds the file."""
@@ -43,12 +48,23 @@ def choose(places: Places, rendered: Mapping[str, str]) -> Candidate:
         if owner in ("custom", "edited"):
             texts[name] = text
             customized[name] = str(owner)
-    return Candidate(texts, customized, hashes)
+    return Candidate(texts, customized, hashes, rendered)
+
+
+def read_file(path: str) -> str | None:
+    """The text of a configuration file, None where there is none; OSError for what is no file."""
+    if os.path.exists(path) and not os.path.isdir(path):
+        if not os.path.isfile(path):
+            raise OSError(errno.EINVAL, "it is no regular file")  # a pipe would be waited for
+        if os.path.getsize(path) > _MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {_MOST_BYTES >> 20} MiB")
+    return read_text(path)
 
 
 def _read(places: Places, name: str) -> str | None:
+    """A file of `config/`; DshpcError where it cannot be read or is no text."""
     try:
-        return read_text(f"{places.config}/{name}")
+        text = read_file(f"{places.config}/{name}")
     except OSError as error:
         raise DshpcError(
             f"config/{name} cannot be read: {error.strerror or error}.",
@@ -59,6 +75,22 @@ def _read(places: Places, name: str) -> str | None:
                 f"{name}.old && configure-environment",
             ),
         ) from None
+    if text is not None and "\0" in text:
+        raise _no_text(name, text)
+    return text
+
+
+def _no_text(name: str, text: str) -> DshpcError:
+    number = text[: text.index("\0")].count("\n") + 1
+    return DshpcError(
+        f"config/{name}, line {number}: it holds a NUL character, so the file is no plain text.",
+        "A text that was saved as UTF-16 holds many of them; it must be UTF-8.",
+        (
+            f"Save config/{name} as UTF-8, without that character.",
+            f"Or give it up, to have it written anew: mv config/{name} {name}.old && "
+            "configure-environment",
+        ),
+    )
 
 
 def sha256(text: str) -> str:
@@ -81,7 +113,10 @@ def _manifest(places: Places) -> Mapping[str, str]:
 
 
 def write_set(folder: str, texts: Mapping[str, str], key: str) -> None:
-    """All files of one configuration in a new folder, with the link to the key beside them."""
+    """All files of one configuration in a new folder, with the link to the key beside them.
+
+    The link bears the name by which Slurm reads what the file holds: a set of keys, or one key.
+    """
     try:
         if os.path.lexists(folder):
             import shutil
@@ -90,9 +125,17 @@ def write_set(folder: str, texts: Mapping[str, str], key: str) -> None:
         os.makedirs(folder, mode=0o755)
         for name, text in texts.items():
             replace_text(f"{folder}/{name}", text, sync=False)
-        os.symlink(key, f"{folder}/slurm.key")
+        os.symlink(key, f"{folder}/{_key_name(key)}")
     except OSError as error:
         raise cannot_write(folder, error) from None
+
+
+def _key_name(key: str) -> str:
+    try:
+        with open(key, "rb") as file:
+            return "slurm.jwks" if key_set.is_set(file.read(64)) else "slurm.key"
+    except FileNotFoundError:
+        return "slurm.key"
 
 
 def activate(places: Places, folder: str) -> None:

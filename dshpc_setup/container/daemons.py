@@ -7,32 +7,41 @@ import re
 import time
 from dataclasses import dataclass
 
-from dshpc_setup.container import network
+from dshpc_setup.container import jobs, network
 from dshpc_setup.container.places import Places
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.settings import Settings
 
 _SUPERVISOR_S = 5.0
 _UP_S = 20.0
 _REGISTERED_S = 20.0
+_DOUBTFUL_S = 5.0
 PROOF_S = 20.0
 SHORT_PROOF_S = 3.0  # where jobs of people may hold the node
 _ASK_S = 5.0
 
-# Reasons that slurmctld or this program gives, never a person (slurmctld's node_mgr.c, 24.11)
+_SLURM = ("slurm", "Unknown")
+# Reasons that slurmctld gives for hardware and restarts (its node_mgr.c and job_mgr.c, 24.11)
 _OWN_REASONS = (
-    r"dshpc:|gres/\w+ count (?:reported lower|too low)|Low (?:RealMemory|TmpDisk|CPUs|socket\*core)"
+    r"gres/\w+ count (?:reported lower|too low)|Low (?:RealMemory|TmpDisk|CPUs|socket\*core)"
     r"|Not responding|Node unexpectedly rebooted|gres/gpu|Duplicate|Kill task failed|Reboot ASAP"
 )
 
 
 @dataclass(frozen=True)
 class Node:
-    """What `scontrol show node` says: states in capitals ("IDLE", "DRAIN", ...), reason or ""."""
+    """What `scontrol show node` says: states in capitals ("IDLE", "DRAIN", ...), reason or "".
+
+    `who` set the reason: a user's name, or his number where he has none here. `started`: when the
+    slurmd that registered it began, in local time.
+    """
 
     states: tuple[str, ...]
     reason: str = ""
     gres: str = ""
+    who: str = ""
+    started: str = ""
 
     @property
     def registered(self) -> bool:
@@ -48,8 +57,23 @@ class Node:
         return tuple(state for state in self.states if state in bad)
 
     @property
+    def reserved(self) -> bool:
+        """By a reservation, which a person has made."""
+        return bool({"MAINT", "RESERVED"} & set(self.states))
+
+    @property
     def own_doing(self) -> bool:
-        return not self.reason or re.search(_OWN_REASONS, self.reason, re.IGNORECASE) is not None
+        """Whether Slurm took it out for what the start has put right, or this program did.
+
+        A person's words may look like Slurm's: who set them tells them apart. Root in the container
+        may be a person too, so that our own reasons begin with "dshpc:".
+        """
+        if self.reason.startswith("dshpc:"):
+            return self.who in ("", "root", *_SLURM)
+        slurms = self.who in ("", *_SLURM)
+        return slurms and (
+            not self.reason or re.search(_OWN_REASONS, self.reason, re.IGNORECASE) is not None
+        )
 
 
 def parse_node(text: str) -> Node | None:
@@ -57,8 +81,9 @@ def parse_node(text: str) -> Node | None:
     state = re.search(r"(?:^|\s)State=(\S+)", text)
     if state is None:
         return None
-    reason = re.search(r"\sReason=(.*?)(?:\s\[[^\]]*\])?\s*$", text)
+    reason = re.search(r"\sReason=(.*?)(?:\s\[([^\]@]*)(?:@[^\]]*)?\])?\s*$", text)
     gres = re.search(r"\sGres=(\S+)", text)
+    started = re.search(r"\sSlurmdStartTime=(\d\S+)", text)
     states = tuple(item.rstrip("*~#!%$@^-") for item in state[1].upper().split("+"))
     if state[1].endswith("*"):
         states = (*states, "NOT_RESPONDING")
@@ -66,16 +91,22 @@ def parse_node(text: str) -> Node | None:
         states,
         reason[1].strip() if reason else "",
         gres[1] if gres and gres[1] != "(null)" else "",
+        (reason[2] or "") if reason else "",
+        started[1] if started else "",
     )
 
 
 def bring_up(machine: Machine, places: Places, service: str, port: int) -> bool:
     """Start a service and wait until it listens; False where it ended or never did."""
+    forget_ended(places, service)
+    _control(machine, places, service, "-U")  # also for a supervisor that takes over from this one
+    return network.wait_listening(port, _UP_S, lambda: has_ended(places, service))
+
+
+def forget_ended(places: Places, service: str) -> None:
     ended = f"{places.run}/{service}.ended"
     if os.path.exists(ended):
         os.unlink(ended)
-    _control(machine, places, service, "-u")
-    return network.wait_listening(port, _UP_S, lambda: has_ended(places, service))
 
 
 def has_ended(places: Places, service: str) -> bool:
@@ -84,7 +115,7 @@ def has_ended(places: Places, service: str) -> bool:
 
 
 def take_down(machine: Machine, places: Places, service: str) -> None:
-    _control(machine, places, service, "-d")
+    _control(machine, places, service, "-D")
 
 
 def _control(machine: Machine, places: Places, service: str, order: str) -> None:
@@ -107,14 +138,24 @@ def show_node(machine: Machine, node: str) -> Node | None:
     return parse_node(result.stdout) if result.ok else None
 
 
-def wait_registered(machine: Machine, node: str) -> Node:
-    """The node once slurmd has registered with slurmctld."""
-    until = time.monotonic() + _REGISTERED_S
+def wait_registered(machine: Machine, node: str, since: float) -> Node:
+    """The node once a slurmd that began at `since` (seconds of the epoch) has registered.
+
+    Until then slurmctld shows what it has saved. A node that was invalid may stay so; a clock that was
+    set meanwhile costs some seconds.
+    """
+    began = time.monotonic()
+    after = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
     while True:
         found = show_node(machine, node)
-        if found is not None and (found.registered or "INVALID_REG" in found.states):
+        took = time.monotonic() - began
+        if found is not None and found.registered:
+            sound = found.started >= after and "INVALID_REG" not in found.states
+            if sound or took >= _DOUBTFUL_S:
+                return found
+        if found is not None and "INVALID_REG" in found.states and took >= _DOUBTFUL_S:
             return found
-        if time.monotonic() >= until:
+        if took >= _REGISTERED_S:
             raise DshpcError(
                 f"Node {node} did not register with the controller within {_REGISTERED_S:.0f} s.",
                 f"Its state is {'+'.join(found.states) if found else 'not known to slurmctld'}.",
@@ -123,14 +164,25 @@ def wait_registered(machine: Machine, node: str) -> Node:
         time.sleep(0.02)
 
 
-def reconcile(machine: Machine, node: str, found: Node) -> str | None:
-    """Resume a node that was drained by our own doing; a sentence about what was done or left."""
+@dataclass(frozen=True)
+class Reconciled:
+    """`note` is a sentence about what was done or left."""
+
+    resumed: bool
+    note: str
+
+
+def reconcile(machine: Machine, node: str, found: Node) -> Reconciled | None:
+    """Resume a node that was drained by our own doing; None where it was not drained."""
     if "DRAIN" not in found.states and "DOWN" not in found.states:
         return None
     if not found.own_doing:
-        return (
-            f"Node {node} was set to {'+'.join(found.states)} by a person and is left so: "
-            f"{found.reason}. To take it back: scontrol update nodename={node} state=resume"
+        container = Settings(prefix=machine.env.get("DSHPC_PREFIX", Settings.prefix)).container
+        return Reconciled(
+            False,
+            f"Node {node} was set to {'+'.join(found.states)} by a person ({found.who}) and is left "
+            f"so: {found.reason}. To take it back: docker exec {container} scontrol update "
+            f"nodename={node} state=resume",
         )
     result = machine.run(
         ["scontrol", "update", f"nodename={node}", "state=resume"], deadline_s=_ASK_S
@@ -141,65 +193,23 @@ def reconcile(machine: Machine, node: str, found: Node) -> str | None:
             result.text,
             ("See: docker logs CONTAINER",),
         )
-    return f"Node {node} was {'+'.join(found.states)} ({found.reason or 'no reason'}): resumed."
-
-
-def end_lost_jobs(machine: Machine, node: str) -> str | None:
-    """End or queue again the jobs that ran when the container stopped; a sentence where there were.
-
-    Nothing of them is left, but slurmctld restores them as running: it gives up a batch job only at a
-    registration of the node that comes 20 s after the job's start, and one of srun or salloc never
-    (seen with 24.11.5). Until then they hold their CPUs and GPUs.
-    """
-    result = machine.run(
-        ["squeue", "-h", "-w", node, "-t", "RUNNING,SUSPENDED,STOPPED"]
-        + ["-O", "JobID:|,BatchFlag:|,Requeue:|"],
-        deadline_s=_ASK_S,
+    return Reconciled(
+        True, f"Node {node} was {'+'.join(found.states)} ({found.reason or 'no reason'}): resumed."
     )
-    again, ended = lost_jobs(result.stdout)
-    for argv in (["scontrol", "requeue", ",".join(again)], ["scancel", *ended]):
-        if argv[-1] not in ("", "scancel"):
-            done = machine.run(argv, deadline_s=_ASK_S)
-            if not done.ok:
-                return (
-                    f"Jobs of before the start could not be cleared ({' '.join(argv)}): {done.text}"
-                )
-    if not again and not ended:
-        return None
-    return (
-        "Jobs that ran when the container stopped: "
-        f"{len(again)} queued again, {len(ended)} ended (not to be requeued, or not by sbatch)."
-    )
-
-
-def lost_jobs(text: str) -> tuple[list[str], list[str]]:
-    """(to be queued again, to be ended) of lines `id|batch flag|requeue flag|`."""
-    again: list[str] = []
-    ended: list[str] = []
-    for line in text.splitlines():
-        job, batch, requeue, *_ = [*line.replace(" ", "").split("|"), "", "", ""]
-        if job:
-            (again if batch == "1" and requeue == "1" else ended).append(job)
-    return again, ended
 
 
 def prove(machine: Machine, node: str, with_gpu: bool, deadline_s: float) -> CommandResult:
-    """One real job, with a GPU where the node has one."""
+    """One real job, with a GPU where the node has one.
+
+    Where its srun is killed, the job itself ends within its time limit of a minute at the latest.
+    """
     gres = ["--gres=gpu:1"] if with_gpu else []
     return machine.run(
-        ["srun", "--quiet", "--job-name=dshpc-proof", f"--nodelist={node}", "-n1", *gres, "true"],
+        ["srun", "--quiet", f"--job-name={jobs.PROOF}", "--time=1", f"--nodelist={node}", "-n1"]
+        + [*gres, "true"],
         deadline_s=deadline_s,
         cwd="/",
     )
-
-
-def others_hold_the_node(machine: Machine) -> bool:
-    """Whether jobs of people run or wait, so that the proof had to wait for them."""
-    result = machine.run(
-        ["squeue", "-h", "-t", "RUNNING,PENDING,COMPLETING,SUSPENDED", "-o", "%j"],
-        deadline_s=_ASK_S,
-    )
-    return result.ok and any(name != "dshpc-proof" for name in result.stdout.split("\n") if name)
 
 
 def proof_error(result: CommandResult, node: str, found: Node | None) -> DshpcError:

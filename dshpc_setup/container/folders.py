@@ -7,10 +7,7 @@ import stat
 from collections.abc import Callable
 
 from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import cannot_write, read_text, replace_bytes
-from dshpc_setup.errors import DshpcError
-
-_KEY_BYTES = 1024
+from dshpc_setup.container.storage import cannot_write, read_text
 
 
 def host_name_note(places: Places, name: str, resolves: Callable[[str], bool]) -> str | None:
@@ -84,44 +81,3 @@ def adopt_state(places: Places, slurm: tuple[int, int]) -> str | None:
     return (
         f"{changed} files of Slurm's saved state had another owner: put right." if changed else None
     )
-
-
-def ensure_key(places: Places, slurm: tuple[int, int]) -> str | None:
-    """The deployment's key of auth/slurm, made where missing; a sentence where that was done."""
-    path = places.key
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        replace_bytes(path, os.urandom(_KEY_BYTES), 0o600, slurm)
-        return "A key for this deployment was made."
-    problem = _key_problem(found)
-    if problem:
-        raise DshpcError(
-            f"The key {path} is not safe to use: {problem}.",
-            "Whoever has this key can run jobs as any user.",
-            (
-                "Remove it, so that the next start makes a new one (running jobs are lost): "
-                f"docker exec CONTAINER rm {path} && docker restart CONTAINER",
-            ),
-        )
-    mode = stat.S_IMODE(found.st_mode)
-    if mode == 0o600 and (found.st_uid, found.st_gid) == slurm:
-        return None
-    os.chown(path, *slurm)
-    os.chmod(path, 0o600)
-    return f"The key had mode {mode:04o} and owner {found.st_uid}: set to 0600 and Slurm's user."
-
-
-def _key_problem(found: os.stat_result) -> str | None:
-    """Why a key is refused rather than put right: someone else may know it or have made it."""
-    if not stat.S_ISREG(found.st_mode):
-        return "it is not a plain file"
-    if found.st_nlink != 1:
-        return "the same file also lies under another name"
-    if found.st_size < 16:
-        return f"it holds only {found.st_size} bytes"
-    if found.st_mode & 0o044:
-        return "every user can read it" if found.st_mode & 0o004 else "its group can read it"
-    if found.st_mode & 0o022:
-        return "others than its owner can change it"
-    return None

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.machine import Machine
-
-if TYPE_CHECKING:
-    from dshpc_setup.plan import ClusterPlan
 
 _REBUILD = "run `configure-environment` on the host to rebuild it"
 
@@ -36,13 +30,6 @@ def not_handed_in(machine: Machine, simulate: str) -> str | None:
         path for path in device_files(parse_profile(simulate)) if not machine.is_device(path)
     ]
     return _left_out(f"A SIMULATED GPU of {simulate}", missing) if missing else None
-
-
-def without_missing_plugin(plan: ClusterPlan, plugins: str = "/usr/lib") -> ClusterPlan:
-    """AutoDetect=nvml hides every GPU, without an error, where slurmd has no NVML plugin."""
-    if plan.autodetect == "nvml" and not any(Path(plugins).glob("*/slurm-wlm/gpu_nvml.so")):
-        return replace(plan, autodetect="off")
-    return plan
 
 
 def only_visible(
@@ -83,64 +70,11 @@ def _left_out(name: str, missing: list[str]) -> str:
     )
 
 
-def remembered(facts: HostFacts) -> dict[str, Any]:
-    """What the next start compares with: the facts without how they were read."""
-    found: dict[str, Any] = json.loads(json.dumps(facts.to_json()))
-    found.pop("evidence")
-    found.pop("docker")
-    return found
+def image_version(built_for: str) -> str:
+    """The image in words: for which GPUs and with which version of ours it was built."""
+    from dshpc_setup import __version__
 
-
-def changes(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is different since the last start, a sentence each; nothing at the first one."""
-    if before is None:
-        return ()
-    found = []
-    was, are = _cards(before), _cards(now)
-    for key in was.keys() - are.keys():
-        found.append(f"GPU gone: {was[key]}")
-    for key in are.keys() - was.keys():
-        found.append(f"GPU new: {are[key]}")
-    for name, path, unit in (
-        ("CPUs", ("cpu", "usable"), ""),
-        ("Memory", ("memory", "usable_mib"), " MiB"),
-        ("GPU driver", ("gpus", "driver_version"), ""),
-        ("Platform", ("platform", "kind"), ""),
-    ):
-        old, new = _at(before, path), _at(now, path)
-        if old != new and not _nearly(old, new):
-            found.append(f"{name}: {old}{unit} before, {new}{unit} now")
-    if bool(before.get("simulated")) != bool(now.get("simulated")):
-        found.append(
-            "GPUs are SIMULATED now, they were real before"
-            if now.get("simulated")
-            else "GPUs are real now, they were SIMULATED before"
-        )
-    return tuple(sorted(found))
-
-
-def _cards(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Identity -> words, for each GPU: by UUID, else PCI address, else place."""
-    cards = {}
-    for gpu in facts.get("gpus", {}).get("devices", ()):
-        key = gpu.get("uuid") or gpu.get("pci_bus_id") or f"{gpu.get('vendor')}{gpu.get('index')}"
-        mig = "".join(f", MIG {item.get('profile')}" for item in gpu.get("mig", ()))
-        cards[f"{key}{mig}"] = f"{gpu.get('name') or gpu.get('slurm_type')} ({key}{mig})"
-    return cards
-
-
-def _at(facts: Mapping[str, Any], path: tuple[str, str]) -> Any:
-    return facts.get(path[0], {}).get(path[1])
-
-
-def _nearly(old: object, new: object) -> bool:
-    """Kernels of one machine differ by a few MiB in what they call the memory."""
-    return (
-        isinstance(old, int)
-        and isinstance(new, int)
-        and min(old, new) > 1024
-        and abs(old - new) <= max(old, new) // 100
-    )
+    return f"for GPU_TYPE={built_for}, dsHPC setup {__version__}"
 
 
 def image_note(built_for: str, facts: HostFacts) -> str | None:

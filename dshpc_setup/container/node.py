@@ -9,6 +9,8 @@ _HELP = """usage: dshpc-node start
        dshpc-node wait [--timeout SECONDS]   until ready (exit code 0) or failed (2); 3 in between
        dshpc-node status
        dshpc-node health
+       dshpc-node reconfigure                detect, render and check anew, with jobs going on
+       dshpc-node rotate-key                 a new key for the deployment, with jobs going on
        dshpc-node add-user UID GID NAME [HOME]"""
 
 
@@ -87,6 +89,24 @@ def _add_user(rest: list[str]) -> int:
     return 0
 
 
+def _reconfigure(rest: list[str]) -> int:
+    from dshpc_setup.container import reconfigure
+    from dshpc_setup.container.places import Places
+    from dshpc_setup.machine.local import LocalMachine
+
+    _no_arguments(rest)
+    return reconfigure.reconfigure(LocalMachine(), Places(), os.environ)
+
+
+def _rotate_key(rest: list[str]) -> int:
+    from dshpc_setup.container import keys
+    from dshpc_setup.container.places import Places
+    from dshpc_setup.machine.local import LocalMachine
+
+    _no_arguments(rest)
+    return keys.rotate(LocalMachine(), Places())
+
+
 def _help(rest: list[str]) -> int:
     _no_arguments(rest)
     print(_HELP)
@@ -110,5 +130,7 @@ _COMMANDS = {
     "status": _status,
     "health": _health,
     "add-user": _add_user,
+    "reconfigure": _reconfigure,
+    "rotate-key": _rotate_key,
     "help": _help,
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ASK = "ask.conf"  # beside slurm.conf
+
 
 @dataclass(frozen=True)
 class Places:
@@ -35,6 +37,11 @@ class Places:
     @property
     def etc_slurm(self) -> str:
         return self.at("/etc/slurm")
+
+    @property
+    def ask(self) -> str:
+        """The slurm.conf for a Slurm program that is only asked something: see container/trial.py."""
+        return f"{self.etc_slurm}/{ASK}"
 
     @property
     def gpu_type(self) -> str:

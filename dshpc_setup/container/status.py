@@ -3,9 +3,11 @@
 Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details,
 resolution} or null, `kept_last_good` (the same, where the last good configuration is in force
 instead of one that does not pass), `notes` (sentences for people), `steps` [{name, ms}], `node`,
-`gres`, `simulated`, `image_gpu_type`, `changes` (since the last start), `customized`
-{file: custom|edited}, `config_sha256` {file of /config: hash of what was read}; these two are of the
-files that were tried, also where they were refused: by them the host tells whether they are others now.
+`gres`, `simulated`, `image_gpu_type`, `drift` [{what, was, is, done}] since the last start that got
+ready and `changes` (the same as sentences), `customized` {file: custom|edited}, `config_sha256` {file
+of /config: hash of what was read}; these two are of the files that were tried, also where they were
+refused: by them the host tells whether they are others now. `reconfigured`: when `dshpc-node
+reconfigure` last did something (RFC 3339), null where it did not since the start.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -27,8 +29,14 @@ SCHEMA = "dshpc.start/1"
 
 def log(text: str) -> None:
     """A readable line (or several) for `docker logs`."""
-    for line in text.splitlines() or [""]:
+    for line in printable(text).splitlines() or [""]:
         print(f"dshpc: {line}", flush=True)
+
+
+def printable(text: str) -> str:
+    """Without what no terminal and no JSON reader takes: parts of a file may stand in it."""
+    whole = text.encode("utf-8", "replace").decode()
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in whole)
 
 
 def with_name(error: DshpcError, container: str) -> DshpcError:
@@ -39,17 +47,25 @@ def with_name(error: DshpcError, container: str) -> DshpcError:
 
 def as_failure(error: DshpcError) -> dict[str, object]:
     return {
-        "brief": error.brief,
-        "details": error.details,
-        "resolution": list(error.resolution),
+        "brief": printable(error.brief),
+        "details": printable(error.details),
+        "resolution": [printable(step) for step in error.resolution],
     }
 
 
 class Status:
-    """Written anew at every step, in one piece: whoever reads it sees the old one or the new."""
+    """Written anew at every step, in one piece: whoever reads it sees the old one or the new.
 
-    def __init__(self, places: Places) -> None:
+    With `live` false the steps are not told: a cluster that runs stays "ready" meanwhile. `say` takes
+    what people are told.
+    """
+
+    def __init__(
+        self, places: Places, say: Callable[[str], None] = log, *, live: bool = True
+    ) -> None:
         self._places = places
+        self._live = live
+        self.say = say
         self._began = time.monotonic()
         self.values: dict[str, Any] = {
             "schema": SCHEMA,
@@ -64,8 +80,10 @@ class Status:
             "simulated": False,
             "image_gpu_type": None,
             "changes": [],
+            "drift": [],
             "customized": {},
             "config_sha256": {},
+            "reconfigured": None,
         }
 
     @property
@@ -75,16 +93,17 @@ class Status:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         began = time.monotonic()
-        self.values["phase"] = f"starting: {name}"
-        self.write()
+        if self._live:
+            self.values["phase"] = f"starting: {name}"
+            self.write()
         yield
         ms = round((time.monotonic() - began) * 1000, 1)
         self.values["steps"].append({"name": name, "ms": ms})
 
     def note(self, text: str) -> None:
         """Something that people should know, in the log and in the status."""
-        log(text)
-        self.values["notes"].append(text)
+        self.say(text)
+        self.values["notes"].append(printable(text))
 
     def ready(self) -> None:
         self.values.update(phase="ready", ready=True)

@@ -8,9 +8,12 @@ from dshpc_setup.errors import DshpcError
 
 
 def read_text(path: str) -> str | None:
-    """The text, None where there is no such file; any other trouble is an OSError."""
+    """The text with its own line ends, None where there is no such file; else an OSError.
+
+    What was read is hashed and compared with what the host has read.
+    """
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -163,7 +163,7 @@ def test_it_has_the_least_rights_and_a_key_that_only_slurm_reads(node: Node) -> 
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     assert fields["NoNewPrivs"] == "1"
     assert int(fields["CapBnd"], 16).bit_count() == len(CAPABILITIES)
-    assert node.exec("stat", "-c", "%a %U %s", "/var/lib/dshpc/key/slurm.key") == "600 slurm 1024"
+    assert node.exec("stat", "-c", "%a %U", "/var/lib/dshpc/key/slurm.key") == "600 slurm"
 
 
 def test_the_image_itself_has_no_key(image: str) -> None:
@@ -259,13 +259,21 @@ def test_what_changed_since_the_last_start_is_said(fresh: Node) -> None:
     fresh.run(devices=1)
     status = fresh.wait()
     assert (status["ready"], status["gres"]) == (True, "gpu:h100:1"), fresh.log()
-    assert any("GPU gone" in change for change in status["changes"])
+    assert any("(gone: NVIDIA H100" in change for change in status["changes"])
+    assert status["drift"][0]["done"] == "Gres is gpu:h100:1 instead of gpu:h100:2"
     assert fresh.exec("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0"
 
 
 @pytest.mark.parametrize(
     ("reason", "resumed"),
-    [("gres/gpu count reported lower than configured (1 < 2)", True), ("broken fan", False)],
+    [
+        ("dshpc:until the GPU is back", True),
+        ("broken fan", False),
+        (
+            "gres/gpu count reported lower than configured (1 < 2)",
+            False,
+        ),  # root's words, not Slurm's
+    ],
 )
 def test_only_a_drain_of_our_own_doing_is_undone(fresh: Node, reason: str, resumed: bool) -> None:
     fresh.run()
@@ -326,7 +334,6 @@ def own(node: Node, name: str, old: str, new: str) -> None:
         ("slurm.conf", "ReturnToService", "ReturnToServise", "Did you mean ReturnToService?"),
         ("slurm.conf", "select/cons_tres", "select/cons_foo", "select/cons_foo"),
         ("gres.conf", "Type=h100", "Typ=h100", "Did you mean Type?"),
-        ("gres.conf", "/dev/nvidia1", "/dev/nvidia7", "/dev/nvidia7"),
     ],
 )
 def test_a_broken_file_of_the_user_never_takes_a_good_cluster_down(
@@ -352,6 +359,25 @@ def test_a_broken_file_of_the_user_never_takes_a_good_cluster_down(
     assert fresh.try_exec("pidof", "slurmctld", "slurmd").stdout == ""
     # mended, it starts
     (fresh.config / name).unlink()
+    assert fresh.restart()["ready"], fresh.log()
+
+
+def test_a_file_of_the_user_that_does_not_fit_the_hardware_is_not_replaced(fresh: Node) -> None:
+    fresh.run()
+    assert fresh.wait()["ready"], fresh.log()
+    own(fresh, "gres.conf", "/dev/nvidia1", "/dev/nvidia7")
+    tried = hashlib.sha256((fresh.config / "gres.conf").read_bytes()).hexdigest()
+    status = fresh.restart()
+    assert status["phase"] == "failed"
+    failure = status["failure"]
+    assert failure["brief"].startswith("config/gres.conf, line ")
+    assert "/dev/nvidia7 is no device" in failure["brief"]
+    assert "File=/dev/nvidia1" in failure["details"]  # what is there, as the right line
+    assert status["config_sha256"] == {"gres.conf": tried}
+    assert fresh.try_exec(HEALTH).returncode == 1
+    assert fresh.try_exec("pidof", "slurmctld", "slurmd").stdout == ""
+    assert docker("inspect", "--format", "{{.RestartCount}}", fresh.name).strip() == "0"
+    (fresh.config / "gres.conf").unlink()
     assert fresh.restart()["ready"], fresh.log()
 
 

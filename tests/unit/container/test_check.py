@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.container import check
+from dshpc_setup.container import check, fits
+from dshpc_setup.container.complaints import while_up
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError
 
@@ -42,6 +46,10 @@ def candidate(slurm: str = SLURM, gres: str = GRES, *own: str) -> Candidate:
         ),
         ("File=/dev/nvidia[a-b]", ("/dev/nvidia[a-b]",)),
         ("ProFile=/dev/nvidia0", ()),
+        (f"File=/dev/nvidia[0-{'9' * 5000}]", (f"/dev/nvidia[0-{'9' * 5000}]",)),
+        ("File=/dev/a[0-4095]", tuple(f"/dev/a{n}" for n in range(4096))),
+        ("File=/dev/a[0-4096]", ("/dev/a[0-4096]",)),
+        ("File=/dev/a[0-4090,0-9]", ("/dev/a[0-4090,0-9]",)),
     ],
 )
 def test_device_files_of_a_line(line: str, files: tuple[str, ...]) -> None:
@@ -76,6 +84,17 @@ def test_a_missing_device_of_ours_sends_nobody_to_a_file_that_he_did_not_write()
     assert not any("Correct config/" in step for step in error.resolution)
 
 
+def test_a_line_for_another_node_needs_no_device() -> None:
+    more = f"{GRES}NodeName=other Name=gpu File=/dev/nvidia9\n"
+    here = {"/dev/nvidia0", "/dev/nvidia1"}.__contains__
+    assert check.device_error(candidate(SLURM, more), here) is None
+    assert check.device_error(candidate(SLURM, more.replace("other", "dshpc")), here) is not None
+    # Which of two nodes this is, nobody says: every line counts
+    two = SLURM.replace("NodeName=dshpc", "NodeName=dshpc,other")
+    assert check.device_error(candidate(two, more), here) is not None
+    assert check.device_error(candidate(two, more), here, "dshpc") is not None
+
+
 def test_an_unknown_key_is_found_and_the_right_one_proposed() -> None:
     text = SLURM.replace("ReturnToService", "ReturnToServise")
     said = (
@@ -85,6 +104,53 @@ def test_an_unknown_key_is_found_and_the_right_one_proposed() -> None:
     error = check.explain(said, candidate(text, GRES, "slurm.conf"))
     assert error.brief == "config/slurm.conf, line 3: Slurm knows no 'ReturnToServise' there."
     assert error.resolution[0] == "Did you mean ReturnToService?"
+
+
+def test_a_line_that_is_none_is_found_by_the_number_that_slurm_says() -> None:
+    said = 'slurmd: error: Parse error in file /run/dshpc/new/ask.conf line 2: "Foo=1"\n'
+    error = check.explain(said, candidate(SLURM, GRES, "slurm.conf"))
+    assert error.brief == "config/slurm.conf, line 2: Slurm cannot read it."
+    assert "The line is: SelectType=select/cons_tres" in error.details
+    assert "/run/dshpc" not in error.details
+    far = check.explain(said.replace("line 2", "line 99"), candidate(SLURM, GRES, "slurm.conf"))
+    assert far.brief == "Slurm refuses this configuration."
+
+
+def test_of_an_unknown_key_slurm_says_both_and_the_key_tells_more() -> None:
+    said = (
+        'slurmd: error: Parse error in file /run/dshpc/new/gres.conf line 3: " Typ=h100"\n'
+        "slurmd: error: _parse_next_key: Parsing error at unrecognized key: Typ\n"
+    )
+    error = check.explain(said, candidate(SLURM, GRES.replace("Type=", "Typ="), "gres.conf"))
+    assert error.brief == "config/gres.conf, line 3: Slurm knows no 'Typ' there."
+    assert error.resolution[0] == "Did you mean Type?"
+
+
+def test_a_line_of_the_setting_sends_people_to_the_setting() -> None:
+    text = SLURM + "ReturnToServise=1\n"
+    said = "slurmd: error: _parse_next_key: Parsing error at unrecognized key: ReturnToServise\n"
+    found = replace(candidate(text), extra=("ReturnToServise=1",))
+    assert any("slurm_conf_extra" in step for step in check.explain(said, found).resolution)
+    assert not any(
+        "slurm_conf_extra" in step for step in check.explain(said, candidate(text)).resolution
+    )
+
+
+def test_in_a_cluster_that_runs_a_corrected_file_needs_no_restart() -> None:
+    said = "slurmd: error: _parse_next_key: Parsing error at unrecognized key: Typ\n"
+    error = check.explain(said, candidate(SLURM, GRES.replace("Type=", "Typ="), "gres.conf"))
+    step = "Correct config/gres.conf in the project folder, then: dshpc "
+    assert f"{step}restart" in error.resolution
+    assert f"{step}reconfigure" in while_up(error).resolution
+    stays = DshpcError("It is full.", "", ("Then start the container again: dshpc restart",))
+    assert while_up(stays) == stays
+
+
+def test_a_megabyte_of_noise_is_a_short_answer() -> None:
+    noise = "\n".join(f"x{n}=y{n}" for n in range(40_000))
+    said = "\n".join(f'slurmd: error: bad "y{n}" and "z{n}"' for n in range(40_000, 80_000))
+    error = check.explain(said, candidate(noise, noise, "slurm.conf"))
+    assert len(error.details) < 5000
 
 
 def test_an_unknown_plugin_is_found_by_its_value() -> None:
@@ -132,3 +198,27 @@ def test_the_host_must_bear_the_controllers_name() -> None:
     assert error is not None
     assert "0f3a" in error.brief
     assert any("--hostname dshpc" in step for step in error.resolution)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "A" * 200_000,
+        " " * 200_000,
+        "\n" * 100_000,
+        "File=" + "a," * 100_000,
+        "A =" * 70_000,
+        '="' * 99_000,
+    ],
+)
+def test_files_of_noise_are_read_in_no_time(noise: str) -> None:
+    found = candidate(noise, noise, "slurm.conf", "gres.conf")
+    began = time.process_time()
+    check.node_name(found, "lab")
+    check.host_error(found, "lab")
+    check.device_error(found, lambda _: True)
+    check.port(found.texts, "SlurmctldPort", 1)
+    check.gres_of(found, "lab")
+    check.explain(f"error: {noise}\nfatal: unrecognized key: {noise}", found)
+    fits.following(replace(found, customized={"gres.conf": "edited"}), "lab")
+    assert time.process_time() - began < 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def recorded(tmp_path: Path, **files: str) -> None:
 
 
 def test_without_a_mounted_folder_all_is_ours(places: Places) -> None:
-    assert config.choose(places, OURS) == config.Candidate(OURS, {}, {})
+    assert config.choose(places, OURS) == config.Candidate(OURS, {}, {}, OURS)
 
 
 def test_our_own_older_file_is_rendered_anew(places: Places, tmp_path: Path) -> None:
@@ -87,6 +88,21 @@ def test_all_files_are_swapped_in_one_step(places: Places, tmp_path: Path) -> No
     assert [path.name for path in (tmp_path / "etc").iterdir()] == ["slurm"]
 
 
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [(b"\x00" * 1024, "slurm.key"), (b'{\n "keys": [', "slurm.jwks"), (b'{"key": 1}', "slurm.key")],
+)
+def test_the_key_is_linked_under_the_name_of_what_it_is(
+    places: Places, tmp_path: Path, content: bytes, name: str
+) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(content)
+    folder = f"{places.run}/conf.1"
+    config.write_set(folder, OURS, str(key))
+    assert {path.name for path in Path(folder).iterdir()} == {*OURS, name}
+    assert (Path(folder) / name).readlink() == key
+
+
 def test_a_folder_mounted_there_is_not_replaced(places: Places, tmp_path: Path) -> None:
     (tmp_path / "etc/slurm").mkdir()
     with pytest.raises(DshpcError, match="folder of its own"):
@@ -99,3 +115,30 @@ def test_the_last_good_configuration_is_kept(places: Places, tmp_path: Path) -> 
     assert config.load_last_good(places) == OURS
     (tmp_path / "var/lib/dshpc/state/last-good.json").write_text("{")
     assert config.load_last_good(places) is None
+
+
+def test_what_is_no_plain_file_of_some_size_is_no_configuration(
+    places: Places, tmp_path: Path
+) -> None:
+    path = tmp_path / "config/slurm.conf"
+    os.mkfifo(path)
+    with pytest.raises(DshpcError, match="it is no regular file"):
+        config.choose(places, OURS)
+    path.unlink()
+    with path.open("wb") as file:
+        file.truncate((4 << 20) + 1)
+    with pytest.raises(DshpcError, match="it is larger than 4 MiB"):
+        config.choose(places, OURS)
+    path.write_bytes(b"#" * (4 << 20))
+    assert config.choose(places, OURS).customized == {"slurm.conf": "edited"}
+
+
+@pytest.mark.parametrize("text", [b"NodeName=a\nNodeName=la\0b\n", "\nä".encode("utf-16-be")])
+def test_a_nul_is_told_with_its_line(places: Places, tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "config/gres.conf").write_bytes(text)
+    number = 2 if text.startswith(b"Node") else 1
+    with pytest.raises(DshpcError) as caught:
+        config.choose(places, OURS)
+    assert f"config/gres.conf, line {number}: it holds a NUL character" in caught.value.brief
+    (tmp_path / "config/gres.conf").write_bytes(text.replace(b"\0", b"\\0"))
+    assert config.choose(places, OURS).customized == {"gres.conf": "edited"}

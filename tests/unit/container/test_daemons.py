@@ -1,12 +1,15 @@
-"""Reading of the node's state, of lost jobs and of who listens."""
+"""Reading of the node's state and of who listens."""
 
 from __future__ import annotations
+
+import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.container import daemons, network
+from tests.unit.engine.fake import Answer, FakeMachine
 
 LINE = (
     "NodeName=dshpc Arch=x86_64 CPUTot=2 Gres=gpu:h100:2(S:0) NodeAddr=dshpc RealMemory=8000 "
@@ -14,8 +17,8 @@ LINE = (
 )
 
 
-def node(state: str, reason: str = "") -> daemons.Node:
-    text = f"Reason={reason} [root@2026-11-21T02:00:00]" if reason else ""
+def node(state: str, reason: str = "", who: str = "slurm") -> daemons.Node:
+    text = f"Reason={reason} [{who}@2026-11-21T02:00:00]" if reason else ""
     found = daemons.parse_node(LINE.format(state=state, reason=text))
     assert found is not None
     return found
@@ -33,39 +36,47 @@ def test_a_node_that_takes_none(state: str) -> None:
     assert not node(state).usable
 
 
+COUNT = "gres/gpu count reported lower than configured (1 < 2)"
+
+
 @pytest.mark.parametrize(
-    ("reason", "own"),
+    ("reason", "who", "own"),
     [
-        ("gres/gpu count reported lower than configured (1 < 2)", True),
-        ("Low RealMemory (reported:100 < 100.00% of configured:200)", True),
-        ("Not responding", True),
-        ("dshpc: device lost", True),
-        ("broken fan", False),
-        ("gpu 3 replaced by Ada, not before Monday", False),
+        (COUNT, "slurm", True),
+        (COUNT, "root", False),  # a person's words that look like Slurm's
+        (COUNT, "ada", False),
+        ("Low RealMemory (reported:100 < 100.00% of configured:200)", "slurm", True),
+        ("Low socket*core*thread count, Low CPUs", "slurm", True),
+        ("Not responding", "slurm", True),
+        ("dshpc: device lost", "root", True),
+        ("dshpc:reconfigure", "root", True),
+        ("dshpc: I leave it so", "ada", False),
+        ("see dshpc: status", "root", False),
+        ("broken fan", "root", False),
+        ("broken fan", "slurm", False),
+        ("gpu 3 replaced by Ada, not before Monday", "1000", False),
     ],
 )
-def test_whose_doing_a_drain_is(reason: str, own: bool) -> None:
-    found = node("IDLE+DRAIN", reason)
-    assert found.reason == reason
+def test_whose_doing_a_drain_is(reason: str, who: str, own: bool) -> None:
+    found = node("IDLE+DRAIN", reason, who)
+    assert (found.reason, found.who) == (reason, who)
     assert found.own_doing is own
+
+
+def test_when_the_slurmd_of_a_node_began() -> None:
+    text = "NodeName=a State=IDLE SlurmdStartTime=2026-11-21T02:00:01 "
+    found = daemons.parse_node(text)
+    assert found is not None
+    assert found.started == "2026-11-21T02:00:01"
+    never = daemons.parse_node("NodeName=a State=UNKNOWN SlurmdStartTime=None ")
+    assert never is not None
+    assert never.started == ""
 
 
 @given(st.text(max_size=200))
 def test_any_answer_of_scontrol_is_read(text: str) -> None:
     found = daemons.parse_node(text)
     assert found is None or isinstance(found.usable, bool)
-
-
-def test_lost_jobs_are_queued_again_or_ended() -> None:
-    text = "12 |1 |1 |\n13 |1 |0 |\n14 |0 |1 |\n\n"
-    assert daemons.lost_jobs(text) == (["12"], ["13", "14"])
-
-
-@given(st.text(max_size=200))
-def test_any_answer_of_squeue_is_read(text: str) -> None:
-    again, ended = daemons.lost_jobs(text)
-    assert all(again)
-    assert all(ended)
 
 
 TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid
@@ -78,5 +89,62 @@ def test_only_who_listens_counts() -> None:
     assert network.listening_ports(TABLE) == {6817}
 
 
-def test_waiting_ends_when_nobody_will_come() -> None:
+def diag(*ports: int, end: int | None = 3) -> bytes:
+    """What sock_diag answers: a message for each socket, and one that ends the list."""
+    found = [
+        struct.pack("=IHHII", 88, 20, 2, 1, 0)
+        + struct.pack("!BBBBHH", 2, 10, 0, 0, port, 0)
+        + bytes(64)
+        for port in ports
+    ]
+    tail = b"" if end is None else struct.pack("=IHHIIi", 20, end, 2, 1, 0, 0)
+    return b"".join([*found, tail])
+
+
+@pytest.mark.parametrize(
+    ("answer", "ports"),
+    [
+        (diag(), set()),
+        (diag(6817), {6817}),
+        (diag(6817, 80), {6817, 80}),
+        (diag(6817, end=None), {6817}),
+        (diag(end=2), None),  # NLMSG_ERROR: a kernel without the module
+        (b"", None),
+    ],
+)
+def test_what_the_kernel_says_of_who_listens(answer: bytes, ports: set[int] | None) -> None:
+    assert network.found_ports(answer) == ports
+
+
+@given(st.binary(max_size=200))
+def test_any_answer_of_the_kernel_is_read(answer: bytes) -> None:
+    found = network.found_ports(answer)
+    assert found is None or all(0 <= port < 65536 for port in found)
+
+
+def test_waiting_ends_when_nobody_will_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "listens", lambda _: False)
     assert not network.wait_listening(1, 60.0, lambda: True)
+
+
+@pytest.mark.parametrize(
+    ("env", "container"), [({"DSHPC_PREFIX": "lab"}, "lab-slurm"), ({}, "dshpc-slurm")]
+)
+def test_a_node_of_a_persons_is_left_with_the_way_to_take_it_back(
+    env: dict[str, str], container: str
+) -> None:
+    machine = FakeMachine(env=env)
+    done = daemons.reconcile(machine, "lab", node("IDLE+DRAIN", "broken fan", "root"))
+    assert done is not None
+    assert not done.resumed
+    assert machine.ran == []
+    way = f"docker exec {container} scontrol update nodename=lab state=resume"
+    assert done.note.endswith(f"To take it back: {way}")
+
+
+def test_a_node_that_slurm_took_out_is_taken_back() -> None:
+    machine = FakeMachine(commands={"scontrol": Answer()})
+    done = daemons.reconcile(machine, "lab", node("IDLE+DRAIN", "Not responding", "slurm"))
+    assert done is not None
+    assert done.resumed
+    assert machine.ran == [("scontrol", "update", "nodename=lab", "state=resume")]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from dshpc_setup.container import hardware
 from dshpc_setup.facts import Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, MigInstance, Platform
-from dshpc_setup.plan import ClusterPlan
 
 
 def facts(*gpus: GpuDevice, simulated: bool = False) -> HostFacts:
@@ -63,35 +61,6 @@ def test_only_the_mig_instance_without_its_files_is_left_out() -> None:
     assert len(notes) == 1
 
 
-def test_the_first_start_has_no_changes() -> None:
-    assert hardware.changes(None, hardware.remembered(facts(card(0)))) == ()
-
-
-def test_the_same_machine_has_no_changes() -> None:
-    one = hardware.remembered(facts(card(0)))
-    other = hardware.remembered(replace(facts(card(0)), memory=Memory(64010, 64010)))
-    assert hardware.changes(one, other) == ()
-
-
-def test_changes_are_named() -> None:
-    before = hardware.remembered(facts(card(0), card(1)))
-    now = hardware.remembered(
-        replace(facts(card(0), card(2)), cpu=Cpu(4, usable=4), memory=Memory(1, 32000))
-    )
-    text = "\n".join(hardware.changes(before, now))
-    assert "GPU gone: card 1 (GPU-1)" in text
-    assert "GPU new: card 2 (GPU-2)" in text
-    assert "CPUs: 8 before, 4 now" in text
-    assert "Memory: " in text
-    assert "card 0" not in text
-
-
-def test_simulated_after_real_is_said() -> None:
-    before = hardware.remembered(facts(card(0)))
-    now = hardware.remembered(facts(card(0), simulated=True))
-    assert any("SIMULATED" in text for text in hardware.changes(before, now))
-
-
 @pytest.mark.parametrize(
     ("built_for", "vendors", "words"),
     [
@@ -113,12 +82,3 @@ def test_the_image_is_set_against_the_hardware(
 
 def test_made_up_gpus_ask_nothing_of_the_image() -> None:
     assert hardware.image_note("none", facts(card(0), simulated=True)) is None
-
-
-def test_nvml_is_not_asked_for_where_slurm_has_no_plugin_for_it(tmp_path: Path) -> None:
-    plan = ClusterPlan("a", "a", "debug", 1, 1000, 1000, autodetect="nvml")
-    assert hardware.without_missing_plugin(plan, str(tmp_path)).autodetect == "off"
-    plugin = tmp_path / "x86_64-linux-gnu/slurm-wlm/gpu_nvml.so"
-    plugin.parent.mkdir(parents=True)
-    plugin.touch()
-    assert hardware.without_missing_plugin(plan, str(tmp_path)).autodetect == "nvml"

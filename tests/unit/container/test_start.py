@@ -10,8 +10,12 @@ from typing import NoReturn
 import pytest
 
 from dshpc_setup.container import config, start, status
+from dshpc_setup.container.in_force import in_force
+from dshpc_setup.container.look import Seen
 from dshpc_setup.container.places import Places
+from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.ownership import digest
 from dshpc_setup.plan import ClusterPlan
@@ -19,6 +23,10 @@ from dshpc_setup.render import render_slurm
 from dshpc_setup.settings import Settings
 
 PLAN = ClusterPlan("lab", "lab", "debug", 8, 14374, 1796, 1, 4, 2)
+FACTS = HostFacts(
+    Platform("linux"), Cpu(8, usable=8), Memory(16000, 16000), Gpus("absent"), Engine("absent")
+)
+SEEN = Seen(FACTS, PLAN, "image", ())
 RENDERED = render_slurm(PLAN)
 TYPO = "# USER_CUSTOMIZED=true\n" + RENDERED["slurm.conf"].replace(
     "NodeName=lab", "NodeName=lba[1-2]"
@@ -26,20 +34,20 @@ TYPO = "# USER_CUSTOMIZED=true\n" + RENDERED["slurm.conf"].replace(
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> start.Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     for folder in ("config", "etc", "run/dshpc", "var/lib/dshpc/state"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "etc/hosts").write_text("10.0.0.2 lab\n")
     monkeypatch.setattr(socket, "gethostname", lambda: "lab")
     places = Places(str(tmp_path))
     machine, settings = LocalMachine(str(tmp_path)), Settings(prefix="lab")
-    return start.Run(machine, places, status.Status(places), settings, (0, 0))
+    return Run(machine, places, status.Status(places), settings, (0, 0))
 
 
-def test_a_refused_file_is_reported_as_it_was_read(run: start.Run, tmp_path: Path) -> None:
+def test_a_refused_file_is_reported_as_it_was_read(run: Run, tmp_path: Path) -> None:
     config.save_last_good(run.places, RENDERED)
     (tmp_path / "config/slurm.conf").write_text(TYPO)
-    assert start._in_force(run, PLAN).texts == RENDERED
+    assert in_force(run, SEEN).texts == RENDERED
     assert (tmp_path / "etc/slurm/slurm.conf").read_text() == RENDERED["slurm.conf"]
     kept = run.status.values["kept_last_good"]
     assert kept["brief"] == "config/slurm.conf has no NodeName=lab."
@@ -48,31 +56,52 @@ def test_a_refused_file_is_reported_as_it_was_read(run: start.Run, tmp_path: Pat
     assert run.status.values["config_sha256"] == {"slurm.conf": digest(TYPO)}
 
 
-def test_it_is_reported_where_there_is_nothing_to_keep(run: start.Run, tmp_path: Path) -> None:
+def test_it_is_reported_where_there_is_nothing_to_keep(run: Run, tmp_path: Path) -> None:
     (tmp_path / "config/slurm.conf").write_text(TYPO)
     with pytest.raises(DshpcError, match="NodeName=lab"):
-        start._in_force(run, PLAN)
+        in_force(run, SEEN)
     assert run.status.values["kept_last_good"] is None
     assert run.status.values["customized"] == {"slurm.conf": "custom"}
     assert run.status.values["config_sha256"] == {"slurm.conf": digest(TYPO)}
 
 
-def test_a_file_that_cannot_be_read_keeps_the_last_good_ones(
-    run: start.Run, tmp_path: Path
-) -> None:
+def test_a_file_that_cannot_be_read_keeps_the_last_good_ones(run: Run, tmp_path: Path) -> None:
     (tmp_path / "config/slurm.conf").mkdir()
     with pytest.raises(DshpcError, match="cannot be read"):
-        start._in_force(run, PLAN)
+        in_force(run, SEEN)
     config.save_last_good(run.places, RENDERED)
-    assert start._in_force(run, PLAN).texts == RENDERED
+    assert in_force(run, SEEN).texts == RENDERED
     assert run.status.values["kept_last_good"]["brief"].startswith("config/slurm.conf cannot be")
 
 
-def test_a_last_good_one_of_another_node_is_no_way_out(run: start.Run, tmp_path: Path) -> None:
+def test_a_last_good_one_of_another_node_is_no_way_out(run: Run, tmp_path: Path) -> None:
     config.save_last_good(run.places, {**RENDERED, "slurm.conf": TYPO})
     (tmp_path / "config/slurm.conf").mkdir()
     with pytest.raises(DshpcError, match="cannot be read"):
-        start._in_force(run, PLAN)
+        in_force(run, SEEN)
+
+
+def test_a_file_that_does_not_fit_the_hardware_is_never_replaced_by_the_last_good_one(
+    run: Run, tmp_path: Path
+) -> None:
+    config.save_last_good(run.places, RENDERED)
+    own = "# USER_CUSTOMIZED=true\nName=gpu File=/dev/nvidia7\n"
+    (tmp_path / "config/gres.conf").write_text(own)
+    with pytest.raises(DshpcError, match=r"config/gres\.conf, line 2: /dev/nvidia7 is no device"):
+        in_force(run, SEEN)
+    assert not (tmp_path / "etc/slurm").exists()
+    assert run.status.values["config_sha256"] == {"gres.conf": digest(own)}
+
+
+def test_the_queue_of_another_cluster_is_not_taken_over(run: Run, tmp_path: Path) -> None:
+    state = tmp_path / "var/lib/dshpc/state/slurmctld"
+    state.mkdir()
+    (state / "clustername").write_text("lab|77")
+    in_force(run, SEEN)
+    (state / "clustername").write_text("old|77")
+    with pytest.raises(DshpcError, match="belongs to the cluster old, and this one is called lab"):
+        in_force(run, SEEN)
+    assert (state / "clustername").read_text() == "old|77"
 
 
 def test_a_start_that_fails_names_its_container(

@@ -64,3 +64,26 @@ def test_notes_go_to_the_log_too(places: Places, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "dshpc: one\ndshpc: two\n"
     now.ready()
     assert json.loads(Path(places.status).read_text())["notes"] == ["one\ntwo"]
+
+
+def test_parts_of_a_broken_file_are_told_in_text_that_everyone_can_read(tmp_path: Path) -> None:
+    broken = b"Foo\xff\x00\x1b[31m".decode("utf-8", "surrogateescape")
+    found = status.Status(Places(str(tmp_path)), say=lambda _: None)
+    found.note(broken)
+    found.failed(DshpcError(f"Bad: {broken}", broken, (broken,)))
+    told = status.read(Places(str(tmp_path)))
+    assert told is not None
+    assert told["failure"]["brief"].isprintable()
+    assert told["notes"][0].startswith("Foo")
+    assert status.printable("ä\n\tb") == "ä\n\tb"
+
+
+def test_a_cluster_that_runs_stays_ready_while_it_is_reconfigured(tmp_path: Path) -> None:
+    places = Places(str(tmp_path))
+    status.Status(places).ready()
+    again = status.Status(places, live=False)
+    with again.step("check"):
+        told = status.read(places)
+    assert told is not None
+    assert told["phase"] == "ready"
+    assert [step["name"] for step in again.values["steps"]] == ["check"]

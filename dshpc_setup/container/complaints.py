@@ -1,0 +1,169 @@
+"""Slurm's complaints made words for people: file, line, what is wrong and what would be right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dshpc_setup.container.config import Candidate
+from dshpc_setup.errors import DshpcError
+
+_MOST_LINES = 12  # of what Slurm says; a file of noise makes one complaint a line
+_MOST_ERRORS = 20  # that are looked at
+_MOST_VALUES = 5
+_LONGEST = 300
+
+
+def explain(said: str, candidate: Candidate) -> DshpcError:
+    """Slurm's words as an error that names file, line, what is wrong and what would be right."""
+    last = said.strip().split("\n")[-1]
+    errors = [shortened(text) for text in _errors(said)[:_MOST_ERRORS] or [last]]
+    name, number, line, key = _culprit(errors, candidate)
+    details = "\n".join(errors[:_MOST_LINES])
+    if not number:
+        # Of GPUs without a file, gres.conf is to say more; else the user's own file is suspected
+        about_gres = "file-less GPU" in details and "gres.conf" in candidate.customized
+        suspect = "gres.conf" if about_gres else next(iter(candidate.customized), "slurm.conf")
+        return DshpcError(
+            "Slurm refuses this configuration.", details, what_to_do(candidate, suspect, "")
+        )
+    import difflib
+
+    near = difflib.get_close_matches(key, _known_keys(candidate, key), 1, 0.75) if key else []
+    right = f"Did you mean {near[0]}?" if near else ""
+    return DshpcError(
+        f"{candidate.where(name)}, line {number}: {_why(errors, key)}",
+        f"The line is: {shortened(line.strip())}\n{details}",
+        what_to_do(candidate, name, right, line),
+    )
+
+
+def _why(errors: list[str], key: str) -> str:
+    if not key:
+        return "Slurm cannot read it."
+    if any("unrecognized key" in text for text in errors):
+        return f"Slurm knows no {key!r} there."
+    return f"{errors[-1].rstrip('.')}."
+
+
+def _errors(said: str) -> list[str]:
+    """Its complaints, without the time and the program's name, each once."""
+    found = []
+    for line in said.split("\n"):
+        match = re.search(r"\b(?:error|fatal): (.*)", line)
+        if match and not re.search(_HARMLESS, match[1]):
+            # Of our own copies people know only the names
+            text = re.sub(r"\S*/(?:ask|slurm)\.conf\b", "slurm.conf", shortened(match[1].strip()))
+            found.append(re.sub(r"\S*/((?:gres|cgroup)\.conf)\b", r"\1", text))
+    return list(dict.fromkeys(found))
+
+
+# Said of sound configurations too (24.11.5)
+_HARMLESS = (
+    r"Could not open .* state file|_prepare_run_dir|Waiting for gres.conf file"
+    r"|Configured MailProg|Job accounting information"
+)
+
+
+def _culprit(errors: Sequence[str], candidate: Candidate) -> tuple[str, int, str, str]:
+    """(file, line number, line, key) that the errors speak of; number 0 where none is found.
+
+    The key is "" for a line that is no Key=Value at all.
+    """
+    texts = [(n, t.split("\n")) for n, t in candidate.texts.items() if n.endswith(".conf")]
+    for name, lines in texts:
+        if found := _by_key(errors, lines):
+            return name, *found
+    for error in errors:
+        match = re.match(r"Parse error in file (\S+) line (\d+)", error)
+        lines = dict(texts).get(match[1], []) if match else []
+        if match and 0 < int(match[2]) <= len(lines):
+            return match[1], int(match[2]), lines[int(match[2]) - 1], ""
+    for name, lines in texts:
+        if found := _by_value(errors, lines):
+            return name, *found
+    return "", 0, "", ""
+
+
+def _by_key(errors: Sequence[str], lines: Sequence[str]) -> tuple[int, str, str] | None:
+    """(line number, line, key) of the first line with a key that Slurm does not know."""
+    for error in errors:
+        match = re.search(r"unrecognized key: (\S+)", error)
+        if match is None:
+            continue
+        key = re.compile(rf"(?i)(?:^|\s){re.escape(match[1])}\s*[+\-*/]?=")
+        for number, line in enumerate(lines, 1):
+            if key.search(line.partition("#")[0]):
+                return number, line, match[1]
+    return None
+
+
+def _by_value(errors: Sequence[str], lines: Sequence[str]) -> tuple[int, str, str] | None:
+    """(line number, line, key) of the first line with a value that an error quotes."""
+    for error in errors:
+        quoted = re.findall(r"[\"'(]([\w/.,:+-]{3,})[\"')]|\b([a-z_]+/[a-z_0-9]+)\b", error)
+        for value in (first or second for first, second in quoted[:_MOST_VALUES]):
+            for number, line in enumerate(lines, 1):
+                if f"={value}" in line.partition("#")[0]:
+                    return number, line, line.partition("=")[0].strip()
+    return None
+
+
+def _known_keys(candidate: Candidate, but: str) -> list[str]:
+    keys = {
+        word
+        for name, text in candidate.rendered.items() or candidate.texts.items()
+        if name.endswith(".conf")
+        for line in text.split("\n")
+        for word in re.findall(r"\b(\w+)\s*=", line.partition("#")[0])
+    }
+    return sorted((keys | set(_COMMON_KEYS)) - {but})
+
+
+_COMMON_KEYS = (
+    "AccountingStorageTRES AccountingStorageType AuthType AutoDetect ClusterName ConstrainCores "
+    "ConstrainDevices ConstrainRAMSpace CoresPerSocket CPUs DefMemPerCPU DefMemPerGPU Epilog Feature "
+    "GresTypes InactiveLimit JobSubmitPlugins KillWait MaxJobCount MaxTime MpiDefault NodeName "
+    "OverSubscribe PartitionName PriorityType PrivateData ProctrackType Prolog RealMemory "
+    "ReturnToService SchedulerParameters SchedulerType SelectType SelectTypeParameters "
+    "SlurmctldDebug SlurmctldHost SlurmctldParameters SlurmctldPort SlurmctldTimeout SlurmdDebug "
+    "SlurmdPort SlurmdSpoolDir SlurmdTimeout SlurmUser Sockets StateSaveLocation TaskPlugin "
+    "ThreadsPerCore Type File Count Cores Flags Links MultipleFiles Name"
+).split()
+
+
+def what_to_do(candidate: Candidate, name: str, right: str, line: str = "") -> tuple[str, ...]:
+    """The next steps for whoever owns the file: `right` first; `line` is the one that is wrong."""
+    steps = [right] if right else []
+    if name in candidate.customized:
+        steps += [
+            f"Correct config/{name} {_THEN} restart",
+            f"Or give it up, to have it written anew: rm config/{name} && configure-environment",
+        ]
+    elif line.strip() and line.strip() in (text.strip() for text in candidate.extra):
+        steps.append(
+            "The line comes from the setting slurm_conf_extra: correct it where it stands (in dshpc.yaml, "
+            "or by the flag again; `dshpc config show` says which), then run `configure-environment`."
+        )
+    elif name == "gres.conf":
+        steps.append("Run `configure-environment` on the host, so that the devices are handed in.")
+    else:
+        steps.append(
+            "This file was rendered by dsHPC setup: please report this with the text above."
+        )
+    return tuple(steps)
+
+
+_THEN = "in the project folder, then: dshpc"
+
+
+def while_up(error: DshpcError) -> DshpcError:
+    """The same for a cluster that runs: there a corrected file needs no restart."""
+    before, now = f"{_THEN} restart", f"{_THEN} reconfigure"
+    return replace(error, resolution=tuple(s.replace(before, now) for s in error.resolution))
+
+
+def shortened(text: str) -> str:
+    """As much of a line as a person reads."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} [...]"

@@ -1,0 +1,175 @@
+"""The queue: what slurmctld does not put right in it by itself, and who holds GPUs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.machine import Machine
+
+_ASK_S = 5.0
+_COMPLETED_S = 10.0
+_POLL_S = 0.1
+_OTHER_SECOND_S = 1.1
+_WAIT_FOR_SOMETHING_ELSE = frozenset(
+    "BadConstraints BeginTime Dependency DependencyNeverSatisfied JobHeldAdmin JobHeldUser "
+    "JobArrayTaskLimit PartitionDown PartitionInactive PartitionNodeLimit PartitionTimeLimit "
+    "Reservation ReservationDeleted".split()
+)
+PROOF = "dshpc-proof"  # the name of the start's own job, which is root's
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Ids of jobs: `again` and `ended` are taken for running and are lost; `stuck` wait for what was
+    not there when slurmctld last looked; `delayed` were queued again before and wait for two minutes."""
+
+    again: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
+    delayed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tidied:
+    """`notes`: sentences about what was done; `again`: ids of the jobs that were queued again, now or
+    before."""
+
+    notes: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
+
+
+def tidy_queue(machine: Machine, node: str, *, fresh: bool) -> Tidied:
+    """Put right what slurmctld itself does not in its queue.
+
+    `fresh`: the container has just started. Nothing is left then of jobs that ran before, but
+    slurmctld restores them as running: it gives up a batch job only at a registration of the node
+    that comes 20 s after the job's start, and one of srun or salloc never. Until then they hold their
+    CPUs and GPUs. A pending job that cannot run on what is here gets reason BadConstraints and
+    priority 0, and keeps both when that is back. (All seen with 24.11.5.)
+    """
+    result = machine.run(
+        ["squeue", "-h", "-a", "-t", "RUNNING,SUSPENDED,STOPPED,PENDING"]
+        # No name: people choose it, a line break in it included
+        + ["-O", "JobID:|,State:|,BatchFlag:|,Requeue:|,Reason:|,NodeList:300|,RestartCnt:|"],
+        deadline_s=_ASK_S,
+    )
+    cancel_proofs(machine)
+    if not result.ok:
+        return Tidied((f"The queue could not be looked at: {result.text or result.state}",))
+    queue = read_queue(result.stdout, node)
+    orders = [["scontrol", "release", ",".join(queue.stuck)]] if queue.stuck else []
+    if fresh and queue.again:
+        orders.append(["scontrol", "requeue", ",".join(queue.again)])
+    if fresh and queue.ended:
+        orders.append(["scancel", *queue.ended])
+    said = []
+    for argv in orders:
+        done = machine.run(argv, deadline_s=_ASK_S)
+        if not done.ok:
+            said.append(f"The queue could not be put right ({' '.join(argv)}): {done.text}")
+    if fresh and (queue.again or queue.ended):
+        said.append(
+            f"Jobs that ran when the container stopped: {len(queue.again)} queued again, "
+            f"{len(queue.ended)} ended (not to be requeued, or not by sbatch)."
+        )
+    return Tidied(tuple(said), (*queue.again, *queue.delayed) if fresh else ())
+
+
+def let_begin(machine: Machine, ids: Sequence[str], queued: float) -> None:
+    """Let jobs begin that were queued again at `queued` (of the monotonic clock).
+
+    Slurm has them wait for two minutes, so that their new credential is of another second than the
+    end of the old one (batch_requeue_fini in job_mgr.c, 24.11). A bit more than one second is enough
+    for that. It sets the time as a job stops completing.
+    """
+    if not ids:
+        return
+    time.sleep(max(0.0, queued + _OTHER_SECOND_S - time.monotonic()))
+    until = time.monotonic() + _COMPLETED_S
+    while time.monotonic() < until:
+        left = machine.run(
+            ["squeue", "-h", "-a", "-t", "COMPLETING", "-O", "JobID:|"], deadline_s=_ASK_S
+        )
+        if left.ok and not set(ids) & set(left.stdout.replace("|", " ").split()):
+            break
+        time.sleep(_POLL_S)
+    machine.run(
+        ["scontrol", "update", f"jobid={','.join(ids)}", "starttime=now"], deadline_s=_ASK_S
+    )
+
+
+def cancel_proofs(machine: Machine) -> None:
+    """A killed srun leaves its job behind, which has a GPU or is given one later."""
+    machine.run(["scancel", f"--name={PROOF}", "--user=root"], deadline_s=_ASK_S)
+
+
+def read_queue(text: str, node: str) -> Queue:
+    """From lines `id|state|batch flag|requeue flag|reason|nodes|restarts|`; others are not read."""
+    again: list[str] = []
+    ended: list[str] = []
+    stuck: list[str] = []
+    delayed: list[str] = []
+    for line in text.split("\n"):
+        fields = [item.strip() for item in line.split("|")]
+        if len(fields) != 8 or not fields[0].isdecimal():
+            continue
+        job, state, batch, requeue, reason, nodes, restarts, _ = fields
+        if state == "PENDING":
+            if reason == "BadConstraints":
+                stuck.append(job)
+            elif reason == "BeginTime" and restarts not in ("", "0"):
+                delayed.append(job)  # queued again before, not by a person for later
+        elif node in nodes.split(","):
+            (again if batch == "1" and requeue == "1" else ended).append(job)
+    return Queue(tuple(again), tuple(ended), tuple(stuck), tuple(delayed))
+
+
+def running_jobs(machine: Machine) -> tuple[str, ...]:
+    """Ids of the jobs that run; DshpcError where nobody knows."""
+    return tuple(_running(machine, "JobID:|").replace("|", " ").split())
+
+
+def holders_of_gpus(machine: Machine) -> tuple[str, ...]:
+    """Ids of the jobs that run and have GPUs, or shares of them; DshpcError where nobody knows."""
+    asked = ",".join(f"tres-per-{of}:|" for of in ("job", "node", "socket", "task"))
+    return read_holders(_running(machine, f"JobID:|,{asked}"))
+
+
+def _running(machine: Machine, columns: str) -> str:
+    states = "RUNNING,SUSPENDED,STOPPED,COMPLETING"
+    result = machine.run(["squeue", "-h", "-t", states, "-O", columns], deadline_s=_ASK_S)
+    if not result.ok:
+        raise DshpcError(
+            "The controller does not say which jobs run.",
+            result.text,
+            ("See: docker logs CONTAINER",),
+        )
+    return result.stdout
+
+
+def read_holders(text: str) -> tuple[str, ...]:
+    """From lines `id|tres|tres|tres|tres|`."""
+    found = (line.partition("|") for line in text.split("\n"))
+    return tuple(job.strip() for job, _, asked in found if job.strip() and "gres" in asked)
+
+
+def others_hold_the_node(machine: Machine) -> bool:
+    """Whether jobs of people run, or are about to, so that the proof had to wait for them."""
+    result = machine.run(
+        ["squeue", "-h", "-t", "RUNNING,PENDING,COMPLETING,SUSPENDED", "-o", "%T|%r|%U|%j"],
+        deadline_s=_ASK_S,
+    )
+    return result.ok and read_others(result.stdout)
+
+
+def read_others(text: str) -> bool:
+    """From lines `state|reason|uid|name`: whether one is no proof of ours and can hold the node."""
+    for line in text.split("\n"):
+        state, reason, uid, name, *_ = [*line.split("|", 3), "", "", "", ""]
+        waits = state == "PENDING" and reason in _WAIT_FOR_SOMETHING_ELSE
+        if state and not waits and (uid, name) != ("0", PROOF):
+            return True
+    return False

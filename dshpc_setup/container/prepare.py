@@ -1,0 +1,53 @@
+"""The first steps of a start: what must stand before any Slurm program is started."""
+
+from __future__ import annotations
+
+import socket
+
+from dshpc_setup.container import folders, keys, state_volume, users
+from dshpc_setup.container.run import Run
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.machine import Machine
+
+
+def prepare(run: Run) -> None:
+    """Host name, folders, users, key; DshpcError where the container cannot do without."""
+    status, places = run.status, run.places
+    with status.step("host name"):
+        if run.machine.listdir("/sys/class/net") == ("lo",):
+            raise _no_network()
+        for name in dict.fromkeys((socket.gethostname(), run.settings.node)):
+            let_resolve(run, name)
+    with status.step("folders"):
+        folders.make_folders(places, run.slurm)
+        state_volume.ensure_room(places)
+        note = folders.adopt_state(places, run.slurm)
+        if note:
+            status.note(note)
+    with status.step("users"):
+        count = users.restore(places)
+        if count:
+            status.say(f"{count} users of the host are known.")
+    with status.step("key"):
+        note = keys.ensure_key(places, run.slurm)
+        if note:
+            status.say(note)
+
+
+def let_resolve(run: Run, name: str) -> None:
+    """Make the name resolve, with a note where that took an entry of ours."""
+    note = folders.host_name_note(run.places, name, lambda n: _resolves(run.machine, n))
+    if note:
+        run.status.note(note)
+
+
+def _resolves(machine: Machine, name: str) -> bool:
+    return machine.run(["getent", "hosts", name], deadline_s=1.0).ok
+
+
+def _no_network() -> DshpcError:
+    return DshpcError(
+        "The container has no network.",
+        "Slurm's daemons speak to each other by TCP and do not start with the loopback device alone.",
+        ("Start it with a network, such as Docker's own: docker run --network bridge ...",),
+    )

@@ -1,0 +1,74 @@
+"""The last steps: the node takes jobs again where it can, and one real job shows it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from dshpc_setup.container import daemons, jobs, slurm_conf
+from dshpc_setup.container.config import Candidate
+from dshpc_setup.container.run import Run
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`summary` says in words how the first job went."""
+
+    summary: str
+    reconciled: Reconciled
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """The node as it was found, and whether it was taken back; the ids of the jobs that were queued
+    again, and when (of the monotonic clock)."""
+
+    found: daemons.Node | None = None
+    resumed: bool = False
+    again: tuple[str, ...] = ()
+    queued: float = 0.0
+
+
+def reconcile(run: Run, node: str, *, fresh: bool) -> Reconciled:
+    """Step "reconcile": the node takes jobs where it can, and the queue is right.
+
+    `fresh`: nothing of before runs any more, so that jobs which Slurm takes for running are lost.
+    """
+    with run.status.step("reconcile"):
+        if fresh and not run.restored:
+            return Reconciled()
+        found = daemons.wait_registered(run.machine, node, run.up_since)
+        told = daemons.reconcile(run.machine, node, found)
+        if told:
+            run.status.note(told.note)
+        tidied = jobs.tidy_queue(run.machine, node, fresh=fresh)
+        for note in tidied.notes:
+            run.status.note(note)
+        return Reconciled(found, bool(told and told.resumed), tidied.again, time.monotonic())
+
+
+def prove(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> Proof:
+    """Reconciled, and proven by a job; DshpcError where that did not run and nobody holds the node."""
+    machine, status = run.machine, run.status
+    reconciled = reconcile(run, node, fresh=fresh)
+    found = reconciled.found
+    if found is not None and found.unwell and not found.own_doing:
+        return Proof("no job was tried: the node was taken out by a person", reconciled)
+    if found is not None and found.reserved:
+        status.note(f"No job was tried: node {node} is reserved. See: scontrol show reservation")
+        return Proof("no job was tried: the node is reserved", reconciled)
+    others = found is not None and jobs.others_hold_the_node(machine)
+    entry = slurm_conf.node(candidate.texts["slurm.conf"], node)
+    with_gpu = entry is not None and "gpu" in entry.values.get("gres", "").lower()
+    with status.step("first job"):
+        deadline_s = daemons.SHORT_PROOF_S if others else daemons.PROOF_S
+        result = daemons.prove(machine, node, with_gpu, deadline_s)
+        if result.ok:
+            gres = "--gres=gpu:1 " if with_gpu else ""
+            return Proof(f"srun {gres}true passed in {result.ms:.0f} ms", reconciled)
+        jobs.cancel_proofs(machine)
+        now = daemons.show_node(machine, node)
+        if others and result.state == "timeout" and now is not None and now.usable:
+            status.note("No job was tried: jobs from before hold the node.")
+            return Proof("none: jobs from before hold the node", reconciled)
+        raise daemons.proof_error(result, node, now)

@@ -1,0 +1,268 @@
+"""`dshpc-node reconfigure`: the path of a start in the running container, while jobs go on.
+
+The daemons are restarted by their supervisor rather than told to reconfigure: they read everything
+anew then (ports, plugins and the node's GPUs too), jobs and those who wait for one outlive it, and a
+text that they refuse after all cannot end a controller that nobody starts again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping
+
+from dshpc_setup import settings as settings_module
+from dshpc_setup.container import (
+    check,
+    config,
+    daemons,
+    drift,
+    fits,
+    in_force,
+    network,
+    outlive,
+    partitions,
+    state_volume,
+    told,
+    up,
+)
+from dshpc_setup.container import status as status_module
+from dshpc_setup.container.alone import alone
+from dshpc_setup.container.complaints import while_up
+from dshpc_setup.container.config import Candidate
+from dshpc_setup.container.look import Seen, look
+from dshpc_setup.container.places import ASK, Places
+from dshpc_setup.container.proof import prove
+from dshpc_setup.container.run import Run, slurm_user
+from dshpc_setup.container.status import Status, as_failure, with_name
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.machine import Machine
+from dshpc_setup.settings import Settings
+
+_RESTARTED_S = 10.0
+_ASK_S = 5.0
+_POLL_S = 0.01
+
+
+def reconfigure(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
+    """Put in force what `config/` and the hardware say now; 0 also where nothing had to be done.
+
+    Raises DshpcError: with exit code 3 where it cannot be asked for now, else with 2, and what was in
+    force before is so still.
+    """
+    settings = Settings()
+    try:
+        settings = settings_module.load(env=env)
+        with alone(places, "dshpc reconfigure"):
+            before = _ready(places)
+            status = Status(places, say=_say, live=False)
+            run = Run(machine, places, status, settings, slurm_user(), restored=True)
+            _reconfigure(run, before)
+    except DshpcError as error:
+        raise with_name(error, settings.container) from None
+    return Exit.OK
+
+
+def _say(text: str) -> None:
+    print(status_module.printable(text), flush=True)
+
+
+def _ready(places: Places) -> Mapping[str, object]:
+    """The status of a cluster that runs."""
+    found = status_module.read(places) if os.path.exists(places.status) else None
+    phase = str(found["phase"]) if found else "starting"
+    if found is not None and phase == "ready":
+        return found
+    if phase == "failed":
+        raise DshpcError(
+            "The cluster's start failed, so there is nothing running to reconfigure.",
+            str((found or {}).get("failure", {}).get("brief", "")),
+            ("See why: dshpc status", "When that is mended: dshpc restart"),
+            Exit.INCOMPLETE,
+        )
+    raise DshpcError(
+        "The cluster is still starting.",
+        f"It is at: {phase}.",
+        ("Wait until it is ready, then run this again: dshpc status",),
+        Exit.INCOMPLETE,
+    )
+
+
+def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
+    places, status = run.places, run.status
+    state_volume.ensure_room(places)
+    old_texts = _texts_in_force(places)
+    seen = look(run)
+    try:
+        candidate = _checked(run, seen, old_texts)
+        node = check.node_name(candidate, run.settings.node)
+        outlive.ensure(run, Candidate(old_texts, {}, {}), candidate, node)
+    except DshpcError as error:
+        error = with_name(while_up(error), run.settings.container)
+        _say_refused(run, before, error)
+        raise error from None
+    same = partitions.same(old_texts, candidate.texts)
+    if same and not seen.changes and _took_over(places):
+        found = daemons.show_node(run.machine, node)
+        if found is not None and (found.usable or not found.own_doing):
+            _forget_refusal(run, before)
+            config.save_last_good(places, partitions.settle(run, candidate))
+            status.say("Nothing has changed: what is in force is what the machine and config/ say.")
+            return
+    status.values.update(node=node, gres=check.gres_of(candidate, node))
+    old_folder = os.path.realpath(places.etc_slurm)
+    with status.step("swap"):
+        folder = in_force.write(run, candidate)
+    try:
+        own_gres = "gres.conf" in candidate.customized
+        _restart(run, candidate, seen, folder, own_gres=own_gres)
+        proof = prove(run, candidate, node, fresh=False)
+    except DshpcError as error:
+        if candidate.texts == old_texts:
+            raise
+        error = with_name(while_up(error), run.settings.container)
+        _back(run, Candidate(old_texts, {}, {}), seen, old_folder, error)
+        _say_refused(run, before, error)
+        raise error from None
+    _remove_others(places, (folder, old_folder))
+    changes = drift.with_done(
+        seen.changes,
+        (old_texts, candidate.texts),
+        node,
+        own=candidate.customized,
+        resumed=proof.reconciled.resumed,
+    )
+    told.drift(status, changes)
+    drift.save(places, drift.remembered(seen.facts, seen.image))
+    config.save_last_good(places, partitions.settle(run, candidate))
+    status.values["reconfigured"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    status.ready()
+    told.ready(run, seen.plan, candidate, proof.summary)
+
+
+def _texts_in_force(places: Places) -> dict[str, str]:
+    """What /etc/slurm holds, less the key and what is made of the rest."""
+    other = ("slurm.key", "slurm.jwks", ASK)
+    folder = places.etc_slurm
+    found = {
+        name: config.read_file(f"{folder}/{name}")
+        for name in sorted(os.listdir(folder))
+        if name not in other
+    }
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def _took_over(places: Places) -> bool:
+    """Whether both daemons were started with what /etc/slurm is now, and clients reach them."""
+    now = os.readlink(places.etc_slurm)
+    sockets = (places.at(f"/run/{name}/sack.socket") for name in ("slurm", "slurmctld"))
+    return all(map(os.path.exists, sockets)) and all(
+        (config.read_file(f"{places.run}/{name}.conf") or "").strip() == now for name in check.PORTS
+    )
+
+
+def _checked(run: Run, seen: Seen, old_texts: Mapping[str, str]) -> Candidate:
+    chosen = in_force.choose(run, seen)
+    with run.status.step("check"):
+        if isinstance(chosen, DshpcError):
+            raise chosen
+        error = fits.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
+        error = error or state_volume.foreign_error(run.places, chosen)
+        same = partitions.same(old_texts, chosen.texts)
+        depth: in_force.Depth = "look" if same else "trial"
+        error = error or in_force.check_text(run, chosen, depth)
+        if error is not None:
+            raise error
+    return chosen
+
+
+def _say_refused(run: Run, before: Mapping[str, object], error: DshpcError) -> None:
+    """The status goes on as it was, and says what is not in force and why."""
+    values = run.status.values
+    tried = {key: values[key] for key in ("customized", "config_sha256") if values[key]}
+    values.update(before)
+    values.update(tried, kept_last_good=as_failure(error))
+    run.status.write()
+    run.status.say("The cluster goes on with the configuration that it had.")
+
+
+def _forget_refusal(run: Run, before: Mapping[str, object]) -> None:
+    """What was refused at the start or since then is mended: the status says so."""
+    values = run.status.values
+    tried = {key: values[key] for key in ("customized", "config_sha256")}
+    if before.get("kept_last_good") is None and all(before.get(key) == tried[key] for key in tried):
+        return
+    values.update(before)
+    refused = before.get("kept_last_good")
+    brief = str(refused.get("brief")) if isinstance(refused, Mapping) else None
+    notes = [text for text in values["notes"] if brief is None or not text.startswith(brief)]
+    values.update(tried, kept_last_good=None, notes=notes)
+    run.status.write()
+
+
+# Swap and restart in a process of its own: whatever ends us, both daemons get the same set
+_PUT_IN_FORCE = """
+ln -sfn "$1" "$2.new"
+mv -T "$2.new" "$2"
+shift 2
+for service; do s6-svc -r "$service"; done
+"""
+
+
+def _restart(run: Run, candidate: Candidate, seen: Seen, folder: str, *, own_gres: bool) -> None:
+    """Make the folder /etc/slurm, and wait until both daemons run with it."""
+    machine, places = run.machine, run.places
+    node = check.node_name(candidate, run.settings.node)
+    up.tell_jobs(run, candidate, seen, f"{folder}/{ASK}", own_gres=own_gres)
+    with run.status.step("restart"):
+        up.name_node(run, node)
+        run.up_since = time.time()
+        services = [f"{places.services}/{name}" for name in check.PORTS]
+        machine.start_daemon(
+            ["sh", "-euc", _PUT_IN_FORCE, "sh", folder, places.etc_slurm, *services],
+            log=f"{places.run}/reconfigure.log",
+        )
+        for name, (key, default) in check.PORTS.items():
+            port = check.port(candidate.texts, key, default)
+            if _runs_with(places, name, folder, port):
+                continue
+            # A slurmd that was not understood for a while does not end on TERM (seen with 24.11.5)
+            machine.run(["s6-svc", "-k", f"{places.services}/{name}"], deadline_s=_ASK_S)
+            if not _runs_with(places, name, folder, port):
+                raise up.why_down(run, candidate, node, name)
+
+
+def _runs_with(places: Places, service: str, folder: str, port: int) -> bool:
+    until = time.monotonic() + _RESTARTED_S
+    while time.monotonic() < until:
+        started = (config.read_file(f"{places.run}/{service}.conf") or "").strip()
+        if started == folder and network.listens(port):
+            return True
+        time.sleep(_POLL_S)
+    return False
+
+
+def _back(run: Run, old: Candidate, seen: Seen, folder: str, why: DshpcError) -> None:
+    """What was in force before is so again; where that fails as well, the status says both."""
+    run.status.say("It did not come up with the new configuration: back to the former one.")
+    try:
+        _restart(run, old, seen, folder, own_gres=True)
+        prove(run, old, check.node_name(old, run.settings.node), fresh=False)
+    except DshpcError as error:
+        both = DshpcError(
+            f"{why.brief} Going back failed as well: {error.brief}",
+            "\n".join(filter(None, (why.details, error.details))),
+            ("Start the cluster again: dshpc restart", *error.resolution),
+        )
+        run.status.failed(with_name(both, run.settings.container))
+        raise both from None
+
+
+def _remove_others(places: Places, kept: Collection[str]) -> None:
+    """Folders of configurations that are neither in force nor were before."""
+    import shutil
+
+    for name in os.listdir(places.run):
+        path = f"{places.run}/{name}"
+        if name.startswith("conf.") and path not in kept:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,28 @@
+"""What the steps of a start, or of a reconfiguration, hand on to each other."""
+
+from __future__ import annotations
+
+import pwd
+from dataclasses import dataclass
+
+from dshpc_setup.container.places import Places
+from dshpc_setup.container.status import Status
+from dshpc_setup.machine import Machine
+from dshpc_setup.settings import Settings
+
+
+@dataclass
+class Run:
+    machine: Machine
+    places: Places
+    status: Status
+    settings: Settings
+    slurm: tuple[int, int]  # SlurmUser's uid and gid
+    restored: bool = False  # slurmctld has a saved state: this is not the first start
+    up_since: float = 0.0  # when slurmd was started last, in seconds of the epoch
+
+
+def slurm_user() -> tuple[int, int]:
+    """uid and gid of SlurmUser."""
+    entry = pwd.getpwnam("slurm")
+    return entry.pw_uid, entry.pw_gid

@@ -1,0 +1,121 @@
+"""A trial of a configuration by Slurm's own programs, beside whatever runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+
+from dshpc_setup.container import config, network, slurm_conf
+from dshpc_setup.container.complaints import explain
+from dshpc_setup.container.config import Candidate
+from dshpc_setup.container.places import ASK, Places
+from dshpc_setup.container.storage import read_text, replace_text
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.machine import Machine
+
+_PARSE_S = 30.0  # slurmd itself waits 19 s for a device file that is missing
+_TRIAL_S = 15.0
+_RUNNING = "Running as primary controller"
+
+
+def asking(text: str) -> str:
+    """A slurm.conf with which a second slurmd or slurmctld takes nothing from the one that runs.
+
+    Each makes the socket anew by which clients are authenticated, `slurmd -G` too, and removes it as
+    it ends (src/plugins/auth/slurm/sack.c, 24.11): no client gets through any more.
+    """
+    found = slurm_conf.last(text, "AuthInfo")
+    options = f"{found},disable_sack" if found else "disable_sack"
+    return f"{_without(text, ('AuthInfo',))}\nAuthInfo={options}\n"
+
+
+def _without(text: str, keys: Iterable[str]) -> str:
+    """Without the lines of these keys, and with the same line numbers: Slurm's complaints name them."""
+    pattern = rf"(?i)\s*(?:{'|'.join(keys)})\s*="
+    return "\n".join("" if re.match(pattern, line) else line for line in text.split("\n"))
+
+
+def write_set(folder: str, texts: Mapping[str, str], key: str) -> None:
+    """The files of one configuration in a new folder, and what a program is asked with."""
+    config.write_set(folder, texts, key)
+    replace_text(f"{folder}/{ASK}", asking(texts["slurm.conf"]), sync=False)
+
+
+def parse_error(
+    machine: Machine, candidate: Candidate, folder: str, node: str
+) -> DshpcError | None:
+    """What slurmd says to the files in `folder`, written by `write_set`."""
+    result = machine.run(["slurmd", "-G", "-N", node, "-f", f"{folder}/{ASK}"], deadline_s=_PARSE_S)
+    # slurmd goes on without a GPU that it cannot use; the node would then be refused as too small.
+    # Of one more than slurm.conf speaks of it says "Ignoring extra GRES": that is no harm.
+    ignored = re.search(r"warning: (Ignoring file-less .*)", result.text)
+    if result.ok and ignored is None:
+        return None
+    if result.ok and ignored is not None:
+        return explain(f"error: {ignored[1]}", candidate)
+    return explain(result.text or f"slurmd ended with {result.code} ({result.state})", candidate)
+
+
+def trial_error(machine: Machine, candidate: Candidate, places: Places) -> DshpcError | None:
+    """Whether slurmctld comes up with these texts, on a spare port and with no saved state.
+
+    It has no option to check a configuration, and under -D a reconfigure with a file that does not
+    parse ends the running one.
+    """
+    import shutil
+
+    folder = f"{places.run}/trial"
+    try:
+        said = _refusal(machine, candidate, places, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # what stays, the next trial removes or tells
+    return None if said is None else explain(said, candidate)
+
+
+def _refusal(machine: Machine, candidate: Candidate, places: Places, folder: str) -> str | None:
+    """What slurmctld said as it did not come up."""
+    ports = (network.spare_port(), network.spare_port())
+    texts = dict(candidate.texts)
+    texts["slurm.conf"] = asking(_moved(texts["slurm.conf"], ports, folder))
+    config.write_set(folder, texts, places.key)
+    os.makedirs(f"{folder}/state")
+    os.chmod(folder, 0o755)
+    found = os.stat(places.key)
+    os.chown(f"{folder}/state", found.st_uid, found.st_gid)
+    log = f"{folder}/log"
+    pid = machine.start_daemon(["slurmctld", "-D", "-f", f"{folder}/slurm.conf"], log=log)
+    try:
+        up = _runs(pid, log)
+    finally:
+        network.end(pid)
+    if up:
+        return None
+    return read_text(log) or "slurmctld did not come up and gave no reason."
+
+
+def _runs(pid: int, log: str) -> bool:
+    """Whether it says that it is the controller now: it listens some time before it is sure of that."""
+    until = time.monotonic() + _TRIAL_S
+    while time.monotonic() < until:
+        if _RUNNING in (read_text(log) or ""):
+            return True
+        if network.reaped(pid):
+            return False
+        time.sleep(0.005)
+    return False
+
+
+def _moved(text: str, ports: tuple[int, int], folder: str) -> str:
+    """slurm.conf for the trial: nothing of it may meet the running controller."""
+    own = {
+        "SlurmctldPort": str(ports[0]),
+        "StateSaveLocation": f"{folder}/state",
+        "SlurmctldPidFile": f"{folder}/state/pid",
+        "SlurmctldDebug": "info",  # below that it does not say that it runs
+        "SlurmctldLogFile": None,
+        "SlurmdPort": str(ports[1]),  # the running slurmd is none of its business
+    }
+    added = "\n".join(f"{name}={value}" for name, value in own.items() if value is not None)
+    return f"{_without(text, own)}\n{added}\n"

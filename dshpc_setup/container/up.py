@@ -1,0 +1,97 @@
+"""The daemons come up with what is in force; where one does not, why."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from dshpc_setup.container import check, daemons, network, trial
+from dshpc_setup.container.config import Candidate
+from dshpc_setup.container.look import Seen
+from dshpc_setup.container.run import Run
+from dshpc_setup.container.storage import replace_text
+from dshpc_setup.errors import DshpcError
+
+
+def name_node(run: Run, node: str) -> None:
+    """For the service of slurmd and for the health check."""
+    replace_text(f"{run.places.run}/node", f"{node}\n", sync=False)
+
+
+def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres: bool) -> None:
+    """What each job looks up as it begins, and the services that jobs share GPUs by.
+
+    Before the daemons run with the configuration that `ask` belongs to: a job may begin as soon as they
+    do. `own_gres`: its gres.conf is not the one that is rendered for what is seen.
+    """
+    from dshpc_setup.container import gpu_places
+
+    node = check.node_name(candidate, run.settings.node)
+    with run.status.step("gpu places"):
+        gpus = seen.facts.gpus.devices
+        try:
+            gpu_places.write(run.machine, ask, run.places, node, gpus, seen.plan, own_gres=own_gres)
+        except DshpcError as error:  # slurmd is the first that reads the texts of a first start
+            raise (
+                trial.parse_error(run.machine, candidate, os.path.dirname(ask), node) or error
+            ) from None
+    if seen.plan.sharing is not None and seen.plan.sharing.kind == "mps":
+        from dshpc_setup.container import mps
+
+        with run.status.step("mps"):
+            for note in mps.prepare(run.machine, run.places, seen.plan):
+                run.status.note(note)
+
+
+def bring_up(run: Run, candidate: Candidate, node: str) -> None:
+    """Steps "slurmctld" and "slurmd"; DshpcError, and both down again, where one does not come up."""
+    machine, places, status = run.machine, run.places, run.status
+    with status.step("slurmctld"):
+        port = check.port(candidate.texts, *check.PORTS["slurmctld"])
+        if network.listens(port):
+            raise _port_taken(port)
+        if not run.restored:
+            replace_text(f"{places.run}/first-start", "", sync=False)
+        if not daemons.bring_up(machine, places, "slurmctld", port):
+            raise _down(run, candidate, node, "slurmctld")
+    with status.step("slurmd"):
+        port = check.port(candidate.texts, *check.PORTS["slurmd"])
+        run.up_since = time.time()
+        up = daemons.bring_up(machine, places, "slurmd", port)
+        if daemons.has_ended(places, "slurmctld"):  # it listens before it has read everything
+            raise _down(run, candidate, node, "slurmctld")
+        if not up:
+            raise _down(run, candidate, node, "slurmd")
+
+
+def _down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcError:
+    """Take both daemons down, and find out why one of them did not come up."""
+    for service in ("slurmd", "slurmctld"):
+        daemons.take_down(run.machine, run.places, service)
+    return why_down(run, candidate, node, program)
+
+
+def why_down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcError:
+    """Asked of Slurm's programs, with the configuration that is in force."""
+    folder = os.path.realpath(run.places.etc_slurm)
+    return (
+        trial.trial_error(run.machine, candidate, run.places)
+        or trial.parse_error(run.machine, candidate, folder, node)
+        or _did_not_come_up(program)
+    )
+
+
+def _port_taken(port: int) -> DshpcError:
+    return DshpcError(
+        f"Another program listens on port {port} already.",
+        "The container shares its network with the host or with another cluster.",
+        ("Give the container a network of its own, or end that program, then start it again.",),
+    )
+
+
+def _did_not_come_up(program: str) -> DshpcError:
+    return DshpcError(
+        f"{program} does not come up.",
+        f"Its configuration was accepted; what {program} says stands in the container's log.",
+        ("See: docker logs CONTAINER",),
+    )

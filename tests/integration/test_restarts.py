@@ -1,0 +1,462 @@
+"""A container that is moved, shrunk, widened and told to reconfigure: Slurm is right, no job is lost.
+
+The GPUs are made up: names of /dev/null, handed in as the compose file does it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import docker
+from tests.integration.test_container import HEALTH, Node, image, own, until
+
+__all__ = ["image"]
+
+pytestmark = pytest.mark.timeout(600)
+STATE = "/var/lib/dshpc/state"
+PID = "/run/dshpc/start.pid"
+DAEMONS = ("slurmctld", "slurmd")
+
+
+@pytest.fixture
+def fresh(image: str, tmp_path: Path) -> Iterator[Node]:
+    node = Node(image, tmp_path / "config")
+    yield node
+    node.remove()
+
+
+def ready(node: Node) -> dict[str, object]:
+    status = node.wait()
+    assert status["ready"], node.log()
+    return status
+
+
+def move(node: Node, *options: str, devices: int, simulate: str) -> dict[str, object]:
+    """The same volumes in a new container with other hardware."""
+    docker("stop", "--time", "10", node.name)
+    node.remove(volumes=False)
+    node.run(*options, devices=devices, simulate=simulate)
+    return ready(node)
+
+
+def state(node: Node) -> str:
+    (found,) = set(node.exec("sinfo", "-h", "-N", "-o", "%G %T").splitlines())
+    gres, said = found.split()
+    return f"{gres.partition('(S:')[0]} {said}"
+
+
+def submit(node: Node, name: str, *options: str) -> None:
+    """A job that leaves its name in the state volume when it has run."""
+    script = f"echo {name} >>{STATE}/ran"
+    node.exec("sbatch", "-J", name, *options, "-o", "/dev/null", "--wrap", script)
+
+
+def ran(node: Node) -> set[str]:
+    return set(node.try_exec("cat", f"{STATE}/ran").stdout.split())
+
+
+def reconfigure(node: Node) -> tuple[int, str]:
+    done = node.try_exec("dshpc-node", "reconfigure")
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+# Other hardware at the next start
+
+
+def test_jobs_for_what_is_gone_wait_and_run_when_it_is_back(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    fresh.exec("sbatch", "-J", "fill", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    until(lambda: fresh.jobs().get("fill") == "RUNNING")
+    submit(fresh, "typed", "--gres=gpu:h100:2")
+    submit(fresh, "total", "--gpus=h100:1")
+    submit(fresh, "many", "--gres=gpu:2")
+    submit(fresh, "any", "--gres=gpu:1")
+    submit(fresh, "held", "--gres=gpu:h100:1", "--hold")
+    submit(fresh, "cpu")
+    status = move(fresh, devices=1, simulate="t4:1")
+    drift = {item["what"]: item for item in status["drift"]}  # type: ignore[attr-defined]
+    gone = drift["GPUs of type h100"]
+    assert (gone["was"], gone["is"].split()[0]) == ("2", "0")
+    assert gone["done"].startswith("Gres is gpu:t4:1 instead of gpu:h100:2")
+    assert "Changed since the last start:" in fresh.log()
+    fresh.exec("scancel", "-n", "fill")
+    until(lambda: ran(fresh) == {"any", "cpu"})
+    assert fresh.jobs() == dict.fromkeys(("typed", "total", "many", "held"), "PENDING")
+    assert state(fresh) == "gpu:t4:1 idle"
+    move(fresh, devices=2, simulate="h100:2")
+    until(lambda: ran(fresh) == {"any", "cpu", "typed", "total", "many"})
+    assert fresh.jobs() == {"held": "PENDING"}  # by a person, and left so
+    assert fresh.exec("squeue", "-h", "-n", "held", "-o", "%r") == "JobHeldUser"
+
+
+def test_memory_and_gpus_follow_the_machine(fresh: Node) -> None:
+    fresh.run(devices=4, simulate="h100:4")
+    ready(fresh)
+    for options, devices, gres in (
+        (("--memory", "3g"), 2, "gpu:h100:2"),
+        (("--memory", "2g"), 0, "(null)"),
+        ((), 4, "gpu:h100:4"),
+    ):
+        simulate = f"h100:{devices}" if devices else ""
+        status = move(fresh, *options, devices=devices, simulate=simulate)
+        assert state(fresh) == f"{gres} idle", fresh.log()
+        what = {item["what"] for item in status["drift"]}  # type: ignore[attr-defined]
+        assert {"GPUs of type h100", "Memory"} <= what
+        memory = int(fresh.exec("sinfo", "-h", "-o", "%m"))
+        limit = int(options[1][0]) * 1024 if options else None
+        assert memory > 4096 if limit is None else limit * 0.8 < memory < limit
+        fresh.exec("srun", *(["--gres=gpu:1"] if devices else []), "true")
+
+
+def test_the_comparison_stays_with_the_last_start_that_got_ready(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    own(fresh, "gres.conf", "/dev/nvidia1", "/dev/nvidia1")
+    docker("stop", "--time", "10", fresh.name)
+    fresh.remove(volumes=False)
+    fresh.run(devices=1)
+    failed = fresh.wait()
+    assert failed["phase"] == "failed"
+    assert failed["drift"], "what has changed is said of a failed start, too"
+    (fresh.config / "gres.conf").unlink()
+    status = fresh.restart()
+    assert (status["ready"], status["gres"]) == (True, "gpu:h100:1"), fresh.log()
+    assert [item["was"] for item in status["drift"]] == ["2"]
+
+
+def test_jobs_that_ran_are_queued_again_and_run_at_once(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    fresh.exec("sbatch", "-J", "again", "--requeue", "-o", "/dev/null", "--wrap", "sleep 600")
+    until(lambda: fresh.jobs().get("again") == "RUNNING")
+    saved(fresh)
+    for cut_off in (True, False):
+        began = time.monotonic()
+        docker("kill" if cut_off else "stop", fresh.name)
+        docker("start", fresh.name)
+        ready(fresh)
+        until(lambda: fresh.jobs().get("again") == "RUNNING", 20)
+        print(f"it runs again after {time.monotonic() - began:.1f} s")  # Slurm alone: two minutes
+        saved(fresh)
+
+
+def saved(node: Node) -> None:
+    """slurmctld writes down what it knows, which it does at least every five seconds."""
+    file, now = f"{STATE}/slurmctld/job_state", time.time()
+    until(lambda: float(node.exec("stat", "-c", "%Y", file)) > now, 20)
+
+
+def test_jobs_of_a_partition_that_is_taken_out_are_not_lost(fresh: Node) -> None:
+    fresh.run("--env", "DSHPC_PARTITIONS=more,empty")
+    ready(fresh)
+    fresh.exec("sbatch", "-J", "fill", "-p", "more", "--exclusive", "--wrap", "sleep 600")
+    until(lambda: fresh.jobs().get("fill") == "RUNNING")
+    submit(fresh, "one", "-p", "more")
+    submit(fresh, "either", "-p", "more,debug")
+    submit(fresh, "held", "-p", "more", "--hold")
+    status = move(fresh, devices=2, simulate="h100:2")
+    assert "The partition more is not in the configuration any more" in str(status["notes"])
+    assert partitions(fresh) == {"debug": "up", "more": "drain"}  # none of `empty` was in the queue
+    assert set(fresh.jobs()) | ran(fresh) >= {"one", "either", "held", "fill"}
+    refused = fresh.try_exec("sbatch", "-p", "more", "--wrap", "true")
+    assert "partition not available" in refused.stderr
+    fresh.exec("scancel", "-n", "fill")
+    fresh.exec("scontrol", "release", "jobname=held")
+    until(lambda: ran(fresh) == {"one", "either", "held"}, 60)
+    until(lambda: not fresh.jobs())
+    assert reconfigure(fresh)[0] == 0
+    assert partitions(fresh) == {"debug": "up"}
+    fresh.restart()
+    assert partitions(fresh) == {"debug": "up"}
+    assert "PartitionName=more" not in fresh.exec("cat", "/etc/slurm/slurm.conf")
+
+
+def partitions(node: Node) -> dict[str, str]:
+    return dict(line.split() for line in node.exec("sinfo", "-h", "-o", "%R %a").splitlines())
+
+
+def test_a_proof_that_finds_no_place_leaves_no_job(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    fresh.exec("sbatch", "--exclusive", "-J", "fill", "-o", "/dev/null", "--wrap", "sleep 600")
+    until(lambda: fresh.jobs().get("fill") == "RUNNING")
+    text = fresh.exec("cat", "/etc/slurm/slurm.conf")
+    (fresh.config / "slurm.conf").write_text(text.replace("InactiveLimit=120", "InactiveLimit=121"))
+    code, said = reconfigure(fresh)
+    assert code == 0, said
+    assert "jobs from before hold the node" in said
+    assert fresh.jobs() == {"fill": "RUNNING"}
+
+
+# Files of the user that do not fit what is there
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("slurm.conf", "Gres=gpu:h100:2", "Gres=gpu:h100:3", "3 GPUs of type h100"),
+        ("slurm.conf", "RealMemory=", "RealMemory=9", "MiB of memory, and there are"),
+        ("slurm.conf", "CPUs=", "CPUs=9999 ThreadsPerCore=9999 Boards=", "CPUs, and this machine"),
+    ],
+)
+def test_a_slurm_conf_of_the_user_that_asks_for_more_is_refused_before_the_daemons_start(
+    fresh: Node, name: str, old: str, new: str, words: str
+) -> None:
+    fresh.run()
+    ready(fresh)
+    own(fresh, name, old, new)
+    status = fresh.restart()
+    assert status["phase"] == "failed"
+    failure = status["failure"]
+    assert failure["brief"].startswith(f"config/{name}, line ")
+    assert words in failure["brief"]
+    assert "Right for what is here: NodeName=node" in failure["details"]
+    assert fresh.try_exec("pidof", "slurmctld", "slurmd").stdout == ""
+    assert fresh.try_exec(HEALTH).returncode == 1
+    assert docker("inspect", "--format", "{{.RestartCount}}", fresh.name).strip() == "0"
+
+
+def test_our_slurm_conf_follows_the_gres_conf_of_the_user(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    text = "# USER_CUSTOMIZED=true\nName=gpu Type=big File=/dev/nvidia1 Flags=nvidia_gpu_env\n"
+    (fresh.config / "gres.conf").write_text(text)
+    status = fresh.restart()
+    assert (status["ready"], status["gres"]) == (True, "gpu:big:1"), fresh.log()
+    assert fresh.exec("srun", "--gres=gpu:big:1", "printenv", "CUDA_VISIBLE_DEVICES") == "1"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe\x00=1\n" * 100, b"A" * 100_000, b"\n" * 100_000]
+)
+def test_noise_keeps_the_last_good_configuration(fresh: Node, content: bytes) -> None:
+    fresh.run()
+    ready(fresh)
+    (fresh.config / "slurm.conf").write_bytes(content)
+    status = fresh.restart()
+    assert status["ready"], fresh.log()
+    assert status["kept_last_good"]["brief"]
+    assert "Traceback" not in fresh.log()
+    assert (fresh.config / "slurm.conf").read_bytes() == content
+
+
+@pytest.mark.parametrize("line", ["SchedulerTipe=sched/backfill", "SchedulerType=sched/none"])
+def test_a_line_of_the_settings_that_slurm_does_not_take(fresh: Node, line: str) -> None:
+    extra = ("--env", f"DSHPC_SLURM_CONF_EXTRA={line}")
+    fresh.run(*extra)
+    status = fresh.wait()
+    assert status["phase"] == "failed"
+    said = json.dumps(status["failure"])
+    assert line.partition("=")[0] in said
+    assert "the setting slurm_conf_extra: correct it in dshpc.yaml" in said
+    fresh.remove()
+    fresh.run()
+    ready(fresh)
+    fresh.remove(volumes=False)
+    fresh.run(*extra)  # with a last good one to go on with
+    assert line in json.dumps(ready(fresh)["kept_last_good"])
+
+
+# dshpc-node reconfigure
+
+
+def test_jobs_of_every_kind_outlive_a_reconfiguration(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    assert reconfigure(fresh)[0] == 0
+    assert fresh.wait()["reconfigured"] is None  # nothing had changed
+    out = "/tmp/out"
+    script = (
+        f"sbatch -J batch -n1 --mem=100 --gres=gpu:1 -o {out}.b --wrap 'sleep 8; echo fine'; "
+        f"(srun -J step -n1 --mem=100 --gres=gpu:1 sh -c 'sleep 8; echo fine' >{out}.i 2>&1 &) ; "
+        f"sleep 1; (salloc -J alloc -n1 --mem=100 sh -c 'srun echo fine' >{out}.s 2>&1 &); "
+        f"(srun -J waits -n1 --mem=100 --gres=gpu:2 echo fine >{out}.w 2>&1 &)"
+    )
+    fresh.exec("sh", "-c", script)
+    until(lambda: fresh.jobs().get("step") == fresh.jobs().get("batch") == "RUNNING")
+    before = [
+        fresh.exec("s6-svstat", "-o", "pid", f"/run/dshpc/services/{name}") for name in DAEMONS
+    ]
+    own(
+        fresh,
+        "slurm.conf",
+        "PartitionName=debug",
+        "PartitionName=more Nodes=ALL\nPartitionName=debug",
+    )
+    code, said = reconfigure(fresh)
+    assert code == 0, said
+    assert "slurm.conf is yours" in said
+    after = [
+        fresh.exec("s6-svstat", "-o", "pid", f"/run/dshpc/services/{name}") for name in DAEMONS
+    ]
+    assert not set(before) & set(after)
+    assert set(fresh.exec("sinfo", "-h", "-o", "%R").split()) == {"debug", "more"}
+    assert fresh.wait()["reconfigured"]
+    until(lambda: not fresh.jobs(), 60)
+    for kind in "bisw":
+        assert "fine" in fresh.exec("cat", f"{out}.{kind}").split(), kind
+    assert state(fresh) == "gpu:h100:2 idle"
+
+
+def test_a_refused_reconfiguration_leaves_what_is_in_force(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    text = fresh.exec("cat", "/etc/slurm/slurm.conf")
+    for old, new, words in (
+        ("ReturnToService", "ReturnToServise", "Did you mean ReturnToService?"),
+        ("h100:2", "h100:3", "3 GPUs of type h100"),
+    ):
+        (fresh.config / "slurm.conf").write_text(text.replace(old, new))
+        code, said = reconfigure(fresh)
+        assert code == 2
+        assert words in said
+        assert "goes on with the configuration that it had" in said
+        status = ready(fresh)
+        assert words in json.dumps(status["kept_last_good"])
+        assert "in the project folder, then: dshpc reconfigure" in said  # no restart is needed
+        assert "dshpc restart" not in said + json.dumps(status["kept_last_good"])
+        assert fresh.exec("cat", "/etc/slurm/slurm.conf") == text
+        assert fresh.exec("srun", "--gres=gpu:1", "echo", "runs") == "runs"
+    (fresh.config / "slurm.conf").unlink()
+    assert reconfigure(fresh)[0] == 0
+    assert ready(fresh)["kept_last_good"] is None
+
+
+def test_gpus_that_come_and_go_while_it_runs(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    fresh.exec("sbatch", "-J", "holds", "--gres=gpu:1", "-o", "/dev/null", "--wrap", "sleep 600")
+    until(lambda: fresh.jobs().get("holds") == "RUNNING")
+    fresh.exec("mv", "/dev/nvidia1", "/dev/away")
+    code, said = reconfigure(fresh)
+    assert code == 2
+    assert "jobs hold GPUs" in said
+    assert fresh.jobs() == {"holds": "RUNNING"}
+    # so that no other begins meanwhile: what the refusal says to do
+    fresh.exec("scontrol", "update", "nodename=node", "state=drain", "reason=dshpc:reconfigure")
+    fresh.exec("scancel", "-n", "holds")
+    until(lambda: not fresh.jobs())
+    code, said = reconfigure(fresh)
+    assert code == 0, said
+    assert "Gres is gpu:h100:1 instead of gpu:h100:2, node resumed" in said
+    assert state(fresh) == "gpu:h100:1 idle"
+    fresh.exec("mv", "/dev/away", "/dev/nvidia1")
+    fresh.exec("scontrol", "update", "nodename=node", "state=drain", "reason=broken fan")
+    code, said = reconfigure(fresh)
+    assert code == 0, said
+    assert "by a person (root)" in said
+    assert state(fresh) == "gpu:h100:2 drained"
+
+
+def test_one_reconfiguration_at_a_time_and_none_before_it_is_ready(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    locked = fresh.try_exec("flock", "/run/dshpc/reconfigure.lock", "dshpc-node", "reconfigure")
+    assert locked.returncode == 3
+    assert "already" in locked.stderr
+    fresh.exec("sh", "-c", 'sed -i \'s/"ready",/"starting: plan",/\' /run/dshpc/status.json')
+    code, said = reconfigure(fresh)
+    assert code == 3
+    assert "still starting" in said
+
+
+def test_a_reconfiguration_that_is_killed_leaves_one_set_in_force(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    for number, delay_s in enumerate((0.3, 0.6, 0.8, 0.9, 1.0, 1.1, 1.3, 1.6)):
+        name = f"p{number}"
+        text = fresh.exec("cat", "/etc/slurm/slurm.conf")
+        line = next(row for row in text.splitlines() if row.startswith("PartitionName="))
+        new = f"PartitionName={name} {line.split(' ', 1)[1]}"
+        (fresh.config / "slurm.conf").write_text(text.replace(line, new))
+        fresh.try_exec("timeout", "-s", "KILL", str(delay_s), "dshpc-node", "reconfigure")
+        until(lambda: fresh.try_exec("scontrol", "ping").returncode == 0)
+        time.sleep(0.3)
+        started = {fresh.exec("cat", f"/run/dshpc/{daemon}.conf") for daemon in DAEMONS}
+        assert started == {fresh.exec("readlink", "/etc/slurm")}
+        code, said = reconfigure(fresh)
+        assert code == 0, said
+        assert fresh.exec("sinfo", "-h", "-o", "%R") == name
+        assert state(fresh) == "gpu:h100:2 idle"
+    assert fresh.restart()["ready"]
+
+
+def test_a_container_that_is_cut_off_while_it_is_changed_starts_right(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    submit(fresh, "held", "--hold")
+    saved(fresh)
+    text = fresh.exec("cat", "/etc/slurm/slurm.conf")
+    for number, delay_s in enumerate((0.3, 0.7, 1.0, 1.3)):
+        name = f"p{number}"
+        new = f"PartitionName={name} Nodes=ALL\nPartitionName=debug"
+        (fresh.config / "slurm.conf").write_text(text.replace("PartitionName=debug", new))
+        what = "reconfigure" if number % 2 else "rotate-key"
+        docker("exec", "--detach", fresh.name, "dshpc-node", what)
+        time.sleep(delay_s)
+        docker("kill", fresh.name)
+        docker("start", fresh.name)
+        ready(fresh)
+        assert {"debug", name} <= set(partitions(fresh))
+        assert fresh.exec("srun", "--gres=gpu:1", "echo", "runs") == "runs"
+        assert fresh.jobs()["held"] == "PENDING"
+        for again in ("rotate-key", "reconfigure"):
+            done = fresh.try_exec("dshpc-node", again)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+
+# The state volume
+
+
+def test_the_volume_of_another_cluster_is_not_taken_over(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    submit(fresh, "later", "--begin=now+1hour")
+    docker("stop", "--time", "10", fresh.name)
+    fresh.remove(volumes=False)
+    fresh.run("--hostname", "other", "--env", "DSHPC_PREFIX=other")
+    status = fresh.wait()
+    assert status["phase"] == "failed"
+    brief = "The state volume belongs to the cluster node, and this one is called other."
+    assert status["failure"]["brief"] == brief
+    assert len(status["failure"]["resolution"]) == 2
+    fresh.remove(volumes=False)
+    fresh.run()
+    ready(fresh)
+    assert fresh.jobs() == {"later": "PENDING"}
+
+
+def test_a_first_start_frightens_nobody(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    assert "state file" not in fresh.log()
+    assert "Jobs may be lost" not in fresh.log()
+    # what is lost later on is said
+    fresh.exec("sh", "-c", f"rm {STATE}/slurmctld/*_state*")
+    pid = fresh.exec("s6-svstat", "-o", "pid", "/run/dshpc/services/slurmctld")
+    fresh.exec("kill", "-9", pid)
+    until(lambda: "Could not open job state file" in fresh.log())
+
+
+def test_a_start_that_was_killed_is_told_and_the_next_one_is_right(fresh: Node) -> None:
+    for step in ("detect", "render|check|swap", "slurmctld", "slurmd", "first job"):
+        fresh.run()
+        watch = f"until grep -qE '{step}|ready' /run/dshpc/phase; do :; done; kill -9 $(cat {PID})"
+        fresh.try_exec("sh", "-c", watch)
+        time.sleep(0.1)
+        phase = fresh.exec("cat", "/run/dshpc/phase")
+        assert phase.startswith("starting:"), phase
+        health = fresh.try_exec(HEALTH)
+        assert health.returncode == 1
+        assert "ended from outside" in health.stdout
+        status = fresh.restart()
+        assert status["ready"], fresh.log()
+        assert state(fresh) == "gpu:h100:2 idle"
+        fresh.remove(volumes=False)

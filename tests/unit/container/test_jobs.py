@@ -1,0 +1,232 @@
+"""The queue after a start, and what jobs a change of the configuration would cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup.container import jobs, outlive, proof
+from dshpc_setup.container.config import Candidate
+from dshpc_setup.container.places import Places
+from dshpc_setup.container.proof import Proof
+from dshpc_setup.container.run import Run
+from dshpc_setup.container.status import Status
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import State
+from dshpc_setup.machine import CommandResult
+from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.settings import Settings
+
+QUEUE = """12 |RUNNING |1 |1 |None |lab |0 |
+13 |RUNNING |1 |0 |None |lab |0 |
+14 |SUSPENDED |0 |1 |None |lab |0 |
+15 |PENDING |1 |1 |BadConstraints | |0 |
+16 |PENDING |1 |1 |JobHeldUser | |0 |
+17 |PENDING |1 |1 |Resources | |0 |
+18 |RUNNING |1 |1 |None |other |0 |
+23 |PENDING |1 |1 |BeginTime | |1 |
+24 |PENDING |1 |1 |BeginTime | |0 |
+a line that is none
+3|RUNNING|1|1|None|lab|0|one field too many|
+
+"""
+PROOFS = ["scancel", "--name=dshpc-proof", "--user=root"]
+
+
+def test_a_queue_is_sorted_into_what_is_lost_and_what_is_stuck() -> None:
+    assert jobs.read_queue(QUEUE, "lab") == jobs.Queue(("12",), ("13", "14"), ("15",), ("23",))
+
+
+def test_who_holds_gpus() -> None:
+    text = "1 | |gres/gpu:1 | | |\n2 | | | | |\n3 |gres/gpu:h100:2 | | | |\n4_1 | | | |gres/shard:1 |\n"
+    assert jobs.read_holders(text) == ("1", "3", "4_1")
+
+
+@given(st.text(max_size=200))
+def test_any_answer_of_squeue_is_read(text: str) -> None:
+    queue = jobs.read_queue(text, "lab")
+    assert all((*queue.again, *queue.ended, *queue.stuck, *queue.delayed))
+    assert all(jobs.read_holders(text))
+
+
+class Slurm(LocalMachine):
+    """Notes what it is asked, and answers every squeue alike."""
+
+    def __init__(self, queue: str, code: int = 0) -> None:
+        super().__init__()
+        self.queue, self.code = queue, code
+        self.orders: list[list[str]] = []
+
+    def run(self, argv: Sequence[str], **_: Any) -> CommandResult:
+        if argv[0] != "squeue":
+            self.orders.append(list(argv))
+        return CommandResult(tuple(argv), "present", self.code, self.queue, "", 1.0)
+
+
+def test_after_a_start_lost_jobs_are_ended_and_stuck_ones_are_looked_at_again() -> None:
+    machine = Slurm(QUEUE)
+    tidied = jobs.tidy_queue(machine, "lab", fresh=True)
+    assert machine.orders == [
+        PROOFS,
+        ["scontrol", "release", "15"],
+        ["scontrol", "requeue", "12"],
+        ["scancel", "13", "14"],
+    ]
+    assert tidied.again == ("12", "23")
+    (note,) = tidied.notes
+    assert "1 queued again, 2 ended" in note
+
+
+def test_in_a_cluster_that_runs_only_stuck_jobs_and_old_proofs_are_touched() -> None:
+    machine = Slurm(QUEUE)
+    assert jobs.tidy_queue(machine, "lab", fresh=False) == jobs.Tidied()
+    assert machine.orders == [PROOFS, ["scontrol", "release", "15"]]
+
+
+def test_a_queue_that_nobody_tells_is_said() -> None:
+    (note,) = jobs.tidy_queue(Slurm("", code=1), "lab", fresh=True).notes
+    assert note.startswith("The queue could not be looked at")
+
+
+@pytest.mark.parametrize(
+    ("line", "holds"),
+    [
+        ("RUNNING|None|1000|train", True),
+        ("RUNNING|None|1000|dshpc-proof", True),
+        ("RUNNING|None|0|dshpc-proof", False),
+        ("PENDING|Resources|1000|train", True),
+        ("PENDING|None|1000|a|b", True),
+        ("PENDING|JobHeldUser|1000|train", False),
+        ("PENDING|BadConstraints|1000|train", False),
+        ("", False),
+    ],
+)
+def test_which_jobs_can_hold_the_node(line: str, holds: bool) -> None:
+    assert jobs.read_others(f"{line}\n") is holds
+
+
+class Completing(Slurm):
+    """Some jobs of the queue complete for as long as they are asked for `times` times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__("12 |\n")
+        self.times = times
+
+    def run(self, argv: Sequence[str], **how: Any) -> CommandResult:
+        if argv[0] == "squeue":
+            self.times -= 1
+            self.queue = "12 |\n" if self.times >= 0 else "99 |\n"
+        return super().run(argv, **how)
+
+
+def test_jobs_that_were_queued_again_begin_once_they_have_completed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    machine = Completing(2)
+    jobs.let_begin(machine, ("12", "13"), time.monotonic())
+    assert machine.orders == [["scontrol", "update", "jobid=12,13", "starttime=now"]]
+    assert machine.times == -1
+    assert slept[0] > 1.0  # in another second than they ended
+
+
+def test_where_no_job_was_queued_again_nobody_is_asked() -> None:
+    machine = Slurm(QUEUE)
+    jobs.let_begin(machine, (), 0.0)
+    assert machine.orders == []
+
+
+class Full(Slurm):
+    """Jobs of people hold the node, so that the proof's srun is killed at its deadline."""
+
+    state: State = "timeout"
+
+    def run(self, argv: Sequence[str], **how: Any) -> CommandResult:
+        said = "NodeName=lab State=ALLOCATED SlurmdStartTime=9999-01-01T00:00:00 "
+        done = super().run(argv, **how)
+        if argv[0] == "srun":
+            return replace(done, state=self.state, code=None if self.state == "timeout" else 0)
+        if argv[0] == "squeue":
+            others, queue = "RUNNING|None|7|train\n", "12 |RUNNING |1 |1 |None |lab |0 |\n"
+            text = others if "-o" in argv else queue
+            return replace(done, stdout=text)
+        return replace(done, stdout=said) if argv[1:3] == ["-o", "show"] else done
+
+
+def prove(machine: Slurm) -> tuple[Proof, list[list[str]]]:
+    places = Places("/nowhere")
+    status = Status(places, say=lambda _: None, live=False)
+    run = Run(machine, places, status, Settings(), (0, 0), restored=True)
+    found = proof.prove(
+        run, Candidate({"slurm.conf": "NodeName=lab\n"}, {}, {}), "lab", fresh=False
+    )
+    return found, [argv for argv in machine.orders if argv[0] in ("srun", "scancel")]
+
+
+def test_a_proof_whose_srun_was_killed_is_cancelled() -> None:
+    found, (_, srun, scancel) = prove(Full(""))
+    assert found.summary == "none: jobs from before hold the node"
+    assert "--time=1" in srun
+    assert f"--job-name={jobs.PROOF}" in srun
+    assert scancel == ["scancel", "--name=dshpc-proof", "--user=root"]
+
+
+def test_a_proof_that_passed_is_left_alone_and_older_ones_are_not() -> None:
+    machine = Full("")
+    machine.state = "present"
+    found, orders = prove(machine)
+    assert found.summary.startswith("srun true passed")
+    assert [argv[0] for argv in orders] == ["scancel", "srun"]
+
+
+def change(machine: LocalMachine, old: str, new: str) -> DshpcError | None:
+    places = Places("/nowhere")
+    run = Run(machine, places, Status(places), Settings(), (0, 0))
+    texts = [
+        {"slurm.conf": f"NodeName=lab CPUs=1 {text.partition(';')[0]}\n{text.partition(';')[2]}"}
+        for text in (old, new)
+    ]
+    before, after = (Candidate(each, {}, {}) for each in texts)
+    try:
+        outlive.ensure(run, before, after, "lab")
+    except DshpcError as error:
+        return error
+    return None
+
+
+HOLDS = "7 |gres/gpu:1 | | | |\n8 | | | | |\n"
+
+
+@pytest.mark.parametrize(
+    ("queue", "old", "new", "words"),
+    [
+        (HOLDS, "Gres=gpu:h100:2", "Gres=gpu:h100:1", "jobs hold GPUs: 7."),
+        (HOLDS, "Gres=gpu:h100:2", "", "from gpu:h100:2 to none"),
+        ("8 | | | | |\n", "Gres=gpu:h100:2", "Gres=gpu:h100:1", None),
+        (HOLDS, "Gres=gpu:h100:2", "Gres=gpu:h100:2;SchedulerType=x", None),
+        ("8 |\n", "", ";SlurmctldPort=7000", "SlurmctldPort changes from 6817 to 7000"),
+        ("", "", ";SlurmctldPort=7000", None),
+        ("8 |\n", "", ";SlurmctldPort=6817", None),
+    ],
+)
+def test_a_change_that_jobs_would_not_outlive_is_refused(
+    queue: str, old: str, new: str, words: str | None
+) -> None:
+    error = change(Slurm(queue), old, new)
+    assert (error is not None) is (words is not None)
+    if error is not None and words is not None:
+        assert words in error.brief
+        assert any("scancel" in step for step in error.resolution)
+
+
+def test_where_nobody_knows_who_runs_nothing_is_changed() -> None:
+    error = change(Slurm("", code=1), "Gres=gpu:h100:2", "")
+    assert error is not None
+    assert "does not say which jobs run" in error.brief
