@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -24,6 +24,7 @@ Action = Literal[
     "created", "updated", "unchanged", "kept-custom", "kept-edited", "would-create", "would-update"
 ]
 JOURNAL = f"{OWN}/journal.json"
+NEW = ".dshpc-new"  # behind the name of an edited file: what we would have written
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Change:
     old: str | None
     wanted: Wanted
     target: str | None  # where the text goes; None: nothing is written
+    rejected: bool = False  # an edited file, and the user does not want this new text beside it
 
     def diff(self) -> str:
         """Unified diff from what is there to what we would write; "" without a difference."""
@@ -61,7 +63,7 @@ def compare(project: Project, wanted: Mapping[str, Wanted]) -> tuple[Change, ...
     manifest = project.manifest
     changes = []
     for path, new in wanted.items():
-        old = _read(project.folder / path)
+        old = read_text(project.folder / path)
         owner = ownership.classify(old, manifest.get(path))
         changes.append(_change(project, path, old, owner, new, path in manifest))
     return tuple(changes)
@@ -93,9 +95,10 @@ def _change(
                 "It would be started instead of the cluster's, or be lost.",
                 ("Choose another folder: --dir DIR.", "Or move that file away."),
             )
-    beside = f"{path}.dshpc-new"
-    written = _read(project.folder / beside) == new.text
-    return Change(path, "kept-edited", old, new, None if written else beside)
+    rejected = project.rejected.get(path) == ownership.digest(new.text)
+    beside = f"{path}{NEW}"
+    needless = rejected or read_text(project.folder / beside) == new.text
+    return Change(path, "kept-edited", old, new, None if needless else beside, rejected)
 
 
 def planned(changes: tuple[Change, ...]) -> tuple[Change, ...]:
@@ -112,30 +115,37 @@ def write(
 ) -> None:
     """Bring the changes about, and with them the manifest and `notes` (path -> text) of our own."""
     finish_interrupted(project)
-    files = [(item.target, item.wanted) for item in changes if item.target is not None]
+    files = {item.target: item.wanted for item in changes if item.target is not None}
     manifest = _manifest(project, changes)
     for path, text in {MANIFEST: manifest, **(notes or {})}.items():
-        if _read(project.folder / path) != text:
-            files.append((path, Wanted(text)))
-    if not files:
+        if read_text(project.folder / path) != text:
+            files[path] = Wanted(text)
+    replace_files(project, files)
+
+
+def replace_files(
+    project: Project, files: Mapping[str, Wanted], removals: Sequence[str] = ()
+) -> None:
+    """Write all of the files (path -> text) and remove the others, or do nothing of it."""
+    if not files and not removals:
         return
     temporaries: list[tuple[Path, Path]] = []
     try:
-        for path, wanted in files:
+        for path, wanted in files.items():
             final = project.folder / path
             make_folder(final.parent, project.owner)
             temporaries.append(
                 (write_temporary(final, wanted.text, wanted.mode, project.owner), final)
             )
-        _write_journal(project, temporaries)
+        _write_journal(project, temporaries, removals)
     except BaseException:
         for temporary, _ in temporaries:
             temporary.unlink(missing_ok=True)
         raise
     try:
-        _rename(project, temporaries)
+        _carry_out(project, temporaries, removals)
     except KeyboardInterrupt:  # past the point of no return: all of them, then stop
-        _rename(project, temporaries)
+        _carry_out(project, temporaries, removals)
         raise
 
 
@@ -145,17 +155,21 @@ def finish_interrupted(project: Project) -> bool:
     pairs = value.get("renames")
     if not isinstance(pairs, list):
         return False
-    _rename(project, [(project.folder / old, project.folder / new) for old, new in pairs])
+    renames = [(project.folder / old, project.folder / new) for old, new in pairs]
+    _carry_out(project, renames, value.get("removals") or ())
     return True
 
 
-def _write_journal(project: Project, temporaries: list[tuple[Path, Path]]) -> None:
+def _write_journal(
+    project: Project, temporaries: list[tuple[Path, Path]], removals: Sequence[str]
+) -> None:
     folder = project.folder
     pairs = [
         [str(old.relative_to(folder)), str(new.relative_to(folder))] for old, new in temporaries
     ]
     journal = folder / JOURNAL
-    temporary = write_temporary(journal, json.dumps({"renames": pairs}), owner=project.owner)
+    text = json.dumps({"renames": pairs, "removals": list(removals)})
+    temporary = write_temporary(journal, text, owner=project.owner)
     try:
         os.replace(temporary, journal)
     except BaseException as error:
@@ -166,14 +180,22 @@ def _write_journal(project: Project, temporaries: list[tuple[Path, Path]]) -> No
     sync_folder(journal.parent)
 
 
-def _rename(project: Project, temporaries: list[tuple[Path, Path]]) -> None:
+def _carry_out(
+    project: Project, temporaries: list[tuple[Path, Path]], removals: Sequence[str]
+) -> None:
+    gone = [project.folder / path for path in removals]
     for temporary, final in temporaries:
         if temporary.exists():
             try:
                 os.replace(temporary, final)
             except OSError as error:
                 raise write_error(error, final) from None
-    for folder in {final.parent for _, final in temporaries}:
+    for path in gone:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise write_error(error, path) from None
+    for folder in {path.parent for path in (*(final for _, final in temporaries), *gone)}:
         sync_folder(folder)
     (project.folder / JOURNAL).unlink(missing_ok=True)
 
@@ -186,7 +208,8 @@ def _manifest(project: Project, changes: tuple[Change, ...]) -> str:
     return json_text({"schema": MANIFEST_SCHEMA, "files": files})
 
 
-def _read(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
+    """What the file holds, byte for byte (surrogateescape); None where there is none."""
     try:
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:

@@ -21,6 +21,7 @@ from dshpc_setup.settings import Settings
 
 OWN = ".dshpc"
 PROOF = f"{OWN}/passthrough.json"  # the passthrough proof of an earlier run
+REJECTED = f"{OWN}/rejected.json"  # new texts that the user does not want
 REMEMBERED = f"{OWN}/remembered.json"
 RUNTIME = f"{OWN}/runtime.json"
 MANIFEST = "config/manifest.json"
@@ -181,6 +182,11 @@ class Project:
         if not isinstance(files, dict):
             return {}
         return {str(name): str(value) for name, value in files.items()}
+
+    @property
+    def rejected(self) -> dict[str, str]:
+        """Path in the project folder -> SHA-256 of the new text that was last rejected for it."""
+        return {str(path): str(digest) for path, digest in self.read_json(REJECTED).items()}
 
     def runtime(self) -> dict[str, Any]:
         """What the commands need to reach the cluster: container, work, prefix."""

@@ -144,7 +144,7 @@ def judge_nodes(cluster: Cluster, gres: str, container: str, *, own_files: bool)
             ),
         )
     have = ",".join(node.gres for node in cluster.nodes if node.gres)
-    if have != gres and not own_files:
+    if not node_state.same_gres(have, gres) and not own_files:
         raise DshpcError(
             f"The node has {have or 'no GPU'}, but {gres or 'no GPU'} was planned.",
             "The container sees other GPUs than this machine does.",

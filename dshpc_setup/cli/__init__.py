@@ -23,8 +23,8 @@ EXEC_COMMANDS = frozenset(
 )
 COMMANDS = frozenset(
     (
-        "configure config detect gpus passthrough compose record up restart status down logs destroy "
-        "doctor"
+        "configure config detect gpus passthrough compose record up restart reconfigure status "
+        "down logs destroy doctor key"
     ).split()
 )  # what typer has beside them
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
-from dshpc_setup.cli.console import ConsoleReporter, dshpc_command
+from dshpc_setup.apply import NEW
+from dshpc_setup.cli.console import ConsoleReporter, as_called, dshpc_command
 from dshpc_setup.cli.elevate import go_on_with_sudo
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.engine.privilege import caller
@@ -82,10 +83,12 @@ def print_result(report: Report, *, dry_run: bool, started: bool) -> None:
         print("Nothing was changed (--dry-run).")
         return
     for change in report.changes:
-        if change.action == "kept-edited":
+        if change.action == "kept-edited" and not change.rejected:
             print(f"{change.path} was edited by hand and is kept; the new text is in "
-                  f"{change.path}.dshpc-new")  # fmt: skip
+                  f"{change.path}{NEW}")  # fmt: skip
             print(change.diff(), end="")
+            print(as_called(f"Take the new text: dshpc config accept {change.path}   "
+                            f"Keep yours: dshpc config reject {change.path}"))  # fmt: skip
     if not started:
         print(f"Configured. Start the cluster with: {dshpc_command()} up")
         return

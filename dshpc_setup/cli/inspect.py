@@ -1,23 +1,31 @@
-"""Settings as text and as JSON."""
+"""Settings and configuration files as text and as JSON."""
 
 from __future__ import annotations
 
 import difflib
+import os
+import sys
 from typing import Any
 
+from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.console import as_called
+from dshpc_setup.cluster import config_files
+from dshpc_setup.cluster.config_diff import Differences
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.files import write_atomic
+from dshpc_setup.machine import Machine
 from dshpc_setup.project import Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings
-from dshpc_setup.settings_file import changed
+from dshpc_setup.settings_file import as_text, changed, item_text, joined
+
+_COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
 
 
 def settings_json(settings: Settings) -> dict[str, Any]:
     """The `dshpc.settings/1` object: name -> value, origin, where."""
     values = {
         item.name: {
-            "value": getattr(settings, item.name),
+            "value": _plain(getattr(settings, item.name)),
             "origin": settings.sources[item.name].origin,
             "where": settings.sources[item.name].where,
         }
@@ -26,17 +34,67 @@ def settings_json(settings: Settings) -> dict[str, Any]:
     return {"schema": "dshpc.settings/1", "settings": values}
 
 
+def _plain(value: Any) -> Any:
+    """Lists as dshpc.yaml has them."""
+    return [item_text(item) for item in value] if isinstance(value, tuple) else value
+
+
 def print_settings(settings: Settings) -> None:
+    width = max(len(item.name) for item in DECLARATIONS)
     for item in DECLARATIONS:
-        value = getattr(settings, item.name)
-        shown = ",".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
         source = settings.sources[item.name]
         where = source.where if source.origin == "default" else f"{source.origin}: {source.where}"
-        print(f"{item.name:<14} {shown or '-':<22} {where}")
+        first, *more = as_text(getattr(settings, item.name)).split("\n")
+        print(f"{item.name:<{width}} {first or '-':<22} {where}")
+        for line in more:  # of a text with several
+            print(f"{'':<{width}} {line}")
 
 
-def set_in_file(project: Project, name: str, value: str) -> None:
+def show_file(machine: Machine, project: Project, name: str, *, json_output: bool) -> None:
+    """The text and nothing else on stdout, byte for byte; what is to be known of it on stderr."""
+    found = config_files.show(machine, project, name)
+    if json_output:
+        print_json(found.to_json())
+        return
+    if found.note:
+        sys.stderr.write(f"dshpc: {as_called(found.note)}\n")
+        sys.stderr.flush()
+    put("")  # where stdout is closed, it says so
+    try:
+        sys.stdout.buffer.write(found.text.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk
+        raise DshpcError("The text could not be printed.", str(error)) from None
+
+
+def print_differences(found: Differences) -> None:
+    for note in found.notes:
+        sys.stderr.write(f"dshpc: {as_called(note)}\n")
+    colour = sys.stdout is not None and sys.stdout.isatty() and _may_colour()
+    for item in found.found:
+        put(coloured(item.text) if colour else item.text)
+
+
+def _may_colour() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in (None, "", "dumb")
+
+
+def coloured(diff: str) -> str:
+    """The lines of a unified diff in the colours that people know; the two labels in bold."""
+    said = []
+    for line in diff.splitlines(keepends=True):
+        label = line.startswith(("--- ", "+++ "))
+        start = "\033[1m" if label else _COLOURS.get(line[:1], "")
+        body = line.rstrip("\n")
+        said.append(f"{start}{body}\033[0m{line[len(body) :]}" if start else line)
+    return "".join(said)
+
+
+def set_in_file(project: Project, name: str, values: list[str]) -> None:
     """Write the setting into the project's dshpc.yaml; a remembered flag would still outrank it."""
+    value = joined(name, values)
     path = project.folder / "dshpc.yaml"
     try:
         text = path.read_text(encoding="utf-8")
@@ -45,7 +103,8 @@ def set_in_file(project: Project, name: str, value: str) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise usage_error(f"Cannot read {path}.", str(error), "Make it a UTF-8 text.") from None
     write_atomic(path, changed(text, name, value), owner=project.owner)
-    print(as_called(f"{path}: {name} = {value}. Run configure-environment to put it into effect."))
+    shown = value if "\n" not in value else f"{len(value.splitlines())} lines"
+    print(as_called(f"{path}: {name} = {shown}. Run configure-environment to put it into effect."))
     if name in project.remembered:
         print(as_called(f"A remembered flag still outranks it: dshpc config unset {name}"))
 

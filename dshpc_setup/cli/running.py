@@ -1,11 +1,13 @@
-"""The commands that start and stop the cluster: up, restart, down."""
+"""The commands that start, change and stop the cluster: up, restart, reconfigure, down."""
 
 from __future__ import annotations
 
+from dshpc_setup.cli import print_json
 from dshpc_setup.cli.command_line import (
     Dir,
     Json,
     app,
+    environment,
     finish,
     needed_project,
     reporter,
@@ -41,6 +43,26 @@ def restart(
     from dshpc_setup.cluster import operations as cluster
 
     show_status(cluster.restart(this_machine(), needed_project(dir), reporter()), json_output)
+
+
+@app.command("reconfigure", rich_help_panel="Run")
+def reconfigure(
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Let the running cluster detect and configure again, without a restart: jobs go on."""
+    from dshpc_setup.cluster import reconfigure as stage
+    from dshpc_setup.cluster import status
+
+    project = needed_project(dir)
+    done = stage.reconfigure(this_machine(), project, environment(), reporter())
+    if json_output:
+        print_json(done.to_json())
+    else:
+        print("\n".join(map(as_called, [*stage.lines(done), *status.lines(done.status)])))
+    finish(done.exit_code)
 
 
 @app.command("down", rich_help_panel="Run")

@@ -1,4 +1,4 @@
-"""The commands that set up and take down: configure, config, destroy."""
+"""The commands that set up and take down: configure, destroy."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ from dshpc_setup.cli.command_line import (
     Version,
     Yes,
     app,
-    config_app,
-    environment,
     finish,
     needed_project,
-    project_of,
     reporter,
     this_machine,
 )
 from dshpc_setup.cli.console import ConsoleReporter, as_called, is_interactive, print_error
-from dshpc_setup.cli.options import Machine, NoMachine, with_settings
+from dshpc_setup.cli.options import NoMachine, with_settings
 from dshpc_setup.errors import Exit
 
 
@@ -94,59 +91,6 @@ def configure(
         print_error(report.error, "configure-environment")
     elif not json_output:
         print_result(report, dry_run=dry_run, started=not no_start)
-
-
-@config_app.command("show")
-def config_show(
-    *,
-    json_output: Json = False,
-    dir: Dir = None,  # noqa: A002
-    settings: Annotated[
-        Path | None,
-        typer.Option("--settings", metavar="FILE", help="Settings file instead of DIR/dshpc.yaml."),
-    ] = None,
-    machine: Machine = None,
-) -> None:
-    """Every setting in force here, and where its value came from."""
-    from dshpc_setup.cli.inspect import print_settings, settings_json
-    from dshpc_setup.cli.seen import seen_machine
-
-    if machine is not None:
-        seen_machine("/", machine, "")  # settings are the same for each; a wrong folder is told
-    project = project_of(dir)
-    values = project.settings(environment(), None, settings)
-    if json_output:
-        print_json(settings_json(values))
-    else:
-        print_settings(values)
-    finish(Exit.OK)
-
-
-@config_app.command("set")
-def config_set(
-    name: Annotated[str, typer.Argument(help="The setting.")],
-    value: Annotated[str, typer.Argument(help="Its value; lists with commas: 0,2")],
-    *,
-    dir: Dir = None,  # noqa: A002
-) -> None:
-    """Write one setting into dshpc.yaml, keeping its comments."""
-    from dshpc_setup.cli.inspect import set_in_file
-
-    set_in_file(project_of(dir), name, value)
-    finish(Exit.OK)
-
-
-@config_app.command("unset")
-def config_unset(
-    names: Annotated[list[str], typer.Argument(help="Settings whose remembered flag to forget.")],
-    *,
-    dir: Dir = None,  # noqa: A002
-) -> None:
-    """Forget what a flag of an earlier run chose: environment, dshpc.yaml or default count again."""
-    from dshpc_setup.cli.inspect import forget
-
-    forget(project_of(dir), names)
-    finish(Exit.OK)
 
 
 @app.command("destroy", rich_help_panel="Set up")

@@ -87,3 +87,20 @@ def parse_gres(text: str) -> dict[str, int]:
         if name and count.isdecimal():
             counts[name.rstrip(":")] = int(count)  # "gpu:(null):0" where none is in use
     return counts
+
+
+def same_gres(one: str, other: str) -> bool:
+    """Whether two texts of GRES name the same; the controller spreads a `shard:12` over the types.
+
+    slurm.conf says "gpu:h100:2,gpu:t4:1,shard:12", and sinfo "...,shard:h100:8,shard:t4:4" (24.11).
+    """
+    return _folded(one) == _folded(other)
+
+
+def _folded(text: str) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name, count in parse_gres(text).items():
+        kind = name.partition(":")[0]
+        key = kind if kind in ("shard", "mps") else name
+        counts[key] = counts.get(key, 0) + count
+    return counts

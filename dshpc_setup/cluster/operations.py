@@ -7,9 +7,10 @@ that it belongs to this folder.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dshpc_setup import verify
+from dshpc_setup import ownership, verify
+from dshpc_setup.apply import read_text
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.engine import compose as compose_tool
@@ -20,6 +21,7 @@ from dshpc_setup.facts import Compose
 from dshpc_setup.image.client import inspect as inspect_image
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.project import OWN, Project
+from dshpc_setup.render import CONFIG_FILES
 from dshpc_setup.reporter import Reporter
 from dshpc_setup.stanza import PROJECT_LABEL
 
@@ -77,9 +79,20 @@ def down(machine: Machine, project: Project, reporter: Reporter) -> bool:
     compose = _compose(machine, cluster)
     with project.lock():
         found = ours(machine, cluster)
+        _say_who_stops(machine, found, reporter)
         reporter.progress(f"stopping {cluster.container}")
         compose_tool.down(machine, compose, project.folder, cluster.prefix)
     return found is not None
+
+
+def _say_who_stops(machine: Machine, found: Container | None, reporter: Reporter) -> None:
+    """Running jobs end with their container."""
+    count = verify.running_jobs(machine, found.name) if found is not None and found.running else 0
+    if count:
+        jobs = "1 running job is" if count == 1 else f"{count} running jobs are"
+        reporter.note(
+            f"{jobs} stopped: what sbatch started begins anew at the next start, all else ends."
+        )
 
 
 def restart(machine: Machine, project: Project, reporter: Reporter) -> ClusterStatus:
@@ -89,6 +102,7 @@ def restart(machine: Machine, project: Project, reporter: Reporter) -> ClusterSt
     if found is None or not found.running:
         return up(machine, project, reporter)
     with project.lock():
+        _say_who_stops(machine, found, reporter)
         reporter.progress(f"restarting {cluster.container}")
         containers.restart(machine, cluster.container)
         return _ready(machine, cluster, reporter)
@@ -98,7 +112,23 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
     """How the cluster is; also of one that does not run."""
     cluster = target(project)
     ours(machine, cluster)
-    return cluster_status.ask(machine, str(project.folder), cluster.container)
+    now = cluster_status.ask(machine, str(project.folder), cluster.container)
+    return replace(now, notes=(*now.notes, *_not_in_force(project, now)))
+
+
+def _not_in_force(project: Project, now: ClusterStatus) -> list[str]:
+    """Files that the user has made his own, or changed again, since the container read config/."""
+    if now.config_sha256 is None or not now.ready:
+        return []
+    manifest = project.manifest
+    found = []
+    for name in CONFIG_FILES:
+        text = read_text(project.folder / "config" / name)
+        owner = ownership.classify(text, manifest.get(f"config/{name}"))
+        read = now.config_sha256.get(name)
+        if owner in ("custom", "edited") and ownership.digest(text or "") != read:
+            found.append(f"config/{name} is not in force as it is now: dshpc reconfigure")
+    return found
 
 
 def logs_argv(machine: Machine, project: Project, *, follow: bool, tail: int | None) -> list[str]:

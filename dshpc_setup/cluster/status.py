@@ -6,11 +6,13 @@ import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from dshpc_setup.cluster import node_state
+from dshpc_setup.cluster import node_state, pending, stuck
 from dshpc_setup.cluster.node_state import NodeStatus
+from dshpc_setup.cluster.stuck import Stuck
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine import Machine
+from dshpc_setup.render import CONFIG_FILES
 
 SCHEMA = "dshpc.status/1"
 _ASK_S = 30.0
@@ -22,6 +24,19 @@ TIERS: dict[Tier, str] = {
     "enforced": "a job can open only the GPUs that it was given",
     "unknown": "the controller does not say",
 }
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What is different since the last start that got ready, and what was made of it."""
+
+    what: str
+    was: str
+    now: str
+    done: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"what": self.what, "was": self.was, "is": self.now, "done": self.done}
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,13 @@ class ClusterStatus:
     image_gpu_type: str | None = None
     simulated: bool | None = None
     changes: tuple[str, ...] = ()  # since the last start
+    drift: tuple[Drift, ...] = ()  # the same, taken apart
+    reconfigured: str | None = None  # when it was last done without a start
+    files: dict[str, str | None] | None = (
+        None  # name -> rendered | custom | edited, None: not known
+    )
+    config_sha256: dict[str, str] | None = None  # of config/, as it was last read and tried
+    pending: tuple[Stuck, ...] | None = None  # queued jobs that cannot run; None: not asked
     notes: tuple[str, ...] = ()
     problem: str | None = None  # why the controller could not be asked
     kept_last_good: dict[str, Any] | None = None
@@ -59,6 +81,8 @@ class ClusterStatus:
     def to_json(self) -> dict[str, Any]:
         """The `dshpc.status/1` object."""
         value = asdict(self)
+        value["drift"] = [item.to_json() for item in self.drift]
+        value["pending"] = None if self.pending is None else stuck.to_json(self.pending)
         value["isolation"] = {"tier": self.isolation, "detail": TIERS[self.isolation]}
         return {"schema": SCHEMA, "exit_code": self.exit_code, "ready": self.ready, **value}
 
@@ -98,8 +122,33 @@ def _from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any
         "simulated": report.get("simulated"),
         "image_gpu_type": report.get("image_gpu_type") or built_for,
         "changes": tuple(map(str, report.get("changes") or ())),
+        "drift": tuple(
+            _drift(item) for item in report.get("drift") or () if isinstance(item, dict)
+        ),
+        "reconfigured": _to_the_second(report.get("reconfigured")),
+        "files": _files(report),
+        "config_sha256": _strings(report.get("config_sha256")),
         "notes": tuple(map(str, report.get("notes") or ())),
     }
+
+
+def _drift(item: dict[str, Any]) -> Drift:
+    what, was, now, done = (str(item.get(key) or "") for key in ("what", "was", "is", "done"))
+    return Drift(what, was, now, done)
+
+
+def _strings(value: object) -> dict[str, str] | None:
+    return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else None
+
+
+def _files(report: dict[str, Any]) -> dict[str, str | None] | None:
+    """Whose each file in force is; where the last good ones were kept, that is not known."""
+    own = report.get("customized")
+    if not isinstance(own, dict) or not report.get("ready"):
+        return None
+    if isinstance(report.get("kept_last_good"), dict):
+        return dict.fromkeys(CONFIG_FILES)
+    return {name: str(own.get(name, "rendered")) for name in CONFIG_FILES}
 
 
 def _from_controller(machine: Machine, container: str) -> dict[str, Any]:
@@ -108,7 +157,9 @@ def _from_controller(machine: Machine, container: str) -> dict[str, Any]:
         return {"problem": asked.text or f"sinfo: {asked.state}"}
     argv = ["scontrol", "show", "config"]
     config = containers.exec_in(machine, container, argv, deadline_s=_ASK_S)
+    queue = pending.ask(machine, container)
     return {
+        "pending": None if queue is None else stuck.judge(queue),
         "nodes": nodes,
         "isolation": parse_isolation(config.stdout) if config.ok else "unknown",
     }
@@ -151,11 +202,48 @@ def lines(status: ClusterStatus) -> list[str]:
         said.append(f"Controller does not answer: {status.problem}")
     if status.nodes:
         said.append(f"Isolation  {status.isolation}: {TIERS[status.isolation]}")
-    said += [f"Changed    {text}" for text in status.changes]
+    said += _files_line(status)
+    said += _drift_lines(status)
+    said += _pending_lines(status)
     said += [f"Note       {text}" for text in status.notes]
     if any(not node.usable for node in status.nodes):
         said.append("To use a drained node again: dshpc scontrol update NodeName=NAME State=RESUME")
     return said
+
+
+_WHOSE = {"rendered": "rendered", "custom": "yours (marked)", "edited": "yours (edited by hand)"}
+
+
+def _files_line(status: ClusterStatus) -> list[str]:
+    if status.files is None:
+        return []
+    if status.kept_last_good is not None:
+        return ["Files      the last good ones: see above what is wrong with the newer ones"]
+    told = (f"{name} {_WHOSE.get(str(owner), owner)}" for name, owner in status.files.items())
+    return [f"Files      {', '.join(told)}"]
+
+
+def _drift_lines(status: ClusterStatus) -> list[str]:
+    """One block: what is different, what it was and is, what was done."""
+    since = "since the last start"
+    if status.reconfigured:
+        since += f", at {status.reconfigured} by reconfigure"
+    if not status.drift:
+        return [f"Changed    {text}" for text in status.changes]
+    said = [f"Changed    {since}:"]
+    for item in status.drift:
+        said.append(f"           {item.what}: was {item.was}, is {item.now}")
+        if item.done:
+            said.append(f"             done: {item.done}")
+    return said
+
+
+def _pending_lines(status: ClusterStatus) -> list[str]:
+    if not status.pending:
+        return []
+    count = len(status.pending)
+    head = "1 queued job cannot run:" if count == 1 else f"{count} queued jobs cannot run:"
+    return [f"Queue      {head}"] + [f"           {text}" for text in stuck.lines(status.pending)]
 
 
 def _failure_lines(title: str, failure: dict[str, Any] | None) -> list[str]:

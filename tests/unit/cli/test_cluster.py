@@ -14,11 +14,20 @@ from dshpc_setup.cluster.destroy import destroy
 from dshpc_setup.cluster.node_state import NodeStatus, parse_gres, parse_nodes, start_report
 from dshpc_setup.cluster.status import ClusterStatus, lines, parse_isolation
 from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.ownership import digest
 from dshpc_setup.project import Project
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 
 READY = json.dumps(
     {"phase": "ready", "ready": True, "changes": ["GPU gone: t4"], "simulated": True}
+)
+QUEUE = "\x1e".join(
+    "\x1f".join((*cells, "\n"))
+    for cells in (
+        ("5", "debug", "JobHeldUser", *["N/A"] * 11, "ada", "train"),
+        ("p", "2", "1000", "gpu:h100:2", "mixed", "h100", "none"),
+        ("debug*", "up"),
+    )
 )
 NONE = Answer(code=1, stderr="Error: No such container: p-slurm")
 
@@ -69,6 +78,8 @@ def machine(project: Project, **more: Any) -> FakeMachine:
         "docker exec p-slurm dshpc-node": Answer(READY),
         "docker exec p-slurm sinfo": Answer("p|gpu:h100:2|gpu:h100:1(IDX:0)|mixed|none\n"),
         "docker exec p-slurm scontrol": Answer("TaskPlugin = task/none\n"),
+        "docker exec p-slurm sh -c squeue": Answer(QUEUE),
+        "docker exec p-slurm squeue": Answer("7\n9\n"),
         IMAGE: Answer('{"Id": "sha256:1", "Architecture": "amd64", "Size": 1}'),
         "docker restart": Answer(),
         "docker unpause": Answer(),
@@ -157,11 +168,15 @@ def test_restart_of_a_cluster_that_is_down_is_up(project: Project) -> None:
     assert not fake.lines("docker restart")
 
 
-def test_down_says_whether_there_was_one(project: Project) -> None:
-    fake = machine(project)
-    assert cluster.down(fake, project, Listener())
+def test_down_says_whether_there_was_one_and_what_it_stops(project: Project) -> None:
+    fake, listener = machine(project), Listener()
+    assert cluster.down(fake, project, listener)
     assert fake.lines("-p p down")
-    assert not cluster.down(machine(project, **{INSPECT: NONE}), project, Listener())
+    (note,) = listener.notes
+    assert note.startswith("2 running jobs are stopped")
+    quiet = Listener()
+    assert not cluster.down(machine(project, **{INSPECT: NONE}), project, quiet)
+    assert quiet.notes == []
 
 
 NO_VOLUME = Answer("[]", 1, "Error response from daemon: get p-key: no such volume")
@@ -315,6 +330,21 @@ def test_status_as_json(project: Project) -> None:
         "image_gpu_type": None,
         "simulated": True,
         "changes": ["GPU gone: t4"],
+        "drift": [],
+        "reconfigured": None,
+        "files": None,
+        "config_sha256": None,
+        "pending": {
+            "count": 1,
+            "jobs": [
+                {
+                    "job": "5",
+                    "user": "ada",
+                    "name": "train",
+                    "why": "it is held; let it go: dshpc scontrol release 5",
+                }
+            ],
+        },
         "notes": [],
         "problem": None,
         "kept_last_good": None,
@@ -371,6 +401,52 @@ def test_a_refused_configuration_is_a_warning(project: Project) -> None:
     assert "Line 3 is wrong." in "\n".join(lines(status))
     down = ClusterStatus("/p", "p-slurm", "missing", kept_last_good=kept)
     assert down.exit_code == Exit.ERROR
+
+
+def test_jobs_that_cannot_run_are_explained(project: Project) -> None:
+    status = cluster.status(machine(project), project)
+    text = "\n".join(lines(status))
+    assert "1 queued job cannot run:\n           5 (ada, train): it is held" in text
+    jobs = status.to_json()["pending"]
+    assert (jobs["count"], jobs["jobs"][0]["job"]) == (1, "5")
+    silent = machine(project, **{"docker exec p-slurm sh -c squeue": Answer(code=1)})
+    assert cluster.status(silent, project).to_json()["pending"] is None
+
+
+DRIFT = {"what": "GPUs of type h100", "was": "2", "is": "1", "done": "Gres is gpu:h100:1"}
+
+
+def test_what_is_different_is_one_block(project: Project) -> None:
+    told = {"phase": "ready", "ready": True, "drift": [DRIFT], "changes": ["GPUs: 2 before"]}
+    report = json.dumps({**told, "reconfigured": "2026-01-02T03:04:05.5Z"})
+    status = cluster.status(
+        machine(project, **{"docker exec p-slurm dshpc-node": Answer(report)}), project
+    )
+    said = lines(status)
+    at = said.index("Changed    since the last start, at 2026-01-02T03:04:05Z by reconfigure:")
+    assert said[at + 1 : at + 3] == [
+        "           GPUs of type h100: was 2, is 1",
+        "             done: Gres is gpu:h100:1",
+    ]
+    assert "2 before" not in "\n".join(said), "the same is not said twice"
+    assert status.to_json()["drift"] == [DRIFT]
+
+
+def test_whose_files_are_in_force(project: Project) -> None:
+    mine = "# mine\n"
+    (project.folder / "config").mkdir()
+    (project.folder / "config/gres.conf").write_text(mine)
+    told = {"phase": "ready", "ready": True, "customized": {"gres.conf": "edited"},
+            "config_sha256": {"gres.conf": digest(mine)}}  # fmt: skip
+    fake = machine(project, **{"docker exec p-slurm dshpc-node": Answer(json.dumps(told))})
+    status = cluster.status(fake, project)
+    assert status.files == {"slurm.conf": "rendered", "gres.conf": "edited",
+                            "cgroup.conf": "rendered"}  # fmt: skip
+    assert "gres.conf yours (edited by hand)" in "\n".join(lines(status))
+    assert not [note for note in status.notes if "not in force" in note]
+    (project.folder / "config/gres.conf").write_text("# again\n")
+    (note,) = cluster.status(fake, project).notes
+    assert note == "config/gres.conf is not in force as it is now: dshpc reconfigure"
 
 
 def test_simulated_gpus_are_labelled(project: Project) -> None:

@@ -1,0 +1,154 @@
+"""`dshpc config`: the settings, and the configuration files that are in force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dshpc_setup.cli import print_json
+from dshpc_setup.cli.command_line import (
+    Dir,
+    Json,
+    Yes,
+    config_app,
+    environment,
+    finish,
+    needed_project,
+    project_of,
+    reporter,
+    this_machine,
+)
+from dshpc_setup.cli.console import as_called
+from dshpc_setup.cli.options import Machine, NoMachine
+from dshpc_setup.errors import Exit
+
+_Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FILE]...", help="slurm.conf, gres.conf, docker-compose.yml, ..."),
+]
+_All = Annotated[bool, typer.Option("--all", help="Every file that waits for an answer.")]
+
+
+@config_app.command("show")
+def config_show(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE]", help="The text of slurm.conf, ... that is in force."),
+    ] = None,
+    *,
+    json_output: Json = False,
+    dir: Dir = None,  # noqa: A002
+    settings: Annotated[
+        Path | None,
+        typer.Option("--settings", metavar="FILE", help="Settings file instead of DIR/dshpc.yaml."),
+    ] = None,
+    machine: Machine = None,
+) -> None:
+    """Every setting in force and where it came from, or the text of a file that is in force."""
+    from dshpc_setup.cli.inspect import print_settings, settings_json, show_file
+    from dshpc_setup.cli.seen import seen_machine
+
+    if machine is not None:
+        seen_machine("/", machine, "")  # settings are the same for each; a wrong folder is told
+    if file is not None:
+        asked = this_machine() if machine is None else seen_machine("/", machine, "")
+        show_file(asked, needed_project(dir), file, json_output=json_output)
+        finish(Exit.OK)
+        return
+    project = project_of(dir)
+    values = project.settings(environment(), None, settings)
+    if json_output:
+        print_json(settings_json(values))
+    else:
+        print_settings(values)
+    finish(Exit.OK)
+
+
+@config_app.command("diff")
+def config_diff(
+    files: _Files = None,
+    *,
+    json_output: Json = False,
+    dir: Dir = None,  # noqa: A002
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """How what is in force differs from config/, and edited files from the new text beside them."""
+    from dshpc_setup.cli.inspect import print_differences
+    from dshpc_setup.cluster.config_diff import differences
+
+    found = differences(this_machine(), needed_project(dir), tuple(files or ()))
+    if json_output:
+        print_json(found.to_json())
+    else:
+        print_differences(found)
+    finish(found.exit_code)
+
+
+@config_app.command("accept")
+def config_accept(
+    files: _Files = None,
+    *,
+    every: _All = False,
+    yes: Yes = False,
+    dir: Dir = None,  # noqa: A002
+) -> None:
+    """Take the new text of a file that you edited; yours is kept as FILE.dshpc-old."""
+    from dshpc_setup.cluster import offered
+
+    done = offered.accept(needed_project(dir), files or (), every, reporter(yes))
+    for path in done.paths:
+        print(f"Accepted: {path} is the new text; yours is in {path}{offered.OLD}")
+    for step in done.next_steps():
+        print(as_called(step))
+    finish(Exit.OK)
+
+
+@config_app.command("reject")
+def config_reject(
+    files: _Files = None,
+    *,
+    every: _All = False,
+    yes: Yes = False,
+    dir: Dir = None,  # noqa: A002
+) -> None:
+    """Keep a file as you edited it: the new text is removed, and not offered again."""
+    from dshpc_setup.cluster import offered
+
+    done = offered.reject(needed_project(dir), files or (), every, reporter(yes))
+    for path in done.paths:
+        print(f"Rejected: {path} stays as you edited it. A newer text will be offered again.")
+    finish(Exit.OK)
+
+
+@config_app.command("set")
+def config_set(
+    name: Annotated[str, typer.Argument(help="The setting.")],
+    values: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="VALUE...", help="Its value; lists with commas or one by one: 0,2 or 0 2"
+        ),
+    ],
+    *,
+    dir: Dir = None,  # noqa: A002
+) -> None:
+    """Write one setting into dshpc.yaml, keeping its comments."""
+    from dshpc_setup.cli.inspect import set_in_file
+
+    set_in_file(project_of(dir), name, values)
+    finish(Exit.OK)
+
+
+@config_app.command("unset")
+def config_unset(
+    names: Annotated[list[str], typer.Argument(help="Settings whose remembered flag to forget.")],
+    *,
+    dir: Dir = None,  # noqa: A002
+) -> None:
+    """Forget what a flag of an earlier run chose: environment, dshpc.yaml or default count again."""
+    from dshpc_setup.cli.inspect import forget
+
+    forget(project_of(dir), names)
+    finish(Exit.OK)

@@ -1,0 +1,145 @@
+"""`dshpc config accept|reject`: the new text beside an edited file becomes the file, or goes away."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dshpc_setup import apply, ownership
+from dshpc_setup.apply import NEW, Wanted
+from dshpc_setup.cluster.config_files import OWNABLE, HostFile, host_file, path_of
+from dshpc_setup.engine import compose
+from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, REJECTED, Project, json_text
+from dshpc_setup.reporter import Reporter
+
+OLD = ".dshpc-old"  # behind the name: the hand-edited text that was given up
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The files that were accepted or rejected, by their paths in the project folder."""
+
+    paths: tuple[str, ...]
+
+    def next_steps(self) -> tuple[str, ...]:
+        """What puts accepted texts into effect."""
+        steps = []
+        if any(path.startswith("config/") for path in self.paths):
+            steps.append("Put it into effect: dshpc reconfigure (or dshpc restart)")
+        if any(not path.startswith("config/") for path in self.paths):
+            steps.append(f"Put {compose.FILE} into effect: dshpc up")
+        return tuple(steps)
+
+
+def accept(project: Project, names: Sequence[str], every: bool, reporter: Reporter) -> Settled:
+    """The new texts become the files; the hand-edited ones are kept as NAME.dshpc-old.
+
+    Raises DshpcError where there is no new text for one of them: then nothing is changed.
+    """
+    _check_usage(names, every, "accept")
+    with project.lock():
+        apply.finish_interrupted(project)
+        files = _chosen(project, names, every)
+        taken = [f"{item.path}{OLD}" for item in files if _is_there(project, item)]
+        if taken:
+            _agree(reporter, f"Replace {', '.join(taken)} of an earlier time?", "accept")
+        digests = dict(project.manifest)
+        rejected = dict(project.rejected)
+        wanted: dict[str, Wanted] = {}
+        for item in files:
+            mode = stat.S_IMODE((project.folder / item.path).stat().st_mode)
+            wanted[f"{item.path}{OLD}"] = Wanted(item.text or "", mode)
+            wanted[item.path] = Wanted(item.new or "", mode)
+            digests[item.path] = ownership.digest(item.new or "")
+            rejected.pop(item.path, None)
+        wanted[MANIFEST] = Wanted(json_text({"schema": MANIFEST_SCHEMA, "files": digests}))
+        if rejected != project.rejected:
+            wanted[REJECTED] = Wanted(json_text(rejected))
+        apply.replace_files(project, wanted, [f"{item.path}{NEW}" for item in files])
+    return Settled(tuple(item.path for item in files))
+
+
+def reject(project: Project, names: Sequence[str], every: bool, reporter: Reporter) -> Settled:
+    """The new texts go away, and the very same ones are not laid there again."""
+    _check_usage(names, every, "reject")
+    with project.lock():
+        apply.finish_interrupted(project)
+        files = _chosen(project, names, every)
+        paths = [f"{item.path}{NEW}" for item in files]
+        _agree(reporter, f"Remove {', '.join(paths)} and keep what you edited?", "reject")
+        rejected = project.rejected
+        rejected |= {item.path: ownership.digest(item.new or "") for item in files}
+        apply.replace_files(project, {REJECTED: Wanted(json_text(rejected))}, paths)
+    return Settled(tuple(item.path for item in files))
+
+
+def _check_usage(names: Sequence[str], every: bool, verb: str) -> None:
+    if bool(names) == every:
+        raise usage_error(
+            "Name the files, or give --all, and not both.",
+            f"Files are: {', '.join(path.removeprefix('config/') for path in OWNABLE)}.",
+            f"Such as: dshpc config {verb} slurm.conf",
+        )
+    for name in names:
+        path_of(name, OWNABLE)
+
+
+def _chosen(project: Project, names: Sequence[str], every: bool) -> list[HostFile]:
+    """Edited files with a new text beside them; raises DshpcError where there is none."""
+    if every:
+        files = [host_file(project, path) for path in OWNABLE]
+        files = [item for item in files if item.owner == "edited" and item.new is not None]
+        if not files:
+            raise DshpcError(
+                "No new text waits for an answer.",
+                f"No file that was edited by hand has a NAME{NEW} beside it.",
+                ("See what is in force: dshpc config diff",),
+            )
+        return files
+    paths = dict.fromkeys(path_of(name, OWNABLE) for name in names)
+    files = [host_file(project, path) for path in paths]
+    for item in files:
+        if item.owner != "edited" or item.new is None:
+            raise _nothing_offered(item)
+    return files
+
+
+def _nothing_offered(item: HostFile) -> DshpcError:
+    """Why there is no new text for that file."""
+    anew = f"rm {item.path} && configure-environment"
+    if item.owner == "custom":
+        return DshpcError(
+            f"{item.path} is marked as yours: there is no new text for it.",
+            "A file with the line # USER_CUSTOMIZED=true is never written to, nor anything beside it.",
+            (f"To have it written anew: {anew}", "To be offered new texts: take that line out."),
+        )
+    if item.owner == "missing":
+        return DshpcError(
+            f"There is no {item.path}.", "", ("Have it written anew: configure-environment",)
+        )
+    if item.owner == "ours":
+        return DshpcError(
+            f"{item.path} is as configure-environment wrote it: there is nothing to decide.",
+            f"{item.path}{NEW} is left from an earlier time." if item.new is not None else "",
+            (f"Remove it: rm {item.path}{NEW}",) if item.new is not None else (),
+        )
+    return DshpcError(
+        f"There is no {item.path}{NEW}.",
+        f"{item.path} was edited by hand, and no new text waits beside it.",
+        ("Have one made: configure-environment", f"Or give your edits up: {anew}"),
+    )
+
+
+def _is_there(project: Project, item: HostFile) -> bool:
+    return (project.folder / f"{item.path}{OLD}").exists()
+
+
+def _agree(reporter: Reporter, question: str, verb: str) -> None:
+    if not reporter.ask(question):
+        raise DshpcError(
+            "Nothing was changed.",
+            question,
+            (f"Answer with yes, or give --yes: dshpc config {verb} ... --yes",),
+        )

@@ -1,0 +1,137 @@
+"""`dshpc reconfigure`: the running container looks, renders and checks anew, and jobs go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dshpc_setup import settings as settings_module
+from dshpc_setup.cluster import status as cluster_status
+from dshpc_setup.cluster.operations import Target, ours, target
+from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.engine.containers import engine_error
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.project import Project
+from dshpc_setup.reporter import Reporter
+from dshpc_setup.settings import BY_NAME, DECLARATIONS
+
+_ASK_S = 20.0
+_DEADLINE_S = 180.0  # a check takes up to 45 s, a node that registers anew some seconds more
+
+
+@dataclass(frozen=True)
+class Reconfigured:
+    """How it went: `code` is the container's own answer, `lines` what it said."""
+
+    code: int
+    lines: tuple[str, ...]
+    behind: tuple[str, ...]  # settings that the container does not have as the folder has them
+    status: ClusterStatus
+
+    @property
+    def exit_code(self) -> int:
+        return self.code or self.status.exit_code
+
+    def to_json(self) -> dict[str, Any]:
+        """The `dshpc.status/1` object, and beside it what this run did."""
+        own = {
+            "exit_code": self.code,
+            "lines": list(self.lines),
+            "settings_behind": list(self.behind),
+        }
+        return {**self.status.to_json(), "exit_code": self.exit_code, "reconfigure": own}
+
+
+def reconfigure(
+    machine: Machine, project: Project, env: Mapping[str, str], reporter: Reporter
+) -> Reconfigured:
+    """Let the running container do it; raises DshpcError where it could not be asked at all."""
+    cluster = target(project)
+    with project.lock():
+        found = ours(machine, cluster)
+        if found is None or found.status != "running":
+            how = "it is down" if found is None else f"its container is {found.status}"
+            raise DshpcError(
+                f"The cluster cannot be reconfigured: {how}.",
+                "At its start it looks at everything anew by itself.",
+                ("Start it: dshpc up",),
+            )
+        behind = _behind(machine, cluster, env)
+        reporter.progress(f"{cluster.container} looks at its hardware and at config/ anew")
+        argv = ["docker", "exec", cluster.container, "dshpc-node", "reconfigure"]
+        done = machine.run(argv, deadline_s=_DEADLINE_S, on_line=reporter.progress)
+        code = _code(done, cluster)
+        now = cluster_status.ask(machine, str(project.folder), cluster.container)
+    return Reconfigured(code, tuple(done.text.splitlines()), behind, now)
+
+
+def _code(done: CommandResult, cluster: Target) -> int:
+    """0, 2 (refused) or 3 (still starting); raises DshpcError for every other end."""
+    if done.state == "timeout":
+        raise DshpcError(
+            f"The container did not reconfigure itself within {_DEADLINE_S:.0f} s.",
+            done.text or "It may still be at work.",
+            ("See how it is: dshpc status", "And what it says: dshpc logs --tail 50"),
+            Exit.INCOMPLETE,
+        )
+    if done.state != "present":
+        raise engine_error(done, f"Nothing can be run in the container {cluster.container}")
+    if done.code in (Exit.OK, Exit.ERROR, Exit.INCOMPLETE):
+        return int(done.code)
+    if done.code in (Exit.USAGE, 126, 127):
+        raise DshpcError(
+            "The container cannot reconfigure itself: its image is of an older dsHPC setup.",
+            done.text,
+            ("Build it anew: configure-environment", "Or start it anew: dshpc restart"),
+        )
+    raise engine_error(done, "The container could not be reconfigured")
+
+
+def _behind(machine: Machine, cluster: Target, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Settings that reach the container by its environment alone, and have changed since it was made."""
+    argv = ["docker", "inspect", "--type", "container", "--format", "{{json .Config.Env}}", "--"]
+    asked = machine.run([*argv, cluster.container], deadline_s=_ASK_S)
+    if not asked.ok:
+        raise engine_error(asked, f"Docker could not be asked for {cluster.container}")
+    return differing(asked.stdout, cluster.project.settings(env).container_env())
+
+
+def differing(env_json: str, wanted: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of settings whose value is another in the container (`.Config.Env`) than wanted.
+
+    Values are compared as they are read, so that "0, 2" and "0,2" are the same.
+    """
+    try:
+        entries = json.loads(env_json) or []
+    except ValueError:
+        return ()
+    has = dict(str(item).partition("=")[::2] for item in entries)
+    return tuple(
+        item.name
+        for item in DECLARATIONS
+        if item.in_container and _value(item.name, has) != _value(item.name, wanted)
+    )
+
+
+def _value(name: str, env: Mapping[str, str]) -> Any:
+    variable = BY_NAME[name].env
+    if variable not in env:
+        return BY_NAME[name].default
+    try:
+        return getattr(settings_module.load(env={variable: env[variable]}), name)
+    except DshpcError:  # of an older version, say
+        return env[variable]
+
+
+def lines(done: Reconfigured) -> list[str]:
+    """What comes before the status, for people."""
+    said = list(done.lines)
+    if done.behind:
+        said.append(
+            f"Not in force: {', '.join(done.behind)}. Settings reach the container when it is made: "
+            "configure-environment"
+        )
+    return said

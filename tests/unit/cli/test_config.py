@@ -1,0 +1,157 @@
+"""`dshpc config ...` as it is typed: what goes to stdout, what to stderr, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup import cli
+from dshpc_setup.cli import config, console, inspect, running
+from dshpc_setup.project import Project
+from tests.unit.cluster.conftest import GONE, INSPECT, TEXTS, cluster, configured, project
+from tests.unit.cluster.test_reconfigure import RECONFIGURE
+from tests.unit.cluster.test_reconfigure import machine as running_cluster
+from tests.unit.engine.fake import Answer, FakeMachine
+
+__all__ = ["project"]
+
+
+@pytest.fixture(autouse=True)
+def _here(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("DSHPC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(project.folder)
+
+
+def uses(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (config, running):
+        monkeypatch.setattr(module, "this_machine", lambda: machine)
+
+
+def test_a_file_is_printed_and_nothing_else(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    text = "NodeName=x\r\n\udcff"
+    uses(cluster(project, {"slurm.conf": text}), monkeypatch)
+    assert cli.run(["config", "show", "slurm.conf"], "dshpc") == 0
+    assert capfdbinary.readouterr() == (b"NodeName=x\r\n\xff", b"")
+    assert cli.run(["config", "show", "config/gres.conf", "--json"], "dshpc") == 0
+    value = json.loads(capfdbinary.readouterr().out)
+    assert (value["schema"], value["path"]) == ("dshpc.config-file/1", "config/gres.conf")
+    assert (value["owner"], value["where"]) == ("rendered", "p-slurm:/etc/slurm/gres.conf")
+
+
+def test_what_is_not_in_force_is_said_on_stderr(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    machine = cluster(project)
+    machine.commands[INSPECT] = GONE
+    uses(machine, monkeypatch)
+    assert cli.run(["config", "show", "slurm.conf"], "dshpc") == 0
+    out, err = capsys.readouterr()
+    assert out == TEXTS["config/slurm.conf"]
+    assert err.startswith("dshpc: The cluster is down, so nothing is in force.")
+    assert cli.run(["config", "show", "nothing.conf"], "dshpc") == 64
+
+
+def test_diff_and_its_exit_codes(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    uses(cluster(project), monkeypatch)
+    assert cli.run(["config", "diff"], "dshpc") == 0
+    assert capsys.readouterr() == ("", "")
+    uses(cluster(project, {"gres.conf": "Name=gpu\n"}), monkeypatch)
+    assert cli.run(["config", "diff", "gres.conf"], "dshpc") == 1
+    out = capsys.readouterr().out
+    assert out.startswith("--- config/gres.conf (in the project folder)\n")
+    assert "\033" not in out, "colour is for terminals"
+    assert cli.run(["config", "diff", "slurm.conf"], "dshpc") == 0
+    capsys.readouterr()
+    assert cli.run(["config", "diff", "--json"], "dshpc") == 1
+    value = json.loads(capsys.readouterr().out)
+    assert (value["schema"], len(value["differences"])) == ("dshpc.config-diff/1", 1)
+
+
+def test_colours() -> None:
+    text = "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n z\n"
+    said = inspect.coloured(text)
+    assert "\033[32m+y\033[0m\n z\n" in said
+    assert said.startswith("\033[1m--- a\033[0m\n")
+
+
+def test_accept_and_reject(
+    project: Project,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("slurm.conf", "gres.conf"):
+        (project.folder / "config" / name).write_text("# mine\n")
+    configured(project)
+    assert cli.run(["config", "accept", "slurm.conf"], "dshpc") == 0
+    out = capsys.readouterr().out
+    assert "Accepted: config/slurm.conf" in out
+    assert "dshpc reconfigure" in out
+    assert cli.run(["config", "reject", "--all"], "dshpc") == 2, "nobody is there to ask"
+    assert (project.folder / "config/gres.conf.dshpc-new").exists()
+    assert cli.run(["config", "reject", "--all", "--yes"], "dshpc") == 0
+    assert not (project.folder / "config/gres.conf.dshpc-new").exists()
+    assert cli.run(["config", "accept"], "dshpc") == 64
+    assert cli.run(["config", "accept", "--all", "gres.conf"], "dshpc") == 64
+
+
+def test_reconfigure(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake = running_cluster(project, stdout="Nothing has changed.\n")
+    uses(fake, monkeypatch)
+    assert cli.run(["reconfigure"], "dshpc") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Nothing has changed.\nContainer")
+    assert cli.run(["reconfigure", "--json"], "dshpc") == 0
+    assert json.loads(capsys.readouterr().out)["reconfigure"]["exit_code"] == 0
+    fake.commands[RECONFIGURE] = Answer(code=2, stdout="gres.conf, line 3: no device.\n")
+    assert cli.run(["reconfigure"], "dshpc") == 2
+    assert "line 3" in capsys.readouterr().out
+    fake.commands[INSPECT] = GONE
+    assert cli.run(["reconfigure"], "dshpc") == 2
+    assert "dshpc up" in capsys.readouterr().err
+
+
+def test_settings_with_lists_and_lines(
+    project: Project,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    set_ = ["config", "set"]
+    assert cli.run([*set_, "partitions", "short=1:00:00", "long"], "dshpc") == 0
+    assert cli.run([*set_, "slurm_conf_extra", "MaxJobCount=20", "MaxTime=1:0"], "dshpc") == 0
+    assert cli.run([*set_, "devices", "0,2"], "dshpc") == 0
+    assert cli.run([*set_, "work", "a", "b"], "dshpc") == 64
+    capsys.readouterr()
+    assert cli.run(["config", "show"], "dshpc") == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[:2] for row in rows if row.startswith(("part", "dev"))] == [
+        ["devices", "0,2"], ["partition", "debug"], ["partitions", "short=1:00:00,long"]
+    ]  # fmt: skip
+    at = next(n for n, row in enumerate(rows) if row.startswith("slurm_conf_extra"))
+    assert (rows[at].split()[1], rows[at + 1].strip()) == ("MaxJobCount=20", "MaxTime=1:0")
+    assert cli.run(["config", "show", "--json"], "dshpc") == 0
+    values = json.loads(capsys.readouterr().out)["settings"]
+    assert values["partitions"]["value"] == ["short=1:00:00", "long"]
+    assert values["slurm_conf_extra"]["value"] == "MaxJobCount=20\nMaxTime=1:0"
+    assert Path("dshpc.yaml").read_text().count("\n- ") == 4
+
+
+def test_advice_names_the_new_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DSHPC_COMMAND", os.path.abspath("configure-environment"))
+    assert "./dshpc reconfigure" in console.as_called("Then: dshpc reconfigure")

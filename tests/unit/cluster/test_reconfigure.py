@@ -1,0 +1,109 @@
+"""`dshpc reconfigure` on the host: what it asks, what it passes on, and every way it can end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup.cluster.reconfigure import differing, lines, reconfigure
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.project import Project
+from tests.unit.cluster.conftest import GONE, INSPECT, cluster, container
+from tests.unit.engine.fake import Answer, FakeMachine, Listener
+
+RECONFIGURE = "docker exec p-slurm dshpc-node reconfigure"
+
+
+def machine(project: Project, *, env: tuple[str, ...] = (), **answer: Any) -> FakeMachine:
+    fake = cluster(project)
+    fake.commands |= {
+        "docker inspect --type container --format": Answer(json.dumps(["PATH=/bin", *env])),
+        RECONFIGURE: Answer(**answer),
+        "docker exec p-slurm sinfo": Answer("p|gpu:h100:1|gpu:0|idle|none\n"),
+        "docker exec p-slurm scontrol": Answer("TaskPlugin = task/none\n"),
+        "docker exec p-slurm sh -c squeue": Answer(),
+    }
+    return fake
+
+
+def test_it_is_done_and_told(project: Project) -> None:
+    done = reconfigure(machine(project, stdout="GPUs: was 2, is 1\n"), project, {}, Listener())
+    assert (done.exit_code, done.lines, done.behind) == (0, ("GPUs: was 2, is 1",), ())
+    value = done.to_json()
+    assert (value["schema"], value["exit_code"], value["ready"]) == ("dshpc.status/1", 0, True)
+    assert value["reconfigure"]["lines"] == ["GPUs: was 2, is 1"]
+
+
+@pytest.mark.parametrize("code", [Exit.ERROR, Exit.INCOMPLETE])
+def test_a_refusal_is_passed_on_with_its_words(project: Project, code: int) -> None:
+    fake = machine(project, code=code, stdout="config/gres.conf, line 3: no device.\n")
+    done = reconfigure(fake, project, {}, Listener())
+    assert done.exit_code == code
+    assert "line 3" in lines(done)[0]
+    assert done.status.ready, "the cluster goes on"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        (Answer(code=None, state="timeout", stdout="check\n"), Exit.INCOMPLETE, "within 180 s"),
+        (Answer(code=64, stdout="There is no command"), Exit.ERROR, "an older dsHPC setup"),
+        (Answer(code=1, stdout="Traceback"), Exit.ERROR, "could not be reconfigured"),
+    ],
+)
+def test_other_ends(project: Project, answer: Answer, code: int, said: str) -> None:
+    fake = machine(project)
+    fake.commands[RECONFIGURE] = answer
+    with pytest.raises(DshpcError) as caught:
+        reconfigure(fake, project, {}, Listener())
+    assert caught.value.exit_code == code
+    assert said in caught.value.brief
+
+
+@pytest.mark.parametrize("status", [None, "exited", "paused"])
+def test_a_cluster_that_is_down(project: Project, status: str | None) -> None:
+    fake = machine(project)
+    fake.commands[INSPECT] = GONE if status is None else container(project, status)
+    with pytest.raises(DshpcError) as caught:
+        reconfigure(fake, project, {}, Listener())
+    assert "dshpc up" in caught.value.resolution[0]
+    assert not fake.lines("reconfigure")
+
+
+def test_settings_that_have_not_reached_the_container(project: Project) -> None:
+    (project.folder / "dshpc.yaml").write_text("partition: gpu\nreserve_mib: 512\n")
+    fake = machine(project, env=("DSHPC_PREFIX=dshpc", "DSHPC_RESERVE_MIB=512"))
+    done = reconfigure(fake, project, {}, Listener())
+    assert done.behind == ("partition",)
+    assert "configure-environment" in lines(done)[-1]
+    both = ("DSHPC_PARTITION=gpu", "DSHPC_RESERVE_MIB=512")
+    assert reconfigure(machine(project, env=both), project, {}, Listener()).behind == ()
+
+
+@pytest.mark.parametrize(
+    ("has", "wanted", "names"),
+    [
+        ([], {}, ()),
+        (None, {}, ()),
+        (["DSHPC_PARTITIONS=a, b"], {"DSHPC_PARTITIONS": "a,b"}, ()),
+        (["DSHPC_PARTITIONS=a,b"], {"DSHPC_PARTITIONS": "a"}, ("partitions",)),
+        (["DSHPC_GPU=auto"], {}, ()),
+        ([], {"DSHPC_GPU": "none"}, ("gpu",)),
+        (["DSHPC_GPU=voodoo"], {}, ("gpu",)),
+        (["DSHPC_WORK=x"], {}, ()),
+        (["DSHPC_SLURM_CONF_EXTRA=A=1\nB=2"], {"DSHPC_SLURM_CONF_EXTRA": "A=1\nB=2"}, ()),
+    ],
+)
+def test_which_settings_differ(
+    has: list[str] | None, wanted: dict[str, str], names: tuple[str, ...]
+) -> None:
+    assert differing(json.dumps(has), wanted) == names
+
+
+@given(st.one_of(st.text(), st.lists(st.text()).map(json.dumps)))
+def test_any_answer_of_the_engine(text: str) -> None:
+    assert isinstance(differing(text, {}), tuple)
