@@ -114,7 +114,8 @@ def main() -> int:
         seconds_to("Ready after", [*options(ours), image])
         docker("cp", "--follow-link", f"{ours}:/etc/slurm", str(folder / "slurm"))
         remove(ours)
-        (folder / "slurm" / "slurm.key").unlink()
+        for name in ("slurm.key", "slurm.jwks", "ask.conf"):
+            (folder / "slurm" / name).unlink(missing_ok=True)
         (folder / "start.sh").write_text(MINIMAL)
         minimal = ["--entrypoint", "sh", "--init", "--volume", f"{folder}:/bench:ro"]
         times: dict[str, list[float]] = {ours: [], least: []}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -12,6 +14,27 @@ settings.register_profile("full", deadline=None, max_examples=1000)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="the long soaks whole, not as a sample")
+
+    parser.addoption("--line", choices=["engine", "others"], help="see scripts/side_by_side.py")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`--line engine`: only the tests on this machine's engine; `others`: all but these.
+
+    A test in a private room of its own says so by `pytest_plugins`, which bring the rooms.
+    """
+    line = config.getoption("--line")
+    if line is None:
+        return
+    here = Path(__file__).parent / "integration"
+    kept: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        module = item.getparent(pytest.Module)
+        rooms = module is not None and hasattr(module.obj, "pytest_plugins")
+        on_engine = here in item.path.parents and not rooms
+        kept[on_engine == (line == "engine")].append(item)
+    items[:] = kept[True]
+    config.hook.pytest_deselected(items=kept[False])
 
 
 def pytest_configure(config: pytest.Config) -> None:

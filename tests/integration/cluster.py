@@ -5,6 +5,8 @@ The fixtures `standard`, `fresh` and `start_configure` are registered by conftes
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import subprocess
@@ -251,6 +253,14 @@ def remove_folder(folder: Path) -> None:
     run(as_root("rm", "-rf", str(folder))).good()
 
 
+@contextlib.contextmanager
+def one_at_a_time(what: str) -> Iterator[None]:
+    """What two workers must not do at once, such as making the base image."""
+    with (Path(tempfile.gettempdir()) / f"dshpc-test-{what}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 class made:  # noqa: N801 -- used as a function: `with made("x") as cluster`
     """A cluster with nothing of it on the machine yet, nor afterwards."""
 
@@ -280,7 +290,9 @@ def standard(engine: str) -> Iterator[Cluster]:
             *("--yes", "--simulate", "h100:2", "--dir", str(cluster.folder)),
             *("--prefix", cluster.prefix, "--json"),
         ]
-        yield replace(cluster, first=run(argv, timeout_s=800).good())
+        with one_at_a_time("base"):
+            first = run(argv, timeout_s=800).good()
+        yield replace(cluster, first=first)
     for tag in docker("images", "--format", "{{.Repository}}:{{.Tag}}", CACHE).split():
         docker("rmi", "-f", tag)
 

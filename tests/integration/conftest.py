@@ -16,7 +16,7 @@ from dshpc_setup.image.site import APT_FILE, SiteFiles, gather_site
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
-from tests.integration.cluster import fresh, standard, start_configure
+from tests.integration.cluster import fresh, one_at_a_time, standard, start_configure
 
 __all__ = ["fresh", "standard", "start_configure"]
 
@@ -73,7 +73,8 @@ def image_facts(engine: str) -> HostFacts:
 @pytest.fixture(scope="session")
 def base_image(local_machine: LocalMachine, image_facts: HostFacts) -> BaseImage:
     """The base image as the product gets it; one that is there from an earlier run is used."""
-    return ensure_base(local_machine, image_facts, Settings(), Silent(answer=True))
+    with one_at_a_time("base"):
+        return ensure_base(local_machine, image_facts, Settings(), Silent(answer=True))
 
 
 @pytest.fixture(scope="session")

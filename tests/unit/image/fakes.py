@@ -67,6 +67,9 @@ class FakeMachine:
     def changed(self, path: str) -> float | None:
         return None
 
+    def disk_mib(self, path: str) -> int | None:
+        return None
+
     def access(self, path: str) -> State:
         return "absent"
 

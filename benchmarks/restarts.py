@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Starts of one cluster on ever other made-up machines, against the least possible; and killed daemons.
+
+Each round has another machine: 0 to 16 GPUs of random kinds, MIG instances among them, limits of
+memory and CPUs. Ours is made anew over the volumes of the round before, as if the container had been
+moved. The yardstick is the minimal start script of benchmarks/start.py on the same machine, with new
+volumes and the finished configuration. Both are measured in turns from `docker run` to the first job.
+
+    python benchmarks/restarts.py [--dir PROJECT | --image TAG] [--rounds N] [--seed N]
+
+Then slurmctld and slurmd are killed in turns, and the time is taken until each is back: another
+process, the controller answers, and the node is idle. Exit code 1 where the ratio of the medians or the
+slowest return is over its limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from image_size import image_of_project
+from start import MINIMAL, docker, seconds_to
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.integration.soak.hardware import Hardware, random_hardware
+
+LIMIT_RATIO = 2.0
+LIMIT_BACK_S = 5.0
+KILLS = 5  # of each daemon
+CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
+
+# The yardstick's job asks for a GPU where there is one.
+_LEAST = MINIMAL.replace("--gres=gpu:1", "$DSHPC_BENCH_GRES").replace(
+    "head -c 1024 /dev/urandom > /etc/slurm/slurm.key",
+    "rm -f /etc/slurm/slurm.key; head -c 1024 /dev/urandom > /etc/slurm/slurm.key",
+)
+
+
+def options(name: str, hardware: Hardware) -> list[str]:
+    """What `docker run` is given for both."""
+    return [
+        "--name", name, "--hostname", "bench",
+        "--cap-drop", "ALL", *(f"--cap-add={each}" for each in CAPABILITIES),
+        "--security-opt", "no-new-privileges",
+        "--volume", f"{name}-state:/var/lib/dshpc/state",
+        "--volume", f"{name}-key:/var/lib/dshpc/key",
+        "--env", "DSHPC_PREFIX=bench", *hardware.options(),
+    ]  # fmt: skip
+
+
+def ours(name: str, image: str, hardware: Hardware) -> float:
+    return seconds_to("Ready after", [*options(name, hardware), image])
+
+
+def least(name: str, image: str, hardware: Hardware, folder: Path) -> float:
+    """With the configuration that ours, which still runs, has found."""
+    configured = folder / "slurm"
+    subprocess.run(["rm", "-rf", str(configured)], check=True)
+    docker("cp", "--follow-link", f"{name.removesuffix('-least')}:/etc/slurm", str(configured))
+    (configured / "slurm.key").unlink(missing_ok=True)
+    (folder / "start.sh").write_text(_LEAST)
+    gres = "--gres=gpu:1" if hardware.gres else "--mem=16"
+    minimal = ["--entrypoint", "sh", "--init", "--volume", f"{folder}:/bench:ro"]
+    minimal += ["--env", f"DSHPC_BENCH_GRES={gres}"]
+    argv = [*options(name, hardware), *minimal, image, "/bench/start.sh", "bench"]
+    return seconds_to("FIRST JOB PASSED", argv)
+
+
+def remove(name: str, *, volumes: bool) -> None:
+    if not volumes:
+        docker("stop", "--time", "15", name)  # as `docker compose down` does: the queue is saved
+    docker("rm", "--force", name)
+    if volumes:
+        docker("volume", "rm", "--force", f"{name}-state", f"{name}-key")
+
+
+def back_after_kills(name: str) -> list[float]:
+    """Seconds until a killed daemon answers again, for each kill."""
+    took = []
+    time.sleep(6)  # until slurmctld has written down that the first job has ended
+    for number in range(2 * KILLS):
+        service = ("slurmctld", "slurmd")[number % 2]
+        # one process does it all: each call of docker costs a tenth of a second
+        script = """
+            pid=$(s6-svstat -o pid "/run/dshpc/services/$1")
+            kill -9 "$pid"
+            until now=$(s6-svstat -o pid "/run/dshpc/services/$1") && [ "$now" -gt 0 ] &&
+                [ "$now" != "$pid" ] && scontrol ping >/dev/null 2>&1 &&
+                [ "$(sinfo -h -N -o %T)" = idle ]; do sleep 0.02; done
+        """
+        began = time.monotonic()
+        docker("exec", name, "sh", "-c", script, "sh", service)
+        took.append(time.monotonic() - began)
+        time.sleep(1.5)  # one that ends within a second of its start is not started again at once
+    return took
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--image", help="tag or id of the dsHPC image")
+    parser.add_argument("--dir", type=Path, default=Path.cwd(), metavar="PROJECT")
+    parser.add_argument("--name", default="dshpc-bench-restarts", help="of the containers")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    choice = parser.parse_args()
+    image = choice.image or image_of_project(choice.dir)
+    choose = random.Random(choice.seed)
+    name, other = choice.name, f"{choice.name}-least"
+    times: tuple[list[float], list[float]] = ([], [])
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        folder.chmod(0o755)
+        try:
+            ours(name, image, Hardware("h100:2"))  # not counted: the first one has no state
+            for _ in range(choice.rounds):
+                hardware = random_hardware(choose)
+                remove(name, volumes=False)
+                times[0].append(ours(name, image, hardware))
+                times[1].append(least(other, image, hardware, folder))
+                remove(other, volumes=True)
+            returned = back_after_kills(name)
+        finally:
+            remove(name, volumes=True)
+            remove(other, volumes=True)
+    ratio = median(times[0]) / median(times[1])
+    print(f"minimal start script: median {median(times[1]):.3f} s")
+    print(
+        f"dsHPC: median {median(times[0]):.3f} s, slowest {max(times[0]):.3f} s, "
+        f"{len(times[0])} starts"
+    )
+    print(f"ratio {ratio:.2f} (at most {LIMIT_RATIO})")
+    print(
+        f"killed daemons are back after {median(returned):.2f} s, slowest {max(returned):.2f} s "
+        f"(at most {LIMIT_BACK_S} s)"
+    )
+    return 0 if ratio <= LIMIT_RATIO and max(returned) <= LIMIT_BACK_S else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
