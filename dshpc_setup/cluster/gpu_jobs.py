@@ -16,14 +16,13 @@ from typing import Any, get_args
 from dshpc_setup.cluster import node_state
 from dshpc_setup.cluster.operations import ours, target
 from dshpc_setup.container.gpu_places import SlurmGpu as SlurmGpu
-from dshpc_setup.container.gpu_places import expand as expand
 from dshpc_setup.container.gpu_places import parse_listed as parse_listed
-from dshpc_setup.container.gpu_places import ranges
 from dshpc_setup.container.places import Places
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import GpuDevice, Gpus, MigInstance, MigMode, State, Vendor
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.probes import ranges
 from dshpc_setup.project import Project
 
 _MOST = 4096  # GPUs of one node, letters of their text; what claims more is damaged
@@ -208,10 +207,10 @@ def count_gpus(text: str) -> int:
 
 def parse_held(text: str) -> tuple[int, ...]:
     """ "gpu:h100:2(IDX:0,2-3),gpu:t4:0(IDX:)" -> (0, 2, 3)."""
-    found: list[int] = []
+    found: set[int] = set()
     for match in re.finditer(r"(?:^|,)gpu:(?:\(null\))?[^,()]*\(IDX:([0-9,-]*)\)", text):
-        found += ranges(match[1])
-    return tuple(sorted(set(found)))
+        found |= ranges.parse(match[1])
+    return tuple(sorted(found))
 
 
 def parse_facts(text: str) -> Gpus | None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 
 from dshpc_setup.container import slurm_conf
-from dshpc_setup.container.complaints import explain as explain  # the words for what Slurm says
 from dshpc_setup.container.complaints import shortened, what_to_do
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.slurm_conf import Entry
@@ -89,25 +88,8 @@ def device_files(line: str) -> tuple[str, ...]:
     found: list[str] = []
     for match in re.finditer(r"(?i)(?:^|\s)(?:Multiple)?Files?\s*=\s*(\S+)", body):
         for item in slurm_conf.items(match[1].strip('"')):
-            found += _expand(item, MOST_DEVICES - len(found))
+            found += slurm_conf.expand(item, MOST_DEVICES - len(found))
     return tuple(found)
-
-
-def _expand(item: str, most: int) -> list[str]:
-    match = re.fullmatch(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)", item)
-    if match is None:
-        return [item]
-    found: list[str] = []
-    for part in match[2].split(","):
-        span = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
-        if span is None:
-            return [item]
-        first, last = int(span[1]), int(span[2] or span[1])
-        if len(found) + last - first >= most:
-            return [item]
-        width = len(span[1]) if span[1].startswith("0") else 0
-        found += [f"{match[1]}{n:0{width}d}{match[3]}" for n in range(first, last + 1)]
-    return found
 
 
 def node_name(candidate: Candidate, wanted: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -43,7 +42,7 @@ def choose(places: Places, rendered: Mapping[str, str]) -> Candidate:
         text = _read(places, name)
         if text is None:
             continue
-        hashes[name] = sha256(text)
+        hashes[name] = ownership.digest(text)
         owner = ownership.classify(text, recorded.get(f"config/{name}"))
         if owner in ("custom", "edited"):
             texts[name] = text
@@ -91,10 +90,6 @@ def _no_text(name: str, text: str) -> DshpcError:
             "configure-environment",
         ),
     )
-
-
-def sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _manifest(places: Places) -> Mapping[str, str]:

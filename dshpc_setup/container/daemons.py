@@ -165,20 +165,20 @@ def wait_registered(machine: Machine, node: str, since: float) -> Node:
 
 
 @dataclass(frozen=True)
-class Reconciled:
+class TakenBack:
     """`note` is a sentence about what was done or left."""
 
     resumed: bool
     note: str
 
 
-def reconcile(machine: Machine, node: str, found: Node) -> Reconciled | None:
+def take_back(machine: Machine, node: str, found: Node) -> TakenBack | None:
     """Resume a node that was drained by our own doing; None where it was not drained."""
     if "DRAIN" not in found.states and "DOWN" not in found.states:
         return None
     if not found.own_doing:
         container = Settings(prefix=machine.env.get("DSHPC_PREFIX", Settings.prefix)).container
-        return Reconciled(
+        return TakenBack(
             False,
             f"Node {node} was set to {'+'.join(found.states)} by a person ({found.who}) and is left "
             f"so: {found.reason}. To take it back: docker exec {container} scontrol update "
@@ -193,7 +193,7 @@ def reconcile(machine: Machine, node: str, found: Node) -> Reconciled | None:
             result.text,
             ("See: docker logs CONTAINER",),
         )
-    return Reconciled(
+    return TakenBack(
         True, f"Node {node} was {'+'.join(found.states)} ({found.reason or 'no reason'}): resumed."
     )
 

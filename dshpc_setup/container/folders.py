@@ -10,32 +10,40 @@ from dshpc_setup.container.places import Places
 from dshpc_setup.container.storage import cannot_write, read_text
 
 
-def host_name_note(places: Places, name: str, resolves: Callable[[str], bool]) -> str | None:
+def host_name_note(
+    places: Places, name: str, own: str, resolves: Callable[[str], bool]
+) -> str | None:
     """Make `name` resolve; a sentence where that took an entry of ours.
 
-    A host name that does not resolve costs about 20 s at every srun (seen with 24.11.5).
-    `resolves` asks beyond /etc/hosts and is only called where the name does not stand there.
+    A host name that does not resolve costs about 20 s at every srun (seen with 24.11.5). It gets the
+    address of `own`, the container's host name: slurmd listens at that one alone (NoInAddrAny), by
+    whatever name the node goes. `resolves` asks beyond /etc/hosts and is only called where the name
+    does not stand there.
     """
     path = places.at("/etc/hosts")
     text = read_text(path) or ""
-    if name in hosts_names(text) or resolves(name):
+    known = hosts_names(text)
+    if name in known or resolves(name):
         return None
+    address = known.get(own, "127.0.0.1")
     try:
         # Docker mounts this one file: it can be written to, but not renamed over.
         with open(path, "a", encoding="utf-8") as file:
             file.write(
-                f"{'' if text.endswith(chr(10)) or not text else chr(10)}127.0.0.1\t{name}\n"
+                f"{'' if text.endswith(chr(10)) or not text else chr(10)}{address}\t{name}\n"
             )
     except OSError as error:
         raise cannot_write(path, error) from None
-    return f"The host name {name} did not resolve: added to /etc/hosts as 127.0.0.1."
+    return f"The host name {name} did not resolve: added to /etc/hosts as {address}."
 
 
-def hosts_names(text: str) -> set[str]:
-    """All names of an /etc/hosts."""
-    names: set[str] = set()
+def hosts_names(text: str) -> dict[str, str]:
+    """Name -> address of an /etc/hosts; the first line with a name counts."""
+    names: dict[str, str] = {}
     for line in text.splitlines():
-        names.update(line.partition("#")[0].split()[1:])
+        address, *more = line.partition("#")[0].split() or [""]
+        for name in more:
+            names.setdefault(name, address)
     return names
 
 

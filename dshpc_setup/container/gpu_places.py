@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dshpc_setup.container import slurm_conf
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.storage import cannot_write, replace_text
 from dshpc_setup.errors import DshpcError
@@ -53,7 +54,8 @@ def parse_listed(text: str) -> tuple[SlurmGpu, ...]:
             continue
         words = dict(word.split("=", 1) for word in match[1].split() if "=" in word)
         kind, uuid = words.get("Type"), words.get("UniqueId")
-        files = expand(words.get("File", ""))
+        named = slurm_conf.items(words.get("File", ""))
+        files = tuple(file for item in named for file in slurm_conf.expand(item, _MOST))
         count = int(words["Count"]) if re.fullmatch(r"[0-9]{1,4}", words.get("Count", "")) else 1
         each: list[tuple[str, ...]] = [files]  # one GPU may have several files: MIG instances
         if count != 1:
@@ -61,28 +63,6 @@ def parse_listed(text: str) -> tuple[SlurmGpu, ...]:
         known = kind if kind not in (None, "(null)") else None
         found += [SlurmGpu(known, some, uuid if uuid != "(null)" else None) for some in each]
     return tuple(found)
-
-
-def expand(text: str) -> tuple[str, ...]:
-    """ "/dev/nvidia[0-1,3],/dev/x" -> its four names, as Slurm's host lists are written."""
-    found: list[str] = []
-    for match in re.finditer(r"([^,\[\]]+)(?:\[([0-9,-]*)\])?", text):
-        numbers = ranges(match[2]) if match[2] is not None else None
-        found += [match[1]] if numbers is None else [f"{match[1]}{each}" for each in numbers]
-        if len(found) > _MOST:
-            break
-    return tuple(found)
-
-
-def ranges(text: str) -> list[int]:
-    """ "0,2-3" -> [0, 2, 3]."""
-    found: list[int] = []
-    for item in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", item)
-        if match:
-            first, last = int(match[1]), int(match[2] or match[1])
-            found += range(first, min(last, first + _MOST) + 1)
-    return found
 
 
 def table(

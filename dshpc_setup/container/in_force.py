@@ -17,6 +17,7 @@ from dshpc_setup.container.look import Seen
 from dshpc_setup.container.prepare import let_resolve
 from dshpc_setup.container.run import Run
 from dshpc_setup.container.status import as_failure, with_name
+from dshpc_setup.container.storage import replace_text
 from dshpc_setup.errors import DshpcError
 
 Depth = Literal["look", "parse", "trial"]
@@ -100,6 +101,14 @@ def write(run: Run, candidate: Candidate) -> str:
     folder = f"{run.places.run}/conf.{os.getpid()}.{time.monotonic_ns()}"  # never the one in force
     trials.write_set(folder, candidate.texts, run.places.key)
     return folder
+
+
+def remember(run: Run, candidate: Candidate) -> None:
+    """The daemons run with it: former partitions without jobs go, and the texts count as good."""
+    texts = partitions.settle(run, candidate)
+    if texts != candidate.texts:  # slurmctld has them no more either
+        replace_text(f"{run.places.etc_slurm}/slurm.conf", texts["slurm.conf"], sync=False)
+    config.save_last_good(run.places, texts)
 
 
 def _seen_error(run: Run, candidate: Candidate) -> DshpcError | None:

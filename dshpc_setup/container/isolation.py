@@ -19,7 +19,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dshpc_setup import settings as settings_module
 from dshpc_setup.container import device_rules, slurm_conf
 from dshpc_setup.container.complaints import shortened
 from dshpc_setup.container.places import Places
@@ -56,14 +55,11 @@ class Mount:
     controllers: tuple[str, ...] = ()
 
 
-def prepare(
-    machine: Machine, places: Places, isolation: str, node: str | None = None
-) -> tuple[str, ...]:
+def prepare(machine: Machine, places: Places, isolation: str, node: str) -> tuple[str, ...]:
     """Make this container fit for the tier; sentences for people about what was done.
 
-    Once in a start, before any daemon; nothing for `default`. `node` is the one of the settings, which are
-    read for it where it is not given. Raises DshpcError where the tier cannot be had: then no daemon may
-    be started.
+    Once in a start, before any daemon; nothing for `default`. `node` is the one of the settings.
+    Raises DshpcError where the tier cannot be had: then no daemon may be started.
     """
     if isolation == "default":
         return ()
@@ -76,7 +72,7 @@ def prepare(
     try:
         if version == 2:
             _empty_root(places)
-            _make_scope(places, node or settings_module.load(env=machine.env).node)
+            _make_scope(places, node)
         _try_rights(places, version)
     except OSError as error:
         raise _cannot(machine, str(error)) from None

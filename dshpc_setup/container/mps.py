@@ -34,7 +34,7 @@ def prepare(
         os.unlink(ended)
     until = time.monotonic() + wait_s
     while True:  # s6-svscan may just be starting
-        told = machine.run(["s6-svc", "-u", f"{places.services}/mps"], deadline_s=_ASK_S)
+        told = machine.run(["s6-svc", "-U", f"{places.services}/mps"], deadline_s=_ASK_S)
         if told.ok:
             break
         if time.monotonic() >= until:

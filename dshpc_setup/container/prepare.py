@@ -36,7 +36,8 @@ def prepare(run: Run) -> None:
 
 def let_resolve(run: Run, name: str) -> None:
     """Make the name resolve, with a note where that took an entry of ours."""
-    note = folders.host_name_note(run.places, name, lambda n: _resolves(run.machine, n))
+    own = socket.gethostname()
+    note = folders.host_name_note(run.places, name, own, lambda n: _resolves(run.machine, n))
     if note:
         run.status.note(note)
 

@@ -38,7 +38,7 @@ def reconcile(run: Run, node: str, *, fresh: bool) -> Reconciled:
         if fresh and not run.restored:
             return Reconciled()
         found = daemons.wait_registered(run.machine, node, run.up_since)
-        told = daemons.reconcile(run.machine, node, found)
+        told = daemons.take_back(run.machine, node, found)
         if told:
             run.status.note(told.note)
         tidied = jobs.tidy_queue(run.machine, node, fresh=fresh)

@@ -106,7 +106,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
         found = daemons.show_node(run.machine, node)
         if found is not None and (found.usable or not found.own_doing):
             _forget_refusal(run, before)
-            config.save_last_good(places, partitions.settle(run, candidate))
+            in_force.remember(run, candidate)
             status.say("Nothing has changed: what is in force is what the machine and config/ say.")
             return
     status.values.update(node=node, gres=check.gres_of(candidate, node))
@@ -134,7 +134,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     )
     told.drift(status, changes)
     drift.save(places, drift.remembered(seen.facts, seen.image))
-    config.save_last_good(places, partitions.settle(run, candidate))
+    in_force.remember(run, candidate)
     status.values["reconfigured"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status.ready()
     told.ready(run, seen.plan, candidate, proof.summary)

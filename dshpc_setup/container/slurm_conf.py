@@ -153,3 +153,21 @@ def with_gres(text: str, name: str, gres: str) -> str:
         line = re.sub(r"(\s+State=|$)", lambda end: f" Gres={gres}{end[1]}", line, count=1)
     lines[entry.number - 1] = line
     return "\n".join(lines)
+
+
+def expand(item: str, most: int) -> list[str]:
+    """ "/dev/nvidia[0-1,3]" -> its three names; as it stands where it names `most` or more."""
+    match = re.fullmatch(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)", item)
+    if match is None:
+        return [item]
+    found: list[str] = []
+    for part in match[2].split(","):
+        span = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
+        if span is None:
+            return [item]
+        first, last = int(span[1]), int(span[2] or span[1])
+        if len(found) + last - first >= most:
+            return [item]
+        width = len(span[1]) if span[1].startswith("0") else 0
+        found += [f"{match[1]}{n:0{width}d}{match[3]}" for n in range(first, last + 1)]
+    return found

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 
 from dshpc_setup import settings as settings_module
-from dshpc_setup.container import check, config, drift, jobs, partitions, state_volume, told, up
-from dshpc_setup.container.in_force import in_force
+from dshpc_setup.container import check, config, drift, jobs, state_volume, told, up
+from dshpc_setup.container.in_force import in_force, remember
 from dshpc_setup.container.look import Seen, look
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.prepare import prepare
@@ -61,7 +61,7 @@ def _start(run: Run) -> None:
     told.drift(status, changes)
     if not status.values["kept_last_good"]:  # else the next start compares with what was good
         drift.save(places, drift.remembered(seen.facts, seen.image))
-        config.save_last_good(places, partitions.settle(run, candidate))
+        remember(run, candidate)
     status.ready()
     told.ready(run, seen.plan, candidate, proof.summary)
     jobs.let_begin(run.machine, proof.reconciled.again, proof.reconciled.queued)
@@ -74,7 +74,9 @@ def _isolate(run: Run, seen: Seen) -> None:
     from dshpc_setup.container import isolation
 
     with run.status.step("isolation"):
-        for note in isolation.prepare(run.machine, run.places, run.settings.isolation):
+        for note in isolation.prepare(
+            run.machine, run.places, run.settings.isolation, run.settings.node
+        ):
             run.status.note(note)
         error = isolation.shared_node_error(run.machine, seen.plan)
         if error is not None:

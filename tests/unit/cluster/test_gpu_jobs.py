@@ -13,7 +13,6 @@ from dshpc_setup.cluster.gpu_jobs import (
     Job,
     SlurmGpu,
     count_gpus,
-    expand,
     parse_facts,
     parse_held,
     parse_jobs,
@@ -142,14 +141,6 @@ def test_of_several_nodes_only_ours() -> None:
 @pytest.mark.parametrize("text", ["", "slurm_load_jobs error", "[]", '{"jobs": 1}', "[" * 90000])
 def test_what_is_no_answer(text: str) -> None:
     assert parse_jobs(text, "node") is None
-
-
-def test_host_lists() -> None:
-    assert expand("/dev/nvidia[0-1,3],/dev/x") == (
-        *("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia3"),
-        "/dev/x",
-    )
-    assert len(expand("/dev/nvidia[0-999999]")) < 5000
 
 
 def test_facts_of_another_shape() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.container import check, fits
-from dshpc_setup.container.complaints import while_up
+from dshpc_setup.container.complaints import explain, while_up
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError
 
@@ -101,18 +101,18 @@ def test_an_unknown_key_is_found_and_the_right_one_proposed() -> None:
         "slurmd: error: _parse_next_key: Parsing error at unrecognized key: ReturnToServise\n"
         "slurmd: fatal: Unable to process configuration file\n"
     )
-    error = check.explain(said, candidate(text, GRES, "slurm.conf"))
+    error = explain(said, candidate(text, GRES, "slurm.conf"))
     assert error.brief == "config/slurm.conf, line 3: Slurm knows no 'ReturnToServise' there."
     assert error.resolution[0] == "Did you mean ReturnToService?"
 
 
 def test_a_line_that_is_none_is_found_by_the_number_that_slurm_says() -> None:
     said = 'slurmd: error: Parse error in file /run/dshpc/new/ask.conf line 2: "Foo=1"\n'
-    error = check.explain(said, candidate(SLURM, GRES, "slurm.conf"))
+    error = explain(said, candidate(SLURM, GRES, "slurm.conf"))
     assert error.brief == "config/slurm.conf, line 2: Slurm cannot read it."
     assert "The line is: SelectType=select/cons_tres" in error.details
     assert "/run/dshpc" not in error.details
-    far = check.explain(said.replace("line 2", "line 99"), candidate(SLURM, GRES, "slurm.conf"))
+    far = explain(said.replace("line 2", "line 99"), candidate(SLURM, GRES, "slurm.conf"))
     assert far.brief == "Slurm refuses this configuration."
 
 
@@ -121,7 +121,7 @@ def test_of_an_unknown_key_slurm_says_both_and_the_key_tells_more() -> None:
         'slurmd: error: Parse error in file /run/dshpc/new/gres.conf line 3: " Typ=h100"\n'
         "slurmd: error: _parse_next_key: Parsing error at unrecognized key: Typ\n"
     )
-    error = check.explain(said, candidate(SLURM, GRES.replace("Type=", "Typ="), "gres.conf"))
+    error = explain(said, candidate(SLURM, GRES.replace("Type=", "Typ="), "gres.conf"))
     assert error.brief == "config/gres.conf, line 3: Slurm knows no 'Typ' there."
     assert error.resolution[0] == "Did you mean Type?"
 
@@ -130,15 +130,13 @@ def test_a_line_of_the_setting_sends_people_to_the_setting() -> None:
     text = SLURM + "ReturnToServise=1\n"
     said = "slurmd: error: _parse_next_key: Parsing error at unrecognized key: ReturnToServise\n"
     found = replace(candidate(text), extra=("ReturnToServise=1",))
-    assert any("slurm_conf_extra" in step for step in check.explain(said, found).resolution)
-    assert not any(
-        "slurm_conf_extra" in step for step in check.explain(said, candidate(text)).resolution
-    )
+    assert any("slurm_conf_extra" in step for step in explain(said, found).resolution)
+    assert not any("slurm_conf_extra" in step for step in explain(said, candidate(text)).resolution)
 
 
 def test_in_a_cluster_that_runs_a_corrected_file_needs_no_restart() -> None:
     said = "slurmd: error: _parse_next_key: Parsing error at unrecognized key: Typ\n"
-    error = check.explain(said, candidate(SLURM, GRES.replace("Type=", "Typ="), "gres.conf"))
+    error = explain(said, candidate(SLURM, GRES.replace("Type=", "Typ="), "gres.conf"))
     step = "Correct config/gres.conf in the project folder, then: dshpc "
     assert f"{step}restart" in error.resolution
     assert f"{step}reconfigure" in while_up(error).resolution
@@ -149,14 +147,14 @@ def test_in_a_cluster_that_runs_a_corrected_file_needs_no_restart() -> None:
 def test_a_megabyte_of_noise_is_a_short_answer() -> None:
     noise = "\n".join(f"x{n}=y{n}" for n in range(40_000))
     said = "\n".join(f'slurmd: error: bad "y{n}" and "z{n}"' for n in range(40_000, 80_000))
-    error = check.explain(said, candidate(noise, noise, "slurm.conf"))
+    error = explain(said, candidate(noise, noise, "slurm.conf"))
     assert len(error.details) < 5000
 
 
 def test_an_unknown_plugin_is_found_by_its_value() -> None:
     text = SLURM.replace("cons_tres", "cons_foo")
     said = "slurmctld: fatal: Can't find plugin for select/cons_foo\n"
-    error = check.explain(said, candidate(text, GRES, "slurm.conf"))
+    error = explain(said, candidate(text, GRES, "slurm.conf"))
     assert error.brief.startswith("config/slurm.conf, line 2: Can't find plugin")
 
 
@@ -166,12 +164,12 @@ def test_what_sound_configurations_are_told_too_is_left_out() -> None:
         "slurmctld: error: Could not open node state file /x/node_state: No such file\n"
         "slurmctld: fatal: Something else\n"
     )
-    assert check.explain(said, candidate()).details == "Something else"
+    assert explain(said, candidate()).details == "Something else"
 
 
 @given(st.text(max_size=300))
 def test_whatever_slurm_says_becomes_an_error_with_a_next_step(said: str) -> None:
-    error = check.explain(said, candidate())
+    error = explain(said, candidate())
     assert error.brief
     assert error.resolution
 
@@ -219,6 +217,6 @@ def test_files_of_noise_are_read_in_no_time(noise: str) -> None:
     check.device_error(found, lambda _: True)
     check.port(found.texts, "SlurmctldPort", 1)
     check.gres_of(found, "lab")
-    check.explain(f"error: {noise}\nfatal: unrecognized key: {noise}", found)
+    explain(f"error: {noise}\nfatal: unrecognized key: {noise}", found)
     fits.following(replace(found, customized={"gres.conf": "edited"}), "lab")
     assert time.process_time() - began < 5

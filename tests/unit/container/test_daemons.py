@@ -134,7 +134,7 @@ def test_a_node_of_a_persons_is_left_with_the_way_to_take_it_back(
     env: dict[str, str], container: str
 ) -> None:
     machine = FakeMachine(env=env)
-    done = daemons.reconcile(machine, "lab", node("IDLE+DRAIN", "broken fan", "root"))
+    done = daemons.take_back(machine, "lab", node("IDLE+DRAIN", "broken fan", "root"))
     assert done is not None
     assert not done.resumed
     assert machine.ran == []
@@ -144,7 +144,7 @@ def test_a_node_of_a_persons_is_left_with_the_way_to_take_it_back(
 
 def test_a_node_that_slurm_took_out_is_taken_back() -> None:
     machine = FakeMachine(commands={"scontrol": Answer()})
-    done = daemons.reconcile(machine, "lab", node("IDLE+DRAIN", "Not responding", "slurm"))
+    done = daemons.take_back(machine, "lab", node("IDLE+DRAIN", "Not responding", "slurm"))
     assert done is not None
     assert done.resumed
     assert machine.ran == [("scontrol", "update", "nodename=lab", "state=resume")]

@@ -24,13 +24,13 @@ def test_a_name_of_the_hosts_file_is_left_alone(places: Places, tmp_path: Path) 
     def asked(name: str) -> bool:
         raise AssertionError("it stands in the file: nobody is asked")
 
-    assert folders.host_name_note(places, "dshpc", asked) is None
+    assert folders.host_name_note(places, "dshpc", "dshpc", asked) is None
     assert hosts.read_text() == "127.0.0.1 localhost\n172.17.0.2\tdshpc\n"
 
 
 def test_a_name_that_dns_knows_is_left_alone(places: Places, tmp_path: Path) -> None:
     (tmp_path / "etc/hosts").write_text("")
-    assert folders.host_name_note(places, "dshpc", lambda _: True) is None
+    assert folders.host_name_note(places, "dshpc", "dshpc", lambda _: True) is None
     assert (tmp_path / "etc/hosts").read_text() == ""
 
 
@@ -40,9 +40,20 @@ def test_a_name_that_nobody_knows_is_added_and_said(
 ) -> None:
     hosts = tmp_path / "etc/hosts"
     hosts.write_text(before)
-    note = folders.host_name_note(places, "dshpc", lambda _: False)
+    note = folders.host_name_note(places, "dshpc", "dshpc", lambda _: False)
     assert note is not None
     assert "dshpc" in note
     assert hosts.read_text().startswith(before)
     assert hosts.read_text().splitlines()[-1] == "127.0.0.1\tdshpc"
-    assert folders.host_name_note(places, "dshpc", lambda _: False) is None
+    assert folders.host_name_note(places, "dshpc", "dshpc", lambda _: False) is None
+
+
+def test_another_name_of_the_node_gets_the_address_of_the_containers_own(
+    places: Places, tmp_path: Path
+) -> None:
+    hosts = tmp_path / "etc/hosts"
+    hosts.write_text("127.0.0.1 localhost\n172.17.0.2\tdshpc # ours\n172.17.0.9 dshpc\n")
+    note = folders.host_name_note(places, "node1", "dshpc", lambda _: False)
+    assert note is not None
+    assert "172.17.0.2" in note
+    assert hosts.read_text().splitlines()[-1] == "172.17.0.2\tnode1"

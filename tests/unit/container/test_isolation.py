@@ -121,21 +121,21 @@ def test_any_text_is_read(text: str) -> None:
 
 def test_the_default_tier_looks_at_nothing(tree: Path) -> None:
     machine = FakeMachine()
-    assert isolation.prepare(machine, places(tree), "default") == ()
+    assert isolation.prepare(machine, places(tree), "default", "node") == ()
     assert machine.ran == []
     assert sorted(path.name for path in tree.iterdir()) == ["cgroup.procs", "devices"]
 
 
 def test_version_1_makes_what_slurm_writes_to_writable(tree: Path) -> None:
     machine = inside(V1.replace("{}", "ro,nosuid"))
-    isolation.prepare(machine, places(tree), "enforced")
+    isolation.prepare(machine, places(tree), "enforced", "n1")
     assert machine.ran == [(*REMOUNT, f"/sys/fs/cgroup/{names}") for names in WRITTEN]
     assert not (tree / "init").exists()  # there, processes may stay where they are
 
 
 def test_what_is_writable_is_left_alone(tree: Path) -> None:
     machine = inside(V1.replace("{}", "rw,nosuid"))
-    isolation.prepare(machine, places(tree), "enforced")
+    isolation.prepare(machine, places(tree), "enforced", "n1")
     assert machine.ran == []
 
 
@@ -156,7 +156,7 @@ def test_version_2_moves_the_processes_and_makes_the_group_of_the_steps(
             real(path, text)
 
     monkeypatch.setattr(isolation, "_write", write)
-    isolation.prepare(machine, places(tree), "enforced")
+    isolation.prepare(machine, places(tree), "enforced", "n1")
     assert machine.ran == [(*REMOUNT, "/sys/fs/cgroup")]
     assert moved == [(f"{tree}/init/cgroup.procs", "1"), (f"{tree}/init/cgroup.procs", "27")]
     scope = tree / "system.slice/n1_slurmstepd.scope"
@@ -175,7 +175,7 @@ def test_a_process_that_comes_meanwhile_is_moved_as_well(
             raise OSError(16, "Device or resource busy")
 
     monkeypatch.setattr(isolation, "_write", write)
-    isolation.prepare(inside(V2.format("rw")), places(tree), "enforced")
+    isolation.prepare(inside(V2.format("rw")), places(tree), "enforced", "n1")
     assert tries.count("1") == 3
 
 
@@ -186,7 +186,7 @@ def test_a_root_that_stays_busy_is_an_error(tree: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(isolation, "_write", write)
     monkeypatch.setattr(isolation, "_MOVE_S", 0.03)
     with pytest.raises(DshpcError) as caught:
-        isolation.prepare(inside(V2.format("rw")), places(tree), "enforced")
+        isolation.prepare(inside(V2.format("rw")), places(tree), "enforced", "n1")
     assert "Device or resource busy" in caught.value.details
 
 
@@ -227,7 +227,7 @@ def test_the_node_that_is_given_is_not_looked_up(tree: Path) -> None:
 
 def refused(machine: Inside, tree: Path) -> DshpcError:
     with pytest.raises(DshpcError) as caught:
-        isolation.prepare(machine, places(tree), "enforced")
+        isolation.prepare(machine, places(tree), "enforced", "n1")
     assert "isolation = enforced cannot be kept in this container" in caught.value.brief
     assert "dshpc config set isolation default" in caught.value.resolution[-1]
     return caught.value
@@ -302,7 +302,7 @@ def test_a_container_with_some_of_the_cpus(
     for file in ("cpuset.cpus.effective", "cpuset/cpuset.cpus"):
         machine.files[f"/sys/fs/cgroup/{file}"] = allowed
     if fits:
-        assert isolation.prepare(machine, places(tree), "enforced") == ()
+        assert isolation.prepare(machine, places(tree), "enforced", "n1") == ()
     else:
         assert "limited to some CPUs" in refused(machine, tree).details
 

@@ -22,7 +22,7 @@ def places(tmp_path: Path) -> Places:
 
 
 def machine(places: Places, code: int = 0) -> FakeMachine:
-    command = f"s6-svc -u {places.services}/mps"
+    command = f"s6-svc -U {places.services}/mps"
     return FakeMachine(programs={mps.PROGRAM}, commands={command: Answer(code=code)})
 
 
