@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Who was started in the background of a script ignores these, and so would all that the tests start
+    for name in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(name) == signal.SIG_IGN:
+            signal.signal(name, signal.SIG_DFL)
     settings.load_profile("full" if config.getoption("--full") else "sample")
 
 

@@ -80,11 +80,13 @@ class Lua:
         self, text: str, values: Mapping[str, str], call: str, before: str
     ) -> dict[str, str]:
         chunk = f"""
-slurm = {{ SUCCESS = 0 }}
+local told = ""
+slurm = {{ SUCCESS = 0, log_user = function(text) told = text:format() end }}
 {before}
 (function() {text} end)()
 local t = {_table(values)}
-if {call} ~= 0 then error("it refuses") end
+local code = {call}
+if code ~= 0 then t = {{ code = code, told = told }} end
 local out = {{}}
 for key, value in pairs(t) do
    out[#out + 1] = (key .. "\\1" .. value):gsub(".", function(c) return ("%02x"):format(c:byte()) end)
@@ -174,6 +176,25 @@ def test_the_first_type_of_which_there_are_enough(lua: Lua) -> None:
     assert lua.cli({**few, "type": "sbatch"}, "0,1,2")["gres"] == "gpu:l4:2"  # a new job
 
 
+def test_types_in_capitals(lua: Lua) -> None:
+    assert lua.cli({"gpus": "H100:2,T4"}) == {"gpus": "h100:2,t4"}
+    assert lua.submit({"tres_per_node": "gres/gpu:L4:1"}) == {"tres_per_node": "gres/gpu:l4:1"}
+
+
+@pytest.mark.parametrize("said", ["v100:1", "v100", "h100x:1", "a%s%d:2", "1g.10gb=1"])
+def test_a_gpu_that_the_node_has_not(lua: Lua, said: str) -> None:
+    for field in FIELDS:
+        told = lua.submit({field: f"gres/gpu:{said}"})
+        name = said.replace("=", ":").partition(":")[0].replace("%", "?")
+        assert told == {
+            "code": "2072",
+            "told": f"this cluster has no GPU named {name}, it has: h100 (2), t4 (1), l4 (3)",
+        }
+    assert lua.submit({"tres_per_node": "gres/gpu:2k,gres/shard:v100:1"}) == {
+        "tres_per_node": "gres/gpu:2k,gres/shard:v100:1"
+    }
+
+
 FIELDS = ["tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task"]
 
 
@@ -198,6 +219,6 @@ def test_twice_is_as_once_and_what_has_no_alias_stays(lua: Lua, text: str) -> No
     for option in ("gres", "gpus"):
         once = lua.cli({option: text})
         assert lua.cli(once) == once
-        if not any(name in text.lower() for name in NODE.aliases):
+        if not any(name in text.lower() for name in (*NODE.aliases, *NODE.gres_counts)):
             assert once == {option: text}
         assert once[option].count(",") == text.count(",")
