@@ -92,16 +92,20 @@ def config_accept(
     *,
     every: _All = False,
     yes: Yes = False,
+    json_output: Json = False,
     dir: Dir = None,  # noqa: A002
 ) -> None:
     """Take the new text of a file that you edited; yours is kept as FILE.dshpc-old."""
     from dshpc_setup.cluster import offered
 
     done = offered.accept(needed_project(dir), files or (), every, reporter(yes))
-    for path in done.paths:
-        print(f"Accepted: {path} is the new text; yours is in {path}{offered.OLD}")
-    for step in done.next_steps():
-        print(as_called(step))
+    if json_output:
+        print_json(done.to_json())
+    else:
+        for path in done.paths:
+            print(f"Accepted: {path} is the new text; yours is in {path}{offered.OLD}")
+        for step in done.next_steps():
+            print(as_called(step))
     finish(Exit.OK)
 
 
@@ -111,14 +115,18 @@ def config_reject(
     *,
     every: _All = False,
     yes: Yes = False,
+    json_output: Json = False,
     dir: Dir = None,  # noqa: A002
 ) -> None:
     """Keep a file as you edited it: the new text is removed, and not offered again."""
     from dshpc_setup.cluster import offered
 
     done = offered.reject(needed_project(dir), files or (), every, reporter(yes))
-    for path in done.paths:
-        print(f"Rejected: {path} stays as you edited it. A newer text will be offered again.")
+    if json_output:
+        print_json(done.to_json())
+    else:
+        for path in done.paths:
+            print(f"Rejected: {path} stays as you edited it. A newer text will be offered again.")
     finish(Exit.OK)
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from dshpc_setup import apply, ownership
 from dshpc_setup.apply import NEW, Wanted
 from dshpc_setup.cluster.config_files import OWNABLE, HostFile, host_file, path_of
 from dshpc_setup.engine import compose
-from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, REJECTED, Project, json_text
 from dshpc_setup.reporter import Reporter
 
+ANSWER_SCHEMA = "dshpc.config-answer/1"
 OLD = ".dshpc-old"  # behind the name: the hand-edited text that was given up
 
 
@@ -21,6 +23,7 @@ OLD = ".dshpc-old"  # behind the name: the hand-edited text that was given up
 class Settled:
     """The files that were accepted or rejected, by their paths in the project folder."""
 
+    answer: Literal["accepted", "rejected"]
     paths: tuple[str, ...]
 
     def next_steps(self) -> tuple[str, ...]:
@@ -31,6 +34,17 @@ class Settled:
         if any(not path.startswith("config/") for path in self.paths):
             steps.append(f"Put {compose.FILE} into effect: dshpc up")
         return tuple(steps)
+
+    def to_json(self) -> dict[str, Any]:
+        """The `dshpc.config-answer/1` object."""
+        steps = list(self.next_steps()) if self.answer == "accepted" else []
+        return {
+            "schema": ANSWER_SCHEMA,
+            "exit_code": int(Exit.OK),
+            "answer": self.answer,
+            "files": list(self.paths),
+            "next": steps,
+        }
 
 
 def accept(project: Project, names: Sequence[str], every: bool, reporter: Reporter) -> Settled:
@@ -58,7 +72,7 @@ def accept(project: Project, names: Sequence[str], every: bool, reporter: Report
         if rejected != project.rejected:
             wanted[REJECTED] = Wanted(json_text(rejected))
         apply.replace_files(project, wanted, [f"{item.path}{NEW}" for item in files])
-    return Settled(tuple(item.path for item in files))
+    return Settled("accepted", tuple(item.path for item in files))
 
 
 def reject(project: Project, names: Sequence[str], every: bool, reporter: Reporter) -> Settled:
@@ -72,7 +86,7 @@ def reject(project: Project, names: Sequence[str], every: bool, reporter: Report
         rejected = project.rejected
         rejected |= {item.path: ownership.digest(item.new or "") for item in files}
         apply.replace_files(project, {REJECTED: Wanted(json_text(rejected))}, paths)
-    return Settled(tuple(item.path for item in files))
+    return Settled("rejected", tuple(item.path for item in files))
 
 
 def _check_usage(names: Sequence[str], every: bool, verb: str) -> None:

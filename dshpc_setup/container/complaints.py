@@ -139,7 +139,8 @@ def what_to_do(candidate: Candidate, name: str, right: str, line: str = "") -> t
     if name in candidate.customized:
         steps += [
             f"Correct config/{name} {_THEN} restart",
-            f"Or give it up, to have it written anew: rm config/{name} && configure-environment",
+            "Or take the text for what is here: configure-environment, then: dshpc config accept "
+            f"{name} (a file marked as yours: rm config/{name} && configure-environment)",
         ]
     elif line.strip() and line.strip() in (text.strip() for text in candidate.extra):
         steps.append(

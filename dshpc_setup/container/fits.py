@@ -66,7 +66,10 @@ def _for_another_node(candidate: Candidate, wanted: str) -> DshpcError | None:
 
 
 def _misfit(candidate: Candidate, entry: Entry, why: str, wanted: str) -> DshpcError:
-    ours = slurm_conf.node(candidate.rendered.get("slurm.conf", ""), wanted)
+    text = candidate.rendered.get("slurm.conf", "")
+    if "gres.conf" in candidate.customized:
+        text = _with_gpus_of(candidate.texts["gres.conf"], text, wanted)
+    ours = slurm_conf.node(text, wanted)
     right = [f"Right for what is here: {ours.line}"] if ours else []
     return DshpcError(
         f"config/slurm.conf, line {entry.number}: {why}.",
@@ -171,13 +174,18 @@ def following(candidate: Candidate, node: str) -> Candidate:
     """
     if "gres.conf" not in candidate.customized or "slurm.conf" in candidate.customized:
         return candidate
-    there = gpus_of(candidate.texts["gres.conf"], node)
-    if there is None:
-        return candidate
-    items = [f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in there.items()]
-    shared = slurm_conf.summed_counts(candidate.texts["gres.conf"], ("shard", "mps"))
-    items += [f"{name}:{count}" for name, count in shared.items()]
-    text = slurm_conf.with_gres(candidate.texts["slurm.conf"], node, ",".join(items))
-    types = ",".join(("gpu", *shared))
-    text = re.sub(r"(?m)^GresTypes=.*$", f"GresTypes={types}", text)
+    text = _with_gpus_of(candidate.texts["gres.conf"], candidate.texts["slurm.conf"], node)
     return replace(candidate, texts={**candidate.texts, "slurm.conf": text})
+
+
+def _with_gpus_of(gres: str, text: str, node: str) -> str:
+    """A rendered slurm.conf with the GPUs of that gres.conf; as it is where Slurm is to find them."""
+    there = gpus_of(gres, node)
+    if there is None:
+        return text
+    items = [f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in there.items()]
+    shared = slurm_conf.summed_counts(gres, ("shard", "mps"))
+    items += [f"{name}:{count}" for name, count in shared.items()]
+    text = slurm_conf.with_gres(text, node, ",".join(items))
+    types = ",".join(("gpu", *shared))
+    return re.sub(r"(?m)^GresTypes=.*$", f"GresTypes={types}", text)

@@ -102,7 +102,10 @@ def test_accept_and_reject(
     assert "dshpc reconfigure" in out
     assert cli.run(["config", "reject", "--all"], "dshpc") == 2, "nobody is there to ask"
     assert (project.folder / "config/gres.conf.dshpc-new").exists()
-    assert cli.run(["config", "reject", "--all", "--yes"], "dshpc") == 0
+    assert cli.run(["config", "reject", "--all", "--yes", "--json"], "dshpc") == 0
+    value = json.loads(capsys.readouterr().out)
+    assert (value["schema"], value["answer"]) == ("dshpc.config-answer/1", "rejected")
+    assert value["files"] == ["config/gres.conf"]
     assert not (project.folder / "config/gres.conf.dshpc-new").exists()
     assert cli.run(["config", "accept"], "dshpc") == 64
     assert cli.run(["config", "accept", "--all", "gres.conf"], "dshpc") == 64

@@ -166,9 +166,13 @@ def test_killed_at_any_rename_it_is_all_old_or_all_new(
 
 
 def test_next_steps() -> None:
-    assert "dshpc reconfigure" in Settled((SLURM,)).next_steps()[0]
-    assert [step for step in Settled(("docker-compose.yml",)).next_steps() if "dshpc up" in step]
-    assert len(Settled((SLURM, "docker-compose.yml")).next_steps()) == 2
+    assert "dshpc reconfigure" in Settled("accepted", (SLURM,)).next_steps()[0]
+    assert [
+        step
+        for step in Settled("accepted", ("docker-compose.yml",)).next_steps()
+        if "dshpc up" in step
+    ]
+    assert len(Settled("accepted", (SLURM, "docker-compose.yml")).next_steps()) == 2
 
 
 @given(st.binary(min_size=1, max_size=60))

@@ -62,6 +62,16 @@ def test_more_than_there_is_is_said_with_line_and_what_would_be_right(
     assert any("Correct config/slurm.conf" in step for step in error.resolution)
 
 
+def test_what_would_be_right_has_the_gpus_of_the_users_own_gres_conf() -> None:
+    gres = "Name=gpu Type=mine File=/dev/nvidia0\n"
+    error = misfit(candidate(SLURM.replace("h100:2", "mine:2"), gres, "slurm.conf", "gres.conf"))
+    assert error is not None
+    assert (
+        f"Right for what is here: {SLURM.splitlines()[2]}".replace("h100:2", "mine:1")
+        in error.details
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -124,7 +134,7 @@ def test_our_slurm_conf_follows_the_users_gres_conf() -> None:
     ],
 )
 def test_what_is_not_ours_or_not_known_is_not_followed(found: Candidate) -> None:
-    assert fits.following(found, "lab") is found
+    assert fits.following(found, "lab") == found
 
 
 @pytest.mark.parametrize(
