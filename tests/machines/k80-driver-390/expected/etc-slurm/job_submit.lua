@@ -22,6 +22,11 @@ end
 local function type_for(said, count, counts)
    local meant = names[said:lower()]
    if meant == nil then
+      for _, item in ipairs(types) do
+         if item[1]:lower() == said:lower() then
+            return item[1]
+         end
+      end
       return said
    end
    for _, name in ipairs(meant) do
@@ -141,9 +146,34 @@ local function share_cpus(job)
    job.cpus_per_tres = "gres/gpu:" .. cpus_per_gpu
 end
 
+local INVALID_GRES = 2072 -- ESLURM_INVALID_GRES of slurm_errno.h, which Lua is not given
+
+-- Why no GPU of this node can be what the job names, as Slurm does not say which it has.
+local function unknown(job)
+   local counts, have = counts_of_node(), {}
+   for _, item in ipairs(types) do
+      have[#have + 1] = item[1] .. " (" .. item[2] .. ")"
+   end
+   for _, field in ipairs(fields) do
+      for item in (job[field] or ""):gmatch("[^,]+") do
+         local said = item:match("^gres[:/]gpu[:=]([^:=]+)")
+         if said ~= nil and not said:match("^%d+%a?$") and counts[said] == nil then
+            said = said:gsub("[^%w._+-]", "?") -- log_user takes a format
+            return ("this cluster has no GPU named %s, it has: %s"):format(said, table.concat(have, ", "))
+         end
+      end
+   end
+   return nil
+end
+
 function slurm_job_submit(job, partitions, uid)
    clear(job)
    rewrite(job)
+   local why = unknown(job)
+   if why ~= nil then
+      slurm.log_user(why)
+      return INVALID_GRES
+   end
    share_cpus(job)
    return slurm.SUCCESS
 end

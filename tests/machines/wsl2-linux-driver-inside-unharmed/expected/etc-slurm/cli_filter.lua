@@ -23,6 +23,11 @@ end
 local function type_for(said, count, counts)
    local meant = names[said:lower()]
    if meant == nil then
+      for _, item in ipairs(types) do
+         if item[1]:lower() == said:lower() then
+            return item[1]
+         end
+      end
       return said
    end
    for _, name in ipairs(meant) do
