@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--line") == "others":  # its clusters beside those of the other line
+        os.environ["DSHPC_TEST_PREFIX"] = "dshpc-test-o-"
     # Who was started in the background of a script ignores these, and so would all that the tests start
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(name) == signal.SIG_IGN:

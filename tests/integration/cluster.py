@@ -29,7 +29,7 @@ FILES = (
     ".env",
 )
 STEPS = ("probe", "base", "passthrough", "plan", "render", "build", "start", "verify")
-PREFIX = "dshpc-test-"
+PREFIX = os.environ.get("DSHPC_TEST_PREFIX", "dshpc-test-")  # see tests/conftest.py
 CACHE = f"{PREFIX}cache"
 
 # As the entry points of the package, without a need to have it installed.

@@ -17,7 +17,7 @@ from tests.integration.test_nvml_standin import Describe, describe, library
 
 __all__ = ["describe", "library"]
 
-WAITS = "echo $CUDA_VISIBLE_DEVICES; while [ ! -e {work}/go ]; do sleep 0.1; done"
+WAITS = "echo $SLURM_JOB_GPUS; while [ ! -e {work}/go ]; do sleep 0.1; done"
 
 
 def gpus(cluster: Cluster) -> list[dict[str, Any]]:
