@@ -171,7 +171,7 @@ def test_a_user_in_the_container_has_no_right_of_its_root(node: Enforced) -> Non
 def test_jobs_go_on_while_daemons_are_killed(node: Enforced) -> None:
     node.exec(
         "sbatch", "-J", "long", "-D", "/", "-o", "/tmp/long.out", "--gres=gpu:1", "--wrap",
-        f"sleep 6; {LOOK}",
+        f"until [ -e /tmp/go ]; do sleep 0.1; done; {LOOK}",
     )  # fmt: skip
     until(lambda: node.jobs().get("long") == "RUNNING")
     node.exec("pkill", "-KILL", "-x", "slurmd")
@@ -179,6 +179,7 @@ def test_jobs_go_on_while_daemons_are_killed(node: Enforced) -> None:
     until(lambda: node.try_exec("scontrol", "ping").returncode == 0)
     until(lambda: node.try_exec("srun", "-D", "/", "true").returncode == 0)
     assert node.look("srun", "-D", "/", "--gres=gpu:1") == [REFUSED, ALLOWED, "gpus=0"]
+    node.exec("touch", "/tmp/go")
     until(lambda: "long" not in node.jobs(), 30)
     assert node.exec("cat", "/tmp/long.out").split("\n") == [ALLOWED, REFUSED, "gpus=0"]
 

@@ -68,8 +68,10 @@ def test_cards_of_two_kinds(profile: Cluster) -> None:
     assert profile.node() == ("gpu:h100:2,gpu:t4:1", "idle")
     requests = ("--gres=gpu:h100:2", "--gres=gpu:t4:1")
     assert held(profile, NVIDIA, *requests) == ["0,1", "2"]
-    seen = held(profile, NVIDIA, *["--gres=gpu:nvidia:1"] * 3)
+    seen = held(profile, NVIDIA, *["--gres=gpu:1"] * 3)
     assert sorted(seen) == ["0", "1", "2"]
+    # The vendor's name means one type: that of which there are most
+    assert sorted(held(profile, NVIDIA, *["--gres=gpu:nvidia:1"] * 2)) == ["0", "1"]
     assert profile.said("srun", "--gres=gpu:tesla_t4:1", "printenv", NVIDIA) == "2"
 
 

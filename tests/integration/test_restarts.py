@@ -255,7 +255,7 @@ def test_a_line_of_the_settings_that_slurm_does_not_take(fresh: Node, line: str)
     assert status["phase"] == "failed"
     said = json.dumps(status["failure"])
     assert line.partition("=")[0] in said
-    assert "the setting slurm_conf_extra: correct it in dshpc.yaml" in said
+    assert "the setting slurm_conf_extra: correct it where it stands (in dshpc.yaml" in said
     fresh.remove()
     fresh.run()
     ready(fresh)
