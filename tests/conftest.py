@@ -20,8 +20,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--line", choices=["engine", "others"], help="see scripts/side_by_side.py")
 
 
+# Of the tests on this machine's engine, those that go with the other line: both take about as long.
+_WITH_OTHERS = frozenset(
+    "test_apart test_container test_image test_isolation test_record test_restarts test_security".split()
+)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`--line engine`: only the tests on this machine's engine; `others`: all but these.
+    """`--line engine`: tests on this machine's engine; `others`: all but these.
 
     A test in a private room of its own says so by `pytest_plugins`, which bring the rooms.
     """
@@ -33,7 +39,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         module = item.getparent(pytest.Module)
         rooms = module is not None and hasattr(module.obj, "pytest_plugins")
-        on_engine = here in item.path.parents and not rooms
+        on_engine = here in item.path.parents and not rooms and item.path.stem not in _WITH_OTHERS
         kept[on_engine == (line == "engine")].append(item)
     items[:] = kept[True]
     config.hook.pytest_deselected(items=kept[False])

@@ -80,14 +80,13 @@ def applies(entry: Entry, node: str) -> bool:
 
 def items(text: str) -> list[str]:
     """The parts between commas, those in brackets left out."""
-    found, inside = [""], False
-    for part in re.split(r"([,\[\]])", text):
-        inside = part == "[" or (inside and part != "]")
-        if part == "," and not inside:
-            found.append("")
-        else:
-            found[-1] += part
-    return [item for item in found if item]
+    found, began, inside = [], 0, False
+    for match in re.finditer(r"[,\[\]]", text):
+        inside = match[0] == "[" or (inside and match[0] != "]")
+        if match[0] == "," and not inside:
+            found.append(text[began : match.start()])
+            began = match.end()
+    return [item for item in (*found, text[began:]) if item]
 
 
 def cores(values: Mapping[str, str]) -> int:

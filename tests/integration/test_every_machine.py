@@ -23,8 +23,15 @@ def test_the_releases(slurms: dict[str, SlurmRoot]) -> None:
     assert slurms["sid"].release >= (26, 5)
 
 
-@pytest.mark.parametrize("suite", SUITES)
-@pytest.mark.parametrize("name", ALL)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every machine on both releases with --full; else on one of them, by turns."""
+    if {"name", "suite"} <= set(metafunc.fixturenames):
+        both = [(name, suite) for name in ALL for suite in SUITES]
+        turns = [(name, SUITES[place % len(SUITES)]) for place, name in enumerate(ALL)]
+        whole = metafunc.config.getoption("--full")
+        metafunc.parametrize(("name", "suite"), both if whole else turns)
+
+
 def test_all_that_is_promised_is_had(name: str, suite: str, runs: Runs) -> None:
     case = cases()[name]
     if isinstance(case, DshpcError):

@@ -531,7 +531,7 @@ def test_ctrl_c_at_each_step(victim: Cluster, start_configure: Start) -> None:
 def test_ctrl_c_and_kill_at_random_moments(
     victim: Cluster, start_configure: Start, full: bool
 ) -> None:
-    rounds, seed = (60, random.SystemRandom().randrange(10**6)) if full else (6, 1)
+    rounds, seed = (60, random.SystemRandom().randrange(10**6)) if full else (3, 1)
     print(f"seed {seed}")
     choose = random.Random(seed)
     victim.configure(*MADE_UP, "--partition", "a").good()

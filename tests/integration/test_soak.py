@@ -20,7 +20,7 @@ from tests.integration.soak.ledger import Ledger
 from tests.integration.soak.node import Node, build_image, gres_of
 
 pytestmark = pytest.mark.timeout(5400)
-SAMPLE, WHOLE = 6, 200
+SAMPLE, WHOLE = 5, 200
 SAVED_S = 6  # a killed slurmctld knows what it has written down, which it does that often
 # In a machine of these, whatever the soak has queued can run, one kind after the other.
 LAST = (
