@@ -204,7 +204,7 @@ def _kill(node: Node, victims: tuple[str, ...]) -> dict[str, float]:
 def test_a_killed_supervisor_of_a_daemon_is_replaced(node: Node, service: str) -> None:
     node.run(TWO)
     node.ready()
-    go = node.cluster.work / f"go-{service}"
+    go = node.cluster.work / f"go-supervisor-{service}"
     script = f"until [ -e {go} ]; do sleep 0.1; done"
     argv = ("sbatch", "--parsable", "--mem=16", "-o", "/dev/null", "--wrap", script)
     job = node.said(*argv)
