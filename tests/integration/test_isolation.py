@@ -174,6 +174,9 @@ def test_jobs_go_on_while_daemons_are_killed(node: Enforced) -> None:
         f"until [ -e /tmp/go ]; do sleep 0.1; done; {LOOK}",
     )  # fmt: skip
     until(lambda: node.jobs().get("long") == "RUNNING")
+    # A killed slurmctld knows what it has written down, which it does every few seconds
+    saved = "until [ /var/lib/dshpc/state/slurmctld/job_state -nt /tmp/seen ]; do sleep 0.1; done"
+    node.exec("sh", "-c", f"touch /tmp/seen; sleep 1; {saved}")
     node.exec("pkill", "-KILL", "-x", "slurmd")
     node.exec("pkill", "-KILL", "-x", "slurmctld")
     until(lambda: node.try_exec("scontrol", "ping").returncode == 0)
