@@ -436,9 +436,10 @@ def test_a_clock_that_jumps_while_jobs_run(node: Node, clock: Clock, seconds: in
     node.run(TWO, *clock.options)
     node.ready()
     go, out = node.cluster.work / f"go{seconds}", node.cluster.work / f"out{seconds}"
-    script = f"until [ -e {go} ]; do sleep 0.1; done; echo done >{out}"
+    begun = node.cluster.work / f"begun{seconds}"
+    script = f"touch {begun}; until [ -e {go} ]; do sleep 0.1; done; echo done >{out}"
     job = node.said("sbatch", "--parsable", "--mem=16", "-o", "/dev/null", "--wrap", script)
-    wait_until(lambda: _running(node) == 1, "it runs", 30)
+    wait_until(begun.exists, "it runs", 30)
     clock.jump(seconds)
     clock.is_right(node, seconds)
     wait_until(lambda: node.exec("srun", "--mem=16", "true").code == 0, "another job runs", 60)
