@@ -109,9 +109,15 @@ class Ledger:
         self._let_go(sorted(self.held))
 
     def _let_go(self, names: list[str]) -> None:
-        if names:
-            self.node.said("scontrol", "release", ",".join(self.jobs[name].id for name in names))
-            self.held -= set(names)
+        """A job that this machine cannot run is let go as well, with a complaint."""
+        if not names:
+            return
+        said = self.node.exec("scontrol", "release", ",".join(self.jobs[name].id for name in names))
+        assert said.code == 0 or "configuration not available now" in said.stderr, said.stderr
+        states = self.node.states()
+        still = [name for name in names if states[self.jobs[name].id][1] == "JobHeldUser"]
+        assert not still, (still, said.stderr)
+        self.held -= set(names)
 
     def check(self, hardware: Hardware, memory_mib: int) -> None:
         """None is lost; every one that the machine can run does run, and no other one."""
