@@ -13,6 +13,8 @@ _ASK_S = 5.0
 _COMPLETED_S = 10.0
 _POLL_S = 0.1
 _OTHER_SECOND_S = 1.1
+# What `scontrol release` says of a job that cannot run on what is here; it is let go all the same
+_NOT_NOW = "configuration not available now"
 _WAIT_FOR_SOMETHING_ELSE = frozenset(
     "BadConstraints BeginTime Dependency DependencyNeverSatisfied JobHeldAdmin JobHeldUser "
     "JobArrayTaskLimit PartitionDown PartitionInactive PartitionNodeLimit PartitionTimeLimit "
@@ -24,7 +26,8 @@ PROOF = "dshpc-proof"  # the name of the start's own job, which is root's
 @dataclass(frozen=True)
 class Queue:
     """Ids of jobs: `again` and `ended` are taken for running and are lost; `stuck` wait for what was
-    not there when slurmctld last looked; `delayed` were queued again before and wait for two minutes."""
+    not there when slurmctld last looked; `delayed` were queued again by others than us, before or just
+    now, and wait for two minutes."""
 
     again: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
@@ -51,7 +54,7 @@ def tidy_queue(machine: Machine, node: str, *, fresh: bool) -> Tidied:
     priority 0, and keeps both when that is back. (All seen with 24.11.5.)
     """
     result = machine.run(
-        ["squeue", "-h", "-a", "-t", "RUNNING,SUSPENDED,STOPPED,PENDING"]
+        ["squeue", "-h", "-a", "-t", "RUNNING,SUSPENDED,STOPPED,PENDING,COMPLETING"]
         # No name: people choose it, a line break in it included
         + ["-O", "JobID:|,State:|,BatchFlag:|,Requeue:|,Reason:|,NodeList:300|,RestartCnt:|"],
         deadline_s=_ASK_S,
@@ -68,7 +71,7 @@ def tidy_queue(machine: Machine, node: str, *, fresh: bool) -> Tidied:
     said = []
     for argv in orders:
         done = machine.run(argv, deadline_s=_ASK_S)
-        if not done.ok:
+        if not done.ok and _NOT_NOW not in done.text:
             said.append(f"The queue could not be put right ({' '.join(argv)}): {done.text}")
     if fresh and (queue.again or queue.ended):
         said.append(
@@ -122,6 +125,10 @@ def read_queue(text: str, node: str) -> Queue:
                 stuck.append(job)
             elif reason == "BeginTime" and restarts not in ("", "0"):
                 delayed.append(job)  # queued again before, not by a person for later
+        elif state == "COMPLETING":
+            # slurmctld has found it on cores that are no more, and queues it again as it has ended
+            if batch == "1" and requeue == "1":
+                delayed.append(job)
         elif node in nodes.split(","):
             (again if batch == "1" and requeue == "1" else ended).append(job)
     return Queue(tuple(again), tuple(ended), tuple(stuck), tuple(delayed))

@@ -32,6 +32,9 @@ QUEUE = """12 |RUNNING |1 |1 |None |lab |0 |
 18 |RUNNING |1 |1 |None |other |0 |
 23 |PENDING |1 |1 |BeginTime | |1 |
 24 |PENDING |1 |1 |BeginTime | |0 |
+25 |COMPLETING |1 |1 |None |lab |1 |
+26 |COMPLETING |0 |1 |None |lab |0 |
+27 |COMPLETING |1 |0 |None |lab |0 |
 a line that is none
 3|RUNNING|1|1|None|lab|0|one field too many|
 
@@ -40,7 +43,7 @@ PROOFS = ["scancel", "--name=dshpc-proof", "--user=root"]
 
 
 def test_a_queue_is_sorted_into_what_is_lost_and_what_is_stuck() -> None:
-    assert jobs.read_queue(QUEUE, "lab") == jobs.Queue(("12",), ("13", "14"), ("15",), ("23",))
+    assert jobs.read_queue(QUEUE, "lab") == jobs.Queue(("12",), ("13", "14"), ("15",), ("23", "25"))
 
 
 def test_who_holds_gpus() -> None:
@@ -78,7 +81,7 @@ def test_after_a_start_lost_jobs_are_ended_and_stuck_ones_are_looked_at_again() 
         ["scontrol", "requeue", "12"],
         ["scancel", "13", "14"],
     ]
-    assert tidied.again == ("12", "23")
+    assert tidied.again == ("12", "23", "25")
     (note,) = tidied.notes
     assert "1 queued again, 2 ended" in note
 
@@ -87,6 +90,23 @@ def test_in_a_cluster_that_runs_only_stuck_jobs_and_old_proofs_are_touched() -> 
     machine = Slurm(QUEUE)
     assert jobs.tidy_queue(machine, "lab", fresh=False) == jobs.Tidied()
     assert machine.orders == [PROOFS, ["scontrol", "release", "15"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "notes"),
+    [
+        ("Requested partition configuration not available now for job 15", 0),
+        ("Access/permission denied", 1),
+    ],
+)
+def test_a_release_that_is_refused_is_said(words: str, notes: int) -> None:
+    class Refuses(Slurm):
+        def run(self, argv: Sequence[str], **options: Any) -> CommandResult:
+            if list(argv[:2]) == ["scontrol", "release"]:
+                return CommandResult(tuple(argv), "present", 1, "", words, 1.0)
+            return super().run(argv, **options)
+
+    assert len(jobs.tidy_queue(Refuses(QUEUE), "lab", fresh=False).notes) == notes
 
 
 def test_a_queue_that_nobody_tells_is_said() -> None:
