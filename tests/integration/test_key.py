@@ -126,7 +126,13 @@ def test_jobs_of_every_kind_outlive_it_and_a_copied_key_is_worthless_after(
     leaked = cluster.said("cat", KEY)
     assert with_a_copy(cluster, leaked, tmp_path / "before").good().stdout.strip().isdigit()
 
-    hammer = f"until [ -e {go}.stop ]; do srun -Q --mem=16 -n1 true || exit; echo .; done"
+    # A controller that takes up a key may lose its word to an srun that waits for it just then, which
+    # waits for ever (seen once, on a busy machine; any `scontrol reconfigure` of Slurm's may)
+    one = "timeout -k 5 40 srun -Q --mem=16 -n1 true"
+    hammer = (
+        f"until [ -e {go}.stop ]; do "
+        f'{one} && echo . || {{ [ $? -ge 124 ] && [ -z "$once" ] && once=1; }} || exit; done'
+    )
     short = subprocess.Popen(
         ["docker", "exec", cluster.container, "sh", "-c", hammer],
         stdout=subprocess.PIPE,
@@ -135,7 +141,7 @@ def test_jobs_of_every_kind_outlive_it_and_a_copied_key_is_worthless_after(
     )
     done = [rotate(cluster) for _ in range(3)]
     (cluster.work / "go.stop").touch()
-    said = short.communicate(timeout=60)[0]
+    said = short.communicate(timeout=120)[0]
     assert short.returncode == 0, said
     assert set(said) == {".", "\n"}
     assert said.count(".") > 3
