@@ -12,7 +12,6 @@ from dshpc_setup.cluster.stuck import Stuck
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine import Machine
-from dshpc_setup.render import CONFIG_FILES
 
 SCHEMA = "dshpc.status/1"
 _ASK_S = 30.0
@@ -104,8 +103,8 @@ def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
     if found.status != "running":
         return base
     report = node_state.ask_start(machine, container)
-    told = replace(base, **_from_report(report, base.image_gpu_type))
-    return replace(told, **_from_controller(machine, container)) if report.get("ready") else told
+    told = replace(base, **from_report(report, base.image_gpu_type))
+    return replace(told, **from_controller(machine, container)) if report.get("ready") else told
 
 
 def _to_the_second(time: str | None) -> str | None:
@@ -113,7 +112,7 @@ def _to_the_second(time: str | None) -> str | None:
     return None if time is None else re.sub(r"\.\d+", "", time)
 
 
-def _from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any]:
+def from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any]:
     failure, kept = report.get("failure"), report.get("kept_last_good")
     return {
         "phase": report.get("phase"),
@@ -143,6 +142,8 @@ def _strings(value: object) -> dict[str, str] | None:
 
 def _files(report: dict[str, Any]) -> dict[str, str | None] | None:
     """Whose each file in force is; where the last good ones were kept, that is not known."""
+    from dshpc_setup.render import CONFIG_FILES  # and with it all of the plan, for three names
+
     own = report.get("customized")
     if not isinstance(own, dict) or not report.get("ready"):
         return None
@@ -151,7 +152,7 @@ def _files(report: dict[str, Any]) -> dict[str, str | None] | None:
     return {name: str(own.get(name, "rendered")) for name in CONFIG_FILES}
 
 
-def _from_controller(machine: Machine, container: str) -> dict[str, Any]:
+def from_controller(machine: Machine, container: str) -> dict[str, Any]:
     asked, nodes = node_state.ask_nodes(machine, container)
     if not asked.ok:
         return {"problem": asked.text or f"sinfo: {asked.state}"}

@@ -1,80 +1,101 @@
-"""Rules: facts in, findings out. Pure; one stable id each; a rule that crashes takes no other along."""
+"""Checks: what is known in, findings out. Pure; one stable id each; a crash takes no other along."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
-from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.diagnose.model import FAULTS, Check, Finding, FindingState, Known
 from dshpc_setup.errors import Exit
-from dshpc_setup.facts import HostFacts
-from dshpc_setup.fixes import Fix
-from dshpc_setup.passthrough import Passthrough
-from dshpc_setup.plan import ClusterPlan
+
+__all__ = ["SCHEMA", "Finding", "Known", "catalogue", "diagnose", "exit_code", "to_json"]
 
 SCHEMA = "dshpc.doctor/1"
-Section = Literal["host", "gpu", "driver", "engine", "passthrough", "slurm", "files"]
-FindingState = Literal["ok", "info", "warn", "error", "skipped", "crashed"]
 
 
-@dataclass(frozen=True)
-class Finding:
-    id: str
-    section: Section
-    state: FindingState
-    title: str
-    evidence: tuple[str, ...] = ()
-    cause: str = ""
-    fix: tuple[Fix, ...] = ()
-    blocked_by: str | None = None
+def catalogue() -> tuple[Check, ...]:
+    """Every check, in the order of the sections."""
+    from dshpc_setup.diagnose import driver, engine, files, gpu, host, passthrough, slurm
+
+    rooms = (host, gpu, driver, engine, passthrough, slurm, files)
+    return tuple(check for room in rooms for check in room.CHECKS)
 
 
-@dataclass(frozen=True)
-class Known:
-    """All that rules may look at; None: not asked, or there is none."""
-
-    facts: HostFacts
-    plan: ClusterPlan | None = None  # None as well where the settings name a GPU that is not there
-    whole: bool = True  # all GPUs are handed over, none was selected
-    proof: Passthrough | None = None
-    endpoint: str | None = None  # an engine chosen by DOCKER_HOST or a docker context
-    cluster: ClusterStatus | None = None  # what was set up in this folder; "unknown" if not asked
+def diagnose(known: Known, checks: Sequence[Check] | None = None) -> tuple[Finding, ...]:
+    """A finding for each check, in their order; all of the catalogue where none are given."""
+    checks = catalogue() if checks is None else checks
+    by_id = {check.id: check for check in checks}
+    found: dict[str, Finding] = {}
+    for check in checks:
+        _look(check, by_id, known, found)
+    return tuple(_with_cause(by_id, found, found[check.id]) for check in checks)
 
 
-Rule = Callable[[Known], Finding]
+def _look(
+    check: Check, by_id: Mapping[str, Check], known: Known, found: dict[str, Finding]
+) -> Finding:
+    """Its finding, after those of the checks that it needs."""
+    if check.id in found:
+        return found[check.id]
+    for need in check.needs:
+        if need not in by_id:
+            continue  # left out by --only or --skip
+        before = _look(by_id[need], by_id, known, found)
+        if before.state not in ("ok", "warn"):
+            blocked = Finding(
+                check.id, check.section, "skipped", check.title,
+                cause=before.cause, blocked_by=before.blocked_by or before.id,
+            )  # fmt: skip
+            return found.setdefault(check.id, blocked)
+    try:
+        verdict = check.look(known)
+    except Exception as error:  # noqa: BLE001 -- one broken check must not hide the others
+        says = (f"{type(error).__name__}: {error}",)
+        crashed = Finding(check.id, check.section, "crashed", check.title, says)
+        return found.setdefault(check.id, crashed)
+    title = verdict.title or (
+        check.title if verdict.state in ("ok", "skipped") else check.fault_title
+    )
+    finding = Finding(
+        check.id, check.section, verdict.state, title, verdict.evidence, verdict.cause, verdict.fix
+    )
+    return found.setdefault(check.id, finding)
 
 
-def diagnose(known: Known) -> tuple[Finding, ...]:
-    """Every rule's finding, in the order of the sections."""
-    from dshpc_setup.diagnose.rules import RULES
+def _with_cause(
+    by_id: Mapping[str, Check], found: Mapping[str, Finding], finding: Finding
+) -> Finding:
+    """A fault with the root of what explains it."""
+    if finding.state not in FAULTS:
+        return finding
+    root, seen = finding, {finding.id}
+    while True:
+        causes = (found[item] for item in by_id[root.id].because if item in found)
+        cause = next((item for item in causes if item.state in FAULTS), None)
+        if cause is None or cause.id in seen:
+            break
+        seen.add(cause.id)
+        root = cause
+    return finding if root is finding else replace(finding, caused_by=root.id)
 
-    findings = []
-    for identity, section, title, rule in RULES:
-        try:
-            findings.append(rule(known))
-        except Exception as error:  # noqa: BLE001 -- one broken rule must not hide the others
-            evidence = (f"{type(error).__name__}: {error}",)
-            findings.append(Finding(identity, section, "crashed", title, evidence))
-    return tuple(findings)
 
-
-def exit_code(findings: tuple[Finding, ...]) -> Exit:
-    """0 fine, 1 warnings, 2 errors, 3 where a rule could not be answered."""
+def exit_code(findings: Sequence[Finding], *, strict: bool = False) -> Exit:
+    """0 fine, 1 warnings, 2 errors, 3 where a check crashed. `strict`: warnings count as errors."""
     states = {finding.state for finding in findings}
-    if "error" in states:
+    if "error" in states or (strict and "warn" in states):
         return Exit.ERROR
     if "crashed" in states:
         return Exit.INCOMPLETE
     return Exit.WARNING if "warn" in states else Exit.OK
 
 
-def to_json(findings: tuple[Finding, ...]) -> dict[str, Any]:
+def to_json(findings: Sequence[Finding], *, strict: bool = False) -> dict[str, Any]:
     """The `dshpc.doctor/1` object."""
     states: tuple[FindingState, ...] = ("ok", "info", "warn", "error", "skipped", "crashed")
     return {
         "schema": SCHEMA,
-        "exit_code": int(exit_code(findings)),
+        "exit_code": int(exit_code(findings, strict=strict)),
         "summary": {state: sum(finding.state == state for finding in findings) for state in states},
         "findings": [asdict(finding) for finding in findings],
     }

@@ -27,7 +27,10 @@ _ENGINE_SAYS = re.compile(
 
 @dataclass(frozen=True)
 class Container:
-    """A container as the engine describes it; `created` and `started` are RFC 3339 times."""
+    """A container as the engine describes it; `created` and `started` are RFC 3339 times.
+
+    Of its environment nothing is kept: there may be secrets in it.
+    """
 
     id: str
     name: str
@@ -40,6 +43,16 @@ class Container:
     created: str
     started: str | None
     labels: Mapping[str, str] = field(default_factory=dict)
+    oom_killed: bool = False  # its last run was ended for want of memory
+    restarts: int = 0  # by the engine, of its own accord
+    memory_limit_mib: int | None = None
+    shm_mib: int | None = None
+    devices: tuple[str, ...] = ()  # device nodes handed over by path
+    gpus: tuple[str, ...] = ()  # device requests: "nvidia all", "cdi nvidia.com/gpu=all"
+    runtime: str | None = None
+    privileged: bool = False
+    mounts: Mapping[str, str] = field(default_factory=dict)  # destination -> source or volume
+    published: tuple[str, ...] = ()  # "0.0.0.0:6817"
 
 
 def inspect(machine: Machine, name: str) -> Container | None:
@@ -202,6 +215,7 @@ def _container(value: dict[str, Any]) -> Container:
     started = str(state.get("StartedAt") or "")
     ran = bool(started) and not started.startswith("0001-")  # Go's zero time: never
     health = (state.get("Health") or {}).get("Status")
+    host = value.get("HostConfig") or {}
     return Container(
         id=str(value["Id"]),
         name=str(value["Name"]).lstrip("/"),
@@ -214,4 +228,43 @@ def _container(value: dict[str, Any]) -> Container:
         created=str(value["Created"]),
         started=started if ran else None,
         labels=dict(value["Config"].get("Labels") or {}),
+        oom_killed=bool(state.get("OOMKilled")),
+        restarts=int(value.get("RestartCount") or 0),
+        memory_limit_mib=_mib(host.get("Memory")),
+        shm_mib=_mib(host.get("ShmSize")),
+        devices=tuple(str(item["PathOnHost"]) for item in host.get("Devices") or ()),
+        gpus=tuple(_in_words(item) for item in host.get("DeviceRequests") or ()),
+        runtime=str(host.get("Runtime") or "") or None,
+        privileged=bool(host.get("Privileged")),
+        mounts=_mounts(value.get("Mounts") or ()),
+        published=_published(value, host),
+    )
+
+
+def _mib(size: Any) -> int | None:
+    """Bytes; 0 is no limit."""
+    return int(size) >> 20 if size else None
+
+
+def _in_words(request: dict[str, Any]) -> str:
+    """A device request; one without a driver leaves the choice to the engine."""
+    ids, count = request.get("DeviceIDs") or (), int(request.get("Count") or 0)
+    what = ",".join(map(str, ids)) or ("all" if count < 0 else f"count={count}")
+    return f"{request.get('Driver') or 'gpu'} {what}"
+
+
+def _mounts(mounts: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """A volume by its name, a folder of the host by its path."""
+    return {
+        str(item["Destination"]): str(item.get("Name") or item.get("Source") or item.get("Type"))
+        for item in mounts
+    }
+
+
+def _published(value: dict[str, Any], host: dict[str, Any]) -> tuple[str, ...]:
+    """As they are bound now; of one that does not run, as they would be."""
+    now = (value.get("NetworkSettings") or {}).get("Ports") or host.get("PortBindings") or {}
+    bound = (item for items in now.values() for item in items or ())
+    return tuple(
+        sorted({f"{item.get('HostIp') or '0.0.0.0'}:{item.get('HostPort')}" for item in bound})
     )

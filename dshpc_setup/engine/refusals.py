@@ -15,11 +15,17 @@ from dshpc_setup.machine import Machine
 
 _ASK_S = 10.0
 _DEFAULT_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
+_ANSWERS, _API, _DENIED = "DSH-DK-001", "DSH-DK-037", "DSH-DK-074"  # findings of doctor
 _LOGIN = "Log out and in again (or, for this terminal only: newgrp docker)"
 
 
 class EngineDeniedError(DshpcError):
     """The engine is there and does not let this user in: sudo, or its group, would help."""
+
+
+def look_up(identity: str) -> str:
+    """The last step of an error that doctor has a finding for."""
+    return f"More about it: dshpc explain {identity}"
 
 
 def denied(machine: Machine, engine: Engine) -> EngineDeniedError:
@@ -31,7 +37,7 @@ def denied(machine: Machine, engine: Engine) -> EngineDeniedError:
         return EngineDeniedError(
             "You are in the group docker, but this login does not know it yet",
             detail,
-            (f"{_LOGIN}, then run this again.",),
+            (f"{_LOGIN}, then run this again.", look_up(_DENIED)),
         )
     return EngineDeniedError(
         f"Docker runs, but {user.name} may not use it: not in the group docker",
@@ -40,6 +46,7 @@ def denied(machine: Machine, engine: Engine) -> EngineDeniedError:
             f"sudo usermod -aG docker {shlex.quote(user.name)}",
             f"{_LOGIN}, then run this again.",
             "Or now, without that: the same command with sudo in front; what it makes stays yours.",
+            look_up(_DENIED),
         ),
     )
 
@@ -78,6 +85,7 @@ def dead_endpoint(host: str, engine: Engine) -> DshpcError:
             "See whether it is up: docker version",
             "To use an engine on this machine instead: unset DOCKER_HOST; "
             "docker context use default",
+            look_up(_ANSWERS),
         ),
         Exit.INCOMPLETE if engine.state == "timeout" else Exit.ERROR,
     )
@@ -90,6 +98,7 @@ def hangs(engine: Engine) -> DshpcError:
         (
             "See its log: sudo journalctl -u docker -n 50",
             "Restart it (this stops containers): sudo systemctl restart docker",
+            look_up(_ANSWERS),
         ),
         Exit.INCOMPLETE,
     )
@@ -100,7 +109,11 @@ def answers_nonsense(engine: Engine) -> DshpcError:
     return DshpcError(
         "Docker runs, but answers with an error",
         engine.detail or "",
-        ("See what it says to its own client: docker version", "See its log: journalctl -u docker"),
+        (
+            "See what it says to its own client: docker version",
+            "See its log: journalctl -u docker",
+            look_up(_API if "client version" in (engine.detail or "") else _ANSWERS),
+        ),
         Exit.INCOMPLETE,
     )
 
@@ -111,9 +124,10 @@ def macos(machine: Machine) -> DshpcError:
         ("/Applications/OrbStack.app", "Start OrbStack: open -a OrbStack"),
     ):
         if machine.exists(app):
-            return DshpcError("Docker is installed but does not run", "", (how, "Run this again."))
+            steps = (how, "Run this again.", look_up(_ANSWERS))
+            return DshpcError("Docker is installed but does not run", "", steps)
     if machine.which("colima"):
-        steps = ("colima start --cpu 4 --memory 8", "Run this again.")
+        steps = ("colima start --cpu 4 --memory 8", "Run this again.", look_up(_ANSWERS))
         return DshpcError("Docker is installed but does not run", "", steps)
     return DshpcError(
         "Docker is not installed",
@@ -133,6 +147,7 @@ def wsl1() -> DshpcError:
         (
             "In PowerShell: wsl --list --verbose, then: wsl --set-version NAME 2",
             "Then run this again.",
+            look_up(_ANSWERS),
         ),
     )
 
@@ -155,6 +170,7 @@ def desktop_off(engine: Engine) -> DshpcError:
             "Start Docker Desktop on Windows.",
             "In its Settings, Resources, WSL integration: switch this distribution on.",
             "Then run this again.",
+            look_up(_ANSWERS),
         ),
     )
 
@@ -174,6 +190,7 @@ def podman() -> DshpcError:
             "For Docker: remove the package podman-docker yourself, then run this again.",
             "For Podman: systemctl --user enable --now podman.socket, "
             "export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock, then run this again.",
+            look_up(_ANSWERS),
         ),
     )
 

@@ -11,7 +11,7 @@ from dshpc_setup import diagnose
 from dshpc_setup.cluster.node_state import NodeStatus
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.diagnose import Finding, Known
-from dshpc_setup.diagnose import rules as rules_module
+from dshpc_setup.diagnose.model import Check, Verdict
 from dshpc_setup.errors import Exit
 from dshpc_setup.facts import (
     Because,
@@ -27,6 +27,7 @@ from dshpc_setup.facts import (
 )
 from dshpc_setup.fixes import Fix
 from dshpc_setup.handover import Handover
+from dshpc_setup.observed import Observed
 from dshpc_setup.passthrough import Attempt, Passthrough, proof_key
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.settings import Settings
@@ -42,7 +43,7 @@ PROOF = Passthrough(Handover("devices"), "Proven.", key=proof_key(FACTS, PLAN, T
 NODE = NodeStatus("p", "idle", None, {"gpu:t4": 1}, {})
 CLUSTER = ClusterStatus("/p", "p-slurm", "running", "healthy", phase="ready", nodes=(NODE,),
                         isolation="default")  # fmt: skip
-WELL = Known(FACTS, plan=PLAN, proof=PROOF, cluster=CLUSTER)
+WELL = Known(FACTS, plan=PLAN, proof=PROOF, observed=Observed(cluster=CLUSTER))
 
 
 def found(known: Known, identity: str) -> Finding:
@@ -52,26 +53,24 @@ def found(known: Known, identity: str) -> Finding:
 
 def test_all_is_well() -> None:
     findings = diagnose.diagnose(WELL)
-    assert {each.state for each in findings} == {"ok", "info"}
+    assert {each.state for each in findings} == {"ok", "info", "skipped"}
     assert diagnose.exit_code(findings) == Exit.OK
     sections = [each.section for each in findings]
     assert sections == sorted(sections, key=sections.index), "each section stands together"
 
 
-def test_every_finding_carries_the_id_of_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_check_has_its_finding() -> None:
     for known in (WELL, Known(replace(FACTS, engine=Engine("absent"), gpus=Gpus("absent")))):
-        for finding, (identity, section, title, _) in zip(
-            diagnose.diagnose(known), rules_module.RULES, strict=True
-        ):
-            assert (finding.id, finding.section, finding.title) == (identity, section, title)
+        for finding, check in zip(diagnose.diagnose(known), diagnose.catalogue(), strict=True):
+            assert (finding.id, finding.section) == (check.id, check.section)
 
 
-def test_a_rule_that_crashes_takes_no_other_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(known: Known) -> Finding:
+def test_a_check_that_crashes_takes_no_other_along() -> None:
+    def crash(known: Known) -> Verdict:
         raise KeyError("x")
 
-    monkeypatch.setattr(rules_module, "RULES", (("X-1", "host", "t", crash), *rules_module.RULES))
-    findings = diagnose.diagnose(WELL)
+    checks = (Check("X-1", "host", "t", "f", crash), *diagnose.catalogue())
+    findings = diagnose.diagnose(WELL, checks)
     assert (findings[0].state, findings[1].state) == ("crashed", "ok")
     assert diagnose.exit_code(findings) == Exit.INCOMPLETE
 
@@ -90,7 +89,7 @@ def test_again_is_said_only_of_what_was_set_up() -> None:
     facts = replace(FACTS, engine=Engine("absent"))
     first = found(Known(facts), "DSH-DK-001")
     assert [fix.text for fix in first.fix] == ["Set it up"]
-    again = found(Known(facts, cluster=CLUSTER), "DSH-DK-001")
+    again = found(Known(facts, observed=Observed(cluster=CLUSTER)), "DSH-DK-001")
     assert [fix.text for fix in again.fix] == ["Set it up again"]
     assert found(Known(FACTS), "DSH-SL-001").fix[0].text == "Set it up"
 
@@ -142,7 +141,7 @@ def test_gpus_that_are_not_to_be_used_need_no_proof() -> None:
     ],
 )
 def test_the_container(cluster: ClusterStatus | None, state: str, word: str) -> None:
-    known = replace(WELL, cluster=cluster)
+    known = replace(WELL, observed=Observed(cluster=cluster))
     finding = found(known, "DSH-SL-001")
     assert finding.state == state
     assert word in finding.cause
@@ -165,7 +164,9 @@ FAILURE = {"brief": "No key.", "details": "empty", "resolution": ["Remove it."]}
     ],
 )
 def test_the_node(change: dict[str, Any], state: str, word: str) -> None:
-    finding = found(replace(WELL, cluster=replace(CLUSTER, **change)), "DSH-SL-002")
+    finding = found(
+        replace(WELL, observed=Observed(cluster=replace(CLUSTER, **change))), "DSH-SL-002"
+    )
     assert finding.state == state
     assert word in " ".join(finding.evidence)
 
@@ -174,14 +175,16 @@ def test_the_isolation_in_force() -> None:
     finding = found(WELL, "DSH-SL-003")
     assert finding.state == "info"
     assert "by environment variable" in finding.cause
-    enforced = replace(WELL, cluster=replace(CLUSTER, isolation="enforced"))
+    enforced = replace(WELL, observed=Observed(cluster=replace(CLUSTER, isolation="enforced")))
     assert found(enforced, "DSH-SL-003").state == "ok"
-    none = replace(WELL, cluster=replace(CLUSTER, nodes=(replace(NODE, gres_total={}),)))
+    none = replace(
+        WELL, observed=Observed(cluster=replace(CLUSTER, nodes=(replace(NODE, gres_total={}),)))
+    )
     assert found(none, "DSH-SL-003").state == "skipped"
 
 
 def test_a_refused_configuration_is_an_error_in_its_own_words() -> None:
-    known = replace(WELL, cluster=replace(CLUSTER, kept_last_good=FAILURE))
+    known = replace(WELL, observed=Observed(cluster=replace(CLUSTER, kept_last_good=FAILURE)))
     finding = found(known, "DSH-FI-001")
     assert (finding.state, finding.evidence) == ("error", ("No key.", "empty"))
     assert [fix.text for fix in finding.fix] == ["Remove it."]
@@ -208,7 +211,7 @@ def test_a_linux_driver_inside_wsl_is_warned_of() -> None:
         ("nvidia", "460.91.03", "warn"),
         ("nvidia", "470.256.02", "ok"),
         ("nvidia", None, "ok"),
-        ("amd", "6.10.5", "ok"),
+        ("amd", "6.10.5", "skipped"),
     ],
 )
 def test_a_driver_that_is_too_old(vendor: Any, version: str | None, state: str) -> None:
@@ -219,7 +222,7 @@ def test_a_driver_that_is_too_old(vendor: Any, version: str | None, state: str) 
     assert bool(finding.fix) == (state == "warn")
 
 
-@pytest.mark.parametrize(("version", "state"), [("390.157", "warn"), ("6.10.5", "ok")])
+@pytest.mark.parametrize(("version", "state"), [("390.157", "warn"), ("6.10.5", "skipped")])
 def test_the_age_of_a_driver_that_lists_no_gpu(version: str, state: str) -> None:
     facts = replace(FACTS, gpus=Gpus("error", driver_version=version, detail="no library"))
     assert found(Known(facts), "DSH-NV-049").state == state

@@ -1,0 +1,46 @@
+"""Words and questions that checks of several sections share."""
+
+from __future__ import annotations
+
+from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
+from dshpc_setup.facts import GpuDevice, Vendor
+from dshpc_setup.fixes import Fix
+from dshpc_setup.probes.gpus import VENDOR_NAMES
+
+_ASKED: dict[Vendor, str] = {"amd": "kfd", "intel": "intel"}  # the first probe of a vendor
+
+
+def set_up(known: Known) -> Fix:
+    """The one command that sets up; in other words where it was run before."""
+    text = "Set it up again" if known.observed.cluster else "Set it up"
+    return Fix(text, "configure-environment", automatic=True)
+
+
+def cluster(known: Known) -> ClusterStatus:
+    """The cluster that was set up; for checks that need DSH-SL-001."""
+    found = known.observed.cluster
+    if found is None:
+        raise LookupError("no cluster is set up")
+    return found
+
+
+def of_vendor(known: Known, vendor: Vendor) -> tuple[GpuDevice, ...]:
+    """The GPUs of one vendor."""
+    return tuple(gpu for gpu in known.facts.gpus.devices if gpu.vendor == vendor)
+
+
+def none_of(known: Known, vendor: Vendor) -> Verdict:
+    """Why there is no GPU of a vendor to look at: there is none, or it could not be read."""
+    asked = [item for item in known.facts.evidence if item.probe == _ASKED.get(vendor)]
+    for item in asked:
+        if item.state in ("denied", "error", "timeout"):
+            return unknown(f"It could not be read: {item.detail or item.state}.")
+    where = " in this container" if known.facts.platform.in_container else ""
+    return not_here(f"there is no {VENDOR_NAMES[vendor]} GPU{where}")
+
+
+def named(gpu: GpuDevice) -> str:
+    """ "GPU 3 (NVIDIA H100 80GB HBM3, 0000:66:00.0)"."""
+    about = ", ".join(filter(None, (gpu.name, gpu.pci_bus_id)))
+    return f"GPU {gpu.index}" + (f" ({about})" if about else "")

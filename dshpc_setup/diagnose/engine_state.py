@@ -1,0 +1,228 @@
+"""Whether an engine answers: not installed, stopped, closed to this user, silent, or elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dshpc_setup import remedies
+from dshpc_setup.diagnose.common import set_up
+from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown
+from dshpc_setup.diagnose.proof import from_proof
+from dshpc_setup.facts import Platform
+from dshpc_setup.fixes import Fix
+from dshpc_setup.passthrough import findings
+from dshpc_setup.passthrough.causes import of_refusal
+
+ANSWERS = "DSH-DK-001"
+
+_SYSTEM_CONTAINERS = ("lxc", "systemd-nspawn")  # run a system of their own, and Docker in it
+_LOOK = Fix("See what Docker says", "docker version")
+_OWN_ENGINE = Fix(
+    "Or use the engine of this machine",
+    "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default",
+)
+_DESKTOP_ON_WSL = Fix(
+    "Or, with Docker Desktop: start it on Windows, and switch this distribution on in its Settings, "
+    "Resources, WSL integration"
+)
+
+
+def _answers(known: Known) -> Verdict:
+    engine = known.facts.engine
+    if engine.state == "present":
+        return fine(f"{engine.server_version} at {engine.host}")
+    if engine.state == "unsupported" and known.observed.inside is not None:
+        return fine("Asked from inside of the cluster's container.")
+    if engine.state == "unsupported":
+        return unknown(f"{(engine.detail or 'the engine was not asked').capitalize()}.")
+    if engine.state == "denied":
+        return _told(
+            known,
+            "This user may not use the Docker engine",
+            "The engine runs, and its socket is closed to this user.",
+            *remedies.docker_group(known.facts),
+        )
+    if known.endpoint:
+        return _elsewhere(known, known.endpoint)
+    if engine.state == "absent":
+        return _absent(known)
+    if engine.state == "timeout":
+        return _told(
+            known,
+            "The Docker engine does not answer in time",
+            "The engine was asked for its version, and the deadline passed: it hangs, or this machine "
+            "is very busy.",
+            *_without_start(known),
+            *remedies.restart_docker(known.facts),
+        )
+    return _told(known, None, "The engine answers with an error.", _LOOK)
+
+
+def _absent(known: Known) -> Verdict:
+    """No socket, or nobody behind it."""
+    platform = known.facts.platform
+    if platform.kind == "wsl1":
+        return _told(
+            known,
+            "Docker cannot run in WSL 1",
+            "WSL 1 has no Linux kernel of its own, so no containers either; WSL 2 has one.",
+            *remedies.move_to_wsl2(known.facts),
+        )
+    if _stopped(known):
+        return _told(
+            known,
+            "The Docker engine is stopped",
+            "Docker is installed, and its engine is stopped.",
+            *_start(known, platform),
+            *_rootless(known),
+        )
+    if platform.kind == "macos":
+        return _told(
+            known,
+            "Docker is not installed, or stopped",
+            "On macOS the engine runs in a virtual machine of Docker Desktop, OrbStack or Colima, and none "
+            "of them answers.",
+            *_start(known, platform),
+        )
+    if own := _rootless(known):
+        cause = (
+            "No Docker engine is at its socket, and your own, rootless one is there and not chosen."
+        )
+        return _told(known, None, cause, *own)
+    if platform.in_container and platform.container not in _SYSTEM_CONTAINERS:
+        return _told(
+            known,
+            "No Docker engine is in this container",
+            "This runs in a container, and no Docker engine is at its socket here.",
+            Fix("Run it on the machine itself", "dshpc doctor"),
+            replace(set_up(known), text="Or, where this container may run Docker, set it up here"),
+        )
+    certain = known.observed.engine_installed is False
+    return _told(
+        known,
+        "Docker is not installed" if certain else "Docker is not installed, or stopped",
+        "Docker is not installed."
+        if certain
+        else "No Docker engine is at its socket: it is not installed, or it is stopped.",
+        set_up(known),
+    )
+
+
+def _stopped(known: Known) -> bool:
+    """Whether something of Docker is here all the same; a file that its engine alone leaves, or its tools."""
+    if known.observed.engine_installed is not None:
+        return known.observed.engine_installed
+    engine = known.facts.engine
+    plugins = engine.buildx is not None or any(item.argv[0] == "docker" for item in engine.composes)
+    return plugins or "refused" in (engine.detail or "").lower()
+
+
+def _start(known: Known, platform: Platform) -> tuple[Fix, ...]:
+    if platform.kind == "macos":
+        return (
+            Fix("Start Docker Desktop", "open -a Docker"),
+            Fix("Or OrbStack", "open -a OrbStack"),
+            Fix("Or Colima", "colima start"),
+        )
+    wsl = (_DESKTOP_ON_WSL,) if platform.kind == "wsl2" else ()
+    return (*remedies.look_at_engine(known.facts), *wsl)
+
+
+def _rootless(known: Known) -> tuple[Fix, ...]:
+    """Where this user's own engine is there, and nothing points to it."""
+    if not any(item.startswith("rootless Docker:") for item in others(known)):
+        return ()
+    return (Fix("Or use your own, rootless engine, which is there", "docker context use rootless"),)
+
+
+def _without_start(known: Known) -> tuple[Fix, ...]:
+    """The steps to see why it is silent: it need not be started."""
+    steps = remedies.look_at_engine(known.facts)
+    return tuple(step for step in steps if "start" not in step.text.lower())
+
+
+def _elsewhere(known: Known, endpoint: str) -> Verdict:
+    wrong = known.facts.engine.state == "error"
+    title = f"The engine at {endpoint} {'answers with an error' if wrong else 'does not answer'}"
+    cause = f"{title}. DOCKER_HOST or a docker context names it."
+    own = () if wrong else _own(endpoint)
+    return _told(
+        known, title, cause, *own, Fix("See whether it is up", "docker version"), _OWN_ENGINE
+    )
+
+
+def _own(endpoint: str) -> tuple[Fix, ...]:
+    """How to start an engine of this user's, by where its socket is."""
+    for part, text, command in (
+        ("/podman/", "It is Podman's: start its socket", "systemctl --user start podman.socket"),
+        ("/.docker/desktop/", "It is Docker Desktop's: start it", "systemctl --user start docker-desktop"),
+        ("/.docker/run/", "It is Docker Desktop's: start it", "open -a Docker"),
+        ("/.colima/", "It is Colima's: start it", "colima start"),
+        ("/run/user/", "It is your own, rootless engine: start it", "systemctl --user start docker"),
+    ):  # fmt: skip
+        if endpoint.startswith("unix://") and part in endpoint:
+            return (Fix(text, command),)
+    return ()
+
+
+def _told(known: Known, title: str | None, cause: str, *fix: Fix) -> Verdict:
+    engine = known.facts.engine
+    read = ": ".join(filter(None, (engine.host, engine.detail or engine.state)))
+    return replace(fault(cause, read, *others(known), fix=fix), title=title)
+
+
+def others(known: Known) -> tuple[str, ...]:
+    """Engines whose sockets are there, and that nobody has chosen."""
+    return tuple(
+        f"{item.source}: {item.says}"
+        for conclusion in known.facts.conclusions
+        if conclusion.about == "docker.state"
+        for item in conclusion.instead
+    )
+
+
+# -- causes that have ids of their own --------------------------------------------------------------
+
+
+def _denied(known: Known) -> Verdict:
+    engine = known.facts.engine
+    if engine.state != "denied":
+        return _from_proof_or_unasked(known, findings.ENGINE_DENIED)
+    return fault(
+        "The engine runs, and this user may not use it: its socket is for root and the group docker.",
+        ": ".join(filter(None, (engine.host, engine.detail))),
+        fix=(
+            *remedies.docker_group(known.facts),
+            Fix("Where you are in the group already: log out and in again, or for this terminal",
+                "newgrp docker"),
+        ),
+    )  # fmt: skip
+
+
+def _api(known: Known) -> Verdict:
+    engine = known.facts.engine
+    cause = of_refusal(engine.detail or "", "device-request", known.facts)
+    if engine.state != "error" or cause is None or cause.finding != findings.API_REFUSED:
+        return _from_proof_or_unasked(known, findings.API_REFUSED)
+    says = f"{cause.says[:1].upper()}{cause.says[1:]}."
+    return fault(says, engine.detail or "", fix=cause.fix)
+
+
+def _from_proof_or_unasked(known: Known, identity: str) -> Verdict:
+    state = known.facts.engine.state
+    if state != "present":
+        return unknown(f"The engine did not answer ({state}).")
+    verdict = from_proof(identity)(known)
+    return fine() if verdict.state == "skipped" else verdict  # it has answered us
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(ANSWERS, "engine", "The Docker engine answers", "The Docker engine does not answer",
+          _answers, because=("DSH-HO-001", findings.ENGINE_DENIED, findings.API_REFUSED)),
+    Check(findings.ENGINE_DENIED, "engine", "This user may use the engine",
+          findings.TITLES[findings.ENGINE_DENIED], _denied),
+    Check(findings.API_REFUSED, "engine", "Client and engine speak the same API",
+          findings.TITLES[findings.API_REFUSED], _api),
+    Check(findings.ENGINE_GONE, "engine", "The engine stays up",
+          findings.TITLES[findings.ENGINE_GONE], from_proof(findings.ENGINE_GONE), needs=(ANSWERS,)),
+)  # fmt: skip

@@ -1,0 +1,208 @@
+"""The GPUs, of any vendor: found, readable, fit for jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dshpc_setup import problems
+from dshpc_setup.diagnose import intel
+from dshpc_setup.diagnose.common import named
+from dshpc_setup.diagnose.model import (
+    Check,
+    Known,
+    Verdict,
+    fault,
+    fine,
+    not_here,
+    note,
+    warning,
+)
+from dshpc_setup.facts import Disagreement, Evidence, UnusedGpu
+from dshpc_setup.fixes import Fix
+from dshpc_setup.probes.gpus import VENDOR_NAMES
+
+_GPU_EVIDENCE = frozenset(
+    "nvidia jetson wsl nvidia-pci nvidia-module nvidia-nodes nvml nvidia-smi nvidia-proc "
+    "amd kfd kfd-device drm amdsmi amd-smi rocm-smi amd-blacklist intel intel-device".split()
+)
+_DRIVERS = tuple(
+    f"DSH-{number}"
+    for number in "NV-001 NV-002 NV-004 NV-005 NV-084 NV-006 NV-031 NV-015 NV-013 NV-022 NV-030 NV-062 "
+    "NV-020 NV-021 NV-003 NV-080 NV-083 AM-084 AM-044 AM-039 AM-038 GP-020".split()
+)
+_CARDS = (
+    *(f"DSH-NV-{number}" for number in "020 021 019 018 028 003".split()),
+    "DSH-GP-004",
+)
+# Words of the probes for cards that are left out with nothing wrong
+_BY_CHOICE = ("virtual machines", "display adapter", "excluded by", "too old for ROCm")
+_LONGEST = 200  # characters of one answer
+_TOOLS = {"nvidia": "nvidia-smi", "amd": "amd-smi list", "intel": "ls -l /dev/dri"}
+
+
+def _gpus(known: Known) -> Verdict:
+    gpus = known.facts.gpus
+    if gpus.state == "present":
+        label = "simulated " if gpus.simulated else ""
+        return fine(
+            *(f"{label}{device.index}: {device.name or device.vendor}" for device in gpus.devices)
+        )
+    evidence = tuple(_answer(item) for item in known.facts.evidence if item.probe in _GPU_EVIDENCE)
+    if gpus.state in ("absent", "unsupported"):
+        cause = _sentence(gpus.detail or "there is none")
+        return note(cause, *evidence, title="No GPU detected for jobs")
+    cause = gpus.detail or f"the GPUs could not be read: {gpus.state}"
+    fix = _let_in(known) if gpus.state == "denied" else (_ask_driver(known),)
+    return fault(_sentence(cause), *evidence, fix=fix)
+
+
+def _answer(item: Evidence) -> str:
+    """What a probe was told, cut where a tool's whole output is in it."""
+    detail = item.detail or ""
+    cut = detail if len(detail) <= _LONGEST else f"{detail[:_LONGEST]} ..."
+    return f"{item.probe}: {item.state} ({item.source}) {cut}".strip()
+
+
+def _sentence(text: str) -> str:
+    """With a capital letter and a full stop; names such as rocm-smi stay as they are."""
+    first = text if text.startswith(("amd-smi", "rocm-smi", "/")) else text[:1].upper() + text[1:]
+    return first if first.endswith((".", "?")) else f"{first}."
+
+
+def _let_in(known: Known) -> tuple[Fix, ...]:
+    """Nothing of a GPU may be read, or none may be used, by this process: no driver mends that."""
+    if "device cgroup" not in (known.facts.gpus.detail or ""):
+        return (Fix("See what this user may not read", "dshpc detect --explain"),)
+    return (
+        Fix("See in which control group this shell runs", "cat /proc/self/cgroup"),
+        Fix("Inside a job or a container only the GPUs that were given to it can be used: ask for some, "
+            "or run dshpc outside of it, on the machine itself"),
+    )  # fmt: skip
+
+
+def _ask_driver(known: Known) -> Fix:
+    """The tool of the vendor whose probe failed; NVIDIA's where it is not known."""
+    failed = ("error", "denied", "timeout")
+    told = {item.probe for item in known.facts.evidence if item.state in failed}
+    unused = {item.vendor for item in known.facts.gpus.unused}
+    if told & {"kfd", "amdsmi", "amd-smi", "rocm-smi", "drm"} or unused == {"amd"}:
+        vendor = "amd"
+    elif "intel" in told:
+        vendor = "intel"
+    else:
+        vendor = "nvidia"
+    return Fix("See what the driver itself says", _TOOLS[vendor])
+
+
+def _broken_gpus(known: Known) -> Verdict:
+    broken = tuple(
+        f"{named(device)}: {problems.in_words(device.problems) or 'it has no device file'}"
+        for device in known.facts.gpus.devices
+        if device.problems or not device.device_files
+    )
+    if not broken:
+        return fine()
+    cause = "No job gets these GPUs: the plan leaves them out until they are well."
+    return warning(
+        cause, *broken, fix=(Fix("Once they are, take them in", "configure-environment"),)
+    )
+
+
+def _unused(known: Known) -> Verdict:
+    """Hardware that no job gets by somebody's choice or by its kind; what is broken is told elsewhere."""
+    chosen = [
+        item for item in known.facts.gpus.unused if any(word in item.reason for word in _BY_CHOICE)
+    ]
+    if not chosen:
+        return fine()
+    return note("Graphics hardware that no job gets.", *map(_unused_in_words, chosen))
+
+
+def _unused_in_words(item: UnusedGpu) -> str:
+    vendor = VENDOR_NAMES[item.vendor]
+    name = (
+        item.name if item.name and item.name.startswith(vendor) else f"{vendor} {item.name or ''}"
+    )
+    return f"{', '.join(filter(None, (name.strip(), item.pci_bus_id)))}: {item.reason}"
+
+
+def _layers(known: Known) -> Verdict:
+    """What two sources say differently; those that have a finding of their own are told by it."""
+    own = {item.pci_bus_id for item in intel.broken(known)}
+    open_ = [
+        item
+        for item in known.facts.gpus.disagreements
+        if item.finding is None and item.about not in own
+    ]
+    if not open_:
+        return fine()
+    cause = _sentence(_meaning(open_[0]))
+    return warning(
+        cause,
+        *_both_sides(open_[0]),
+        *(line for item in open_[1:] for line in (*_both_sides(item), _meaning(item))),
+        fix=(Fix("See what each source says", "dshpc detect --explain"),),
+    )
+
+
+def _both_sides(item: Disagreement) -> tuple[str, ...]:
+    return tuple(f"{item.about}: {layer.source}: {layer.says}" for layer in item.layers)
+
+
+def _meaning(item: Disagreement) -> str:
+    return f"{item.about}: {item.meaning}"
+
+
+def _vendors(known: Known) -> Verdict:
+    counts = Counter(VENDOR_NAMES[gpu.vendor] for gpu in known.facts.gpus.devices)
+    read = ", ".join(f"{count} of {name}" for name, count in counts.items())
+    if len(counts) < 2:
+        return fine(read) if counts else not_here("there is no GPU")
+    return note(
+        "GPUs of several makers are in one machine. The image holds what each needs "
+        "(GPU_TYPE=all), and a job that asks for any GPU may get either: name the type.",
+        read,
+        fix=(Fix("Use one maker's alone", "dshpc config set gpu nvidia"),),
+    )
+
+
+def _types(known: Known) -> Verdict:
+    """Several types of one maker: --gres=gpu:1 then means any of them."""
+    usable = [gpu for gpu in known.facts.gpus.devices if not gpu.problems]
+    types = Counter(gpu.slurm_type for gpu in usable)
+    read = ", ".join(f"{count} x {name}" for name, count in types.items())
+    if len(types) < 2 or len({gpu.vendor for gpu in usable}) > 1:
+        return fine(read) if types else not_here("there is no GPU")
+    first = next(iter(types))
+    return note(
+        f"The GPUs are of {len(types)} types. A job that asks for --gres=gpu:1 gets any of them; "
+        f"--gres=gpu:{first}:1 names one.",
+        read,
+    )
+
+
+def _simulated(known: Known) -> Verdict:
+    if not known.facts.gpus.simulated:
+        return fine()
+    return note(
+        "The GPUs are made up by the setting simulate: no job computes on them, and a real GPU of "
+        "this machine is not used.",
+        *(f"simulated {named(gpu)}" for gpu in known.facts.gpus.devices),
+        fix=(Fix("Use what is really there", "configure-environment --simulate none"),),
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    Check("DSH-GP-001", "gpu", "GPUs are found and readable", "The GPUs cannot be read", _gpus,
+          because=_DRIVERS),
+    Check("DSH-GP-002", "gpu", "Every GPU can be scheduled", "GPUs are left out", _broken_gpus,
+          needs=("DSH-GP-001",), because=_CARDS),
+    Check("DSH-GP-003", "gpu", "All graphics hardware is in use", "Graphics hardware is not used",
+          _unused),
+    Check("DSH-GP-004", "gpu", "All sources say the same of the GPUs",
+          "Sources contradict each other about the GPUs", _layers,
+          because=tuple(f"DSH-NV-{number}" for number in "001 020 083 022 080 003".split())),
+    Check("DSH-GP-005", "gpu", "The GPUs are of one maker", "GPUs of several makers", _vendors),
+    Check("DSH-GP-006", "gpu", "The GPUs are of one type", "GPUs of several types", _types),
+    Check("DSH-GP-007", "gpu", "The GPUs are real", "The GPUs are simulated", _simulated),
+)  # fmt: skip

@@ -1,0 +1,201 @@
+"""NVIDIA's driver as containers get it: images against the driver, lost GPUs, CUDA's node, WSL."""
+
+from __future__ import annotations
+
+import re
+
+from dshpc_setup import remedies
+from dshpc_setup.diagnose.model import (
+    Check,
+    Known,
+    Verdict,
+    fault,
+    fine,
+    not_here,
+    note,
+    warning,
+)
+from dshpc_setup.diagnose.nvidia_told import (
+    by_test,
+    cards,
+    evidence,
+    in_container,
+    in_wsl,
+    nvml_code,
+    on_nvidia,
+    said,
+    titled,
+)
+from dshpc_setup.diagnose.proof import Look, from_proof
+from dshpc_setup.diagnose.ways import tested
+from dshpc_setup.facts import Disagreement
+from dshpc_setup.fixes import Fix
+from dshpc_setup.passthrough import findings
+from dshpc_setup.probes.nvidia.layers import TOO_OLD
+from dshpc_setup.probes.nvidia.wsl import DEVICE, FOLDER, LINUX_DRIVER_INSIDE
+
+_BLOCKED, _UNKNOWN = 17, 999
+_UVM = "/dev/nvidia-uvm"
+_PACKAGE = re.compile(r"\bpackage ([a-z0-9.+-]+)")  # of dpkg, as the probe names them
+
+
+@on_nvidia
+def _kept(known: Known) -> Verdict:
+    """Whether a container keeps its GPUs when systemd reads its units anew."""
+    told = by_test(known, findings.LOST_ON_RELOAD)
+    if told is not None:
+        return told
+    anew = Fix("Start the container anew, which gets them back", "dshpc restart")
+    if in_container(known) and nvml_code(known) == _UNKNOWN:
+        return fault(
+            'NVML says "Unknown Error" in this container though its nodes are there: the device cgroup '
+            "has closed them, mostly because systemd was reloaded on the host.",
+            *said(evidence(known, "nvml")),
+            fix=(Fix("Start the container anew on the host"), *remedies.device_links(known.facts)),
+        )
+    closed = _closed(known)
+    if not _by_hook(known):
+        return fine()
+    if closed:
+        return fault(
+            "The running container cannot open its GPUs any more, and this machine can: systemd was "
+            'reloaded and closed them ("Failed to initialize NVML: Unknown Error").',
+            *(f"{path} does not open in the container" for path in closed),
+            fix=(anew, *remedies.device_links(known.facts)),
+        )
+    may = note(
+        "NVIDIA's hook hands over the GPUs, and systemd keeps the cgroups: `systemctl daemon-reload` may "
+        "take the GPUs from running containers.",
+        fix=remedies.device_links(known.facts),
+    )
+    return titled("Containers may lose their GPUs when systemd reloads", may)
+
+
+def _by_hook(known: Known) -> bool:
+    """GPUs given by NVIDIA's hook under systemd's cgroups, which does not learn of them."""
+    engine, proof = known.facts.engine, tested(known)
+    if engine.cgroup_driver != "systemd" or engine.rootless or in_wsl(known) or proof is None:
+        return False
+    way = proof.handover
+    return way.mechanism in ("device-request", "runtime") and way.driver == "nvidia"
+
+
+def _closed(known: Known) -> tuple[str, ...]:
+    """Nodes of NVIDIA's that the cluster's container cannot open."""
+    inside = known.observed.inside
+    if inside is None or not cards(known):
+        return ()
+    return tuple(
+        path for path, opens in inside.device_files.items()
+        if path.startswith("/dev/nvidia") and not opens
+    )  # fmt: skip
+
+
+@on_nvidia
+def _uvm(known: Known) -> Verdict:
+    """Whether the node is there through which CUDA shares memory with the GPU."""
+    told = by_test(known, findings.NO_UVM)
+    if told is not None:
+        return told
+    lacking = [spec.path for spec in known.facts.engine.cdi_specs if _UVM in spec.missing]
+    if not lacking or in_wsl(known):
+        return fine()
+    return warning(
+        f"{_UVM} is not there, without which CUDA does not start; it comes with the first CUDA program of "
+        "root, or by the command below.",
+        *(f"{path} names it, and it is missing" for path in lacking),
+        fix=remedies.load_uvm(known.facts),
+    )
+
+
+def _image(finding: str) -> Look:
+    """A check of the image against driver and GPU, which a test-run makes."""
+    return on_nvidia(from_proof(finding))
+
+
+def _wsl_gpu(known: Known) -> Verdict:
+    """Whether Windows lends its GPU to this WSL."""
+    told = by_test(known, findings.NO_WSL_GPU)
+    if told is not None:
+        return told
+    if not in_wsl(known) or in_container(known):
+        return not_here("This is no WSL 2.")
+    if known.facts.gpus.simulated:
+        return not_here("The GPUs are simulated.")
+    if cards(known):
+        return fine(DEVICE)
+    gpus, lent = known.facts.gpus, evidence(known, "wsl")
+    words = (*said(lent), *said(evidence(known, "nvml")))
+    fix = remedies.update_wsl(known.facts)
+    if gpus.state in ("error", "timeout", "denied"):
+        cause = (
+            "Windows lends a GPU to WSL, and the driver in Windows refuses or cannot be reached."
+        )
+        if nvml_code(known) == _BLOCKED:
+            cause = (
+                '"GPU access blocked by the operating system": the driver of Windows was changed '
+                "under WSL."
+            )
+        return fault(cause, *words, fix=fix)
+    if lent is not None and lent.state == "absent":
+        cause = f"The driver of Windows is there ({FOLDER}), and WSL shows no {DEVICE}."
+        return warning(cause, *words, fix=fix)
+    lacking = note(f"{gpus.detail or 'Windows lends no NVIDIA GPU'}.", *words)
+    return titled("Windows lends no NVIDIA GPU to WSL", lacking)
+
+
+@on_nvidia
+def _driver_in_wsl(known: Known) -> Verdict:
+    """Whether a Linux driver was installed inside WSL, where Windows' alone works."""
+    told = [item for item in known.facts.gpus.disagreements if item.finding == LINUX_DRIVER_INSIDE]
+    if not told:
+        return fine()
+    cause = "WSL uses the driver of Windows. A Linux driver inside hides its libraries."
+    return (warning if cards(known) else fault)(
+        cause,
+        *(f"{layer.source}: {layer.says}" for layer in told[0].layers),
+        fix=(
+            _without_linux_driver(told[0]),
+            Fix("Then restart WSL, in PowerShell", "wsl --shutdown"),
+        ),
+    )
+
+
+def _without_linux_driver(told: Disagreement) -> Fix:
+    """By the packages that were found: a pattern such as nvidia-* takes the container toolkit along."""
+    says = " ".join(layer.says for layer in told.layers)
+    packages = " ".join(dict.fromkeys(_PACKAGE.findall(says)))
+    if packages:
+        text = "Remove the Linux driver's packages; NVIDIA's container toolkit and CUDA may stay"
+        return Fix(text, f"sudo apt-get remove --purge {packages} && sudo apt-get autoremove")
+    return Fix(
+        "Remove the Linux driver; where NVIDIA's own installer brought it", "sudo nvidia-uninstall"
+    )
+
+
+_TITLES = findings.TITLES
+
+
+def _check(identity: str, title: str, look: Look, because: tuple[str, ...] = ()) -> Check:
+    return Check(identity, "driver", title, _TITLES[identity], look, because=because)
+
+
+_UNLOADED = (findings.DRIVER_NOT_LOADED, findings.VERSIONS_DIFFER)
+
+CHECKS: tuple[Check, ...] = (
+    _check(findings.NO_WSL_GPU, "Windows lends its GPU to WSL", _wsl_gpu, (LINUX_DRIVER_INSIDE,)),
+    _check(LINUX_DRIVER_INSIDE, "No Linux driver of NVIDIA's lies inside WSL", _driver_in_wsl),
+    _check(findings.NO_UVM, "CUDA's device node is there", _uvm, _UNLOADED),
+    _check(findings.LOST_ON_RELOAD, "Containers keep their GPUs when systemd reloads", _kept,
+           (findings.NO_CGROUPS, findings.SELINUX)),
+    _check(findings.IMAGE_TOO_NEW, "The image's CUDA is one that the driver offers",
+           _image(findings.IMAGE_TOO_NEW), (TOO_OLD,)),
+    _check(findings.NO_FORWARD_COMPATIBILITY, "The image's CUDA compatibility libraries fit the GPU",
+           _image(findings.NO_FORWARD_COMPATIBILITY), (findings.IMAGE_TOO_NEW,)),
+    _check(findings.GPU_NEWER_THAN_IMAGE, "The image's CUDA knows the GPU",
+           _image(findings.GPU_NEWER_THAN_IMAGE)),
+    _check(findings.GPU_TOO_OLD_FOR_IMAGE, "The image's CUDA still knows the GPU",
+           _image(findings.GPU_TOO_OLD_FOR_IMAGE)),
+    _check(findings.NO_COMPUTE_CAPABILITY, "The container gets the driver with CUDA",
+           _image(findings.NO_COMPUTE_CAPABILITY)),
+)  # fmt: skip

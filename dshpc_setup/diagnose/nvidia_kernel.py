@@ -1,0 +1,241 @@
+"""What the kernel's log says of NVIDIA's driver: refused, of the wrong kind, too new, errors of cards.
+
+Sources of the texts: Linux kernel/module/signing.c; NVIDIA's driver (NVRM: ...), as in
+NVIDIA/open-gpu-kernel-modules, and its Xid catalogue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from dshpc_setup import remedies
+from dshpc_setup.diagnose.common import named
+from dshpc_setup.diagnose.kernel_log import (
+    CARD,
+    PROGRAM,
+    RECOVERY,
+    Xid,
+    lines,
+    why_unread,
+    xids,
+)
+from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, unknown, warning
+from dshpc_setup.diagnose.nvidia_told import (
+    cards,
+    driver_loaded,
+    evidence,
+    in_wsl,
+    on_board,
+    on_nvidia,
+    titled,
+)
+from dshpc_setup.diagnose.proof import Look
+from dshpc_setup.fixes import Fix
+from dshpc_setup.problems import LOST
+from dshpc_setup.remedies import Fixes
+from dshpc_setup.remedies.driver import DRIVER_GUIDE
+
+UNSIGNED = "DSH-NV-004"
+WRONG_MODULES = "DSH-NV-005"
+XIDS = "DSH-NV-081"
+GPU_TOO_OLD = "DSH-NV-084"
+
+# A module that was let in leaves "module verification failed ... tainting kernel": no refusal.
+_REFUSED = (
+    r"Loading of .{0,60}module.{0,60} is rejected|unsigned module loading is restricted"
+    r"|Key was rejected by service"
+)
+_WANTS_OPEN = r"requires use of the NVIDIA open kernel modules"
+_WANTS_PROPRIETARY = r"not supported by open nvidia\.ko"
+_LEGACY = r"supported through the NVIDIA (?P<series>\d{2,3})\.\S{1,4} Legacy drivers"
+_KEYS = {
+    "ubuntu": "/var/lib/shim-signed/mok/MOK.der",
+    "debian": "/var/lib/dkms/mok.pub",
+    "fedora": "/etc/pki/akmods/certs/public_key.der",
+}
+_SHOWN = 5
+
+
+def _with_log(look: Look) -> Look:
+    """The check, only where the kernel's log was read and the driver is one of this kernel."""
+
+    def looked(known: Known) -> Verdict:
+        if in_wsl(known) or on_board(known):
+            return fine()  # the driver of Windows, or of the board's own kernel
+        why = why_unread(known.observed.kernel)
+        return unknown(why) if why is not None else look(known)
+
+    return on_nvidia(looked)
+
+
+@_with_log
+def _signed(known: Known) -> Verdict:
+    """Whether the kernel refused the driver for want of a signature."""
+    refused = lines(known.observed.kernel, _REFUSED)
+    if not refused or driver_loaded(known) or cards(known):
+        return fine()
+    return fault(
+        "The kernel takes signed modules only, as with Secure Boot, and refused one that has no key it "
+        'knows: mostly NVIDIA\'s ("Key was rejected by service").',
+        *refused,
+        fix=_sign(known),
+    )
+
+
+def _sign(known: Known) -> Fixes:
+    """Enrol the key with which the distribution signed the module."""
+    key = _KEYS.get(known.facts.platform.os_id or "")
+    text = "Enrol the key that signed the driver's module; you choose a password for the next step"
+    enrol = (
+        Fix(text, f"sudo mokutil --import {key}")
+        if key
+        else Fix(
+            f"{text}: sudo mokutil --import KEY, as your distribution's guide to Secure Boot says"
+        )
+    )
+    return (
+        Fix("See whether Secure Boot is on", "mokutil --sb-state"),
+        enrol,
+        Fix("Restart the machine, and choose Enroll MOK on the blue screen", "sudo reboot"),
+        Fix("Or switch Secure Boot off in the machine's firmware setup"),
+    )
+
+
+@_with_log
+def _flavour(known: Known) -> Verdict:
+    """Whether the driver's kernel modules are of the kind that the GPU needs: open or proprietary."""
+    module = evidence(known, "nvidia-module")
+    words = (module.detail or "") if module is not None else ""
+    wants_open = lines(known.observed.kernel, _WANTS_OPEN, 2)
+    wants_other = lines(known.observed.kernel, _WANTS_PROPRIETARY, 2)
+    say = warning if cards(known) else fault
+    if wants_open and "open kernel module" not in words:
+        cause = (
+            "This GPU needs NVIDIA's open kernel modules, and the proprietary ones are installed."
+        )
+        return say(cause, *wants_open, *_about(known), fix=_open_modules(known))
+    if wants_other and "proprietary kernel module" not in words:
+        cause = (
+            "NVIDIA's open kernel modules are installed, and this GPU is too old for them: it has no GSP "
+            "(they need Turing or newer)."
+        )
+        fix = Fix(f"Install the driver with its proprietary kernel modules: {DRIVER_GUIDE}")
+        return say(cause, *wants_other, *_about(known), fix=(fix, *remedies.reboot(known.facts)))
+    return fine(*filter(None, (words,)))
+
+
+def _about(known: Known) -> tuple[str, ...]:
+    return lines(known.observed.kernel, r"NVRM: The NVIDIA GPU |RmInitAdapter failed", 2)
+
+
+def _open_modules(known: Known) -> Fixes:
+    """The packages with the open modules; Ubuntu's have the driver's series in their names."""
+    platform, text = known.facts.platform, "Install the driver with the open kernel modules"
+    series = re.match(r"\d{3}", known.facts.gpus.driver_version or "", re.ASCII)
+    command = None
+    if platform.os_id == "ubuntu" and series:
+        command = f"sudo apt-get install -y nvidia-driver-{series[0]}-open"
+    elif platform.os_id == "debian":
+        command = "sudo apt-get install -y nvidia-open-kernel-dkms"
+    elif remedies.family(platform) == "arch":
+        command = "sudo pacman -S --needed nvidia-open nvidia-utils"
+    elif remedies.family(platform) == "nixos":
+        text, command = (
+            "Put hardware.nvidia.open = true; into configuration.nix",
+            "sudo nixos-rebuild boot",
+        )
+    install = Fix(text, command) if command else Fix(f"{text}: {DRIVER_GUIDE}")
+    return (install, *remedies.reboot(known.facts))
+
+
+@_with_log
+def _supported(known: Known) -> Verdict:
+    """Whether the driver has left this GPU to an older series of drivers."""
+    log = known.observed.kernel
+    told = lines(log, _LEGACY, 2) or lines(log, r"NVIDIA driver will ignore this GPU", 2)
+    if not told:
+        return fine()
+    series = next((match["series"] for line in told if (match := re.search(_LEGACY, line))), None)
+    which = f"the series {series}" if series else "an older series"
+    if cards(known):
+        return warning(
+            f"The installed driver no longer knows this GPU, which needs {which}: jobs do not get it.",
+            *told,
+            fix=(Fix("Leave it unused, or take it out: a machine has one NVIDIA driver at a time, and "
+                     "the older one may not know the GPUs that work now"),),
+        )  # fmt: skip
+    fix = Fix(f"Install NVIDIA's driver of {which}, the last one for this GPU: {DRIVER_GUIDE}")
+    if known.facts.platform.os_id == "ubuntu":
+        fix = Fix(
+            f"Install the driver of {which}, which Ubuntu chooses", "sudo ubuntu-drivers install"
+        )
+    return fault(
+        f"The installed driver no longer knows this GPU, which needs {which}.",
+        *told,
+        fix=(fix, Fix("Such a GPU cannot run today's CUDA images")),
+    )
+
+
+@_with_log
+def _xids(known: Known) -> Verdict:
+    """Errors that the driver wrote down since the machine started: of cards, else of programs."""
+    found = xids(known.observed.kernel)
+    hard = [item for item in found if item.number in CARD]
+    if hard:
+        numbers = list(dict.fromkeys(item.number for item in hard))
+        words = "; ".join(f"Xid {number}: {CARD[number].words}" for number in numbers)
+        cause = f"The driver reported errors of a GPU since the machine started. {words}."
+        return warning(cause, *_told(known, hard), fix=_after(known, numbers))
+    soft = [item for item in found if item.number != RECOVERY]
+    if soft:
+        counts = Counter(item.number for item in soft)
+        words = "; ".join(_of_program(number, count) for number, count in counts.items())
+        cause = f"The driver reported errors that are mostly a program's. {words}."
+        return titled("Programs failed on a GPU (Xid)", note(cause, *_told(known, soft)))
+    return fine()
+
+
+def _of_program(number: int, count: int) -> str:
+    times = "once" if count == 1 else f"{count} times"
+    return f"Xid {number} ({times}): {PROGRAM.get(number, 'see the Xid catalogue of NVIDIA')}"
+
+
+def _told(known: Known, items: list[Xid]) -> tuple[str, ...]:
+    """Which cards, then the newest lines as they stand in the log."""
+    by_address = {gpu.pci_bus_id: named(gpu) for gpu in cards(known)}
+    addresses = dict.fromkeys(item.address for item in items)
+    whose = tuple(by_address.get(address, address) for address in addresses)
+    return (*whose, *(item.line for item in items[-_SHOWN:]))
+
+
+def _after(known: Known, numbers: list[int]) -> Fixes:
+    """Steps for these errors, the mildest that is enough for all of them."""
+    kinds = {CARD[number].remedy for number in numbers}
+    steps: list[Fix] = []
+    if kinds & {"reset", "replace", "driver"}:
+        steps += remedies.reset_gpu(known.facts)
+    if "restart" in kinds:
+        steps += remedies.reboot(known.facts)
+    if 74 in numbers:
+        steps.append(Fix("See which NVLink connections are down", "nvidia-smi nvlink --status"))
+    if kinds & {"replace", "watch"} or {48, 63, 94, 95} & set(numbers):
+        steps.append(Fix("See the memory errors of each GPU", "nvidia-smi -q -d ECC,ROW_REMAPPER"))
+    if "driver" in kinds:
+        steps.append(Fix("Where it comes again, try a newer driver of NVIDIA's"))
+    steps.append(
+        Fix("Where an error comes again on one GPU, ask the seller: the card may be failing")
+    )
+    return tuple(dict.fromkeys(steps))
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(UNSIGNED, "driver", "The kernel takes the NVIDIA driver's module",
+          "The NVIDIA driver's module is not signed (Secure Boot)", _signed),
+    Check(WRONG_MODULES, "driver", "The NVIDIA kernel modules are of the kind that the GPU needs",
+          "The GPU needs the other kind of NVIDIA kernel modules (open or proprietary)", _flavour),
+    Check(GPU_TOO_OLD, "driver", "The NVIDIA driver supports the GPU",
+          "The NVIDIA driver no longer supports the GPU", _supported),
+    Check(XIDS, "driver", "The kernel's log holds no error of an NVIDIA GPU",
+          "The kernel's log holds Xid errors of a GPU", _xids, because=(LOST,)),
+)  # fmt: skip

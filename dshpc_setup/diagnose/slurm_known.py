@@ -1,0 +1,188 @@
+"""What the checks of the cluster ask again and again: the nodes, who drained them, ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from shlex import quote
+
+from dshpc_setup.container.daemons import Node, parse_node
+from dshpc_setup.diagnose.common import cluster
+from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
+from dshpc_setup.fixes import Fix
+from dshpc_setup.observed import ContainerSeen, Inside
+
+RUNS = "DSH-SL-001"
+CONTROLLER = "DSH-SL-008"
+CONTROLLER_UP = "DSH-SL-009"
+NODE_DAEMON_UP = "DSH-SL-010"
+DRAINED = "DSH-SL-012"
+DOWN = "DSH-SL-018"
+INVALID = "DSH-SL-019"
+NOT_IN_CONTAINER = "DSH-SL-022"
+KEY = "DSH-SL-026"
+STATE_VOLUME = "DSH-SL-027"
+
+_SLURMS = ("", "slurm", "Unknown")
+# slurmd gives these as root: its slurmstepd/mgr.c and req.c call slurm_drain_nodes() with them
+_DAEMON_REASONS = re.compile(r"Kill task failed|(?:Prolog|Epilog) error", re.IGNORECASE)
+
+
+def of_inside(look: Callable[[Known, Inside], Verdict]) -> Callable[[Known], Verdict]:
+    """A look at what the container says of itself; skipped where it could not be asked."""
+
+    def looked(known: Known) -> Verdict:
+        inside = known.observed.inside
+        if inside is None:
+            return unknown(known.observed.inside_problem or "The container was not asked.")
+        return look(known, inside)
+
+    return looked
+
+
+def of_container(look: Callable[[Known, ContainerSeen], Verdict]) -> Callable[[Known], Verdict]:
+    """A look at the container as the engine describes it, running or not."""
+
+    def looked(known: Known) -> Verdict:
+        seen, found = known.observed.container, known.observed.cluster
+        if seen is not None and seen.status != "missing":
+            return look(known, seen)
+        if found is None:
+            return not_here("No cluster is set up in this folder.")
+        if found.state == "missing":
+            return not_here(f"There is no container {found.container}.")
+        return unknown("The engine was not asked about the container.")
+
+    return looked
+
+
+def before_ready(known: Known) -> bool:
+    """Whether the start has not come to its end: what is not there may still come."""
+    found = cluster(known)
+    return found.phase != "ready" and not found.problem
+
+
+@dataclass(frozen=True)
+class NodeSeen:
+    """A node as the controller knows it; `who` is None where it is not known who set the reason."""
+
+    name: str
+    word: str  # sinfo's own for its state: "drained*"
+    node: Node
+    who: str | None
+    gpus: int
+    container: str
+
+    @property
+    def drained(self) -> bool:
+        return "DRAIN" in self.node.states
+
+    @property
+    def silent(self) -> bool:
+        return "NOT_RESPONDING" in self.node.states
+
+    @property
+    def down(self) -> bool:
+        return "DOWN" in self.node.states or self.silent
+
+    @property
+    def invalid(self) -> bool:
+        """Its last registration was refused: it has less than its line in slurm.conf says."""
+        return bool({"INVALID_REG", "INVAL"} & set(self.node.states))
+
+    @property
+    def by_a_person(self) -> bool:
+        """Whether somebody took it out of use, and not Slurm or dshpc."""
+        return (
+            self.who is not None
+            and self.who not in _SLURMS
+            and not self.node.own_doing
+            and _DAEMON_REASONS.match(self.node.reason) is None
+        )
+
+    @property
+    def mended(self) -> bool:
+        """Whether what Slurm or dshpc took it out for is over, and a resume alone is missing."""
+        holds = self.invalid or self.silent or _DAEMON_REASONS.match(self.node.reason) is not None
+        return self.who is not None and self.node.own_doing and not holds
+
+    def reason_like(self, pattern: str) -> bool:
+        """Whether Slurm gave such a reason; a person's words may look like it."""
+        return not self.by_a_person and bool(re.match(pattern, self.node.reason, re.IGNORECASE))
+
+    def __str__(self) -> str:
+        because = f", because: {self.node.reason}" if self.node.reason else ""
+        by = f" (set by {self.who})" if because and self.who else ""
+        return f"{self.name}: {self.word}{because}{by}"
+
+
+def nodes(known: Known) -> tuple[NodeSeen, ...]:
+    """The controller's nodes; from inside it is known who set their reasons, too."""
+    inside = known.observed.inside
+    told: dict[str, Node] = {}
+    for line in inside.node_lines if inside else ():
+        name, node = re.match(r"NodeName=(\S+)", line), parse_node(line)
+        if name and node:
+            told[name[1]] = node
+    found = []
+    for status in cluster(known).nodes:
+        gpus = sum(n for kind, n in status.gres_total.items() if kind.split(":")[0] == "gpu")
+        line_node = told.get(status.name)
+        node = line_node or Node(_states(status.state), status.reason or "")
+        who = line_node.who if line_node else None
+        found.append(NodeSeen(status.name, status.state, node, who, gpus, cluster(known).container))
+    return tuple(found)
+
+
+def _states(word: str) -> tuple[str, ...]:
+    """sinfo's one word for a state as the states that it stands for (sinfo(1), NODE STATE CODES)."""
+    plain = word.rstrip("*~#!%$@^-+").upper()
+    states = {
+        "DRAINED": ("IDLE", "DRAIN"),
+        "DRAINING": ("ALLOCATED", "DRAIN"),
+        "INVAL": ("DRAIN", "INVALID_REG"),
+    }.get(plain, (plain,))
+    return (*states, "NOT_RESPONDING") if "*" in word else states
+
+
+def resume(node: NodeSeen, *, automatic: bool = False) -> tuple[Fix, ...]:
+    """What takes a drained node back: Slurm lets only root and its own user do so."""
+    order = f"scontrol update NodeName={quote(node.name)} State=RESUME"
+    return (
+        Fix("As root, take the node back into use", f"dshpc {order}", automatic=automatic),
+        Fix("Or, where you are not root", f"docker exec {quote(node.container)} {order}"),
+    )
+
+
+def reconfigure(text: str = "Let the cluster see the machine as it is now; jobs go on") -> Fix:
+    return Fix(text, "dshpc reconfigure", automatic=True)
+
+
+def restart(
+    text: str = "Start the cluster anew; queued jobs stay, those that run are interrupted",
+) -> Fix:
+    return Fix(text, "dshpc restart")
+
+
+def own_file(known: Known, name: str) -> bool:
+    """Whether such a file of the configuration in force is the user's own."""
+    files = cluster(known).files or {}
+    return files.get(name) in ("custom", "edited")
+
+
+def gpus_inside(known: Known) -> int | None:
+    """How many GPUs the container sees; None where nobody could tell."""
+    inside = known.observed.inside
+    if inside is None or inside.gpus_state in ("timeout", "error", "denied"):
+        return None
+    return len(inside.gpus)
+
+
+LOG = Fix("Look at what the daemons say", "dshpc logs --tail 50")
+NODE = Fix("See the node as Slurm sees it", "dshpc scontrol show node")
+
+
+def counted(count: int, one: str) -> str:
+    """ "1 GPU", "2 GPUs", "no GPU"."""
+    return f"{count or 'no'} {one}{'s' if count > 1 else ''}"

@@ -1,0 +1,220 @@
+"""The node: drained, down or refused, by whom and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from shlex import quote
+
+from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown, warning
+from dshpc_setup.diagnose.slurm_known import (
+    CONTROLLER,
+    DOWN,
+    DRAINED,
+    INVALID,
+    LOG,
+    NODE,
+    NODE_DAEMON_UP,
+    NOT_IN_CONTAINER,
+    RUNS,
+    NodeSeen,
+    counted,
+    gpus_inside,
+    nodes,
+    own_file,
+    reconfigure,
+    resume,
+)
+from dshpc_setup.fixes import Fix
+from dshpc_setup.observed import Inside
+
+# node_mgr.c, gres.c and job_mgr.c of slurmctld, slurmd's req.c and slurmstepd's mgr.c (24.11)
+_FEWER_GRES = r"gres/\w+ count (?:reported lower|too low)"
+_LOW = r"Low (?:RealMemory|CPUs|TmpDisk|socket\*core)"
+
+
+def _of_nodes(look: Callable[[Known, tuple[NodeSeen, ...]], Verdict]) -> Callable[[Known], Verdict]:
+    """A look at the controller's nodes; skipped while there are none to see."""
+
+    def looked(known: Known) -> Verdict:
+        found = nodes(known)
+        return look(known, found) if found else unknown("The controller has told of no node.")
+
+    return looked
+
+
+def _drained(_: Known, found: tuple[NodeSeen, ...]) -> Verdict:
+    bad = [node for node in found if node.drained]
+    if not bad:
+        return fine(*map(str, found))
+    node = bad[0]
+    evidence = tuple(map(str, bad))
+    reason = node.node.reason or "none was given"
+    if node.by_a_person:
+        return warning(
+            f"{node.who} drained it, with the reason: {reason}. It takes no new jobs until somebody "
+            "takes it back; dshpc leaves it so.",
+            *evidence,
+            fix=resume(node),
+        )
+    if node.mended:
+        cause = (
+            f"It was drained for something that is over ({reason}), and only has to be taken back."
+        )
+        return fault(cause, *evidence, fix=resume(node, automatic=True))
+    return fault(
+        f"The node was drained and takes no new jobs. The reason is: {reason}.",
+        *evidence,
+        fix=(NODE, *resume(node)),
+    )
+
+
+def _drained_for(pattern: str, cause: str, *fixes: Fix) -> Callable[[Known], Verdict]:
+    """A check that the node is not drained with a reason of Slurm's own; CONTAINER is its name."""
+
+    def look(_: Known, found: tuple[NodeSeen, ...]) -> Verdict:
+        bad = [node for node in found if node.drained and node.reason_like(pattern)]
+        if not bad:
+            return fine()
+        first = tuple(
+            replace(
+                fix,
+                command=fix.command and fix.command.replace("CONTAINER", quote(bad[0].container)),
+            )
+            for fix in fixes
+        )
+        return fault(cause, *map(str, bad), fix=(*first, *resume(bad[0])))
+
+    return _of_nodes(look)
+
+
+def _fewer_gpus(known: Known, found: tuple[NodeSeen, ...]) -> Verdict:
+    inside = known.observed.inside
+    # Drained nodes keep their reason; only a refused registration says that it still holds
+    told = [
+        node
+        for node in found
+        if node.reason_like(_FEWER_GRES) and (node.invalid or (inside is None and node.drained))
+    ]
+    wanted = sum(node.gpus for node in found)
+    seen = gpus_inside(known)
+    short = seen is not None and seen < wanted
+    if not told and not short:
+        return fine(f"{counted(wanted, 'GPU')} configured")
+    how = f", and the container sees {counted(seen or 0, 'GPU')}" if short else ""
+    fixes = [reconfigure("If the GPUs are gone for good: let the cluster do without; jobs go on")]
+    if own_file(known, "gres.conf") or own_file(known, "slurm.conf"):
+        fixes.append(Fix("Your own gres.conf and slurm.conf must name the same GPUs; the new texts",
+                         "dshpc config diff"))  # fmt: skip
+    return fault(
+        f"Slurm is configured for {counted(wanted, 'GPU')}{how}. It drains a node that has fewer than "
+        "it is configured for.",
+        *map(str, told or found),
+        *_gres_lines(inside),
+        fix=(
+            Fix("See whether the GPUs are well on this machine", "dshpc detect --explain"),
+            *fixes,
+        ),
+    )
+
+
+def _gres_lines(inside: Inside | None) -> tuple[str, ...]:
+    lines = inside.errors if inside else ()
+    return tuple(line for line in lines if "gres" in line.lower())[-3:]
+
+
+def _low(known: Known, found: tuple[NodeSeen, ...]) -> Verdict:
+    bad = [
+        node
+        for node in found
+        if node.reason_like(_LOW) and (node.invalid or (node.drained and node.who is None))
+    ]
+    if not bad:
+        return fine()
+    inside = known.observed.inside
+    evidence = []
+    if inside and inside.node_real_memory_mib is not None:
+        limit = inside.memory_limit_mib
+        has = f", the container has {limit} MiB" if limit is not None else ""
+        evidence.append(f"slurm.conf: RealMemory={inside.node_real_memory_mib}{has}")
+    if inside and inside.node_cpus is not None:
+        has = f", the container has {inside.cpus}" if inside.cpus is not None else ""
+        evidence.append(f"slurm.conf: CPUs={inside.node_cpus}{has}")
+    fixes = [reconfigure("Let Slurm know what the node has now; jobs go on")]
+    if own_file(known, "slurm.conf"):
+        right = Fix("Correct the NodeName line of your own config/slurm.conf: what is right stands in",
+                    "dshpc exec -- slurmd -C")  # fmt: skip
+        fixes.insert(0, right)
+    return fault(
+        "The node has less memory, CPUs or disk than its line in slurm.conf says, and Slurm drained it.",
+        *map(str, bad),
+        *evidence,
+        fix=tuple(fixes),
+    )
+
+
+def _down(_: Known, found: tuple[NodeSeen, ...]) -> Verdict:
+    bad = [node for node in found if node.down]
+    if not bad:
+        return fine(*map(str, found))
+    node = bad[0]
+    if node.by_a_person and not node.silent:
+        cause = f"{node.who} set it down, with the reason: {node.node.reason}. dshpc leaves it so."
+        return warning(cause, *map(str, bad), fix=resume(node))
+    if node.silent:
+        cause = "slurmd, Slurm's daemon on the node, does not answer the controller."
+        return fault(
+            cause, *map(str, bad), fix=(LOG, reconfigure("Restart the daemons; jobs go on"))
+        )
+    cause = "The node is down, and slurmd answers: it only has to be taken back."
+    return fault(cause, *map(str, bad), fix=resume(node, automatic=node.mended))
+
+
+def _invalid(_: Known, found: tuple[NodeSeen, ...]) -> Verdict:
+    bad = [node for node in found if node.invalid]
+    if not bad:
+        return fine()
+    return fault(
+        "The controller refused what slurmd told of the node (INVALID_REG): it differs from its line in "
+        "slurm.conf. No job can start there, and a resume does not help.",
+        *map(str, bad),
+        fix=(reconfigure(),),
+    )
+
+
+_LEFT = Fix("See what is left of it", "docker top CONTAINER -eo pid,ppid,stat,user,comm")
+_NEEDS = (RUNS, CONTROLLER)
+_REASONS = ("DSH-SL-013", "DSH-SL-014", "DSH-SL-015", "DSH-SL-016", "DSH-SL-017")
+
+NODE_CHECKS: tuple[Check, ...] = (
+    Check("DSH-SL-013", "slurm", "The node has the GPUs that Slurm is configured for",
+          "The node has fewer GPUs than Slurm is configured for", _of_nodes(_fewer_gpus),
+          needs=_NEEDS, because=(NOT_IN_CONTAINER, "DSH-SL-036", "DSH-NV-020", "DSH-SL-020")),
+    Check("DSH-SL-014", "slurm", "The node has the memory and CPUs that Slurm is configured for",
+          "The node was drained for too little memory or CPUs", _of_nodes(_low), needs=_NEEDS),
+    Check("DSH-SL-015", "slurm", "Jobs' processes end when they are told to",
+          "The node was drained because a job could not be killed",
+          _drained_for(r"Kill task failed",
+                       "A job's processes did not end when they were killed: they hang in the kernel, "
+                       "most often in a GPU driver or a network file system (state D).",
+                       _LEFT, Fix("If they stay, the machine has to be restarted")),
+          needs=_NEEDS, because=("DSH-NV-022", "DSH-NV-020")),
+    Check("DSH-SL-016", "slurm", "Prolog and epilog succeed",
+          "The node was drained because a prolog or epilog failed",
+          _drained_for(r"(?:Prolog|Epilog) error",
+                       "The Prolog or Epilog program that your slurm.conf names ended with an error.",
+                       LOG, Fix("Correct the program, and try it by hand")), needs=_NEEDS),
+    Check("DSH-SL-017", "slurm", "Batch jobs can be launched",
+          "The node was drained because a batch job could not be launched",
+          _drained_for(r"batch job complete failure",
+                       "slurmd could not launch a batch job, or could not tell how it ended: often a full "
+                       "disk, a missing home folder or processes that cannot be killed.",
+                       LOG), needs=_NEEDS, because=("DSH-SL-027",)),
+    Check(INVALID, "slurm", "Slurm accepts the node as it is",
+          "The node is INVAL: Slurm refuses it as it is", _of_nodes(_invalid), needs=_NEEDS,
+          because=("DSH-SL-013", "DSH-SL-014")),
+    Check(DRAINED, "slurm", "The node is not drained", "The node is drained", _of_nodes(_drained),
+          needs=_NEEDS, because=(*_REASONS, INVALID)),
+    Check(DOWN, "slurm", "The node is up", "The node is down, or does not respond",
+          _of_nodes(_down), needs=_NEEDS, because=(NODE_DAEMON_UP, "DSH-SL-032", "DSH-SL-026")),
+)  # fmt: skip

@@ -1,0 +1,139 @@
+"""The queue: jobs that can never run, GPUs that are not there, memory that runs out."""
+
+from __future__ import annotations
+
+import re
+from shlex import quote
+
+from dshpc_setup.cluster import stuck
+from dshpc_setup.diagnose.common import cluster
+from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown, warning
+from dshpc_setup.diagnose.slurm_known import (
+    CONTROLLER,
+    DOWN,
+    DRAINED,
+    INVALID,
+    NODE_DAEMON_UP,
+    NOT_IN_CONTAINER,
+    RUNS,
+    of_inside,
+    own_file,
+    reconfigure,
+)
+from dshpc_setup.fixes import Fix
+from dshpc_setup.observed import Inside
+
+_ABOUT_GPUS = re.compile(r"it asks for (?:gpu|shard|mps)\b")
+_INVALID = r"invalid (?:generic resource|gres)"
+_OF_A_JOB = re.compile(rf"(?:_rpc_|JobId|_job_).*{_INVALID}", re.IGNORECASE)
+_OF_FILES = re.compile(rf"{_INVALID}|Ignoring file-less GPU|gres\.conf", re.IGNORECASE)
+_NEEDS = (RUNS, CONTROLLER)
+
+
+def _unknown_gres(known: Known) -> Verdict:
+    """Jobs, or the configuration itself, that name a GPU which the cluster has not."""
+    found, inside = cluster(known), known.observed.inside
+    jobs = tuple(job for job in found.pending or () if _ABOUT_GPUS.match(job.why))
+    errors = inside.errors if inside else ()
+    refused = tuple(line for line in errors if _OF_A_JOB.search(line))[-3:]
+    said = tuple(line for line in errors if _OF_FILES.search(line) and line not in refused)[-3:]
+    have = tuple(f"{node.name} has {node.gres or 'no GPU'}" for node in found.nodes)
+    look = Fix("See what the cluster has, by the names to ask for", "dshpc sinfo -N -o '%N %G'")
+    if said:
+        cause = "slurm.conf and gres.conf do not name the same GPUs, or not those that are there."
+        return fault(cause, *said, *have, fix=(look, *_as_they_are(known)))
+    if jobs:
+        cause = "Queued jobs ask for GPUs that this cluster has not: they wait for ever."
+        ids = " ".join(_id(job.job) for job in jobs[: stuck.MOST])
+        give_up = Fix("Ask for what there is, and give up the others", f"dshpc scancel {ids}")
+        return warning(cause, *stuck.lines(jobs), *have, fix=(look, give_up))
+    if refused:
+        cause = (
+            "A job was refused: it asked for a GPU by a name or a number that this cluster has not."
+        )
+        return warning(cause, *refused, *have, fix=(look,))
+    return unknown("The queue was not asked.") if found.pending is None else fine(*have)
+
+
+def _as_they_are(known: Known) -> tuple[Fix, ...]:
+    """Files that name the GPUs which are there."""
+    taken = (
+        Fix(f"{name} is your own: take the new text", f"dshpc config accept {name}")
+        for name in ("slurm.conf", "gres.conf")
+        if own_file(known, name)
+    )
+    anew = reconfigure("Write slurm.conf and gres.conf for the GPUs that are there; jobs go on")
+    return (*taken, anew)
+
+
+def _pending(known: Known) -> Verdict:
+    pending = cluster(known).pending
+    if pending is None:
+        return unknown("The queue was not asked.")
+    jobs = tuple(job for job in pending if not _ABOUT_GPUS.match(job.why))
+    if not jobs:
+        return fine()
+    return warning(
+        "Queued jobs cannot run as things are, however long they wait.",
+        *stuck.lines(jobs),
+        fix=(
+            Fix(
+                "See a job's request and Slurm's reason",
+                f"dshpc scontrol show job {_id(jobs[0].job)}",
+            ),
+            Fix("Give up one that can never run", f"dshpc scancel {_id(jobs[0].job)}"),
+        ),
+    )
+
+
+def _id(job: str) -> str:
+    """ "7_[1-4]" as commands take it."""
+    return quote(job.partition("_[")[0])
+
+
+def _real_memory(known: Known, inside: Inside) -> Verdict:
+    promised = inside.node_real_memory_mib
+    container = known.observed.container
+    limits = (inside.memory_limit_mib, container.memory_limit_mib if container else None)
+    limit = min((value for value in limits if value), default=None)
+    if promised is None:
+        return unknown("RealMemory of slurm.conf is not known.")
+    allowed = f"{limit} MiB" if limit else "none"
+    evidence = f"RealMemory={promised} MiB, limit of the container: {allowed}"
+    if limit is None or promised <= limit:
+        return fine(evidence)
+    return warning(
+        "Slurm gives jobs more memory than the container may use: the kernel kills processes when they "
+        "use what they were given.",
+        evidence,
+        fix=(reconfigure("Let Slurm give out what there is; jobs go on"),),
+    )
+
+
+def _jobs_out_of_memory(_: Known, inside: Inside) -> Verdict:
+    if not inside.out_of_memory:
+        return fine()
+    return warning(
+        "Jobs were killed lately because they used more memory than they had asked for, or than there "
+        "was.",
+        *inside.out_of_memory,
+        fix=(
+            Fix("Ask for more memory", "sbatch --mem=16G script.sh"),
+            Fix("\"CUDA out of memory\" is another thing, the memory of the GPU: take smaller batches, a "
+                "GPU with more of it, or see who else uses it", "dshpc gpus"),
+        ),
+    )  # fmt: skip
+
+
+QUEUE_CHECKS: tuple[Check, ...] = (
+    Check("DSH-SL-020", "slurm", "Jobs ask for GPUs that are there",
+          "A GPU is asked for that the cluster has not (invalid GRES specification)", _unknown_gres,
+          needs=(RUNS,), because=("DSH-SL-021", NOT_IN_CONTAINER, "DSH-SL-036")),
+    Check("DSH-SL-023", "slurm", "Queued jobs can run", "Queued jobs can never run", _pending,
+          needs=_NEEDS, because=(DRAINED, DOWN, INVALID, NODE_DAEMON_UP)),
+    Check("DSH-SL-024", "slurm", "Slurm gives out no more memory than there is",
+          "Slurm gives out more memory than the container has", of_inside(_real_memory),
+          needs=(RUNS,), because=("DSH-SL-014",)),
+    Check("DSH-SL-025", "slurm", "No job ran out of memory lately", "Jobs ran out of memory",
+          of_inside(_jobs_out_of_memory), needs=(RUNS,), because=("DSH-SL-024",)),
+)  # fmt: skip

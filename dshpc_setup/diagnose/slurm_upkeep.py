@@ -1,0 +1,182 @@
+"""What a cluster needs to go on: room, a right clock, a name, processes cleared away, one version."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from dshpc_setup.diagnose.common import cluster
+from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown, warning
+from dshpc_setup.diagnose.slurm_known import RUNS, STATE_VOLUME, before_ready, of_inside, restart
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.fixes import Fix
+from dshpc_setup.observed import Disk, Inside
+
+_ZOMBIES = 20
+_CLOCK_WARN_S, _CLOCK_ERROR_S = 5.0, 60.0
+_FREE_WARN_MIB, _FREE_ERROR_MIB = 200, 20
+_FREE_SHARE, _FREE_AMPLE_MIB = 0.05, 2048  # 5 % of a large disk is room enough
+_INODES_WARN, _INODES_ERROR = 1000, 50
+
+
+def _state_volume(_: Known, inside: Inside) -> Verdict:
+    disk = inside.state_volume
+    if disk is None:
+        return unknown("The container was not asked about its state volume.")
+    evidence = [f"{disk.path}: {disk.free_mib} of {disk.size_mib} MiB free"]
+    if disk.free_inodes is not None:
+        evidence.append(f"{disk.free_inodes} inodes free")
+    if inside.state_files_mib is not None:
+        evidence.append(f"Slurm's saved state takes {inside.state_files_mib} MiB")
+    level = _fullness(disk)
+    if level is None:
+        return fine(*evidence)
+    fixes = (
+        Fix("See what fills the disk that Docker keeps its volumes on", "df -h; docker system df"),
+        Fix("Remove what Docker no longer uses: stopped containers, old build layers",
+            "docker system prune"),
+    )  # fmt: skip
+    what = "no room" if level == "full" else "little room"
+    cause = f"There is {what} for the queue: slurmctld writes every job down before it takes it."
+    tell = fault if level == "full" else warning
+    return tell(cause, *evidence, fix=fixes)
+
+
+def _fullness(disk: Disk) -> str | None:
+    """ "full", "filling", or None where there is room."""
+    inodes = disk.free_inodes
+    if disk.free_mib < _FREE_ERROR_MIB or (inodes is not None and inodes < _INODES_ERROR):
+        return "full"
+    small_share = disk.free_mib < min(disk.size_mib * _FREE_SHARE, _FREE_AMPLE_MIB)
+    few = inodes is not None and inodes < _INODES_WARN
+    return "filling" if disk.free_mib < _FREE_WARN_MIB or small_share or few else None
+
+
+def _clock(known: Known, inside: Inside) -> Verdict:
+    if inside.time is None or inside.asked_at is None:
+        return unknown("The container was not asked for the time.")
+    off = inside.time - inside.asked_at
+    evidence = f"{abs(off):.1f} s {'ahead of' if off > 0 else 'behind'} this machine"
+    if abs(off) <= _CLOCK_WARN_S:
+        return fine(evidence)
+    cause = "The clock of the container's machine differs from this one's: times of jobs and files are wrong."
+    if abs(off) <= _CLOCK_ERROR_S:
+        return warning(cause, evidence, fix=_set_clock(known.facts))
+    jump = " When it is set right while jobs run, Slurm refuses its own tokens: they are good for 60 s."
+    return fault(cause + jump, evidence, fix=_set_clock(known.facts))
+
+
+def _set_clock(facts: HostFacts) -> tuple[Fix, ...]:
+    """A container has its kernel's clock: what differs is a virtual machine's, or another machine's."""
+    if facts.engine.kind == "desktop":
+        return (Fix("Restart Docker Desktop: its virtual machine slept, and its clock with it"),)
+    if facts.platform.kind == "wsl2":
+        return (
+            Fix("Set WSL's clock by Windows'", "sudo hwclock -s"),
+            Fix("If that fails, restart WSL, in PowerShell", "wsl --shutdown"),
+        )
+    return (
+        Fix(
+            "See whether this machine's clock is kept right; the same on the engine's",
+            "timedatectl",
+        ),
+        Fix("Keep it right", "sudo timedatectl set-ntp true"),
+    )
+
+
+def _zombies(known: Known, inside: Inside) -> Verdict:
+    if inside.zombies <= _ZOMBIES:
+        return fine(f"{inside.zombies} zombies")
+    return warning(
+        "Ended processes are not cleared away: their parent does not ask how they ended. Each holds a "
+        "process number until no new process can start.",
+        f"{inside.zombies} zombies",
+        fix=(
+            Fix("See whose they are",
+                f"docker top {quote(cluster(known).container)} -eo ppid,pid,stat,comm"),
+            restart(),
+        ),
+    )  # fmt: skip
+
+
+def _versions(_: Known, inside: Inside) -> Verdict:
+    daemons = {item.name: item for item in inside.daemons if item.version}
+    if not daemons:
+        return unknown("The container did not tell the versions of its daemons.")
+    evidence = tuple(
+        f"{item.name}: {item.version}, running {item.running_version or 'unknown'}"
+        for item in daemons.values()
+    )
+    stale = [
+        item.name
+        for item in daemons.values()
+        if item.running_version and item.running_version != item.version
+    ]
+    if stale:
+        cause = (
+            f"{' and '.join(stale)} was replaced by another version and still runs the former one."
+        )
+        return warning(cause, *evidence, fix=(restart(),))
+    first, second = daemons.get("slurmctld"), daemons.get("slurmd")
+    if first is None or second is None or first.version == second.version:
+        return fine(*evidence)
+    anew = Fix("Build the image anew, with one version", "configure-environment")
+    if _release(second.version) > _release(first.version):
+        cause = "slurmd is newer than slurmctld. Slurm allows only the reverse."
+        return fault(cause, *evidence, fix=(anew,))
+    return warning("slurmctld and slurmd are of different versions.", *evidence, fix=(anew,))
+
+
+def _release(version: str | None) -> tuple[int, ...]:
+    """ "24.11.5" -> (24, 11): what daemons must agree on; () where it is no such text."""
+    parts = (version or "").split(".")[:2]
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+
+
+def _own_version(known: Known, inside: Inside) -> Verdict:
+    here, there = known.observed.version, inside.wheel_version
+    if here is None or there is None:
+        return unknown("One of the two versions of dshpc is not known.")
+    if here == there:
+        return fine(here)
+    return warning(
+        "The image was built by another version of dshpc than the one that you call.",
+        f"here: {here}",
+        f"in the image: {there}",
+        fix=(Fix("Build it anew with this one", "configure-environment", automatic=True),),
+    )
+
+
+def _host_name(known: Known, inside: Inside) -> Verdict:
+    if before_ready(known):
+        return unknown("The start has not come so far.")
+    if inside.host_name_resolves is None:
+        return unknown("The container was not asked about its host name.")
+    if inside.host_name_resolves:
+        return fine(str(inside.host_name))
+    return warning(
+        "The container's host name has no address there. Slurm asks for it again and again: every srun "
+        "waits about 20 s.",
+        f"host name: {inside.host_name}",
+        fix=(
+            Fix("If docker-compose.yml is your own: give the service the host name that extra_hosts "
+                "names, as in a new one", "dshpc config diff docker-compose.yml"),
+            restart("Else the next start puts it right; jobs that run are interrupted"),
+        ),
+    )  # fmt: skip
+
+
+UPKEEP_CHECKS: tuple[Check, ...] = (
+    Check(STATE_VOLUME, "slurm", "The state volume has room",
+          "The state volume is full, or nearly so", of_inside(_state_volume), needs=(RUNS,),
+          because=("DSH-DK-081",)),
+    Check("DSH-SL-028", "slurm", "The container's clock is right", "The container's clock is wrong",
+          of_inside(_clock), needs=(RUNS,)),
+    Check("DSH-SL-029", "slurm", "Ended processes are cleared away",
+          "Zombie processes pile up in the container", of_inside(_zombies), needs=(RUNS,)),
+    Check("DSH-SL-030", "slurm", "Slurm's daemons are of one version",
+          "Slurm's daemons are of different versions", of_inside(_versions), needs=(RUNS,)),
+    Check("DSH-SL-031", "slurm", "The image has this version of dshpc",
+          "The image has another version of dshpc", of_inside(_own_version), needs=(RUNS,)),
+    Check("DSH-SL-032", "slurm", "The container's host name resolves",
+          "The container's host name does not resolve", of_inside(_host_name), needs=(RUNS,)),
+)  # fmt: skip

@@ -1,0 +1,169 @@
+"""The project's files: where each check fires, where it must not, and in which words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dshpc_setup.diagnose import Finding, Known, diagnose
+from dshpc_setup.diagnose.files import CHECKS
+from dshpc_setup.observed import Observed
+from tests.unit.diagnose.known import findings, known
+
+W = "workstation-rtx4090"
+FIRES = {
+    "DSH-FI-001": ("files-refused", "files-edited-in-force"),
+    "DSH-FI-002": ("files-edited-late", "files-edited-in-force"),
+    "DSH-FI-004": ("files-stale", "files-edited-in-force"),
+    "DSH-FI-005": ("files-invalid", "files-closed"),
+    "DSH-FI-007": ("files-env-open", "files-env-missing"),
+    "DSH-FI-008": ("files-manifest-missing", "files-never-set-up"),
+    "DSH-FI-009": ("files-compose-missing", "files-never-set-up"),
+    "DSH-FI-010": ("files-other-gpus", "files-same-gpus"),
+    "DSH-FI-011": ("files-unknown-setting", "host-unknown-setting"),
+    "DSH-FI-012": ("files-half-written", "files-healthy"),
+    "DSH-FI-013": ("files-closed", "files-invalid"),
+}
+"""Id -> a case of the workstation where it must fire, and its near miss."""
+
+NOTES = {
+    "DSH-FI-003": ("files-offered", "files-edited-in-force"),
+    "DSH-FI-006": ("files-customized", "files-edited-in-force"),
+    "DSH-FI-012": ("files-leftover", "files-healthy"),
+}
+"""The same for what is worth knowing only."""
+
+MORE = {
+    ("DSH-FI-001", "files-never-set-up"): "skipped",
+    ("DSH-FI-002", "files-customized"): "ok",
+    ("DSH-FI-002", "files-never-set-up"): "skipped",
+    ("DSH-FI-004", "files-staleness-unknown"): "skipped",
+    ("DSH-FI-004", "files-healthy"): "ok",
+    ("DSH-FI-005", "files-yaml-invalid"): "ok",
+    ("DSH-FI-005", "files-manifest-broken"): "ok",
+    ("DSH-FI-008", "files-manifest-broken"): "error",
+    ("DSH-FI-008", "files-healthy"): "ok",
+    ("DSH-FI-008", "healthy"): "skipped",
+    ("DSH-FI-009", "files-healthy"): "ok",
+    ("DSH-FI-010", "files-no-gpu-written"): "warn",
+    ("DSH-FI-010", "files-own-gpus"): "warn",
+    ("DSH-FI-010", "files-healthy"): "skipped",
+    ("DSH-FI-011", "files-yaml-invalid"): "error",
+}
+
+WORDS = {
+    ("DSH-FI-001", "files-refused"): "slurmctld refuses config/slurm.conf.",
+    ("DSH-FI-002", "files-edited-late"): "dshpc reconfigure",
+    ("DSH-FI-003", "files-offered"): "dshpc config diff gres.conf",
+    ("DSH-FI-004", "files-stale"): "configure-environment --dry-run",
+    ("DSH-FI-005", "files-invalid"): "line 3: Slurm expects KEY=VALUE",
+    ("DSH-FI-006", "files-customized"): "USER_CUSTOMIZED=true",
+    ("DSH-FI-007", "files-env-open"): "0644 in place of 0600",
+    ("DSH-FI-008", "files-manifest-missing"): "dshpc config accept --all",
+    ("DSH-FI-008", "files-manifest-broken"): "mv config/manifest.json config/manifest.json.old",
+    ("DSH-FI-009", "files-compose-missing"): "docker-compose.yml is missing",
+    ("DSH-FI-010", "files-other-gpus"): "here now: cdi nvidia.com/gpu=all",
+    ("DSH-FI-010", "files-no-gpu-written"): "written: no GPU",
+    ("DSH-FI-010", "files-own-gpus"): "dshpc config diff docker-compose.yml",
+    ("DSH-FI-011", "files-unknown-setting"): "Did you mean 'gpu'?",
+    ("DSH-FI-012", "files-leftover"): "rm config/.slurm.conf.dshpc-tmp",
+    ("DSH-FI-013", "files-closed"): "ls -ld config/gres.conf",
+}
+
+AUTOMATIC = {
+    ("DSH-FI-002", "files-edited-late"): "dshpc reconfigure",
+    ("DSH-FI-004", "files-stale"): "configure-environment",
+    ("DSH-FI-007", "files-env-open"): "chmod 600 .env",
+    ("DSH-FI-009", "files-compose-missing"): "configure-environment",
+    ("DSH-FI-010", "files-other-gpus"): "configure-environment",
+    ("DSH-FI-010", "files-own-gpus"): None,
+    ("DSH-FI-005", "files-invalid"): None,
+}
+
+
+def text(finding: Finding) -> str:
+    steps = (f"{fix.text} {fix.command}" for fix in finding.fix)
+    return "\n".join((finding.title, finding.cause, *finding.evidence, *steps))
+
+
+def found(about: Known, identity: str) -> Finding:
+    return next(finding for finding in diagnose(about, CHECKS) if finding.id == identity)
+
+
+def of(case: str, identity: str) -> Finding:
+    return findings(f"{W}/{case}")[identity]
+
+
+@pytest.mark.parametrize("identity", FIRES)
+def test_it_fires_here_and_not_there(identity: str) -> None:
+    there, near_miss = FIRES[identity]
+    finding = of(there, identity)
+    assert finding.state in ("warn", "error")
+    assert finding.title == next(check.fault_title for check in CHECKS if check.id == identity)
+    assert finding.cause.endswith(".")
+    assert finding.fix
+    assert of(near_miss, identity).state in ("ok", "skipped")
+
+
+@pytest.mark.parametrize("identity", NOTES)
+def test_it_is_worth_knowing_here_and_not_there(identity: str) -> None:
+    there, near_miss = NOTES[identity]
+    assert of(there, identity).state == "info"
+    assert of(there, identity).cause.endswith(".")
+    assert of(near_miss, identity).state == "ok"
+
+
+@pytest.mark.parametrize(("identity", "case"), MORE)
+def test_its_state(identity: str, case: str) -> None:
+    assert of(case, identity).state == MORE[identity, case]
+
+
+@pytest.mark.parametrize(("identity", "case"), WORDS)
+def test_its_words(identity: str, case: str) -> None:
+    assert WORDS[identity, case] in text(of(case, identity))
+
+
+@pytest.mark.parametrize(("identity", "case"), AUTOMATIC)
+def test_what_doctor_may_do_by_itself(identity: str, case: str) -> None:
+    steps = [fix.command for fix in of(case, identity).fix if fix.automatic]
+    expected = AUTOMATIC[identity, case]
+    assert steps == ([] if expected is None else [expected])
+
+
+@pytest.mark.parametrize("case", ["files-healthy", "files-same-gpus", "healthy"])
+def test_well_kept_files_have_nothing(case: str) -> None:
+    states = {finding.state for finding in diagnose(known(f"{W}/{case}"), CHECKS)}
+    assert states <= {"ok", "skipped"}
+
+
+def test_without_a_folder_all_is_skipped_or_well() -> None:
+    for finding in diagnose(replace(known(W), observed=Observed()), CHECKS):
+        assert finding.state in ("ok", "skipped"), finding
+
+
+def test_a_refused_text_is_the_root_of_files_that_are_not_in_force() -> None:
+    both = known(f"{W}/files-refused")
+    late = known(f"{W}/files-edited-late").observed
+    cluster = both.observed.cluster
+    assert cluster is not None
+    assert late.cluster is not None
+    seen = replace(
+        both.observed, cluster=replace(cluster, config_sha256=late.cluster.config_sha256)
+    )
+    assert found(replace(both, observed=seen), "DSH-FI-002").caused_by == "DSH-FI-001"
+    invalid = replace(seen, files=known(f"{W}/files-invalid").observed.files)
+    assert found(replace(both, observed=invalid), "DSH-FI-001").caused_by == "DSH-FI-005"
+
+
+def test_other_gpus_explain_that_the_files_are_out_of_date() -> None:
+    assert of("files-other-gpus", "DSH-FI-004").caused_by == "DSH-FI-010"
+    assert of("files-stale", "DSH-FI-004").caused_by is None
+
+
+def test_a_compose_file_without_gpus_explains_a_container_without() -> None:
+    here = known(f"{W}/slurm-gpu-not-in-container")
+    seen = replace(here.observed, written_gpus=(), wanted_gpus=("nvidia all by device request",))
+    every = {finding.id: finding for finding in diagnose(replace(here, observed=seen))}
+    assert every["DSH-FI-010"].caused_by is None
+    assert every["DSH-SL-022"].caused_by == "DSH-FI-010"

@@ -1,0 +1,192 @@
+"""The machine's own checks: where each fires, where it must not, and in which words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dshpc_setup.diagnose import Finding, Known, diagnose
+from dshpc_setup.diagnose.host import CHECKS, in_settings_file
+from dshpc_setup.facts import Evidence
+from dshpc_setup.settings import Settings
+from tests.unit.diagnose.known import findings, known
+
+W = "workstation-rtx4090"
+FIRES = {
+    "DSH-HO-001": ("wsl1", "wsl2-engine-inside"),
+    "DSH-HO-008": (f"{W}/host-project-full", f"{W}/host-project-small"),
+    "DSH-HO-009": (f"{W}/host-tmp-full", f"{W}/host-tmp-small"),
+    "DSH-HO-012": (f"{W}/host-unknown-setting", f"{W}/files-unknown-setting"),
+    "DSH-HO-013": ("vm-pci-denied", "engine-garbage"),
+}
+"""Id -> a machine where it must fire, and its near miss."""
+
+NOTES = {
+    "DSH-HO-001": ("macos-arm", "wsl2-engine-inside"),
+    "DSH-HO-004": ("macos-arm-desktop-limits", "desktop-linux-whole"),
+    "DSH-HO-010": ("container-none-handed-over", "container-hosts-docker"),
+    "DSH-HO-011": ("selinux-enforcing", "selinux-permissive"),
+}
+"""The same for what is worth knowing only."""
+
+MORE = {
+    ("DSH-HO-002", W): "ok",
+    ("DSH-HO-003", "macos-arm-colima"): "ok",
+    ("DSH-HO-004", "container-cgroup-v2-limits"): "info",
+    ("DSH-HO-004", "container-cgroup-v2-no-limits"): "ok",
+    ("DSH-HO-005", "gb10-unified-memory"): "ok",
+    ("DSH-HO-006", "wsl1"): "skipped",
+    ("DSH-HO-006", "nano-old-nodes"): "ok",
+    ("DSH-HO-007", "vm-rootless-docker"): "skipped",
+    ("DSH-HO-008", f"{W}/host-no-inodes"): "warn",
+    ("DSH-HO-008", W): "skipped",
+    ("DSH-HO-009", f"{W}/healthy"): "skipped",
+    ("DSH-HO-011", "vm-kvm-guest"): "skipped",
+    ("DSH-HO-013", "workstation-rtx4090-nvml-hangs"): "warn",
+    ("DSH-HO-013", "vm-docker-denied"): "ok",
+    ("DSH-HO-013", "workstation-rtx4090-no-driver"): "ok",
+}
+
+WORDS = {
+    ("DSH-HO-001", "wsl1"): "wsl --set-version NAME 2",
+    ("DSH-HO-001", "macos-arm"): "CPU only",
+    ("DSH-HO-004", "macos-arm-desktop-limits"): "Settings, Resources, Memory",
+    ("DSH-HO-004", "container-cgroup-v2-limits"): "control group",
+    ("DSH-HO-008", f"{W}/host-project-full"): "300 of 200000 MiB free",
+    ("DSH-HO-008", f"{W}/host-no-inodes"): "inodes are used up",
+    ("DSH-HO-009", f"{W}/host-tmp-full"): "/tmp is nearly full",
+    ("DSH-HO-010", "container-none-handed-over"): "reaches no Docker engine",
+    ("DSH-HO-012", f"{W}/host-unknown-setting"): "env | grep DSHPC_",
+    ("DSH-HO-013", "workstation-rtx4090-nvml-hangs"): "no answer within 10.0 s",
+    ("DSH-HO-013", "rocm-smi-hangs"): "dshpc detect --deadline",
+}
+
+
+def text(finding: Finding) -> str:
+    steps = (f"{fix.text} {fix.command}" for fix in finding.fix)
+    return "\n".join((finding.title, finding.cause, *finding.evidence, *steps))
+
+
+def found(about: Known, identity: str) -> Finding:
+    return next(finding for finding in diagnose(about, CHECKS) if finding.id == identity)
+
+
+@pytest.mark.parametrize("identity", FIRES)
+def test_it_fires_here_and_not_there(identity: str) -> None:
+    there, near_miss = FIRES[identity]
+    finding = findings(there)[identity]
+    assert finding.state in ("warn", "error")
+    assert finding.title == next(check.fault_title for check in CHECKS if check.id == identity)
+    assert finding.cause.endswith(".")
+    assert finding.evidence
+    assert finding.fix
+    assert findings(near_miss)[identity].state in ("ok", "skipped")
+
+
+@pytest.mark.parametrize("identity", NOTES)
+def test_it_is_worth_knowing_here_and_not_there(identity: str) -> None:
+    there, near_miss = NOTES[identity]
+    assert findings(there)[identity].state == "info"
+    assert findings(there)[identity].cause.endswith(".")
+    assert findings(near_miss)[identity].state in ("ok", "skipped")
+
+
+@pytest.mark.parametrize(("identity", "name"), MORE)
+def test_its_state(identity: str, name: str) -> None:
+    assert findings(name)[identity].state == MORE[identity, name]
+    assert findings(name)[identity].blocked_by is None
+
+
+@pytest.mark.parametrize(("identity", "name"), WORDS)
+def test_its_words(identity: str, name: str) -> None:
+    assert WORDS[identity, name] in text(findings(name)[identity])
+
+
+def changed(part: str, **fields: Any) -> Known:
+    """The workstation with other facts."""
+    here = known(W)
+    new = replace(getattr(here.facts, part), **fields)
+    return replace(here, facts=replace(here.facts, **{part: new}))
+
+
+@pytest.mark.parametrize(
+    ("identity", "part", "fields", "state"),
+    [
+        ("DSH-HO-002", "memory", {"limit_mib": 1024}, "warn"),
+        ("DSH-HO-002", "memory", {"limit_mib": 1200}, "ok"),
+        ("DSH-HO-003", "cpu", {"usable": 1, "limited_by": "cgroup quota"}, "info"),
+        ("DSH-HO-003", "cpu", {"usable": 2}, "ok"),
+        ("DSH-HO-003", "cpu", {"usable": None}, "skipped"),
+        ("DSH-HO-004", "memory", {"limit_mib": 32767, "limited_by": "cgroup"}, "info"),
+        ("DSH-HO-004", "memory", {"limit_mib": 32768, "limited_by": "cgroup"}, "ok"),
+        ("DSH-HO-004", "memory", {"total_mib": None}, "skipped"),
+        ("DSH-HO-005", "engine", {"arch": "ppc64le"}, "info"),
+        ("DSH-HO-005", "engine", {"arch": "arm64"}, "ok"),
+        ("DSH-HO-006", "platform", {"kernel": "3.10.0-1160.el7.x86_64"}, "info"),
+        ("DSH-HO-006", "platform", {"kernel": "4.0.9"}, "ok"),
+        ("DSH-HO-006", "platform", {"kernel": None}, "skipped"),
+        ("DSH-HO-006", "engine", {"cgroup_version": 1}, "ok"),
+    ],
+)
+def test_of_other_facts(identity: str, part: str, fields: dict[str, Any], state: str) -> None:
+    finding = found(changed(part, **fields), identity)
+    assert finding.state == state
+    assert state == "ok" or finding.cause.endswith(".")
+
+
+ENFORCED = Settings(isolation="enforced")
+
+
+def test_the_tier_enforced_on_an_engine_that_cannot_keep_it() -> None:
+    finding = found(known("vm-rootless-docker", ENFORCED), "DSH-HO-007")
+    assert (finding.state, finding.title) == ("error", CHECKS[6].fault_title)
+    assert "rootless" in finding.cause
+    assert [fix.command for fix in finding.fix] == [
+        "docker context use default", "dshpc config set isolation default",
+    ]  # fmt: skip
+    assert found(known("vm-kvm-guest", ENFORCED), "DSH-HO-007").state == "ok"
+    assert found(known("vm-no-docker", ENFORCED), "DSH-HO-007").state == "skipped"
+
+
+def test_the_tier_enforced_with_control_groups_of_version_1() -> None:
+    here = known(W, ENFORCED)
+    old = replace(
+        here, facts=replace(here.facts, engine=replace(here.facts.engine, cgroup_version=1))
+    )
+    assert "version 1" in found(old, "DSH-HO-006").cause
+    assert found(here, "DSH-HO-006").state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_file"),
+    [
+        ("dshpc.yaml:3:1: there is no setting 'gpus'.", True),
+        ("Cannot read /home/a b/dshpc.yaml. Permission denied", True),
+        ("DSHPC_SLURM_CONF_EXTRA: it is wrong. In dshpc.yaml a text of several lines.", False),
+        ("Cannot read /home/a/other.yaml. It is no dshpc.yaml", False),
+        ("", False),
+    ],
+)
+def test_whose_fault_a_settings_error_is(error: str, is_file: bool) -> None:
+    assert in_settings_file(error) == is_file
+
+
+def test_what_did_not_answer_is_folded_under_what_explains_it() -> None:
+    assert findings("workstation-rtx4090-nvml-hangs")["DSH-HO-013"].caused_by == "DSH-NV-022"
+    assert findings("a100x2-nvml-denied")["DSH-HO-013"].caused_by == "DSH-NV-003"
+    assert findings("rocm-smi-hangs")["DSH-HO-013"].caused_by == "DSH-GP-001"
+    assert findings("vm-docker-denied")["DSH-HO-013"].state == "ok", "DSH-DK-074 says it"
+    late = findings("engine-never-answers")["DSH-HO-013"]
+    assert (late.state, late.title) == ("ok", "Every other question got an answer")
+    assert findings("vm-no-gpu")["DSH-HO-013"].title == "Every question got an answer"
+
+
+def test_a_late_answer_of_no_section() -> None:
+    here = known("vm-no-gpu")
+    late = Evidence("drm", "timeout", "/sys/class/drm", 9600.0)
+    facts = replace(here.facts, evidence=(*here.facts.evidence, late))
+    finding = found(replace(here, facts=facts), "DSH-HO-013")
+    assert (finding.state, finding.caused_by) == ("warn", None)
+    assert finding.evidence == ("drm: no answer in time",)
