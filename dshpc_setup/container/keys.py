@@ -89,7 +89,7 @@ def _mended(path: str, found: os.stat_result, slurm: tuple[int, int]) -> str | N
 
 
 def _load(path: str, found: os.stat_result) -> tuple[bytes, KeySet]:
-    problem = _problem(found)
+    problem = why_refused(found)
     if problem:
         raise _unsafe(path, problem)
     try:
@@ -108,7 +108,7 @@ def _load(path: str, found: os.stat_result) -> tuple[bytes, KeySet]:
         raise _unsafe(path, f"it is damaged ({error})") from None
 
 
-def _problem(found: os.stat_result) -> str | None:
+def why_refused(found: os.stat_result) -> str | None:
     """Why a key is refused rather than put right: someone else may know it or have made it."""
     if not stat.S_ISREG(found.st_mode):
         return "it is not a plain file"

@@ -9,6 +9,8 @@ _HELP = """usage: dshpc-node start
        dshpc-node wait [--timeout SECONDS]   until ready (exit code 0) or failed (2); 3 in between
        dshpc-node status
        dshpc-node health
+       dshpc-node doctor [-v|--json]         what is wrong, why, and what mends it
+       dshpc-node observe                    what `dshpc doctor` asks: one JSON object
        dshpc-node reconfigure                detect, render and check anew, with jobs going on
        dshpc-node rotate-key                 a new key for the deployment, with jobs going on
        dshpc-node add-user UID GID NAME [HOME]"""
@@ -79,6 +81,34 @@ def _health(rest: list[str]) -> int:
     os.execv("/usr/local/lib/dshpc/health", ["health"])
 
 
+def _observe(rest: list[str]) -> int:
+    import gc
+
+    gc.disable()  # short-lived
+    import json
+
+    from dshpc_setup.container import observe
+    from dshpc_setup.container.places import Places
+    from dshpc_setup.machine.local import LocalMachine
+
+    _no_arguments(rest)
+    print(json.dumps(observe.to_json(observe.observe(LocalMachine(), Places(), os.environ))))
+    return 0
+
+
+def _doctor(rest: list[str]) -> int:
+    """Without typer, which is not in the image."""
+    from dshpc_setup.checkup import examine
+    from dshpc_setup.cli import checking
+    from dshpc_setup.machine.local import LocalMachine
+
+    if set(rest) - {"-v", "--verbose", "--json"}:
+        raise _usage("dshpc-node doctor takes -v, --verbose or --json.")
+    asked = checking.Asked(json="--json" in rest, verbose=bool({"-v", "--verbose"} & set(rest)))
+    checks = checking.checks_of(asked)
+    return checking.show(asked, checking.report_of(asked, examine(LocalMachine(), None), checks))
+
+
 def _add_user(rest: list[str]) -> int:
     from dshpc_setup.container import users
     from dshpc_setup.container.places import Places
@@ -129,6 +159,8 @@ _COMMANDS = {
     "wait": _wait,
     "status": _status,
     "health": _health,
+    "doctor": _doctor,
+    "observe": _observe,
     "add-user": _add_user,
     "reconfigure": _reconfigure,
     "rotate-key": _rotate_key,

@@ -162,12 +162,17 @@ class Machine(Protocol):
 
     # several questions at once
     def apart(
-        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+        self,
+        questions: Mapping[str, Callable[[Say], None]],
+        *,
+        deadline_s: float,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
         """Ask all at the same time, each in a process of its own, and end with the deadline.
 
         One that hangs, raises or crashes delays and harms no other. Items must be values that can
-        be pickled. A machine that cannot hang (a recorded one) may ask in place.
+        be pickled. A machine that cannot hang (a recorded one) may ask in place. `meanwhile` is
+        done here once all are asked: it must be short, and raise nothing.
         """
         ...
 

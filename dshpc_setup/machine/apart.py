@@ -38,8 +38,15 @@ _NOISE_BYTES = 4096
 _left: set[int] = set()  # children in the kernel's hands that could not be reaped yet
 
 
-def ask(questions: Mapping[str, Callable[[Say], None]], deadline_s: float) -> dict[str, Ended]:
+def ask(
+    questions: Mapping[str, Callable[[Say], None]],
+    deadline_s: float,
+    meanwhile: Callable[[], object] | None = None,
+) -> dict[str, Ended]:
     """Ask all; never waits longer than the deadline, and a moment for children to be killed.
+
+    `meanwhile` is done while they are at work: what a thread imports at the time of a fork is locked
+    for ever in the child, what is imported after it harms nobody.
 
     What a child said before it was killed, crashed or raised is kept in its `items`. What it has
     started in its own session, and all that it runs when it is killed, ends with it.
@@ -52,14 +59,21 @@ def ask(questions: Mapping[str, Callable[[Say], None]], deadline_s: float) -> di
             with blocked_signals() as before:
                 for name, question in questions.items():
                     children[name].start(question, before)
+            if meanwhile is not None:
+                meanwhile()
             _listen([child for child in children.values() if child.pid], until, came)
             return {name: child.ended(deadline_s) for name, child in children.items()}
         finally:
             _end([child for child in children.values() if child.pid])
 
 
-def in_place(questions: Mapping[str, Callable[[Say], None]]) -> dict[str, Ended]:
+def in_place(
+    questions: Mapping[str, Callable[[Say], None]],
+    meanwhile: Callable[[], object] | None = None,
+) -> dict[str, Ended]:
     """The same without processes, one after the other, for machines that cannot hang."""
+    if meanwhile is not None:
+        meanwhile()
     found = {}
     for name, question in questions.items():
         items: list[Any] = []

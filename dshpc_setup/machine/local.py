@@ -226,11 +226,15 @@ class LocalMachine:
         return child.pid
 
     def apart(
-        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+        self,
+        questions: Mapping[str, Callable[[Say], None]],
+        *,
+        deadline_s: float,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
         from dshpc_setup.machine import apart
 
-        return apart.ask(questions, deadline_s)
+        return apart.ask(questions, deadline_s, meanwhile)
 
     def nvml(self, deadline_s: float) -> Reply:
         from dshpc_setup.machine import nvml

@@ -205,7 +205,11 @@ class RecordedMachine:
         )
 
     def apart(
-        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+        self,
+        questions: Mapping[str, Callable[[Say], None]],
+        *,
+        deadline_s: float,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
         hung: list[str] = []
 
@@ -218,7 +222,8 @@ class RecordedMachine:
 
             return ask
 
-        ended = dict(apart.in_place({name: guarded(name, q) for name, q in questions.items()}))
+        asked = {name: guarded(name, question) for name, question in questions.items()}
+        ended = dict(apart.in_place(asked, meanwhile))
         why = f"no answer within {deadline_s:g} s"
         for name in hung:
             ended[name] = Ended("timeout", ended[name].items, why, ended[name].ms)

@@ -210,11 +210,16 @@ class RecordingMachine:
     # -- several at once -----------------------------------------------------------------------
 
     def apart(
-        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+        self,
+        questions: Mapping[str, Callable[[Say], None]],
+        *,
+        deadline_s: float,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
         ended = self.base.apart(
             {name: self._telling(question) for name, question in questions.items()},
             deadline_s=deadline_s,
+            meanwhile=meanwhile,
         )
         return {name: self._taken(end) for name, end in ended.items()}
 

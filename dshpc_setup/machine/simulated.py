@@ -168,9 +168,13 @@ class SimulatedMachine:
         return self.base.start_daemon(argv, log=log)
 
     def apart(
-        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+        self,
+        questions: Mapping[str, Callable[[Say], None]],
+        *,
+        deadline_s: float,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
-        return self.base.apart(questions, deadline_s=deadline_s)
+        return self.base.apart(questions, deadline_s=deadline_s, meanwhile=meanwhile)
 
     def nvml(self, deadline_s: float) -> Reply:
         del deadline_s

@@ -60,6 +60,41 @@ def ask_beside(question: Question, deadline_s: float = 5.0) -> Ended:
     return found["it"]
 
 
+# Meanwhile
+
+
+def test_what_is_done_meanwhile_is_done_here_once_all_are_asked() -> None:
+    began, asked = os.pipe()
+
+    def question(say: Say) -> None:
+        os.write(asked, b".")
+        say(os.getpid())
+
+    done: list[tuple[int, bytes]] = []
+    found = apart.ask({"it": question}, 5, lambda: done.append((os.getpid(), os.read(began, 1))))
+    assert done == [(os.getpid(), b".")]  # had it not been asked by then, this would hang
+    assert found["it"].items != (os.getpid(),)
+    for end in (began, asked):
+        os.close(end)
+
+
+def test_an_error_of_what_is_done_meanwhile_leaves_no_question_behind() -> None:
+    began, asked = os.pipe()
+
+    def question(_: Say) -> None:
+        os.write(asked, str(os.getpid()).encode())
+        time.sleep(60)
+
+    def broken() -> None:
+        raise LookupError(os.read(began, 20).decode())
+
+    with pytest.raises(LookupError) as raised:
+        apart.ask({"it": question}, 60, broken)
+    assert is_gone(int(str(raised.value)))
+    for end in (began, asked):
+        os.close(end)
+
+
 # Hangs
 
 

@@ -12,9 +12,13 @@ class InPlace(LocalMachine):
     """Asks one question after the other; what processes change is tested with real ones."""
 
     def apart(
-        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+        self,
+        questions: Mapping[str, Callable[[Say], None]],
+        *,
+        deadline_s: float,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
-        return apart.in_place(questions)
+        return apart.in_place(questions, meanwhile)
 
 
 EMPTY = InPlace("/nonexistent")

@@ -126,7 +126,11 @@ class Killed(LocalMachine):
     """Its questions are asked in processes that are killed in the middle, as a deadline does."""
 
     def apart(
-        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+        self,
+        questions: Mapping[str, Callable[[Say], None]],
+        *,
+        deadline_s: float,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
         found = {}
         for name, question in questions.items():

@@ -1,0 +1,202 @@
+"""Asks the machine, the project folder and the cluster all that the checks of diagnose want to know.
+
+Beside each other, each with a deadline; nothing raises for what a machine, a folder or a cluster is
+like: what could not be asked is told as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from dshpc_setup import __version__, probes
+from dshpc_setup import settings as settings_module
+from dshpc_setup.checkup import cluster, disks, kernel
+from dshpc_setup.diagnose import Known, catalogue
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.machine import Ended, Machine, Say, earlier
+from dshpc_setup.machine.overlay import with_simulated_gpus
+from dshpc_setup.observed import KernelLog, Observed
+from dshpc_setup.project import PROOF, Project
+from dshpc_setup.settings import Settings
+
+if TYPE_CHECKING:
+    from dshpc_setup.passthrough import Passthrough
+    from dshpc_setup.plan import ClusterPlan
+
+_T = TypeVar("_T")
+
+DEADLINE_S = 9.5  # of all of it
+_FACTS_S = 7.0  # of the machine: what is asked after it has the rest
+OBSERVED = "observed.json"  # in the folder of a recorded machine
+
+
+def examine(machine: Machine, project: Project | None) -> Known:
+    """All that is known: on the host, or in the cluster's own container.
+
+    The checks take as long to be imported as the machine takes to answer: it is done meanwhile.
+    """
+    import_module("dshpc_setup.machine.commands")  # once: else each process that asks does it
+    if cluster.is_inside(machine):
+        return _examine_inside(machine)
+    settings, wrong = _settings(project, machine.env)
+    seen = with_simulated_gpus(machine, settings.simulate)
+    usable = settings if wrong is None else None
+    questions: dict[str, Callable[[Say], None]] = {
+        "machine": lambda say: _machine(machine, seen, project, usable, say)
+    }
+    if project is not None:
+        questions["cluster"] = lambda say: say(cluster.look(machine, project, DEADLINE_S - 0.5))
+    ended = machine.apart(questions, deadline_s=DEADLINE_S, meanwhile=catalogue)
+    from dshpc_setup.engine import daemon
+    from dshpc_setup.passthrough import Passthrough
+
+    facts, observed = _put_together(seen, ended, project)
+    installed = daemon.installed(machine)
+    observed = replace(observed, settings_error=wrong, engine_installed=installed)
+    proof = Passthrough.from_json(project.read_note(PROOF)) if project else None
+    return known_of(machine, facts, settings, observed, proof)
+
+
+def _examine_inside(machine: Machine) -> Known:
+    """There is no engine to ask, and no project folder; the container was given its settings."""
+    try:
+        settings, wrong = settings_module.load(env=machine.env), None
+    except DshpcError as error:
+        settings, wrong = Settings(), f"{error.brief} {error.details}".strip()
+    seen = with_simulated_gpus(machine, settings.simulate)
+    ended = machine.apart(
+        {
+            "machine": lambda say: say(probes.gather(seen, engine=False, deadline_s=_FACTS_S)),
+            "cluster": lambda say: say(cluster.inside_here(machine)),
+        },
+        deadline_s=DEADLINE_S,
+        meanwhile=catalogue,
+    )
+    facts, observed = _put_together(seen, ended, None)
+    observed = replace(observed, settings_error=wrong)
+    return known_of(machine, facts, settings, observed)
+
+
+def examine_recorded(machine: Machine, project: Project | None, env: Mapping[str, str]) -> Known:
+    """The same for a recorded machine: what was observed on it lies in its folder, or is not known.
+
+    Where nothing was observed the settings are those of the project, which are read with `env`. The
+    project's cluster and its proof are of the machine that we run on: nothing is told of them.
+    Raises DshpcError where what was observed cannot be read.
+    """
+    from dshpc_setup.bundle.replay import Stored, stored_of  # which looks by examine itself
+
+    folder = getattr(machine, "folder", None)
+    told = stored_of(folder) if isinstance(folder, Path) else Stored()
+    settings, wrong = (told.settings, None) if told.settings else _settings(project, env)
+    facts = probes.gather(with_simulated_gpus(machine, settings.simulate))
+    observed = told.observed or Observed(settings_error=wrong)
+    return told.with_proof(known_of(machine, facts, settings, observed))
+
+
+def _settings(project: Project | None, env: Mapping[str, str]) -> tuple[Settings, str | None]:
+    """The settings of the project; the default ones where they cannot be read, and why."""
+    if project is None:
+        return Settings(), None
+    try:
+        return project.settings(env), None
+    except DshpcError as error:
+        return Settings(), f"{error.brief} {error.details}".strip()
+
+
+def _machine(
+    machine: Machine, seen: Machine, project: Project | None, settings: Settings | None, say: Say
+) -> None:
+    """The facts, and beside each other what is asked once these are known.
+
+    `settings` are None where those of the project cannot be used.
+    """
+    until = machine.clock() + DEADLINE_S
+    facts = probes.gather(seen, deadline_s=_FACTS_S)
+    say(facts)
+    folder = project.folder if project else None
+    questions: dict[str, Callable[[Say], None]] = {
+        "kernel": lambda tell: tell(kernel.read_log(machine, facts.platform)),
+        "disks": lambda tell: tell(disks.disks(machine, facts, folder)),
+    }
+    if project is not None:
+        from dshpc_setup.checkup import files  # reads YAML, which the container cannot
+
+        plan = _plan(facts, settings) if settings else None
+        chosen = settings or Settings()
+        questions["files"] = lambda tell: tell(files.project_files(project, facts, chosen, plan))
+    for end in machine.apart(questions, deadline_s=earlier(until - machine.clock())).values():
+        for item in end.items:
+            say(item)
+
+
+def _put_together(
+    machine: Machine, ended: Mapping[str, Ended], project: Project | None
+) -> tuple[HostFacts, Observed]:
+    """What was told; of what was not, the default, or how its asking ended."""
+    told = ended["machine"]
+    observed = replace(
+        _clusters(ended.get("cluster"), project),
+        version=__version__,
+        disks=_first(told, tuple) or (),
+        kernel=_first(told, KernelLog) or KernelLog(),
+    )
+    if project is not None:
+        from dshpc_setup.checkup.files import FolderSeen
+
+        folder = _first(told, FolderSeen) or FolderSeen()
+        observed = replace(observed, project=str(project.folder), **vars(folder))
+    return _first(told, HostFacts) or _no_facts(machine), observed
+
+
+def _no_facts(machine: Machine) -> HostFacts:
+    """Where not even the probes' own deadline held: every section says that it was not asked."""
+    return probes.gather(machine, engine=False, only=())
+
+
+def _first(end: Ended, kind: type[_T]) -> _T | None:
+    return next((item for item in end.items if isinstance(item, kind)), None)
+
+
+def _clusters(end: Ended | None, project: Project | None) -> Observed:
+    if end is None:
+        return Observed()
+    found = _first(end, Observed)
+    if found is not None:
+        return found
+    why = f": {end.detail}" if end.detail else ""
+    return cluster.unanswered(project, f"The cluster could not be asked{why}.")
+
+
+def known_of(
+    machine: Machine,
+    facts: HostFacts,
+    settings: Settings,
+    observed: Observed,
+    proof: Passthrough | None = None,
+) -> Known:
+    """What checks look at, of a machine whose facts are here."""
+    from dshpc_setup.engine.refusals import endpoint_elsewhere
+
+    return Known(
+        facts,
+        plan=_plan(facts, settings),
+        whole=not settings.devices,
+        proof=proof,
+        endpoint=endpoint_elsewhere(machine, facts.engine),
+        observed=observed,
+    )
+
+
+def _plan(facts: HostFacts, settings: Settings) -> ClusterPlan | None:
+    from dshpc_setup.plan import plan_cluster
+
+    try:
+        return plan_cluster(facts, settings)
+    except DshpcError:  # a GPU that is named in the settings is not there
+        return None

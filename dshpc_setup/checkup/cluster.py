@@ -1,0 +1,306 @@
+"""The cluster as doctor sees it: from the host through its engine, or from inside the container.
+
+Nothing here raises: what cannot be asked is said in `ClusterStatus.problem` and `inside_problem`.
+What only a project needs is imported where it is asked: most machines that doctor sees have none yet.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, cast
+
+from dshpc_setup.cluster import status as cluster_status
+from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.container.places import Places
+from dshpc_setup.container.status import printable
+from dshpc_setup.engine import containers
+from dshpc_setup.engine.containers import Container
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.machine import CommandResult, Ended, Machine, Say, earlier
+from dshpc_setup.observed import ContainerSeen, Inside, Observed
+from dshpc_setup.probes.platform import in_container
+from dshpc_setup.project import Project
+
+COMMAND_S = 4.0  # of each; several wait beside each other
+INSIDE_S = 7.0
+_LEAST_S = 0.5
+_LOG_LINES = 100
+_LONGEST_LINE = 500
+_MOST_ERRORS = 20
+_ERROR = re.compile(r"(?:^|\s)(?:error|fatal): ")
+
+
+def is_inside(machine: Machine) -> bool:
+    """Whether we run in the cluster's own container."""
+    return machine.exists(Places().run) and in_container(machine)
+
+
+# From the host
+
+
+def look(machine: Machine, project: Project, deadline_s: float) -> Observed:
+    """Its status, its container, what that says of itself, within the deadline."""
+    from dshpc_setup.cluster import operations
+
+    name = project.runtime().get("container")
+    if not isinstance(name, str):
+        return Observed()
+    until = machine.clock() + deadline_s
+    near = _with_deadline(machine, min(COMMAND_S, earlier(deadline_s)))
+    try:
+        found = operations.ours(near, operations.target(project))
+    except DshpcError as error:
+        return unanswered(project, f"{error.brief}: {error.details}".rstrip(": "))
+    if found is None:
+        return Observed(
+            cluster=ClusterStatus(str(project.folder), name, "missing"),
+            container=_without_container(near, project, name),
+            inside_problem=f"There is no container {name}.",
+        )
+    return _found(machine, project, found, max(_LEAST_S, until - machine.clock()))
+
+
+def unanswered(project: Project | None, problem: str) -> Observed:
+    """Of a cluster that was set up and cannot be asked."""
+    name = project.runtime().get("container") if project else None
+    status = (
+        ClusterStatus(str(project.folder), name, "unknown", problem=problem)
+        if project and isinstance(name, str)
+        else None
+    )
+    return Observed(cluster=status, inside_problem=problem)
+
+
+def _found(machine: Machine, project: Project, found: Container, deadline_s: float) -> Observed:
+    """All questions about a container that is there, at the same time."""
+    near = _with_deadline(machine, min(COMMAND_S, earlier(deadline_s)))
+    questions: dict[str, Callable[[Say], None]] = {
+        "status": lambda say: say(_status(near, project, found)),
+        "container": lambda say: _container(near, project, found, say),
+    }
+    if found.status == "running":
+        inside_s = earlier(min(INSIDE_S, deadline_s))
+        questions["inside"] = lambda say: say(ask_inside(machine, found.name, inside_s))
+    ended = machine.apart(questions, deadline_s=deadline_s)
+    status = ended["status"].items[0] if ended["status"].items else _without(project, found, ended)
+    *_, seen = (_described(found), *ended["container"].items)
+    problem: str | None = f"The container {found.name} is {found.status}."
+    inside: Inside | None = None
+    if "inside" in ended:
+        inside, problem = next(iter(ended["inside"].items), (None, _why(ended["inside"])))
+    if inside is not None:
+        inside = replace(inside, errors=errors_of(seen.log))
+    return Observed(cluster=status, container=seen, inside=inside, inside_problem=problem)
+
+
+def _status(machine: Machine, project: Project, found: Container) -> ClusterStatus:
+    from dshpc_setup.cluster import operations
+
+    try:
+        return operations.status(machine, project)
+    except DshpcError:  # a file of the folder cannot be read: the cluster can be asked all the same
+        return cluster_status.ask(machine, str(project.folder), found.name)
+
+
+def _without(project: Project, found: Container, ended: Mapping[str, Ended]) -> ClusterStatus:
+    """The status of a cluster that did not tell it."""
+    base = ClusterStatus(str(project.folder), found.name, found.status, health=found.health)
+    return replace(base, image=found.image, problem=_why(ended["status"]))
+
+
+def _why(end: Ended) -> str:
+    if end.state == "timeout":
+        return f"It did not answer within {end.ms / 1000:.0f} seconds."
+    return end.detail or "It gave no answer."
+
+
+def _container(machine: Machine, project: Project, found: Container, say: Say) -> None:
+    """Told twice: with its log, and then with whether its image is there."""
+    seen = replace(_described(found), log=log_of(machine, found))
+    say(seen)
+    ref = _image_of(project, found.name) or found.image
+    say(replace(seen, image_there=_is_there(machine, ref)))
+
+
+def _described(found: Container) -> ContainerSeen:
+    return ContainerSeen(
+        found.name,
+        found.status,
+        exit_code=found.exit_code,
+        oom_killed=found.oom_killed,
+        restarts=found.restarts,
+        health=found.health,
+        image=found.image,
+        memory_limit_mib=found.memory_limit_mib,
+        shm_mib=found.shm_mib,
+        devices=found.devices,
+        gpus=found.gpus,
+        runtime=found.runtime,
+        privileged=found.privileged,
+        mounts=found.mounts,
+        published=found.published,
+    )
+
+
+def _without_container(machine: Machine, project: Project, name: str) -> ContainerSeen:
+    """Of one that is not there only the image can be looked at."""
+    ref = _image_of(project, name)
+    there = _is_there(machine, ref) if ref else None
+    return ContainerSeen(name, "missing", image=ref, image_there=there)
+
+
+def _image_of(project: Project, name: str) -> str | None:
+    """The image that docker-compose.yml starts."""
+    from dshpc_setup.apply import read_text
+    from dshpc_setup.engine import compose
+
+    try:
+        text = read_text(project.folder / compose.FILE) or ""
+    except DshpcError:
+        return None
+    refs = re.findall(r"""^ +image: *["']?([^\s"']+)""", text, re.MULTILINE)
+    return next((ref for ref in refs if ref.startswith(f"{name}:")), None)
+
+
+def _is_there(machine: Machine, ref: str) -> bool | None:
+    from dshpc_setup.image.client import inspect as inspect_image
+
+    try:
+        return inspect_image(machine, ref) is not None
+    except (DshpcError, ValueError, KeyError):  # no answer, or none that can be read
+        return None
+
+
+def log_of(machine: Machine, found: Container) -> tuple[str, ...]:
+    """The last lines since its last start, both streams in their order."""
+    since = ["--since", found.started] if found.started else []
+    lines: list[str] = []
+    machine.run(
+        ["docker", "logs", *since, "--tail", str(_LOG_LINES), "--", found.name],
+        deadline_s=COMMAND_S,
+        on_line=lines.append,
+    )
+    return tuple(printable(line)[:_LONGEST_LINE] for line in lines[-_LOG_LINES:])
+
+
+def errors_of(log: Sequence[str]) -> tuple[str, ...]:
+    """The last lines of a log in which a daemon tells of an error."""
+    told = [line for line in log if _ERROR.search(line) and not line.startswith("dshpc: ")]
+    return tuple(told[-_MOST_ERRORS:])
+
+
+def ask_inside(
+    machine: Machine, container: str, deadline_s: float
+) -> tuple[Inside | None, str | None]:
+    """What a running container says of itself; or why it does not."""
+    # It takes as long to be imported as the container takes to answer
+    reader = threading.Thread(target=import_module, args=("pydantic",), daemon=True)
+    reader.start()
+    began = time.time()
+    try:
+        asked = containers.exec_in(
+            machine, container, ["dshpc-node", "observe"], deadline_s=deadline_s
+        )
+    except DshpcError as error:
+        return None, f"{error.brief}. {error.details}".strip()
+    middle = (began + time.time()) / 2
+    reader.join()
+    if not asked.ok:
+        return None, _refusal(asked)
+    inside = parse_inside(asked.stdout)
+    if inside is None:
+        return None, "Its answer cannot be read: the image is of another version of dshpc."
+    return replace(inside, asked_at=middle), None
+
+
+def _refusal(asked: CommandResult) -> str:
+    if asked.state == "timeout":
+        return f"dshpc-node observe did not answer within {asked.ms / 1000:.0f} seconds."
+    if asked.code == Exit.USAGE:
+        return "Its image was built by an older version of dshpc, which cannot be asked that."
+    said = printable(asked.text).splitlines()
+    return f"dshpc-node observe failed: {said[-1] if said else f'exit code {asked.code}'}"
+
+
+def parse_inside(text: str) -> Inside | None:
+    """What `dshpc-node observe` printed, None where it is no such object; unknown fields are left."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        value = json.loads(text)
+        if not isinstance(value, dict) or "wheel_version" not in value:
+            return None
+        return TypeAdapter(Inside).validate_json(json.dumps(value), strict=True)
+    except (ValidationError, ValueError, RecursionError):
+        return None
+
+
+# From inside
+
+
+def inside_here(machine: Machine) -> Observed:
+    """The same asked in the container itself: of its engine nothing is known there."""
+    from dshpc_setup.container import observe
+
+    inside = observe.observe(machine, Places(), machine.env)
+    inside = replace(inside, asked_at=inside.time)
+    return Observed(cluster=_status_here(machine, inside), inside=inside)
+
+
+def _status_here(machine: Machine, inside: Inside) -> ClusterStatus:
+    """As `dshpc status` has it on the host, from the same words."""
+    from dshpc_setup.container import status as start_status
+    from dshpc_setup.settings import Settings
+
+    prefix = machine.env.get("DSHPC_PREFIX", Settings.prefix)
+    base = ClusterStatus(Places().config, Settings(prefix=prefix).container, "running")
+    try:
+        report = start_status.read(Places()) or {}
+    except (OSError, ValueError):
+        report = {}
+    told = replace(base, **cluster_status.from_report(report, None))
+    if not report.get("ready"):
+        return told
+    if inside.controller != "up":
+        return replace(told, problem=inside.controller_says)
+    near = _with_deadline(_unwrapped(machine), COMMAND_S)
+    return replace(told, **cluster_status.from_controller(near, base.container))
+
+
+# Machines with less time, or without an engine in between
+
+
+class _Changed:
+    """A machine with another `run`."""
+
+    def __init__(self, machine: Machine, run: Callable[..., CommandResult]) -> None:
+        self._machine = machine
+        self.run = run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._machine, name)
+
+
+def _with_deadline(machine: Machine, most_s: float) -> Machine:
+    """No command takes longer: what asks one after the other has time for the next."""
+
+    def run(argv: Sequence[str], *, deadline_s: float, **more: Any) -> CommandResult:
+        return machine.run(argv, deadline_s=min(deadline_s, most_s), **more)
+
+    return cast("Machine", _Changed(machine, run))
+
+
+def _unwrapped(machine: Machine) -> Machine:
+    """`docker exec CONTAINER PROGRAM ...` is the program itself, in that container."""
+
+    def run(argv: Sequence[str], **more: Any) -> CommandResult:
+        command = list(argv)
+        return machine.run(command[3:] if command[:2] == ["docker", "exec"] else command, **more)
+
+    return cast("Machine", _Changed(machine, run))

@@ -1,0 +1,106 @@
+"""What configure-environment would write now, found out without its test container and its image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dshpc_setup import passthrough, stanza
+from dshpc_setup.checkup import gpu_part
+from dshpc_setup.cluster.config_files import OWNABLE
+from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.handover import Handover
+from dshpc_setup.machine.overlay import simulated_device_files
+from dshpc_setup.passthrough import Passthrough
+from dshpc_setup.passthrough.candidates import candidates
+from dshpc_setup.plan import ClusterPlan, plan_cluster
+from dshpc_setup.project import PROOF, Project
+from dshpc_setup.render import CONFIG_FILES, render_env, render_slurm
+from dshpc_setup.settings import Settings
+
+_TMP_DISK = re.compile(r" ?\bTmpDisk=\d+")
+
+
+@dataclass(frozen=True)
+class Renderings:
+    """The texts that would do: several for a file where no test-run has decided yet."""
+
+    texts: Mapping[str, tuple[str, ...]]  # path in the project folder -> texts
+    gpus: tuple[tuple[str, ...], ...] = ()  # GPU parts of docker-compose.yml, the best one first
+
+
+def made_now(
+    project: Project, facts: HostFacts, settings: Settings, plan: ClusterPlan
+) -> Renderings:
+    """As a run has it; nothing of a compose file where what is asked for cannot be had."""
+    pairs = _outcomes(project, facts, settings, plan)
+    texts: dict[str, list[str]] = {path: [] for path in OWNABLE}
+    for _, outcome in pairs:
+        for name, text in render_slurm(outcome).items():
+            if name in CONFIG_FILES:
+                texts[f"config/{name}"].append(text)
+    texts[".env"].append(render_env(settings.prefix))
+    gpus = []
+    for proof, outcome in pairs:
+        tag = stanza.image_tag(settings, outcome.gpu_type)
+        try:
+            text = stanza.compose_text(project.folder, settings, facts, outcome, proof, tag, None)
+        except DshpcError:
+            continue
+        texts[COMPOSE_FILE].append(text)
+        part = gpu_part.words(gpu_part.parsed(text.encode("utf-8", "surrogateescape")))
+        if part or len(pairs) == 1:  # without a GPU only where that is sure
+            gpus.append(part)
+    return Renderings({path: tuple(found) for path, found in texts.items() if found}, tuple(gpus))
+
+
+def _outcomes(
+    project: Project, facts: HostFacts, settings: Settings, plan: ClusterPlan
+) -> list[tuple[Passthrough, ClusterPlan]]:
+    """How the test-run may end, and the plan then: one where it is known how."""
+    without = passthrough.without_test(plan, simulated_device_files(settings.simulate))
+    if without is not None:
+        return [(without, plan)]
+    whole = not settings.devices
+    cpu_plan = plan_cluster(facts, replace(settings, gpu="none", devices=()))
+    kept = Passthrough.from_json(project.read_note(PROOF))
+    if kept is not None and kept.key == passthrough.proof_key(facts, plan, whole):
+        return [(kept, plan if kept.works else cpu_plan)]
+    rows = (row.handover for row in candidates(facts, plan, whole) if row.handover is not None)
+    ways = [(Passthrough(handover, "Not tested."), plan) for handover in rows]
+    return [*ways, (Passthrough(Handover("none"), "Not tested."), cpu_plan)]
+
+
+def stale(path: str, text: str, texts: tuple[str, ...] | None) -> bool | None:
+    """Whether it differs from all that would do, in what a cluster would notice."""
+    if not texts:
+        return None
+    same = _same_for(path)
+    return same(text) not in [same(item) for item in texts]
+
+
+def _same_for(path: str) -> Callable[[str], Any]:
+    """What is compared: not the size of /tmp, which a container sees otherwise, nor comments of ours."""
+    if path == COMPOSE_FILE:
+        return _compose_without_build
+    return lambda text: _TMP_DISK.sub("", text)
+
+
+def _compose_without_build(text: str) -> Any:
+    """The document less its build section, which needs the base image, and less what hangs on it."""
+    document = gpu_part.parsed(text.encode("utf-8", "surrogateescape"))
+    service = document.get("services", {}).get("slurm") if isinstance(document, dict) else None
+    if not isinstance(service, dict):
+        return document
+    labels = service.get("labels")
+    kept = dict(labels) if isinstance(labels, dict) else labels
+    if isinstance(kept, dict):
+        kept.pop(stanza.RENDERED_LABEL, None)
+    slim = {key: value for key, value in service.items() if key != "build"}
+    services = {**document["services"], "slurm": {**slim, "labels": kept}}
+    rest = {key: value for key, value in document.items() if key != "secrets"}
+    return {**rest, "services": services}

@@ -1,0 +1,43 @@
+"""What was observed as JSON: `observed.json` of a report, read back as strictly as it was written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.observed import SCHEMA, Observed
+
+
+def to_json(observed: Observed) -> dict[str, Any]:
+    """The `dshpc.observed/1` object."""
+    return {"schema": SCHEMA, **asdict(observed)}
+
+
+def from_json(text: str, where: str) -> Observed:
+    """The same read back; DshpcError, which names `where`, for what is no such object.
+
+    Fields that are missing have their defaults: a report of an older version knows fewer.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        value = json.loads(text)
+        if not isinstance(value, dict) or value.pop("schema", None) != SCHEMA:
+            raise _unreadable(where, f"its schema is not {SCHEMA}")
+        return TypeAdapter(Observed).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise _unreadable(where, f"{place}: {first['msg']}") from None
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(where, str(error)) from None
+
+
+def _unreadable(where: str, why: str) -> DshpcError:
+    return DshpcError(
+        f"{where} cannot be read.",
+        why,
+        ("It is written by `dshpc doctor --bundle`: have the report made anew.",),
+    )

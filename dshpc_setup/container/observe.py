@@ -1,0 +1,241 @@
+"""`dshpc-node observe`: what the container says of itself for doctor, also where its start failed.
+
+Nothing here needs slurmctld, and nothing is changed. Each question is asked apart: one that hangs costs
+its own answer and no other. No key, no password and no environment is in what is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
+from itertools import islice
+from typing import Any
+
+from dshpc_setup import __version__, probes
+from dshpc_setup.container import check, hardware, key_set, observe_daemons, slurm_conf
+from dshpc_setup.container.places import Places
+from dshpc_setup.container.storage import read_text
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import GpuDevice, HostFacts
+from dshpc_setup.machine import Machine, Say, earlier
+from dshpc_setup.observed import Disk, Inside, KeyFile
+from dshpc_setup.settings import Settings, load
+
+DEADLINE_S = 5.0
+_MOST_TEXT = 64 << 10
+_MOST_FILES = 100_000
+_PASSWORD = re.compile(r"(?im)^(\s*\w*Pass(?:word)?\s*=\s*)\S.*$")
+
+
+def observe(
+    machine: Machine,
+    places: Places,
+    env: Mapping[str, str],
+    *,
+    deadline_s: float = DEADLINE_S,
+) -> Inside:
+    """All that can be said within the deadline; what cannot keeps its default."""
+    left_s = earlier(deadline_s)
+    questions: dict[str, Callable[[Say], None]] = {
+        "hardware": lambda say: _hardware(machine, env, left_s, say),
+        "slurm": lambda say: say(observe_daemons.slurm(machine, places, left_s)),
+        "daemons": lambda say: say({"daemons": observe_daemons.daemons(machine, places, left_s)}),
+        "devices": lambda say: _devices(machine, places, say),
+        "files": lambda say: _files(places, say),
+        "name": lambda say: say(_name(machine, left_s)),
+    }
+    found: dict[str, Any] = {"time": time.time(), "wheel_version": __version__}
+    found["gpus_state"] = "timeout"  # until it is said
+    found.update(_configuration(places), zombies=zombies(machine))
+    devices: dict[str, bool] = {}
+    for end in machine.apart(questions, deadline_s=deadline_s).values():
+        for item in end.items:
+            devices.update(item.pop("device_files", {}))
+            found.update(item)
+    running = found.pop("running_version", None)
+    return observe_daemons.with_running(Inside(**{**found, "device_files": devices}), running)
+
+
+def to_json(inside: Inside) -> dict[str, Any]:
+    """The fields of observed.Inside."""
+    return asdict(inside)
+
+
+# The container
+
+
+def _hardware(machine: Machine, env: Mapping[str, str], deadline_s: float, say: Say) -> None:
+    try:
+        settings = load(env=env)
+    except DshpcError:  # the start says what is wrong with it
+        settings = Settings()
+    seen = machine
+    if settings.simulate:
+        from dshpc_setup.machine.simulated import SimulatedMachine
+
+        seen = SimulatedMachine(machine, settings.simulate, devices_exist=False)
+    facts = probes.gather(seen, engine=False, deadline_s=deadline_s)
+    say({"memory_limit_mib": facts.memory.limit_mib, "cpus": facts.cpu.usable})
+    say({"gpu_problems": {_named(it): it.problems for it in facts.gpus.devices if it.problems}})
+    facts, _ = hardware.only_visible(facts, machine.is_device)
+    say({"gpus": _types(facts, settings), "gpus_state": facts.gpus.state})
+
+
+def _types(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
+    """As a start would name them now, MIG instances each."""
+    from dshpc_setup.plan import plan_cluster
+
+    try:
+        return tuple(line.slurm_type for line in plan_cluster(facts, settings).gres)
+    except DshpcError:  # a GPU that is named in the settings is not there
+        return tuple(gpu.slurm_type for gpu in facts.gpus.devices)
+
+
+def _named(gpu: GpuDevice) -> str:
+    return f"GPU {gpu.index} ({gpu.name or gpu.slurm_type})"
+
+
+def _configuration(places: Places) -> dict[str, Any]:
+    """The texts in force, without passwords, and what slurm.conf says of this node."""
+    names = ("slurm", "gres", "cgroup")
+    texts = {f"{name}_conf": _text(f"{places.etc_slurm}/{name}.conf") for name in names}
+    entry = slurm_conf.node(texts["slurm_conf"] or "", _node(places))
+    values = entry.values if entry else {}
+    return {
+        **texts,
+        "node_real_memory_mib": _number(values.get("realmemory")),
+        "node_cpus": _number(values.get("cpus")),
+    }
+
+
+def _text(path: str) -> str | None:
+    try:
+        text = read_text(path)
+    except OSError:
+        return None
+    if text is None or len(text) > _MOST_TEXT:
+        return None
+    return _PASSWORD.sub(r"\1(left out)", text.encode("utf-8", "replace").decode())
+
+
+def _node(places: Places) -> str:
+    try:
+        return (read_text(f"{places.run}/node") or "").strip()
+    except OSError:
+        return ""
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch("[0-9]{1,18}", text) else None
+
+
+def _devices(machine: Machine, places: Places, say: Say) -> None:
+    """Each one is told as no before it is opened: a driver that hangs leaves it so."""
+    for path in device_files(places):
+        say({"device_files": {path: False}})
+        if machine.is_device(path) and _opens(places.at(path)):
+            say({"device_files": {path: True}})
+
+
+def device_files(places: Places) -> tuple[str, ...]:
+    """Of the gres.conf in force, for this node."""
+    node = _node(places)
+    entries = slurm_conf.entries(_text(f"{places.etc_slurm}/gres.conf") or "")
+    found = (
+        path
+        for entry in entries
+        if not node or slurm_conf.applies(entry, node)
+        for path in check.device_files(entry.line)
+    )
+    return tuple(dict.fromkeys(islice(found, check.MOST_DEVICES)))
+
+
+def _opens(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _files(places: Places, say: Say) -> None:
+    say({"key": key_file(places)})
+    say({"state_volume": _volume(places)})
+    say({"state_files_mib": sum(_sizes(places.state)) >> 20})
+
+
+def key_file(places: Places) -> KeyFile:
+    """What can be said of the key without saying anything of what is in it."""
+    # The one judge of a key; reading it costs a start's worth of imports
+    from dshpc_setup.container.keys import why_refused
+
+    try:
+        found = os.lstat(places.key)
+    except (FileNotFoundError, NotADirectoryError):
+        return KeyFile("absent")
+    except PermissionError:
+        return KeyFile("denied")
+    except OSError as error:
+        return KeyFile("error", detail=error.strerror)
+    seen = KeyFile("present", stat.S_IMODE(found.st_mode), _user(found.st_uid), found.st_size)
+    if problem := why_refused(found):
+        return replace(seen, detail=problem)
+    try:
+        with open(places.key, "rb") as file:
+            key_set.parse(file.read())
+    except PermissionError:
+        return replace(seen, state="denied")
+    except OSError as error:
+        return replace(seen, state="error", detail=error.strerror)
+    except (ValueError, KeyError):  # its words may hold a part of the key
+        return replace(seen, detail="it is damaged")
+    return seen
+
+
+def _user(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _volume(places: Places) -> Disk | None:
+    try:
+        found = os.statvfs(places.state)
+    except OSError:
+        return None
+    size, free = (blocks * found.f_frsize >> 20 for blocks in (found.f_blocks, found.f_bavail))
+    inodes = found.f_favail if found.f_files else None
+    path = Places().state
+    return Disk("state", path, free, size, inodes) if size else None  # some do not tell
+
+
+def _sizes(folder: str) -> Iterable[int]:
+    paths = (os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
+    for path in islice(paths, _MOST_FILES):
+        try:
+            yield os.lstat(path).st_size
+        except OSError:  # gone meanwhile
+            continue
+
+
+def zombies(machine: Machine) -> int:
+    """Processes of this container that ended and that nobody has taken off the list."""
+    pids = filter(str.isdecimal, machine.listdir("/proc"))
+    stats = (machine.read(f"/proc/{pid}/stat").text or "" for pid in pids)
+    return sum(text.rpartition(")")[2].split()[:1] == ["Z"] for text in stats)
+
+
+def _name(machine: Machine, deadline_s: float) -> dict[str, Any]:
+    import socket
+
+    name = socket.gethostname()
+    asked = machine.run(["getent", "hosts", name], deadline_s=deadline_s)
+    resolves = asked.ok if asked.state == "present" else None
+    return {"host_name": name, "host_name_resolves": resolves}

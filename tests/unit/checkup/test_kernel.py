@@ -1,0 +1,131 @@
+"""The kernel's log: which lines are kept, and what it means where it cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dshpc_setup.checkup import kernel
+from dshpc_setup.facts import Platform
+from dshpc_setup.machine import CommandResult
+from dshpc_setup.machine.recorded import RecordedMachine
+from dshpc_setup.observed import KernelLog
+
+MACHINE = Path(__file__).parents[2] / "machines/workstation-rtx4090"
+
+KEPT = (
+    "NVRM: Xid (PCI:0000:41:00): 79, pid=1, name=python, GPU has fallen off the bus.",
+    "nvidia: module verification failed: signature and/or required key missing - tainting kernel",
+    "Loading of unsigned module is rejected",
+    "Loading of module with unavailable key is rejected",
+    "Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7",
+    "nouveau 0000:01:00.0: NVIDIA AD102 (192000a1)",
+    "amdgpu 0000:03:00.0: amdgpu: GPU reset begin!",
+    "kfd kfd: amdgpu: skipped device 1002:67df, PCI rejects atomics 730<0",
+    "INFO: task nvidia-smi:4711 blocked for more than 120 seconds.",
+    "i915 0000:00:02.0: [drm] GPU HANG: ecode 12:1:85dffffb, in python [4711]",
+    "xe 0000:03:00.0: [drm] GPU HANG: ecode 12:1:85dffffb",
+)
+LEFT = (
+    "docker0: port 1(veth9d22e55) entered disabled state",
+    "Loading of firmware is slow",
+    "INFO: task python:4711 blocked for more than 120 seconds.",
+    "i915 0000:00:02.0: [drm] Finished loading DMC firmware",
+    "usb 1-1: new device of somebody",
+)
+STAMPS = ("", "[27634.522699] ", "[    0.000000] ", "[    4.501000][    T1] ", "<6>[    4.5010] ")
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+def test_lines_about_gpus_without_their_times(stamp: str) -> None:
+    text = "\n".join(stamp + line for pair in zip(KEPT, LEFT * 3, strict=False) for line in pair)
+    assert kernel.parse(text + "\n") == KEPT
+
+
+def test_a_message_of_two_lines() -> None:
+    text = (
+        "[    5.5] NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2c58)\n"
+        "               NVRM: installed in this system requires use of the NVIDIA open kernel modules.\n"
+    )
+    assert kernel.parse(text)[1].startswith("NVRM: installed in this system requires")
+
+
+def test_the_newest_are_kept_and_each_text_once() -> None:
+    text = "\n".join(f"[    {at}.0] NVRM: Xid number {at // 2}" for at in range(1000))
+    found = kernel.parse(text)
+    assert len(found) == kernel.MOST_LINES
+    assert (found[0], found[-1]) == ("NVRM: Xid number 300", "NVRM: Xid number 499")
+
+
+@given(
+    st.text()
+    | st.lists(st.sampled_from((*KEPT, *LEFT, "\x1b[31mNVRM\x00", "NVRM " * 200))).map("\n".join)
+)
+@example("NVRM: " + "x" * 100_000)
+@example("[" * 5000 + "NVRM")
+def test_what_is_kept_fits_a_screen_and_stays_the_same(text: str) -> None:
+    found = kernel.parse(text)
+    assert len(found) <= kernel.MOST_LINES
+    assert len(set(found)) == len(found)
+    for line in found:
+        assert 0 < len(line) <= kernel.MOST_LETTERS
+        assert line.isprintable()
+    assert set(kernel.parse("\n".join(found))) <= set(found)
+
+
+class Fake(RecordedMachine):
+    """A machine whose dmesg ends as it is told to."""
+
+    def __init__(
+        self, state: Any, code: int | None = 0, stdout: str = "", stderr: str = ""
+    ) -> None:
+        super().__init__(MACHINE)
+        self.result = CommandResult(("dmesg",), state, code, stdout, stderr, 1.0)
+        self.asked: list[tuple[str, ...]] = []
+
+    def run(self, argv: Any, *, deadline_s: float, **kwargs: Any) -> CommandResult:
+        assert deadline_s == kernel.DEADLINE_S == 3.0
+        self.asked.append(tuple(argv))
+        return self.result
+
+
+LINUX = Platform("linux")
+
+
+def test_the_log_of_this_machine() -> None:
+    machine = Fake("present", 0, f"[    1.000000] {KEPT[0]}\n[    2.000000] {LEFT[0]}\n")
+    assert kernel.read_log(machine, LINUX) == KernelLog("present", KEPT[:1])
+    assert machine.asked == [("dmesg",)]
+    assert kernel.read_log(Fake("present"), Platform("wsl2")) == KernelLog("present")
+
+
+@pytest.mark.parametrize(
+    ("machine", "state"),
+    [
+        (
+            Fake("present", 1, "", "dmesg: read kernel buffer failed: Operation not permitted"),
+            "denied",
+        ),
+        (Fake("present", 1, "", "dmesg: klogctl: Operation not permitted"), "denied"),
+        (Fake("present", 1, "", "dmesg: /dev/kmsg: Permission denied"), "denied"),
+        (Fake("present", 1, KEPT[0], "dmesg: unknown option"), "error"),
+        (Fake("absent", None), "absent"),
+        (Fake("timeout", None, KEPT[0]), "timeout"),
+        (Fake("denied", None), "denied"),
+    ],
+)
+def test_a_log_that_cannot_be_read(machine: Fake, state: str) -> None:
+    assert kernel.read_log(machine, LINUX) == KernelLog(state)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "platform", [Platform("linux", in_container=True), Platform("macos"), Platform("wsl1")]
+)
+def test_where_the_kernel_is_not_ours_nothing_is_asked(platform: Platform) -> None:
+    machine = Fake("present", 0, KEPT[0])
+    assert kernel.read_log(machine, platform) == KernelLog("absent")
+    assert machine.asked == []
