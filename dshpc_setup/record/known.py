@@ -18,6 +18,7 @@ class Known:
         self.learning = False
         self.domains: set[str] = set()
         self.homes: dict[str, str] = {}
+        self.kept: set[str] = set()  # names of hosts that tell nothing
         self.ids: set[int] = set()
         self.uuids: dict[str, None] = {}
         self.learned: dict[str, Kind] = {}  # what to replace wherever it stands
@@ -40,7 +41,9 @@ class Known:
         return self._names.of(kind, original)
 
     def learn(self, text: str, kind: Kind) -> None:
-        if kind in ("host", "user", "context") and not words.is_telling(text):
+        if kind in ("host", "user", "context", "job", "volume") and not words.is_telling(text):
+            return
+        if kind == "secret" and not words.is_findable(text):
             return
         if text not in self.learned and len(self.learned) < _MOST_LEARNED:
             self.learned[text] = kind
@@ -50,7 +53,7 @@ class Known:
         name = name.strip().rstrip(".").lower()
         if not name or patterns.ADDRESS.fullmatch(name) or words.is_public(name):
             return
-        if name in words.LOCAL_HOSTS or name in words.COMPANIONS:
+        if name in words.LOCAL_HOSTS or name in words.COMPANIONS or name in self.kept:
             return
         short, _, domain = name.partition(".")
         if domain and domain not in words.DOMAINS and domain not in self.domains:

@@ -19,7 +19,10 @@ NUMBER = re.compile(rf"(?<![0-9A-Za-z_])(?:0[xX])?[{HEX}]{{8,20}}(?![0-9A-Za-z_]
 KNOWN_HOME = re.compile(r"/(?:(?:var/|export/|data/)?home|Users)/[^/]+")
 _PATTERNS = (
     r"(?P<key_block>-----BEGIN [^-\n]{0,40}PRIVATE KEY-----[\s\S]{0,20000}?"
-    r"-----END [^-\n]{0,40}-----)",
+    r"-----END [^-\n]{0,40}-----"
+    # Cut at its end, or at its beginning, as the last lines of a log are.
+    r"|-----BEGIN [^-\n]{0,40}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]{0,20000}"
+    r"|(?:(?<![^\s\\\"'])[A-Za-z0-9+/=]{16,100}\s{1,9}){1,300}-----END [^-\n]{0,40}PRIVATE KEY-----)",
     r"(?P<url>[A-Za-z][A-Za-z0-9+.-]{0,15}://)(?P<login>[^\s/\"'<>]{1,512}@)?"
     rf"(?P<at>\[[{HEX}:.%]{{2,60}}\]|[A-Za-z0-9][A-Za-z0-9_.-]{{0,253}})?",
     r"(?P<xml><[\w:.-]{0,40}(?i:serial|unique_id|asset_tag|process_name|vm_name|vm_id"
@@ -32,8 +35,16 @@ _PATTERNS = (
     rf"(?P<whole>\"{words.WHOLE_KEYS}\"[ \t]{{0,60}}:[ \t]{{0,60}}\")[^\"\n]{{1,4096}}",
     rf"(?P<hosted>(?<![0-9A-Za-z]){words.HOST_KEYS}[\"']?[ \t]{{0,60}}[:=][ \t]{{0,60}}[\"']?)"
     r"(?P<called>[A-Za-z0-9][\w.-]{0,253})",
-    rf"(?P<secret>{words.SECRET_KEYS}[\"']?[ \t]*[:=][ \t]*[\"']?(?i:bearer |basic )?)"
-    r"(?P<word>[^\s\"'&,;<>]{3,2048})",
+    r"(?P<nodes>(?<![0-9A-Za-z])Nodes=)(?P<among>[A-Za-z][\w.-]{0,253})",
+    rf"(?P<secret>(?:{words.SECRET_KEYS}\\?[\"']?[ \t]*[:=][ \t]*\\?[\"']?"
+    rf"|{words.SECRET_PLACES})(?i:(?:bearer|basic|digest|negotiate|token) )?)"
+    r"(?P<word>(?<=\")[^\"\\\n]{3,2048}(?=\")|(?<=')[^'\\\n]{3,2048}(?=')"
+    r"|(?:[^\s\"'&,;<>]|[&,;](?![\w.-]{1,40}=)(?=[^\s\"'])){2,2047}[^\s\"'&,;<>\\])",
+    rf"(?P<account>(?<![0-9A-Za-z]){words.ACCOUNT_KEYS}=[\"']?)(?P<member>[A-Za-z_][\w.-]{{0,63}})"
+    r"(?:\((?P<which>\d{1,10})\))?",
+    rf"(?P<job>(?<![0-9A-Za-z])(?:{words.JOB_KEYS}[\"']?[:=][ \t]?[\"']?|--job-name ))"
+    r"(?P<titled>[^\s\"',;]{1,256})",
+    rf"(?P<task>{words.TASKS})(?P<program>[^\s,()<]{{1,256}})",
     rf"(?P<token>(?<![0-9A-Za-z])(?:{words.TOKENS}))",
     r"(?P<person>[A-Za-z0-9_.+-]{1,64})@(?!sha256:)"
     r"(?P<place>[A-Za-z0-9](?:[A-Za-z0-9.,-]{0,253}[A-Za-z0-9])?)",
@@ -56,7 +67,8 @@ _PATTERNS = (
     # One of Windows may have blanks in it: then the rest of the path says where it ends.
     r"(?P<owner>(?:(?<=Users.)|(?<=Users\\\\))[^/\\\n\"':,;<>|]{1,64}(?=[/\\])"
     r"|[^/\\\s\"':,;<>|]{1,64})",
-    r"(?P<uid>(?:(?<=/run/user/)|(?<=user-)|(?<=uid_)|(?<=uid=))\d{1,10}(?![0-9A-Za-z]))",
+    r"(?P<uid>(?:(?<=/run/user/)|(?<=user-)|(?<=uid_)|(?<=uid=)|(?<=uid )|(?<=UID:))\d{1,10}"
+    r"(?![0-9A-Za-z]))",
     r"(?P<container>(?:(?<=/lxc/)|(?<=lxc\.payload\.)|(?<=/ecs/))[^/\s]{1,64}"
     r"|(?<=/machine-)[^/\s]{1,128}(?=\.scope))",
 )

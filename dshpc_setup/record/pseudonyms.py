@@ -14,7 +14,7 @@ from typing import Literal
 
 Kind = Literal[
     "uuid", "serial", "id", "host", "domain", "user", "uid", "ipv4", "ipv6", "mac", "engine",
-    "context", "secret",
+    "context", "secret", "job", "folder", "volume",
 ]  # fmt: skip
 
 WORDS: dict[Kind, str] = {
@@ -31,6 +31,9 @@ WORDS: dict[Kind, str] = {
     "engine": "long id",
     "context": "Docker context",
     "secret": "password or token",
+    "job": "job name",
+    "folder": "folder",
+    "volume": "name of a volume",
 }
 
 
@@ -152,4 +155,7 @@ _MAKERS: dict[Kind, Callable[[str, int, int], str]] = {
     "engine": _engine,
     "context": _counted("context"),
     "secret": _counted("removed"),
+    "job": _counted("job"),
+    "folder": _counted("/folder"),
+    "volume": _counted("volume"),
 }

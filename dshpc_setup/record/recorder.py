@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 from dshpc_setup.machine.recording import RecordingMachine
 from dshpc_setup.machine.tree import Tree, write_tree
 from dshpc_setup.probes import readings
-from dshpc_setup.record import capture, places, writing
+from dshpc_setup.record import capture, places, words, writing
 from dshpc_setup.record.scrub import Scrubber
 from dshpc_setup.reporter import Reporter
 
@@ -64,22 +64,14 @@ class Recorded:
 def record(machine: Machine, folder: Path, reporter: Reporter) -> Recorded:
     """Record the machine into `folder`, which must be new or empty. Raises DshpcError."""
     writing.need_room(folder)
-    recorder = RecordingMachine(machine)
-    reporter.progress("asking this machine all that detect asks")
-    facts = probes.gather(recorder)
-    readings.gather(recorder, _that_answer(facts.gpus, recorder.log), _READINGS_S)
-    reporter.progress("asking for what later versions may want to know")
-    recorder.apart(capture.questions(recorder), deadline_s=capture.DEADLINE_S)
-    log = recorder.log
-    log.close()
+    facts, log = capture_machine(machine, reporter)
     scrubber = _scrubber(machine)
-    log = _kept(log)
-    texts = _texts(machine, log, scrubber)
-    writing.write(folder, texts)
+    files = texts(machine, log, scrubber)
+    writing.write(folder, files)
     tree = log.tree()
     return Recorded(
         str(folder),
-        {name: len(text.encode()) for name, text in texts.items()},
+        {name: len(text.encode()) for name, text in files.items()},
         {
             "file": len(tree.texts),
             "link": len(tree.links),
@@ -92,6 +84,19 @@ def record(machine: Machine, folder: Path, reporter: Reporter) -> Recorded:
         _silent(log, tree, scrubber),
         _differences(facts, folder, scrubber),
     )
+
+
+def capture_machine(machine: Machine, reporter: Reporter) -> tuple[HostFacts, Log]:
+    """Ask all that a recording holds; of files and answers only what may be kept."""
+    recorder = RecordingMachine(machine)
+    reporter.progress("asking this machine all that detect asks")
+    facts = probes.gather(recorder)
+    readings.gather(recorder, _that_answer(facts.gpus, recorder.log), _READINGS_S)
+    reporter.progress("asking for what later versions may want to know")
+    recorder.apart(capture.questions(recorder), deadline_s=capture.DEADLINE_S)
+    log = recorder.log
+    log.close()
+    return facts, _kept(log)
 
 
 def _that_answer(gpus: Gpus, log: Log) -> Gpus:
@@ -107,9 +112,18 @@ def _that_answer(gpus: Gpus, log: Log) -> Gpus:
 
 
 def _scrubber(machine: Machine) -> Scrubber:
-    """Knows the names of this machine and of its users, which are not recorded themselves."""
+    return scrubber_of(machine)
+
+
+def scrubber_of(
+    machine: Machine, *, more_hosts: Iterable[str] = (), kept: Iterable[str] = ()
+) -> Scrubber:
+    """Knows the names of this machine and of its users, which are not recorded themselves.
+
+    And the passwords of its environment; `more_hosts` are its as well, and those in `kept` stay.
+    """
     env = machine.env
-    hosts = [platform.node(), env.get("HOSTNAME", ""), env.get("HOST", "")]
+    hosts = [*more_hosts, platform.node(), env.get("HOSTNAME", ""), env.get("HOST", "")]
     for path in ("/proc/sys/kernel/hostname", "/etc/hostname"):
         hosts += (machine.read(path).text or "").split()[:1]
     for line in (machine.read("/etc/hosts").text or "").splitlines():
@@ -131,7 +145,8 @@ def _scrubber(machine: Machine) -> Scrubber:
     names = [name for name in (*hosts, *domains) if name]
     return Scrubber(
         hosts=names, users=filter(None, users), homes=homes, uid=machine.uid,
-        release=machine.system[1],
+        release=machine.system[1], kept=kept,
+        secrets=[text for name, text in env.items() if re.fullmatch(words.SECRET_KEYS, name)],
     )  # fmt: skip
 
 
@@ -147,8 +162,8 @@ def _kept(log: Log) -> Log:
     return replace(log, read=read, begun=begun)
 
 
-def _texts(machine: Machine, log: Log, scrubber: Scrubber) -> dict[str, str]:
-    """The files of the folder, scrubbed."""
+def texts(machine: Machine, log: Log, scrubber: Scrubber) -> dict[str, str]:
+    """The files of the folder, scrubbed; all of them are learned first."""
     tree = log.tree()
     env = {name: machine.env[name] for name in capture.ENVIRONMENT if name in machine.env}
     replies = {
@@ -236,10 +251,10 @@ def _command(result: CommandResult, scrubbed: Callable[[Any], Any]) -> dict[str,
 
 def _printed(result: CommandResult, scrubbed: Callable[[Any], Any]) -> Any:
     """Of a container engine's client by its keys: it knows names that no pattern tells."""
-    program, *words = result.argv
+    program, *arguments = result.argv
     if program.rpartition("/")[2] not in ("docker", "podman"):
         return scrubbed(result.stdout)
-    if words == ["context", "show"]:
+    if arguments == ["context", "show"]:
         told = scrubbed({"context": result.stdout.strip()})
         return told and f"{told['context']}\n"
     lines = result.stdout.splitlines()
@@ -247,7 +262,7 @@ def _printed(result: CommandResult, scrubbed: Callable[[Any], Any]) -> Any:
         values = [json.loads(line) for line in lines]
     except (ValueError, RecursionError):
         # `docker info` and `docker inspect` in a form that cannot be taken apart.
-        return "" if words[:1] in (["info"], ["inspect"]) else scrubbed(result.stdout)
+        return "" if arguments[:1] in (["info"], ["inspect"]) else scrubbed(result.stdout)
     return "".join(f"{json.dumps(scrubbed(value))}\n" for value in values)
 
 

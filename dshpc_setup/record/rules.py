@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from dshpc_setup.record import patterns, words
+from dshpc_setup.record import disguised, patterns, words
 from dshpc_setup.record.known import Known
 
 _FIRST_UID = 1000
+_OPTION = re.compile(
+    r"(?P<how>[ \t](?:-p|-u|--user)[ \t=]{0,9}[\"']?)(?:(?P<who>[^\s:\"']{1,64}):)?$"
+)
+_CALLER = re.compile(r"[ \t](?:-u|--user(?:name)?)[ \t=]{1,9}[\"']?([A-Za-z_][\w.-]{0,63})")
 LEAST_ID = 1 << 32
 
 
@@ -20,7 +24,13 @@ class Rules:
 
     def text(self, text: str) -> str:
         """The text with everything replaced."""
-        return self.known.pattern().sub(self._replaced, text)
+        return self.known.pattern().sub(self._replaced, disguised.replaced(text, self._undisguised))
+
+    def _undisguised(self, told: str, read: str) -> str | None:
+        """What stands for an encoded text; None where that holds no secret."""
+        if self.text(read) != read:
+            return self.known.name("secret", told)
+        return None
 
     def host(self, name: str) -> str:
         """Of a name that is surely a host's: "gpu01", "gpu01.cluster.example"."""
@@ -29,7 +39,7 @@ class Rules:
             return name
         if patterns.ADDRESS.fullmatch(plain):
             return self.text(name)
-        if plain in words.COMPANIONS:
+        if plain in words.COMPANIONS or plain in words.NO_HOSTS or plain in self.known.kept:
             return name
         self.known.learn_host(plain)
         short, _, domain = plain.partition(".")
@@ -69,7 +79,9 @@ class Rules:
         login = found["login"]
         who = ""
         if login:
-            user, colon, _ = login[:-1].partition(":")
+            user, colon, password = login[:-1].partition(":")
+            self.known.learn(user, "user")
+            self.known.learn(password, "secret")
             who = self.known.name("user", user) if user else ""
             who += f":{self.known.name('secret', login)}@" if colon else "@"
         return f"{found['url']}{who}{self._place(found['at'] or '')}"
@@ -108,9 +120,61 @@ class Rules:
         return self.known.name("serial", found[0])
 
     def _secret(self, found: re.Match[str]) -> str:
-        return f"{found['secret']}{self.known.name('secret', found['word'])}"
+        if caller := _CALLER.search(found["secret"]):
+            self.user(caller[1])
+        return f"{self._before(found['secret'])}{self.secret(found['word'])}"
+
+    def _before(self, text: str) -> str:
+        """Of a command line up to its password, which may hold names as well."""
+        option = _OPTION.search(text)
+        if option is None or not text.startswith(("login", "curl")):
+            return text
+        who = option["who"]
+        return (
+            self.text(text[: option.start()])
+            + option["how"]
+            + (f"{self.user(who)}:" if who else "")
+        )
+
+    def secret(self, text: str) -> str:
+        """Of what is surely a password or a token, or the login that a header has in base64."""
+        login = disguised.from_base64(text)
+        if login is not None and ":" in login:
+            user, _, password = login.partition(":")
+            self.known.learn(user, "user")
+            self.known.learn(password, "secret")
+        self.known.learn(text, "secret")
+        return self.known.name("secret", text)
+
+    def _account(self, found: re.Match[str]) -> str:
+        number = f"({self.user_number(found['which'])})" if found["which"] else ""
+        return f"{found['account']}{self.user(found['member'])}{number}"
+
+    def user(self, name: str) -> str:
+        """Of a name that is surely a user's."""
+        if words.is_common(name):
+            return name
+        self.known.learn(name, "user")
+        return self.known.name("user", name)
+
+    def _job(self, found: re.Match[str]) -> str:
+        return f"{found['job']}{self.job(found['titled'])}"
+
+    def job(self, name: str) -> str:
+        """Of a name that is surely a job's."""
+        if words.is_common(name):
+            return name
+        self.known.learn(name, "job")
+        return self.known.name("job", name)
+
+    def _task(self, found: re.Match[str]) -> str:
+        return f"{found['task']}process"
+
+    def _nodes(self, found: re.Match[str]) -> str:
+        return f"{found['nodes']}{self.host(found['among'])}"
 
     def _token(self, found: re.Match[str]) -> str:
+        self.known.learn(found[0], "secret")
         return self.known.name("secret", found[0])
 
     def _key_block(self, _found: re.Match[str]) -> str:
@@ -118,6 +182,8 @@ class Rules:
 
     def _person(self, found: re.Match[str]) -> str:
         person, place = found["person"], found["place"]
+        if re.match(r"\d{4}-\d\d-\d\dT", place):  # who and when, in Slurm's reasons
+            return f"{self.user(person)}@{place}"
         if place.endswith((".service", ".slice", ".scope", ".socket", ".mount", ".target")):
             number, dot, unit = place.partition(".")
             told = self.user_number(number) if number.isdecimal() else self.text(number)
@@ -240,6 +306,10 @@ _REPLACE: dict[str, Callable[[Rules, re.Match[str]], str]] = {
     "hosted": Rules._hosted,
     "secret": Rules._secret,
     "token": Rules._token,
+    "account": Rules._account,
+    "job": Rules._job,
+    "task": Rules._task,
+    "nodes": Rules._nodes,
     "person": Rules._person,
     "uuid": Rules._uuid,
     "gpu_id": Rules._gpu_id,

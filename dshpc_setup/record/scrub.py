@@ -21,8 +21,9 @@ _DEEPEST = 60
 class Scrubber:
     """Scrubs all that belongs to one recording.
 
-    What is named to it (`hosts`, `users`, `homes`) is replaced wherever it stands. `learn` everything
-    first: then what is a serial number in one file is known to be one in the others.
+    What is named to it (`hosts`, `users`, `homes`, `secrets`) is replaced wherever it stands; a host
+    in `kept` stays. `learn` everything first: then what is a serial number in one file is known to
+    be one in the others.
     """
 
     def __init__(
@@ -33,8 +34,13 @@ class Scrubber:
         homes: Iterable[str] = (),
         uid: int | None = None,
         release: str = "",
+        secrets: Iterable[str] = (),
+        kept: Iterable[str] = (),
     ) -> None:
         self._known = Known(release)
+        self._known.kept.update(kept)
+        for secret in secrets:
+            self._known.learn(secret, "secret")
         self._rules = Rules(self._known)
         for host in hosts:
             self._known.learn_host(host)
@@ -65,6 +71,30 @@ class Scrubber:
         """Of a name that is surely a host's: "gpu01", "gpu01.cluster.example"."""
         return self._rules.host(name)
 
+    def user(self, name: str) -> str:
+        """Of a name that is surely a user's."""
+        return self._rules.user(name)
+
+    def job(self, name: str) -> str:
+        """Of a name that is surely a job's."""
+        return self._rules.job(name)
+
+    def folder(self, path: str) -> None:
+        """A folder whose name is nobody's business: another one stands for all of its path."""
+        self._known.learn(path, "folder")
+
+    def secret(self, text: str) -> None:
+        """A password, wherever it stands; a word or a number that may mean something else stays."""
+        self._known.learn(text, "secret")
+
+    def volume(self, name: str) -> None:
+        """The name of a volume, wherever it stands."""
+        self._known.learn(name, "volume")
+
+    def registry(self, host: str) -> None:
+        """The name of a host, wherever it stands."""
+        self._known.learn_host(host)
+
     def value(self, value: Any, key: str = "", deep: int = 0) -> Any:
         """The JSON value with everything replaced, in keys too."""
         if deep > _DEEPEST:
@@ -77,9 +107,14 @@ class Scrubber:
                 for name, item in value.items()
             }
         if isinstance(value, (list, tuple)):
+            if any(isinstance(item, str) and " PRIVATE KEY-----" in item for item in value):
+                # Lines of one text: a key block is known by its first line and by its last.
+                return self.text("\n".join(map(str, value))).split("\n")
             return [self.value(item, key, deep + 1) for item in value]
         if isinstance(value, str):
             return self._string(value, key)
+        if type(value) is int and re.fullmatch(words.SECRET_KEYS, key):
+            return 0
         if isinstance(value, int) and not isinstance(value, bool) and value >= LEAST_ID:
             if re.fullmatch(words.SERIAL_KEYS, key):
                 self._known.ids.add(value)
@@ -96,7 +131,11 @@ class Scrubber:
         if re.fullmatch(words.SERIAL_KEYS, key):
             return self._rules.serial(text, key)
         if re.fullmatch(words.SECRET_KEYS, key):
-            return self._known.name("secret", text)
+            return self._rules.secret(text)
+        if re.fullmatch(words.ACCOUNTS, key) and re.fullmatch(r"[A-Za-z_][\w.-]{0,63}", text):
+            return self.user(text)
+        if re.fullmatch(words.JOB_KEYS, key):
+            return self.job(text)
         if re.search(r"(?i)version|firmware|vbios", key) and re.fullmatch(r"[\d.]+\s*", text):
             return text
         if key in ("context", "Context") and text not in words.CONTEXTS:

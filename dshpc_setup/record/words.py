@@ -12,24 +12,50 @@ SERIAL_KEYS = (
     r"|s/n|service[ _-]?tag)"
 )
 SECRET_KEYS = (
-    r"(?i:\b(?:\w{0,40}_)?(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
-    r"|authorization|credentials?|auth)(?![0-9A-Za-z]))"
+    r"(?i:\b\w{0,40}(?:password|passwd|passphrase|secret|token|credentials?|cookie|signature"
+    r"|(?:api|access|account|deploy|encryption|private|secret|shared|signing|storage)[_-]?key)"
+    r"(?![0-9A-Za-z])"
+    r"|\b(?:\w{0,40}_)?(?:authorization|auth|pass)(?![0-9A-Za-z])"
+    r"|\bpwd(?=[\"']?[ \t]{0,9}[:=][ \t]{0,9}[\"']?[^/\s\"'])|\b\w{1,40}(?-i:[a-z]Pass)(?![0-9A-Za-z]))"
 )
+SECRET_PLACES = (
+    r"[?&](?i:sig|key|code|session|sid)=|(?i:\bbearer )(?=[^\s\"']{12})"
+    r"|(?<!\S)--(?i:[\w-]{0,40}(?:password|passphrase|pass|secret|token|api-key))[ \t]{1,9}[\"']?(?!-)"
+    r"|\blogin\b[^\n]{0,200}?[ \t]-p[ \t]{0,9}[\"']?(?!-)"
+    r"|\bcurl\b[^\n]{0,200}?[ \t](?:-u|--user)[ \t=]{0,9}[\"']?[^\s:\"']{1,64}:"
+)
+"""Where a secret follows without a key and a colon: in a query, behind an option."""
+
+ACCOUNT_KEYS = r"(?:User(?:Id|Name)?|USER|LOGNAME|user(?:_?name)?|GroupId|Account)"
+ACCOUNTS = r"(?i:user|user_?name|login)"
+JOB_KEYS = r"(?i:job[_-]?name)"
+TASKS = r"\bKilled process \d{1,10} \(|\btask=|\bpid='?[\w<>]{1,12}'?, name=|\b[Cc]omm[:=] ?"
+"""What stands before the name of a program in the kernel's log."""
 TOKENS = (
     r"gh[oprsu]_\w{16,255}|github_pat_\w{16,255}|glpat-[\w-]{16,255}|hf_\w{16,255}|sk-[\w-]{16,255}"
     r"|AIza[\w-]{35}|dckr_pat_[\w-]{16,255}|npm_\w{36}|pypi-AgE[\w-]{16,255}"
     r"|xox[abeprs]-[\w-]{10,255}|(?:AKIA|ASIA)[0-9A-Z]{16}|nvapi-[\w-]{16,255}"
-    r"|eyJ[\w-]{8,2048}\.[\w-]{8,4096}\.[\w-]{0,1024}"
+    r"|eyJ[\w-]{8,2048}\.[\w-]{8,4096}\.[\w-]{0,1024}|[rs]k_(?:live|test)_\w{16,255}"
+    r"|whsec_\w{16,255}|SG\.[\w-]{16,64}\.[\w-]{16,128}|ya29\.[\w-]{16,2048}|dop_v1_\w{32,128}"
+    r"|(?<=hooks\.slack\.com/services/)[\w/]{16,255}"
 )
 WHOLE_KEYS = r"(?i:process_?name|proc_name|vm_name|vm_id|cmdline|command_line)"
-HOST_KEYS = r"(?i:host[ _-]?name|node[ _-]?name|fqdn)"
+HOST_KEYS = (
+    r"(?i:host[ _-]?name|node[ _-]?name|fqdn|node[ _-]?host[ _-]?name|node[ _-]?addr"
+    r"|(?:slurmctld|control|batch|submit|storage|accountingstorage|dbd)_?(?:host|machine|addr)"
+    r"|backup(?:controller|addr)|(?:req_?|exc_?)?node_?list)"
+)
+NO_HOSTS = frozenset("all any default n/a none null unknown".split())
+"""What Slurm writes in place of a name of a node."""
 
 LOCAL_HOSTS = frozenset(
     "localhost localhost.localdomain localhost4 localhost6 ip6-localhost ip6-loopback "
     "ip6-localnet ip6-mcastprefix ip6-allnodes ip6-allrouters broadcasthost "
     "host.docker.internal gateway.docker.internal kubernetes.docker.internal".split()
 )
-COMPANIONS = frozenset("docker git root user docker-desktop orbstack colima".split())
+COMPANIONS = frozenset(
+    "docker git root user docker-desktop orbstack colima dshpc slurm munge".split()
+)
 """Names of hosts and users that programs give, the same on every machine."""
 
 DOMAINS = frozenset("local localdomain lan home internal".split())
@@ -69,7 +95,19 @@ _COMMON = frozenset(
         "socket standard state storage store success supported suse sys system systemd temp test "
         "tester testing timeout tmp trixie true ubuntu uek unknown unsupported user users usr vagrant "
         "var vbox vendor version video virtual vm vmware void volume windows work worker workstation "
-        "wsl x86_64 xen xenon xpu zen zone"
+        "wsl x86_64 xen xenon xpu zen zone "
+        # Of Slurm and of what is run in it
+        "accounting alloc allocated array bash batch cgroup cgroups command controller debug defq "
+        "down drain drained draining dshpc exit exited fail gres healthy hold idle interactive job "
+        "jobs jupyter launch mixed munge nodes normal notebook partition partitions pending prolog "
+        "ready reason requeue resume running sbatch scontrol script shell short sinfo sleep slurmctld "
+        "slurmd srun start started starting stop stopped task tasks train training unhealthy wrap "
+        # Hosts by what they do
+        "api apt archive auth dns docs download downloads ftp git gitlab imap jira ldap mirrors "
+        "nas nfs ntp npm pip pypi repo repos smtp sso vpn wiki www "
+        # What a report says of files and containers
+        "absent completing created custom dead edited enforced good invalid missing ours paused "
+        "planned removing rendered restarting silent unreadable untested works"
     ).split()
 )
 # People and hosts are called so as well, but mostly it is what a chip, a card or a kernel is called.
@@ -88,6 +126,11 @@ _MODEL = re.compile(
 )
 
 
+def is_common(name: str) -> bool:
+    """Whether so many are called so that it tells nothing, even where it is a name for sure."""
+    return name.lower() in _COMMON or name.lower() in COMPANIONS
+
+
 def is_telling(name: str) -> bool:
     """Whether a host's or a user's name is that and nothing else wherever it stands."""
     name = name.lower()
@@ -104,6 +147,13 @@ def is_public(host: str) -> bool:
     """Whether everybody's machines know that host: a distribution's, a vendor's."""
     host = host.lower()
     return any(host == name or host.endswith(f".{name}") for name in _PUBLIC)
+
+
+def is_findable(secret: str) -> bool:
+    """Whether a password is one wherever it stands: not a word, a number or a variable's name."""
+    kinds = (str.isdigit, str.isupper, str.islower)
+    mixed = sum(any(kind(char) for char in secret) for kind in kinds) >= 2
+    return len(secret) >= 8 and mixed and not secret.startswith(("/", "$", "removed-"))
 
 
 def is_value(text: str) -> bool:

@@ -92,7 +92,11 @@ class Damaged(RecordedMachine):
         return reply
 
     def apart(
-        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+        self,
+        questions: Mapping[str, Callable[[Say], None]],
+        *,
+        deadline_s: float,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
         """A probe's exception, which others would read as an `error` fact, is kept."""
 
@@ -107,7 +111,7 @@ class Damaged(RecordedMachine):
             return ask
 
         watching = {name: watched(question) for name, question in questions.items()}
-        return super().apart(watching, deadline_s=deadline_s)
+        return super().apart(watching, deadline_s=deadline_s, meanwhile=meanwhile)
 
 
 def check(machine: Damaged) -> HostFacts | None:

@@ -40,7 +40,9 @@ def _damaged_folder(random: Random, source: Path) -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / "machine"
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns("expected"))
-        files = sorted(path for path in folder.iterdir() if path.name != "conclusion.yaml")
+        files = sorted(
+            path for path in folder.iterdir() if path.is_file() and path.name != "conclusion.yaml"
+        )
         victim = random.choice(files)
         text = mutate.text(random, victim.read_text(errors="replace"), TOOLS)
         victim.write_text(text, errors="replace")

@@ -1,0 +1,68 @@
+"""What is in a report: a sentence for each file, and what is done with one that is too large."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NAME = "CONTENTS.txt"
+MOST_BYTES = 256 << 10
+_HEAD = """\
+A report of dsHPC setup for a bug tracker.
+
+Look through it before you send it. Names of people and hosts, addresses, serial numbers and UUIDs were
+replaced, each by the same one everywhere; passwords and tokens were taken out. What you wrote in your
+own words, such as a comment in a file, may still say more than you want to tell.
+
+To see what dshpc doctor says of it: dshpc doctor --machine FILE.tar.gz
+
+"""
+
+_SENTENCES = {
+    "facts.json": "What the machine has, as dshpc detect --json tells it.",
+    "findings.json": "What dshpc doctor found.",
+    "observed.json": "What dshpc doctor saw of the cluster, its container, its files and the disks.",
+    "proof.json": "How the last test-run of GPUs in a container went.",
+    "versions.json": "Versions of dshpc, Python, the engine, compose and Slurm.",
+    "log/container.log": "The last lines that the cluster's container wrote.",
+    "settings/dshpc.yaml": "The settings file of the project.",
+    "settings/settings.json": "The settings in force, and where each came from.",
+    "machine/machine.yaml": "System, variables and programs of the machine.",
+    "machine/root.txtar": "Files of /proc, /sys, /dev and /etc that tell of the hardware.",
+    "machine/commands.yaml": "What the vendors' and Docker's programs printed.",
+    "machine/nvml.json": "What NVIDIA's library says of the GPUs.",
+    "machine/nvml-readings.json": "What NVIDIA's library measures.",
+    "machine/amdsmi.json": "What AMD's library says of the GPUs.",
+    "machine/docker.json": "What the engine says of itself.",
+}
+
+
+def sentence(name: str) -> str:
+    """What the file is."""
+    if name.startswith("rendered/"):
+        return f"{name.removeprefix('rendered/')} of the project folder."
+    return _SENTENCES[name]
+
+
+def listed(files: Mapping[str, str]) -> dict[str, str]:
+    """The files with the list of them, which comes first; the others are sorted."""
+    names = sorted(files)
+    width = max(map(len, names))
+    sizes = {name: _size(len(files[name].encode())) for name in names}
+    broad = max(map(len, sizes.values()))
+    lines = (f"{name:<{width}}  {sizes[name]:>{broad}}  {sentence(name)}\n" for name in names)
+    return {NAME: f"{_HEAD}{''.join(lines)}", **{name: files[name] for name in names}}
+
+
+def _size(count: int) -> str:
+    return f"{count} B" if count < 1000 else f"{count / 1000:.1f} kB"
+
+
+def cut(text: str, *, end: bool = False) -> str:
+    """The text, or of a large one its beginning (with `end` its end) and a mark that says so."""
+    data = text.encode()
+    if len(data) <= MOST_BYTES:
+        return text
+    kept = data[-MOST_BYTES:] if end else data[:MOST_BYTES]
+    mark = f"[here {len(data) - MOST_BYTES} of {len(data)} bytes were left out of the report]"
+    plain = kept.decode("utf-8", "ignore")
+    return f"{mark}\n{plain}" if end else f"{plain}\n{mark}\n"
