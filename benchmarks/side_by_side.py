@@ -29,7 +29,7 @@ def compare(
 ) -> int:
     """Print the medians and their ratio; 0 where both limits hold (`most_s`: seconds), else 1."""
     # the first round fills the caches
-    pairs = [(_time(measured, cwd, env), _time(against, cwd, env)) for _ in range(rounds + 1)][1:]
+    pairs = [(timed(measured, cwd, env), timed(against, cwd, env)) for _ in range(rounds + 1)][1:]
     ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratio = ours / theirs
     print(f"{title}: {ours * 1000:.0f} ms against {theirs * 1000:.0f} ms, median of {rounds}")
@@ -39,7 +39,10 @@ def compare(
     return int((most is not None and ratio > most) or (most_s is not None and ours > most_s))
 
 
-def _time(command: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None) -> float:
+def timed(
+    command: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> float:
+    """Seconds of a command that ends with exit code 0; raises CalledProcessError where it does not."""
     began = time.perf_counter()
     subprocess.run(
         command,

@@ -11,7 +11,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SHARED = ("templates", "container", "methods", "docker-compose.yml.j2")
+SHARED = ("templates", "container", "methods", "docker-compose.yml.j2", "docs/findings")
 
 
 class ShareHook(BuildHookInterface):  # type: ignore[type-arg]

@@ -24,7 +24,7 @@ EXEC_COMMANDS = frozenset(
 COMMANDS = frozenset(
     (
         "configure config detect gpus passthrough compose record up restart reconfigure status "
-        "down logs destroy doctor key"
+        "down logs destroy doctor explain key"
     ).split()
 )  # what typer has beside them
 
@@ -168,6 +168,13 @@ def _run(arguments: list[str], program: str) -> int:
             asked = parsed(arguments[1:])
             if asked is not None:
                 return told(lambda: detect(asked), arguments, program)
+        if first == "doctor":
+            from dshpc_setup.cli.doctor_line import look
+            from dshpc_setup.cli.doctor_line import parsed as parsed_line
+
+            line = parsed_line(arguments[1:])
+            if line is not None:
+                return told(lambda: look(line), arguments, program)
         from dshpc_setup.cli.app import run as app_run
 
         return app_run(arguments, program)

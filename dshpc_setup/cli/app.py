@@ -16,9 +16,19 @@ from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.cli import setting_up
 
 # isort: split
-from dshpc_setup.cli import compose, config, key, looking, running
+from dshpc_setup.cli import compose, config, doctoring, key, looking, running
 
-__all__ = ["app", "compose", "config", "key", "looking", "run", "running", "setting_up"]
+__all__ = [
+    "app",
+    "compose",
+    "config",
+    "doctoring",
+    "key",
+    "looking",
+    "run",
+    "running",
+    "setting_up",
+]
 
 show_in_help(app, finish)
 

@@ -10,7 +10,7 @@ import typer
 
 from dshpc_setup.cli import print_json
 from dshpc_setup.cli.console import ConsoleReporter, as_called, is_interactive
-from dshpc_setup.errors import usage_error
+from dshpc_setup.cli.folders import folder_of, found_project
 
 if TYPE_CHECKING:
     from dshpc_setup.cluster.status import ClusterStatus
@@ -98,28 +98,8 @@ def environment() -> Mapping[str, str]:
     return this_machine().env
 
 
-def folder_of(named: Path | None) -> Path:
-    try:
-        here = (named or Path.cwd()).expanduser().absolute().resolve()
-    except FileNotFoundError:
-        raise usage_error(
-            "The folder that you are in was removed.", "", "Go to another, or name one: --dir DIR."
-        ) from None
-    if named is not None and not here.is_dir():
-        raise usage_error(f"--dir {named}: there is no such folder.")
-    return here
-
-
-def found_project(folder: Path | None) -> Project | None:
-    """The folder named, else the project that we stand in, if any."""
-    from dshpc_setup.project import Project, find_project
-
-    here = folder_of(folder)
-    return Project(here) if folder is not None else find_project(here, environment())
-
-
 def project_of(folder: Path | None) -> Project:
-    """The same, with the folder that we stand in where there is none."""
+    """The project found, or the folder that we stand in where there is none."""
     from dshpc_setup.project import Project
 
     return found_project(folder) or Project(folder_of(None))

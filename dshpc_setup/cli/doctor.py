@@ -1,25 +1,232 @@
-"""The checks on the screen."""
+"""The findings of doctor on a terminal: what is wrong first, then a line for each section."""
 
 from __future__ import annotations
 
-from dshpc_setup.cli.console import as_called
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dshpc_setup.cli.console import as_called, dshpc_command
+from dshpc_setup.cli.terminal import Ink, printable, printable_lines, wrapped
 from dshpc_setup.diagnose import Finding
+from dshpc_setup.diagnose.model import FAULTS, SECTIONS, FindingState, Section
+from dshpc_setup.fixes import Fix
+
+if TYPE_CHECKING:
+    from dshpc_setup.cli.checking import Report
 
 _MARKS = {"ok": "ok", "info": "--", "warn": "!", "error": "!!", "skipped": "..", "crashed": "??"}
+_WORST: tuple[FindingState, ...] = ("error", "crashed", "warn")  # what is told first
+_GPUS = (
+    "DSH-GP-001"  # whether there are any is told also where there are none, and nothing is wrong
+)
+_MOST_EVIDENCE = 8  # lines of one finding; all of them with -v
+_INDENT = " " * 3
+_WHAT = re.compile(r"^[\w-]+: (?:\w+, )?")  # "docker: denied, " before what was answered
 
 
-def print_findings(findings: tuple[Finding, ...]) -> None:
-    section = ""
-    for finding in findings:
-        if finding.section != section:
-            section = finding.section
-            print(section)
-        print(f"  {_MARKS[finding.state]:<3}{finding.id}  {finding.title}")
-        if finding.state in ("ok", "skipped"):
+@dataclass(frozen=True)
+class _Group:
+    """A root cause, what it explains, and how many checks could not be made because of it."""
+
+    root: Finding
+    explained: tuple[Finding, ...]
+    blocked: int
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """The worst first, then what explains most."""
+        worst = min(_WORST.index(each.state) for each in (self.root, *self.explained))
+        return worst, -len(self.explained), -self.blocked
+
+
+def lines(report: Report, ink: Ink, *, verbose: bool = False) -> list[str]:
+    """The root causes, a line for each section (with -v its findings), and how it stands."""
+    every = {finding.id: _clean(finding) for finding in report.every}
+    shown = [every[finding.id] for finding in report.findings]
+    roots = _roots(shown)
+    said: list[str] = []
+    for group in _groups(shown):
+        said += [*_group(group, every, ink, verbose), ""]
+    for finding in shown:
+        if finding.state == "info" and finding.id == _GPUS:
+            said += [f"{_mark(finding, ink)} {finding.title} ({finding.id})"]
+            said += [*wrapped(as_called(finding.cause), _INDENT), ""]
+    for section in SECTIONS:
+        of_section = [finding for finding in shown if finding.section == section]
+        if of_section:
+            said.append(_summary(section, of_section, every, ink))
+            said += _details(of_section, {root.id for root in roots}, ink) if verbose else ()
+    return [*said, "", *_unanswered(report, shown), *_closing(report, shown, ink)]
+
+
+def _clean(finding: Finding) -> Finding:
+    """The same without signs that command a terminal, its evidence line by line."""
+    return replace(
+        finding,
+        title=_sentence(finding.title),
+        cause=_sentence(finding.cause),
+        evidence=tuple(line for text in finding.evidence for line in printable_lines(text) if line),
+        fix=tuple(
+            Fix(_sentence(fix.text), "\n".join(printable_lines(fix.command or "")) or None)
+            for fix in finding.fix
+        ),
+    )
+
+
+def _sentence(text: str) -> str:
+    return printable(" ".join(text.split()))
+
+
+def _is_wrong(finding: Finding) -> bool:
+    return finding.state in _WORST
+
+
+def _root(finding: Finding, wrong: Mapping[str, Finding]) -> Finding:
+    """What explains it among what is shown; itself where nothing does."""
+    root, seen = finding, {finding.id}
+    while (cause := wrong.get(root.caused_by or "")) is not None:
+        root = cause
+        if root.id in seen:
+            return finding
+        seen.add(root.id)
+    return root
+
+
+def _roots(shown: Sequence[Finding]) -> list[Finding]:
+    wrong = {finding.id: finding for finding in shown if _is_wrong(finding)}
+    return [finding for finding in wrong.values() if _root(finding, wrong) is finding]
+
+
+def _groups(shown: Sequence[Finding]) -> list[_Group]:
+    wrong = {finding.id: finding for finding in shown if _is_wrong(finding)}
+    found = []
+    for root in _roots(shown):
+        explained = tuple(
+            each for each in wrong.values() if each is not root and _root(each, wrong) is root
+        )
+        names = {root.id, *(each.id for each in explained)}
+        found.append(_Group(root, explained, sum(each.blocked_by in names for each in shown)))
+    return sorted(found, key=lambda group: group.rank)
+
+
+def _group(group: _Group, every: Mapping[str, Finding], ink: Ink, verbose: bool) -> Iterator[str]:
+    root = group.root
+    yield f"{_mark(root, ink)} {ink.bold(root.title)} ({root.id})"
+    yield from _body(root, _INDENT, None if verbose else _MOST_EVIDENCE)
+    because = every.get(root.caused_by or "")
+    if because is not None:  # left out by --only or --skip, and yet the cause
+        yield from wrapped(f"because of: {because.title} ({because.id})", _INDENT)
+    for each in group.explained:
+        yield from wrapped(f"explains: {each.title} ({each.id})", _INDENT)
+    if group.blocked:
+        yield f"{_INDENT}{_count(group.blocked, 'check')} could not be made because of it"
+
+
+def _mark(finding: Finding, ink: Ink) -> str:
+    colours = {"error": ink.red, "crashed": ink.red, "warn": ink.yellow, "ok": ink.green}
+    mark = f"{_MARKS[finding.state]:<2}"
+    return colours[finding.state](mark) if finding.state in colours else mark
+
+
+def _body(finding: Finding, indent: str, most: int | None = None) -> Iterator[str]:
+    """Cause, evidence as it was read, and what mends it, each command on a line of its own."""
+    if finding.state == "crashed":
+        yield from wrapped("This check itself failed, so it says nothing of the machine.", indent)
+    yield from wrapped(as_called(finding.cause), indent)
+    yield from (f"{indent}  {line}" for line in finding.evidence[:most])
+    more = 0 if most is None else len(finding.evidence) - most
+    if more > 0:
+        yield f"{indent}  ... and {_count(more, 'line')} more: -v"
+    for fix in finding.fix:
+        text = f"{fix.text}:" if fix.command else fix.text
+        yield from wrapped(as_called(text), f"{indent}-> ")
+        yield from (f"{indent}     {as_called(line)}" for line in (fix.command or "").splitlines())
+    if finding.state == "crashed":
+        yield from wrapped(
+            "It is a defect of dsHPC setup: report it with the above.", f"{indent}-> "
+        )
+
+
+def _summary(
+    section: Section, findings: Sequence[Finding], every: Mapping[str, Finding], ink: Ink
+) -> str:
+    """ "gpu          6 ok, 1 noted, 3 skipped"."""
+    number = {state: sum(each.state == state for each in findings) for state in _MARKS}
+    blocked = sum(_is_blocked(each, every) for each in findings)
+    parts = (
+        (number["ok"], f"{number['ok']} ok"),
+        (number["error"], ink.red(_count(number["error"], "problem"))),
+        (number["warn"], ink.yellow(_count(number["warn"], "warning"))),
+        (number["crashed"], ink.red(f"{number['crashed']} crashed")),
+        (number["info"], f"{number['info']} noted"),
+        (blocked, f"{blocked} blocked"),
+        (number["skipped"] - blocked, f"{number['skipped'] - blocked} skipped"),
+    )
+    return f"{section:<12} " + ", ".join(text for count, text in parts if count)
+
+
+def _is_blocked(finding: Finding, every: Mapping[str, Finding]) -> bool:
+    """Whether a fault keeps it from being looked at; else there is nothing here to look at."""
+    blocker = every.get(finding.blocked_by or "")
+    return finding.state == "skipped" and blocker is not None and _is_wrong(blocker)
+
+
+def _details(findings: Sequence[Finding], above: set[str], ink: Ink) -> Iterator[str]:
+    """Each finding with its evidence, what is only worth knowing at the end."""
+    for finding in sorted(findings, key=lambda each: each.state == "info"):
+        yield f"  {_mark(finding, ink)} {finding.title} ({finding.id})"
+        if finding.id in above:
+            yield "       see above"
             continue
-        for line in (finding.cause, *finding.evidence):
-            if line:
-                print(f"       {line}")
-        for fix in finding.fix:
-            step = fix.text + (f": {fix.command}" if fix.command else "")
-            print(f"       -> {as_called(step)}")
+        if finding.blocked_by:  # the cause is the blocker's own
+            text = f"not looked at because of {finding.blocked_by}: {finding.cause}"
+            yield from wrapped(as_called(text), " " * 7)
+            continue
+        yield from _body(finding, " " * 7)
+        if finding.caused_by:
+            yield f"       because of {finding.caused_by}"
+
+
+def _unanswered(report: Report, shown: Sequence[Finding]) -> Iterator[str]:
+    """What could not be asked, less what a fault says in the same words, or a root cause for it."""
+    faults = [finding for finding in shown if _is_wrong(finding)]
+    told = "\n".join("\n".join((each.cause, *each.evidence)) for each in faults).casefold()
+    said = [_sentence(text) for text in report.unanswered]
+    left = [text for text in said if _WHAT.sub("", text, count=1).casefold() not in told]
+    if left:
+        yield "Not everything could be asked:"
+        for text in left:
+            yield from wrapped(text, "  - ")
+        yield as_called("  Where each answer came from: dshpc detect --explain")
+        yield ""
+
+
+def _closing(report: Report, shown: Sequence[Finding], ink: Ink) -> list[str]:
+    """How many things are wrong, and where more is told."""
+    errors, warnings, crashed = (
+        sum(each.state == state for each in shown) for state in ("error", "warn", "crashed")
+    )
+    parts = [
+        *([_count(errors, "problem")] if errors else ()),
+        *([_count(warnings, "warning")] if warnings else ()),
+        *([f"{_count(crashed, 'check')} crashed"] if crashed else ()),
+    ]
+    if not parts:
+        among = "" if len(shown) == len(report.every) else f" by {_count(len(shown), 'check')}"
+        but = ", but not everything could be asked" if report.unanswered else ""
+        return [ink.bold(f"No problem found{among}{but}.")]
+    groups = _groups(shown)
+    causes = (
+        f", from {_count(len(groups), 'cause')}" if len(groups) < sum((errors, warnings)) else ""
+    )
+    strict = " With --strict, warnings count as problems." if report.strict and warnings else ""
+    told = next((group.root.id for group in groups if group.root.state in FAULTS), None)
+    more = f" Details: {dshpc_command()} explain {told}" if told else ""
+    return [f"{ink.bold(', '.join(parts) + causes + '.')}{strict}{more}"]
+
+
+def _count(number: int, noun: str) -> str:
+    """ "1 problem", "2 problems"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

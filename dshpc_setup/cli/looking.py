@@ -1,4 +1,4 @@
-"""The commands that only look: detect, gpus, status, logs, passthrough, doctor, record."""
+"""The commands that only look: detect, gpus, status, logs, passthrough, record."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dshpc_setup.cli.command_line import (
     app,
     environment,
     finish,
-    found_project,
     needed_project,
     reporter,
     show_status,
     this_machine,
 )
 from dshpc_setup.cli.console import as_called, is_interactive
+from dshpc_setup.cli.folders import found_project
 from dshpc_setup.cli.options import Machine, NoMachine, Root
 from dshpc_setup.errors import Exit
 from dshpc_setup.probes import DEADLINE_S
@@ -31,7 +31,7 @@ _RootText = Annotated[
     str, typer.Option("--root", metavar="DIR", help="Read /proc, /sys, /dev, /etc under DIR.")
 ]
 _MachineText = Annotated[
-    str | None, typer.Option("--machine", metavar="DIR", help="Replay a recorded machine.")
+    str | None, typer.Option("--machine", metavar="DIR|FILE", help="Replay a recorded machine.")
 ]
 
 
@@ -180,31 +180,6 @@ def passthrough(
     else:
         print("\n".join(map(as_called, lines(done))))
     finish(done.exit_code)
-
-
-@app.command("doctor", rich_help_panel="Look")
-def doctor(
-    *,
-    json_output: Json = False,
-    dir: Dir = None,  # noqa: A002
-    machine: Machine = None,
-) -> None:
-    """What is wrong, why, and the command that mends it."""
-    from dshpc_setup.checkup import examine, examine_recorded
-    from dshpc_setup.cli.doctor import print_findings
-    from dshpc_setup.cli.seen import seen_machine
-    from dshpc_setup.diagnose import exit_code, to_json
-
-    project = found_project(dir)
-    if machine is None:
-        findings = examine(this_machine(), project)
-    else:
-        findings = examine_recorded(seen_machine("/", machine, ""), project, environment())
-    if json_output:
-        print_json(to_json(findings))
-    else:
-        print_findings(findings)
-    finish(exit_code(findings))
 
 
 @app.command("record", rich_help_panel="Look")

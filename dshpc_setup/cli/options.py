@@ -24,7 +24,9 @@ def _refuse(folder: Path | None) -> None:
 
 Machine = Annotated[
     Path | None,
-    typer.Option("--machine", metavar="DIR", help="Replay the machine recorded in DIR."),
+    typer.Option(
+        "--machine", metavar="DIR|FILE", help="Replay a recorded machine, or a report (.tar.gz)."
+    ),
 ]
 """For a command that looks at a machine."""
 

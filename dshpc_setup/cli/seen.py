@@ -14,20 +14,32 @@ _TOP = ("proc", "sys", "dev", "etc")  # what --root reads
 def seen_machine(
     root: str | os.PathLike[str], recorded: str | os.PathLike[str] | None, simulate: str
 ) -> Machine:
-    """The machine of `--root`, `--machine` and `--simulate`; raises DshpcError if there is none."""
+    """The machine of `--root`, `--machine` and `--simulate`; raises DshpcError if there is none.
+
+    `recorded` is a folder that `dshpc record` made, or the archive of `dshpc doctor --bundle`.
+    """
     machine: Machine
     if recorded is not None and os.fspath(root) != "/":
         raise usage_error("--root and --machine name two machines.", "", "Give one of them.")
     if recorded is not None:
-        from dshpc_setup.machine.recorded import RecordedMachine
-
-        machine = RecordedMachine(os.fspath(recorded))
+        machine = _recorded(os.fspath(recorded))
     else:
         from dshpc_setup.machine.local import LocalMachine
 
         _need_tree(os.fspath(root))
         machine = LocalMachine(os.path.abspath(root))
     return with_simulated_gpus(machine, "" if simulate == "none" else simulate)
+
+
+def _recorded(path: str) -> Machine:
+    """Of the folder that `dshpc record` made, or of a report: its archive, or its folder."""
+    if os.path.isfile(path) or os.path.isdir(os.path.join(path, "machine")):
+        from dshpc_setup.bundle.replay import machine_of
+
+        return machine_of(path)
+    from dshpc_setup.machine.recorded import RecordedMachine
+
+    return RecordedMachine(path)
 
 
 def _need_tree(root: str) -> None:

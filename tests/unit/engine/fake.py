@@ -123,9 +123,13 @@ class FakeMachine:
         raise Unknown("nvml")
 
     def apart(
-        self, questions: Mapping[str, Callable[[Say], None]], *, deadline_s: float
+        self,
+        questions: Mapping[str, Callable[[Say], None]],
+        *,
+        deadline_s: float,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
-        return apart.in_place(questions)
+        return apart.in_place(questions, meanwhile)
 
     def nvml_readings(self, deadline_s: float) -> Reply:
         return Reply("absent")

@@ -1,0 +1,190 @@
+"""`dshpc doctor` against `dshpc detect` and what engine and Slurm take; its end where docker hangs.
+
+    python benchmarks/doctor.py [--dir PROJECT]
+
+With the cluster of a project; or without one, and then only the engine answers. Exit code 1 where a
+limit is missed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from side_by_side import arguments, timed
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from dshpc_setup.checkup import DEADLINE_S, cluster
+from dshpc_setup.machine import CommandResult, Ended, Say, apart
+from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.project import Project, need_project
+from tests.integration.stuck import STUB
+
+MOST = 1.5
+MOST_LATE_S = 2.0
+
+Chains = Mapping[str, Sequence[Sequence[str]]]
+
+
+class Noting(LocalMachine):
+    """Notes which commands doctor runs about the cluster, by the question that they are for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chains: dict[str, list[Sequence[str]]] = {"": []}
+        self._question = ""
+
+    def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
+        self.chains[self._question].append(tuple(argv))
+        return super().run(argv, **more)
+
+    def apart(
+        self,
+        questions: Mapping[str, Callable[[Say], None]],
+        *,
+        deadline_s: float,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> Mapping[str, Ended]:
+        del deadline_s
+        found: dict[str, Ended] = {}
+        for name, question in questions.items():
+            self._question = name
+            self.chains[name] = []
+            found |= apart.in_place({name: question}, meanwhile)
+        self._question = ""
+        return found
+
+
+def asked_of(project: Project) -> Chains:
+    """The commands that doctor asks engine and Slurm; "" before the others, which run side by side."""
+    machine = Noting()
+    seen = cluster.look(machine, project, DEADLINE_S)
+    if seen.cluster is None or seen.inside is None:
+        raise SystemExit(f"The cluster of {project.folder} does not answer: {seen.inside_problem}")
+    return machine.chains
+
+
+def answers_s(chains: Chains) -> float:
+    """How long the commands take by themselves, one after the other where doctor has them so."""
+
+    def ask(name: str) -> None:
+        for argv in chains[name]:
+            timed(argv)
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in chains if name]
+    began = time.perf_counter()
+    ask("")
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - began
+
+
+def engine_s() -> float:
+    """How long the engine takes for what detect and doctor ask it: its version, its info."""
+    began = time.perf_counter()
+    LocalMachine().docker(10)
+    return time.perf_counter() - began
+
+
+def compare(program: str, project: Project | None, rounds: int) -> bool:
+    """Whether doctor is over its limit: the median over the rounds, each with all three in turn."""
+    where = ["--dir", str(project.folder)] if project else []
+    chains = asked_of(project) if project else {}
+    found = []
+    for _ in range(rounds + 1):
+        detect = timed([program, "detect", "--json"])
+        answers = answers_s(chains) if chains else engine_s()
+        found.append((detect, answers, timed([program, "doctor", "--json", *where])))
+    # the first round fills the caches
+    detect, answers, doctor = map(statistics.median, zip(*found[1:], strict=True))
+    ratio = statistics.median((whole - asked) / least for least, asked, whole in found[1:])
+    print(
+        f"dshpc doctor{' with a cluster' if chains else ''}: {doctor * 1000:.0f} ms against "
+        f"{detect * 1000:.0f} ms of detect, {answers * 1000:.0f} ms of the engine"
+        f"{' and Slurm' if chains else ''}, "
+        f"median of {rounds}"
+    )
+    print(f"ratio, less what these answer in: {ratio:.2f} (at most {MOST})")
+    return ratio > MOST
+
+
+def late(program: str, title: str, project: Path, env: Mapping[str, str]) -> bool:
+    """Whether it ends too late, or does not say what hangs and all the rest."""
+    began = time.perf_counter()
+    done = subprocess.run(
+        [program, "doctor", "--json", "--dir", str(project)],
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    took = time.perf_counter() - began
+    told = json.loads(done.stdout)
+    states = {(item["section"], item["state"]) for item in told["findings"]}
+    complete = told["summary"]["crashed"] == 0 and ("host", "ok") in states
+    complete &= any("did not answer" in line or "no answer" in line for line in words(told))
+    rest = "that is said, and the rest is there" if complete else "FINDINGS MISSING"
+    print(f"{title} hangs: {took:.1f} s, {took - DEADLINE_S:+.1f} s after the deadline; {rest}")
+    return took > DEADLINE_S + MOST_LATE_S or not complete
+
+
+def words(told: Mapping[str, object]) -> list[str]:
+    """All sentences of a report."""
+    return json.dumps(told, indent=0).splitlines()
+
+
+def hanging(program: str, folder: Path) -> list[bool]:
+    """A docker that never answers and ignores signals, then an engine beside it that is silent too."""
+    tools, project = folder / "tools", folder / "project"
+    tools.mkdir()
+    (tools / "docker").write_text(STUB)
+    (tools / "docker").chmod(0o755)
+    (project / ".dshpc").mkdir(parents=True)
+    cluster_of = {"container": "bench-slurm", "prefix": "bench", "work": str(project)}
+    (project / ".dshpc" / "runtime.json").write_text(json.dumps(cluster_of))
+    pids = folder / "stub-pids"
+    env = {"PATH": f"{tools}:{os.environ['PATH']}", "STUB_PIDS": str(pids)}
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(folder / "docker.sock"))
+            listener.listen()
+            silent = {**env, "DOCKER_HOST": f"unix://{folder}/docker.sock"}
+            return [
+                late(program, "The command docker", project, env),
+                late(program, "The engine, and the command docker", project, silent),
+            ]
+    finally:
+        for pid in pids.read_text().split() if pids.exists() else ():  # should any be left
+            subprocess.run(["kill", "-9", pid], stderr=subprocess.DEVNULL, check=False)
+
+
+def main() -> int:
+    parser = arguments(__doc__.splitlines()[0] if __doc__ else "", 20)
+    parser.add_argument("--dir", type=Path, metavar="PROJECT")
+    options = parser.parse_args()
+    program = Path(sys.executable).with_name("dshpc")
+    if not program.exists():
+        parser.error(f"{program} is not there: run this with the Python of dshpc's environment")
+    project = need_project(options.dir.absolute(), {}) if options.dir else None
+    worse = [compare(str(program), project, options.rounds)]
+    with tempfile.TemporaryDirectory() as text:
+        worse += hanging(str(program), Path(text))
+    print(f"(at most {MOST_LATE_S:g} s after the deadline, which is {DEADLINE_S:g} s)")
+    return int(any(worse))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

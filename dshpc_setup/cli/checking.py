@@ -1,0 +1,140 @@
+"""`dshpc doctor`: what was asked for, what came of it, and where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dshpc_setup.cli import print_json, put
+from dshpc_setup.cli.chosen import chosen
+from dshpc_setup.diagnose import Finding, Known, catalogue, diagnose, exit_code, to_json
+from dshpc_setup.diagnose.model import Check
+from dshpc_setup.errors import Exit, usage_error
+from dshpc_setup.facts import SECTIONS as FACTS
+from dshpc_setup.facts import Section as Fact
+from dshpc_setup.files import write_atomic
+
+# The facts that the checks of a section are about
+_ABOUT: dict[str, tuple[Fact, ...]] = {
+    "host": ("platform", "cpu", "memory"),
+    "gpu": ("gpus",),
+    "driver": ("gpus",),
+    "engine": ("docker",),
+    "passthrough": ("gpus", "docker"),
+    "slurm": ("docker",),
+    "files": (),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of `dshpc doctor` that say what is shown, and how."""
+
+    json: bool = False
+    verbose: bool = False
+    strict: bool = False
+    junit: Path | None = None
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """The findings that were asked for, and what stands beside them."""
+
+    findings: tuple[Finding, ...]
+    every: tuple[Finding, ...]  # those of left-out checks too: they may be the cause
+    unanswered: tuple[str, ...] = ()  # what timed out or could not be asked, a sentence each
+    strict: bool = False
+
+    @property
+    def exit_code(self) -> Exit:
+        """Of the contract; 3 as well where a fact is not known and no error outranks that."""
+        code = exit_code(self.findings, strict=self.strict)
+        return Exit.INCOMPLETE if self.unanswered and code != Exit.ERROR else code
+
+    def to_json(self) -> dict[str, Any]:
+        """The `dshpc.doctor/1` object."""
+        return {
+            **to_json(self.findings, strict=self.strict),
+            "exit_code": int(self.exit_code),
+            "strict": self.strict,
+            "unanswered": list(self.unanswered),
+        }
+
+
+def check_together(
+    *, fix: bool, dry_run: bool, bundle: Path | None, yes: bool, machine: Path | None
+) -> None:
+    """Raises DshpcError for options that are of no use together."""
+    if dry_run and not fix:
+        raise usage_error("--dry-run is for --fix.", "", "Give both, or neither.")
+    if yes and not fix and bundle is None:
+        raise usage_error("--yes is for --fix and --bundle.", "", "Leave --yes out.")
+    if machine is not None and fix:
+        raise usage_error("A recorded machine cannot be mended.", "", "Leave out --fix.")
+    if machine is not None and bundle is not None:
+        raise usage_error(
+            "--bundle is about this machine.",
+            f"--machine {machine} is recorded already.",
+            "Send that one, or leave --machine out.",
+        )
+
+
+def checks_of(asked: Asked) -> tuple[Check, ...] | None:
+    """The checks that are asked for; raises DshpcError where the options cannot be followed.
+
+    To be called before the machine is looked at, which takes its time. None: all of them, which are
+    imported while the machine answers.
+    """
+    target = asked.junit
+    if target is not None and (target.is_dir() or not target.parent.is_dir() or not target.name):
+        what = "It is a folder." if target.is_dir() else f"There is no folder {target.parent}."
+        raise usage_error(f"--junit {target} cannot be written.", what, "Name a file.")
+    return chosen(catalogue(), asked.only, asked.skip) if asked.only or asked.skip else None
+
+
+def report_of(asked: Asked, known: Known, checks: Sequence[Check] | None) -> Report:
+    """All checks are made, for what they may explain; those that were asked for are reported.
+
+    Without `checks` these are all.
+    """
+    every = diagnose(known)
+    checks = catalogue() if checks is None else checks
+    wanted = {check.id for check in checks}
+    about = {fact for check in checks for fact in _ABOUT[check.section]}
+    return Report(
+        tuple(finding for finding in every if finding.id in wanted),
+        every,
+        known.facts.unanswered([fact for fact in FACTS if fact in about]),
+        asked.strict,
+    )
+
+
+def show(asked: Asked, report: Report) -> int:
+    """Write and print it; the exit code."""
+    if asked.junit is not None:
+        from dshpc_setup.cli.junit import document
+
+        write_atomic(asked.junit, document(report.findings, strict=report.strict))
+    if asked.json:
+        print_json(report.to_json())
+    else:
+        from dshpc_setup.cli.doctor import lines
+        from dshpc_setup.cli.terminal import ink
+
+        put("\n".join([*lines(report, ink(), verbose=asked.verbose), ""]))
+    return report.exit_code
+
+
+def list_checks(asked: Asked) -> int:
+    """Print what checks there are; no machine is asked."""
+    checks = checks_of(asked) or catalogue()
+    if asked.json:
+        each = [{"id": it.id, "section": it.section, "title": it.title} for it in checks]
+        print_json({"schema": "dshpc.checks/1", "exit_code": 0, "checks": each})
+    else:
+        put("".join(f"{check.id}  {check.section:<11}  {check.title}\n" for check in checks))
+    return Exit.OK

@@ -1,0 +1,107 @@
+"""Which command lines of `dshpc doctor` are read without typer, and that nothing differs for it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup import cli
+from dshpc_setup.cli import app
+from dshpc_setup.cli.checking import Asked
+from dshpc_setup.cli.doctor_line import Line, parsed
+
+HEALTHY = str(Path(__file__).parents[2] / "machines" / "workstation-rtx4090")
+
+_COMMAND: Any = typer.main.get_command(app.app).commands["doctor"]  # type: ignore[attr-defined]
+_SWITCHES = ["--json", "--verbose", "-v", "--strict"]
+_VALUED = ["--only", "--skip", "--junit", "--dir", "--machine"]
+_CHANGING = ["--fix", "--dry-run", "--yes", "-y", "--list-checks", "--bundle", "--bundle=x"]
+_VALUES = ["gpu", "gpu,DSH-NV-*", "report.xml", "/", ".", "~", "a b", "x=y"]
+_ODD = ["", "-", "--", "-h", "--help", "-j", "-vv", "--no-json", "--jsonx", "x", "-1", "--only="]
+_WORD = st.one_of(
+    st.sampled_from(_SWITCHES + _VALUED),
+    st.sampled_from(_VALUES),
+    st.sampled_from(_ODD + _CHANGING),
+    st.builds(
+        "{}={}".format, st.sampled_from(_SWITCHES + _VALUED), st.sampled_from(_VALUES + _ODD)
+    ),
+    st.text(max_size=4),
+)
+_WELL_FORMED = st.lists(
+    st.one_of(
+        st.sampled_from(_SWITCHES).map(lambda word: [word]),
+        st.tuples(st.sampled_from(_VALUED), st.sampled_from(_VALUES)).map(list),
+        st.builds("{}={}".format, st.sampled_from(_VALUED), st.sampled_from(_VALUES)).map(
+            lambda word: [word]
+        ),
+    ),
+    max_size=5,
+).map(lambda parts: [word for part in parts for word in part])
+
+
+def as_typer_reads(arguments: list[str]) -> Line | None:
+    """The same from the values that the command is called with; None where typer does not call it."""
+    try:
+        found = dict(_COMMAND.make_context("doctor", list(arguments)).params)
+    except Exception:  # noqa: BLE001 -- any of the parser's
+        return None
+    assert not any(found[name] for name in ("fix", "dry_run", "bundle", "yes", "list_checks"))
+    asked = Asked(
+        found["json_output"],
+        found["verbose"],
+        found["strict"],
+        found["junit"],
+        tuple(found["only"] or ()),
+        tuple(found["skip"] or ()),
+    )
+    return Line(asked, found["dir"], found["machine"])
+
+
+@given(st.one_of(st.lists(_WORD, max_size=6), _WELL_FORMED))
+def test_the_quick_reader_agrees_with_typer_or_declines(arguments: list[str]) -> None:
+    mine = parsed(arguments)
+    if mine is not None:
+        assert as_typer_reads(arguments) == mine
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["-h"], ["--only"], ["--bogus"], ["--json", "--json"], ["-v", "--verbose"], ["x"],
+     ["--"], ["--json=1"], ["--only", "--json"], ["--fix"], ["--bundle", "x"], ["--list-checks"],
+     ["--yes"], ["--dir", "a", "--dir", "b"]],
+)  # fmt: skip
+def test_what_it_is_not_sure_of_and_what_changes_something_goes_to_typer(
+    arguments: list[str],
+) -> None:
+    assert parsed(arguments) is None
+
+
+def test_a_plain_line() -> None:
+    assert parsed([]) == Line(Asked())
+    line = ["--json", "-v", "--only=gpu", "--only", "host", "--dir", "/p", "--machine=m"]
+    asked = Asked(json=True, verbose=True, only=("gpu", "host"))
+    assert parsed(line) == Line(asked, Path("/p"), Path("m"))
+    assert asdict(Asked()) == asdict(as_typer_reads([]).asked)  # type: ignore[union-attr]
+
+
+def test_typer_is_not_imported_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    monkeypatch.setitem(sys.modules, "dshpc_setup.cli.app", None)  # importing it fails
+    assert cli.run(["doctor", "--machine", HEALTHY, "--json"], "dshpc") == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "dshpc.doctor/1"
+
+
+def test_what_it_declines_is_done_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["doctor", "--list-checks", "--json"], "dshpc") == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "dshpc.checks/1"
