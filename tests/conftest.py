@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Of the tests on this machine's engine, those that go with the other line: both take about as long.
 _WITH_OTHERS = frozenset(
     "test_apart test_container test_image test_isolation test_record test_restarts test_security "
-    "test_seed_recipes test_soak".split()
+    "test_seed_recipes".split()
 )
 
 
