@@ -98,11 +98,6 @@ def stored_of(path: str | os.PathLike[str]) -> Stored:
     return found
 
 
-def observed_of(path: str | os.PathLike[str]) -> Observed:
-    """What doctor had seen of the cluster; an empty one where there is no report about one."""
-    return stored_of(path).observed or Observed()
-
-
 def _whole(path: Path) -> Path:
     """The report whose machine lies in that folder; where it is in none, the folder itself."""
     if path.name == _MACHINE and not (path / "observed.json").is_file():

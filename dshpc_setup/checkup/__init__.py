@@ -32,7 +32,6 @@ _T = TypeVar("_T")
 
 DEADLINE_S = 9.5  # of all of it
 _FACTS_S = 7.0  # of the machine: what is asked after it has the rest
-OBSERVED = "observed.json"  # in the folder of a recorded machine
 
 
 def examine(machine: Machine, project: Project | None) -> Known:

@@ -27,7 +27,9 @@ class Settled:
     paths: tuple[str, ...]
 
     def next_steps(self) -> tuple[str, ...]:
-        """What puts accepted texts into effect."""
+        """What puts accepted texts into effect; nothing has to be done for rejected ones."""
+        if self.answer == "rejected":
+            return ()
         steps = []
         if any(path.startswith("config/") for path in self.paths):
             steps.append("Put it into effect: dshpc reconfigure (or dshpc restart)")
@@ -37,13 +39,12 @@ class Settled:
 
     def to_json(self) -> dict[str, Any]:
         """The `dshpc.config-answer/1` object."""
-        steps = list(self.next_steps()) if self.answer == "accepted" else []
         return {
             "schema": ANSWER_SCHEMA,
             "exit_code": int(Exit.OK),
             "answer": self.answer,
             "files": list(self.paths),
-            "next": steps,
+            "next": list(self.next_steps()),
         }
 
 
