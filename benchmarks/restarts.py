@@ -80,12 +80,12 @@ def remove(name: str, *, volumes: bool) -> None:
         docker("volume", "rm", "--force", f"{name}-state", f"{name}-key")
 
 
-def back_after_kills(name: str) -> list[float]:
-    """Seconds until a killed daemon answers again, for each kill."""
-    took = []
+def back_after_kills(name: str) -> dict[str, list[float]]:
+    """Seconds until a killed daemon answers again and the node takes jobs, for each kill."""
+    took: dict[str, list[float]] = {"slurmctld": [], "slurmd": []}
     time.sleep(6)  # until slurmctld has written down that the first job has ended
     for number in range(2 * KILLS):
-        service = ("slurmctld", "slurmd")[number % 2]
+        service = tuple(took)[number % 2]
         # one process does it all: each call of docker costs a tenth of a second
         script = """
             pid=$(s6-svstat -o pid "/run/dshpc/services/$1")
@@ -96,7 +96,7 @@ def back_after_kills(name: str) -> list[float]:
         """
         began = time.monotonic()
         docker("exec", name, "sh", "-c", script, "sh", service)
-        took.append(time.monotonic() - began)
+        took[service].append(time.monotonic() - began)
         time.sleep(1.5)  # one that ends within a second of its start is not started again at once
     return took
 
@@ -135,11 +135,13 @@ def main() -> int:
         f"{len(times[0])} starts"
     )
     print(f"ratio {ratio:.2f} (at most {LIMIT_RATIO})")
-    print(
-        f"killed daemons are back after {median(returned):.2f} s, slowest {max(returned):.2f} s "
-        f"(at most {LIMIT_BACK_S} s)"
-    )
-    return 0 if ratio <= LIMIT_RATIO and max(returned) <= LIMIT_BACK_S else 1
+    for service, times_back in returned.items():
+        print(
+            f"{service}, killed, is back after {median(times_back):.2f} s, "
+            f"slowest {max(times_back):.2f} s (at most {LIMIT_BACK_S} s)"
+        )
+    slowest = max(max(times_back) for times_back in returned.values())
+    return 0 if ratio <= LIMIT_RATIO and slowest <= LIMIT_BACK_S else 1
 
 
 if __name__ == "__main__":

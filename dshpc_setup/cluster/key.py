@@ -20,12 +20,16 @@ _ROTATE_S = 240.0  # a second where all goes well; each of three steps may resta
 
 @dataclass(frozen=True)
 class Rotated:
-    """`key` is the name of the new key, which is no secret; `former_until` the end of the former."""
+    """`key` is the name of the new key, which is no secret; `former_until` the end of the former.
+
+    `waiting`: ids of the jobs of srun and salloc that were queued as the change began.
+    """
 
     container: str
     key: str
     former_until: datetime
     ms: float
+    waiting: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The `dshpc.key/1` object."""
@@ -36,11 +40,19 @@ class Rotated:
             "key": self.key,
             "former_until": self.former_until.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "ms": self.ms,
+            "waiting": list(self.waiting),
         }
 
     def describe(self) -> str:
         until = self.former_until.astimezone().strftime("%H:%M:%S")
-        return f"The cluster has a new key. Jobs go on; the former key is refused after {until}."
+        said = f"The cluster has a new key. Jobs go on; the former key is refused after {until}."
+        if not self.waiting:
+            return said
+        return (
+            f"{said}\nsrun or salloc waited in the queue meanwhile (jobs {', '.join(self.waiting)}). "
+            "Where squeue shows such a job running and its srun still waits, Slurm's answer was lost: "
+            "end that srun and start it again."
+        )
 
 
 def rotate(machine: Machine, project: Project, reporter: Reporter) -> Rotated:
@@ -91,7 +103,8 @@ def _parsed(text: str, container: str) -> Rotated:
     try:
         said = json.loads(text)
         until = datetime.fromisoformat(str(said["former_until"]).replace("Z", "+00:00"))
-        return Rotated(container, str(said["key"]), until, float(said["ms"]))
+        waiting = tuple(str(job) for job in said.get("waiting", ()))  # not of older images
+        return Rotated(container, str(said["key"]), until, float(said["ms"]), waiting)
     except (ValueError, KeyError, TypeError) as error:
         raise DshpcError(
             "It is not known whether the key was changed: the cluster's answer cannot be read.",

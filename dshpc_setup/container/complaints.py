@@ -52,7 +52,7 @@ def _errors(said: str) -> list[str]:
     found = []
     for line in said.split("\n"):
         match = re.search(r"\b(?:error|fatal): (.*)", line)
-        if match and not re.search(_HARMLESS, match[1]):
+        if match and not re.search(HARMLESS, match[1]):
             # Of our own copies people know only the names
             text = re.sub(r"\S*/(?:ask|slurm)\.conf\b", "slurm.conf", shortened(match[1].strip()))
             found.append(re.sub(r"\S*/((?:gres|cgroup)\.conf)\b", r"\1", text))
@@ -60,7 +60,7 @@ def _errors(said: str) -> list[str]:
 
 
 # Said of sound configurations too (24.11.5)
-_HARMLESS = (
+HARMLESS = (
     r"Could not open .* state file|_prepare_run_dir|Waiting for gres.conf file"
     r"|Configured MailProg|Job accounting information"
 )
@@ -137,18 +137,22 @@ def what_to_do(candidate: Candidate, name: str, right: str, line: str = "") -> t
     """The next steps for whoever owns the file: `right` first; `line` is the one that is wrong."""
     steps = [right] if right else []
     if name in candidate.customized:
-        steps += [
-            f"Correct config/{name} {_THEN} restart",
-            "Or take the text for what is here: configure-environment, then: dshpc config accept "
-            f"{name} (a file marked as yours: rm config/{name} && configure-environment)",
-        ]
+        steps += [f"Correct config/{name}, {_THERE}", f"{_IN_FORCE} restart"]
+        if candidate.customized[name] == "edited":
+            steps += [
+                f"Or, {_THERE}, have the text for what is here laid beside yours: configure-environment",
+                f"Then take it: dshpc config accept {name}",
+            ]
+        else:  # nothing is laid beside a file that is marked as the user's
+            aside = f"mv config/{name} config/{name}.old && configure-environment"
+            steps.append(f"Or put yours aside, {_THERE}, to have it written anew: {aside}")
     elif line.strip() and line.strip() in (text.strip() for text in candidate.extra):
-        steps.append(
-            "The line comes from the setting slurm_conf_extra: correct it where it stands (in dshpc.yaml, "
-            "or by the flag again; `dshpc config show` says which), then run `configure-environment`."
-        )
+        steps += [
+            "The line comes from the setting slurm_conf_extra. See where that is set: dshpc config show",
+            "Correct it there (in dshpc.yaml, or by the flag again), then: configure-environment",
+        ]
     elif name == "gres.conf":
-        steps.append("Run `configure-environment` on the host, so that the devices are handed in.")
+        steps.append("Have the devices handed in, on the host: configure-environment")
     else:
         steps.append(
             "This file was rendered by dsHPC setup: please report this with the text above."
@@ -156,13 +160,16 @@ def what_to_do(candidate: Candidate, name: str, right: str, line: str = "") -> t
     return tuple(steps)
 
 
-_THEN = "in the project folder, then: dshpc"
+_THERE = "in the project folder"
+_IN_FORCE = f"Then put it into effect, {_THERE}: dshpc"
 
 
 def while_up(error: DshpcError) -> DshpcError:
     """The same for a cluster that runs: there a corrected file needs no restart."""
-    before, now = f"{_THEN} restart", f"{_THEN} reconfigure"
-    return replace(error, resolution=tuple(s.replace(before, now) for s in error.resolution))
+    before, now = f"{_IN_FORCE} restart", f"{_IN_FORCE} reconfigure"
+    return replace(
+        error, resolution=tuple(now if step == before else step for step in error.resolution)
+    )
 
 
 def shortened(text: str) -> str:

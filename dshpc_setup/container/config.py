@@ -69,9 +69,9 @@ def _read(places: Places, name: str) -> str | None:
             f"config/{name} cannot be read: {error.strerror or error}.",
             "It must be a text file that the container may read.",
             (
-                f"See what it is: ls -ld config/{name}",
-                f"Then make it a file, or give it up, to have it written anew: mv config/{name} "
-                f"{name}.old && configure-environment",
+                f"See what it is, in the project folder: ls -ld config/{name}",
+                "Then make it a text file, or put it aside, to have it written anew: "
+                f"{_aside(name)}",
             ),
         ) from None
     if text is not None and "\0" in text:
@@ -86,10 +86,13 @@ def _no_text(name: str, text: str) -> DshpcError:
         "A text that was saved as UTF-16 holds many of them; it must be UTF-8.",
         (
             f"Save config/{name} as UTF-8, without that character.",
-            f"Or give it up, to have it written anew: mv config/{name} {name}.old && "
-            "configure-environment",
+            f"Or put it aside, in the project folder, to have it written anew: {_aside(name)}",
         ),
     )
+
+
+def _aside(name: str) -> str:
+    return f"mv config/{name} config/{name}.old && configure-environment"
 
 
 def _manifest(places: Places) -> Mapping[str, str]:
@@ -103,7 +106,9 @@ def _manifest(places: Places) -> Mapping[str, str]:
         raise DshpcError(
             "config/manifest.json cannot be read, so it is not known which files are yours.",
             f"{type(error).__name__}: {error}",
-            ("Run `configure-environment` on the host: it writes the file anew.",),
+            (
+                f"Put it aside, in the project folder, to have it made anew: {_aside('manifest.json')}",
+            ),
         ) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -25,8 +26,11 @@ _SLURM = ("slurm", "Unknown")
 # Reasons that slurmctld gives for hardware and restarts (its node_mgr.c and job_mgr.c, 24.11)
 _OWN_REASONS = (
     r"gres/\w+ count (?:reported lower|too low)|Low (?:RealMemory|TmpDisk|CPUs|socket\*core)"
-    r"|Not responding|Node unexpectedly rebooted|gres/gpu|Duplicate|Kill task failed|Reboot ASAP"
+    r"|Not responding|Node unexpectedly rebooted|gres/gpu|Duplicate|Reboot ASAP"
 )
+# The whole texts of slurmstepd, which drains the node as the user it runs as, root (stepd_drain_node and
+# step_terminate_monitor in slurmstepd, slurm_errno.c)
+_STEPD_REASONS = ("Kill task failed", "Job step not running")
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,14 @@ class Node:
             not self.reason or re.search(_OWN_REASONS, self.reason, re.IGNORECASE) is not None
         )
 
+    @property
+    def processes_left(self) -> bool:
+        """Whether slurmstepd took it out for processes of a job that did not end.
+
+        It does so as root: a person who is root and writes its very words cannot be told from it.
+        """
+        return self.who in ("root", *_SLURM) and self.reason in _STEPD_REASONS
+
 
 def parse_node(text: str) -> Node | None:
     """One line of `scontrol -o show node`; None where it holds no state."""
@@ -98,15 +110,10 @@ def parse_node(text: str) -> Node | None:
 
 def bring_up(machine: Machine, places: Places, service: str, port: int) -> bool:
     """Start a service and wait until it listens; False where it ended or never did."""
-    forget_ended(places, service)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{places.run}/{service}.ended")
     _control(machine, places, service, "-U")  # also for a supervisor that takes over from this one
     return network.wait_listening(port, _UP_S, lambda: has_ended(places, service))
-
-
-def forget_ended(places: Places, service: str) -> None:
-    ended = f"{places.run}/{service}.ended"
-    if os.path.exists(ended):
-        os.unlink(ended)
 
 
 def has_ended(places: Places, service: str) -> bool:
@@ -172,15 +179,19 @@ class TakenBack:
     note: str
 
 
-def take_back(machine: Machine, node: str, found: Node) -> TakenBack | None:
-    """Resume a node that was drained by our own doing; None where it was not drained."""
+def take_back(machine: Machine, node: str, found: Node, *, fresh: bool) -> TakenBack | None:
+    """Resume a node that was drained by our own doing; None where it was not drained.
+
+    `fresh`: the container has just started, which no process of a job outlives.
+    """
     if "DRAIN" not in found.states and "DOWN" not in found.states:
         return None
-    if not found.own_doing:
+    if not found.own_doing and not (fresh and found.processes_left):
         container = Settings(prefix=machine.env.get("DSHPC_PREFIX", Settings.prefix)).container
+        who = "slurmstepd" if found.processes_left else f"a person ({found.who})"
         return TakenBack(
             False,
-            f"Node {node} was set to {'+'.join(found.states)} by a person ({found.who}) and is left "
+            f"Node {node} was set to {'+'.join(found.states)} by {who} and is left "
             f"so: {found.reason}. To take it back: docker exec {container} scontrol update "
             f"nodename={node} state=resume",
         )

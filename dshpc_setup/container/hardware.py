@@ -11,15 +11,19 @@ from dshpc_setup.machine import Machine
 _REBUILD = "run `configure-environment` on the host to rebuild it"
 
 
-def look(machine: Machine, simulate: str) -> HostFacts:
-    """The facts of this container; with a profile, its GPUs instead of the real ones."""
+def look(machine: Machine, simulate: str, *, deadline_s: float | None = None) -> HostFacts:
+    """The facts of this container; with a profile, its GPUs instead of the real ones.
+
+    Within the deadline, or the probes' own.
+    """
     from dshpc_setup import probes
 
     if simulate:
         from dshpc_setup.machine.simulated import SimulatedMachine
 
         machine = SimulatedMachine(machine, simulate, devices_exist=False)
-    return probes.gather(machine, engine=False)
+    within_s = probes.DEADLINE_S if deadline_s is None else deadline_s
+    return probes.gather(machine, engine=False, deadline_s=within_s)
 
 
 def not_handed_in(machine: Machine, simulate: str) -> str | None:

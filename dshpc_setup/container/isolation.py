@@ -270,7 +270,7 @@ def _refused(why: str, steps: tuple[str, ...]) -> DshpcError:
     return DshpcError(
         "The setting isolation = enforced cannot be kept in this container: nothing was started.",
         why,
-        (*steps, f"{BACK_TO_DEFAULT}; then: configure-environment"),
+        (*steps, f"{BACK_TO_DEFAULT} && configure-environment"),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
@@ -13,6 +14,7 @@ _ASK_S = 5.0
 _COMPLETED_S = 10.0
 _POLL_S = 0.1
 _OTHER_SECOND_S = 1.1
+_DELAY = timedelta(seconds=122)  # of a job that is queued again: 120 s in job_mgr.c, rounded up
 # What `scontrol release` says of a job that cannot run on what is here; it is let go all the same
 _NOT_NOW = "configuration not available now"
 _WAIT_FOR_SOMETHING_ELSE = frozenset(
@@ -56,13 +58,16 @@ def tidy_queue(machine: Machine, node: str, *, fresh: bool) -> Tidied:
     result = machine.run(
         ["squeue", "-h", "-a", "-t", "RUNNING,SUSPENDED,STOPPED,PENDING,COMPLETING"]
         # No name: people choose it, a line break in it included
-        + ["-O", "JobID:|,State:|,BatchFlag:|,Requeue:|,Reason:|,NodeList:300|,RestartCnt:|"],
+        + [
+            "-O",
+            "JobID:|,State:|,BatchFlag:|,Requeue:|,Reason:|,NodeList:300|,RestartCnt:|,EligibleTime:|",
+        ],
         deadline_s=_ASK_S,
     )
     cancel_proofs(machine)
     if not result.ok:
         return Tidied((f"The queue could not be looked at: {result.text or result.state}",))
-    queue = read_queue(result.stdout, node)
+    queue = read_queue(result.stdout, node, datetime.now())  # noqa: DTZ005 -- as Slurm's times
     orders = [["scontrol", "release", ",".join(queue.stuck)]] if queue.stuck else []
     if fresh and queue.again:
         orders.append(["scontrol", "requeue", ",".join(queue.again)])
@@ -109,22 +114,23 @@ def cancel_proofs(machine: Machine) -> None:
     machine.run(["scancel", f"--name={PROOF}", "--user=root"], deadline_s=_ASK_S)
 
 
-def read_queue(text: str, node: str) -> Queue:
-    """From lines `id|state|batch flag|requeue flag|reason|nodes|restarts|`; others are not read."""
+def read_queue(text: str, node: str, now: datetime) -> Queue:
+    """From lines `id|state|batch flag|requeue flag|reason|nodes|restarts|eligible time|`; others are
+    not read. `now` is of the container's clock and zone, as Slurm's times are."""
     again: list[str] = []
     ended: list[str] = []
     stuck: list[str] = []
     delayed: list[str] = []
     for line in text.split("\n"):
         fields = [item.strip() for item in line.split("|")]
-        if len(fields) != 8 or not fields[0].isdecimal():
+        if len(fields) != 9 or not fields[0].isdecimal():
             continue
-        job, state, batch, requeue, reason, nodes, restarts, _ = fields
+        job, state, batch, requeue, reason, nodes, restarts, eligible, _ = fields
         if state == "PENDING":
             if reason == "BadConstraints":
                 stuck.append(job)
-            elif reason == "BeginTime" and restarts not in ("", "0"):
-                delayed.append(job)  # queued again before, not by a person for later
+            elif restarts not in ("", "0") and _is_delay(eligible, now):
+                delayed.append(job)
         elif state == "COMPLETING":
             # slurmctld has found it on cores that are no more, and queues it again as it has ended
             if batch == "1" and requeue == "1":
@@ -134,9 +140,35 @@ def read_queue(text: str, node: str) -> Queue:
     return Queue(tuple(again), tuple(ended), tuple(stuck), tuple(delayed))
 
 
+def _is_delay(eligible: str, now: datetime) -> bool:
+    """Whether that is the delay of a job that was queued again, and no time that a person chose.
+
+    The reason does not tell: one that slurmctld gives up as it restores it has another than BeginTime
+    until it is looked at next.
+    """
+    try:
+        return now < datetime.fromisoformat(eligible) <= now + _DELAY
+    except (ValueError, TypeError):  # "N/A", or a time with a zone
+        return False
+
+
 def running_jobs(machine: Machine) -> tuple[str, ...]:
     """Ids of the jobs that run; DshpcError where nobody knows."""
     return tuple(_running(machine, "JobID:|").replace("|", " ").split())
+
+
+def waiting_clients(machine: Machine) -> tuple[str, ...]:
+    """Ids of the jobs of srun and salloc that are queued; none where nobody knows."""
+    result = machine.run(
+        ["squeue", "-h", "-a", "-t", "PENDING", "-O", "JobID:|,BatchFlag:|"], deadline_s=_ASK_S
+    )
+    return read_waiting(result.stdout) if result.ok else ()
+
+
+def read_waiting(text: str) -> tuple[str, ...]:
+    """From lines `id|batch flag|`."""
+    found = ([item.strip() for item in line.split("|")] for line in text.split("\n"))
+    return tuple(fields[0] for fields in found if fields[0].isdecimal() and fields[1:2] == ["0"])
 
 
 def holders_of_gpus(machine: Machine) -> tuple[str, ...]:

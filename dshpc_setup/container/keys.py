@@ -19,6 +19,7 @@ import stat
 import time
 from collections.abc import Callable
 
+from dshpc_setup.container import jobs
 from dshpc_setup.container.alone import alone
 from dshpc_setup.container.key_set import (
     LEAST_BYTES,
@@ -158,6 +159,7 @@ def rotate(machine: Machine, places: Places) -> int:
     Killed at any moment it leaves keys with which every daemon knows what the others sign.
     """
     began = time.monotonic()
+    waiting = jobs.waiting_clients(machine)
     keys = change(machine, places, lambda service: _signs_with(places, service))
     ends = max(key.until or 0 for key in keys.others)
     told = {
@@ -165,6 +167,7 @@ def rotate(machine: Machine, places: Places) -> int:
         "exit_code": int(Exit.OK),
         "key": keys.current.kid,
         "former_until": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends)),
+        "waiting": waiting,
         "ms": round((time.monotonic() - began) * 1000, 1),
     }
     print(json.dumps(told))

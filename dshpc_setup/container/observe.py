@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
-from dshpc_setup import __version__, probes
+from dshpc_setup import __version__
 from dshpc_setup.container import check, hardware, key_set, observe_daemons, slurm_conf
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.storage import read_text
@@ -73,12 +73,7 @@ def _hardware(machine: Machine, env: Mapping[str, str], deadline_s: float, say: 
         settings = load(env=env)
     except DshpcError:  # the start says what is wrong with it
         settings = Settings()
-    seen = machine
-    if settings.simulate:
-        from dshpc_setup.machine.simulated import SimulatedMachine
-
-        seen = SimulatedMachine(machine, settings.simulate, devices_exist=False)
-    facts = probes.gather(seen, engine=False, deadline_s=deadline_s)
+    facts = hardware.look(machine, settings.simulate, deadline_s=deadline_s)
     say({"memory_limit_mib": facts.memory.limit_mib, "cpus": facts.cpu.usable})
     say({"gpu_problems": {_named(it): it.problems for it in facts.gpus.devices if it.problems}})
     facts, _ = hardware.only_visible(facts, machine.is_device)

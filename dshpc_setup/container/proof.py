@@ -38,7 +38,7 @@ def reconcile(run: Run, node: str, *, fresh: bool) -> Reconciled:
         if fresh and not run.restored:
             return Reconciled()
         found = daemons.wait_registered(run.machine, node, run.up_since)
-        told = daemons.take_back(run.machine, node, found)
+        told = daemons.take_back(run.machine, node, found, fresh=fresh)
         if told:
             run.status.note(told.note)
         tidied = jobs.tidy_queue(run.machine, node, fresh=fresh)
@@ -52,8 +52,8 @@ def prove(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> Proof:
     machine, status = run.machine, run.status
     reconciled = reconcile(run, node, fresh=fresh)
     found = reconciled.found
-    if found is not None and found.unwell and not found.own_doing:
-        return Proof("no job was tried: the node was taken out by a person", reconciled)
+    if found is not None and found.unwell and not (found.own_doing or reconciled.resumed):
+        return Proof("no job was tried: the node is taken out", reconciled)
     if found is not None and found.reserved:
         status.note(f"No job was tried: node {node} is reserved. See: scontrol show reservation")
         return Proof("no job was tried: the node is reserved", reconciled)

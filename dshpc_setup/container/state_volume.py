@@ -59,8 +59,8 @@ def foreign_error(places: Places, candidate: Candidate) -> DshpcError | None:
         f"{folder}/clustername says {saved}; slurmctld takes over no queue of another cluster.",
         (
             f"To go on with its queue and users: configure-environment --prefix {owner}",
-            f"To begin with an empty queue: give the cluster {name} a volume of its own, or take the "
-            f"saved state out of this one: docker exec CONTAINER mv {folder} {folder}.{owner}, then: "
-            "dshpc restart",
+            "To begin with an empty queue, take the saved state out of the volume: docker exec "
+            f"CONTAINER mv {folder} {folder}.{owner}",
+            "Then start the cluster: dshpc restart",
         ),
     )

@@ -25,7 +25,8 @@ SAVED_S = 6  # a killed slurmctld knows what it has written down, which it does 
 # In a machine of these, whatever the soak has queued can run, one kind after the other.
 LAST = (
     *(Hardware(f"{name}:16") for name in ("h100", "a100", "t4", "l40s", "rtx4090")),
-    *(Hardware(f"{name}:16") for name in ("mi300x", "mi210", "h100-mig:4+h100-mig7")),
+    *(Hardware(f"{name}:16") for name in ("mi300x", "mi210", "h100-mig", "h100-mig7")),
+    Hardware("h100-mig:4+h100-mig7:12"),
     Hardware("a100-mig:8+a100-40-mig:8"),
 )
 

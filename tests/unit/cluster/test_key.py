@@ -17,6 +17,7 @@ SAID = {
     "exit_code": 0,
     "key": "20260101T000000Z-abcdef.2",
     "former_until": "2026-01-01T00:01:05Z",
+    "waiting": ["7"],
     "ms": 324.5,
 }
 ROTATE = "docker exec p-slurm dshpc-node rotate-key"
@@ -51,7 +52,15 @@ def test_what_was_done_is_told(project: Project) -> None:
     done = key.rotate(fake, project, Listener())
     assert done.to_json() == {**SAID, "container": "p-slurm"}
     assert "Jobs go on" in done.describe()
+    assert "waited in the queue meanwhile (jobs 7)" in done.describe()
     assert fake.ran[-1] == tuple(ROTATE.split())
+
+
+def test_where_nobody_waited_or_the_image_does_not_say_it_nothing_is_said(project: Project) -> None:
+    for said in ({**SAID, "waiting": []}, {k: v for k, v in SAID.items() if k != "waiting"}):
+        done = key.rotate(machine(project, Answer(json.dumps(said))), project, Listener())
+        assert done.waiting == ()
+        assert "waited" not in done.describe()
 
 
 @pytest.mark.parametrize("status", ["exited", "paused", "restarting"])

@@ -13,6 +13,7 @@ from dshpc_setup.container import check, fits
 from dshpc_setup.container.complaints import explain, while_up
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.fixes import of_step
 
 SLURM = """ClusterName=dshpc
 SelectType=select/cons_tres
@@ -137,11 +138,36 @@ def test_a_line_of_the_setting_sends_people_to_the_setting() -> None:
 def test_in_a_cluster_that_runs_a_corrected_file_needs_no_restart() -> None:
     said = "slurmd: error: _parse_next_key: Parsing error at unrecognized key: Typ\n"
     error = explain(said, candidate(SLURM, GRES.replace("Type=", "Typ="), "gres.conf"))
-    step = "Correct config/gres.conf in the project folder, then: dshpc "
+    step = "Then put it into effect, in the project folder: dshpc "
     assert f"{step}restart" in error.resolution
     assert f"{step}reconfigure" in while_up(error).resolution
     stays = DshpcError("It is full.", "", ("Then start the container again: dshpc restart",))
     assert while_up(stays) == stays
+
+
+@pytest.mark.parametrize(
+    ("whose", "commands"),
+    [
+        (
+            "edited",
+            ["dshpc restart", "configure-environment", "dshpc config accept gres.conf"],
+        ),
+        (
+            "custom",
+            ["dshpc restart", "mv config/gres.conf config/gres.conf.old && configure-environment"],
+        ),
+    ],
+)
+def test_each_step_has_one_command_that_can_be_pasted(whose: str, commands: list[str]) -> None:
+    said = "slurmd: error: _parse_next_key: Parsing error at unrecognized key: Typ\n"
+    found = candidate(SLURM, GRES.replace("Type=", "Typ="), "gres.conf")
+    own = replace(found, customized={"gres.conf": whose})
+    steps = [of_step(step) for step in explain(said, own).resolution]
+    assert [step.command for step in steps if step.command] == commands
+    assert [step.text for step in steps][:2] == [
+        "Did you mean Type?",
+        "Correct config/gres.conf, in the project folder",
+    ]
 
 
 def test_a_megabyte_of_noise_is_a_short_answer() -> None:

@@ -134,7 +134,7 @@ def test_a_node_of_a_persons_is_left_with_the_way_to_take_it_back(
     env: dict[str, str], container: str
 ) -> None:
     machine = FakeMachine(env=env)
-    done = daemons.take_back(machine, "lab", node("IDLE+DRAIN", "broken fan", "root"))
+    done = daemons.take_back(machine, "lab", node("IDLE+DRAIN", "broken fan", "root"), fresh=True)
     assert done is not None
     assert not done.resumed
     assert machine.ran == []
@@ -144,7 +144,32 @@ def test_a_node_of_a_persons_is_left_with_the_way_to_take_it_back(
 
 def test_a_node_that_slurm_took_out_is_taken_back() -> None:
     machine = FakeMachine(commands={"scontrol": Answer()})
-    done = daemons.take_back(machine, "lab", node("IDLE+DRAIN", "Not responding", "slurm"))
+    found = node("IDLE+DRAIN", "Not responding", "slurm")
+    done = daemons.take_back(machine, "lab", found, fresh=False)
     assert done is not None
     assert done.resumed
     assert machine.ran == [("scontrol", "update", "nodename=lab", "state=resume")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "who", "fresh", "resumed"),
+    [
+        ("Kill task failed", "root", True, True),  # as slurmstepd says it
+        ("Job step not running", "root", True, True),
+        ("Kill task failed", "root", False, False),  # the processes may still be there
+        ("Kill task failed", "ada", True, False),
+        ("Kill task failed", "1000", True, False),
+        ("Kill task failed twice, I look at the GPU", "root", True, False),
+        ("kill task failed", "root", True, False),
+    ],
+)
+def test_what_slurmstepd_took_out_is_taken_back_once_its_processes_are_gone(
+    reason: str, who: str, fresh: bool, resumed: bool
+) -> None:
+    machine = FakeMachine(commands={"scontrol": Answer()})
+    done = daemons.take_back(machine, "lab", node("IDLE+DRAIN", reason, who), fresh=fresh)
+    assert done is not None
+    assert done.resumed is resumed
+    assert bool(machine.ran) is resumed
+    by_slurmstepd = " by slurmstepd and is left so" in done.note
+    assert by_slurmstepd is (not fresh and not resumed)

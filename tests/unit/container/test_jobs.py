@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -23,27 +24,34 @@ from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.settings import Settings
 
-QUEUE = """12 |RUNNING |1 |1 |None |lab |0 |
-13 |RUNNING |1 |0 |None |lab |0 |
-14 |SUSPENDED |0 |1 |None |lab |0 |
-15 |PENDING |1 |1 |BadConstraints | |0 |
-16 |PENDING |1 |1 |JobHeldUser | |0 |
-17 |PENDING |1 |1 |Resources | |0 |
-18 |RUNNING |1 |1 |None |other |0 |
-23 |PENDING |1 |1 |BeginTime | |1 |
-24 |PENDING |1 |1 |BeginTime | |0 |
-25 |COMPLETING |1 |1 |None |lab |1 |
-26 |COMPLETING |0 |1 |None |lab |0 |
-27 |COMPLETING |1 |0 |None |lab |0 |
+NOW = datetime(2026, 1, 31, 12)  # noqa: DTZ001 -- Slurm names no zone
+QUEUE = """12 |RUNNING |1 |1 |None |lab |0 |2026-01-31T11:00:00 |
+13 |RUNNING |1 |0 |None |lab |0 |2026-01-31T11:00:00 |
+14 |SUSPENDED |0 |1 |None |lab |0 |2026-01-31T11:00:00 |
+15 |PENDING |1 |1 |BadConstraints | |0 |2026-01-31T11:00:00 |
+16 |PENDING |1 |1 |JobHeldUser | |0 |2026-01-31T11:00:00 |
+17 |PENDING |1 |1 |Resources | |0 |2026-01-31T11:00:00 |
+18 |RUNNING |1 |1 |None |other |0 |2026-01-31T11:00:00 |
+23 |PENDING |1 |1 |BeginTime | |1 |2026-01-31T12:02:01 |
+28 |PENDING |1 |1 |None | |2 |2026-01-31T12:01:59 |
+29 |PENDING |1 |1 |BeginTime | |1 |2026-02-01T08:00:00 |
+30 |PENDING |1 |1 |Resources | |1 |2026-01-31T11:00:00 |
+31 |PENDING |1 |1 |None | |1 |N/A |
+24 |PENDING |1 |1 |BeginTime | |0 |2026-01-31T12:02:01 |
+25 |COMPLETING |1 |1 |None |lab |1 |2026-01-31T11:00:00 |
+26 |COMPLETING |0 |1 |None |lab |0 |2026-01-31T11:00:00 |
+27 |COMPLETING |1 |0 |None |lab |0 |2026-01-31T11:00:00 |
 a line that is none
-3|RUNNING|1|1|None|lab|0|one field too many|
+3|RUNNING|1|1|None|lab|0|2026-01-31T11:00:00|one field too many|
 
 """
 PROOFS = ["scancel", "--name=dshpc-proof", "--user=root"]
 
 
 def test_a_queue_is_sorted_into_what_is_lost_and_what_is_stuck() -> None:
-    assert jobs.read_queue(QUEUE, "lab") == jobs.Queue(("12",), ("13", "14"), ("15",), ("23", "25"))
+    assert jobs.read_queue(QUEUE, "lab", NOW) == jobs.Queue(
+        ("12",), ("13", "14"), ("15",), ("23", "28", "25")
+    )
 
 
 def test_who_holds_gpus() -> None:
@@ -53,7 +61,7 @@ def test_who_holds_gpus() -> None:
 
 @given(st.text(max_size=200))
 def test_any_answer_of_squeue_is_read(text: str) -> None:
-    queue = jobs.read_queue(text, "lab")
+    queue = jobs.read_queue(text, "lab", NOW)
     assert all((*queue.again, *queue.ended, *queue.stuck, *queue.delayed))
     assert all(jobs.read_holders(text))
 
@@ -81,7 +89,7 @@ def test_after_a_start_lost_jobs_are_ended_and_stuck_ones_are_looked_at_again() 
         ["scontrol", "requeue", "12"],
         ["scancel", "13", "14"],
     ]
-    assert tidied.again == ("12", "23", "25")
+    assert tidied.again == ("12", "25")  # the delays of the others are long over
     (note,) = tidied.notes
     assert "1 queued again, 2 ended" in note
 
@@ -250,3 +258,21 @@ def test_where_nobody_knows_who_runs_nothing_is_changed() -> None:
     error = change(Slurm("", code=1), "Gres=gpu:h100:2", "")
     assert error is not None
     assert "does not say which jobs run" in error.brief
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("7 |0 |\n8 |1 |\n", ("7",)),  # 8 is sbatch's
+        ("12|0|\n9|0|\n", ("12", "9")),
+        ("", ()),
+        ("slurm_load_jobs error: ...\n|0|\n5\n", ()),
+    ],
+)
+def test_whose_srun_waits_in_the_queue(text: str, ids: tuple[str, ...]) -> None:
+    assert jobs.read_waiting(text) == ids
+
+
+@given(st.text(alphabet="0123456789| \nx", max_size=80))
+def test_any_queue_is_read_for_who_waits(text: str) -> None:
+    assert all(job.isdecimal() for job in jobs.read_waiting(text))

@@ -312,6 +312,7 @@ class Cluster(FakeMachine):
             commands={
                 "scontrol show config": Answer("AuthInfo = ttl=120\n"),
                 "scontrol reconfigure": lambda _: self.reads("reconfigure"),
+                "squeue": Answer("7|0|\n8|1|\n"),
                 "s6-svc": lambda argv: self.reads(argv[1], os.path.basename(argv[2])),
             }
         )
@@ -452,6 +453,7 @@ def test_what_was_done_is_printed_without_a_secret(
     assert said["schema"] == "dshpc.key/1"
     assert said["key"] == stored(places).current.kid
     assert said["former_until"].endswith("Z")
+    assert said["waiting"] == ["7"]  # and not 8, which sbatch has queued
     for key in stored(places).keys:
         assert base64.urlsafe_b64encode(key.secret).decode().rstrip("=") not in text
 
