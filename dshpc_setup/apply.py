@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dshpc_setup import ownership, stanza
+from dshpc_setup import ownership
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import make_folder, sync_folder, write_error, write_temporary
-from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, OWN, Project, json_text
+from dshpc_setup.owned import JOURNAL, NEW
+from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, Project, json_text
 
 Action = Literal[
     "created", "updated", "unchanged", "kept-custom", "kept-edited", "would-create", "would-update"
 ]
-JOURNAL = f"{OWN}/journal.json"
-NEW = ".dshpc-new"  # behind the name of an edited file: what we would have written
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,8 @@ def _change(
     if owner == "ours":
         return Change(path, "updated", old, new, path)
     if path == "docker-compose.yml" and not recorded and old is not None:
+        from dshpc_setup import stanza  # and with it all that is rendered: most read a file only
+
         # Where the manifest is lost, this file tells by itself whose it is.
         if stanza.is_as_rendered(old):
             return Change(path, "updated", old, new, path)

@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from dshpc_setup import apply, passthrough, probes, stanza, verify
+from dshpc_setup import apply, probes, render, stanza, verify, written
+from dshpc_setup.apply import Change
+from dshpc_setup.cluster import node_state, start
 from dshpc_setup.cluster.owner import former_owner, refuse_others
-from dshpc_setup.cluster.start import ensure_running
 from dshpc_setup.describe import (
-    describe_attempt,
-    describe_cause,
     describe_changes,
     describe_facts,
-    describe_fix,
     describe_mapping,
     describe_missing,
     describe_plan,
     describe_proof,
 )
-from dshpc_setup.engine import compose
 from dshpc_setup.engine.install import ensure_engine
-from dshpc_setup.engine.privilege import caller
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.files import make_folder
 from dshpc_setup.image.base import BaseImage, ensure_base, find_base
 from dshpc_setup.image.build import build
 from dshpc_setup.image.client import inspect
 from dshpc_setup.image.recipe import Recipe, make_recipe
 from dshpc_setup.machine import Machine
-from dshpc_setup.machine.overlay import simulated_device_files, with_simulated_gpus
-from dshpc_setup.passthrough import Bench, Passthrough
-from dshpc_setup.plan import ClusterPlan, plan_cluster
-from dshpc_setup.project import PROOF, REMEMBERED, RUNTIME, Project, json_text
-from dshpc_setup.render import CONFIG_FILES, render_env, render_slurm
-from dshpc_setup.report import STEPS, Report, Step, StepName, StepReporter
+from dshpc_setup.machine.overlay import with_simulated_gpus
+from dshpc_setup.passthrough import Passthrough
+from dshpc_setup.plan import ClusterPlan, check_settings, plan_cluster
+from dshpc_setup.project import Project
+from dshpc_setup.proven import Proving, prove
+from dshpc_setup.report import Report, StepReporter
 from dshpc_setup.settings import Settings
+from dshpc_setup.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,10 @@ class Configure:
     ) -> None:
         self.machine, self.project, self.options = machine, project, options
         self.reporter = reporter
-        self.report = Report()
+        self.steps = Steps(reporter, machine.clock)
+        self.report = self.steps.report
+        self._written = False
+        self._inputs = ""  # of what was rendered
 
     def run(self) -> Report:
         """All steps; an error ends the run and stands in the report, nothing is raised but Ctrl-C."""
@@ -74,7 +71,7 @@ class Configure:
             if self.options.greeting:
                 self.reporter.note(self.options.greeting)
             if self.options.replayed is not None:
-                self._note(
+                self.steps.note(
                     f"The machine recorded in {self.options.replayed} is replayed: "
                     "nothing is started or written."
                 )
@@ -86,6 +83,8 @@ class Configure:
                     self._steps(settings)
         except DshpcError as error:
             self.report.error = error
+            if any(item.action.startswith("would-") for item in self.report.changes):
+                self.steps.note("The files of this folder are as they were before this run.")
         except KeyboardInterrupt:
             self.report.error = DshpcError(
                 "Interrupted.",
@@ -93,50 +92,26 @@ class Configure:
                 ("Run again: what is done already is not done twice.",),
                 Exit.INTERRUPTED,
             )
-        self._fill()
+        self.steps.fill()
         return self.report
-
-    def _fill(self) -> None:
-        done = {step.name for step in self.report.steps}
-        for name in STEPS:
-            if name not in done:
-                self.report.steps.append(Step(name, "skipped", 0.0))
 
     def _settings(self) -> Settings:
         env = self.machine.env if self.options.env is None else self.options.env
         settings = self.project.settings(env, self.options.flags, self.options.settings_file)
         stanza.work_folder(self.project.folder, settings)
+        check_settings(settings)
         return settings
-
-    @contextmanager
-    def _step(self, name: StepName) -> Iterator[Callable[..., None]]:
-        """Times a step; the body calls the yielded function with what it found."""
-        state: dict[str, Any] = {"state": "ok", "detail": None}
-
-        def say(detail: str, skipped: bool = False) -> None:
-            state["detail"], state["state"] = detail, "skipped" if skipped else "ok"
-
-        started = self.machine.clock()
-        self.reporter.begin(name)
-        try:
-            yield say
-        except BaseException as error:
-            state["state"] = "failed"
-            state["detail"] = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-            raise
-        finally:
-            ms = round((self.machine.clock() - started) * 1000, 1)
-            step = Step(name, state["state"], ms, state["detail"])
-            self.report.steps.append(step)
-            self.reporter.end(step)
 
     def _steps(self, settings: Settings) -> None:
         if not self.options.dry_run:
             apply.finish_interrupted(self.project)
         facts = self._probe(settings)
+        ideal = self._ideal(facts, settings)
         base = self._base(facts, settings)
-        proof = self._passthrough(facts, settings, base)
-        plan = self._plan(facts, settings, proof)
+        testable = None if self.options.dry_run else base
+        proving = Proving(self.machine, self.project, facts, settings, ideal, testable)
+        proof = prove(proving, self.steps)
+        plan = self._plan(facts, settings, proof, ideal)
         recipe, changes = self._render(facts, settings, base, plan, proof)
         if self.options.dry_run:
             return
@@ -145,16 +120,24 @@ class Configure:
         if started is not None:
             self._verify(settings, plan, changes, started)
 
+    def _ideal(self, facts: HostFacts, settings: Settings) -> ClusterPlan:
+        """The plan where all GPUs can be used: a setting that none can follow is told before what is slow."""
+        try:
+            return plan_cluster(facts, settings)
+        except DshpcError:
+            with self.steps.step("plan"):
+                raise
+
     # -- the steps ----------------------------------------------------------------------------
 
     def _probe(self, settings: Settings) -> HostFacts:
-        with self._step("probe") as say:
+        with self.steps.step("probe") as say:
             machine = with_simulated_gpus(self.machine, settings.simulate)
             facts = probes.gather(machine)
             self.report.simulated = facts.gpus.simulated
             if facts.engine.state != "present" or facts.engine.compose is None:
                 if self.options.dry_run:
-                    self._note(f"{describe_missing(facts.engine)} A real run would see to it.")
+                    self.steps.note(f"{describe_missing(facts.engine)} A real run would see to it.")
                 else:
                     ensure_engine(
                         self.machine, facts, self.reporter, interactive=self.options.interactive
@@ -166,11 +149,11 @@ class Configure:
                     self.machine, self.project, settings, take_over=self.options.take_over
                 )
             if (mapped := describe_mapping(facts.engine)) is not None:
-                self._note(mapped)
+                self.steps.note(mapped)
             return facts
 
     def _base(self, facts: HostFacts, settings: Settings) -> BaseImage | None:
-        with self._step("base") as say:
+        with self.steps.step("base") as say:
             if self.options.dry_run or not self.options.build:
                 say("not needed for a dry run" if self.options.dry_run else "--no-build", True)
                 there = facts.engine.state == "present" and self.options.replayed is None
@@ -182,67 +165,16 @@ class Configure:
             say(f"{base.ref}, {origins[base.origin]}")
             return base
 
-    def _passthrough(
-        self, facts: HostFacts, settings: Settings, base: BaseImage | None
-    ) -> Passthrough:
-        with self._step("passthrough") as say:
-            plan = plan_cluster(facts, settings)
-            untested = passthrough.without_test(plan, simulated_device_files(settings.simulate))
-            if untested is not None:
-                say(untested.reason, True)
-                self._need_gpu(settings, untested)
-                return untested
-            whole = not settings.devices
-            kept = Passthrough.from_json(self.project.read_note(PROOF))
-            key = passthrough.proof_key(facts, plan, whole)
-            if kept and kept.works and (kept.key, kept.user) == (key, self._user()):
-                say(f"{kept.reason} Kept from an earlier run.")
-                return kept
-            if base is None or self.options.dry_run:
-                reason = "Not tested: this run starts no container of the base image."
-                say(reason, True)
-                return passthrough.untested(facts, plan, whole, reason)
-            proof = passthrough.prove(self.machine, facts, plan, self._bench(base), whole=whole)
-            say(describe_proof(proof))
-            for warning in proof.warnings:
-                self._note(describe_cause(warning))
-            self.project.write_json(PROOF, proof.to_json())  # doctor shows a failed one as well
-            self._need_gpu(settings, proof)
-            return proof
-
-    def _bench(self, base: BaseImage) -> Bench:
-        return Bench(base.ref, self._user(), environment=base.environment)
-
-    def _user(self) -> tuple[int, int]:
-        """Whose jobs these will be."""
-        who = caller(self.machine)
-        return who.uid, who.gid
-
-    def _need_gpu(self, settings: Settings, proof: Passthrough) -> None:
-        if proof.works:
-            return
-        if settings.gpu in ("nvidia", "amd", "intel") or settings.devices:
-            asked = settings.gpu if settings.gpu != "auto" else ", ".join(settings.devices)
-            raise DshpcError(
-                f"You asked for GPUs ({asked}), but none can be used here.",
-                "\n".join(describe_attempt(row) for row in proof.attempts) or proof.reason,
-                (*_fixes(proof), "Then run again.", "Or go on without a GPU: --gpu none."),
-            )
-        fixes = _fixes(proof)
-        self._note("CPU only, until that is mended:" if fixes else f"CPU only: {proof.reason}")
-        for number, fix in enumerate(fixes, 1):
-            self._note(f"{number}. {fix}")
-        if fixes:
-            self._note(f"{len(fixes) + 1}. Then run this again.")
-
-    def _plan(self, facts: HostFacts, settings: Settings, proof: Passthrough) -> ClusterPlan:
-        with self._step("plan") as say:
-            plan = plan_cluster(facts, settings)
+    def _plan(
+        self, facts: HostFacts, settings: Settings, proof: Passthrough, ideal: ClusterPlan
+    ) -> ClusterPlan:
+        with self.steps.step("plan") as say:
+            plan = ideal
             if plan.gres and not proof.works:
                 plan = plan_cluster(facts, replace(settings, gpu="none"))
                 plan = replace(plan, left_out=(describe_proof(proof),))
             for reason in plan.left_out if plan.gres else ():
-                self._note(f"Not used: {reason}")
+                self.steps.note(f"Not used: {reason}")
             say(describe_plan(plan))
             return plan
 
@@ -253,8 +185,8 @@ class Configure:
         base: BaseImage | None,
         plan: ClusterPlan,
         proof: Passthrough,
-    ) -> tuple[Recipe | None, tuple[apply.Change, ...]]:
-        with self._step("render") as say:
+    ) -> tuple[Recipe | None, tuple[Change, ...]]:
+        with self.steps.step("render") as say:
             recipe = (
                 make_recipe(
                     self.machine,
@@ -268,7 +200,7 @@ class Configure:
                 if base is not None
                 else None
             )
-            text = stanza.compose_text(
+            file = stanza.compose_file(
                 self.project.folder,
                 settings,
                 facts,
@@ -277,61 +209,34 @@ class Configure:
                 stanza.image_tag(settings, plan.gpu_type),
                 recipe.for_compose(facts, self.project.folder) if recipe else None,
             )
-            texts = render_slurm(plan)
-            wanted = {f"config/{name}": apply.Wanted(texts[name]) for name in CONFIG_FILES}
-            wanted[compose.FILE] = apply.Wanted(text)
-            wanted[".env"] = apply.Wanted(render_env(settings.prefix), 0o600)
-            changes = apply.compare(self.project, wanted)
-            if self.options.dry_run:
-                changes = self.report.changes = apply.planned(changes)
-            else:
-                self._let_compose_read(facts, changes)
-                self._write(settings, changes)
-            say(describe_changes(changes))
+            changes = written.compared(self.project, plan, stanza.text_of(file))
+            self._inputs = render.inputs(plan, file)
+            self.report.changes = apply.planned(changes)
+            say(describe_changes(self.report.changes if self.options.dry_run else changes))
+            if not self.options.dry_run:
+                written.let_compose_read(self.machine, self.project, facts, changes)
+                if not self.project.manifest:
+                    # Nothing has to stay in force yet, and what was chosen is remembered
+                    self._write(settings, changes)
             return recipe, changes
 
-    def _let_compose_read(self, facts: HostFacts, changes: tuple[apply.Change, ...]) -> None:
-        """A text that is new is read by the compose tool itself before anything is written."""
-        tool = facts.engine.compose
-        new = [item for item in changes if item.path == compose.FILE and item.target is not None]
-        if tool is None or not new or new[0].action == "unchanged":
+    def _write(self, settings: Settings, changes: tuple[Change, ...]) -> None:
+        """Where something is in force, only once nothing can refuse it: `dshpc up` would apply it."""
+        if self._written:
             return
-        folder = str(self.project.folder)
-        said = compose.check(self.machine, tool, new[0].wanted.text, folder=folder)
-        if said is not None:
-            raise DshpcError(
-                f"Compose {tool.version} refuses the {compose.FILE} that was rendered.",
-                said,
-                ("Nothing was written. Report this with the output of: dshpc detect --json",),
-            )
-
-    def _write(self, settings: Settings, changes: tuple[apply.Change, ...]) -> None:
-        work = stanza.work_folder(self.project.folder, settings)
-        make_folder(work, self.project.owner)
-        before = self.project.runtime()
-        former = before.get("container")
+        former = self.project.runtime().get("container")
         if former not in (None, settings.container):
-            self._note(f"The former cluster {former} is left as it is: docker rm -f {former}")
-        runtime = {
-            "container": settings.container,
-            "prefix": settings.prefix,
-            "work": str(work),
-            "docker": "docker",
-        }
+            self.steps.note(f"The former cluster {former} is left as it is: docker rm -f {former}")
         owner = former_owner(self.machine, settings) if self.options.take_over else None
-        if owner := owner or before.get("volumes_of"):
-            runtime["volumes_of"] = str(owner)
-        notes = {RUNTIME: json_text(runtime)}
-        if chosen := self.project.remembering(self.options.flags):
-            notes[REMEMBERED] = json_text(chosen)
-        apply.write(self.project, changes, notes)
-        self.report.changes = changes
+        origin = written.Origin(self._inputs, self.options.flags, owner)
+        written.write(self.project, settings, changes, origin)
+        self.report.changes, self._written = changes, True
 
     def _build(
         self, facts: HostFacts, settings: Settings, recipe: Recipe | None, plan: ClusterPlan
     ) -> str:
         """The id of the image to run."""
-        with self._step("build") as say:
+        with self.steps.step("build") as say:
             tag = stanza.image_tag(settings, plan.gpu_type)
             if not self.options.build or recipe is None:
                 found = inspect(self.machine, tag)
@@ -362,11 +267,12 @@ class Configure:
         facts: HostFacts,
         settings: Settings,
         image: str,
-        changes: tuple[apply.Change, ...],
+        changes: tuple[Change, ...],
     ) -> bool | None:
         """Whether the container was started now; None where it is not to be."""
-        with self._step("start") as say:
+        with self.steps.step("start") as say:
             if not self.options.start:
+                self._write(settings, changes)
                 say("--no-start", True)
                 return None
             compose = facts.engine.compose
@@ -374,8 +280,12 @@ class Configure:
                 raise DshpcError(
                     "Docker Compose is not installed.", "", ("Install docker-compose.",)
                 )
-            started = ensure_running(
-                self.machine, self.project, settings, compose, image, changes, self.reporter
+            agreed = start.agreed(
+                self.machine, self.project, settings, image, changes, self.reporter
+            )
+            self._write(settings, changes)
+            started = start.bring_up(
+                self.machine, self.project, settings, compose, agreed, self.reporter
             )
             say("started" if started else "running already")
             return started
@@ -384,16 +294,16 @@ class Configure:
         self,
         settings: Settings,
         plan: ClusterPlan,
-        changes: tuple[apply.Change, ...],
+        changes: tuple[Change, ...],
         started: bool,
     ) -> None:
-        with self._step("verify") as say:
+        with self.steps.step("verify") as say:
             self.reporter.progress("waiting for Slurm")
             told = verify.wait_ready(self.machine, settings.container)
             verify.refuse_last_good(told)
-            for note in told.get("notes", ()):
-                self._note(str(note))
             cluster = self.report.cluster = verify.ask_cluster(self.machine, settings.container)
+            for note in node_state.still_true(map(str, told.get("notes", ())), cluster.usable):
+                self.steps.note(note)
             own = any(item.action in ("kept-custom", "kept-edited") for item in changes)
             verify.judge_nodes(cluster, plan.gres_text, settings.container, own_files=own)
             has_gpu = any(node.gres for node in cluster.nodes)
@@ -401,14 +311,3 @@ class Configure:
             if started:
                 said = verify.run_first_job(self.machine, settings.container, has_gpu)
             say(f"{said}; {cluster.describe()}")
-
-    def _note(self, text: str) -> None:
-        """Said on screen and kept in the report."""
-        self.report.notes.append(text)
-        self.reporter.note(text)
-
-
-def _fixes(proof: Passthrough) -> tuple[str, ...]:
-    """What mends the mechanism that would be taken, a step each."""
-    first = proof.to_mend
-    return tuple(describe_fix(fix) for fix in first.fix) if first is not None else ()

@@ -19,8 +19,10 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import make_folder, write_atomic, write_error
 from dshpc_setup.settings import Settings
 
+LABEL = "org.dshpc.project"  # of what is the project's in the engine: its folder
 OWN = ".dshpc"
 PROOF = f"{OWN}/passthrough.json"  # the passthrough proof of an earlier run
+RENDERED = f"{OWN}/rendered.json"  # what the files were last rendered from: render.inputs
 REJECTED = f"{OWN}/rejected.json"  # new texts that the user does not want
 REMEMBERED = f"{OWN}/remembered.json"
 RUNTIME = f"{OWN}/runtime.json"
@@ -57,31 +59,30 @@ class Project:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder for one run; a second one is refused with the first one's process id."""
-        import fcntl
-
+        self._refuse_strangers()
         self.prepare()
-        path = self.own / "lock"
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            if self.owner is not None:
-                os.fchown(handle, *self.owner)
-        except OSError as error:
-            raise write_error(error, path) from None
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
-                raise DshpcError(
-                    f"Another run (process {holder}) is at work in {self.folder}.",
-                    "Two runs in one folder would write over each other.",
-                    ("Wait until it has ended, then run again.",),
-                ) from None
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        why = "Two runs in one folder would write over each other."
+        with held(self.own / "lock", f"in {self.folder}", why, self.owner):
             yield
-        finally:
-            os.close(handle)
+
+    def _refuse_strangers(self) -> None:
+        """Raises DshpcError for who may not write where the files of somebody else's cluster are."""
+        me = os.geteuid()
+        for path in (self.own, self.own / "lock"):
+            try:
+                uid = path.stat().st_uid
+            except OSError:  # not there, or in a folder that may not be looked into
+                continue
+            if me not in (0, uid) and not os.access(path, os.W_OK):
+                name = _user_name(uid)
+                raise DshpcError(
+                    f"The cluster in {self.folder} belongs to {name}.",
+                    f"Only {name} and root may change it: {path} is not yours to write.",
+                    (
+                        f"Ask {name}, or do it as root: sudo.",
+                        "Or make one of your own in another folder: configure-environment --dir DIR",
+                    ),
+                )
 
     def read_json(self, name: str) -> dict[str, Any]:
         """An object of ours under the project folder; {} where there is none.
@@ -191,6 +192,46 @@ class Project:
     def runtime(self) -> dict[str, Any]:
         """What the commands need to reach the cluster: container, work, prefix."""
         return self.read_note(RUNTIME)
+
+
+@contextlib.contextmanager
+def held(path: Path, where: str, why: str, owner: tuple[int, int] | None = None) -> Iterator[None]:
+    """Hold the file for one run; raises DshpcError with the process id of another that holds it.
+
+    `where` is what is worked on ("in DIR"), `why` says in a sentence what two runs would do to it.
+    """
+    import fcntl
+
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        if owner is not None:
+            os.fchown(handle, *owner)
+    except OSError as error:
+        raise write_error(error, path) from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise DshpcError(
+                f"Another run (process {holder}) is at work {where}.",
+                why,
+                ("Wait until it has ended, then run again.",),
+            ) from None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return f"the user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"
 
 
 def json_text(value: Mapping[str, Any]) -> str:

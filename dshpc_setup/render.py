@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dshpc_setup import resources
@@ -25,13 +26,12 @@ CONFIG_FILES = (
 LUA_FILES = ("job_submit.lua", "cli_filter.lua")  # only in the container's /etc/slurm
 
 
-def render_slurm(plan: ClusterPlan) -> dict[str, str]:
-    """File name -> text of all that /etc/slurm holds, in a fixed order."""
+def render_slurm(
+    plan: ClusterPlan, names: Sequence[str] = (*CONFIG_FILES, *LUA_FILES)
+) -> dict[str, str]:
+    """File name -> text of all that /etc/slurm holds, or of these, in a fixed order."""
     environment = _environment()
-    return {
-        name: environment.get_template(f"{name}.j2").render(plan=plan)
-        for name in (*CONFIG_FILES, *LUA_FILES)
-    }
+    return {name: environment.get_template(f"{name}.j2").render(plan=plan) for name in names}
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,26 @@ def render_compose(compose: ComposeFile) -> str:
 def render_env(prefix: str) -> str:
     """The .env beside docker-compose.yml."""
     return _environment().get_template("env.j2").render(prefix=prefix)
+
+
+def inputs(plan: ClusterPlan, compose: ComposeFile) -> str:
+    """Names all that the files of a project folder are rendered from, but for the build section.
+
+    That is these two, the templates, and this module: the same name, the same texts.
+    """
+    import hashlib  # the container renders too, without it
+
+    values = [asdict(plan), asdict(replace(compose, build=None))]
+    digest = hashlib.sha256(json.dumps(values, default=list).encode())
+    for path in (Path(__file__), *_templates()):
+        data = path.read_bytes()
+        digest.update(f"{path.name} {len(data)}\n".encode() + data)
+    return digest.hexdigest()
+
+
+def _templates() -> Sequence[Path]:
+    folders = (resources.templates(), resources.share())
+    return [path for folder in folders for path in sorted(folder.glob("*.j2"))]
 
 
 # What JSON leaves as it is, and YAML refuses or takes for the end of a line

@@ -21,6 +21,14 @@ def container() -> Path:
     return share() / "container"
 
 
+def methods() -> Path:
+    """The methods that are shipped; in the image they lie at METHODS_IN_IMAGE."""
+    return share() / "methods"
+
+
+METHODS_IN_IMAGE = "/usr/local/share/dshpc/methods"
+
+
 def package() -> Path:
     """The package's own folder."""
     return _PACKAGE

@@ -154,7 +154,12 @@ def _partitions(text: str) -> tuple[tuple[str, str], ...]:
     """(name, longest time as Slurm writes it) each; INFINITE without one."""
     found: list[tuple[str, str]] = []
     for item in filter(None, (part.strip() for part in text.split(","))):
-        name, _, longest = (part.strip() for part in item.partition("="))
+        name, given, longest = (part.strip() for part in item.partition("="))
+        if given and not longest:
+            raise ValueError(
+                f"holds {item!r}, which names no time: {name}=1:00:00 for an hour at most, or {name} "
+                "for no limit"
+            )
         if longest and longest.lower() != "infinite" and not _TIME.fullmatch(longest):
             raise ValueError(
                 f"holds {item!r}, whose time is none such as 30 (minutes), 1:00:00 or 7-0 (days)"
@@ -242,6 +247,15 @@ DECLARATIONS: tuple[Declaration, ...] = (
         in_container=True,
     ),
     Declaration(
+        "gres_type",
+        "model",
+        "What Slurm calls the GPUs: model (--gres=gpu:h100:1), or index: a name for each "
+        "(--gres=gpu:gpu0:1, --target NODE::0,2), so that particular ones can be asked for.",
+        _choice("model", "index"),
+        "HOW",
+        in_container=True,
+    ),
+    Declaration(
         "isolation",
         "default",
         "default: a job's GPUs are named by environment variables; enforced: a job can open no other "
@@ -321,6 +335,7 @@ class Settings:
     partition: str = "debug"
     partitions: tuple[tuple[str, str], ...] = ()  # (name, longest time)
     gpu_sharing: str = "none"  # none | shard:N | mps
+    gres_type: str = "model"  # model | index
     isolation: str = "default"  # default | enforced
     slurm_conf_extra: str = ""
     reserve_mib: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from dshpc_setup import settings
@@ -58,7 +59,7 @@ def changed(text: str | None, name: str, value: str) -> str:
     if name not in settings.BY_NAME:
         raise _no_setting(name)
     settings.load(yaml_text=text or "")
-    wanted = getattr(settings.load(flags={name: value}), name)
+    wanted = _parsed(name, value)
     new = _with(text or "", name, value)
     if getattr(settings.load(yaml_text=new), name) != wanted:
         raise usage_error(
@@ -67,6 +68,60 @@ def changed(text: str | None, name: str, value: str) -> str:
             f"Write it with an editor: a line such as {name}: VALUE.",
         )
     return new
+
+
+def _parsed(name: str, value: str) -> Any:
+    item = settings.BY_NAME[name]
+    try:
+        return item.parse(value)
+    except ValueError as error:
+        raise usage_error(
+            f"{name} = {value} {error}.", item.help, f"Give another: dshpc config set {name} VALUE"
+        ) from None
+    except DshpcError as error:
+        raise replace(
+            error, brief=f"{name} = {error.brief.removeprefix(f'{item.flag} ')}"
+        ) from None
+
+
+def without(text: str, name: str) -> str:
+    """The file's text without that setting; everything else, comments too, stays as it is.
+
+    Raises DshpcError (usage) where it cannot be taken out line by line: `{a: 1, b: 2}`.
+    """
+    import yaml
+
+    before = settings.load(yaml_text=text)
+    lines = text.splitlines(keepends=True)
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
+        if key.value != name:
+            continue
+        end = value.end_mark.line + (1 if value.end_mark.column else 0)
+        while end > key.start_mark.line + 1 and _says_nothing(lines[end - 1]):
+            end -= 1  # a comment behind a list is of what follows
+        lines[key.start_mark.line : end] = []
+    new = "".join(lines)
+    if _others(new, name) != {key: text for key, text in before.texts.items() if key != name}:
+        raise usage_error(
+            f"{name} could not be taken out of dshpc.yaml, which is left as it is.",
+            "It stands in one line with others.",
+            "Take it out with an editor.",
+        )
+    return new
+
+
+def _others(text: str, name: str) -> dict[str, str] | None:
+    """What the file says but for that setting; None where it is no valid one, or still says it."""
+    try:
+        texts = dict(settings.load(yaml_text=text).texts)
+    except DshpcError:
+        return None
+    return None if name in texts else texts
+
+
+def _says_nothing(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
 
 
 def _with(text: str, name: str, value: str) -> str:

@@ -15,11 +15,13 @@ from dshpc_setup.facts import HostFacts
 from dshpc_setup.gpu_stanza import gpu_stanza
 from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan
+from dshpc_setup.project import LABEL
 from dshpc_setup.render import ComposeFile, render_compose
 from dshpc_setup.settings import Settings
 
-PROJECT_LABEL = "org.dshpc.project"
+PROJECT_LABEL = LABEL
 RENDERED_LABEL = "org.dshpc.rendered"
+METHODS = "methods"  # a folder of the project, seen under the same path in the container
 _LABEL_LENGTH = 32
 
 _UNLIMITED = -1
@@ -127,7 +129,26 @@ def compose_text(
     image: str,
     build: Mapping[str, Any] | None,
 ) -> str:
-    """docker-compose.yml for this machine; its label names the digest of the rest of the text.
+    """docker-compose.yml for this machine; raises as compose_file does."""
+    return text_of(compose_file(project, settings, facts, plan, passthrough, image, build))
+
+
+def text_of(file: ComposeFile) -> str:
+    """The text, in which a label names the digest of the rest of it."""
+    labels = {**file.labels, RENDERED_LABEL: ownership.digest(render_compose(file))[:_LABEL_LENGTH]}
+    return render_compose(replace(file, labels=labels))
+
+
+def compose_file(
+    project: Path,
+    settings: Settings,
+    facts: HostFacts,
+    plan: ClusterPlan,
+    passthrough: Passthrough,
+    image: str,
+    build: Mapping[str, Any] | None,
+) -> ComposeFile:
+    """All that stands in docker-compose.yml but the digest in its label.
 
     Raises DshpcError where the setting isolation asks for what this machine cannot keep.
     """
@@ -141,7 +162,7 @@ def compose_text(
         facts.engine.compose.version if facts.engine.compose else None,
         profiling=settings.amd_profiling == "yes",
     )
-    file = ComposeFile(
+    return ComposeFile(
         prefix=settings.prefix,
         container=settings.container,
         node=settings.node,
@@ -161,9 +182,6 @@ def compose_text(
         build=build,
         simulated=plan.simulated,
     )
-    blank = render_compose(file)
-    labels = {**file.labels, RENDERED_LABEL: ownership.digest(blank)[:_LABEL_LENGTH]}
-    return render_compose(replace(file, labels=labels))
 
 
 def ulimits(facts: HostFacts) -> Mapping[str, tuple[int, int]]:
@@ -191,6 +209,7 @@ def _volumes(project: Path, settings: Settings, facts: HostFacts) -> tuple[str, 
     return (
         f"{project / 'config'}:/config{read_only}",
         f"{work}:{work}{shared}",
+        f"{project / METHODS}:{project / METHODS}{read_only}",
         "state:/var/lib/dshpc/state",
         "key:/var/lib/dshpc/key",
     )

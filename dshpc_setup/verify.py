@@ -28,6 +28,11 @@ class Cluster:
     ready: bool
     nodes: tuple[Node, ...] = ()
 
+    @property
+    def usable(self) -> tuple[str, ...]:
+        """Names of the nodes where jobs can run, as far as the whole of them says."""
+        return tuple(node.name for node in self.nodes) if self.ready else ()
+
     def describe(self) -> str:
         """ "dshpc idle gpu:h100:2", a node after the other."""
         return ", ".join(f"{node.name} {node.state} {node.gres or 'no GPU'}" for node in self.nodes)
@@ -139,7 +144,8 @@ def judge_nodes(cluster: Cluster, gres: str, container: str, *, own_files: bool)
             "",
             (
                 "See why: dshpc scontrol show node",
-                "If somebody drained it: dshpc scontrol update nodename=NAME state=resume",
+                f"If somebody drained it: docker exec {container} scontrol update "
+                f"nodename={cluster.nodes[0].name if cluster.nodes else 'NAME'} state=resume",
                 f"Look at the log: docker logs {container}",
             ),
         )

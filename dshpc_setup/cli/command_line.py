@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dshpc_setup.cli import print_json
+from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.console import ConsoleReporter, as_called, is_interactive
 from dshpc_setup.cli.folders import folder_of, found_project
 
@@ -67,14 +67,16 @@ Dir = Annotated[
 ]
 
 
-def show_status(now: ClusterStatus, json_output: bool) -> None:
+def show_status(now: ClusterStatus, json_output: bool, *, changed: bool = False) -> None:
+    """`changed`: after a command that was to put config/ in force."""
     from dshpc_setup.cluster.status import lines
 
+    code = now.exit_code_of_change if changed else now.exit_code
     if json_output:
-        print_json(now.to_json())
+        print_json({**now.to_json(), "exit_code": code})
     else:
-        print("\n".join(map(as_called, lines(now))))
-    finish(now.exit_code)
+        put("".join(f"{as_called(line)}\n" for line in lines(now)))
+    finish(code)
 
 
 def this_machine() -> LocalMachine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ from dshpc_setup.cli.command_line import (
 from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.options import Machine, NoMachine
 from dshpc_setup.errors import Exit
+
+if TYPE_CHECKING:
+    from dshpc_setup.cluster.offered import Settled
 
 _Files = Annotated[
     list[str] | None,
@@ -99,14 +102,7 @@ def config_accept(
     from dshpc_setup.cluster import offered
 
     done = offered.accept(needed_project(dir), files or (), every, reporter(yes))
-    if json_output:
-        print_json(done.to_json())
-    else:
-        for path in done.paths:
-            print(f"Accepted: {path} is the new text; yours is in {path}{offered.OLD}")
-        for step in done.next_steps():
-            print(as_called(step))
-    finish(Exit.OK)
+    _show_settled(done, json_output)
 
 
 @config_app.command("reject")
@@ -122,11 +118,14 @@ def config_reject(
     from dshpc_setup.cluster import offered
 
     done = offered.reject(needed_project(dir), files or (), every, reporter(yes))
+    _show_settled(done, json_output)
+
+
+def _show_settled(done: Settled, json_output: bool) -> None:
     if json_output:
         print_json(done.to_json())
     else:
-        for path in done.paths:
-            print(f"Rejected: {path} stays as you edited it. A newer text will be offered again.")
+        print("\n".join(map(as_called, done.lines())))
     finish(Exit.OK)
 
 
@@ -151,11 +150,11 @@ def config_set(
 
 @config_app.command("unset")
 def config_unset(
-    names: Annotated[list[str], typer.Argument(help="Settings whose remembered flag to forget.")],
+    names: Annotated[list[str], typer.Argument(help="The settings.")],
     *,
     dir: Dir = None,  # noqa: A002
 ) -> None:
-    """Forget what a flag of an earlier run chose: environment, dshpc.yaml or default count again."""
+    """Undo what a flag of an earlier run chose, else what dshpc.yaml says: what is below counts again."""
     from dshpc_setup.cli.inspect import forget
 
     forget(project_of(dir), names)

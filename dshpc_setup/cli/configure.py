@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
-from dshpc_setup.apply import NEW
 from dshpc_setup.cli.console import ConsoleReporter, as_called, dshpc_command
 from dshpc_setup.cli.elevate import go_on_with_sudo
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.engine.privilege import caller
 from dshpc_setup.engine.refusals import in_docker_group
 from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.owned import NEW
 from dshpc_setup.pipeline import Configure, Options
 from dshpc_setup.project import Project, find_project
 from dshpc_setup.report import Report

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _MARKS = {"ok": "[green]✓[/]", "skipped": "[dim]-[/]", "failed": "[red]✗[/]"}
 _SPEAK_S = 10.0
+_TRIES = 3
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False, "": False}
 # Our commands where a sentence names them, and not where they are part of a path or a name
 _OURS = re.compile(
     r"(?<![\w./-])(?:configure-environment(?![\w-])"
@@ -59,6 +61,7 @@ class ConsoleReporter:
         for note in self._notes:
             self._console.print(f"      {escape(note)}")
         self._notes.clear()
+        self._step = None  # what is noted from here on is told at once
 
     def progress(self, text: str) -> None:
         from rich.markup import escape
@@ -86,15 +89,20 @@ class ConsoleReporter:
             return True
         if not self._interactive:
             return False
-        # not by input(), which would put it on a stdout that is a file or holds JSON
-        sys.stderr.write(f"  {question} [y/N] ")
-        sys.stderr.flush()
-        try:
-            answer = input()
-        except EOFError:
-            sys.stderr.write("\n")
-            answer = ""
-        return answer.strip().lower() in ("y", "yes")
+        for _ in range(_TRIES):
+            # not by input(), which would put it on a stdout that is a file or holds JSON
+            sys.stderr.write(f"  {question} [y/N] ")
+            sys.stderr.flush()
+            try:
+                answer = input().strip().lower()
+            except EOFError:
+                sys.stderr.write("\n")
+                break
+            if answer in _ANSWERS:
+                return _ANSWERS[answer]
+            sys.stderr.write("  That is neither yes nor no: y or n.\n")
+        sys.stderr.write("  No answer: it is not done.\n")
+        return False
 
     def _stop(self) -> None:
         if self._status is not None:

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from dshpc_setup.machine.local import LocalMachine
 
 AS_USER = "/usr/local/lib/dshpc/as-user"
+NODE = "node"  # no command of ours: a Call of dshpc-node, which waits for the cluster as Slurm's do
 _OWN = ".dshpc"  # as project.OWN, whose module costs 30 ms to import
 _START_S = 60  # how long a Slurm command waits for a cluster that is still starting
 _ASK_S = 20.0
+_NOT_STARTED = 2  # as-user's exit code for a cluster that does not get ready
 # What the image's ncurses-base describes: another name would leave an editor without a terminal.
 _TERMS = ("xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-256color", "linux",
           "vt100", "vt220", "rxvt")  # fmt: skip
@@ -48,12 +50,15 @@ class Call:
         self.container = str(runtime["container"])
         self.docker = str(runtime.get("docker", "docker"))
         self.work = str(runtime["work"])
-        self.folder = inside(self.work, _here())
+        # What dshpc-node is asked is about no folder
+        self.folder = self.work if command == NODE else inside(self.work, _here())
         self.is_slurm = command not in ("exec", "shell")
         if command == "exec":
             self.argv = arguments
         elif command == "shell":
             self.argv = ["bash", "-l", *arguments]
+        elif command == NODE:
+            self.argv = ["dshpc-node", *arguments]
         else:
             self.argv = [command, *arguments]
         self.mode = exec_stdin.mode(command, arguments, _terminals())
@@ -99,7 +104,7 @@ def main(arguments: list[str]) -> int:
         return 64
     _open_streams()
     try:
-        return _run(Call(command, rest, _runtime(os.environ)))
+        return run(Call(command, rest, runtime(os.environ)))
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -113,7 +118,8 @@ def main(arguments: list[str]) -> int:
         return int(error.exit_code)
 
 
-def _run(call: Call) -> int:
+def run(call: Call) -> int:
+    """Run it with our streams and signals: its exit code. Raises DshpcError where it cannot be."""
     for text in call.argv:
         _check_text(text)
     from dshpc_setup.cli.exec_session import Session
@@ -132,7 +138,7 @@ def _run(call: Call) -> int:
     elif died_by:
         session.abandon(died_by)
     elif code != 0:
-        _explain(call, code, told)
+        explain(call, code, told=told)
     return code
 
 
@@ -201,25 +207,33 @@ def _here() -> str | None:
         return None
 
 
-def _runtime(environ: Mapping[str, str]) -> dict[str, Any]:
-    """`.dshpc/runtime.json` of the project here or above, or of DSHPC_DIR.
+def project_folder(environ: Mapping[str, str]) -> str:
+    """The project's folder here or above, or of DSHPC_DIR; where there is none, the one to say so of.
 
     The same search as project.find_project, without its imports.
     """
     named = environ.get("DSHPC_DIR")
     at = os.path.abspath(named) if named else _here() or "/"
     folder = at
-    while not named and not os.path.isdir(os.path.join(folder, _OWN)) and folder != "/":
+    while not named and not os.path.isdir(os.path.join(folder, _OWN)):
+        if folder == "/":
+            return at
         folder = os.path.dirname(folder)
+    return folder
+
+
+def runtime(environ: Mapping[str, str]) -> dict[str, Any]:
+    """`.dshpc/runtime.json` of the project; raises DshpcError where there is none that can be used."""
     import json
 
+    folder = project_folder(environ)
     try:
         with open(os.path.join(folder, _OWN, "runtime.json"), encoding="utf-8") as file:
             value = json.load(file)
     except (OSError, ValueError):
         value = None
     if not isinstance(value, dict) or not {"container", "work"} <= value.keys():
-        _no_project(folder if os.path.isdir(os.path.join(folder, _OWN)) else None, at)
+        _no_project(folder if os.path.isdir(os.path.join(folder, _OWN)) else None, folder)
     return value
 
 
@@ -273,7 +287,7 @@ def _check_text(text: str) -> None:
         ) from None
 
 
-def _explain(call: Call, code: int, told: bool) -> None:
+def explain(call: Call, code: int, *, told: bool) -> None:
     """Raise where it was not the command that failed but the way to it; else say what may help."""
     from dshpc_setup.cli.console import as_called
     from dshpc_setup.engine import containers
@@ -301,9 +315,13 @@ def _explain(call: Call, code: int, told: bool) -> None:
             "with Docker.",
             "Start it anew: dshpc up",
         )
+    if call.is_slurm and code == _NOT_STARTED and (phase := _phase(machine, call)) != "ready":
+        if phase == "failed":  # as-user has said that much: the command was never begun
+            _say(as_called("when that is mended, start it again: dshpc restart"))
+        return
     if call.folder is None and not told:
-        _say(f"this folder is not in the work folder, so the command ran in {call.work}; "
-             f"files elsewhere are not seen there.")  # fmt: skip
+        _say(f"this folder is not in the work folder: commands run in {call.work}, and files "
+             f"elsewhere are not seen there.")  # fmt: skip
     if call.is_slurm and found.health == "unhealthy":
         _say(as_called("the cluster is not healthy; dshpc status says why."))
 
@@ -311,6 +329,12 @@ def _explain(call: Call, code: int, told: bool) -> None:
 def _has_folder(machine: LocalMachine, call: Call, folder: str) -> bool:
     argv = [call.docker, "exec", call.container, "test", "-d", folder]
     return machine.run(argv, deadline_s=_ASK_S).ok
+
+
+def _phase(machine: LocalMachine, call: Call) -> str:
+    """How far the container's start has come: "ready", "failed", "starting: STEP"; "" if not known."""
+    argv = [call.docker, "exec", call.container, "cat", "/run/dshpc/phase"]
+    return machine.run(argv, deadline_s=_ASK_S).stdout.strip()
 
 
 def hand_over(argv: list[str]) -> NoReturn:

@@ -22,10 +22,23 @@ def _refuse(folder: Path | None) -> None:
         )
 
 
+def _recorded(text: str) -> Path:
+    if not text:
+        raise usage_error(
+            "--machine names nothing.",
+            "",
+            "Name a folder of `dshpc record`, or a report (.tar.gz).",
+        )
+    return Path(text)
+
+
 Machine = Annotated[
     Path | None,
     typer.Option(
-        "--machine", metavar="DIR|FILE", help="Replay a recorded machine, or a report (.tar.gz)."
+        "--machine",
+        metavar="DIR|FILE",
+        help="Replay a recorded machine, or a report (.tar.gz).",
+        parser=_recorded,
     ),
 ]
 """For a command that looks at a machine."""

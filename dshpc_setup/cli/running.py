@@ -29,7 +29,8 @@ def up(
     """Start the cluster and wait until jobs can run."""
     from dshpc_setup.cluster import operations as cluster
 
-    show_status(cluster.up(this_machine(), needed_project(dir), reporter()), json_output)
+    now = cluster.up(this_machine(), needed_project(dir), reporter())
+    show_status(now, json_output, changed=True)
 
 
 @app.command("restart", rich_help_panel="Run")
@@ -42,7 +43,8 @@ def restart(
     """Start the cluster anew: it detects and configures again; queued jobs stay."""
     from dshpc_setup.cluster import operations as cluster
 
-    show_status(cluster.restart(this_machine(), needed_project(dir), reporter()), json_output)
+    now = cluster.restart(this_machine(), needed_project(dir), reporter())
+    show_status(now, json_output, changed=True)
 
 
 @app.command("reconfigure", rich_help_panel="Run")

@@ -1,4 +1,4 @@
-"""`dshpc config diff`: what is in force against `config/`, edited files against the new text."""
+"""`dshpc config diff`: from what is in force to `config/`, from edited files to the new text."""
 
 from __future__ import annotations
 
@@ -7,19 +7,11 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dshpc_setup.apply import NEW
-from dshpc_setup.cluster.config_files import (
-    MOUNTED,
-    OWNABLE,
-    HostFile,
-    ask_in_force,
-    host_file,
-    path_of,
-    short_name,
-)
+from dshpc_setup.cluster.config_files import HostFile, ask_in_force, host_file, path_of
 from dshpc_setup.cluster.operations import target
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine import Machine
+from dshpc_setup.owned import MOUNTED, NEW, OWNABLE, short_name
 from dshpc_setup.project import Project
 
 DIFF_SCHEMA = "dshpc.config-diff/1"
@@ -27,7 +19,7 @@ DIFF_SCHEMA = "dshpc.config-diff/1"
 
 @dataclass(frozen=True)
 class Difference:
-    """A unified diff; `kind`: against what is in force, or against the new text beside the file."""
+    """A unified diff; `kind`: from what is in force to the file, or from it to the new text beside."""
 
     path: str
     kind: Literal["in-force", "new"]
@@ -57,7 +49,7 @@ class Differences:
 
 
 def differences(machine: Machine, project: Project, names: tuple[str, ...] = ()) -> Differences:
-    """What is in force against `config/`, and edited files against the new text beside them."""
+    """From what is in force to `config/`, and from edited files to the new text beside them."""
     paths = tuple(path_of(name, OWNABLE) for name in names) or OWNABLE
     now = ask_in_force(machine, target(project))
     found: list[Difference] = []
@@ -87,7 +79,7 @@ def _against_force(host: HostFile, text: str, container: str) -> str:
         text = re.sub(r" TmpDisk=\d+", "", text)
     label = f"{host.path} (in the project folder)" if host.text is not None else "/dev/null"
     in_force = f"/etc/slurm/{short_name(host.path)} (in force in {container})"
-    return unified(host.text or "", text, label, in_force)
+    return unified(text, host.text or "", in_force, label)
 
 
 def _against_new(host: HostFile) -> str:

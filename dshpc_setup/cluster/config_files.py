@@ -9,20 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dshpc_setup import ownership
-from dshpc_setup.apply import NEW, read_text
-from dshpc_setup.cluster import node_state
+from dshpc_setup.apply import read_text
+from dshpc_setup.cluster import compose_file, node_state
 from dshpc_setup.cluster.operations import Target, ours, target
 from dshpc_setup.engine import compose, containers
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.machine import Machine
+from dshpc_setup.owned import NEW, short_name
 from dshpc_setup.project import Project
 from dshpc_setup.render import CONFIG_FILES, LUA_FILES
-from dshpc_setup.stanza import RENDERED_LABEL, rendered_label
 
 FILE_SCHEMA = "dshpc.config-file/1"
-MOUNTED = tuple(f"config/{name}" for name in CONFIG_FILES)
-OWNABLE = (*MOUNTED, compose.FILE, ".env")  # what a user may make his own, by path in the folder
 SHOWN = (*CONFIG_FILES, *LUA_FILES, compose.FILE)
 _ASK_S = 20.0
 # A line "NAME BASE64" for each that is there: the texts come byte for byte
@@ -50,7 +48,7 @@ class InForce:
     texts: Mapping[str, str] = field(default_factory=dict)  # name -> text in /etc/slurm
     customized: Mapping[str, str] = field(default_factory=dict)  # of the files that were tried
     kept_last_good: bool = False
-    compose_label: str | None = None
+    made: Container | None = None  # the container, where it runs
     why_not: str | None = None
 
 
@@ -94,11 +92,6 @@ def path_of(name: str, among: tuple[str, ...]) -> str:
     )
 
 
-def short_name(path: str) -> str:
-    """The path without `config/`."""
-    return path.removeprefix("config/")
-
-
 def host_file(project: Project, path: str) -> HostFile:
     """The file as it lies in the folder; raises DshpcError where it cannot be read."""
     text = read_text(project.folder / path)
@@ -112,7 +105,6 @@ def ask_in_force(machine: Machine, cluster: Target) -> InForce:
     name = cluster.container
     if found is None or found.status != "running":
         return InForce(name, why_not=_down(found))
-    label = found.labels.get(RENDERED_LABEL)
     argv = ["sh", "-c", _READ, "sh", *CONFIG_FILES, *LUA_FILES]
     asked = containers.exec_in(machine, name, argv, deadline_s=_ASK_S)
     if not asked.ok:
@@ -131,7 +123,7 @@ def ask_in_force(machine: Machine, cluster: Target) -> InForce:
         texts,
         dict(customized) if isinstance(customized, dict) else {},
         kept_last_good=isinstance(report.get("kept_last_good"), dict),
-        compose_label=label,
+        made=found,
         why_not=None if texts else _no_texts(report),
     )
 
@@ -208,11 +200,10 @@ def _shown_compose(host: HostFile, now: InForce, project: Project) -> ConfigFile
             ("Write it anew: configure-environment",),
         )
     note = None
-    label = rendered_label(host.text)
     if now.why_not and not now.texts:
         note = f"{now.why_not}. This is what the next start would use."
-    elif now.compose_label is not None and label not in (None, now.compose_label):
-        note = "The container was started with an earlier text. Use this one: dshpc up"
+    elif now.made is not None and compose_file.made_from(project, host.text, now.made) is False:
+        note = "The container was started with another text. Use this one: dshpc up"
     where = str(project.folder / host.path)
     return ConfigFile(host.path, host.text, _owner(host), where, in_force=note is None, note=note)
 

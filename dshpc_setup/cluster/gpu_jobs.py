@@ -8,7 +8,6 @@ AutoDetect slurmd sorts anew. So slurmd is asked for its list (docs/decisions/00
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -21,8 +20,8 @@ from dshpc_setup.container.places import Places
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import GpuDevice, Gpus, MigInstance, MigMode, State, Vendor
+from dshpc_setup.jobs.held import parse_held as parse_held
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.probes import ranges
 from dshpc_setup.project import Project
 
 _MOST = 4096  # GPUs of one node, letters of their text; what claims more is damaged
@@ -203,14 +202,6 @@ def count_gpus(text: str) -> int:
     """ "gpu:h100:2(IDX:0-1),gpu:t4:1(IDX:2)" -> 3."""
     counts = node_state.parse_gres(text[:_MOST])
     return sum(count for name, count in counts.items() if name.split(":")[0] == "gpu")
-
-
-def parse_held(text: str) -> tuple[int, ...]:
-    """ "gpu:h100:2(IDX:0,2-3),gpu:t4:0(IDX:)" -> (0, 2, 3)."""
-    found: set[int] = set()
-    for match in re.finditer(r"(?:^|,)gpu:(?:\(null\))?[^,()]*\(IDX:([0-9,-]*)\)", text):
-        found |= ranges.parse(match[1])
-    return tuple(sorted(found))
 
 
 def parse_facts(text: str) -> Gpus | None:

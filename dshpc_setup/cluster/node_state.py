@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,10 @@ from dshpc_setup.machine import CommandResult, Machine
 
 _ASK_S = 30.0
 _USABLE = ("idle", "mixed", "allocated", "completing", "planned")
+TAKEN_OUT = ("drained", "draining", "down")  # and to be resumed by a person
 _FLAGS = "*~#!%$@^-"  # sinfo(1), NODE STATE CODES: what may stand behind a state
-_COLUMNS = "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"
+_LEFT_OUT = re.compile(r"Node (\S+) was set to \S+ by .* and is left so\b")  # daemons.take_back
+COLUMNS = "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,23 @@ def start_report(text: str) -> dict[str, Any]:
 
 def ask_nodes(machine: Machine, container: str) -> tuple[CommandResult, tuple[NodeStatus, ...]]:
     """The controller's nodes, and how the asking ended: where that is not `ok`, there are none."""
-    argv = ["sinfo", "-N", "-h", "-O", _COLUMNS]
+    argv = ["sinfo", "-N", "-h", "-O", COLUMNS]
     asked = containers.exec_in(machine, container, argv, deadline_s=_ASK_S)
     return asked, parse_nodes(asked.stdout) if asked.ok else ()
+
+
+def still_true(notes: Iterable[str], usable: Iterable[str]) -> tuple[str, ...]:
+    """A start's notes, less those of nodes that it left taken out and that take jobs again now."""
+    back = frozenset(usable)
+    return tuple(
+        text for text in notes if (left := _LEFT_OUT.match(text)) is None or left[1] not in back
+    )
+
+
+def resume_argv(container: str, node: str) -> list[str]:
+    """The command that takes a drained node back; `dshpc scontrol` is the caller himself, and Slurm
+    lets only root and its own user."""
+    return ["docker", "exec", container, "scontrol", "update", f"NodeName={node}", "State=RESUME"]
 
 
 def parse_nodes(text: str) -> tuple[NodeStatus, ...]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dshpc_setup import apply, ownership
-from dshpc_setup.apply import NEW, Wanted
-from dshpc_setup.cluster.config_files import OWNABLE, HostFile, host_file, path_of
+from dshpc_setup.apply import Wanted
+from dshpc_setup.cluster.config_files import HostFile, host_file, path_of
 from dshpc_setup.engine import compose
 from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.owned import NEW, OWNABLE
 from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, REJECTED, Project, json_text
 from dshpc_setup.reporter import Reporter
 
@@ -36,6 +37,18 @@ class Settled:
         if any(not path.startswith("config/") for path in self.paths):
             steps.append(f"Put {compose.FILE} into effect: dshpc up")
         return tuple(steps)
+
+    def lines(self) -> list[str]:
+        """The same for people."""
+        if self.answer == "rejected":
+            return [
+                f"Rejected: {path} stays as you edited it. A newer text will be offered again."
+                for path in self.paths
+            ]
+        taken = [
+            f"Accepted: {path} is the new text; yours is in {path}{OLD}" for path in self.paths
+        ]
+        return [*taken, *self.next_steps()]
 
     def to_json(self) -> dict[str, Any]:
         """The `dshpc.config-answer/1` object."""

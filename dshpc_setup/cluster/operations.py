@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 
 from dshpc_setup import ownership, verify
 from dshpc_setup.apply import read_text
+from dshpc_setup.cluster import compose_file, node_state
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
 from dshpc_setup.image.client import inspect as inspect_image
 from dshpc_setup.machine import CommandResult, Machine
@@ -70,7 +71,22 @@ def up(machine: Machine, project: Project, reporter: Reporter) -> ClusterStatus:
             _docker(machine, "unpause", cluster.container)
         _check_image(machine, cluster)
         compose_tool.up(machine, compose, project.folder, cluster.prefix, on_line=reporter.progress)
+        now = containers.inspect(machine, cluster.container)
+        compose_file.remember_used(project, now)
+        if found is not None and found.status == "running":
+            _try_again(machine, cluster, found, now, reporter)
         return _ready(machine, cluster, reporter)
+
+
+def _try_again(
+    machine: Machine, cluster: Target, before: Container, now: Container | None, reporter: Reporter
+) -> None:
+    """A start that failed is over: nothing but another one makes the same container ready."""
+    if now is None or now.id != before.id:
+        return
+    if node_state.ask_start(machine, cluster.container).get("phase") == "failed":
+        reporter.progress(f"its start had failed: starting {cluster.container} again")
+        containers.restart(machine, cluster.container)
 
 
 def down(machine: Machine, project: Project, reporter: Reporter) -> bool:
@@ -102,6 +118,8 @@ def restart(machine: Machine, project: Project, reporter: Reporter) -> ClusterSt
     if found is None or not found.running:
         return up(machine, project, reporter)
     with project.lock():
+        if found.status == "paused":  # which the engine does not stop
+            _docker(machine, "unpause", cluster.container)
         _say_who_stops(machine, found, reporter)
         reporter.progress(f"restarting {cluster.container}")
         containers.restart(machine, cluster.container)
@@ -111,9 +129,15 @@ def restart(machine: Machine, project: Project, reporter: Reporter) -> ClusterSt
 def status(machine: Machine, project: Project) -> ClusterStatus:
     """How the cluster is; also of one that does not run."""
     cluster = target(project)
-    ours(machine, cluster)
+    found = ours(machine, cluster)
     now = cluster_status.ask(machine, str(project.folder), cluster.container)
-    return replace(now, notes=(*now.notes, *_not_in_force(project, now)))
+    files = now.files
+    if files is not None and (whose := compose_file.owner(project)) != "missing":
+        files = {**files, compose_tool.FILE: "rendered" if whose == "ours" else whose}
+    late = _not_in_force(project, now)
+    if found is not None:
+        late += compose_file.notes(project, found)
+    return replace(now, files=files, notes=(*now.notes, *late))
 
 
 def _not_in_force(project: Project, now: ClusterStatus) -> list[str]:
@@ -155,7 +179,10 @@ def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStat
     except DshpcError as error:
         now = containers.inspect(machine, cluster.container)
         if now is not None and now.status == "running":
-            raise
+            if error.exit_code == Exit.INCOMPLETE:
+                raise
+            steps = cluster_status.after_failure(error.resolution)
+            raise replace(error, resolution=steps) from None
         raise _fell_over(machine, cluster, now) from error
     return cluster_status.ask(machine, str(cluster.project.folder), cluster.container)
 
@@ -173,7 +200,11 @@ def _fell_over(machine: Machine, cluster: Target, now: Container | None) -> Dshp
     return DshpcError(
         f"The cluster did not stay up: {how}.",
         words.text or "It left no log.",
-        ("Set it up anew: configure-environment", "See the whole log: dshpc logs"),
+        (
+            "Try it once more: dshpc restart",
+            "See the whole log: dshpc logs",
+            "Or set it up anew: configure-environment",
+        ),
     )
 
 

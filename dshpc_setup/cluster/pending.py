@@ -68,10 +68,19 @@ class Queue:
 
 def ask(machine: Machine, container: str) -> Queue | None:
     """The queue and what there is for it, in one call; None where the controller does not answer."""
-    columns = [",".join(f"{name}:{_CUT}" for name in names) for names in (_JOB, _NODE, _PARTITION)]
-    argv = ["sh", "-c", _SCRIPT, "sh", *columns, _NEXT]
-    asked = containers.exec_in(machine, container, argv, deadline_s=_ASK_S)
+    asked = containers.exec_in(machine, container, _argv(), deadline_s=_ASK_S)
     return parse(asked.stdout) if asked.ok else None
+
+
+def ask_here(machine: Machine) -> Queue | None:
+    """The same, asked inside the container."""
+    asked = machine.run(_argv(), deadline_s=_ASK_S)
+    return parse(asked.stdout) if asked.ok else None
+
+
+def _argv() -> list[str]:
+    columns = [",".join(f"{name}:{_CUT}" for name in names) for names in (_JOB, _NODE, _PARTITION)]
+    return ["sh", "-c", _SCRIPT, "sh", *columns, _NEXT]
 
 
 def parse(text: str) -> Queue:

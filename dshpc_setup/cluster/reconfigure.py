@@ -9,6 +9,7 @@ from typing import Any
 
 from dshpc_setup import settings as settings_module
 from dshpc_setup.cluster import status as cluster_status
+from dshpc_setup.cluster.node_state import TAKEN_OUT, NodeStatus
 from dshpc_setup.cluster.operations import Target, ours, target
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.engine.containers import engine_error
@@ -32,8 +33,23 @@ class Reconfigured:
     status: ClusterStatus
 
     @property
+    def left_alone(self) -> tuple[NodeStatus, ...]:
+        """Nodes that take no jobs because a person wants it so.
+
+        The container takes back a node that was drained by our own doing, or refuses: with its 0, what
+        is still drained is somebody's.
+        """
+        if self.code != Exit.OK or self.status.phase != "ready":
+            return ()
+        out = tuple(node for node in self.status.nodes if not node.usable)
+        return out if all(node.plain_state in TAKEN_OUT for node in out) else ()
+
+    @property
     def exit_code(self) -> int:
-        return self.code or self.status.exit_code
+        """A node that a person took out is no failure: the configuration is in force."""
+        if self.left_alone:
+            return int(Exit.ERROR if self.status.kept_last_good else Exit.OK)
+        return self.code or self.status.exit_code_of_change
 
     def to_json(self) -> dict[str, Any]:
         """The `dshpc.status/1` object, and beside it what this run did."""
@@ -129,6 +145,12 @@ def _value(name: str, env: Mapping[str, str]) -> Any:
 def lines(done: Reconfigured) -> list[str]:
     """What comes before the status, for people."""
     said = list(done.lines)
+    for node in done.left_alone:
+        why = f" ({node.reason})" if node.reason else ""
+        said.append(
+            f"The configuration is in force. Node {node.name} is {node.plain_state}{why}, by a "
+            "person: it is left alone, and no jobs run there until somebody takes it back."
+        )
     if done.behind:
         said.append(
             f"Not in force: {', '.join(done.behind)}. Settings reach the container when it is made: "

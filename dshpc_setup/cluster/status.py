@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -77,6 +79,11 @@ class ClusterStatus:
         starting = self.state == "running" and (self.phase or "starting").startswith("starting")
         return int(Exit.INCOMPLETE if starting else Exit.ERROR)
 
+    @property
+    def exit_code_of_change(self) -> int:
+        """Of a command that was to put config/ in force: the last good files are no success there."""
+        return int(Exit.ERROR) if self.ready and self.kept_last_good else self.exit_code
+
     def to_json(self) -> dict[str, Any]:
         """The `dshpc.status/1` object."""
         value = asdict(self)
@@ -104,7 +111,11 @@ def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
         return base
     report = node_state.ask_start(machine, container)
     told = replace(base, **from_report(report, base.image_gpu_type))
-    return replace(told, **from_controller(machine, container)) if report.get("ready") else told
+    if not report.get("ready"):
+        return told
+    now = replace(told, **from_controller(machine, container))
+    usable = (node.name for node in now.nodes if node.usable)
+    return replace(now, notes=node_state.still_true(now.notes, usable))
 
 
 def _to_the_second(time: str | None) -> str | None:
@@ -193,23 +204,41 @@ def lines(status: ClusterStatus) -> list[str]:
     if status.simulated:
         said.append("GPUs       SIMULATED: made up, no job computes on them")
     said.append(f"Start      {status.phase or 'not begun yet'}")
-    for title, failure in (("Failed", status.failure), ("Kept", status.kept_last_good)):
-        said += _failure_lines(title, failure)
+    if status.failure is not None:
+        steps = after_failure(status.failure.get("resolution", ()))
+        said += _failure_lines("Failed", {**status.failure, "resolution": steps})
+    said += _failure_lines("Kept", status.kept_last_good)
     for node in status.nodes:
         said.append(f"Node       {node.name}: {node.state}, {_gres(node)}")
-        if node.reason:
+        if node.reason and not node.usable:  # Slurm keeps it when the node is taken back
             said.append(f"           because: {node.reason}")
     if status.problem:
         said.append(f"Controller does not answer: {status.problem}")
+        said.append("           - Start it anew, queued jobs stay: dshpc restart")
     if status.nodes:
         said.append(f"Isolation  {status.isolation}: {TIERS[status.isolation]}")
     said += _files_line(status)
     said += _drift_lines(status)
     said += _pending_lines(status)
     said += [f"Note       {text}" for text in status.notes]
-    if any(not node.usable for node in status.nodes):
-        said.append("To use a drained node again: dshpc scontrol update NodeName=NAME State=RESUME")
-    return said
+    return said + [text for node in status.nodes if (text := _back(status, node))]
+
+
+def after_failure(steps: Iterable[object]) -> tuple[str, ...]:
+    """What to do after a start that failed: nothing starts it again by itself."""
+    own = tuple(map(str, steps))
+    again = "Then start it again: dshpc restart" if own else "Start it again: dshpc restart"
+    return own if any("dshpc restart" in step for step in own) else (*own, again)
+
+
+def _back(status: ClusterStatus, node: NodeStatus) -> str | None:
+    """What takes the node back: an order of Slurm's administrator, and docker's root is one."""
+    if node.usable:
+        return None
+    if node.plain_state in node_state.TAKEN_OUT:
+        order = shlex.join(node_state.resume_argv(status.container, node.name))
+        return f"To use node {node.name} again: {order}"
+    return "Why it takes no jobs, and what helps: dshpc doctor"
 
 
 _WHOSE = {"rendered": "rendered", "custom": "yours (marked)", "edited": "yours (edited by hand)"}

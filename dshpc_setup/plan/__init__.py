@@ -10,6 +10,7 @@ from dshpc_setup.plan.model import (
     DeviceLink,
     ExtraLine,
     GresLine,
+    GresType,
     Isolation,
     Partition,
     Sharing,
@@ -27,6 +28,7 @@ __all__ = [
     "Isolation",
     "Partition",
     "Sharing",
+    "check_settings",
     "plan_cluster",
 ]
 
@@ -54,6 +56,11 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
     if reason:
         left_out.append(reason)
     gres, device_links = devices.told_apart(sorted(gres, key=lambda line: line.index))
+    features, aliases = names.features(used, gres), names.aliases(used, gres)
+    ambiguous: dict[str, tuple[str, ...]] = {}
+    if settings.gres_type == "index":
+        by_model, gres = gres, devices.typed_by_index(gres, used)
+        aliases, ambiguous = names.for_any(aliases, by_model, gres)
     return ClusterPlan(
         cluster=settings.prefix,
         node=settings.node,
@@ -66,13 +73,15 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         threads_per_core=shape[2] if shape else None,
         oversubscribe=node.oversubscribe(len(gres), cpus, shape),
         gres=affinity.placed(gres, used, facts.cpu, shape),
-        aliases=names.aliases(used, gres),
+        aliases=aliases,
+        gres_type=cast(GresType, settings.gres_type),
+        ambiguous=ambiguous,
         vendor="none" if not vendors else vendors[0] if len(vendors) == 1 else "mixed",
         gpu_type="none" if not vendors else vendors[0] if len(vendors) == 1 else "all",
         simulated=facts.gpus.simulated,
         gpus=tuple(used),
         left_out=tuple(left_out),
-        features=names.features(used, gres),
+        features=features,
         sharing=sharing,
         device_links=device_links,
         isolation=cast(Isolation, settings.isolation),
@@ -82,6 +91,12 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         more_partitions=_more_partitions(settings),
         extra=extra.lines(settings),
     )
+
+
+def check_settings(settings: Settings) -> None:
+    """Raises DshpcError (usage) for what no machine could make right: it needs no facts."""
+    _more_partitions(settings)
+    extra.lines(settings)
 
 
 def _sharing(setting: str, gres: list[GresLine]) -> tuple[Sharing | None, str | None]:

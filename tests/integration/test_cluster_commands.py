@@ -603,7 +603,7 @@ def test_a_refused_configuration_is_told(cluster: Cluster) -> None:
     good = path.read_text()
     path.write_text(f"# USER_CUSTOMIZED=true\n{good}Bogus=1\n")
     try:
-        assert cluster.run("restart").returncode == 1
+        assert cluster.run("restart").returncode == 2
         status = json.loads(cluster.run("status", "--json").stdout)
         assert (status["ready"], status["exit_code"]) == (True, 1)
         done = cluster.run("doctor", "--json")

@@ -5,12 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import Cluster, Outcome, made, wait_until
+from tests.integration.cluster import (
+    Cluster,
+    Outcome,
+    command,
+    docker,
+    made,
+    run,
+    tree,
+    wait_until,
+)
 
 IN_SLURM = ("slurm.conf", "gres.conf", "cgroup.conf", "job_submit.lua", "cli_filter.lua")
 OWN = ("config/slurm.conf", "config/gres.conf", "config/cgroup.conf", "docker-compose.yml")
@@ -129,7 +139,7 @@ def test_an_edit_its_new_text_and_both_answers(cluster: Cluster) -> None:
 
     differs = cluster.dshpc("config", "diff", "slurm.conf")
     assert differs.code == 1
-    assert "-PartitionName=byhand" in differs.stdout
+    assert "+PartitionName=byhand" in differs.stdout
     cluster.dshpc("reconfigure").good()
     assert (partition(cluster), path.read_text(), beside.exists()) == ("byhand", edited, False)
     assert cluster.dshpc("config", "diff").good().stdout == ""
@@ -232,3 +242,156 @@ def test_a_node_that_a_person_took_out(cluster: Cluster) -> None:
     finally:
         cluster.said(*node, "state=resume")
     wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "the job has run")
+    assert cluster.dshpc("status").code == 0
+
+
+def test_a_reconfigure_leaves_a_node_alone_that_a_person_took_out(cluster: Cluster) -> None:
+    node = ("scontrol", "update", f"nodename={cluster.prefix}")
+    cluster.said(*node, "state=drain", "reason=new fans")
+    try:
+        edit(cluster.folder / "config/slurm.conf", "PartitionName=debug", "PartitionName=byhand")
+        for _ in range(2):  # with something to do, and without
+            done = cluster.dshpc("reconfigure").good()
+            assert f"Node {cluster.prefix} is drained (new fans), by a person" in done.stdout
+            assert (partition(cluster), cluster.node()[1]) == ("byhand", "drained")
+        back = re.search(r"To use node \S+ again: (.+)", cluster.dshpc("status").stdout)
+        assert back is not None
+    finally:
+        cluster.said(*node, "state=resume")
+    cluster.said(*node, "state=drain", "reason=again")
+    run(back[1].split()).good()
+    wait_until(lambda: cluster.node()[1] == "idle", "it takes jobs again")
+
+
+def test_a_refused_run_leaves_what_was_in_force(cluster: Cluster) -> None:
+    before, began = tree(cluster.folder / "config"), cluster.started_at
+    texts = cluster.texts()
+    kept = {name: (cluster.folder / ".dshpc" / name).read_bytes()
+            for name in ("remembered.json", "runtime.json")}  # fmt: skip
+    job = cluster.submit("--gres=gpu:1", script="sleep 600")
+    wait_until(lambda: cluster.job_state(job)[0] == "RUNNING", "the job runs")
+    flags = ("--dir", str(cluster.folder), "--shm-size", "2g", "--partition", "other")
+    refused = run(command("configure-environment", *flags))
+    assert refused.code == 2
+    assert "files of this folder are as they were" in refused.stdout
+    assert (tree(cluster.folder / "config"), cluster.texts()) == (before, texts)
+    assert kept == {name: (cluster.folder / ".dshpc" / name).read_bytes() for name in kept}
+    cluster.dshpc("up").good()
+    assert (cluster.started_at, cluster.job_state(job)[0]) == (began, "RUNNING")
+    broken = cluster.configure("--shm-size", "3g", "--base-image", "no.such.example/image:1")
+    assert (broken.code != 0, cluster.texts()) == (True, texts)
+
+
+def test_a_wrong_setting_is_told_before_anything_slow(cluster: Cluster) -> None:
+    for flags in (("--slurm-conf-extra", "NodeName=x"), ("--partitions", "debug")):
+        told = cluster.configure(*flags)
+        assert told.code == 64
+        assert {step["state"] for step in told.steps.values()} == {"skipped"}
+    told = cluster.configure("--devices", "7")
+    states = {name: step["state"] for name, step in told.steps.items()}
+    assert told.code == 64
+    assert (states.pop("probe"), states.pop("plan")) == ("ok", "failed")
+    assert set(states.values()) == {"skipped"}
+
+
+def test_status_tells_of_an_edited_compose_file(cluster: Cluster) -> None:
+    def told() -> tuple[str, bool]:
+        value = cluster.dshpc("status", "--json").good().report
+        late = any("edited after the container was made" in note for note in value["notes"])
+        return value["files"]["docker-compose.yml"], late
+
+    assert told() == ("rendered", False)
+    edit(cluster.folder / "docker-compose.yml", 'shm_size: "1g"', 'shm_size: "2g"')
+    assert told() == ("edited", True)
+    cluster.dshpc("up").good()
+    assert told() == ("edited", False)
+    assert cluster.inspect()["HostConfig"]["ShmSize"] == 2 << 30
+    path = cluster.folder / "docker-compose.yml"
+    path.write_text(f"{path.read_text()}# a note\n")
+    assert told() == ("edited", True)
+    cluster.dshpc("up").good()
+    assert told() == ("edited", False), "compose has kept the container, and says no more"
+
+
+def test_an_edited_compose_file_that_is_taken_back(cluster: Cluster) -> None:
+    """Its label stays that of the rendered text: what the container was made from is what counts."""
+    path = cluster.folder / "docker-compose.yml"
+    ours = path.read_text()
+    devices = cluster.inspect()["HostConfig"]["Devices"]
+    path.write_text(re.sub(r".*/dev/null:.*\n", "", ours, count=1))
+    cluster.configure()  # and however that ends: a GPU has gone from the container
+    assert len(cluster.inspect()["HostConfig"]["Devices"] or []) < len(devices)
+    for beside in cluster.folder.glob("docker-compose.yml*"):
+        beside.unlink()
+    assert cluster.configure().good().steps["start"]["detail"] == "started"
+    assert cluster.node() == ("gpu:h100:2", "idle")
+
+    edit(path, 'shm_size: "1g"', 'shm_size: "2g"')
+    cluster.configure().good()
+    assert cluster.inspect()["HostConfig"]["ShmSize"] == 2 << 30
+    cluster.dshpc("config", "accept", "docker-compose.yml", "--yes").good()
+    notes = cluster.dshpc("status", "--json").good().report["notes"]
+    assert any("newer than the container" in note for note in notes)
+    cluster.configure().good()
+    assert cluster.inspect()["HostConfig"]["ShmSize"] == 1 << 30
+    assert cluster.configure().good().steps["start"]["detail"] == "running already"
+
+
+def test_a_container_that_somebody_made_with_compose_himself(cluster: Cluster) -> None:
+    path = cluster.folder / "docker-compose.yml"
+    ours = path.read_text()
+    edit(path, 'shm_size: "1g"', 'shm_size: "2g"')
+    tool = ["-f", str(path), "-p", cluster.prefix, "up", "-d", "--no-build"]
+    done = subprocess.run(["docker-compose", *tool], cwd=cluster.folder, check=False)
+    assert done.returncode == 0
+    path.write_text(ours)
+    cluster.configure().good()
+    assert cluster.inspect()["HostConfig"]["ShmSize"] == 1 << 30
+
+
+def test_a_start_that_failed(cluster: Cluster) -> None:
+    cluster.dshpc("down").good()
+    docker("volume", "rm", f"{cluster.prefix}-state")  # and with it the last good configuration
+    path = cluster.folder / "config/slurm.conf"
+    good = path.read_text()
+    edit(path, "SelectType=", "SelctType=")
+    failed = cluster.dshpc("up")
+    assert (failed.code, "in the project folder: dshpc restart" in failed.stderr) == (2, True)
+    tried = cluster.dshpc("srun", "hostname")
+    assert tried.code == 2
+    assert tried.stderr.splitlines() == [
+        "dshpc: the cluster did not start; dshpc status says why.",
+        "dshpc: when that is mended, start it again: dshpc restart",
+    ]
+    path.write_text(good)
+    cluster.dshpc("up").good()
+    assert cluster.node() == ("gpu:h100:2", "idle")
+
+
+@pytest.mark.parametrize(
+    ("simulate", "sharing", "said", "wanted"),
+    [
+        ("h100:2", "shard:4", "shard:h100:1", "0"),
+        ("h100:2", "shard:4", "shard:NVIDIA:2", "0"),
+        ("h100:2", "mps", "mps:h100:50", "0"),
+        ("h100:2", "shard:4", "shard:t4:1", "ask for --gres=shard:1"),
+        ("h100:1+t4:1", "shard:4", "shard:t4:1", "--gres=gpu:t4:1"),
+        ("h100:1+t4:1", "shard:4", "shard:nvidia:1", "0"),
+    ],
+)
+def test_a_share_with_a_type(
+    cluster: Cluster, simulate: str, sharing: str, said: str, wanted: str
+) -> None:
+    cluster.configure("--simulate", simulate, "--gpu-sharing", sharing).good()
+    seen = "CUDA_VISIBLE_DEVICES"
+    got = cluster.exec("srun", f"--gres={said}", "printenv", seen)
+    if wanted != "0":
+        assert (got.code != 0, wanted in got.stderr) == (True, True)
+        batch = cluster.exec("sbatch", f"--gres={said}", "--wrap", "true")
+        assert (batch.code != 0, wanted in batch.stderr) == (True, True)
+        return
+    assert got.good().stdout.strip() == wanted
+    inside = f"printenv {seen}; srun printenv {seen}; srun --gres={said} printenv {seen}"
+    job = cluster.submit(f"--gres={said}", script=inside)
+    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "the job has run")
+    assert cluster.output(job).split() == [wanted] * 3

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup import resources
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform
+from dshpc_setup.handover import GpuStanza
 from dshpc_setup.ownership import is_marked
 from dshpc_setup.plan import (
     ClusterPlan,
@@ -18,7 +24,7 @@ from dshpc_setup.plan import (
     Sharing,
     plan_cluster,
 )
-from dshpc_setup.render import CONFIG_FILES, LUA_FILES, render_slurm
+from dshpc_setup.render import CONFIG_FILES, LUA_FILES, ComposeFile, inputs, render_slurm
 from dshpc_setup.settings import DECLARATIONS, load
 
 PLAN = ClusterPlan("lab", "lab", "debug", 8, 14374, 1796, 1, 4, 2)
@@ -99,6 +105,18 @@ def test_names_stand_in_both_lua_files() -> None:
         assert re.search(r'\["nvidia"\] = \{ "h100" \},', texts[name]), name
 
 
+@pytest.mark.parametrize("kind", ["shard", "mps"])
+def test_types_of_shares_are_dealt_with_only_where_there_are_shares(
+    kind: Literal["shard", "mps"],
+) -> None:
+    texts = render_slurm(replace(GPUS, sharing=Sharing(kind, 12)))
+    for name in LUA_FILES:
+        assert f'item:match("^({kind}[:=])(.+)$")' in texts[name], name
+    assert f"{kind} has no type here" in texts["job_submit.lua"]
+    plain = render_slurm(GPUS)
+    assert not re.search("without_type|typed_share", "".join(plain[name] for name in LUA_FILES))
+
+
 def test_places_and_connections_of_gpus() -> None:
     near = replace(GPUS.gres[0], cores="0-7", links=(-1, 4, 0))
     found = lines(render_slurm(replace(GPUS, gres=(near, *GPUS.gres[1:])))["gres.conf"])
@@ -173,3 +191,34 @@ def test_any_settings_are_refused_or_make_the_lines_that_are_ours(flags: dict[st
 def test_no_secret_and_no_munge() -> None:
     for text in render_slurm(PLAN).values():
         assert "munge" not in text.lower()
+
+
+COMPOSE = ComposeFile(
+    "lab", "lab-slurm", "lab", "lab-slurm:none", "1g", (), {}, {}, (), GpuStanza()
+)
+
+
+def test_inputs_name_what_the_texts_are_made_of() -> None:
+    """Whatever else there is beside them changes nothing: the build section, the time."""
+    same = inputs(PLAN, COMPOSE)
+    assert inputs(replace(PLAN), replace(COMPOSE, build={"build": {"context": "."}})) == same
+    others = {
+        inputs(replace(PLAN, cpus=9), COMPOSE),
+        inputs(PLAN, replace(COMPOSE, shm_size="2g")),
+        inputs(PLAN, replace(COMPOSE, environment={"A": "b"})),
+    }
+    assert len({same, *others}) == 4
+
+
+@pytest.mark.parametrize("name", ["slurm.conf.j2", "isolation.conf.j2", "docker-compose.yml.j2"])
+def test_inputs_name_the_templates(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = inputs(PLAN, COMPOSE)
+    for source in (resources.templates(), resources.share()):
+        for path in source.glob("*.j2"):
+            shutil.copy(path, tmp_path)
+    (tmp_path / name).write_text((tmp_path / name).read_text() + "# one line more\n")
+    folder = "share" if name == "docker-compose.yml.j2" else "templates"
+    monkeypatch.setattr(resources, folder, lambda: tmp_path)
+    assert inputs(PLAN, COMPOSE) != same

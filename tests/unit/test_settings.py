@@ -103,6 +103,8 @@ def test_an_unknown_key_names_the_nearest() -> None:
         ("shm_size", "1\u0663g"),
         ("partitions", "a b"),
         ("partitions", "a=soon"),
+        ("partitions", "short="),
+        ("partitions", "a=30, short = "),
         ("partitions", "a=1:00:00:00"),
         ("partitions", "a=\u0663"),
         ("partitions", "a,A=30"),
@@ -116,6 +118,8 @@ def test_an_unknown_key_names_the_nearest() -> None:
         ("gpu_sharing", "shard:129"),
         ("gpu_sharing", "shard:\u0663"),
         ("gpu_sharing", "mps:50"),
+        ("gres_type", "uuid"),
+        ("gres_type", "Index"),
         ("isolation", "strict"),
         ("slurm_conf_extra", "a=1\r\nb=2"),
         ("slurm_conf_extra", "a=1\x85b=2"),
@@ -128,6 +132,13 @@ def test_a_bad_value_is_wrong_usage_and_names_the_flag(name: str, text: str) -> 
         load(flags={name: text})
     assert caught.value.exit_code == Exit.USAGE
     assert caught.value.brief.startswith(BY_NAME[name].flag)
+
+
+def test_a_partition_without_its_time_is_told_both_ways_to_say_it() -> None:
+    with pytest.raises(DshpcError) as caught:
+        load(flags={"partitions": "long=7-0,short="})
+    assert "'short=', which names no time: short=1:00:00" in caught.value.brief
+    assert load(flags={"partitions": "short,"}).partitions == (("short", "INFINITE"),)
 
 
 def test_a_bad_profile_is_named_where_it_stands() -> None:

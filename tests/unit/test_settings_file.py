@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.settings import load
-from dshpc_setup.settings_file import as_text, changed, item_text, joined
+from dshpc_setup.settings_file import as_text, changed, item_text, joined, without
 
 WRITTEN = """\
 # our lab
@@ -130,3 +130,32 @@ def test_values_as_a_flag_takes_them() -> None:
     assert {name: as_text(getattr(settings, name)) for name in flags} == flags
     assert as_text(load().reserve_mib) == ""
     assert item_text(("long", "INFINITE")) == "long"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "left"),
+    [
+        ("gpu: amd\n", "gpu", ""),
+        ("# a\ngpu: amd  # b\n\n# c\nwork: x", "gpu", "# a\n\n# c\nwork: x"),
+        ("work: x\ngpu: amd", "gpu", "work: x\n"),
+        ("devices:\n  - 0\n  - 2\n# c\nwork: x\n", "devices", "# c\nwork: x\n"),
+        ("devices: [0,\n  2]\nwork: x\n", "devices", "work: x\n"),
+        ("slurm_conf_extra: |\n  A=1\n  B=2\n\nwork: x\n", "slurm_conf_extra", "\nwork: x\n"),
+        ("work: x\nslurm_conf_extra: |\n  A=1\n  B=2\n", "slurm_conf_extra", "work: x\n"),
+        ("gpu: amd\n", "work", "gpu: amd\n"),
+    ],
+)
+def test_one_setting_is_taken_out(text: str, name: str, left: str) -> None:
+    assert without(text, name) == left
+
+
+def test_one_that_stands_in_a_line_with_others_is_left() -> None:
+    with pytest.raises(DshpcError, match="could not be taken out"):
+        without("{gpu: amd, work: x}\n", "gpu")
+
+
+@given(st.sampled_from(["gpu", "work", "devices"]), st.text("# ab\n", max_size=20))
+def test_what_was_set_can_be_taken_out(name: str, comment: str) -> None:
+    before = "".join(f"#{line}\n" for line in comment.splitlines()) + "reserve_mib: 512\n"
+    value = {"gpu": "amd", "work": "x", "devices": "0,2"}[name]
+    assert without(changed(before, name, value), name) == before

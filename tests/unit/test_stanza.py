@@ -98,11 +98,12 @@ def test_names_come_from_the_prefix() -> None:
     assert "COMPOSE_PROJECT_NAME=lab\n" in render_env("lab")
 
 
-def test_work_is_seen_under_its_own_path_and_config_read_only() -> None:
+def test_work_is_seen_under_its_own_path_and_the_other_folders_read_only() -> None:
     volumes = compose()["services"]["slurm"]["volumes"]
-    assert volumes[:2] == [
+    assert volumes[:3] == [
         "/home/ada/lab/config:/config:ro",
         "/home/ada/lab/work:/home/ada/lab/work",
+        "/home/ada/lab/methods:/home/ada/lab/methods:ro",
     ]
     elsewhere = compose(work="/data/ada")["services"]["slurm"]["volumes"]
     assert "/data/ada:/data/ada" in elsewhere
@@ -111,9 +112,10 @@ def test_work_is_seen_under_its_own_path_and_config_read_only() -> None:
 def test_selinux_gets_its_labels() -> None:
     facts = replace(FACTS, platform=Platform("linux", selinux="enforcing"))
     volumes = compose(facts=facts)["services"]["slurm"]["volumes"]
-    assert volumes[:2] == [
+    assert volumes[:3] == [
         "/home/ada/lab/config:/config:ro,z",
         "/home/ada/lab/work:/home/ada/lab/work:z",
+        "/home/ada/lab/methods:/home/ada/lab/methods:ro,z",
     ]
 
 
@@ -342,5 +344,6 @@ def test_any_path_reaches_compose_unchanged(project: str, work: str) -> None:
     volumes = value["services"]["slurm"]["volumes"]
     # compose itself turns $$ into $
     assert volumes[1].replace("$$", "$") == f"/w/{work}:/w/{work}"
+    assert volumes[2].replace("$$", "$") == f"/p/{project}/methods:/p/{project}/methods:ro"
     labels = value["services"]["slurm"]["labels"]
     assert labels["org.dshpc.project"].replace("$$", "$") == f"/p/{project}"

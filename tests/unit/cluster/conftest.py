@@ -12,6 +12,7 @@ import pytest
 
 from dshpc_setup import apply
 from dshpc_setup.apply import Wanted
+from dshpc_setup.cluster import compose_file
 from dshpc_setup.project import Project
 from tests.unit.engine.fake import Answer, FakeMachine
 
@@ -40,11 +41,17 @@ def project(tmp_path: Path) -> Project:
     runtime = {"container": "p-slurm", "work": f"{made.folder}/work", "prefix": "p"}
     made.write_json(".dshpc/runtime.json", runtime)
     configured(made)
+    compose_file.remember_used(made, None)
     return made
 
 
-def container(project: Project, status: str = "running", label: str = "abc1") -> Answer:
+def container(
+    project: Project, status: str = "running", label: str = "abc1", config_hash: str | None = None
+) -> Answer:
+    """`config_hash`: compose's own label; None: the same as when compose was last called by us."""
     labels = {"org.dshpc.project": str(project.folder), "org.dshpc.rendered": label}
+    if config_hash is not None:
+        labels["com.docker.compose.config-hash"] = config_hash
     state = {"Running": status in ("running", "paused"), "Status": status, "ExitCode": 1,
              "StartedAt": "2026-01-01T00:00:00Z"}  # fmt: skip
     value = {"Id": "1", "Name": "/p-slurm", "Image": "sha256:1", "Created": "2026-01-01T00:00:00Z",

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.cluster.config_diff import differences, unified
-from dshpc_setup.cluster.config_files import OWNABLE, SHOWN, parse_texts, path_of, show
+from dshpc_setup.cluster.config_files import SHOWN, parse_texts, path_of, show
 from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.owned import OWNABLE
 from dshpc_setup.project import Project
 from tests.unit.cluster.conftest import (
     GONE,
@@ -167,10 +168,10 @@ def test_in_force_against_the_folder(project: Project) -> None:
     (item,) = found.found
     assert (item.path, item.kind) == ("config/gres.conf", "in-force")
     assert item.text.splitlines()[:2] == [
-        "--- config/gres.conf (in the project folder)",
-        "+++ /etc/slurm/gres.conf (in force in p-slurm)",
+        "--- /etc/slurm/gres.conf (in force in p-slurm)",
+        "+++ config/gres.conf (in the project folder)",
     ]
-    assert "\n+Name=gpu\n" in item.text
+    assert "\n-Name=gpu\n" in item.text
     assert differences(machine, project, ("slurm.conf",)).exit_code == 0
 
 
@@ -192,7 +193,7 @@ def test_a_missing_file_and_one_that_is_marked(project: Project) -> None:
     (project.folder / "config/slurm.conf").write_text(MARKED)
     found = differences(cluster(project, {"slurm.conf": MARKED}), project)
     assert [item.path for item in found.found] == ["config/gres.conf"]
-    assert found.found[0].text.startswith("--- /dev/null\n")
+    assert "\n+++ /dev/null\n" in found.found[0].text
     assert "config/gres.conf is missing" in found.notes[0]
 
 

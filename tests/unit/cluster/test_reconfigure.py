@@ -38,6 +38,32 @@ def test_it_is_done_and_told(project: Project) -> None:
     assert value["reconfigure"]["lines"] == ["GPUs: was 2, is 1"]
 
 
+@pytest.mark.parametrize("state", ["drained", "draining", "down"])
+def test_a_node_that_a_person_took_out_is_no_failure(project: Project, state: str) -> None:
+    fake = machine(project, stdout="Nothing has changed\n")
+    fake.commands["docker exec p-slurm sinfo"] = Answer(f"p|gpu:h100:1|gpu:0|{state}|new fans\n")
+    done = reconfigure(fake, project, {}, Listener())
+    assert (done.exit_code, done.to_json()["exit_code"], done.status.exit_code) == (0, 0, 2)
+    assert f"Node p is {state} (new fans), by a person" in lines(done)[-1]
+
+
+@pytest.mark.parametrize(
+    ("code", "sinfo", "wanted"),
+    [
+        (0, "p|gpu:h100:1|gpu:0|inval|x\n", 2),
+        (0, "p|gpu:h100:1|gpu:0|drained|x\nq|gpu:h100:1|gpu:0|inval|x\n", 2),
+        (2, "p|gpu:h100:1|gpu:0|drained|x\n", 2),
+        (3, "p|gpu:h100:1|gpu:0|drained|x\n", 3),
+    ],
+)
+def test_what_is_a_failure_stays_one(project: Project, code: int, sinfo: str, wanted: int) -> None:
+    fake = machine(project, code=code, stdout="x\n")
+    fake.commands["docker exec p-slurm sinfo"] = Answer(sinfo)
+    done = reconfigure(fake, project, {}, Listener())
+    assert done.exit_code == wanted
+    assert "by a person" not in "\n".join(lines(done))
+
+
 @pytest.mark.parametrize("code", [Exit.ERROR, Exit.INCOMPLETE])
 def test_a_refusal_is_passed_on_with_its_words(project: Project, code: int) -> None:
     fake = machine(project, code=code, stdout="config/gres.conf, line 3: no device.\n")

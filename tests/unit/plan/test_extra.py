@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.plan import ExtraLine, extra, plan_cluster
+from dshpc_setup.plan import ExtraLine, check_settings, extra, plan_cluster
 from dshpc_setup.render import render_slurm
 from dshpc_setup.settings import load
 from tests.unit.plan.made import facts, gpu
@@ -194,3 +194,27 @@ def test_any_text_is_refused_or_makes_no_line_but_its_own(text: str) -> None:
         assert item.text.count('"') % 2 == 0
     names = [key for key in keys("\n".join(written)) if key not in ("partitionname", "downnodes")]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"slurm_conf_extra": "NodeName=x"},
+        {"slurm_conf_extra": "no value"},
+        {"partitions": "debug"},
+        {"partitions": "a", "slurm_conf_extra": "PartitionName=a"},
+    ],
+)
+def test_what_no_machine_can_make_right_is_found_without_one(flags: dict[str, str | None]) -> None:
+    with pytest.raises(DshpcError) as caught:
+        check_settings(load(flags=flags))
+    assert caught.value.exit_code == Exit.USAGE
+    with pytest.raises(DshpcError) as planned:
+        plan_cluster(facts(gpu(0)), load(flags=flags))
+    assert planned.value == caught.value
+
+
+def test_what_depends_on_the_machine_is_not_judged_without_it() -> None:
+    check_settings(
+        load(flags={"devices": "7", "partitions": "a", "slurm_conf_extra": "KillWait=5"})
+    )

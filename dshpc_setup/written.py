@@ -1,0 +1,81 @@
+"""The files that a run leaves in its project folder: compared, tried by the compose tool, written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dshpc_setup import apply, ownership, stanza
+from dshpc_setup.apply import Change
+from dshpc_setup.engine import compose
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.files import make_folder
+from dshpc_setup.machine import Machine
+from dshpc_setup.plan import ClusterPlan
+from dshpc_setup.project import REMEMBERED, RENDERED, RUNTIME, Project, json_text
+from dshpc_setup.render import CONFIG_FILES, render_env, render_slurm
+from dshpc_setup.settings import Settings
+
+
+def compared(project: Project, plan: ClusterPlan, compose_text: str) -> tuple[Change, ...]:
+    """What writing the files of this plan would change; reads only."""
+    texts = render_slurm(plan)
+    wanted = {f"config/{name}": apply.Wanted(texts[name]) for name in CONFIG_FILES}
+    wanted[compose.FILE] = apply.Wanted(compose_text)
+    wanted[".env"] = apply.Wanted(render_env(plan.cluster), 0o600)
+    return apply.compare(project, wanted)
+
+
+def let_compose_read(
+    machine: Machine, project: Project, facts: HostFacts, changes: tuple[Change, ...]
+) -> None:
+    """A text that is new is read by the compose tool itself before anything is written."""
+    tool = facts.engine.compose
+    new = [item for item in changes if item.path == compose.FILE and item.target is not None]
+    if tool is None or not new or new[0].action == "unchanged":
+        return
+    folder = str(project.folder)
+    said = compose.check(machine, tool, new[0].wanted.text, folder=folder)
+    if said is not None:
+        raise DshpcError(
+            f"Compose {tool.version} refuses the {compose.FILE} that was rendered.",
+            said,
+            ("Nothing was written. Report this with the output of: dshpc detect --json",),
+        )
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the files were made from, beside the settings."""
+
+    inputs: str  # render.inputs
+    flags: Mapping[str, str | None]
+    volumes_of: str | None = None  # the folder that a cluster taken over belonged to
+
+
+def write(
+    project: Project, settings: Settings, changes: tuple[Change, ...], origin: Origin
+) -> None:
+    """The files, and what later runs and commands need to know of this one: all of it or none."""
+    work = stanza.work_folder(project.folder, settings)
+    make_folder(work, project.owner)
+    make_folder(project.folder / stanza.METHODS, project.owner)
+    runtime = {
+        "container": settings.container,
+        "prefix": settings.prefix,
+        "work": str(work),
+        "docker": "docker",
+    }
+    if owner := origin.volumes_of or project.runtime().get("volumes_of"):
+        runtime["volumes_of"] = str(owner)
+    notes = {RUNTIME: json_text(runtime), RENDERED: rendered(origin.inputs, changes)}
+    if chosen := project.remembering(origin.flags):
+        notes[REMEMBERED] = json_text(chosen)
+    apply.write(project, changes, notes)
+
+
+def rendered(inputs: str, changes: tuple[Change, ...]) -> str:
+    """For RENDERED: which texts come of these inputs, also where a user's own file stands instead."""
+    digests = {item.path: ownership.digest(item.wanted.text) for item in changes}
+    return json_text({"inputs": inputs, "files": digests})
