@@ -2,8 +2,13 @@
 
     python benchmarks/doctor.py [--dir PROJECT]
 
+The limit is read as (doctor - answers) / detect <= 1.5, the median over rounds that take all three in
+turn. `answers` is what doctor's own questions to engine, container and Slurm take by themselves, the
+same commands side by side as doctor has them; what `dshpc-node` computes in the container is part
+of its answer. So what doctor's own work slows down in them counts against doctor.
+
 With the cluster of a project; or without one, and then only the engine answers. Exit code 1 where a
-limit is missed.
+limit is missed. On a machine that is busy with other things the three are not alike: see its load.
 """
 
 from __future__ import annotations

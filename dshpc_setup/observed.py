@@ -26,6 +26,31 @@ class KernelLog:
 
 
 @dataclass(frozen=True)
+class MemoryUse:
+    """Memory of one GPU or MIG instance: what any program holds of it, in MiB."""
+
+    name: str  # "GPU 0 (NVIDIA H100 PCIe, 0000:41:00.0)"
+    used_mib: int
+    total_mib: int
+
+
+@dataclass(frozen=True)
+class GpuMemory:
+    """GPU memory in use at the moment of the look, of GPUs that have memory of their own."""
+
+    state: State | None = None  # None: not asked
+    used: tuple[MemoryUse, ...] = ()
+
+
+@dataclass(frozen=True)
+class DeviceLinks:
+    """Of NVIDIA's device nodes, whether each has its link MAJOR:MINOR in /dev/char."""
+
+    state: State | None = None  # None: not asked; denied: this user may not look there
+    links: Mapping[str, bool] = field(default_factory=dict)  # "/dev/nvidia0" -> it has one
+
+
+@dataclass(frozen=True)
 class Disk:
     """A file system: `what` is "engine", "project" or "tmp". Sizes in MiB."""
 
@@ -149,9 +174,13 @@ class Observed:
     files: tuple[ProjectFile, ...] = ()
     disks: tuple[Disk, ...] = ()
     kernel: KernelLog = field(default_factory=KernelLog)
+    gpu_memory: GpuMemory = field(default_factory=GpuMemory)
+    device_links: DeviceLinks = field(default_factory=DeviceLinks)
     wanted_gpus: tuple[str, ...] | None = None  # GPU part that docker-compose.yml would have now
     written_gpus: tuple[str, ...] | None = None  # and the one that it has
     engine_installed: bool | None = None  # a Docker engine's program is here, running or not
+    docker_command: bool | None = None  # the docker command is here
+    owner: str | None = None  # of a project folder that is another user's: his name
     leftovers: tuple[str, ...] = ()  # of an interrupted write: paths in the project folder
 
     def daemon(self, name: str) -> Daemon | None:

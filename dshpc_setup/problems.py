@@ -1,15 +1,24 @@
-"""What the finding ids of a GPU that jobs do not get mean, in a few words each."""
+"""The ids of what probes find wrong, and a few words for those of a GPU that jobs do not get.
+
+Who only reads findings need not load the probes for them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+VERSIONS_DIFFER = "DSH-NV-001"
+NOUVEAU = "DSH-NV-002"
 UNREADABLE = "DSH-NV-003"
 NO_INSTANCES = "DSH-NV-018"
 NO_FABRIC = "DSH-NV-019"
 LOST = "DSH-NV-020"
 RESET = "DSH-NV-021"
 PROHIBITED = "DSH-NV-028"
+LINUX_DRIVER_INSIDE = "DSH-NV-031"  # of WSL 2
+DRIVER_TOO_OLD = "DSH-NV-049"
+NO_KFD = "DSH-AM-039"
+PARTITIONS_MISSING = "DSH-AM-042"  # fewer than the card's mode makes
 
 WORDS = {
     UNREADABLE: "the driver does not open it",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -69,7 +70,7 @@ def machine_of(path: str | os.PathLike[str]) -> RecordedMachine:
         try:
             machine = RecordedMachine(folder)
         except DshpcError as error:
-            raise _elsewhere(error, folder, str(where)) from None
+            raise _elsewhere(error, folder, path) from None
     machine.folder = where  # for what it says of its files; it has read them
     return machine
 
@@ -77,10 +78,11 @@ def machine_of(path: str | os.PathLike[str]) -> RecordedMachine:
 def stored_of(path: str | os.PathLike[str]) -> Stored:
     """All that the report tells beside its machine. Raises DshpcError for what cannot be read."""
     path = _whole(Path(path))
-    texts = _archived(path)
-    if texts is None:
-        texts = _beside(path)
+    archived = _archived(path)
+    texts = _beside(path) if archived is None else archived
     where = {name: os.path.join(path, name) for name in _BESIDE}
+    if archived is not None:  # there is no such path
+        where = {name: f"{path}: {name}" for name in _BESIDE}
     found = Stored()
     if "observed.json" in texts:
         observed = stored.from_json(texts["observed.json"], where["observed.json"])
@@ -93,7 +95,7 @@ def stored_of(path: str | os.PathLike[str]) -> Stored:
         value = _object(texts["proof.json"], where["proof.json"], PROOF_SCHEMA)
         proof = Passthrough.from_json(value.get("proof"))
         if proof is None:
-            raise _unreadable(where["proof.json"], "it holds no test-run of this version")
+            raise stored.unreadable(where["proof.json"], "it holds no test-run of this version")
         found = replace(found, proof=proof, proof_fits=value.get("fits") is True)
     return found
 
@@ -141,39 +143,33 @@ def _beside(folder: Path) -> dict[str, str]:
             with open(path, "rb") as file:
                 data = file.read(archive.MOST_BYTES + 1)
             if len(data) > archive.MOST_BYTES:
-                raise _unreadable(str(path), f"it is larger than {archive.MOST_BYTES >> 20} MiB")
+                raise stored.unreadable(
+                    str(path), f"it is larger than {archive.MOST_BYTES >> 20} MiB"
+                )
             found[name] = data.decode()
         except (OSError, UnicodeDecodeError) as error:
-            raise _unreadable(str(path), str(error)) from None
+            raise stored.unreadable(str(path), str(error)) from None
     return found
 
 
 def _settings(text: str, where: str) -> Settings:
     texts = _object(text, where, SETTINGS_SCHEMA).get("texts")
     if not isinstance(texts, dict) or not all(isinstance(item, str) for item in texts.values()):
-        raise _unreadable(where, "'texts' must be an object of texts")
+        raise stored.unreadable(where, "'texts' must be an object of texts")
     try:
         return load(remembered=texts)
     except DshpcError as error:
-        raise _unreadable(where, str(error)) from None
+        raise stored.unreadable(where, str(error)) from None
 
 
 def _object(text: str, where: str, schema: str) -> Mapping[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _unreadable(where, str(error)) from None
+        raise stored.unreadable(where, str(error)) from None
     if not isinstance(value, dict) or value.get("schema") != schema:
-        raise _unreadable(where, f"its schema is not {schema}")
+        raise stored.unreadable(where, f"its schema is not {schema}")
     return value
-
-
-def _unreadable(where: str, why: str) -> DshpcError:
-    return DshpcError(
-        f"{where} cannot be read.",
-        why,
-        ("It is written by `dshpc doctor --bundle`: have the report made anew.",),
-    )
 
 
 def _no_report(path: str | os.PathLike[str], why: str) -> DshpcError:
@@ -184,11 +180,15 @@ def _no_report(path: str | os.PathLike[str], why: str) -> DshpcError:
     )
 
 
-def _elsewhere(error: DshpcError, folder: str, where: str) -> DshpcError:
+def _elsewhere(error: DshpcError, folder: str, path: str | os.PathLike[str]) -> DshpcError:
     """The error with the files called as they are in the archive, not as they were for a moment."""
-    return DshpcError(
-        error.brief.replace(folder, where),
-        error.details.replace(folder, where),
-        tuple(step.replace(folder, where) for step in error.resolution),
-        error.exit_code,
+
+    def named(text: str) -> str:
+        text = re.sub(rf"{re.escape(folder)}/([\w.-]*\w)", rf"{_MACHINE}/\1", text)
+        return text.replace(folder, _MACHINE)
+
+    return usage_error(
+        f"{os.fspath(path)}: {named(error.brief)}",
+        named(error.details),
+        "Have the report made anew: dshpc doctor --bundle FILE.tar.gz",
     )

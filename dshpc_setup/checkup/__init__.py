@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dshpc_setup import __version__, probes
 from dshpc_setup import settings as settings_module
-from dshpc_setup.checkup import cluster, disks, kernel
+from dshpc_setup.checkup import cluster, device_links, disks, gpu_memory, kernel
 from dshpc_setup.diagnose import Known, catalogue
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.machine import Ended, Machine, Say, earlier
+from dshpc_setup.machine import CommandResult, Ended, Machine, Say, earlier
 from dshpc_setup.machine.overlay import with_simulated_gpus
-from dshpc_setup.observed import KernelLog, Observed
+from dshpc_setup.observed import DeviceLinks, GpuMemory, KernelLog, Observed
 from dshpc_setup.project import PROOF, Project
 from dshpc_setup.settings import Settings
 
@@ -34,8 +34,10 @@ DEADLINE_S = 9.5  # of all of it
 _FACTS_S = 7.0  # of the machine: what is asked after it has the rest
 
 
-def examine(machine: Machine, project: Project | None) -> Known:
+def examine(machine: Machine, project: Project | None, early: CommandResult | None = None) -> Known:
     """All that is known: on the host, or in the cluster's own container.
+
+    `early`: what the engine has said already of the project's container.
 
     The checks take as long to be imported as the machine takes to answer: it is done meanwhile.
     """
@@ -49,16 +51,42 @@ def examine(machine: Machine, project: Project | None) -> Known:
         "machine": lambda say: _machine(machine, seen, project, usable, say)
     }
     if project is not None:
-        questions["cluster"] = lambda say: say(cluster.look(machine, project, DEADLINE_S - 0.5))
+        questions["cluster"] = lambda say: say(
+            cluster.look(machine, project, DEADLINE_S - 0.5, early)
+        )
     ended = machine.apart(questions, deadline_s=DEADLINE_S, meanwhile=catalogue)
     from dshpc_setup.engine import daemon
     from dshpc_setup.passthrough import Passthrough
 
     facts, observed = _put_together(seen, ended, project)
     installed = daemon.installed(machine)
-    observed = replace(observed, settings_error=wrong, engine_installed=installed)
+    observed = replace(
+        observed,
+        settings_error=wrong,
+        engine_installed=installed,
+        docker_command=machine.which("docker") is not None,
+        owner=_other_owner(machine, project),
+    )
     proof = Passthrough.from_json(project.read_note(PROOF)) if project else None
     return known_of(machine, facts, settings, observed, proof)
+
+
+def _other_owner(machine: Machine, project: Project | None) -> str | None:
+    """Whose the project folder is where it is not ours: his name, else his number."""
+    if project is None:
+        return None
+    try:
+        uid = project.folder.stat().st_uid
+    except OSError:
+        return None
+    if uid == machine.uid:
+        return None
+    import pwd  # not on every system that this is imported on
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _examine_inside(machine: Machine) -> Known:
@@ -81,21 +109,19 @@ def _examine_inside(machine: Machine) -> Known:
     return known_of(machine, facts, settings, observed)
 
 
-def examine_recorded(machine: Machine, project: Project | None, env: Mapping[str, str]) -> Known:
+def examine_recorded(machine: Machine) -> Known:
     """The same for a recorded machine: what was observed on it lies in its folder, or is not known.
 
-    Where nothing was observed the settings are those of the project, which are read with `env`. The
-    project's cluster and its proof are of the machine that we run on: nothing is told of them.
-    Raises DshpcError where what was observed cannot be read.
+    Its settings are those that it was recorded with, else the default ones: those of the project that
+    we stand in are about another machine. Raises DshpcError where what was observed cannot be read.
     """
     from dshpc_setup.bundle.replay import Stored, stored_of  # which looks by examine itself
 
     folder = getattr(machine, "folder", None)
     told = stored_of(folder) if isinstance(folder, Path) else Stored()
-    settings, wrong = (told.settings, None) if told.settings else _settings(project, env)
+    settings = told.settings or Settings()
     facts = probes.gather(with_simulated_gpus(machine, settings.simulate))
-    observed = told.observed or Observed(settings_error=wrong)
-    return told.with_proof(known_of(machine, facts, settings, observed))
+    return told.with_proof(known_of(machine, facts, settings, told.observed or Observed()))
 
 
 def _settings(project: Project | None, env: Mapping[str, str]) -> tuple[Settings, str | None]:
@@ -122,6 +148,8 @@ def _machine(
     questions: dict[str, Callable[[Say], None]] = {
         "kernel": lambda tell: tell(kernel.read_log(machine, facts.platform)),
         "disks": lambda tell: tell(disks.disks(machine, facts, folder)),
+        "memory": lambda tell: tell(gpu_memory.in_use(seen, facts)),
+        "links": lambda tell: tell(device_links.device_links(machine, facts)),
     }
     if project is not None:
         from dshpc_setup.checkup import files  # reads YAML, which the container cannot
@@ -144,6 +172,8 @@ def _put_together(
         version=__version__,
         disks=_first(told, tuple) or (),
         kernel=_first(told, KernelLog) or KernelLog(),
+        gpu_memory=_first(told, GpuMemory) or GpuMemory(),
+        device_links=_first(told, DeviceLinks) or DeviceLinks(),
     )
     if project is not None:
         from dshpc_setup.checkup.files import FolderSeen

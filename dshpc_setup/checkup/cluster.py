@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
-from typing import Any, cast
 
+from dshpc_setup.checkup.narrowed import at_once, inspecting_once, unwrapped, with_deadline
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.container.places import Places
@@ -25,7 +23,7 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Ended, Machine, Say, earlier
 from dshpc_setup.observed import ContainerSeen, Inside, Observed
 from dshpc_setup.probes.platform import in_container
-from dshpc_setup.project import Project
+from dshpc_setup.project import LABEL, Project
 
 COMMAND_S = 4.0  # of each; several wait beside each other
 INSIDE_S = 7.0
@@ -44,17 +42,21 @@ def is_inside(machine: Machine) -> bool:
 # From the host
 
 
-def look(machine: Machine, project: Project, deadline_s: float) -> Observed:
-    """Its status, its container, what that says of itself, within the deadline."""
-    from dshpc_setup.cluster import operations
+def look(
+    machine: Machine, project: Project, deadline_s: float, early: CommandResult | None = None
+) -> Observed:
+    """Its status, its container, what that says of itself, within the deadline.
 
+    `early`: what the engine has said of the container already.
+    """
     name = project.runtime().get("container")
     if not isinstance(name, str):
         return Observed()
     until = machine.clock() + deadline_s
-    near = _with_deadline(machine, min(COMMAND_S, earlier(deadline_s)))
+    machine = inspecting_once(machine, early)
+    near = with_deadline(machine, min(COMMAND_S, earlier(deadline_s)))
     try:
-        found = operations.ours(near, operations.target(project))
+        found = _ours(near, project, name)
     except DshpcError as error:
         return unanswered(project, f"{error.brief}: {error.details}".rstrip(": "))
     if found is None:
@@ -64,6 +66,17 @@ def look(machine: Machine, project: Project, deadline_s: float) -> Observed:
             inside_problem=f"There is no container {name}.",
         )
     return _found(machine, project, found, max(_LEAST_S, until - machine.clock()))
+
+
+def _ours(machine: Machine, project: Project, name: str) -> Container | None:
+    """As operations has it, which is imported while the container answers where this one is ours."""
+    found = containers.inspect(machine, name)
+    whole = {"container", "prefix", "work"} <= project.runtime().keys()
+    if found is not None and whole and found.labels.get(LABEL) == str(project.folder):
+        return found
+    from dshpc_setup.cluster import operations
+
+    return operations.ours(machine, operations.target(project))
 
 
 def unanswered(project: Project | None, problem: str) -> Observed:
@@ -79,9 +92,9 @@ def unanswered(project: Project | None, problem: str) -> Observed:
 
 def _found(machine: Machine, project: Project, found: Container, deadline_s: float) -> Observed:
     """All questions about a container that is there, at the same time."""
-    near = _with_deadline(machine, min(COMMAND_S, earlier(deadline_s)))
+    near = with_deadline(machine, min(COMMAND_S, earlier(deadline_s)))
     questions: dict[str, Callable[[Say], None]] = {
-        "status": lambda say: say(_status(near, project, found)),
+        "status": lambda say: say(_status(at_once(near, found, COMMAND_S), project, found)),
         "container": lambda say: _container(near, project, found, say),
     }
     if found.status == "running":
@@ -199,9 +212,6 @@ def ask_inside(
     machine: Machine, container: str, deadline_s: float
 ) -> tuple[Inside | None, str | None]:
     """What a running container says of itself; or why it does not."""
-    # It takes as long to be imported as the container takes to answer
-    reader = threading.Thread(target=import_module, args=("pydantic",), daemon=True)
-    reader.start()
     began = time.time()
     try:
         asked = containers.exec_in(
@@ -210,7 +220,6 @@ def ask_inside(
     except DshpcError as error:
         return None, f"{error.brief}. {error.details}".strip()
     middle = (began + time.time()) / 2
-    reader.join()
     if not asked.ok:
         return None, _refusal(asked)
     inside = parse_inside(asked.stdout)
@@ -230,14 +239,14 @@ def _refusal(asked: CommandResult) -> str:
 
 def parse_inside(text: str) -> Inside | None:
     """What `dshpc-node observe` printed, None where it is no such object; unknown fields are left."""
-    from pydantic import TypeAdapter, ValidationError
+    from dshpc_setup.checkup import typed
 
     try:
         value = json.loads(text)
         if not isinstance(value, dict) or "wheel_version" not in value:
             return None
-        return TypeAdapter(Inside).validate_json(json.dumps(value), strict=True)
-    except (ValidationError, ValueError, RecursionError):
+        return typed.read(Inside, value)
+    except (ValueError, RecursionError):
         return None
 
 
@@ -269,38 +278,5 @@ def _status_here(machine: Machine, inside: Inside) -> ClusterStatus:
         return told
     if inside.controller != "up":
         return replace(told, problem=inside.controller_says)
-    near = _with_deadline(_unwrapped(machine), COMMAND_S)
+    near = with_deadline(unwrapped(machine), COMMAND_S)
     return replace(told, **cluster_status.from_controller(near, base.container))
-
-
-# Machines with less time, or without an engine in between
-
-
-class _Changed:
-    """A machine with another `run`."""
-
-    def __init__(self, machine: Machine, run: Callable[..., CommandResult]) -> None:
-        self._machine = machine
-        self.run = run
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._machine, name)
-
-
-def _with_deadline(machine: Machine, most_s: float) -> Machine:
-    """No command takes longer: what asks one after the other has time for the next."""
-
-    def run(argv: Sequence[str], *, deadline_s: float, **more: Any) -> CommandResult:
-        return machine.run(argv, deadline_s=min(deadline_s, most_s), **more)
-
-    return cast("Machine", _Changed(machine, run))
-
-
-def _unwrapped(machine: Machine) -> Machine:
-    """`docker exec CONTAINER PROGRAM ...` is the program itself, in that container."""
-
-    def run(argv: Sequence[str], **more: Any) -> CommandResult:
-        command = list(argv)
-        return machine.run(command[3:] if command[:2] == ["docker", "exec"] else command, **more)
-
-    return cast("Machine", _Changed(machine, run))

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dshpc_setup import ownership
-from dshpc_setup.apply import JOURNAL, NEW
 from dshpc_setup.checkup import gpu_part, renderings
-from dshpc_setup.cluster.config_files import OWNABLE
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.observed import ProjectFile
+from dshpc_setup.owned import JOURNAL, NEW, OWNABLE
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.probes import plain_yaml
 from dshpc_setup.project import MANIFEST, OWN, Project
 from dshpc_setup.settings import Settings
 
@@ -239,6 +237,8 @@ def _wrong_line(line: bytes) -> str | None:
 
 
 def _wrong_yaml(data: bytes) -> str | None:
+    from dshpc_setup.probes import plain_yaml  # who only reads what was seen here needs none
+
     if len(data) > gpu_part.MOST_BYTES:
         return f"it is larger than {gpu_part.MOST_BYTES >> 20} MiB"
     try:

@@ -1,5 +1,8 @@
 """The kernel's log, as far as it is about GPUs and their drivers: asked by `dmesg`, read by a pure parser.
 
+Where that is for root alone (kernel.dmesg_restrict), systemd's journal has the same for the groups adm
+and systemd-journal.
+
 Sources of the texts: NVIDIA's Xid catalogue (NVRM: Xid), Linux kernel/module/signing.c ("Loading of ...
 is rejected"), drivers/gpu/drm/i915 ("GPU HANG"), security/lockdown.
 """
@@ -13,6 +16,10 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.observed import KernelLog
 
 DEADLINE_S = 3.0
+JOURNAL = (
+    *("journalctl", "--dmesg", "--boot", "--output=cat", "--no-pager"),
+    "--lines=20000",  # the newest: a machine may have been up for months
+)
 MOST_LINES = 200
 MOST_LETTERS = 300
 
@@ -34,10 +41,25 @@ def read_log(machine: Machine, platform: Platform) -> KernelLog:
     result = machine.run(("dmesg",), deadline_s=DEADLINE_S, env={"LC_ALL": "C"})
     if result.ok:
         return KernelLog("present", parse(result.stdout))
-    if result.state != "present":
-        return KernelLog(result.state)
     refused = re.search(r"not permitted|permission denied", result.stderr, re.IGNORECASE)
-    return KernelLog("denied" if refused else "error")
+    if result.state == "denied" or (result.state == "present" and refused):
+        return _journal(machine) or KernelLog("denied")
+    return KernelLog("error" if result.state == "present" else result.state)
+
+
+def _journal(machine: Machine) -> KernelLog | None:
+    """The same out of the journal; None where it holds nothing that this user may read.
+
+    Who may not read it is told so on standard error, and gets no line: no kernel starts without any.
+    """
+    if machine.which(JOURNAL[0]) is None:
+        return None
+    result = machine.run(JOURNAL, deadline_s=DEADLINE_S, env={"LC_ALL": "C"})
+    lines = [line for line in result.stdout.splitlines() if not line.startswith("-- ")]
+    hidden = re.search(r"not seeing messages|insufficient permissions", result.stderr)
+    if not result.ok or hidden or not lines:
+        return None
+    return KernelLog("present", parse("\n".join(lines)))
 
 
 def parse(text: str) -> tuple[str, ...]:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dshpc_setup import passthrough, stanza
+from dshpc_setup.apply import read_text
 from dshpc_setup.checkup import gpu_part
-from dshpc_setup.cluster.config_files import OWNABLE
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.handover import Handover
 from dshpc_setup.machine.overlay import simulated_device_files
+from dshpc_setup.owned import OWNABLE
+from dshpc_setup.ownership import digest
 from dshpc_setup.passthrough import Passthrough
-from dshpc_setup.passthrough.candidates import candidates
 from dshpc_setup.plan import ClusterPlan, plan_cluster
-from dshpc_setup.project import PROOF, Project
-from dshpc_setup.render import CONFIG_FILES, render_env, render_slurm
+from dshpc_setup.project import PROOF, RENDERED, Project
+from dshpc_setup.render import CONFIG_FILES, inputs, render_env, render_slurm
 from dshpc_setup.settings import Settings
 
 _TMP_DISK = re.compile(r" ?\bTmpDisk=\d+")
@@ -38,11 +39,16 @@ def made_now(
 ) -> Renderings:
     """As a run has it; nothing of a compose file where what is asked for cannot be had."""
     pairs = _outcomes(project, facts, settings, plan)
+    kept = _as_written(project, facts, settings, pairs)
+    if kept is not None:
+        part = gpu_part.words(
+            gpu_part.parsed(kept[COMPOSE_FILE].encode("utf-8", "surrogateescape"))
+        )
+        return Renderings({path: (text,) for path, text in kept.items()}, (part,))
     texts: dict[str, list[str]] = {path: [] for path in OWNABLE}
     for _, outcome in pairs:
-        for name, text in render_slurm(outcome).items():
-            if name in CONFIG_FILES:
-                texts[f"config/{name}"].append(text)
+        for name, text in render_slurm(outcome, CONFIG_FILES).items():
+            texts[f"config/{name}"].append(text)
     texts[".env"].append(render_env(settings.prefix))
     gpus = []
     for proof, outcome in pairs:
@@ -58,6 +64,33 @@ def made_now(
     return Renderings({path: tuple(found) for path, found in texts.items() if found}, tuple(gpus))
 
 
+def _as_written(
+    project: Project,
+    facts: HostFacts,
+    settings: Settings,
+    pairs: Sequence[tuple[Passthrough, ClusterPlan]],
+) -> Mapping[str, str] | None:
+    """The files themselves, where they are what was last rendered, and that from the same inputs.
+
+    To render costs more than all else that is asked of the folder.
+    """
+    note = project.read_note(RENDERED)
+    if len(pairs) != 1 or not isinstance(digests := note.get("files"), dict):
+        return None
+    ((proof, plan),) = pairs
+    texts = {}
+    try:
+        for path in OWNABLE:
+            texts[path] = read_text(project.folder / path) or ""
+            if digest(texts[path]) != digests.get(path):
+                return None
+        tag = stanza.image_tag(settings, plan.gpu_type)
+        file = stanza.compose_file(project.folder, settings, facts, plan, proof, tag, None)
+    except DshpcError:
+        return None
+    return texts if inputs(plan, file) == note.get("inputs") else None
+
+
 def _outcomes(
     project: Project, facts: HostFacts, settings: Settings, plan: ClusterPlan
 ) -> list[tuple[Passthrough, ClusterPlan]]:
@@ -70,6 +103,8 @@ def _outcomes(
     kept = Passthrough.from_json(project.read_note(PROOF))
     if kept is not None and kept.key == passthrough.proof_key(facts, plan, whole):
         return [(kept, plan if kept.works else cpu_plan)]
+    from dshpc_setup.passthrough.candidates import candidates
+
     rows = (row.handover for row in candidates(facts, plan, whole) if row.handover is not None)
     ways = [(Passthrough(handover, "Not tested."), plan) for handover in rows]
     return [*ways, (Passthrough(Handover("none"), "Not tested."), cpu_plan)]

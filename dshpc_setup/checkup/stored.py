@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.checkup import typed
+from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.observed import SCHEMA, Observed
 
 
@@ -20,24 +21,19 @@ def from_json(text: str, where: str) -> Observed:
 
     Fields that are missing have their defaults: a report of an older version knows fewer.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     try:
         value = json.loads(text)
         if not isinstance(value, dict) or value.pop("schema", None) != SCHEMA:
-            raise _unreadable(where, f"its schema is not {SCHEMA}")
-        return TypeAdapter(Observed).validate_json(json.dumps(value), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise _unreadable(where, f"{place}: {first['msg']}") from None
+            raise unreadable(where, f"its schema is not {SCHEMA}")
+        return typed.read(Observed, value)
     except (ValueError, RecursionError) as error:
-        raise _unreadable(where, str(error)) from None
+        raise unreadable(where, str(error)) from None
 
 
-def _unreadable(where: str, why: str) -> DshpcError:
-    return DshpcError(
+def unreadable(where: str, why: str) -> DshpcError:
+    """A file of a report, or of a folder that it was unpacked to, that says nothing."""
+    return usage_error(
         f"{where} cannot be read.",
         why,
-        ("It is written by `dshpc doctor --bundle`: have the report made anew.",),
+        "It is written by `dshpc doctor --bundle`: have the report made anew.",
     )

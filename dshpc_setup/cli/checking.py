@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.chosen import chosen
+from dshpc_setup.cli.doctor_asked import Asked as Asked
 from dshpc_setup.diagnose import Finding, Known, catalogue, diagnose, exit_code, to_json
-from dshpc_setup.diagnose.model import Check
+from dshpc_setup.diagnose.model import WRONG, Check, Section
 from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.facts import SECTIONS as FACTS
 from dshpc_setup.facts import Section as Fact
@@ -29,18 +31,6 @@ _ABOUT: dict[str, tuple[Fact, ...]] = {
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The options of `dshpc doctor` that say what is shown, and how."""
-
-    json: bool = False
-    verbose: bool = False
-    strict: bool = False
-    junit: Path | None = None
-    only: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Report:
     """The findings that were asked for, and what stands beside them."""
 
@@ -48,12 +38,24 @@ class Report:
     every: tuple[Finding, ...]  # those of left-out checks too: they may be the cause
     unanswered: tuple[str, ...] = ()  # what timed out or could not be asked, a sentence each
     strict: bool = False
+    inside: bool = False  # it was made in the cluster's container
+    notes: tuple[
+        str, ...
+    ] = ()  # what the findings are not about, or are only about, a sentence each
+
+    @property
+    def left_out(self) -> tuple[Finding, ...]:
+        """Faults that nobody asked for, because of which what was asked for could not be looked at."""
+        shown = {finding.id for finding in self.findings}
+        blockers = {finding.blocked_by for finding in self.findings} - shown
+        return tuple(it for it in self.every if it.id in blockers and it.state in WRONG)
 
     @property
     def exit_code(self) -> Exit:
-        """Of the contract; 3 as well where a fact is not known and no error outranks that."""
+        """Of the contract; 3 as well where something is not known and no error outranks that."""
         code = exit_code(self.findings, strict=self.strict)
-        return Exit.INCOMPLETE if self.unanswered and code != Exit.ERROR else code
+        unknown = self.unanswered or self.left_out
+        return Exit.INCOMPLETE if unknown and code != Exit.ERROR else code
 
     def to_json(self) -> dict[str, Any]:
         """The `dshpc.doctor/1` object."""
@@ -62,6 +64,8 @@ class Report:
             "exit_code": int(self.exit_code),
             "strict": self.strict,
             "unanswered": list(self.unanswered),
+            "left_out": [{"id": it.id, "title": it.title} for it in self.left_out],
+            "notes": list(self.notes),
         }
 
 
@@ -89,17 +93,33 @@ def checks_of(asked: Asked) -> tuple[Check, ...] | None:
     To be called before the machine is looked at, which takes its time. None: all of them, which are
     imported while the machine answers.
     """
-    target = asked.junit
-    if target is not None and (target.is_dir() or not target.parent.is_dir() or not target.name):
-        what = "It is a folder." if target.is_dir() else f"There is no folder {target.parent}."
-        raise usage_error(f"--junit {target} cannot be written.", what, "Name a file.")
+    if asked.junit is not None:
+        _need_place(asked.junit)
     return chosen(catalogue(), asked.only, asked.skip) if asked.only or asked.skip else None
 
 
-def report_of(asked: Asked, known: Known, checks: Sequence[Check] | None) -> Report:
+def _need_place(target: Path) -> None:
+    """Raises DshpcError where --junit cannot be written."""
+    if target == Path():
+        raise usage_error("--junit names no file.", "", "Name one: --junit doctor.xml")
+    folder = target.parent
+    if target.is_dir():
+        what = "It is a folder."
+    elif not folder.is_dir():
+        what = f"There is no folder {folder}."
+    elif not os.access(folder, os.W_OK | os.X_OK):  # it is written beside, and put in its place
+        what = f"You may not write into {folder}."
+    else:
+        return
+    raise usage_error(f"--junit {target} cannot be written.", what, "Name another file.")
+
+
+def report_of(
+    asked: Asked, known: Known, checks: Sequence[Check] | None, *, recorded: bool = False
+) -> Report:
     """All checks are made, for what they may explain; those that were asked for are reported.
 
-    Without `checks` these are all.
+    Without `checks` these are all. `recorded`: the machine is another than the one that we run on.
     """
     every = diagnose(known)
     checks = catalogue() if checks is None else checks
@@ -110,7 +130,25 @@ def report_of(asked: Asked, known: Known, checks: Sequence[Check] | None) -> Rep
         every,
         known.facts.unanswered([fact for fact in FACTS if fact in about]),
         asked.strict,
+        notes=tuple(_notes(known, {check.section for check in checks}, recorded=recorded)),
     )
+
+
+def _notes(known: Known, sections: set[Section], *, recorded: bool) -> Iterator[str]:
+    """What there is to be known of the whole, where sections are shown that it is about."""
+    seen, cluster = known.observed, known.observed.cluster
+    if known.facts.gpus.simulated or (cluster is not None and cluster.simulated):
+        yield "The GPUs are SIMULATED: made up, no job computes on them."
+    if cluster is not None or not sections & {"slurm", "files"}:
+        return
+    if recorded and seen.version is None:
+        yield "Only a machine was recorded: of its cluster and its files nothing is known."
+    elif recorded:
+        yield "No cluster was set up where this was recorded."
+    elif seen.project is None:
+        yield "No cluster is set up in this folder or above it."
+    else:
+        yield f"No cluster is set up in {seen.project}."
 
 
 def show(asked: Asked, report: Report) -> int:

@@ -10,6 +10,9 @@ from fnmatch import fnmatchcase
 from dshpc_setup.diagnose.model import SECTIONS, Check
 from dshpc_setup.errors import DshpcError, usage_error
 
+_DIGITS = 3  # of an id
+_MOST_NEAR = 3
+_BEGUN = re.compile(r"(?:DSH-?)?([A-Z]{2})-?([0-9]{0,9})")
 _SHORT = re.compile(r"(?:DSH-?)?([A-Z]{2})-?([0-9]{1,3})")
 
 
@@ -34,16 +37,29 @@ def full_id(word: str) -> str:
     return f"DSH-{short[1]}-{short[2]:0>3}" if short else word.strip().upper()
 
 
-def unknown(word: str, ids: Sequence[str], *, sections: bool = False) -> DshpcError:
-    """That there is no such check, with the nearest."""
-    near = difflib.get_close_matches(full_id(word), ids, 1)
-    if sections:
-        near = difflib.get_close_matches(word.strip().lower(), SECTIONS, 1) or near
-    what = f"There is no check{' and no section' if sections else ''} {word!r}."
-    there = f"The sections are: {', '.join(SECTIONS)}." if sections else ""
+def nearest(word: str, ids: Sequence[str]) -> str | None:
+    """Of a whole id the one with the nearest number among its like, of a begun one those that begin so.
+
+    Of another word the id that looks most like it; None where none does.
+    """
+    begun = _BEGUN.fullmatch(word.strip().upper())
+    there = [item for item in ids if begun and item.startswith(f"DSH-{begun[1]}-")]
+    if begun is None or not there:
+        return next(iter(difflib.get_close_matches(full_id(word), ids, 1)), None)
+    digits = begun[2]
+    so = [item for item in there if item.removeprefix(f"DSH-{begun[1]}-").startswith(digits)]
+    if so and len(digits) < _DIGITS:
+        return " or ".join(so[:_MOST_NEAR])
+    return min(there, key=lambda item: abs(int(item[-_DIGITS:]) - int(digits)))
+
+
+def _unknown(word: str, ids: Sequence[str]) -> DshpcError:
+    """That there is no such check and no such section, with the nearest."""
+    section = next(iter(difflib.get_close_matches(word.strip().lower(), SECTIONS, 1)), None)
+    near = section or nearest(word, ids)
     return usage_error(
-        what,
-        f"Did you mean {near[0]}?" if near else there,
+        f"There is no check and no section {word!r}.",
+        f"Did you mean {near}?" if near else f"The sections are: {', '.join(SECTIONS)}.",
         "See them all: dshpc doctor --list-checks",
     )
 
@@ -60,7 +76,7 @@ def _named(checks: Sequence[Check], option: str, words: Sequence[str]) -> set[st
             )
         of_word = {check.id for check in checks if _is_named(check, word)}
         if not of_word:
-            raise unknown(word, [check.id for check in checks], sections=True)
+            raise _unknown(word, [check.id for check in checks])
         found |= of_word
     return found
 

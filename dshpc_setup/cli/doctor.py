@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from dshpc_setup.cli.console import as_called, dshpc_command
 from dshpc_setup.cli.terminal import Ink, printable, printable_lines, wrapped
 from dshpc_setup.diagnose import Finding
-from dshpc_setup.diagnose.model import FAULTS, SECTIONS, FindingState, Section
+from dshpc_setup.diagnose.model import FAULTS, SECTIONS, WRONG, Section
 from dshpc_setup.fixes import Fix
 
 if TYPE_CHECKING:
     from dshpc_setup.cli.checking import Report
 
 _MARKS = {"ok": "ok", "info": "--", "warn": "!", "error": "!!", "skipped": "..", "crashed": "??"}
-_WORST: tuple[FindingState, ...] = ("error", "crashed", "warn")  # what is told first
 _GPUS = (
     "DSH-GP-001"  # whether there are any is told also where there are none, and nothing is wrong
 )
@@ -37,7 +36,7 @@ class _Group:
     @property
     def rank(self) -> tuple[int, int, int]:
         """The worst first, then what explains most."""
-        worst = min(_WORST.index(each.state) for each in (self.root, *self.explained))
+        worst = min(WRONG.index(each.state) for each in (self.root, *self.explained))
         return worst, -len(self.explained), -self.blocked
 
 
@@ -49,16 +48,19 @@ def lines(report: Report, ink: Ink, *, verbose: bool = False) -> list[str]:
     said: list[str] = []
     for group in _groups(shown):
         said += [*_group(group, every, ink, verbose), ""]
+    for left_out in report.left_out:
+        said += [*_left_out(every[left_out.id], shown, ink), ""]
     for finding in shown:
         if finding.state == "info" and finding.id == _GPUS:
             said += [f"{_mark(finding, ink)} {finding.title} ({finding.id})"]
-            said += [*wrapped(as_called(finding.cause), _INDENT), ""]
+            said += [*_body(replace(finding, evidence=()), _INDENT), ""]
     for section in SECTIONS:
         of_section = [finding for finding in shown if finding.section == section]
         if of_section:
             said.append(_summary(section, of_section, every, ink))
             said += _details(of_section, {root.id for root in roots}, ink) if verbose else ()
-    return [*said, "", *_unanswered(report, shown), *_closing(report, shown, ink)]
+    notes = [line for text in report.notes for line in wrapped(_sentence(text))]
+    return [*said, "", *notes, *_unanswered(report, shown), *_closing(report, shown, ink)]
 
 
 def _clean(finding: Finding) -> Finding:
@@ -80,7 +82,7 @@ def _sentence(text: str) -> str:
 
 
 def _is_wrong(finding: Finding) -> bool:
-    return finding.state in _WORST
+    return finding.state in WRONG
 
 
 def _root(finding: Finding, wrong: Mapping[str, Finding]) -> Finding:
@@ -122,6 +124,14 @@ def _group(group: _Group, every: Mapping[str, Finding], ink: Ink, verbose: bool)
         yield from wrapped(f"explains: {each.title} ({each.id})", _INDENT)
     if group.blocked:
         yield f"{_INDENT}{_count(group.blocked, 'check')} could not be made because of it"
+
+
+def _left_out(cause: Finding, shown: Sequence[Finding], ink: Ink) -> Iterator[str]:
+    """A fault that was not asked for, and keeps what was asked for from being looked at."""
+    yield f"{_mark(cause, ink)} {ink.bold(cause.title)} ({cause.id}, left out by --only or --skip)"
+    yield from wrapped(as_called(cause.cause), _INDENT)
+    blocked = sum(each.blocked_by == cause.id for each in shown)
+    yield f"{_INDENT}{_count(blocked, 'check')} could not be made because of it"
 
 
 def _mark(finding: Finding, ink: Ink) -> str:
@@ -199,7 +209,8 @@ def _unanswered(report: Report, shown: Sequence[Finding]) -> Iterator[str]:
         yield "Not everything could be asked:"
         for text in left:
             yield from wrapped(text, "  - ")
-        yield as_called("  Where each answer came from: dshpc detect --explain")
+        where = " (on the host)" if report.inside else ""
+        yield as_called(f"  Where each answer came from{where}: dshpc detect --explain")
         yield ""
 
 
@@ -214,17 +225,27 @@ def _closing(report: Report, shown: Sequence[Finding], ink: Ink) -> list[str]:
         *([f"{_count(crashed, 'check')} crashed"] if crashed else ()),
     ]
     if not parts:
-        among = "" if len(shown) == len(report.every) else f" by {_count(len(shown), 'check')}"
         but = ", but not everything could be asked" if report.unanswered else ""
-        return [ink.bold(f"No problem found{among}{but}.")]
+        return [ink.bold(f"No problem found{_among(report, shown)}{but}.")]
     groups = _groups(shown)
     causes = (
         f", from {_count(len(groups), 'cause')}" if len(groups) < sum((errors, warnings)) else ""
     )
     strict = " With --strict, warnings count as problems." if report.strict and warnings else ""
     told = next((group.root.id for group in groups if group.root.state in FAULTS), None)
-    more = f" Details: {dshpc_command()} explain {told}" if told else ""
+    where = "Details, on the host" if report.inside else "Details"
+    more = f" {where}: {dshpc_command()} explain {told}" if told else ""
     return [f"{ink.bold(', '.join(parts) + causes + '.')}{strict}{more}"]
+
+
+def _among(report: Report, shown: Sequence[Finding]) -> str:
+    """By how many checks, where these are not all; those that were skipped have found nothing."""
+    if len(shown) == len(report.every):
+        return ""
+    made = sum(each.state != "skipped" for each in shown)
+    not_made = sum(each.blocked_by in {it.id for it in report.left_out} for each in shown)
+    rest = f"; {not_made} could not be made" if not_made else ""
+    return f" by {_count(made, 'check')}{rest}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -7,64 +7,86 @@ takes as long as the looking.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from dshpc_setup.cli import checking
+from dshpc_setup.cli.doctor_asked import Asked
 from dshpc_setup.cli.folders import found_project
+from dshpc_setup.cli.plain_line import Options, read
 from dshpc_setup.cli.seen import seen_machine
+from dshpc_setup.engine import inspecting
+from dshpc_setup.machine import CommandResult, Machine
 
-_SWITCHES = {"--json": "json", "--verbose": "verbose", "-v": "verbose", "--strict": "strict"}
-_LISTS = {"--only": "only", "--skip": "skip"}
-_PATHS = {"--junit": "junit", "--dir": "dir", "--machine": "machine"}
+if TYPE_CHECKING:
+    from dshpc_setup.project import Project
+
+_EARLY_S = 1.0
+
+_KNOWN = Options(
+    {"--json": "json", "--verbose": "verbose", "-v": "verbose", "--strict": "strict"},
+    {"--junit": "junit", "--dir": "dir", "--machine": "machine"},
+    {"--only": "only", "--skip": "skip"},
+)
 
 
 @dataclass(frozen=True)
 class Line:
     """What is to be shown, of which folder, on which recorded machine (None: on this one)."""
 
-    asked: checking.Asked
+    asked: Asked
     dir: Path | None = None
     machine: Path | None = None
 
 
 def parsed(arguments: Sequence[str]) -> Line | None:
     """The options where each is known, looks only, and has what it needs; else None: ask typer."""
-    found: dict[str, Any] = {}
-    words = iter(arguments)
-    for word in words:
-        option, equals, value = word.partition("=")
-        name = _SWITCHES.get(word) or _LISTS.get(option) or _PATHS.get(option)
-        if name is None or (name in found and option not in _LISTS):
-            return None
-        if word in _SWITCHES:
-            found[name] = True
-            continue
-        if not equals:
-            value = next(words, "")
-        if not value or value.startswith("-"):
-            return None
-        if option in _LISTS:
-            found[name] = (*found.get(name, ()), value)
-        else:
-            found[name] = Path(value)
-    places = {name: found.pop(name, None) for name in ("dir", "machine")}
-    return Line(checking.Asked(**found), **places)
+    read_line = read(arguments, _KNOWN)
+    if read_line is None or read_line[1]:
+        return None
+    found = read_line[0]
+    places = {name: Path(found.pop(name)) for name in ("dir", "machine") if name in found}
+    if "junit" in found:
+        found["junit"] = Path(found["junit"])
+    return Line(Asked(**found), **places)
 
 
 def look(line: Line) -> int:
     """Look, print, and give the exit code; raises DshpcError for what cannot be asked for."""
+    project = found_project(line.dir)
+    machine = seen_machine("/", line.machine, "")
+    early = _early(machine, project) if line.machine is None else None
+    from dshpc_setup.cli import checking
+
     checks = checking.checks_of(line.asked)  # before the machine is looked at, which takes its time
     from dshpc_setup.checkup import examine, examine_recorded
 
-    project = found_project(line.dir)
-    machine = seen_machine("/", line.machine, "")
-    known = (
-        examine(machine, project)
-        if line.machine is None
-        else examine_recorded(machine, project, os.environ)
+    known = examine(machine, project, early) if line.machine is None else examine_recorded(machine)
+    report = checking.report_of(line.asked, known, checks, recorded=line.machine is not None)
+    return checking.show(line.asked, report)
+
+
+def _early(machine: Machine, project: Project | None) -> CommandResult | None:
+    """What the engine says of the cluster's container, asked while this program is still being loaded.
+
+    All other questions about the cluster wait for it. None where it did not come at once: then it is
+    asked again, with the time that it may take.
+    """
+    name = project.runtime().get("container") if project is not None else None
+    if not isinstance(name, str):
+        return None
+    words = inspecting.argv("container", name)
+    ended = machine.apart(
+        {"container": lambda say: say(machine.run(words, deadline_s=_EARLY_S))},
+        deadline_s=_EARLY_S,
+        meanwhile=_load,
     )
-    return checking.show(line.asked, checking.report_of(line.asked, known, checks))
+    said = next(iter(ended["container"].items), None)
+    return said if isinstance(said, CommandResult) and said.state == "present" else None
+
+
+def _load() -> None:
+    import_module("dshpc_setup.cli.checking")
+    import_module("dshpc_setup.checkup")

@@ -118,11 +118,15 @@ def doctor(
 
 @app.command("explain", rich_help_panel="Look")
 def explain(
-    check: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="DSH-NV-013, or nv-013; all without it.")
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID | WORDS]", help="DSH-NV-013, nv-13, or: out of memory. All without it."
+        ),
     ] = None,
+    json_output: Json = False,
 ) -> None:
     """What a finding of doctor means, how it is told, and what mends it."""
     from dshpc_setup.cli.explaining import explain as show
 
-    finish(show(check))
+    finish(show(words or (), json=json_output))

@@ -12,8 +12,10 @@ _HEADING = re.compile(r"#{1,6} +(.*?)(?: +#+)? *")
 _ITEM = re.compile(r"( *)([-*+]|[0-9]{1,3}[.)]) +(\S.*)")
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _LINK = re.compile(r"\[([^]]+)\]\(([^)\s]+)\)")
+_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _STRONG = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
 _CODE = "    "
+_KEPT = "\N{NO-BREAK SPACE}"  # where no line may end; `printable` leaves none of a page's own
 
 
 def as_text(page: str, ink: Ink) -> list[str]:
@@ -82,22 +84,36 @@ def _shown(block: list[str], ink: Ink) -> Iterator[str]:
         code = "\n".join(line[len(_CODE) :] for line in block).rstrip().splitlines()
         yield from map(_as_code, code)
     elif heading:
-        yield ink.bold(_inline(heading[1]))
+        yield ink.bold(_inline(heading[1]).replace(_KEPT, " "))
     elif block[0].startswith("|"):  # a table, as it stands
         yield from block
     elif item:
         text = " ".join([item[3], *(line.strip() for line in block[1:])])
         mark = "-" if item[2] in "*+" else item[2]
-        yield from wrapped(_inline(text), f"  {item[1]}{mark} ")
+        yield from _lines(text, f"  {item[1]}{mark} ")
     else:
-        yield from wrapped(_inline(" ".join(line.strip() for line in block)))
+        yield from _lines(" ".join(line.strip() for line in block))
 
 
 def _as_code(line: str) -> str:
     return f"{_CODE}{as_called(line)}".rstrip()
 
 
+def _lines(text: str, first: str = "") -> Iterator[str]:
+    return (line.replace(_KEPT, " ") for line in wrapped(_inline(text), first))
+
+
 def _inline(text: str) -> str:
+    """Without marks; what stood in backticks is kept as it is, and in one line."""
+    said, end = [], 0
+    for span in _SPAN.finditer(text):
+        code = span[2].strip() or span[2]
+        said += [_prose(text[end : span.start()]), as_called(code).replace(" ", _KEPT)]
+        end = span.end()
+    return "".join([*said, _prose(text[end:])])
+
+
+def _prose(text: str) -> str:
     text = _STRONG.sub(r"\1", text)
     return as_called(_LINK.sub(lambda found: _link(found[1], found[2]), text))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dshpc_setup import passthrough, probes
+from dshpc_setup import passthrough, probes, vendors
 from dshpc_setup.compose_patch.command import Way
 from dshpc_setup.describe import describe_fix
 from dshpc_setup.errors import DshpcError, usage_error
@@ -19,7 +19,6 @@ from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.passthrough.candidates import candidates
 from dshpc_setup.plan import plan_cluster
-from dshpc_setup.probes.gpus import VENDOR_NAMES
 from dshpc_setup.project import PROOF, Project, find_project
 from dshpc_setup.reporter import Reporter
 from dshpc_setup.settings import Settings
@@ -61,7 +60,7 @@ def named(machine: Machine, mechanism: Mechanism, ids: tuple[str, ...]) -> Way:
     """
     facts = probes.gather(machine, engine=False)
     vendor = _vendor(facts)
-    known = f"Chosen with --mechanism for GPUs of {VENDOR_NAMES[vendor]}, not tested."
+    known = f"Chosen with --mechanism for GPUs of {vendors.NAMES[vendor]}, not tested."
     if mechanism == "devices":
         return Way(_device_nodes(facts, ids), "Chosen with --mechanism, not tested.")
     if vendor == "intel" and mechanism != "cdi":
@@ -84,7 +83,7 @@ def named(machine: Machine, mechanism: Mechanism, ids: tuple[str, ...]) -> Way:
 
 def _vendor(facts: HostFacts) -> Vendor:
     there = {gpu.vendor for gpu in facts.gpus.devices}
-    return next((vendor for vendor in VENDOR_NAMES if vendor in there), "nvidia")
+    return next((vendor for vendor in vendors.NAMES if vendor in there), "nvidia")
 
 
 def _device_nodes(facts: HostFacts, ids: tuple[str, ...]) -> Handover:

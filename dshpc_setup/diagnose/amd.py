@@ -1,13 +1,13 @@
-"""AMD's driver and cards."""
+"""AMD's driver: loaded, with its part for computing, open to jobs. CHECKS is all of AMD's."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 
 from dshpc_setup import remedies
-from dshpc_setup.diagnose import kernel_log
+from dshpc_setup.diagnose import amd_cards
+from dshpc_setup.diagnose.amd_cards import disagreements, told_by
 from dshpc_setup.diagnose.common import named, none_of, of_vendor
 from dshpc_setup.diagnose.model import (
     Check,
@@ -17,32 +17,19 @@ from dshpc_setup.diagnose.model import (
     fine,
     not_here,
     note,
-    unknown,
     warning,
 )
-from dshpc_setup.facts import Disagreement, HostFacts, UnusedGpu
+from dshpc_setup.facts import HostFacts, UnusedGpu
 from dshpc_setup.fixes import Fix
 from dshpc_setup.passthrough.findings import AMD_GROUP, NO_KFD, TITLES
-from dshpc_setup.probes.amd.partitions import SHORT
 
 NOT_LOADED = "DSH-AM-084"
-ATOMICS = "DSH-AM-044"
 
-# kfd_device.c: "skipped device 1002:7340, PCI rejects atomics 730<0"
-_ATOMICS = re.compile(r"\bskipped device [0-9a-f]{4}:[0-9a-f]{4}, PCI rejects atomics")
-# amdgpu_job.c: "ring gfx_0.0.0 timeout, signaled seq=..."; amdgpu_device.c: "GPU reset begin!",
-# "GPU reset(1) failed", "GPU reset end with ret = -110"
-_FAILED = re.compile(r"\bamdgpu\b.*\bGPU reset(?:\(\d+\) failed| end with ret = -)")
-_RESET = re.compile(rf"{_FAILED.pattern}|\bamdgpu\b.*\b(?:ring \S+ timeout,|GPU reset begin\b)")
-_SHOWN = 5
 _KFD_BUILT = Fix(
     "See whether the kernel was built with it", 'grep HSA_AMD= "/boot/config-$(uname -r)"'
 )
 _OTHER_KERNEL = Fix("Where that is not set, install the distribution's usual kernel")
 _PLACE = re.compile(r"is not loaded: (\S+) has `([^`]*)`")
-# What ROCm's libraries have no code for; and Navi 2x, whose instructions are those of gfx1030
-_DROPPED = re.compile(r"gfx[78]0[0-9]|gfx101[0-3]")
-_LIKE_GFX1030 = re.compile(r"gfx103[1-6]")
 
 
 def _kfd(known: Known) -> Verdict:
@@ -50,9 +37,7 @@ def _kfd(known: Known) -> Verdict:
     blacklisted = [card for card in _not_loaded(known) if _PLACE.search(card.reason)]
     if blacklisted:
         return _blacklisted(known, blacklisted)
-    lacking = [
-        item for item in _disagreements(known, NO_KFD) if "is not loaded" not in item.meaning
-    ]
+    lacking = [item for item in disagreements(known, NO_KFD) if "is not loaded" not in item.meaning]
     node = [item for item in known.facts.gpus.disagreements if item.about == "/dev/kfd"]
     if not lacking and not node:
         return fine() if of_vendor(known, "amd") else none_of(known, "amd")
@@ -60,7 +45,7 @@ def _kfd(known: Known) -> Verdict:
     if node:
         return fault(
             "The kernel lists AMD's GPUs, and there is no device node /dev/kfd: udev has not made it.",
-            *_told(lacking or node),
+            *told_by(lacking or node),
             fix=(look, *remedies.amd_driver(known.facts)),
         )
     told = warning if of_vendor(known, "amd") else fault
@@ -69,13 +54,13 @@ def _kfd(known: Known) -> Verdict:
         return told(
             f"The driver amdgpu holds the AMD card at {at}, and the kernel has no KFD, its part for "
             "computing: no program can compute on the card.",
-            *_told(lacking),
+            *told_by(lacking),
             fix=(look, _KFD_BUILT, _OTHER_KERNEL),
         )
     passed_over = told(
         f"KFD, the part of AMD's driver for computing, does not list the card at {at}: no program can "
         "compute on it.",
-        *_told(lacking),
+        *told_by(lacking),
         fix=(look, *remedies.reboot(known.facts)),
     )
     return replace(passed_over, title="KFD does not list an AMD card")
@@ -135,16 +120,6 @@ def _not_loaded(known: Known) -> list[UnusedGpu]:
     ]
 
 
-def _disagreements(known: Known, finding: str) -> list[Disagreement]:
-    return [item for item in known.facts.gpus.disagreements if item.finding == finding]
-
-
-def _told(items: Iterable[Disagreement]) -> tuple[str, ...]:
-    return tuple(
-        f"{item.about}: {layer.source}: {layer.says}" for item in items for layer in item.layers
-    )
-
-
 def _groups(known: Known) -> Verdict:
     """Whether the container's user is in the groups of the nodes; the engine itself opens all as root."""
     gpus = of_vendor(known, "amd")
@@ -184,25 +159,6 @@ def _groups(known: Known) -> Verdict:
     )  # fmt: skip
 
 
-def _partitions(known: Known) -> Verdict:
-    short = _disagreements(known, SHORT)
-    if not short:
-        return fine() if of_vendor(known, "amd") else none_of(known, "amd")
-    card, meaning = short[0].about, short[0].meaning
-    modes = (gpu.partition_mode for gpu in of_vendor(known, "amd") if gpu.partition_of == card)
-    mode = next(filter(None, modes), "MODE")
-    again = f"echo {mode} | sudo tee /sys/bus/pci/devices/{card}/current_compute_partition"
-    return warning(
-        f"The card at {card} has fewer partitions than its mode makes: {meaning}.",
-        *_told(short),
-        fix=(
-            Fix("See what the driver says of the one that is missing", "sudo dmesg | grep -i kfd"),
-            Fix("With no program on the card, set its mode again", again),
-            Fix("Then take all of them in", "configure-environment"),
-        ),
-    )
-
-
 def _wsl(known: Known) -> Verdict:
     if known.facts.platform.kind != "wsl2":
         return not_here("this is no WSL")
@@ -223,96 +179,12 @@ def _wsl(known: Known) -> Verdict:
     )
 
 
-def _atomics(known: Known) -> Verdict:
-    lines = _in_log(known, _ATOMICS)
-    if isinstance(lines, Verdict):
-        return lines
-    if not lines:
-        return fine("no refusal in the kernel's log")
-    told = warning if of_vendor(known, "amd") else fault
-    return told(
-        "The slot of an AMD card does not do PCIe atomic operations, and KFD passed the card over: "
-        "ROCm does not see it.",
-        *lines[-_SHOWN:],
-        fix=(
-            Fix("Put the card into a slot that hangs on the processor, not on the chipset"),
-            Fix("Update the mainboard's firmware, and look there for a setting of PCIe atomics"),
-            Fix("In a virtual machine, have its bridge pass atomics on, or use the machine itself"),
-        ),
-    )
-
-
-def _resets(known: Known) -> Verdict:
-    lines = _in_log(known, _RESET)
-    if isinstance(lines, Verdict):
-        return lines
-    if not lines:
-        return fine("no reset in the kernel's log")
-    failed = any(_FAILED.search(line) for line in lines)
-    after = (
-        "A reset failed: the card is of no use until the machine restarts."
-        if failed
-        else "What ran on it has lost its memory and must be started again."
-    )
-    return warning(
-        f"AMD's driver reset a GPU that did not answer. {after}",
-        *lines[-_SHOWN:],
-        fix=(
-            Fix("See what happened before", "sudo dmesg | grep -i amdgpu"),
-            *(remedies.reboot(known.facts) if failed else ()),
-            Fix("Where that comes back, update the kernel, the firmware package and ROCm"),
-        ),
-    )
-
-
-def _in_log(known: Known, pattern: re.Pattern[str]) -> list[str] | Verdict:
-    """Lines of the kernel's log; a verdict where there is nothing to look for, or nowhere to look."""
-    amd = any(item.vendor == "amd" for item in known.facts.gpus.unused)
-    if not amd and not of_vendor(known, "amd"):
-        return none_of(known, "amd")
-    unread = kernel_log.why_unread(known.observed.kernel)
-    if unread is not None:
-        return unknown(unread)
-    return [line for line in known.observed.kernel.lines if pattern.search(line)]
-
-
-def _target(known: Known) -> Verdict:
-    """What ROCm's libraries have no code for: a program ends with hipErrorNoBinaryForGpu."""
-    gpus = [gpu for gpu in of_vendor(known, "amd") if gpu.compute]
-    if not gpus:
-        return not_here("no AMD GPU tells its target")
-    dropped = [gpu for gpu in gpus if _DROPPED.fullmatch(gpu.compute or "")]
-    if dropped:
-        return note(
-            f"Today's ROCm libraries have no code for {dropped[0].compute}: programs end with "
-            "hipErrorNoBinaryForGpu. What is built for that target runs.",
-            *(f"{named(gpu)}: {gpu.compute}" for gpu in dropped),
-        )
-    like = [gpu for gpu in gpus if _LIKE_GFX1030.fullmatch(gpu.compute or "")]
-    if like:
-        step = Fix("In the job, before the program", "export HSA_OVERRIDE_GFX_VERSION=10.3.0")
-        return note(
-            f"ROCm's libraries may have no code for {like[0].compute}. Where a program ends with "
-            "hipErrorNoBinaryForGpu, that for gfx1030 has the same instructions; AMD does not "
-            "support it.",
-            *(f"{named(gpu)}: {gpu.compute}" for gpu in like),
-            fix=(step,),
-            title="ROCm may not know the GPU",
-        )
-    return fine(*(f"{named(gpu)}: {gpu.compute}" for gpu in gpus))
-
-
 CHECKS: tuple[Check, ...] = (
     Check(NOT_LOADED, "driver", "AMD's driver is loaded", "AMD's driver amdgpu is not loaded",
           _loaded),
-    Check(ATOMICS, "driver", "The slots do PCIe atomics", "PCI rejects atomics: ROCm skips the GPU",
-          _atomics),
-    Check(NO_KFD, "driver", "/dev/kfd is there", TITLES[NO_KFD], _kfd, because=(ATOMICS,)),
+    Check(NO_KFD, "driver", "/dev/kfd is there", TITLES[NO_KFD], _kfd,
+          because=(amd_cards.ATOMICS,)),
     Check(AMD_GROUP, "driver", "AMD's device nodes are open to jobs", TITLES[AMD_GROUP], _groups),
-    Check("DSH-AM-041", "driver", "ROCm knows the GPU's target", "ROCm does not know the GPU",
-          _target),
-    Check(SHORT, "driver", "All partitions of the cards are there", "AMD partitions are missing",
-          _partitions),
     Check("DSH-AM-043", "driver", "ROCm needs nothing of WSL", "ROCm on WSL", _wsl),
-    Check("DSH-AM-085", "driver", "No AMD GPU was reset", "An AMD GPU was reset", _resets),
+    *amd_cards.CHECKS,
 )  # fmt: skip

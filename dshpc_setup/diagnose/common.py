@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dshpc_setup import vendors
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
 from dshpc_setup.facts import GpuDevice, Vendor
 from dshpc_setup.fixes import Fix
-from dshpc_setup.probes.gpus import VENDOR_NAMES
 
 _ASKED: dict[Vendor, str] = {"amd": "kfd", "intel": "intel"}  # the first probe of a vendor
 
@@ -37,7 +37,7 @@ def none_of(known: Known, vendor: Vendor) -> Verdict:
         if item.state in ("denied", "error", "timeout"):
             return unknown(f"It could not be read: {item.detail or item.state}.")
     where = " in this container" if known.facts.platform.in_container else ""
-    return not_here(f"there is no {VENDOR_NAMES[vendor]} GPU{where}")
+    return not_here(f"there is no {vendors.NAMES[vendor]} GPU{where}")
 
 
 def named(gpu: GpuDevice) -> str:

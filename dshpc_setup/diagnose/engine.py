@@ -7,7 +7,7 @@ from dataclasses import replace
 from dshpc_setup import remedies
 from dshpc_setup.diagnose import toolkit
 from dshpc_setup.diagnose.engine_state import CHECKS as STATE
-from dshpc_setup.diagnose.engine_state import others
+from dshpc_setup.diagnose.engine_state import COMMAND, others
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -162,13 +162,13 @@ CHECKS: tuple[Check, ...] = (
           findings.TITLES[findings.DISK_FULL], from_proof(findings.DISK_FULL),
           needs=_NEEDED, because=("DSH-DK-081",)),
     Check("DSH-DK-002", "engine", "Docker Compose is there", "Docker Compose is missing", _compose,
-          needs=_NEEDED),
+          needs=(*_NEEDED, COMMAND)),
     Check("DSH-DK-084", "engine", "Compose is of version 2", "Compose is of version 1", _compose_v1,
           needs=("DSH-DK-002",)),
     Check(findings.COMPOSE_TOO_OLD, "engine", "Compose can hand over the GPUs",
           findings.TITLES[findings.COMPOSE_TOO_OLD], _compose_for_gpus,
           needs=("DSH-DK-002",)),
     Check("DSH-DK-085", "engine", "Images are built with BuildKit", "buildx is missing", _buildx,
-          needs=_NEEDED),
+          needs=(*_NEEDED, COMMAND)),
     *toolkit.CHECKS,
 )  # fmt: skip

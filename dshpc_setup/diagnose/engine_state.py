@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import set_up
@@ -14,11 +15,22 @@ from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import of_refusal
 
 ANSWERS = "DSH-DK-001"
+COMMAND = "DSH-DK-086"
 
 _SYSTEM_CONTAINERS = ("lxc", "systemd-nspawn")  # run a system of their own, and Docker in it
+_SCHEMES = (
+    "unix",
+    "tcp",
+    "http",
+    "https",
+    "ssh",
+    "npipe",
+    "fd",
+    "http+unix",
+)  # of an engine's address
 _LOOK = Fix("See what Docker says", "docker version")
 _OWN_ENGINE = Fix(
-    "Or use the engine of this machine",
+    "Use the engine of this machine",
     "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default",
 )
 _DESKTOP_ON_WSL = Fix(
@@ -55,7 +67,8 @@ def _answers(known: Known) -> Verdict:
             *_without_start(known),
             *remedies.restart_docker(known.facts),
         )
-    return _told(known, None, "The engine answers with an error.", _LOOK)
+    title = "The Docker engine answers with an error"
+    return _told(known, title, f"{title}.", _LOOK)
 
 
 def _absent(known: Known) -> Verdict:
@@ -143,12 +156,16 @@ def _without_start(known: Known) -> tuple[Fix, ...]:
 
 def _elsewhere(known: Known, endpoint: str) -> Verdict:
     wrong = known.facts.engine.state == "error"
+    if wrong and urlsplit(endpoint).scheme not in _SCHEMES:
+        title = f"{endpoint} is no address of a Docker engine"
+        return _told(
+            known, title, f"{title}, and DOCKER_HOST or a docker context names it.", _OWN_ENGINE
+        )
     title = f"The engine at {endpoint} {'answers with an error' if wrong else 'does not answer'}"
     cause = f"{title}. DOCKER_HOST or a docker context names it."
     own = () if wrong else _own(endpoint)
-    return _told(
-        known, title, cause, *own, Fix("See whether it is up", "docker version"), _OWN_ENGINE
-    )
+    here = replace(_OWN_ENGINE, text=f"Or use{_OWN_ENGINE.text.removeprefix('Use')}")
+    return _told(known, title, cause, *own, Fix("See whether it is up", "docker version"), here)
 
 
 def _own(endpoint: str) -> tuple[Fix, ...]:
@@ -199,6 +216,21 @@ def _denied(known: Known) -> Verdict:
     )  # fmt: skip
 
 
+def _command(known: Known) -> Verdict:
+    """The engine is asked at its socket; all else of dshpc goes through the docker command."""
+    if known.facts.engine.state == "unsupported":  # we are in the cluster's own container
+        return replace(fine(), title="No docker command is needed here")
+    if known.observed.docker_command is None:
+        return replace(fine(), title="The docker command was not looked for")
+    if known.observed.docker_command:
+        return fine()
+    return fault(
+        "The Docker engine runs, and there is no docker command in PATH: no cluster can be started, "
+        "stopped or asked without it.",
+        fix=remedies.docker_command(known.facts),
+    )
+
+
 def _api(known: Known) -> Verdict:
     engine = known.facts.engine
     cause = of_refusal(engine.detail or "", "device-request", known.facts)
@@ -219,6 +251,8 @@ def _from_proof_or_unasked(known: Known, identity: str) -> Verdict:
 CHECKS: tuple[Check, ...] = (
     Check(ANSWERS, "engine", "The Docker engine answers", "The Docker engine does not answer",
           _answers, because=("DSH-HO-001", findings.ENGINE_DENIED, findings.API_REFUSED)),
+    Check(COMMAND, "engine", "The docker command is there", "The docker command is missing",
+          _command, needs=(ANSWERS,)),
     Check(findings.ENGINE_DENIED, "engine", "This user may use the engine",
           findings.TITLES[findings.ENGINE_DENIED], _denied),
     Check(findings.API_REFUSED, "engine", "Client and engine speak the same API",

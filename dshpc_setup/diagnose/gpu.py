@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dshpc_setup import problems
+from dshpc_setup import problems, vendors
 from dshpc_setup.diagnose import intel
 from dshpc_setup.diagnose.common import named
 from dshpc_setup.diagnose.model import (
@@ -15,11 +15,11 @@ from dshpc_setup.diagnose.model import (
     fine,
     not_here,
     note,
+    unknown,
     warning,
 )
-from dshpc_setup.facts import Disagreement, Evidence, UnusedGpu
+from dshpc_setup.facts import Disagreement, Evidence, UnusedGpu, Vendor
 from dshpc_setup.fixes import Fix
-from dshpc_setup.probes.gpus import VENDOR_NAMES
 
 _GPU_EVIDENCE = frozenset(
     "nvidia jetson wsl nvidia-pci nvidia-module nvidia-nodes nvml nvidia-smi nvidia-proc "
@@ -37,6 +37,14 @@ _CARDS = (
 # Words of the probes for cards that are left out with nothing wrong
 _BY_CHOICE = ("virtual machines", "display adapter", "excluded by", "too old for ROCm")
 _LONGEST = 200  # characters of one answer
+_LEAST_FREE = 0.1  # of a GPU's memory
+_HOLDERS: dict[Vendor, str] = {
+    "nvidia": "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory --format=csv",
+    "amd": "amd-smi process",
+}
+_MADE_UP = Fix(
+    "To try the cluster with GPUs that are made up", "configure-environment --simulate h100:2"
+)
 _TOOLS = {"nvidia": "nvidia-smi", "amd": "amd-smi list", "intel": "ls -l /dev/dri"}
 
 
@@ -50,7 +58,7 @@ def _gpus(known: Known) -> Verdict:
     evidence = tuple(_answer(item) for item in known.facts.evidence if item.probe in _GPU_EVIDENCE)
     if gpus.state in ("absent", "unsupported"):
         cause = _sentence(gpus.detail or "there is none")
-        return note(cause, *evidence, title="No GPU detected for jobs")
+        return note(cause, *evidence, title="No GPU detected for jobs", fix=(_MADE_UP,))
     cause = gpus.detail or f"the GPUs could not be read: {gpus.state}"
     fix = _let_in(known) if gpus.state == "denied" else (_ask_driver(known),)
     return fault(_sentence(cause), *evidence, fix=fix)
@@ -119,7 +127,7 @@ def _unused(known: Known) -> Verdict:
 
 
 def _unused_in_words(item: UnusedGpu) -> str:
-    vendor = VENDOR_NAMES[item.vendor]
+    vendor = vendors.NAMES[item.vendor]
     name = (
         item.name if item.name and item.name.startswith(vendor) else f"{vendor} {item.name or ''}"
     )
@@ -154,7 +162,7 @@ def _meaning(item: Disagreement) -> str:
 
 
 def _vendors(known: Known) -> Verdict:
-    counts = Counter(VENDOR_NAMES[gpu.vendor] for gpu in known.facts.gpus.devices)
+    counts = Counter(vendors.NAMES[gpu.vendor] for gpu in known.facts.gpus.devices)
     read = ", ".join(f"{count} of {name}" for name, count in counts.items())
     if len(counts) < 2:
         return fine(read) if counts else not_here("there is no GPU")
@@ -173,7 +181,8 @@ def _types(known: Known) -> Verdict:
     read = ", ".join(f"{count} x {name}" for name, count in types.items())
     if len(types) < 2 or len({gpu.vendor for gpu in usable}) > 1:
         return fine(read) if types else not_here("there is no GPU")
-    first = next(iter(types))
+    line = known.plan.gres[0] if known.plan is not None and known.plan.gres else None
+    first = line.slurm_type if line is not None else next(iter(types))
     return note(
         f"The GPUs are of {len(types)} types. A job that asks for --gres=gpu:1 gets any of them; "
         f"--gres=gpu:{first}:1 names one.",
@@ -192,6 +201,58 @@ def _simulated(known: Known) -> Verdict:
     )
 
 
+def _memory(known: Known) -> Verdict:
+    """What the next program finds taken; a job that fills its own GPU is as it should be."""
+    if known.facts.gpus.simulated:
+        return not_here("The GPUs are simulated.")
+    seen = known.observed.gpu_memory
+    if seen.state in ("absent", "unsupported"):
+        return not_here("There is no GPU that tells how much of its memory is in use.")
+    if seen.state != "present":
+        return unknown("The GPUs were not asked how much of their memory is in use.")
+    read = [f"{item.name}: {item.used_mib} of {item.total_mib} MiB in use" for item in seen.used]
+    full = [
+        line
+        for item, line in zip(seen.used, read, strict=True)
+        if item.total_mib - item.used_mib < item.total_mib * _LEAST_FREE
+    ]
+    if not full:
+        return fine(*read)
+    steps = _who_holds_it(known)
+    held = _held_by_jobs(known)
+    if held is not None and held < len(full):
+        return warning(
+            "Hardly any of its memory is free, and no job of this cluster holds it: a program outside of "
+            'Slurm, or one that is left over. The next job on it ends with "CUDA out of memory".',
+            *full,
+            fix=steps,
+        )
+    cause = (
+        'Hardly any of its memory is free: one more program on it ends with "CUDA out of memory".'
+    )
+    return note(cause, *full, fix=steps, title="A GPU's memory is nearly full")
+
+
+def _held_by_jobs(known: Known) -> int | None:
+    """How many GPUs, or parts of them, Slurm has given out; None where that is not known."""
+    cluster = known.observed.cluster
+    if cluster is None or cluster.problem or cluster.simulated or not cluster.nodes:
+        return None
+    return sum(sum(node.gres_in_use.values()) for node in cluster.nodes)
+
+
+def _who_holds_it(known: Known) -> tuple[Fix, ...]:
+    vendors = dict.fromkeys(gpu.vendor for gpu in known.facts.gpus.devices)
+    lists = (Fix("See the programs that hold it, also those outside of Slurm", _HOLDERS[vendor])
+             for vendor in vendors if vendor in _HOLDERS)  # fmt: skip
+    return (
+        Fix("See how much each GPU has left, and which job holds it", "dshpc gpus"),
+        *lists,
+        Fix("End those that nobody needs; a job that fills it by itself needs smaller batches, or a GPU "
+            "with more memory"),
+    )  # fmt: skip
+
+
 CHECKS: tuple[Check, ...] = (
     Check("DSH-GP-001", "gpu", "GPUs are found and readable", "The GPUs cannot be read", _gpus,
           because=_DRIVERS),
@@ -205,4 +266,6 @@ CHECKS: tuple[Check, ...] = (
     Check("DSH-GP-005", "gpu", "The GPUs are of one maker", "GPUs of several makers", _vendors),
     Check("DSH-GP-006", "gpu", "The GPUs are of one type", "GPUs of several types", _types),
     Check("DSH-GP-007", "gpu", "The GPUs are real", "The GPUs are simulated", _simulated),
+    Check("DSH-GP-008", "gpu", "The GPUs have memory left",
+          "A GPU's memory is full (CUDA out of memory)", _memory),
 )  # fmt: skip

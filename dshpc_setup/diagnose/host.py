@@ -18,7 +18,7 @@ from dshpc_setup.diagnose.model import (
     warning,
 )
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.fixes import Fix
+from dshpc_setup.fixes import Fix, of_step
 from dshpc_setup.observed import Disk
 
 PROCESSORS = ("x86_64", "amd64", "aarch64", "arm64")
@@ -142,18 +142,12 @@ def _tier(known: Known) -> Verdict:
     refused = isolation.refusal(known.facts.engine, known.plan)
     if refused is None:
         return fine("nothing that can be seen from outside speaks against it")
-    steps = tuple(_as_fix(step) for step in refused.resolution)
+    steps = tuple(of_step(step) for step in refused.resolution)
     return fault(f"{refused.brief} {refused.details}", fix=steps)
 
 
 def _enforced(known: Known) -> bool:
     return known.plan is not None and known.plan.isolation == "enforced"
-
-
-def _as_fix(step: str) -> Fix:
-    """A step "Words: command" of an error."""
-    text, _, command = step.partition(": ")
-    return Fix(text, command) if command.startswith(("docker ", "dshpc ")) else Fix(step)
 
 
 def _project_disk(known: Known) -> Verdict:
@@ -209,7 +203,8 @@ def _container(known: Known) -> Verdict:
         return fine("this is no container")
     read = f"in a container ({platform.container or 'of an unknown kind'})"
     if known.facts.engine.state == "present":
-        return fine(read, "it reaches an engine")
+        title = "This runs in a container that reaches a Docker engine"
+        return replace(fine(read), title=title)
     return note(
         "This runs in a container that reaches no Docker engine: a cluster cannot be set up from "
         "here, and only what was handed to the container is seen.",

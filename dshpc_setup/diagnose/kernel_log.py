@@ -91,7 +91,7 @@ def why_unread(log: KernelLog) -> str | None:
     words = {
         None: "The kernel's log was not read.",
         "denied": "This user may not read the kernel's log: run `sudo dshpc doctor`, or look at "
-        "`sudo dmesg`.",
+        "`sudo dmesg`. Members of the group systemd-journal may read it in the journal.",
         "absent": "There is no kernel log to read here: this is a container, or dmesg is missing.",
         "timeout": "The kernel's log could not be read in time.",
         "unsupported": "This system has no kernel log that can be read.",

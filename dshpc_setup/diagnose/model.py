@@ -22,6 +22,8 @@ SECTIONS: tuple[Section, ...] = (
 )
 FAULTS: tuple[FindingState, ...] = ("error", "warn")
 """The states that are for somebody to mend."""
+WRONG: tuple[FindingState, ...] = ("error", "crashed", "warn")
+"""The states in which all is not well, the worst first."""
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,16 @@ from dshpc_setup.diagnose.nvidia_told import (
 )
 from dshpc_setup.facts import Gpus, UnusedGpu
 from dshpc_setup.fixes import Fix
+from dshpc_setup.nvidia_driver import OLDEST_DRIVER, too_old
 from dshpc_setup.passthrough import findings
-from dshpc_setup.probes.nvidia.layers import OLDEST_DRIVER, TOO_OLD, too_old
-from dshpc_setup.probes.nvidia.reconcile import NOUVEAU, VERSIONS_DIFFER
-from dshpc_setup.problems import LOST, RESET, UNREADABLE
+from dshpc_setup.problems import (
+    DRIVER_TOO_OLD,
+    LOST,
+    NOUVEAU,
+    RESET,
+    UNREADABLE,
+    VERSIONS_DIFFER,
+)
 from dshpc_setup.remedies import Fixes
 
 COUNT_CUT_SHORT = "DSH-NV-083"
@@ -270,8 +276,8 @@ CHECKS: tuple[Check, ...] = (
     Check(COUNT_CUT_SHORT, "driver", "Every NVIDIA GPU was told of",
           "Not every NVIDIA GPU is known: the driver stopped on the way", _count,
           because=(LOST, RESET, findings.DRIVER_HANGS, findings.DRIVER_ERROR, UNREADABLE)),
-    Check(TOO_OLD, "driver", "The NVIDIA driver is new enough", "The NVIDIA driver is too old",
-          _driver_age),
+    Check(DRIVER_TOO_OLD, "driver", "The NVIDIA driver is new enough",
+          "The NVIDIA driver is too old", _driver_age),
     *nvidia_kernel.CHECKS,
     *nvidia_cards.CHECKS,
     *nvidia_containers.CHECKS,

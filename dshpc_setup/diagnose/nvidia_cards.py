@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
 from dshpc_setup.diagnose.kernel_log import RECOVERY, lines, xids
@@ -49,7 +51,7 @@ def _readable(known: Known) -> Verdict:
     see = Fix("See what the driver wrote about it", "sudo dmesg | grep -i NVRM")
     if closed:
         cause = "The driver lists a GPU and cannot open it: jobs do not get it."
-        return left_out(known, closed, cause, (see, *remedies.reset_gpu(known.facts)))
+        return left_out(known, closed, cause, (see, *_reset_steps(known, closed)))
     if told and any(item.about.startswith("/dev/") for item in told):
         cause = (
             "A GPU's device node is missing or is not the driver's: no program can open the GPU."
@@ -168,20 +170,29 @@ def _on_the_bus(known: Known) -> Verdict:
 def _reset(known: Known) -> Verdict:
     """Whether a card waits for a reset."""
     cause = "After an error the GPU does nothing until it is reset."
-    fix = remedies.reset_gpu(known.facts)
     waiting = _with(known, RESET)
     if waiting:
-        return left_out(known, waiting, cause, fix)
+        return left_out(known, waiting, cause, _reset_steps(known, waiting))
     if nvml_code(known) == _RESET_REQUIRED:
-        return fault(cause, *said(evidence(known, "nvml")), fix=fix)
+        alone = cards(known) if len(cards(known)) == 1 else ()
+        return fault(cause, *said(evidence(known, "nvml")), fix=_reset_steps(known, alone))
     wanted = [item for item in xids(known.observed.kernel) if item.number == RECOVERY]
     newest = {
         item.address: item.line for item in wanted
     }  # a later one takes the place of an earlier
-    asked = tuple(line for line in newest.values() if "reset" in line.rsplit(" to ", 1)[-1].lower())
+    asked = {
+        address: line
+        for address, line in newest.items()
+        if "reset" in line.rsplit(" to ", 1)[-1].lower()
+    }
     if asked:
-        return warning("The driver asked for a reset of the GPU.", *asked, fix=fix)
+        fix = remedies.reset_gpu(known.facts, tuple(asked))
+        return warning("The driver asked for a reset of the GPU.", *asked.values(), fix=fix)
     return by_test(known, RESET) or fine()
+
+
+def _reset_steps(known: Known, gpus: Sequence[GpuDevice]) -> Fixes:
+    return remedies.reset_gpu(known.facts, tuple(handle(gpu) for gpu in gpus))
 
 
 @on_nvidia

@@ -30,9 +30,9 @@ from dshpc_setup.diagnose.proof import Look, from_proof
 from dshpc_setup.diagnose.ways import tested
 from dshpc_setup.facts import Disagreement
 from dshpc_setup.fixes import Fix
+from dshpc_setup.nvidia_driver import WSL_DEVICE, WSL_FOLDER
 from dshpc_setup.passthrough import findings
-from dshpc_setup.probes.nvidia.layers import TOO_OLD
-from dshpc_setup.probes.nvidia.wsl import DEVICE, FOLDER, LINUX_DRIVER_INSIDE
+from dshpc_setup.problems import DRIVER_TOO_OLD, LINUX_DRIVER_INSIDE
 
 _BLOCKED, _UNKNOWN = 17, 999
 _UVM = "/dev/nvidia-uvm"
@@ -56,19 +56,43 @@ def _kept(known: Known) -> Verdict:
     closed = _closed(known)
     if not _by_hook(known):
         return fine()
+    links = _links(known)
     if closed:
         return fault(
             "The running container cannot open its GPUs any more, and this machine can: systemd was "
             'reloaded and closed them ("Failed to initialize NVML: Unknown Error").',
             *(f"{path} does not open in the container" for path in closed),
-            fix=(anew, *remedies.device_links(known.facts)),
+            *links,
+            fix=(anew, *(() if _all_linked(known) else remedies.device_links(known.facts))),
         )
+    if _all_linked(known):
+        return fine(*links)
     may = note(
         "NVIDIA's hook hands over the GPUs, and systemd keeps the cgroups: `systemctl daemon-reload` may "
         "take the GPUs from running containers.",
+        *links,
         fix=remedies.device_links(known.facts),
     )
     return titled("Containers may lose their GPUs when systemd reloads", may)
+
+
+def _all_linked(known: Known) -> bool:
+    """Whether systemd finds every node: then it keeps them open when it reads its units anew."""
+    seen = known.observed.device_links
+    return seen.state == "present" and all(seen.links.values())
+
+
+def _links(known: Known) -> tuple[str, ...]:
+    """What /dev/char holds, as evidence."""
+    seen = known.observed.device_links
+    if seen.state == "denied":
+        return ("/dev/char: this user may not look there",)
+    if seen.state != "present":
+        return ()
+    lacking = [node for node, there in seen.links.items() if not there]
+    if not lacking:
+        return ("/dev/char has a link for each of NVIDIA's nodes",)
+    return (f"/dev/char has no link for {', '.join(lacking)}",)
 
 
 def _by_hook(known: Known) -> bool:
@@ -123,7 +147,7 @@ def _wsl_gpu(known: Known) -> Verdict:
     if known.facts.gpus.simulated:
         return not_here("The GPUs are simulated.")
     if cards(known):
-        return fine(DEVICE)
+        return fine(WSL_DEVICE)
     gpus, lent = known.facts.gpus, evidence(known, "wsl")
     words = (*said(lent), *said(evidence(known, "nvml")))
     fix = remedies.update_wsl(known.facts)
@@ -138,7 +162,7 @@ def _wsl_gpu(known: Known) -> Verdict:
             )
         return fault(cause, *words, fix=fix)
     if lent is not None and lent.state == "absent":
-        cause = f"The driver of Windows is there ({FOLDER}), and WSL shows no {DEVICE}."
+        cause = f"The driver of Windows is there ({WSL_FOLDER}), and WSL shows no {WSL_DEVICE}."
         return warning(cause, *words, fix=fix)
     lacking = note(f"{gpus.detail or 'Windows lends no NVIDIA GPU'}.", *words)
     return titled("Windows lends no NVIDIA GPU to WSL", lacking)
@@ -189,7 +213,7 @@ CHECKS: tuple[Check, ...] = (
     _check(findings.LOST_ON_RELOAD, "Containers keep their GPUs when systemd reloads", _kept,
            (findings.NO_CGROUPS, findings.SELINUX)),
     _check(findings.IMAGE_TOO_NEW, "The image's CUDA is one that the driver offers",
-           _image(findings.IMAGE_TOO_NEW), (TOO_OLD,)),
+           _image(findings.IMAGE_TOO_NEW), (DRIVER_TOO_OLD,)),
     _check(findings.NO_FORWARD_COMPATIBILITY, "The image's CUDA compatibility libraries fit the GPU",
            _image(findings.NO_FORWARD_COMPATIBILITY), (findings.IMAGE_TOO_NEW,)),
     _check(findings.GPU_NEWER_THAN_IMAGE, "The image's CUDA knows the GPU",

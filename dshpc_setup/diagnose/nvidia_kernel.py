@@ -54,6 +54,7 @@ _KEYS = {
     "debian": "/var/lib/dkms/mok.pub",
     "fedora": "/etc/pki/akmods/certs/public_key.der",
 }
+_BY_RESET = ("reset", "replace", "driver")  # a reset is their first step
 _SHOWN = 5
 
 
@@ -186,7 +187,7 @@ def _xids(known: Known) -> Verdict:
         numbers = list(dict.fromkeys(item.number for item in hard))
         words = "; ".join(f"Xid {number}: {CARD[number].words}" for number in numbers)
         cause = f"The driver reported errors of a GPU since the machine started. {words}."
-        return warning(cause, *_told(known, hard), fix=_after(known, numbers))
+        return warning(cause, *_told(known, hard), fix=_after(known, hard))
     soft = [item for item in found if item.number != RECOVERY]
     if soft:
         counts = Counter(item.number for item in soft)
@@ -209,17 +210,19 @@ def _told(known: Known, items: list[Xid]) -> tuple[str, ...]:
     return (*whose, *(item.line for item in items[-_SHOWN:]))
 
 
-def _after(known: Known, numbers: list[int]) -> Fixes:
+def _after(known: Known, items: list[Xid]) -> Fixes:
     """Steps for these errors, the mildest that is enough for all of them."""
+    numbers = {item.number for item in items}
     kinds = {CARD[number].remedy for number in numbers}
     steps: list[Fix] = []
-    if kinds & {"reset", "replace", "driver"}:
-        steps += remedies.reset_gpu(known.facts)
+    by_reset = [item for item in items if CARD[item.number].remedy in _BY_RESET]
+    if by_reset:
+        steps += remedies.reset_gpu(known.facts, [item.address for item in by_reset])
     if "restart" in kinds:
         steps += remedies.reboot(known.facts)
     if 74 in numbers:
         steps.append(Fix("See which NVLink connections are down", "nvidia-smi nvlink --status"))
-    if kinds & {"replace", "watch"} or {48, 63, 94, 95} & set(numbers):
+    if kinds & {"replace", "watch"} or {48, 63, 94, 95} & numbers:
         steps.append(Fix("See the memory errors of each GPU", "nvidia-smi -q -d ECC,ROW_REMAPPER"))
     if "driver" in kinds:
         steps.append(Fix("Where it comes again, try a newer driver of NVIDIA's"))

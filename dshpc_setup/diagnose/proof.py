@@ -10,7 +10,7 @@ from dshpc_setup.diagnose.ways import LIKELY, foreseen, tested, why_none
 from dshpc_setup.facts import Engine
 from dshpc_setup.fixes import Fix
 from dshpc_setup.passthrough import Attempt, Passthrough, findings
-from dshpc_setup.probes.toolkit import NAMES
+from dshpc_setup.vendors import TOOLKITS
 
 _LINES = 6  # of what the engine said: the whole text stands in the project's folder
 
@@ -28,7 +28,13 @@ NEXT: Mapping[str, tuple[Fix, ...]] = {
     findings.NO_NODE: (
         Fix("See which device nodes there are", "ls -l /dev/dri /dev/kfd /dev/nvidia*"),
     ),
-    findings.NO_MOUNT_SOURCE: (Fix("Put that file back, by its package or its mount"), _AGAIN),
+    findings.NO_MOUNT_SOURCE: (
+        Fix(
+            "See how to find its package, and put that file back",
+            f"dshpc explain {findings.NO_MOUNT_SOURCE}",
+        ),
+        _AGAIN,
+    ),
     findings.IMAGE_WITHOUT_SHELL: (_ANOTHER_IMAGE,),
     findings.IMAGE_WITHOUT_GLIBC: (_ANOTHER_IMAGE,),
     findings.DESKTOP_CDI: (Fix("Test whether --gpus, its own way, works", "dshpc passthrough"),),
@@ -118,7 +124,7 @@ def _read(engine: Engine) -> tuple[str, ...]:
         version = told.version or (
             "of an unknown version" if told.state == "present" else told.state
         )
-        lines[NAMES[told.vendor]] = version
+        lines[TOOLKITS[told.vendor]] = version
     return tuple(f"{name}: {said}" for name, said in lines.items() if said)
 
 

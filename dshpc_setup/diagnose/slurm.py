@@ -7,8 +7,9 @@ from typing import Any
 from dshpc_setup.cluster.status import TIERS
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, not_here, note, warning
-from dshpc_setup.diagnose.slurm_container import CONTAINER_CHECKS, GPU_CHECKS
+from dshpc_setup.diagnose.slurm_container import CONTAINER_CHECKS
 from dshpc_setup.diagnose.slurm_daemons import DAEMON_CHECKS
+from dshpc_setup.diagnose.slurm_gpus import GPU_CHECKS
 from dshpc_setup.diagnose.slurm_known import (
     CONTROLLER,
     DOWN,
@@ -22,7 +23,7 @@ from dshpc_setup.diagnose.slurm_known import (
 from dshpc_setup.diagnose.slurm_node import NODE_CHECKS
 from dshpc_setup.diagnose.slurm_queue import QUEUE_CHECKS
 from dshpc_setup.diagnose.slurm_upkeep import UPKEEP_CHECKS
-from dshpc_setup.fixes import Fix
+from dshpc_setup.fixes import Fix, of_step
 
 START = "DSH-SL-006"
 STARTING = "DSH-SL-007"
@@ -31,7 +32,9 @@ STARTING = "DSH-SL-007"
 def _start(known: Known) -> Verdict:
     found = cluster(known)
     if found.failure is not None:
-        return in_its_words("The container started, and the cluster in it did not.", found.failure)
+        return in_its_words(
+            "The container started, and the cluster in it did not.", found.failure, known
+        )
     return fine(found.phase or "not begun yet")
 
 
@@ -47,7 +50,7 @@ def _takes_jobs(known: Known) -> Verdict:
     """The sum of it all: a fault here is explained by another, but for states that are rare."""
     found = cluster(known)
     if found.failure is not None:
-        return in_its_words("The start failed.", found.failure)
+        return in_its_words("The start failed.", found.failure, known)
     if found.problem:
         return fault("The controller does not answer.", found.problem, fix=(LOG,))
     if found.phase != "ready":
@@ -80,10 +83,17 @@ def _isolation(known: Known) -> Verdict:
     return note(cause, title=not_told if found.isolation == "unknown" else None)
 
 
-def in_its_words(cause: str, failure: dict[str, Any]) -> Verdict:
-    """An error as the container's start told it: {brief, details, resolution}."""
+def in_its_words(cause: str, failure: dict[str, Any], known: Known) -> Verdict:
+    """An error as the container's start told it: {brief, details, resolution}.
+
+    The container does not know where the project folder is on the host, and its steps name it so.
+    """
     words = (str(failure.get("brief", "")), *str(failure.get("details", "")).splitlines())
-    return fault(cause, *words, fix=tuple(Fix(str(step)) for step in failure.get("resolution", ())))
+    folder = known.observed.project or "the project folder"
+    steps = (
+        str(step).replace("the project folder", folder) for step in failure.get("resolution", ())
+    )
+    return fault(cause, *words, fix=tuple(of_step(step) for step in steps))
 
 
 CHECKS: tuple[Check, ...] = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from shlex import quote
 
+from dshpc_setup.container.complaints import HARMLESS
 from dshpc_setup.container.key_set import LEAST_BYTES
 from dshpc_setup.container.places import Places
 from dshpc_setup.diagnose.common import cluster
@@ -35,6 +37,7 @@ from dshpc_setup.observed import Daemon, Inside, KeyFile
 _PLACES = Places()
 _OFTEN = 3  # times that a daemon ended by itself since the container's start
 _LATELY_S = 600
+_DAEMONS = ("slurmctld", "slurmd")
 
 
 def _controller(known: Known) -> Verdict:
@@ -92,9 +95,15 @@ def _exits(daemon: Daemon) -> str:
 
 
 def _errors_of(name: str, inside: Inside) -> tuple[str, ...]:
-    """The daemon's last errors; those of both where lines do not name it."""
-    own = tuple(line for line in inside.errors if name in line)
-    return (own or inside.errors)[-3:]
+    """The daemon's last errors, less those of the other one and what is said where all is well."""
+    others = [other for other in _DAEMONS if other != name]
+    own = (
+        line
+        for line in inside.errors
+        if re.search(HARMLESS, line) is None
+        and (name in line or not any(other in line for other in others))
+    )
+    return tuple(own)[-3:]
 
 
 def _again_and_again(_: Known, inside: Inside) -> Verdict:
@@ -109,7 +118,7 @@ def _again_and_again(_: Known, inside: Inside) -> Verdict:
     return warning(
         f"{names} stopped without being told to, and was started again.",
         *evidence,
-        *_errors_of(bad[0].name, inside),
+        *(line for item in bad for line in _errors_of(item.name, inside)),
         fix=(LOG,),
     )
 

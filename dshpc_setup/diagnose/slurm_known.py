@@ -23,6 +23,10 @@ INVALID = "DSH-SL-019"
 NOT_IN_CONTAINER = "DSH-SL-022"
 KEY = "DSH-SL-026"
 STATE_VOLUME = "DSH-SL-027"
+LOST_SINCE = "DSH-SL-038"
+
+ABOUT_GPUS = re.compile(r"it asks for (?:gpu|shard|mps)\b")
+"""Of why a job cannot run (`Stuck.why`): the cluster has not the GPUs that it wants."""
 
 _SLURMS = ("", "slurm", "Unknown")
 # slurmd gives these as root: its slurmstepd/mgr.c and req.c call slurm_drain_nodes() with them

@@ -9,10 +9,12 @@ from dshpc_setup.cluster import stuck
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown, warning
 from dshpc_setup.diagnose.slurm_known import (
+    ABOUT_GPUS,
     CONTROLLER,
     DOWN,
     DRAINED,
     INVALID,
+    LOST_SINCE,
     NODE_DAEMON_UP,
     NOT_IN_CONTAINER,
     RUNS,
@@ -23,7 +25,6 @@ from dshpc_setup.diagnose.slurm_known import (
 from dshpc_setup.fixes import Fix
 from dshpc_setup.observed import Inside
 
-_ABOUT_GPUS = re.compile(r"it asks for (?:gpu|shard|mps)\b")
 _INVALID = r"invalid (?:generic resource|gres)"
 _OF_A_JOB = re.compile(rf"(?:_rpc_|JobId|_job_).*{_INVALID}", re.IGNORECASE)
 _OF_FILES = re.compile(rf"{_INVALID}|Ignoring file-less GPU|gres\.conf", re.IGNORECASE)
@@ -33,7 +34,7 @@ _NEEDS = (RUNS, CONTROLLER)
 def _unknown_gres(known: Known) -> Verdict:
     """Jobs, or the configuration itself, that name a GPU which the cluster has not."""
     found, inside = cluster(known), known.observed.inside
-    jobs = tuple(job for job in found.pending or () if _ABOUT_GPUS.match(job.why))
+    jobs = tuple(job for job in found.pending or () if ABOUT_GPUS.match(job.why))
     errors = inside.errors if inside else ()
     refused = tuple(line for line in errors if _OF_A_JOB.search(line))[-3:]
     said = tuple(line for line in errors if _OF_FILES.search(line) and line not in refused)[-3:]
@@ -70,7 +71,7 @@ def _pending(known: Known) -> Verdict:
     pending = cluster(known).pending
     if pending is None:
         return unknown("The queue was not asked.")
-    jobs = tuple(job for job in pending if not _ABOUT_GPUS.match(job.why))
+    jobs = tuple(job for job in pending if not ABOUT_GPUS.match(job.why))
     if not jobs:
         return fine()
     return warning(
@@ -128,7 +129,7 @@ def _jobs_out_of_memory(_: Known, inside: Inside) -> Verdict:
 QUEUE_CHECKS: tuple[Check, ...] = (
     Check("DSH-SL-020", "slurm", "Jobs ask for GPUs that are there",
           "A GPU is asked for that the cluster has not (invalid GRES specification)", _unknown_gres,
-          needs=(RUNS,), because=("DSH-SL-021", NOT_IN_CONTAINER, "DSH-SL-036")),
+          needs=(RUNS,), because=("DSH-SL-021", NOT_IN_CONTAINER, "DSH-SL-036", LOST_SINCE)),
     Check("DSH-SL-023", "slurm", "Queued jobs can run", "Queued jobs can never run", _pending,
           needs=_NEEDS, because=(DRAINED, DOWN, INVALID, NODE_DAEMON_UP)),
     Check("DSH-SL-024", "slurm", "Slurm gives out no more memory than there is",

@@ -7,8 +7,7 @@ from dshpc_setup.diagnose.model import Known
 from dshpc_setup.facts import CdiSpec, Engine, HostFacts, Toolkit
 from dshpc_setup.handover import Handover
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, findings, proof_key
-from dshpc_setup.passthrough.candidates import candidates
-from dshpc_setup.probes.toolkit import NAMES
+from dshpc_setup.vendors import TOOLKITS
 from dshpc_setup.versions import at_least
 
 _HOOKLESS_SINCE = "1.18"  # of the toolkit: its runtime makes a CDI specification of its own
@@ -57,6 +56,9 @@ def foreseen(known: Known) -> Passthrough | None:
     """
     if known.plan is None or why_none(known) is not None:
         return None
+    # Where the test-run's outcome is known, or there is no GPU, nothing is to be foreseen
+    from dshpc_setup.passthrough.candidates import candidates
+
     rows = tuple(
         _foreseen(row, known.facts) for row in candidates(known.facts, known.plan, known.whole)
     )
@@ -120,11 +122,10 @@ def _by_request(facts: HostFacts) -> Cause | None:
         return _hook(facts, told)
     fix = remedies.install_toolkit(facts)
     if told.state == "absent":
-        return Cause(findings.NO_TOOLKIT, f"the {NAMES['nvidia']} is not installed", fix)
+        return Cause(findings.NO_TOOLKIT, f"the {TOOLKITS['nvidia']} is not installed", fix)
     if told.state == "present" and told.hook is None:
-        says = (
-            f"of the {NAMES['nvidia']} the hook that --gpus needs is missing: only its base is here"
-        )
+        toolkit = TOOLKITS["nvidia"]
+        says = f"of the {toolkit} the hook that --gpus needs is missing: only its base is here"
         return Cause(findings.NO_TOOLKIT, says, fix)
     if told.hook in engine.newer:
         return Cause(

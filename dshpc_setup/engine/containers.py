@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dshpc_setup.engine import inspecting
 from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
@@ -191,8 +192,7 @@ def engine_error(done: CommandResult, brief: str) -> DshpcError:
 
 
 def _inspect(machine: Machine, kind: str, name: str) -> dict[str, Any] | None:
-    argv = ["docker", "inspect", "--type", kind, "--", name]
-    done = machine.run(argv, deadline_s=_ASK_S)
+    done = machine.run(inspecting.argv(kind, name), deadline_s=_ASK_S)
     if not done.ok:
         if done.state == "present" and _NONE.search(done.stderr):
             return None

@@ -64,7 +64,10 @@ def in_docker_group(machine: Machine, user: privilege.Caller) -> bool:
 
 def endpoint_elsewhere(machine: Machine, engine: Engine) -> str | None:
     """The endpoint that a variable or a context names, unless it is this machine's own socket."""
-    host = machine.env.get("DOCKER_HOST") or engine.host or ""
+    named = machine.env.get("DOCKER_HOST")
+    host = named or engine.host or ""
+    if named and "://" not in named:  # "host:2375", which counts as tcp, or no address at all
+        return named
     if "://" not in host:  # the name of what was asked, where no endpoint was reached
         return None
     where = urlsplit(host)

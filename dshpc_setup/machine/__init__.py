@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from dshpc_setup.facts import State
+if TYPE_CHECKING:  # whose dataclasses take ten milliseconds, and who only asks a command needs none
+    from dshpc_setup.facts import State
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult
+
+if TYPE_CHECKING:
+    from dshpc_setup.facts import State
 
 _MOST_BYTES = 64 << 20  # of a stream; what prints more than that will not stop
 _KEPT_BYTES = 4096  # of one that did not
@@ -91,17 +94,44 @@ def _may_ask(command: Sequence[str]) -> bool:
 def _wait(child: subprocess.Popen[bytes], until: float, lines: _Lines, errors: IO[bytes]) -> State:
     """How it ended: by itself, at its deadline, or (`error`) because it never stopped printing."""
     pause = _POLL_S
-    while child.poll() is None:
-        if time.monotonic() >= until:
-            _kill(child)
-            return "timeout"
-        if lines.are_too_many() or _size(errors) > _MOST_BYTES:
-            _kill(child)
-            return "error"
-        lines.pump()
-        time.sleep(min(pause, max(0.0, until - time.monotonic())))
-        pause = min(pause * 1.5, _POLL_MAX_S)
+    with _Exit(child.pid) as exit_of_child:
+        while child.poll() is None:
+            if time.monotonic() >= until:
+                _kill(child)
+                return "timeout"
+            if lines.are_too_many() or _size(errors) > _MOST_BYTES:
+                _kill(child)
+                return "error"
+            lines.pump()
+            exit_of_child.wait(min(pause, max(0.0, until - time.monotonic())))
+            pause = min(pause * 1.5, _POLL_MAX_S)
     return "present"
+
+
+class _Exit:
+    """The end of a process, as something to wait for: at once on Linux, else only looked for."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._handle: int | None = None
+
+    def __enter__(self) -> _Exit:
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):  # a kernel before 5.3, a seccomp profile
+                self._handle = os.pidfd_open(self._pid)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+
+    def wait(self, at_most_s: float) -> None:
+        if self._handle is None:
+            time.sleep(at_most_s)
+            return
+        ended = select.poll()
+        ended.register(self._handle, select.POLLIN)
+        ended.poll(at_most_s * 1000)
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:

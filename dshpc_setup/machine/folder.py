@@ -124,9 +124,7 @@ def _need_format(path: Path, version: object) -> None:
     how = "missing" if version is None else shown[:40]
     why = f"'format' is {how}; this version of dshpc reads {FORMAT} only"
     if type(version) is int and version > FORMAT:
-        raise DshpcError(
-            f"{path} was recorded by a newer version of dshpc.", why, ("Update dshpc.",)
-        )
+        raise usage_error(f"{path} was recorded by a newer version of dshpc.", why, "Update dshpc.")
     raise bad(path, why)
 
 
@@ -305,8 +303,8 @@ def read_text(path: Path, most_bytes: int) -> str | None:
 
 def bad(path: Path, why: str) -> DshpcError:
     """A file that cannot be replayed."""
-    return DshpcError(
-        f"{path} cannot be read as a recorded machine.", why, (f"Correct {path}, or record anew.",)
+    return usage_error(
+        f"{path} cannot be read as a recorded machine.", why, f"Correct {path}, or record anew."
     )
 
 

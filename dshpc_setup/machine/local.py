@@ -8,9 +8,12 @@ import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say
+
+if TYPE_CHECKING:
+    from dshpc_setup.facts import State
 
 # No file that we read is larger; /proc and /sys files have no size, and /proc/sys refuses to be asked
 # for 4 MiB and more at once.

@@ -7,6 +7,7 @@ plan      all of them in the order of their dependence; pure
 around    what the plan needs beside what doctor knows
 backup    copies of files before a tool changes them
 work      doing one repair: engine_restart
+lock      one run at a time
 run       showing, asking, doing, checking again
 told      what was done, for people and as JSON
 """

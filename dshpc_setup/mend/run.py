@@ -12,6 +12,7 @@ from dshpc_setup.engine.privilege import caller
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.mend.around import look_around, running
+from dshpc_setup.mend.lock import only_run
 from dshpc_setup.mend.model import NEED_THE_ENGINE, OF_THE_ENGINE, Repair
 from dshpc_setup.mend.plan import plan
 from dshpc_setup.mend.site import HeldProject, Site
@@ -42,7 +43,7 @@ def mend(
     findings: tuple[Finding, ...],
     how: How,
 ) -> Mended:
-    """Mend what is safe to mend; raises DshpcError where another run is at work in the folder.
+    """Mend what is safe to mend; raises DshpcError where another run mends, or works in the folder.
 
     Nothing is changed by a dry run, nor where nobody can be asked and `yes` was not said.
     """
@@ -68,7 +69,10 @@ def mend(
     if not (how.yes or how.interactive):
         left = tuple(Done(item, "left-out", "nobody could be asked") for item in found.repairs)
         return replace(told, done=left, error=_nobody())
-    with project.lock() if project is not None and here.folder else contextlib.nullcontext():
+    with contextlib.ExitStack() as locks:
+        locks.enter_context(only_run(machine))
+        if project is not None and here.folder:
+            locks.enter_context(project.lock())
         done, interrupted = _all(site, found.repairs)
     return _looked_at_again(replace(told, done=done, interrupted=interrupted), how)
 
@@ -107,7 +111,7 @@ def _all(site: Site, repairs: Sequence[Repair]) -> tuple[tuple[Done, ...], bool]
         except KeyboardInterrupt:
             return _interrupted(done, repairs), True
         try:
-            done.append(_one(site, repair) if yes else Done(repair, "declined", "you said no"))
+            done.append(_one(site, repair) if yes else Done(repair, "declined", "not agreed to"))
         except KeyboardInterrupt:
             done.append(Done(repair, "interrupted", backups=_copies(site, repair)))
             return _interrupted(done, repairs), True

@@ -102,6 +102,8 @@ class Mended:
     def to_json(self) -> dict[str, Any]:
         """The `dshpc.fix/1` object."""
         now = {item.id: item for item in self.after or ()}
+        changed = any(item.state in ("done", "failed", "interrupted") for item in self.done)
+        doctor = self.before if self.after is None and not changed else self.after
         return {
             "schema": SCHEMA,
             "exit_code": self.exit_code,
@@ -121,7 +123,7 @@ class Mended:
                 for item in roots(self.before)
             ],
             "new": [item.id for item in self.new],
-            "doctor": None if self.after is None else findings_json(self.after, strict=self.strict),
+            "doctor": None if doctor is None else findings_json(doctor, strict=self.strict),
             "error": self.error.to_json() if self.error else None,
         }
 

@@ -11,13 +11,15 @@ stale       whether a CDI specification is the reason
 causes      an engine's error text, and the facts, to a finding of the catalogue
 image       what an image wants against what driver and GPUs offer
 prove       all of it, and which mechanism to take
+key         what a proof depends on
 """
 
 from __future__ import annotations
 
+from dshpc_setup.passthrough.bench import DEADLINE_S, Bench
+from dshpc_setup.passthrough.key import proof_key
 from dshpc_setup.passthrough.model import Attempt, Cause, Passthrough
-from dshpc_setup.passthrough.prove import proof_key, prove, untested, without_test
-from dshpc_setup.passthrough.trial import DEADLINE_S, Bench
+from dshpc_setup.passthrough.prove import prove, untested, without_test
 
 __all__ = [
     "DEADLINE_S",

@@ -15,7 +15,7 @@ from dshpc_setup.passthrough.cdi_names import cdi_names
 from dshpc_setup.passthrough.expected import DXG, KFD
 from dshpc_setup.passthrough.model import Attempt, Cause
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.probes.toolkit import NAMES
+from dshpc_setup.vendors import TOOLKITS
 from dshpc_setup.versions import at_least, numbers
 
 WSL_DRIVER = "/usr/lib/wsl"  # Windows' driver, as WSL shows it
@@ -185,7 +185,7 @@ def _no_toolkit(asked: Asked, vendor: Vendor) -> Cause:
     if asked.engine.kind == "snap":
         return _snap(asked)
     fix = remedies.install_toolkit(asked.facts, vendor)
-    return Cause(findings.NO_TOOLKIT, f"the {NAMES[vendor]} is not installed", fix)
+    return Cause(findings.NO_TOOLKIT, f"the {TOOLKITS[vendor]} is not installed", fix)
 
 
 def _snap(asked: Asked) -> Cause:

@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dshpc_setup import problems
-from dshpc_setup.probes.amd import unused
-from dshpc_setup.probes.nvidia import reconcile, wsl
 
 # Found by probes as well
-VERSIONS_DIFFER = reconcile.VERSIONS_DIFFER
+VERSIONS_DIFFER = problems.VERSIONS_DIFFER
 NO_INSTANCES = problems.NO_INSTANCES
 NO_FABRIC = problems.NO_FABRIC
 LOST = problems.LOST
 RESET = problems.RESET
 PROHIBITED = problems.PROHIBITED
-LINUX_DRIVER_INSIDE = wsl.LINUX_DRIVER_INSIDE
-NO_KFD = unused.NO_KFD
+LINUX_DRIVER_INSIDE = problems.LINUX_DRIVER_INSIDE
+NO_KFD = problems.NO_KFD
 
 # Driver and cards
 NO_LIBRARY = "DSH-NV-006"

@@ -1,46 +1,26 @@
-"""Try the mechanisms and take the best that works; remember what the proof was made for."""
+"""Try the mechanisms and take the best that works; remember what the proof was made for.
+
+What tries them is imported where it is done: doctor and all that reads a proof have no use for it.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from dshpc_setup.facts import HostFacts
 from dshpc_setup.handover import Handover, Mechanism
-from dshpc_setup.machine import Machine
-from dshpc_setup.passthrough import findings
-from dshpc_setup.passthrough.candidates import candidates
-from dshpc_setup.passthrough.expected import Expected, expect, node_paths
-from dshpc_setup.passthrough.image import Unmet, enforces, unmet
+from dshpc_setup.passthrough.key import proof_key
 from dshpc_setup.passthrough.model import Attempt, Cause, Passthrough
-from dshpc_setup.passthrough.trial import Bench, attempt
-from dshpc_setup.plan import ClusterPlan
+
+if TYPE_CHECKING:
+    from dshpc_setup.facts import HostFacts
+    from dshpc_setup.machine import Machine
+    from dshpc_setup.passthrough.bench import Bench
+    from dshpc_setup.passthrough.expected import Expected
+    from dshpc_setup.passthrough.image import Unmet
+    from dshpc_setup.plan import ClusterPlan
 
 NOTHING = Handover("none")
-
-
-def proof_key(facts: HostFacts, plan: ClusterPlan, whole: bool) -> str:
-    """Names everything that a proof depends on: engine, toolkits, CDI, driver, devices, settings."""
-    engine = facts.engine
-    parts = [
-        engine.engine_id,
-        engine.server_version,
-        engine.host,
-        engine.rootless,
-        engine.default_runtime,
-        *(sorted(names) for names in (engine.runtimes, engine.cdi_devices, engine.cdi_folders)),
-        sorted(engine.newer),
-        [asdict(item) for item in sorted(engine.toolkits, key=lambda item: item.vendor)],
-        [asdict(item) for item in sorted(engine.cdi_specs, key=lambda item: item.path)],
-        facts.gpus.driver_version,
-        facts.platform.kind,
-        facts.platform.selinux,
-        whole,
-        [(gpu.uuid, gpu.pci_bus_id, gpu.device_files, gpu.group_ids) for gpu in plan.gpus],
-        [(line.uuid, line.files) for line in plan.gres],
-    ]
-    return hashlib.sha256(json.dumps(parts, default=list).encode()).hexdigest()[:32]
 
 
 def without_test(plan: ClusterPlan, simulated_files: tuple[str, ...]) -> Passthrough | None:
@@ -62,6 +42,8 @@ def untested(facts: HostFacts, plan: ClusterPlan, whole: bool, reason: str) -> P
 
     Where it can have none the reason says why, in place of `reason`.
     """
+    from dshpc_setup.passthrough.candidates import candidates
+
     rows = candidates(facts, plan, whole)
     first = next((row.handover for row in rows if row.handover is not None), None)
     if first is not None:
@@ -104,11 +86,17 @@ class Case:
 
 def _has_more(found: Passthrough) -> bool:
     """Whether "all" was too much: this process is in a container or a job that has but some GPUs."""
+    from dshpc_setup.passthrough import findings
+
     return not found.works and any(row.finding == findings.MORE_GPUS for row in found.failures)
 
 
 def _proven(machine: Machine, case: Case, *, every: bool) -> Passthrough:
     """The outcome, without its key."""
+    from dshpc_setup.passthrough.candidates import candidates
+    from dshpc_setup.passthrough.expected import expect
+    from dshpc_setup.passthrough.image import enforces, unmet
+
     facts, plan = case.facts, case.plan
     wishes: dict[Mechanism, tuple[Unmet, ...]] = {}
     rows = []
@@ -149,6 +137,8 @@ def _why_none(none: Passthrough) -> str:
 
 def _numbers(machine: Machine, facts: HostFacts, plan: ClusterPlan) -> dict[str, tuple[int, int]]:
     """This machine's device numbers of the nodes in question, of those that are there."""
+    from dshpc_setup.passthrough.expected import node_paths
+
     told = {path: machine.device_number(path) for path in node_paths(facts, plan)}
     return {path: number for path, number in told.items() if number is not None}
 
@@ -161,6 +151,9 @@ def _tried(
     *,
     every: bool,
 ) -> tuple[Attempt, ...]:
+    from dshpc_setup.passthrough import findings
+    from dshpc_setup.passthrough.trial import attempt
+
     done: list[Attempt] = []
     over: str | None = None  # why no more containers are started
     for row in rows:

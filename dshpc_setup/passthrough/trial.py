@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.handover import Handover
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.passthrough.bench import Bench
 from dshpc_setup.passthrough.expected import Expected
 from dshpc_setup.passthrough.judge import judge
 from dshpc_setup.passthrough.look import SCRIPT
 from dshpc_setup.passthrough.model import Attempt
 
-DEADLINE_S = 60.0  # eight GPUs without the persistence daemon take half of it to wake up
 LABEL = "org.dshpc.test=1"
 _ASK_S = 20.0
 _HIDDEN = (
     "unable to upgrade to tcp"  # all that Docker's client says where Podman could not start it
 )
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What to test in: a local image, the (uid, gid) that jobs run as, seconds for a container.
-
-    `environment` is the image's own: what it wants of the driver stands there.
-    """
-
-    image: str
-    user: tuple[int, int] = (0, 0)
-    deadline_s: float = DEADLINE_S
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def attempt(

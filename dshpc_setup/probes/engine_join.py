@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from dshpc_setup.facts import Because, CdiSpec, Conclusion, Engine, Toolkit
 from dshpc_setup.probes import cdi, engine_files
-from dshpc_setup.probes.toolkit import NAMES, Installed
+from dshpc_setup.probes.toolkit import Installed
+from dshpc_setup.vendors import TOOLKITS
 
 _MOST_NAMED = 3
 _ELSEWHERE = ("desktop", "remote")  # kinds of engines that read none of this machine's files
@@ -45,7 +46,7 @@ def join(
 
 def _toolkit(it: Toolkit, engine: Engine) -> Conclusion:
     about = f"docker.toolkit {it.vendor}"
-    name = f"the {NAMES[it.vendor]}"
+    name = f"the {TOOLKITS[it.vendor]}"
     if it.state != "present":
         why = Because("/usr/local/bin, /usr/bin and the like", "no program of it is there")
         return Conclusion(about, f"{name} is not installed{_harmless(it, engine)}", (why,))

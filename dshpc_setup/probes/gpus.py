@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dshpc_setup import vendors
 from dshpc_setup.facts import Because, Conclusion, Gpus, Platform, State, Vendor
 from dshpc_setup.probes.look import counted
-
-VENDOR_NAMES: dict[Vendor, str] = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 
 # Which failure says most about the machine, where no GPU can be listed.
 _WORST: tuple[State, ...] = ("timeout", "denied", "error", "unsupported", "absent")
@@ -78,15 +77,15 @@ def merge(answers: Sequence[Gpus], *, simulated: bool) -> Gpus:
 def conclude(answers: Mapping[Vendor, Gpus], merged: Gpus) -> Conclusion:
     """How the state of them all follows from each vendor's."""
     because = tuple(
-        Because(VENDOR_NAMES[vendor], in_words(answer)) for vendor, answer in answers.items()
+        Because(vendors.NAMES[vendor], in_words(answer)) for vendor, answer in answers.items()
     )
-    counts = Counter(VENDOR_NAMES[device.vendor] for device in merged.devices)
+    counts = Counter(vendors.NAMES[device.vendor] for device in merged.devices)
     if counts:
         says = " and ".join(f"{counted(count, 'GPU')} of {name}" for name, count in counts.items())
         return Conclusion("gpus", f"SIMULATED: {says}" if merged.simulated else says, because)
     instead = []
     if merged.state != "absent":
-        open_ = [VENDOR_NAMES[each] for each, said in answers.items() if said.state != "absent"]
+        open_ = [vendors.NAMES[each] for each, said in answers.items() if said.state != "absent"]
         why = f"that is said only where it is sure, and of {' and '.join(open_)} it is not"
         instead.append(Because("zero GPUs", why))
     others = {answer.state for answer in answers.values()} - {merged.state, "absent", "present"}

@@ -16,11 +16,7 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.probes import engine_files
 from dshpc_setup.probes.compose import parse_version
 from dshpc_setup.probes.look import Found, Look, kept
-
-NAMES: Mapping[Vendor, str] = {
-    "nvidia": "NVIDIA Container Toolkit",
-    "amd": "AMD Container Toolkit",
-}
+from dshpc_setup.vendors import TOOLKITS
 
 _TOOL_S = 3.0
 _OPERATOR = "/usr/local/nvidia/toolkit"  # where Kubernetes' GPU operator puts it
@@ -75,7 +71,7 @@ def probe(machine: Machine, deadline_s: float) -> Found[Installed]:
     look = Look(machine)
     toolkits = []
     files: list[str] = []
-    for vendor in NAMES:
+    for vendor in TOOLKITS:
         found, config = _toolkit(look, vendor, min(deadline_s, _TOOL_S))
         if found.state == "present" or _is_used(machine, vendor):
             look.saw(f"{vendor}-toolkit", found.state, _where(found), found.detail or found.version)

@@ -34,6 +34,7 @@ from dshpc_setup.remedies.driver import (
 )
 from dshpc_setup.remedies.engine import (
     compose_v2,
+    docker_command,
     docker_group,
     enable_cdi,
     free_space,
@@ -81,6 +82,7 @@ __all__ = [
     "clashing_specs",
     "compose_v2",
     "device_links",
+    "docker_command",
     "docker_group",
     "driver_capabilities",
     "driver_libraries",

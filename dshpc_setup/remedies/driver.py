@@ -144,12 +144,26 @@ def hung_driver(facts: HostFacts) -> Fixes:
     )
 
 
-def reset_gpu(_: HostFacts) -> Fixes:
-    """A card that needs a reset."""
-    return (
-        Fix("End the programs that use the GPUs, then reset them", "sudo nvidia-smi --gpu-reset"),
-        Fix("Where that is refused, restart the machine", "sudo reboot"),
-    )
+def reset_gpu(facts: HostFacts, handles: Sequence[str] = ()) -> Fixes:
+    """Cards that need a reset, by what `nvidia-smi -i` takes; where none is named, every GPU.
+
+    nvidia-smi(1): --gpu-reset without -i resets all GPUs, and -i takes several with commas between.
+    """
+    named = ",".join(map(shlex.quote, dict.fromkeys(handles)))
+    if named:
+        those, them = ("these GPUs", "them") if "," in named else ("the GPU", "it")
+        others = len([gpu for gpu in facts.gpus.devices if gpu.vendor == "nvidia"]) > len(handles)
+        alone = "; the others go on" if others else ""
+        step = Fix(
+            f"End the programs that use {those}, then reset {them}{alone}",
+            f"sudo nvidia-smi --gpu-reset -i {named}",
+        )
+    else:
+        step = Fix(
+            "End the programs on all GPUs, then reset all: it is not known which needs it",
+            "sudo nvidia-smi --gpu-reset",
+        )
+    return (step, Fix("Where that is refused, restart the machine", "sudo reboot"))
 
 
 def fabric_manager(_: HostFacts) -> Fixes:

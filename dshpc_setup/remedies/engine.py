@@ -27,6 +27,16 @@ _COMPOSE = {
 }
 
 
+# Debian has the client apart from docker.io since 13
+_CLIENT = {
+    "ubuntu": "sudo apt-get update && sudo apt-get install -y docker.io",
+    "fedora": "sudo dnf install -y docker-cli",
+    "suse": "sudo zypper install -y docker",
+    "arch": "sudo pacman -S --needed docker",
+    "alpine": "sudo apk add docker-cli",
+}
+
+
 def restart_docker(facts: HostFacts) -> Fixes:
     """Restart the engine that was asked; () for Podman, which reads everything anew each time."""
     engine, platform = facts.engine, facts.platform
@@ -174,9 +184,26 @@ def docker_group(facts: HostFacts) -> Fixes:
 def free_space(facts: HostFacts) -> Fixes:
     """Room where the engine keeps its data."""
     where = f" in {facts.engine.root_dir}" if facts.engine.root_dir else ""
-    text = f"See what takes the space{where}, and remove what is not needed"
-    command = "podman system df" if facts.engine.kind == "podman" else "docker system df"
-    return (Fix(text, command),)
+    tool = "podman" if facts.engine.kind == "podman" else "docker"
+    return (
+        Fix(f"See what takes the space{where}", f"{tool} system df"),
+        Fix("Remove images without a name; it asks first", f"{tool} image prune"),
+    )
+
+
+def docker_command(facts: HostFacts) -> Fixes:
+    """The docker command, for an engine that is there without it."""
+    platform = facts.platform
+    if facts.engine.kind == "desktop" or platform.kind == "macos":
+        return (Fix("Install the docker command", "brew install docker"),)
+    command = _CLIENT.get(platform.os_id or "") or _CLIENT.get(family(platform) or "")
+    if platform.os_id == "debian":
+        package = "docker-cli" if at_least(platform.os_version, "13") else "docker.io"
+        command = f"sudo apt-get update && sudo apt-get install -y {package}"
+    ce = Fix("Where Docker's own packages are installed, it is the package docker-ce-cli")
+    if command is None:
+        return (Fix(f"Install the docker command: {ENGINE_GUIDE}"), ce)
+    return (Fix("Install the docker command, or add its folder to PATH", command), ce)
 
 
 def compose_v2(facts: HostFacts) -> Fixes:

@@ -24,6 +24,7 @@ AMD_GUIDE = (
     "container-runtime/quick-start-guide.html"
 )
 
+_NEW_CONTAINER = "dshpc down && dshpc up"  # to render anew would change no file, and so make none
 _REFRESHES_CDI = "1.18"
 _SPEC = "/etc/cdi/nvidia.yaml"
 
@@ -211,4 +212,10 @@ def rootless_gpus(facts: HostFacts) -> Fixes:
 def cgroups_on(_: HostFacts) -> Fixes:
     """Undo no-cgroups, which is for rootless engines alone."""
     command = "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place"
-    return (Fix("Let NVIDIA's hook set device rules again", command),)
+    return (
+        Fix("Let NVIDIA's hook set device rules again", command),
+        Fix(
+            "Then, where the cluster is up, make its container anew (running jobs are lost)",
+            _NEW_CONTAINER,
+        ),
+    )

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,11 @@ KEY = "/var/lib/dshpc/key/slurm.key"
 
 
 @pytest.fixture(scope="module")
-def cluster(standard: Cluster) -> Iterator[Cluster]:
-    with made("doctor") as cluster:
+def cluster(standard: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """With a place of its own for the lock of --fix, which is one for all of a user's clusters."""
+    state = tmp_path_factory.mktemp("state")
+    with made("doctor") as bare:
+        cluster = replace(bare, env={**bare.env, "XDG_STATE_HOME": str(state)})
         cluster.configure("--simulate", "h100:2").good()
         yield cluster
 
@@ -59,6 +63,11 @@ def well(cluster: Cluster) -> None:
     assert (outcome.code, faults(outcome)) == (0, {}), outcome.stdout
 
 
+def answered(cluster: Cluster) -> None:
+    """A node that was just taken back is `idle*` until slurmctld has heard of it again."""
+    wait_until(lambda: cluster.node()[1] == "idle", "the node has answered, and is idle")
+
+
 def node(cluster: Cluster) -> str:
     return f"nodename={cluster.prefix}"
 
@@ -67,6 +76,7 @@ def test_nothing_is_wrong_with_a_cluster_as_it_is_made(cluster: Cluster) -> None
     well(cluster)
     text = cluster.dshpc("doctor").good().stdout
     assert "No problem found" in text
+    assert "The GPUs are SIMULATED" in text
     assert len(text.splitlines()) <= 14
 
 
@@ -81,6 +91,7 @@ def test_a_node_that_a_person_drained_is_left_to_him(cluster: Cluster) -> None:
         assert cluster.node()[1] == "drained"
     finally:
         cluster.said("scontrol", "update", node(cluster), "state=resume")
+    answered(cluster)
     well(cluster)
 
 
@@ -97,7 +108,7 @@ def test_a_node_that_was_drained_by_our_own_doing_is_taken_back(cluster: Cluster
     assert (nobody.code, cluster.node()[1]) == (2, "drained"), "nobody is there to ask"
     fixed = cluster.dshpc("doctor", "--fix", "--yes")
     assert fixed.code == 0, fixed.stdout + fixed.stderr
-    assert cluster.node()[1] == "idle"
+    answered(cluster)
     well(cluster)
 
 
@@ -110,7 +121,7 @@ def down(cluster: Cluster, service: str) -> Iterator[None]:
     finally:
         cluster.said("s6-svc", "-wu", "-u", place)
         wait_until(lambda: cluster.exec("scontrol", "ping").code == 0, "slurmctld answers")
-        wait_until(lambda: cluster.node()[1] == "idle", "the node is idle")
+        answered(cluster)
 
 
 @pytest.mark.parametrize("service", ["slurmctld", "slurmd"])
@@ -145,6 +156,8 @@ def test_an_edited_file_that_slurm_refuses(cluster: Cluster) -> None:
     )
     assert "config/slurm.conf" in words
     assert "SelctType" in words
+    assert "SelctType" in " ".join(told["DSH-FI-005"]["evidence"]), "in the cluster's own words"
+    assert told["DSH-FI-001"]["caused_by"] == "DSH-FI-005"
     path.write_text(good)
     cluster.dshpc("reconfigure").good()
     well(cluster)
@@ -177,13 +190,59 @@ def test_a_gpu_of_the_users_file_that_is_gone(cluster: Cluster) -> None:
     well(cluster)
 
 
+def test_a_gpu_that_is_lost_between_two_starts(cluster: Cluster) -> None:
+    """Its device node is not handed to the next container, as where the host has lost the card."""
+    path = cluster.folder / "docker-compose.yml"
+    good = path.read_text()
+    kept = [line for line in good.splitlines(keepends=True) if "/dev/nvidia1" not in line]
+    assert len(kept) == len(good.splitlines()) - 1
+    job = cluster.submit("--hold", "--gres=gpu:h100:2", "-J", "both", script="true")
+    path.write_text("".join(kept))
+    try:
+        late = faults(doctor(cluster))["DSH-FI-002"]
+        assert late["evidence"] == ["docker-compose.yml (edited)"], "it is not in force yet"
+        cluster.dshpc("up").good()
+        assert cluster.node() == ("gpu:h100:1", "idle")
+        cluster.said("scontrol", "release", job)
+        wait_until(lambda: cluster.job_state(job)[1] not in ("None", "JobHeldUser"), "it waits")
+        found = faults(doctor(cluster))
+        assert "DSH-FI-002" not in found
+        told = found["DSH-SL-038"]
+        assert "lost" in told["title"]
+        assert any(" is gone: 2 of type h100 " in line for line in told["evidence"]), told
+        assert "H100" in " ".join(told["evidence"])
+        assert "Jobs that ask for it wait" in told["cause"]
+        assert any("(both)" in line or "both" in line for line in told["evidence"]), told
+        causes = {found[each]["caused_by"] for each in ("DSH-SL-038", "DSH-SL-020")}
+        assert causes == {"DSH-FI-010"}, "this machine has it, and the file does not hand it over"
+    finally:
+        path.write_text(good)
+        cluster.dshpc("up").good()
+    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "the job that waited has run")
+    assert cluster.node() == ("gpu:h100:2", "idle")
+    well(cluster)
+
+
 def test_a_container_that_was_stopped_is_started_again(cluster: Cluster) -> None:
     docker("stop", cluster.container)
     told = root(doctor(cluster))
     assert "stopped" in told["title"]
+    part = doctor(cluster, "--only", "DSH-SL-002")
+    assert (part.code, faults(part)) == (3, {}), "nobody could look"
+    assert part.report["left_out"] == [{"id": told["id"], "title": told["title"]}]
     fixed = cluster.dshpc("doctor", "--fix", "--yes")
     assert fixed.code == 0, fixed.stdout + fixed.stderr
     assert cluster.node() == ("gpu:h100:2", "idle")
+    well(cluster)
+
+
+def test_a_paused_container_goes_on(cluster: Cluster) -> None:
+    docker("pause", cluster.container)
+    told = root(doctor(cluster))
+    assert "paused" in told["title"]
+    assert [fix["command"] for fix in told["fix"]] == ["dshpc up"]
+    cluster.dshpc("up").good()
+    answered(cluster)
     well(cluster)
 
 
@@ -208,6 +267,13 @@ def test_inside_of_the_container(cluster: Cluster) -> None:
     report = json.loads(cluster.said("dshpc-node", "doctor", "--json"))
     states = {item["id"]: item["state"] for item in report["findings"]}
     assert (report["exit_code"], states["DSH-SL-002"]) == (0, "ok")
+
+
+def test_a_report_is_made_on_the_host(cluster: Cluster) -> None:
+    done = cluster.exec("dshpc-node", "doctor", "--bundle", "/tmp/report.tar.gz")
+    assert done.code == 64
+    assert "on the host: dshpc doctor --bundle FILE.tar.gz" in " ".join(done.stderr.split())
+    assert cluster.exec("test", "-e", "/tmp/report.tar.gz").code != 0
 
 
 def test_a_report_says_the_same_elsewhere(

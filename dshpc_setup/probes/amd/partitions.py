@@ -9,8 +9,7 @@ from dshpc_setup.facts import Because, Disagreement
 from dshpc_setup.probes.amd import kfd
 from dshpc_setup.probes.amd.attributes import Layers
 from dshpc_setup.probes.look import counted
-
-SHORT = "DSH-AM-042"  # fewer partitions than the card's mode makes
+from dshpc_setup.problems import PARTITIONS_MISSING
 
 # What a compute partition mode makes of a card; CPX makes as many as it has compute dies.
 _PARTS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
@@ -89,7 +88,7 @@ def short(nodes: Sequence[kfd.Node], layers: Layers) -> tuple[Disagreement, ...]
                 (Because("KFD", f"{count}: {which}" if which else count), Because(source, says)),
                 f"{counted(expected - len(group), 'partition')} of this card did not come up; the "
                 "others are used",
-                SHORT,
+                PARTITIONS_MISSING,
             )
         )
     return tuple(found)

@@ -11,8 +11,7 @@ from dshpc_setup.probes.amd import blacklist
 from dshpc_setup.probes.amd import names as amd_names
 from dshpc_setup.probes.amd.attributes import Layers
 from dshpc_setup.probes.look import Look
-
-NO_KFD = "DSH-AM-039"
+from dshpc_setup.problems import NO_KFD
 
 HELD = ("vfio-pci", "pci-stub", "xen-pciback")  # drivers that keep a card for virtual machines
 

@@ -10,18 +10,12 @@ from dshpc_setup import problems
 from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.machine import Reply
 from dshpc_setup.machine.nvml import LIBRARY
+from dshpc_setup.nvidia_driver import OLDEST_DRIVER, WSL_DEVICE, too_old
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.gpus import in_words
 from dshpc_setup.probes.look import Look, counted
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
-from dshpc_setup.probes.nvidia import wsl
-from dshpc_setup.probes.nvidia.layers import (
-    OLDEST_DRIVER,
-    PROC,
-    TOOL,
-    Layers,
-    too_old,
-)
+from dshpc_setup.probes.nvidia.layers import PROC, TOOL, Layers
 from dshpc_setup.probes.nvidia.reconcile import BOARD, Told
 from dshpc_setup.probes.nvidia.values import count, text
 
@@ -96,7 +90,7 @@ def _signs(layers: Layers) -> Pairs:
     if layers.wsl is not None:
         there = "is there" if layers.wsl.dxg else "is not there"
         found.append(
-            (wsl.DEVICE, f"{there}; Windows lends {', '.join(layers.wsl.lent) or 'nothing'}")
+            (WSL_DEVICE, f"{there}; Windows lends {', '.join(layers.wsl.lent) or 'nothing'}")
         )
     else:
         found.append((pci.ROOT, f"NVIDIA cards: {cards}" if cards else "no NVIDIA card"))

@@ -9,6 +9,7 @@ from typing import Literal
 
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.nvml import LIBRARY
+from dshpc_setup.nvidia_driver import WSL_FOLDER
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.look import Look, whole_number
 from dshpc_setup.probes.nvidia import jetson, wsl
@@ -17,8 +18,6 @@ from dshpc_setup.probes.platform import in_container
 TOOL = "nvidia-smi"
 PROC = "/proc/driver/nvidia"
 SYS_VERSION = "/sys/module/nvidia/version"
-OLDEST_DRIVER = 470
-TOO_OLD = "DSH-NV-049"
 
 # The kernel drivers under which a card is NVIDIA's driver's to list.
 OURS = ("nvidia", "nvgpu")
@@ -157,7 +156,7 @@ def tool(machine: Machine, layers: Layers) -> str | None:
     """nvidia-smi's path; WSL has it outside the PATH of many."""
     found = layers.tool or machine.which(TOOL)
     if found is None and layers.wsl is not None and TOOL in layers.wsl.lent:
-        found = f"{wsl.FOLDER}/{TOOL}"
+        found = f"{WSL_FOLDER}/{TOOL}"
     return found
 
 
@@ -256,12 +255,6 @@ def parse_information(address: str, text: str) -> ProcGpu:
         minor=minor if minor is not None and 0 <= minor < 1 << 20 else None,
         excluded="Yes" in (values.get("GPU Excluded"), values.get("Blacklisted")),
     )
-
-
-def too_old(version: str | None) -> bool:
-    """Whether a driver ("460.91.03") is older than what containers and CUDA want."""
-    match = re.match(r"(\d{1,4})(?:\.|$)", version or "", re.ASCII)
-    return match is not None and int(match[1]) < OLDEST_DRIVER
 
 
 def same_version(one: str | None, other: str | None) -> bool:

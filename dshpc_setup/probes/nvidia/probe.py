@@ -13,6 +13,7 @@ from typing import Any
 from dshpc_setup.facts import GpuDevice, Gpus, State
 from dshpc_setup.machine import Machine, Reply
 from dshpc_setup.machine.nvml import LIBRARY
+from dshpc_setup.nvidia_driver import OLDEST_DRIVER, WSL_DEVICE, WSL_FOLDER, too_old
 from dshpc_setup.probes import pci, unseen
 from dshpc_setup.probes.gpus import in_words
 from dshpc_setup.probes.look import Found, Look, counted
@@ -20,8 +21,7 @@ from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia import explain as nvidia_explain
 from dshpc_setup.probes.nvidia import layers as nvidia_layers
 from dshpc_setup.probes.nvidia import reconcile as nvidia_reconcile
-from dshpc_setup.probes.nvidia import wsl
-from dshpc_setup.probes.nvidia.layers import OLDEST_DRIVER, OURS, Layers, too_old
+from dshpc_setup.probes.nvidia.layers import OURS, Layers
 from dshpc_setup.probes.nvidia.reconcile import BOARD, Told
 from dshpc_setup.probes.nvidia.values import text
 
@@ -82,7 +82,7 @@ def _nothing(look: Look, layers: Layers) -> Found[Gpus]:
     elif layers.wsl is not None and not layers.wsl.dxg:
         detail = layers.wsl.missing
         if layers.container:
-            detail = f"no {wsl.DEVICE} was handed to this container of a WSL 2"
+            detail = f"no {WSL_DEVICE} was handed to this container of a WSL 2"
     words = detail or "no NVIDIA card on the PCI bus, no driver, no device node"
     fact = unseen.sure(look, Gpus("absent", detail=detail), container=layers.container)
     look.saw("nvidia", fact.state, pci.ROOT, words if fact.state == "absent" else fact.detail)
@@ -98,7 +98,7 @@ def _saw_layers(look: Look, layers: Layers) -> None:
         look.saw("jetson", "present", layers.board.source, layers.board.words)
     if layers.wsl is not None:
         lent = ", ".join(layers.wsl.lent) or None
-        look.saw("wsl", "present" if layers.wsl.dxg else "absent", wsl.DEVICE, lent)
+        look.saw("wsl", "present" if layers.wsl.dxg else "absent", WSL_DEVICE, lent)
     cards = nvidia_explain.cards_in_words(layers)
     look.saw("nvidia-pci", "present" if cards else "absent", pci.ROOT, cards)
     module: State = "present" if layers.module.name else "absent"
@@ -238,7 +238,7 @@ def conclude(layers: Layers, reply: Reply) -> tuple[State, str]:
         return "error", f"Windows lends a GPU, but {reason}; `wsl --shutdown` there may help"
     if layers.wsl is not None and layers.wsl.dxg and not there and reply.code in (9, 12):
         return "absent", (
-            f"Windows lends no NVIDIA GPU: {LIBRARY} is not in {wsl.FOLDER}; GPUs of other makers "
+            f"Windows lends no NVIDIA GPU: {LIBRARY} is not in {WSL_FOLDER}; GPUs of other makers "
             "are not looked for in WSL"
         )
     if cards and all(card.driver == "vfio-pci" for card in cards):

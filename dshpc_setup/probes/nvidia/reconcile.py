@@ -8,9 +8,9 @@ from typing import Any
 
 from dshpc_setup.facts import Because, Disagreement, GpuDevice, UnusedGpu
 from dshpc_setup.machine import Machine, Reply
+from dshpc_setup.nvidia_driver import WSL_FOLDER
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.look import counted
-from dshpc_setup.probes.nvidia import wsl
 from dshpc_setup.probes.nvidia.layers import (
     OURS,
     PROC,
@@ -20,9 +20,8 @@ from dshpc_setup.probes.nvidia.layers import (
     same_version,
 )
 from dshpc_setup.probes.nvidia.values import text
+from dshpc_setup.problems import LINUX_DRIVER_INSIDE, VERSIONS_DIFFER
 
-VERSIONS_DIFFER = "DSH-NV-001"
-NOUVEAU = "DSH-NV-002"
 _MISMATCH_CODE = 18
 BOARD = "the board"  # the teller where a Tegra's own files are all that tells of its GPU
 
@@ -140,14 +139,14 @@ def _linux_driver_in_wsl(layers: Layers, devices: Sequence[GpuDevice]) -> list[D
         Disagreement(
             "NVIDIA driver in WSL",
             (
-                Because(wsl.FOLDER, ", ".join(found.lent) or "lends no library of NVIDIA's"),
+                Because(WSL_FOLDER, ", ".join(found.lent) or "lends no library of NVIDIA's"),
                 Because(
                     "the Linux system", f"has a driver of its own: {', '.join(found.intruders)}"
                 ),
             ),
             f"a Linux driver was installed inside WSL and {hides} the one that Windows lends: "
             "remove it",
-            wsl.LINUX_DRIVER_INSIDE,
+            LINUX_DRIVER_INSIDE,
         )
     ]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from dshpc_setup.machine import Machine, Reply
+from dshpc_setup.nvidia_driver import WSL_FOLDER
 from dshpc_setup.probes.look import Look, kept
 from dshpc_setup.probes.nvidia import smi as nvidia_tool
 from dshpc_setup.probes.nvidia import smi_csv as nvidia_smi
 from dshpc_setup.probes.nvidia import smi_xml as nvidia_xml
-from dshpc_setup.probes.nvidia import wsl
 from dshpc_setup.probes.nvidia.layers import TOOL
 
 _FORMS: tuple[tuple[tuple[str, ...], Callable[[str], dict[str, Any] | None]], ...] = (
@@ -46,5 +46,5 @@ def ask(look: Look, until: float) -> Reply | None:
 
 def _program(machine: Machine) -> str | None:
     """WSL has it outside the PATH of many."""
-    lent = f"{wsl.FOLDER}/{TOOL}"
+    lent = f"{WSL_FOLDER}/{TOOL}"
     return machine.which(TOOL) or (lent if machine.exists(lent) else None)

@@ -6,12 +6,9 @@ import re
 from dataclasses import dataclass
 
 from dshpc_setup.machine import Machine
+from dshpc_setup.nvidia_driver import WSL_DEVICE, WSL_FOLDER
 from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.platform import kind_of
-
-DEVICE = "/dev/dxg"
-FOLDER = "/usr/lib/wsl/lib"
-LINUX_DRIVER_INSIDE = "DSH-NV-031"
 
 _LENT = ("libdxcore.so", "libcuda.so.1", "libnvidia-ml.so.1", "nvidia-smi")
 _LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -28,7 +25,7 @@ class Wsl:
     """What WSL 2 lends, and what of a Linux driver lies in its way."""
 
     dxg: bool
-    lent: tuple[str, ...]  # names in FOLDER
+    lent: tuple[str, ...]  # names in WSL_FOLDER
     intruders: tuple[str, ...] = ()  # paths and packages of a Linux driver
 
     @property
@@ -40,8 +37,8 @@ class Wsl:
             else "Windows has no NVIDIA GPU or no driver for it, or WSL is too old"
         )
         return (
-            f"WSL 2 shows no {DEVICE}: {cause}; install or update the driver in Windows, then run "
-            "`wsl --update` and `wsl --shutdown` there"
+            f"WSL 2 shows no {WSL_DEVICE}: {cause}; install or update the driver in Windows, then "
+            "run `wsl --update` and `wsl --shutdown` there"
         )
 
 
@@ -53,7 +50,7 @@ def look_at(
     `folders` are the loader's default ones. What is in a container was put there by its engine.
     """
     machine = look.machine
-    dxg, lent = machine.exists(DEVICE), machine.listdir(FOLDER)
+    dxg, lent = machine.exists(WSL_DEVICE), machine.listdir(WSL_FOLDER)
     if kind_of(machine.system[1], dxg and bool(lent)) != "wsl2":
         return None
     return Wsl(

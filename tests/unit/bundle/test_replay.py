@@ -189,7 +189,7 @@ def test_an_error_in_the_machine_names_the_archive(report: Path, tmp_path: Path)
     path.write_bytes(archive.pack("top", files))
     with pytest.raises(DshpcError) as caught:
         seen_machine("/", path, "")
-    assert "broken.tar.gz/machine/machine.yaml" in caught.value.brief
+    assert "broken.tar.gz: machine/machine.yaml" in caught.value.brief
     assert "dshpc-report-" not in str(caught.value.to_json())
 
 
@@ -211,6 +211,8 @@ def test_a_damaged_file_is_named(report: Path, name: str, text: str, word: str) 
     with pytest.raises(DshpcError) as caught:
         stored_of(report)
     assert word in caught.value.brief
+    assert f"{report}: {name}" in caught.value.brief
+    assert caught.value.exit_code == Exit.USAGE
     assert caught.value.resolution
 
 

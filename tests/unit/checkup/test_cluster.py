@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,9 @@ slurmd: no errors: 0
 ROOM = Disk("tmp", "/tmp", 10, 20)
 HEALTHY: dict[str, Answer] = {
     "docker exec p-slurm dshpc-node observe": Answer(json.dumps(asdict(INSIDE))),
-    "docker exec p-slurm dshpc-node status": Answer(json.dumps({"phase": "ready", "ready": True})),
+    "docker exec p-slurm sh -c cat /run/dshpc/status.json": Answer(
+        json.dumps({"phase": "ready", "ready": True})
+    ),
     "docker exec p-slurm sinfo": Answer(NODES),
     "docker exec p-slurm scontrol show config": Answer("TaskPlugin = task/none\n"),
     "docker exec p-slurm sh -c squeue": Answer("\x1e\x1e"),
@@ -58,8 +62,22 @@ class Timed(FakeMachine):
     deadlines: dict[str, float] = field(default_factory=dict)
 
     def run(self, argv: Sequence[str], *, deadline_s: float, **more: Any) -> CommandResult:
+        if "{ said=" in argv[-1]:
+            return self._together(argv, deadline_s)
         self.deadlines[" ".join(argv)] = deadline_s
         return super().run(argv, deadline_s=deadline_s, **more)
+
+    def _together(self, argv: Sequence[str], deadline_s: float) -> CommandResult:
+        """As sh does it in the container, up to what fails or hangs."""
+        said = ""
+        for command in re.findall(r"\{ said=\$\(\{ (.*?); \} 2>&1", argv[-1], re.DOTALL):
+            done = self.run([*argv[:3], *shlex.split(command)], deadline_s=deadline_s)
+            if done.state != "present":
+                return replace(done, argv=tuple(argv), stdout=said + done.stdout)
+            said += f"{done.stdout}\x1d{done.code}\x1d{done.stderr}\x1c"
+            if done.code:
+                break
+        return CommandResult(tuple(argv), "present", 0, said, "", 1.0)
 
 
 @pytest.fixture
@@ -87,6 +105,16 @@ def machine(container: Answer, changes: Mapping[str, Answer] | None = None) -> T
 
 def look(asked: Timed, project: Project) -> Observed:
     return cluster.look(asked, project, 9.0)
+
+
+def test_what_the_engine_has_said_already_is_not_asked_again(project: Project) -> None:
+    asked = machine(described(project))
+    said = asked.run(INSPECT.split(), deadline_s=1.0)
+    told = machine(Answer("", code=1, stderr="Error: No such container: p-slurm"))
+    observed = cluster.look(told, project, 9.0, said)
+    assert INSPECT not in told.deadlines
+    assert observed.cluster is not None
+    assert observed.cluster.state == "running"
 
 
 def test_a_running_cluster(project: Project) -> None:
@@ -437,11 +465,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_what_was_observed_lies_in_the_folder(folder: Path) -> None:
-    assert checkup.examine_recorded(RecordedMachine(folder), None, {}).observed == Observed()
+    assert checkup.examine_recorded(RecordedMachine(folder)).observed == Observed()
     text = (MACHINES / "workstation-rtx4090/observed/healthy.json").read_text()
     value = {"schema": "dshpc.observed/1", **json.loads(text)}
     (folder / "observed.json").write_text(json.dumps(value))
-    found = checkup.examine_recorded(RecordedMachine(folder), None, {}).observed
+    found = checkup.examine_recorded(RecordedMachine(folder)).observed
     assert found.cluster is not None
     assert found.cluster.container == "cluster-slurm"
 
@@ -450,4 +478,4 @@ def test_what_was_observed_lies_in_the_folder(folder: Path) -> None:
 def test_what_cannot_be_read_is_said(folder: Path, content: bytes) -> None:
     (folder / "observed.json").write_bytes(content)
     with pytest.raises(DshpcError, match=r"observed\.json cannot be read"):
-        checkup.examine_recorded(RecordedMachine(folder), None, {})
+        checkup.examine_recorded(RecordedMachine(folder))

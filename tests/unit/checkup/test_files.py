@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup import apply, probes
+from dshpc_setup import apply, passthrough, probes, render, resources, stanza, written
 from dshpc_setup.apply import Wanted
 from dshpc_setup.checkup import files, gpu_part, renderings
 from dshpc_setup.checkup.files import FolderSeen, project_files, wrong_conf
@@ -21,8 +22,8 @@ from dshpc_setup.handover import Handover
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed import Observed, ProjectFile
 from dshpc_setup.passthrough import Passthrough, proof_key
-from dshpc_setup.plan import plan_cluster
-from dshpc_setup.project import PROOF, Project
+from dshpc_setup.plan import ClusterPlan, plan_cluster
+from dshpc_setup.project import PROOF, RENDERED, Project
 from dshpc_setup.settings import Settings
 
 MACHINES = Path(__file__).parents[2] / "machines"
@@ -86,6 +87,90 @@ def test_an_empty_folder(tmp_path: Path) -> None:
     found = seen(Project(tmp_path))
     assert {item.owner for item in found.files} == {"missing"}
     assert found.written_gpus is None
+
+
+# --- Texts that are known without being rendered
+
+
+@pytest.fixture
+def noted(tmp_path: Path) -> Project:
+    """A folder with the note of what its files were rendered from."""
+    made = Project(tmp_path)
+    write(made, NO_GPU)
+    plan = plan_cluster(NO_GPU, SETTINGS)
+    proof = passthrough.without_test(plan, ())
+    assert proof is not None
+    tag = stanza.image_tag(SETTINGS, plan.gpu_type)
+    file = stanza.compose_file(made.folder, SETTINGS, NO_GPU, plan, proof, tag, None)
+    changes = written.compared(made, plan, stanza.text_of(file))
+    note = written.rendered(render.inputs(plan, file), changes)
+    apply.write(made, changes, {RENDERED: note})
+    return made
+
+
+@pytest.fixture
+def rendered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are rendered."""
+    names: list[str] = []
+
+    def render_slurm(plan: ClusterPlan, wanted: Sequence[str]) -> dict[str, str]:
+        names.extend(wanted)
+        return render.render_slurm(plan, wanted)
+
+    monkeypatch.setattr(renderings, "render_slurm", render_slurm)
+    return names
+
+
+def stale(found: FolderSeen) -> set[str]:
+    return {item.path for item in found.files if item.stale}
+
+
+def test_the_same_inputs_are_not_rendered_again(noted: Project, rendered: list[str]) -> None:
+    found = seen(noted, NO_GPU)
+    assert rendered == []
+    (noted.folder / RENDERED).unlink()
+    assert seen(noted, NO_GPU) == found
+    assert rendered, "without the note"
+    assert stale(found) == set()
+    assert {item.stale for item in found.files} == {False, None}
+
+
+def test_other_inputs_are_rendered(noted: Project, rendered: list[str]) -> None:
+    smaller = replace(NO_GPU, memory=replace(NO_GPU.memory, limit_mib=1500))
+    assert stale(seen(noted, smaller)) == {"config/slurm.conf"}
+    assert stale(seen(noted, NO_GPU, Settings(shm_size="9g"))) == {"docker-compose.yml"}
+    assert len(rendered) == 6
+
+
+def test_other_templates_are_rendered(
+    noted: Project, rendered: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "other"
+    shutil.copytree(resources.templates(), here)
+    conf = here / "cgroup.conf.j2"
+    conf.write_text(conf.read_text() + "AllowedSwapSpace=1\n")
+    monkeypatch.setattr(resources, "templates", lambda: here)
+    render._environment.cache_clear()
+    try:
+        assert stale(seen(noted, NO_GPU)) == {"config/cgroup.conf"}
+    finally:
+        render._environment.cache_clear()
+    assert rendered
+
+
+def test_an_edited_file_is_told_and_compared(noted: Project, rendered: list[str]) -> None:
+    conf = noted.folder / "config/slurm.conf"
+    conf.write_text(conf.read_text().replace("SlurmctldPort", "#SlurmctldPort"))
+    found = file(seen(noted, NO_GPU), "config/slurm.conf")
+    assert (found.owner, found.stale) == ("edited", True)
+    assert rendered
+
+
+@pytest.mark.parametrize("note", ["", "[]", '{"files": 3}', '{"files": {}, "inputs": 1}'])
+def test_a_damaged_note_is_none(noted: Project, rendered: list[str], note: str) -> None:
+    (noted.folder / RENDERED).write_text(note)
+    assert stale(seen(noted, NO_GPU)) == set()
+    assert rendered
 
 
 def test_without_a_plan_it_is_not_known_what_would_be_written(project: Project) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -92,6 +95,9 @@ class Fake(RecordedMachine):
         self.asked.append(tuple(argv))
         return self.result
 
+    def which(self, program: str) -> str | None:
+        return f"/usr/bin/{program}"
+
 
 LINUX = Platform("linux")
 
@@ -120,6 +126,72 @@ def test_the_log_of_this_machine() -> None:
 )
 def test_a_log_that_cannot_be_read(machine: Fake, state: str) -> None:
     assert kernel.read_log(machine, LINUX) == KernelLog(state)  # type: ignore[arg-type]
+    asked = [argv[0] for argv in machine.asked]
+    assert asked == (["dmesg", "journalctl"] if state == "denied" else ["dmesg"])
+
+
+HINT = (
+    "Hint: You are currently not seeing messages from other users and the system.\n"
+    "      Users in groups 'adm', 'systemd-journal' can see all messages.\n"
+)
+REFUSED = {"argv": ["dmesg"], "code": 1, "stdout": "",
+           "stderr": "dmesg: read kernel buffer failed: Operation not permitted\n"}  # fmt: skip
+
+
+def journal(code: int, stdout: str, stderr: str = "") -> dict[str, Any]:
+    return {"argv": list(kernel.JOURNAL), "code": code, "stdout": stdout, "stderr": stderr}
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Callable[..., RecordedMachine]:
+    """A recorded machine on which these commands answer, and no others."""
+
+    def made(*commands: dict[str, Any]) -> RecordedMachine:
+        folder = tmp_path / "machine"
+        shutil.copytree(MACHINE, folder, ignore=shutil.ignore_patterns("observed", "expected"))
+        (folder / "commands.yaml").write_text(yaml.safe_dump(list(commands)))
+        about = yaml.safe_load((folder / "machine.yaml").read_text())
+        names = {item["argv"][0] for item in commands}
+        about["programs"] = {
+            name: f"/usr/bin/{name}" if name in names else None for name in ("dmesg", "journalctl")
+        }
+        (folder / "machine.yaml").write_text(yaml.safe_dump(about))
+        return RecordedMachine(folder)
+
+    return made
+
+
+def test_where_dmesg_is_for_root_alone_the_journal_is_read(
+    recorded: Callable[..., RecordedMachine],
+) -> None:
+    machine = recorded(REFUSED, journal(0, f"{LEFT[0]}\n{KEPT[0]}\n{KEPT[1]}\n"))
+    assert kernel.read_log(machine, LINUX) == KernelLog("present", KEPT[:2])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        journal(1, "", "No journal files were opened due to insufficient permissions.\n"),
+        journal(0, "-- No entries --\n", HINT),
+        journal(0, f"{KEPT[0]}\n", HINT),
+        journal(0, "-- No entries --\n"),
+        journal(0, ""),
+        journal(1, KEPT[0], "Failed to open journal"),
+    ],
+)
+def test_a_journal_that_does_not_tell_either(
+    answer: dict[str, Any] | None, recorded: Callable[..., RecordedMachine]
+) -> None:
+    machine = recorded(REFUSED, *([answer] if answer else []))
+    assert kernel.read_log(machine, LINUX) == KernelLog("denied")
+
+
+def test_a_journal_without_a_word_of_gpus_is_read_all_the_same(
+    recorded: Callable[..., RecordedMachine],
+) -> None:
+    machine = recorded(REFUSED, journal(0, f"{LEFT[0]}\n"))
+    assert kernel.read_log(machine, LINUX) == KernelLog("present")
 
 
 @pytest.mark.parametrize(

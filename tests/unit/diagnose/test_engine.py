@@ -36,6 +36,10 @@ def disk(free_mib: int, free_inodes: int | None = None) -> Known:
     return replace(known(RTX4090), observed=Observed(disks=(seen,)))
 
 
+def client(*, there: bool) -> Known:
+    return replace(known(RTX4090), observed=Observed(docker_command=there))
+
+
 def toolkit(**more: Any) -> tuple[Toolkit, ...]:
     (told,) = known("rtx4090-runtime-not-registered").facts.engine.toolkits
     return (replace(told, **more),)
@@ -77,6 +81,7 @@ FIRES: dict[str, tuple[Case, Case]] = {
     "DSH-DK-074": ("vm-docker-denied", "vm-no-docker"),
     "DSH-DK-075": ("rtx4090-cdi-broken", "rtx4090-cdi-denied"),
     "DSH-DK-081": (disk(3000), disk(6000)),
+    "DSH-DK-086": (client(there=False), client(there=True)),
     "DSH-DK-083": (on("vm-no-gpu", server_version="19.03.15"), on("vm-no-gpu", server_version="20.10.24")),
 }  # fmt: skip
 
@@ -387,3 +392,24 @@ def test_one_full_disk_is_one_fault() -> None:
     both = replace(here, observed=replace(here.observed, disks=(*others, full)))
     assert found(both, "DSH-HO-008").caused_by == "DSH-DK-081"
     assert found(here, "DSH-HO-008").caused_by is None
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "title"),
+    [
+        ("garbage", "garbage is no address of a Docker engine"),
+        ("http//x", "http//x is no address of a Docker engine"),
+        ("tcp://10.20.0.4:2376", "The engine at tcp://10.20.0.4:2376 answers with an error"),
+    ],
+)
+def test_a_wrong_address_is_one_fault_that_a_variable_mends(endpoint: str, title: str) -> None:
+    here = on("vm-no-docker", state="error", detail="Invalid bind address format", host=endpoint)
+    told = found(replace(here, endpoint=endpoint), "DSH-DK-001")
+    assert told.title == title
+    assert "unset DOCKER_HOST" in (told.fix[-1].command or "")
+
+
+def test_an_engine_that_answers_with_an_error_has_answered() -> None:
+    here = on("vm-no-docker", state="error", detail="500")
+    told = found(replace(here, endpoint=None), "DSH-DK-001")
+    assert told.title == "The Docker engine answers with an error"

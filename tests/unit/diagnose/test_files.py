@@ -8,6 +8,8 @@ import pytest
 
 from dshpc_setup.diagnose import Finding, Known, diagnose
 from dshpc_setup.diagnose.files import CHECKS
+from dshpc_setup.diagnose.slurm import in_its_words
+from dshpc_setup.fixes import Fix
 from dshpc_setup.observed import Observed
 from tests.unit.diagnose.known import findings, known
 
@@ -68,7 +70,7 @@ WORDS = {
     ("DSH-FI-010", "files-own-gpus"): "dshpc config diff docker-compose.yml",
     ("DSH-FI-011", "files-unknown-setting"): "Did you mean 'gpu'?",
     ("DSH-FI-012", "files-leftover"): "rm config/.slurm.conf.dshpc-tmp",
-    ("DSH-FI-013", "files-closed"): "ls -ld config/gres.conf",
+    ("DSH-FI-013", "files-closed"): "ls -ld /home/someone/cluster/config/gres.conf",
 }
 
 AUTOMATIC = {
@@ -151,7 +153,7 @@ def test_a_refused_text_is_the_root_of_files_that_are_not_in_force() -> None:
     seen = replace(
         both.observed, cluster=replace(cluster, config_sha256=late.cluster.config_sha256)
     )
-    assert found(replace(both, observed=seen), "DSH-FI-002").caused_by == "DSH-FI-001"
+    assert found(replace(both, observed=seen), "DSH-FI-002").caused_by == "DSH-FI-005"
     invalid = replace(seen, files=known(f"{W}/files-invalid").observed.files)
     assert found(replace(both, observed=invalid), "DSH-FI-001").caused_by == "DSH-FI-005"
 
@@ -167,3 +169,82 @@ def test_a_compose_file_without_gpus_explains_a_container_without() -> None:
     every = {finding.id: finding for finding in diagnose(replace(here, observed=seen))}
     assert every["DSH-FI-010"].caused_by is None
     assert every["DSH-SL-022"].caused_by == "DSH-FI-010"
+
+
+def test_what_the_container_refused_can_be_pasted_in_the_folder_that_is_named() -> None:
+    told = {
+        "brief": "No.",
+        "details": "line 3",
+        "resolution": [
+            "Correct config/gres.conf, in the project folder",
+            "Then put it into effect, in the project folder: dshpc reconfigure",
+        ],
+    }
+    here = replace(known("workstation-rtx4090"), observed=Observed(project="/srv/a b"))
+    assert in_its_words("So.", told, here).fix == (
+        Fix("Correct config/gres.conf, in /srv/a b"),
+        Fix("Then put it into effect, in /srv/a b", "dshpc reconfigure"),
+    )
+    nowhere = replace(here, observed=Observed())
+    assert in_its_words("So.", told, nowhere).fix[0].text.endswith("in the project folder")
+
+
+def with_compose(owner: str, *notes: str, case: str = "files-edited-in-force") -> Known:
+    """The case with a compose file of that owner, and notes of `dshpc status` about it."""
+    here = known(f"{W}/{case}")
+    assert here.observed.cluster is not None
+    files = tuple(
+        replace(item, owner=owner) if item.path == "docker-compose.yml" else item
+        for item in here.observed.files
+    )
+    cluster = replace(here.observed.cluster, notes=notes)
+    return replace(here, observed=replace(here.observed, files=files, cluster=cluster))
+
+
+def test_an_edited_compose_file_is_in_force_or_is_said_not_to_be() -> None:
+    fine = found(with_compose("edited"), "DSH-FI-002")
+    assert fine.state == "ok"
+    assert "docker-compose.yml is edited, and in force" in fine.evidence
+    late = "docker-compose.yml was edited after the container was made: dshpc up puts it in force"
+    told = found(with_compose("edited", late), "DSH-FI-002")
+    assert told.state == "warn"
+    assert told.evidence == ("docker-compose.yml (edited)",)
+    assert [fix.command for fix in told.fix] == ["dshpc up"]
+    other = "docker-compose.yml is yours, and a newer text waits beside it: dshpc config diff x"
+    assert found(with_compose("edited", other), "DSH-FI-002").state == "ok"
+
+
+def test_an_edited_file_is_named_beside_those_that_are_up_to_date() -> None:
+    told = found(with_compose("edited"), "DSH-FI-004")
+    assert "docker-compose.yml is edited: kept as it is" in told.evidence
+    assert "docker-compose.yml" in found(with_compose("ours"), "DSH-FI-004").evidence
+
+
+@pytest.mark.parametrize(
+    ("brief", "state"),
+    [
+        ("config/gres.conf, line 1: /dev/nvidia7 is no device of this container.", "error"),
+        ("The key is not safe to use: every user can read it.", "ok"),
+        ("config/gres.config is no file", "ok"),
+    ],
+)
+def test_a_file_that_the_start_refuses_is_not_valid(brief: str, state: str) -> None:
+    here = known(f"{W}/files-healthy")
+    assert here.observed.cluster is not None
+    failure = {"brief": brief, "details": "", "resolution": ["Correct it."]}
+    cluster = replace(here.observed.cluster, phase="failed", failure=failure)
+    now = replace(here, observed=replace(here.observed, cluster=cluster))
+    told = {finding.id: finding for finding in diagnose(now)}["DSH-FI-005"]
+    assert told.state == state
+    assert told.evidence
+    assert (told.caused_by == "DSH-SL-006") is (state == "error")
+
+
+def test_another_users_project_is_left_to_him() -> None:
+    here = known(f"{W}/files-closed")
+    told = found(replace(here, observed=replace(here.observed, owner="root")), "DSH-FI-013")
+    assert told.state == "warn"
+    assert "The project is root's" in told.cause
+    assert [fix.command for fix in told.fix] == ["sudo dshpc doctor --dir /home/someone/cluster"]
+    his = found(replace(here, observed=replace(here.observed, owner="anna")), "DSH-FI-013")
+    assert his.fix[0].command == "sudo -u anna dshpc doctor --dir /home/someone/cluster"

@@ -15,6 +15,7 @@ FIRES = {
     "DSH-GP-001": ("vm-pci-denied", "vm-no-gpu"),
     "DSH-GP-002": ("a100x2-one-needs-reset", "a100x2"),
     "DSH-GP-004": ("nvidia-smi-without-a-card", "nvidia-smi-finds-nothing"),
+    "DSH-GP-008": ("workstation-rtx4090/gpu-memory-full", "workstation-rtx4090/gpu-memory-tight"),
     "DSH-GP-020": ("arc-b580-no-driver", "arc-b580-xe"),
     "DSH-GP-021": ("arc-b580-xe/intel-hang", "arc-b580-xe/intel-no-hang"),
 }
@@ -45,6 +46,9 @@ MORE = {
     ("DSH-GP-006", "h100x8-one-lost"): "ok",
     ("DSH-GP-006", "vm-no-gpu"): "skipped",
     ("DSH-GP-007", "workstation-rtx4090"): "ok",
+    ("DSH-GP-008", "workstation-rtx4090/gpu-memory-held-by-job"): "info",
+    ("DSH-GP-008", "workstation-rtx4090/healthy"): "ok",
+    ("DSH-GP-008", "workstation-rtx4090"): "skipped",
     ("DSH-GP-020", "desktop-arc-a770"): "ok",
     ("DSH-GP-020", "flex-vfio"): "skipped",
     ("DSH-GP-020", "laptop-intel-display"): "skipped",
@@ -65,6 +69,7 @@ WORDS = {
     ("DSH-GP-004", "nvidia-smi-without-a-card"): "nvidia-smi: lists 1 GPU",
     ("DSH-GP-005", "rtx4090-beside-rx7900xtx"): "1 of NVIDIA, 1 of AMD",
     ("DSH-GP-006", "mixed-h100-t4"): "--gres=gpu:h100:1",
+    ("DSH-GP-008", "workstation-rtx4090/gpu-memory-full"): "CUDA out of memory",
     ("DSH-GP-020", "arc-b580-no-driver"): "sudo modprobe -a i915 xe",
     ("DSH-GP-021", "arc-b580-xe/intel-hang"): "GPU HANG: ecode",
     ("DSH-GP-021", "arc-b580-xe/intel-xe-reset"): "Engine reset: engine_class=ccs",
@@ -163,6 +168,7 @@ def test_a_failure_without_words_still_says_which(state: str) -> None:
 def test_a_machine_without_gpus_for_jobs_says_so(name: str) -> None:
     finding = findings(name)["DSH-GP-001"]
     assert (finding.state, finding.title) == ("info", "No GPU detected for jobs")
+    assert [fix.command for fix in finding.fix] == ["configure-environment --simulate h100:2"]
 
 
 def test_what_may_not_be_read_is_not_mended_by_a_driver() -> None:
@@ -200,3 +206,19 @@ def test_one_contradiction_is_said_once() -> None:
     finding = findings("nvidia-smi-without-a-card")["DSH-GP-004"]
     assert not any("does not speak" in line for line in finding.evidence)
     assert "does not speak" in finding.cause
+
+
+def test_without_a_cluster_a_full_gpu_is_worth_knowing_and_no_more() -> None:
+    """Nobody can say whether it is somebody's work, which it mostly is."""
+    here = known("workstation-rtx4090/gpu-memory-full")
+    alone = replace(here, observed=replace(here.observed, cluster=None))
+    assert found(alone, "DSH-GP-008").state == "info"
+    assert "23101 of 24564 MiB in use" in text(found(alone, "DSH-GP-008"))
+
+
+def test_who_holds_the_memory_is_asked_of_each_maker() -> None:
+    memory = known("workstation-rtx4090/gpu-memory-full").observed.gpu_memory
+    for name, tool in (("workstation-rtx4090", "nvidia-smi"), ("mi300a", "amd-smi process")):
+        here = known(name)
+        full = replace(here, observed=replace(here.observed, gpu_memory=memory))
+        assert tool in text(found(full, "DSH-GP-008"))

@@ -190,3 +190,9 @@ def test_a_late_answer_of_no_section() -> None:
     finding = found(replace(here, facts=facts), "DSH-HO-013")
     assert (finding.state, finding.caused_by) == ("warn", None)
     assert finding.evidence == ("drm: no answer in time",)
+
+
+def test_a_container_with_an_engine_is_not_called_the_machine_itself() -> None:
+    told = findings("container-hosts-docker")["DSH-HO-010"]
+    assert told.state == "ok"
+    assert told.title == "This runs in a container that reaches a Docker engine"

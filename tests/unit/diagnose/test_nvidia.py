@@ -88,7 +88,8 @@ WORDS = {
     ("DSH-NV-018", "h100-mig-no-instances"): "nvidia-smi mig -i 0000:4f:00.0 -cgi PROFILE -C",
     ("DSH-NV-019", "h100x8-fabric-not-started"): "802",
     ("DSH-NV-020", "h100x8-one-lost"): "fallen off the bus",
-    ("DSH-NV-021", "a100x2-one-needs-reset"): "nvidia-smi --gpu-reset",
+    ("DSH-NV-021", "a100x2-one-needs-reset"): "sudo nvidia-smi --gpu-reset -i 0000:",
+    ("DSH-NV-021", f"{W}/kernel-xid-reset"): "sudo nvidia-smi --gpu-reset -i 0000:01:00.0",
     ("DSH-NV-022", "workstation-rtx4090-nvml-hangs"): "no answer",
     ("DSH-NV-028", "a100x2-one-prohibited"): "nvidia-smi -i 0000:81:00.0 -c 0",
     ("DSH-NV-030", "wsl2-nvml-blocked"): "GPU access blocked by the operating system",
@@ -268,6 +269,52 @@ def test_gpus_that_systemd_took_from_the_running_container() -> None:
     assert seen("device-request", "systemd", opens=True).state == "info"
     assert seen("device-request", "cgroupfs", opens=True).state == "ok"
     assert seen("cdi", "systemd", opens=False).state == "ok"
+
+
+def handed_by_the_hook(case: str, *, opens: bool = True) -> Finding:
+    """DSH-NV-013 of that case, GPUs by --gpus under the cgroup driver systemd."""
+    here = known(f"{W}/{case}")
+    facts = replace(here.facts, engine=replace(here.facts.engine, cgroup_driver="systemd"))
+    here = replace(here, facts=facts)
+    assert here.plan is not None
+    assert here.observed.inside is not None
+    way = Handover("device-request")
+    proof = Passthrough(way, "", key=proof_key(facts, here.plan, here.whole))
+    inside = replace(here.observed.inside, device_files={"/dev/nvidia0": opens})
+    observed = replace(here.observed, inside=inside)
+    return found(replace(here, proof=proof, observed=observed), "DSH-NV-013")
+
+
+@pytest.mark.parametrize(
+    ("case", "opens", "state", "words"),
+    [
+        ("healthy", True, "ok", "/dev/char has a link for each"),
+        ("links-missing", True, "info", "/dev/char has no link for /dev/nvidia0, /dev/nvidiactl"),
+        ("links-denied", True, "info", "/dev/char: this user may not look there"),
+        ("links-missing", False, "error", "/dev/char has no link for /dev/nvidia0, /dev/nvidiactl"),
+        ("healthy", False, "error", "/dev/char has a link for each"),
+    ],
+)
+def test_the_links_that_systemd_wants(case: str, opens: bool, state: str, words: str) -> None:
+    finding = handed_by_the_hook(case, opens=opens)
+    assert finding.state == state
+    assert words in "\n".join(finding.evidence)
+    assert ("/dev/nvidia-uvm" in text(finding)) is False
+    advised = "create-dev-char-symlinks" in text(finding)
+    assert advised == (case != "healthy"), "links that are there are not advised"
+    assert ("dshpc restart" in text(finding)) == (not opens)
+
+
+def test_only_the_gpu_at_fault_is_reset() -> None:
+    """Without -i every GPU of the machine would be."""
+    waiting = findings("a100x2-one-needs-reset")["DSH-NV-021"]
+    here = known("a100x2-one-needs-reset").facts.gpus.devices
+    (bad,) = (gpu for gpu in here if gpu.problems)
+    assert waiting.fix[0].command == f"sudo nvidia-smi --gpu-reset -i {bad.pci_bus_id}"
+    assert "the others go on" in waiting.fix[0].text
+    told = findings(f"{W}/kernel-xid-memory")["DSH-NV-081"]
+    resets = [fix.command for fix in told.fix if "--gpu-reset" in (fix.command or "")]
+    assert resets == ["sudo nvidia-smi --gpu-reset -i 0000:01:00.0"]
 
 
 @pytest.mark.parametrize(

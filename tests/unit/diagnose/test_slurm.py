@@ -11,15 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup import probes
+from dshpc_setup.checkup import known_of
 from dshpc_setup.cluster.node_state import NodeStatus
-from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.cluster.status import ClusterStatus, Drift
 from dshpc_setup.cluster.stuck import Stuck
+from dshpc_setup.container.drift import compare
 from dshpc_setup.diagnose import Finding, Known, diagnose, slurm
 from dshpc_setup.diagnose.model import FAULTS, Check
 from dshpc_setup.diagnose.slurm_known import nodes
 from dshpc_setup.facts import Gpus
 from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import Daemon, Inside
+from dshpc_setup.machine.overlay import with_simulated_gpus
+from dshpc_setup.machine.recorded import RecordedMachine
+from dshpc_setup.observed import Daemon, Inside, ProjectFile
+from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import FOLDER, findings, known
 
 HOST = "workstation-rtx4090"
@@ -29,7 +35,7 @@ BY_ID = {check.id: check for check in slurm.CHECKS}
 FIRES: dict[str, tuple[str, str]] = {
     "DSH-SL-001": ("exited", "restarted-once"),
     "DSH-SL-002": ("drained-own", "slurmd-killed-lately"),
-    "DSH-SL-004": ("killed-out-of-memory", "exited"),
+    "DSH-SL-004": ("killed-out-of-memory", "process-killed-out-of-memory"),
     "DSH-SL-005": ("restarting", "restarted-once"),
     "DSH-SL-006": ("start-failed", "starting"),
     "DSH-SL-007": ("starting", "start-failed"),
@@ -62,6 +68,8 @@ FIRES: dict[str, tuple[str, str]] = {
     "DSH-SL-034": ("privileged", "published"),
     "DSH-SL-035": ("published", "published-here"),
     "DSH-SL-036": ("gpu-lost-since-start", "no-gpu-in-files"),
+    "DSH-SL-037": ("process-killed-out-of-memory", "killed-out-of-memory"),
+    "DSH-SL-038": ("gpu-lost-between-starts", "gpu-exchanged"),
     "DSH-DK-045": ("small-shm", "healthy"),
 }
 NEVER_A_FAULT = {"DSH-SL-003"}  # what is in force, as a note
@@ -167,7 +175,7 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
         ("exited", "DSH-SL-001", "stopped; exit code was 137; SIGKILL"),
         ("created", "DSH-SL-001", "stopped; is created"),
         ("missing", "DSH-SL-001", "does not exist"),
-        ("paused", "DSH-SL-001", "is paused; docker unpause cluster-slurm"),
+        ("paused", "DSH-SL-001", "is paused; dshpc up"),
         ("restarting", "DSH-SL-005", "again and again; 7 times; exit code 2; not safe to use"),
         ("killed-out-of-memory", "DSH-SL-004", "ran out of memory; OOMKilled; 8192 MiB"),
         ("start-failed", "DSH-SL-006", "start failed; every user can read it; Remove it."),
@@ -210,6 +218,13 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
         ("zombies", "DSH-SL-029", "Zombie; 21 zombies"),
         ("slurmctld-replaced", "DSH-SL-030", "replaced; 24.11.6, running 24.11.5"),
         ("simulated", "DSH-SL-033", "simulated; made up; RTX 4090"),
+        ("process-killed-out-of-memory", "DSH-SL-037", "ran out of memory; OOMKilled; 8192 MiB"),
+        (
+            "gpu-lost-between-starts",
+            "DSH-SL-038",
+            "lost; RTX 4090 (GPU-0c7f11d2-33aa-4b0e-9d5a-f1d9e0d0a001) "
+            "is gone; wait until it is back; it asks for gpu:rtx_4090:2",
+        ),
         ("published", "DSH-SL-035", "0.0.0.0:6817"),
         ("small-shm", "DSH-DK-045", "/dev/shm; 64 MiB; bus error; shm_size"),
     ],
@@ -245,7 +260,7 @@ def test_drained_and_stopped_are_two_findings() -> None:
         ("starting", "DSH-SL-002", "warn"),
         ("starting", "DSH-SL-009", "skipped"),
         ("starting", "DSH-SL-026", "skipped"),
-        ("process-killed-out-of-memory", "DSH-SL-004", "warn"),
+        ("process-killed-out-of-memory", "DSH-SL-037", "warn"),
         ("killed-out-of-memory", "DSH-SL-004", "error"),
         ("slurmd-killed-long-ago", "DSH-SL-011", "info"),
         ("volume-filling", "DSH-SL-027", "warn"),
@@ -268,6 +283,45 @@ def test_drained_and_stopped_are_two_findings() -> None:
 )
 def test_how_grave_it_is(case: str, identity: str, state: str) -> None:
     assert found(case, identity).state == state
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "state"),
+    [
+        ("2", "1 (gone: NVIDIA H100 (GPU-a))", "warn"),
+        ("2", "0 (gone: A; B (GPU-a), C (0000:01:00.0))", "warn"),
+        ("1", "1 (gone: NVIDIA T4 (GPU-a); new: NVIDIA T4 (GPU-b))", "info"),
+        ("1", "2 (new: NVIDIA T4 (GPU-b))", "ok"),
+        ("not known", "1 (gone: x)", "info"),
+        ("2", "1", "ok"),
+    ],
+)
+def test_which_gpus_are_gone_since_the_last_start(was: str, now: str, state: str) -> None:
+    drift = (Drift("GPUs of type t4", was, now, ""), Drift("Memory", "9 MiB", "1 MiB", ""))
+    finding = of(with_cluster(drift=drift), "DSH-SL-038")
+    assert finding.state == state
+    assert (" is gone: " in " ".join(finding.evidence)) == (state != "ok")
+
+
+@given(st.text(), st.text(), st.text())
+def test_any_change_since_the_last_start_can_be_told(what: str, was: str, now: str) -> None:
+    for kind in (what, f"GPUs of type {what}"):
+        finding = of(with_cluster(drift=(Drift(kind, was, now, ""),)), "DSH-SL-038")
+        assert finding.state in ("ok", "info", "warn")
+
+
+def test_what_a_start_writes_of_a_gpu_that_is_gone_is_read() -> None:
+    def seen(*uuids: str) -> dict[str, Any]:
+        cards = [{"slurm_type": "h100", "uuid": uuid, "name": "NVIDIA H100"} for uuid in uuids]
+        return {"gpus": {"devices": cards}}
+
+    (change,) = compare(seen("GPU-a", "GPU-b"), seen("GPU-a"))
+    finding = of(
+        with_cluster(drift=(Drift(change.what, change.was, change.now, ""),)), "DSH-SL-038"
+    )
+    assert finding.evidence == (
+        "NVIDIA H100 (GPU-b) is gone: 2 of type h100 at the last start, 1 now",
+    )
 
 
 def test_fewer_gpus_in_the_container_than_on_the_host() -> None:
@@ -321,6 +375,9 @@ def test_gpus_that_are_made_up_on_purpose_are_no_warning() -> None:
         ("drained-low-memory", "DSH-SL-014", {"DSH-SL-012", "DSH-SL-019", "DSH-SL-024"}),
         ("drained-kill-task", "DSH-SL-015", {"DSH-SL-012", "DSH-SL-002"}),
         ("gpu-not-in-container", "DSH-SL-022", {"DSH-SL-020"}),
+        ("memory-given-twice", "DSH-SL-024", {"DSH-SL-037", "DSH-SL-025"}),
+        ("job-killed-out-of-memory", "DSH-SL-025", {"DSH-SL-037"}),
+        ("gpu-lost-between-starts", "DSH-SL-038", {"DSH-SL-020"}),
     ],
 )  # fmt: skip
 def test_one_root_cause_stands_on_top(case: str, root: str, folded: set[str]) -> None:
@@ -533,3 +590,60 @@ def test_more_room_is_never_worse(free: int, size: int, inodes: int | None) -> N
 def _alone(identity: str, change: Known) -> str:
     check: Check = BY_ID[identity]
     return check.look(change).state
+
+
+def with_compose_text(text: str) -> Known:
+    file = ProjectFile("docker-compose.yml", "edited", text=text)
+    here = healthy()
+    rest = tuple(item for item in here.observed.files if item.path != file.path)
+    return replace(here, observed=replace(here.observed, files=(*rest, file)))
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("services:\n  slurm:\n    privileged: true\n", "warn"),
+        ("services:\n  slurm:\n    privileged: false\n", "ok"),
+        ("services:\n  slurm:\n    image: x  # not privileged: true\n", "ok"),
+        ("privileged: true\n", "ok"),
+        ("services: [privileged: true\n", "ok"),
+    ],
+)
+def test_a_compose_file_that_asks_for_privileges(text: str, state: str) -> None:
+    told = of(with_compose_text(text), "DSH-SL-034")
+    assert told.state == state
+    assert ("not in force yet" in told.cause) is (state == "warn")
+
+
+def test_simulated_gpus_that_were_not_handed_over_are_missed() -> None:
+    settings = Settings(simulate="h100:2")
+    machine = with_simulated_gpus(RecordedMachine(FOLDER / HOST), "h100:2")
+    seen = healthy().observed
+    assert seen.inside is not None
+    for gpus, state in (((), "error"), (("h100", "h100"), "ok")):
+        assert seen.cluster is not None
+        cluster = replace(seen.cluster, simulated=bool(gpus))
+        observed = replace(seen, cluster=cluster, inside=replace(seen.inside, gpus=gpus))
+        here = known_of(machine, probes.gather(machine, engine=True), settings, observed)
+        assert of(here, "DSH-SL-022").state == state
+
+
+def test_the_evidence_is_of_the_daemon_that_is_meant() -> None:
+    noise = "slurmctld: error: Job accounting information gathered, but not stored"
+    other = "slurmctld: error: the other one"
+    own = "slurmd: error: CPU frequency setting not configured"
+    here = known(f"{HOST}/slurm-slurmd-killed-lately").observed
+    assert here.inside is not None
+    lines = (noise, other, own, "error: of nobody")
+    seen = replace(here, inside=replace(here.inside, errors=lines))
+    told = of(replace(healthy(), observed=seen), "DSH-SL-011")
+    assert told.evidence[1:] == (own, "error: of nobody")
+
+
+def test_without_a_docker_command_the_cluster_is_not_said_to_be_stopped() -> None:
+    seen = replace(healthy().observed, docker_command=False)
+    every = {it.id: it for it in diagnose(replace(healthy(), observed=seen))}
+    assert every["DSH-DK-086"].state == "error"
+    assert every["DSH-DK-086"].fix[0].command
+    assert every["DSH-SL-001"].blocked_by == "DSH-DK-086"
+    assert every["DSH-DK-002"].blocked_by == "DSH-DK-086"

@@ -128,7 +128,7 @@ def test_what_is_wrong_is_told_with_file_and_key(
         RecordedMachine(tmp_path)
     assert str(tmp_path / name) in caught.value.brief
     assert word in caught.value.details
-    assert caught.value.exit_code == Exit.ERROR
+    assert caught.value.exit_code == Exit.USAGE
     assert len(caught.value.details) < 2000
 
 

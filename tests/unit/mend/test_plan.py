@@ -283,6 +283,7 @@ def test_what_comes_after_an_unknown_step_is_not_done() -> None:
         "sudo nvidia-ctk runtime configure --runtime=docker ",
         "sudo reboot",
         "sudo nvidia-smi --gpu-reset",
+        "sudo nvidia-smi --gpu-reset -i 0000:41:00.0",
         "docker exec c scontrol update nodename=$(id) state=resume",
         "chmod 600 /etc/shadow",
         "chmod 777 .env",

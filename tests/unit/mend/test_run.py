@@ -13,7 +13,7 @@ from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import Section
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.fixes import Fix
-from dshpc_setup.mend import How, Mended, mend
+from dshpc_setup.mend import Done, How, Mended, Repair, mend
 from dshpc_setup.mend.engine_repairs import DAEMON_JSON
 from dshpc_setup.mend.told import lines
 from dshpc_setup.project import Project
@@ -337,6 +337,15 @@ def test_the_object_of_json() -> None:
     assert (finding["id"], finding["before"], finding["after"]) == ("DSH-DK-009", "warn", "ok")
     assert finding["gone"] is True
     assert value["doctor"]["schema"] == "dshpc.doctor/1"
+
+
+def test_without_a_change_the_findings_are_those_of_before() -> None:
+    value = go(engine(), dry_run=True).to_json()
+    states = {it["id"]: it["state"] for it in value["doctor"]["findings"]}
+    assert states["DSH-DK-009"] == "warn"
+    done = Done(Repair("restrict-env", "Let only you read .env", ()), "done")
+    gone = Mended((), (done,), {}).to_json()
+    assert gone["doctor"] is None  # something was changed, and not looked at again
 
 
 # -- the project and its cluster ----------------------------------------------------------------------

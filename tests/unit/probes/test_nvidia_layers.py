@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup import nvidia_driver
 from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.nvidia import instances as nvidia_instances
 from dshpc_setup.probes.nvidia import jetson
@@ -33,7 +34,7 @@ LINES = st.lists(
 PARSERS: list[Callable[[str], object]] = [
     nvidia_layers.parse_banner,
     nvidia_layers.library_paths,
-    nvidia_layers.too_old,
+    nvidia_driver.too_old,
     lambda text: nvidia_layers.same_version(text, text),
     lambda text: nvidia_layers.parse_information("0000:01:00.0", text),
     nvidia_instances.parse_minor,
@@ -80,7 +81,7 @@ def test_the_modules_banner(line: str, expected: tuple[str | None, str | None]) 
     ],
 )  # fmt: skip
 def test_drivers_that_are_too_old(version: str | None, old: bool) -> None:
-    assert nvidia_layers.too_old(version) is old
+    assert nvidia_driver.too_old(version) is old
 
 
 def test_too_old_is_named_and_the_devices_are_listed_all_the_same() -> None:

@@ -1,0 +1,158 @@
+"""AMD's cards: their slots, partitions, resets, and whether ROCm knows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dshpc_setup import remedies
+from dshpc_setup.diagnose import kernel_log
+from dshpc_setup.diagnose.common import named, none_of, of_vendor
+from dshpc_setup.diagnose.model import (
+    Check,
+    Known,
+    Verdict,
+    fault,
+    fine,
+    not_here,
+    note,
+    unknown,
+    warning,
+)
+from dshpc_setup.facts import Disagreement
+from dshpc_setup.fixes import Fix
+from dshpc_setup.problems import PARTITIONS_MISSING
+
+ATOMICS = "DSH-AM-044"
+
+# kfd_device.c: "skipped device 1002:7340, PCI rejects atomics 730<0"
+_ATOMICS = re.compile(r"\bskipped device [0-9a-f]{4}:[0-9a-f]{4}, PCI rejects atomics")
+# amdgpu_job.c: "ring gfx_0.0.0 timeout, signaled seq=..."; amdgpu_device.c: "GPU reset begin!",
+# "GPU reset(1) failed", "GPU reset end with ret = -110"
+_FAILED = re.compile(r"\bamdgpu\b.*\bGPU reset(?:\(\d+\) failed| end with ret = -)")
+_RESET = re.compile(rf"{_FAILED.pattern}|\bamdgpu\b.*\b(?:ring \S+ timeout,|GPU reset begin\b)")
+_SHOWN = 5
+# What ROCm's libraries have no code for; and Navi 2x, whose instructions are those of gfx1030
+_DROPPED = re.compile(r"gfx[78]0[0-9]|gfx101[0-3]")
+_LIKE_GFX1030 = re.compile(r"gfx103[1-6]")
+
+
+def disagreements(known: Known, finding: str) -> list[Disagreement]:
+    """Those of one finding."""
+    return [item for item in known.facts.gpus.disagreements if item.finding == finding]
+
+
+def told_by(items: Iterable[Disagreement]) -> tuple[str, ...]:
+    """What each source says, for a finding's evidence."""
+    return tuple(
+        f"{item.about}: {layer.source}: {layer.says}" for item in items for layer in item.layers
+    )
+
+
+def _partitions(known: Known) -> Verdict:
+    short = disagreements(known, PARTITIONS_MISSING)
+    if not short:
+        return fine() if of_vendor(known, "amd") else none_of(known, "amd")
+    card, meaning = short[0].about, short[0].meaning
+    modes = (gpu.partition_mode for gpu in of_vendor(known, "amd") if gpu.partition_of == card)
+    mode = next(filter(None, modes), "MODE")
+    again = f"echo {mode} | sudo tee /sys/bus/pci/devices/{card}/current_compute_partition"
+    return warning(
+        f"The card at {card} has fewer partitions than its mode makes: {meaning}.",
+        *told_by(short),
+        fix=(
+            Fix("See what the driver says of the one that is missing", "sudo dmesg | grep -i kfd"),
+            Fix("With no program on the card, set its mode again", again),
+            Fix("Then take all of them in", "configure-environment"),
+        ),
+    )
+
+
+def _atomics(known: Known) -> Verdict:
+    lines = _in_log(known, _ATOMICS)
+    if isinstance(lines, Verdict):
+        return lines
+    if not lines:
+        return fine("no refusal in the kernel's log")
+    told = warning if of_vendor(known, "amd") else fault
+    return told(
+        "The slot of an AMD card does not do PCIe atomic operations, and KFD passed the card over: "
+        "ROCm does not see it.",
+        *lines[-_SHOWN:],
+        fix=(
+            Fix("Put the card into a slot that hangs on the processor, not on the chipset"),
+            Fix("Update the mainboard's firmware, and look there for a setting of PCIe atomics"),
+            Fix("In a virtual machine, have its bridge pass atomics on, or use the machine itself"),
+        ),
+    )
+
+
+def _resets(known: Known) -> Verdict:
+    lines = _in_log(known, _RESET)
+    if isinstance(lines, Verdict):
+        return lines
+    if not lines:
+        return fine("no reset in the kernel's log")
+    failed = any(_FAILED.search(line) for line in lines)
+    after = (
+        "A reset failed: the card is of no use until the machine restarts."
+        if failed
+        else "What ran on it has lost its memory and must be started again."
+    )
+    return warning(
+        f"AMD's driver reset a GPU that did not answer. {after}",
+        *lines[-_SHOWN:],
+        fix=(
+            Fix("See what happened before", "sudo dmesg | grep -i amdgpu"),
+            *(remedies.reboot(known.facts) if failed else ()),
+            Fix("Where that comes back, update the kernel, the firmware package and ROCm"),
+        ),
+    )
+
+
+def _in_log(known: Known, pattern: re.Pattern[str]) -> list[str] | Verdict:
+    """Lines of the kernel's log; a verdict where there is nothing to look for, or nowhere to look."""
+    amd = any(item.vendor == "amd" for item in known.facts.gpus.unused)
+    if not amd and not of_vendor(known, "amd"):
+        return none_of(known, "amd")
+    unread = kernel_log.why_unread(known.observed.kernel)
+    if unread is not None:
+        return unknown(unread)
+    return [line for line in known.observed.kernel.lines if pattern.search(line)]
+
+
+def _target(known: Known) -> Verdict:
+    """What ROCm's libraries have no code for: a program ends with hipErrorNoBinaryForGpu."""
+    gpus = [gpu for gpu in of_vendor(known, "amd") if gpu.compute]
+    if not gpus:
+        return not_here("no AMD GPU tells its target")
+    dropped = [gpu for gpu in gpus if _DROPPED.fullmatch(gpu.compute or "")]
+    if dropped:
+        return note(
+            f"Today's ROCm libraries have no code for {dropped[0].compute}: programs end with "
+            "hipErrorNoBinaryForGpu. What is built for that target runs.",
+            *(f"{named(gpu)}: {gpu.compute}" for gpu in dropped),
+        )
+    like = [gpu for gpu in gpus if _LIKE_GFX1030.fullmatch(gpu.compute or "")]
+    if like:
+        step = Fix("In the job, before the program", "export HSA_OVERRIDE_GFX_VERSION=10.3.0")
+        return note(
+            f"ROCm's libraries may have no code for {like[0].compute}. Where a program ends with "
+            "hipErrorNoBinaryForGpu, that for gfx1030 has the same instructions; AMD does not "
+            "support it.",
+            *(f"{named(gpu)}: {gpu.compute}" for gpu in like),
+            fix=(step,),
+            title="ROCm may not know the GPU",
+        )
+    return fine(*(f"{named(gpu)}: {gpu.compute}" for gpu in gpus))
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(ATOMICS, "driver", "The slots do PCIe atomics", "PCI rejects atomics: ROCm skips the GPU",
+          _atomics),
+    Check("DSH-AM-041", "driver", "ROCm knows the GPU's target", "ROCm does not know the GPU",
+          _target),
+    Check(PARTITIONS_MISSING, "driver", "All partitions of the cards are there",
+          "AMD partitions are missing", _partitions),
+    Check("DSH-AM-085", "driver", "No AMD GPU was reset", "An AMD GPU was reset", _resets),
+)  # fmt: skip

@@ -1,0 +1,64 @@
+"""What of the project's files the running cluster works with."""
+
+from __future__ import annotations
+
+from dshpc_setup.diagnose.files_known import KEPT_AS
+from dshpc_setup.diagnose.model import Known, Verdict, fine, not_here, unknown, warning
+from dshpc_setup.diagnose.slurm import in_its_words
+from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
+from dshpc_setup.fixes import Fix
+from dshpc_setup.observed import ProjectFile
+from dshpc_setup.owned import MOUNTED, short_name
+
+
+def configuration(known: Known) -> Verdict:
+    """Whether the last reading of config/ was refused."""
+    found = known.observed.cluster
+    if found is None:  # asked for by itself (--only), without what it needs
+        return not_here("no cluster is set up here")
+    if found.kept_last_good is not None:
+        cause = "It was refused; the last good configuration is in force."
+        return in_its_words(cause, found.kept_last_good, known)
+    return fine() if found.phase == "ready" else unknown("The start has not come so far.")
+
+
+def in_force(known: Known) -> Verdict:
+    """Files that a user made his own, against what the container last read of them."""
+    now = known.observed.cluster
+    read = now.config_sha256 if now is not None and now.ready else None
+    own = [
+        item
+        for item in known.observed.files
+        if item.path in MOUNTED and item.owner in ("custom", "edited") and item.sha256 is not None
+    ]
+    late = [item for item in own if read and item.sha256 != read.get(short_name(item.path))]
+    compose = known.observed.file(COMPOSE_FILE)
+    another = now is not None and any(map(_tells_of_another, now.notes))
+    if late or another:
+        return _not_in_force(late, compose if another else None)
+    if read is None:
+        return unknown("The container does not say which files it has read.")
+    if compose is not None and compose.owner in ("custom", "edited"):
+        own.append(compose)
+    return fine(*(f"{item.path} is {KEPT_AS[item.owner]}, and in force" for item in own))
+
+
+def _tells_of_another(note: str) -> bool:
+    """Whether it is that of cluster/compose_file.py about a container made from another text."""
+    return note.startswith(f"{COMPOSE_FILE} ") and "dshpc up" in note
+
+
+def _not_in_force(late: list[ProjectFile], compose: ProjectFile | None) -> Verdict:
+    """`late` are of config/; `compose` is given where the container was made from another text."""
+    causes, fixes, words = [], [], [item.path for item in late]
+    if late:
+        causes.append("Slurm works with an earlier text of what was changed in config/ since.")
+        fixes += [
+            Fix("See what would change", f"dshpc config diff {short_name(late[0].path)}"),
+            Fix("Put them into effect; jobs go on", "dshpc reconfigure", automatic=True),
+        ]
+    if compose is not None:
+        causes.append(f"The container was made from another text of {COMPOSE_FILE}.")
+        words.append(f"{compose.path} ({KEPT_AS.get(compose.owner, 'written anew')})")
+        fixes.append(Fix("Make the container from it; jobs that run are interrupted", "dshpc up"))
+    return warning(" ".join(causes), *words, fix=tuple(fixes))

@@ -1,0 +1,27 @@
+"""Words and questions that the checks of the project's files share."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from dshpc_setup.diagnose.model import Known
+from dshpc_setup.observed import ProjectFile
+from dshpc_setup.owned import OWNABLE
+
+KEPT_AS: Mapping[str, str] = {"custom": "marked as your own", "edited": "edited"}
+
+
+def there(known: Known) -> str:
+    """Where a command with a relative path is to be given."""
+    return f"in {known.observed.project or 'the project folder'}"
+
+
+def at(known: Known, path: str) -> str:
+    """Where a file of the project lies, to be pasted in any folder."""
+    return shlex.quote(f"{known.observed.project}/{path}" if known.observed.project else path)
+
+
+def written_files(known: Known) -> list[ProjectFile]:
+    """Those of the looked-at files that dshpc writes."""
+    return [item for item in known.observed.files if item.path in OWNABLE]
