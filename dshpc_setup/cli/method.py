@@ -1,0 +1,176 @@
+"""`dshpc method list|show|validate|init|schema`: methods as files, without a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dshpc_setup.cli import print_json, put
+from dshpc_setup.cli.command_line import HELP, Dir, Json, app, finish
+from dshpc_setup.cli.console import as_called
+from dshpc_setup.cli.folders import folder_of, found_project
+from dshpc_setup.errors import Exit, usage_error
+
+if TYPE_CHECKING:
+    from dshpc_setup.methods.store import Entry
+
+method_app = typer.Typer(
+    help="What can run here, and what it needs.", no_args_is_help=True, context_settings=HELP
+)
+app.add_typer(method_app, name="method", rich_help_panel="Methods and jobs")
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The method.")]
+
+
+@method_app.callback()
+def method() -> None:
+    """What can run here, and what it needs."""
+
+
+def _top(named: Path | None) -> Path:
+    """The folder whose methods/ counts: the project's, else the one that we are in."""
+    project = found_project(named)
+    return project.folder if project is not None else folder_of(None)
+
+
+@method_app.command("list")
+def method_list(*, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
+    """All methods of this project, and those that come with dsHPC."""
+    from dshpc_setup.methods import store, told
+
+    entries = store.survey(store.folders(_top(dir)))
+    if json_output:
+        print_json({"schema": "dshpc.method-list/1", "methods": [told.listed(x) for x in entries]})
+    else:
+        put("\n".join([*map(_row, entries), ""]))
+    finish(Exit.OK)
+
+
+def _row(entry: Entry) -> str:
+    from dshpc_setup.methods.shown import one_line
+    from dshpc_setup.methods.told import needs
+
+    name, it = one_line(entry.name), entry.method
+    shipped = " (comes with dsHPC)" if entry.origin == "shipped" else ""
+    if it is None:
+        problems = len(entry.problems)
+        count = f"{problems} problem{'' if problems == 1 else 's'}"
+        return as_called(f"{name:<20} BROKEN    {count}: dshpc method validate {name}{shipped}")
+    description = f"{one_line(it.description)}  " if it.description else ""
+    return f"{name:<20} {one_line(it.version):<9} {description}[{needs(it.resources)}]{shipped}"
+
+
+@method_app.command("show")
+def method_show(name: _Name, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
+    """One method: what it runs, takes and needs, and how to run it."""
+    from dshpc_setup.methods import store, told
+
+    found = store.find(store.folders(_top(dir)), name)
+    if json_output:
+        print_json({"schema": "dshpc.method/1", "method": told.as_json(found)})
+    else:
+        put("\n".join([*map(as_called, told.lines(found)), ""]))
+    finish(Exit.OK)
+
+
+@method_app.command("validate")
+def method_validate(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME|PATH", help="Methods, by name or path.")
+    ] = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="All methods.")] = False,
+    json_output: Json = False,
+    dir: Dir = None,  # noqa: A002
+) -> None:
+    """All that is wrong with a method.json, with its line and what would be right."""
+    from dshpc_setup.methods.store import told
+
+    entries = _asked(names or [], every, _top(dir))
+    code = Exit.OK if all(entry.method for entry in entries) else Exit.ERROR
+    if json_output:
+        methods = [_checked(entry) for entry in entries]
+        print_json(
+            {"schema": "dshpc.method-validation/1", "exit_code": int(code), "methods": methods}
+        )
+    else:
+        for entry in entries:
+            put("".join(f"{line}\n" for line in told(entry)))
+            if entry.method is not None:
+                put(f"{entry.file}: valid\n")
+    finish(code)
+
+
+def _checked(entry: Entry) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "file": str(entry.file),
+        "valid": entry.method is not None,
+        "problems": [asdict(each) for each in entry.problems],
+    }
+
+
+def _asked(names: Sequence[str], every: bool, top: Path) -> Sequence[Entry]:
+    """What is to be validated; raises DshpcError (64) where nothing or what is not there is named."""
+    from dshpc_setup.methods import store
+    from dshpc_setup.methods.schema import FILE
+
+    if every == bool(names):
+        what = "Name methods, or say --all" + (", not both." if every else ".")
+        raise usage_error(what, "", "dshpc method validate --all")
+    folders = store.folders(top)
+    there = store.survey(folders)
+    if every:
+        return there
+    found: list[Entry] = []
+    for name in names:
+        path = Path(name)
+        if "/" in name or name in (".", "..") or name.endswith(FILE):
+            folder = path.parent if path.name == FILE else path
+            if not folder.is_dir():
+                raise usage_error(
+                    f"There is no folder {folder}.", "", f"Name a folder with a {FILE}."
+                )
+            found.append(store.read(folder))
+        elif named := [entry for entry in there if entry.name == name]:
+            found += named
+        else:
+            raise store.unknown(name, there, folders)
+    return found
+
+
+@method_app.command("init")
+def method_init(
+    name: _Name,
+    *,
+    command: Annotated[
+        str, typer.Option("--command", metavar="PROGRAM", help="python3, bash, sh or Rscript.")
+    ] = "python3",
+    gpus: Annotated[int, typer.Option("--gpus", min=0, max=1024, metavar="N", help="GPUs.")] = 0,
+    json_output: Json = False,
+    dir: Dir = None,  # noqa: A002
+) -> None:
+    """Make methods/NAME: a method that works as it is."""
+    from dshpc_setup.methods import new, store
+
+    made = new.make(_top(dir) / store.FOLDER, name, command, gpus)
+    if json_output:
+        files = [str(each) for each in made]
+        print_json({"schema": "dshpc.method-made/1", "name": name, "files": files})
+    else:
+        put("".join(f"Made {each}\n" for each in made))
+        put(as_called(f"Run it: dshpc method run {name}") + "\n")
+    finish(Exit.OK)
+
+
+@method_app.command("schema")
+def method_schema() -> None:
+    """The JSON Schema of method.json, for editors and other programs."""
+    from dshpc_setup.methods.schema import published
+
+    put(published())
+    finish(Exit.OK)

@@ -1,0 +1,1 @@
+"""Methods: what runs, with which parameters, on what hardware: `method.json` in, values out."""
