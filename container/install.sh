@@ -1,5 +1,6 @@
 #!/bin/sh
-# What the image's stages run: `install.sh packages`, then `install.sh package` for dsHPC itself.
+# What the image's stages run: `install.sh packages`, then `install.sh package` for dsHPC itself; where
+# methods need packages, `debian` and `python` for these. `versions NAME...` says what Debian offers.
 # Settings by environment: GPU_TYPE, CUDA_RUNTIME, APT_MIRROR. The site's certificates and apt settings,
 # if any, lie in /run/dshpc-site; nothing of them is copied.
 set -eu
@@ -39,8 +40,12 @@ prepare_sources() {
     done
 }
 
+apt_get() { apt_tool apt-get "$@"; }
+
 # Without the sandbox user: files that hold passwords are readable by root alone.
-apt_get() {
+apt_tool() {
+    tool=$1
+    shift
     set -- -o "Dir::Etc::SourceList=$apt/sources.list" \
         -o "Dir::Etc::SourceParts=$apt/sources.list.d" \
         -o APT::Sandbox::User=root -o APT::Install-Recommends=false -o Acquire::Languages=none \
@@ -48,7 +53,7 @@ apt_get() {
     if [ -s "$site/apt.conf" ]; then
         set -- -c "$site/apt.conf" "$@"
     fi
-    apt-get "$@"
+    "$tool" "$@"
 }
 
 # Is there such a package for this architecture?
@@ -107,6 +112,12 @@ END
         /usr/share/lintian/* /usr/share/bash-completion/*
 }
 
+clean() {
+    apt-get clean
+    rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/debconf/*-old /var/log/*.log \
+        /var/log/apt /var/lib/dpkg/*-old /var/lib/systemd /tmp/* /var/tmp/*
+}
+
 install_packages() {
     export DEBIAN_FRONTEND=noninteractive
     skip_manuals
@@ -122,12 +133,59 @@ install_packages() {
     rm -f /etc/munge/munge.key
     [ -e /usr/bin/python ] || ln -s python3 /usr/bin/python
     printf '%s\n' "$GPU_TYPE" >/etc/dshpc-gpu-type
-    apt-get clean
-    rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/debconf/*-old /var/log/*.log \
-        /var/log/apt /var/lib/dpkg/*-old /var/lib/systemd /tmp/* /var/tmp/*
+    clean
     # These are the deployment's: /etc/slurm becomes a link that is swapped as a whole.
     rm -rf /etc/slurm /etc/machine-id /var/lib/dbus/machine-id /var/lib/slurm /var/log/slurm
     : >/etc/machine-id
+}
+
+# The packages of Debian that methods need, each as NAME=VERSION.
+install_debian() {
+    export DEBIAN_FRONTEND=noninteractive
+    prepare_sources
+    apt_get update
+    # shellcheck disable=SC2046 # one package a word
+    apt_get install -y --no-install-recommends --allow-downgrades \
+        $(cat /run/dshpc-build/environment/debian)
+    clean
+}
+
+# The Python packages that methods need, into a tree that is laid over the image. pip runs from its own
+# wheel: the image itself has none.
+install_python() {
+    layer=/run/dshpc-layer
+    from=/run/dshpc-build/environment
+    into=$(python3 -c 'import site; print(site.getsitepackages()[0])')
+    mkdir -p "$layer$into"
+    python3 "$(echo "$from"/installer/pip-*.whl)/pip" --isolated --no-cache-dir install \
+        --disable-pip-version-check --no-input --progress-bar off --root-user-action ignore \
+        --no-index --no-deps --require-hashes --only-binary :all: --no-compile \
+        --find-links "$from/wheels" --target "$layer$into" --requirement "$from/requirements.txt"
+    python3 -m compileall -q -j 0 -s "$layer" "$layer$into" ||
+        say "Some files of these packages are not for this Python; that is how they come."
+    # Their commands, where the image has none of that name.
+    mkdir -p "$layer/usr/local/bin"
+    for file in "$layer$into"/bin/*; do
+        case "${file##*/}" in
+        '*' | dshpc*) continue ;;
+        esac
+        command -v "${file##*/}" >/dev/null || mv "$file" "$layer/usr/local/bin/"
+    done
+    rm -rf "$layer$into/bin"
+}
+
+# What apt would install: a line for each name that there is.
+show_versions() {
+    prepare_sources
+    apt_get update </dev/null >&2
+    for name in "$@"; do
+        version=$(apt_tool apt-cache policy "$name" </dev/null |
+            sed -n 's/^  Candidate: //p')
+        case "$version" in
+        '' | '(none)') ;;
+        *) echo "dshpc-version $name $version" ;;
+        esac
+    done
 }
 
 install_package() {
@@ -138,10 +196,13 @@ install_package() {
     done
     # Compiled now, and never compared with their sources again: start-up counts milliseconds.
     python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/dshpc/lib
+    mkdir -p /usr/local/share/dshpc
+    ln -s /opt/dshpc/lib/dshpc_setup/_share/methods /usr/local/share/dshpc/methods
     chmod 755 /usr/local/bin/dshpc-node /usr/local/lib/dshpc/init /usr/local/lib/dshpc/health \
-        /usr/local/lib/dshpc/as-user /usr/local/lib/dshpc/task-prolog \
+        /usr/local/lib/dshpc/as-user /usr/local/lib/dshpc/task-prolog /usr/local/lib/dshpc/job \
         /usr/local/lib/dshpc/services/*/run \
-        /usr/local/lib/dshpc/services/*/finish
+        /usr/local/lib/dshpc/services/*/finish \
+        /usr/local/lib/dshpc/services/slurmctld/register
     chmod 700 /var/lib/dshpc/key
     /usr/local/bin/dshpc-node help >/dev/null
 }
@@ -149,5 +210,11 @@ install_package() {
 case "${1:-}" in
 packages) install_packages ;;
 package) install_package ;;
-*) fail "usage: install.sh packages|package" ;;
+debian) install_debian ;;
+python) install_python ;;
+versions)
+    shift
+    show_versions "$@"
+    ;;
+*) fail "usage: install.sh packages|package|debian|python|versions" ;;
 esac

@@ -92,7 +92,7 @@ def _too_much(candidate: Candidate, entry: Entry, facts: HostFacts) -> Iterator[
     )
     if any(overrides):
         return
-    cpus = _cpus(entry.values)
+    cpus = node_cpus(entry.values)
     here = facts.cpu.logical
     if cpus is not None and here is not None and cpus > here:
         yield f"the node would have {cpus} CPUs, and this machine has {here}"
@@ -108,7 +108,7 @@ def _too_much(candidate: Candidate, entry: Entry, facts: HostFacts) -> Iterator[
             yield f"the node would have {asked} MiB of {what}, and there are {there}"
 
 
-def _cpus(values: Mapping[str, str]) -> int | None:
+def node_cpus(values: Mapping[str, str]) -> int | None:
     """As slurmctld counts: the shape of the machine where the line gives one, else CPUs."""
     shape = ("boards", "sockets", "socketsperboard", "corespersocket", "threadspercore")
     if not any(key in values for key in shape):

@@ -61,6 +61,7 @@ def make_folders(places: Places, slurm: tuple[int, int]) -> None:
         ("/run/dshpc/exec", root, 0o755),
         ("/var/lib/dshpc/state", root, 0o755),
         ("/var/lib/dshpc/state/slurmctld", slurm, 0o700),
+        ("/var/lib/dshpc/state/jobcomp", slurm, 0o755),
         ("/var/lib/dshpc/key", slurm, 0o700),
     ):
         folder = places.at(path)

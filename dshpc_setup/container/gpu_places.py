@@ -17,7 +17,7 @@ from dshpc_setup.container import slurm_conf
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.storage import cannot_write, replace_text
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.facts import GpuDevice
+from dshpc_setup.facts import GpuDevice, MigInstance
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan.model import ClusterPlan, Isolation
 from dshpc_setup.problems import LOST, RESET, UNREADABLE
@@ -104,17 +104,30 @@ def _plain(uuid: str | None) -> str:
 
 def _find(gpu: SlurmGpu, gpus: Sequence[GpuDevice]) -> _Named | None:
     """What programs call it; None where it is none of these devices."""
+    found = device_of(gpu, gpus)
+    if found is None:
+        return None
+    device, part = found
+    if part is not None:
+        return _Named(device.vendor, None, part.uuid)
+    return _Named(device.vendor, _number(device, gpus), device.uuid)
+
+
+def device_of(
+    gpu: SlurmGpu, gpus: Sequence[GpuDevice]
+) -> tuple[GpuDevice, MigInstance | None] | None:
+    """The card, and the instance of it, that Slurm means; None where it is none of these devices."""
     files = set(gpu.files)
     for device in gpus:
         for part in device.mig:
             if part.uuid and part.uuid == gpu.uuid:
-                return _Named(device.vendor, None, part.uuid)
+                return device, part
             if part.device_files and set(part.device_files) == files:
-                return _Named(device.vendor, None, part.uuid)
+                return device, part
     for device in gpus:
         same = device.uuid is not None and device.uuid == gpu.uuid
         if same or _is_link_to(device, gpu.files) or _is_alone_with(device, files, gpus):
-            return _Named(device.vendor, _number(device, gpus), device.uuid)
+            return device, None
     return None
 
 
@@ -176,9 +189,9 @@ def write(
     plan: ClusterPlan,
     *,
     own_gres: bool,
-) -> None:
+) -> tuple[SlurmGpu, ...]:
     """Leave the table for the task prolog; slurmd is asked for its list where that is needed, with
-    the slurm.conf `ask`.
+    the slurm.conf `ask`. The result is that list.
 
     `gpus` are all that are visible here, used or not: programs count those too. `own_gres`: gres.conf
     is the user's. Raises DshpcError where slurmd does not list its GPUs or the table cannot be kept:
@@ -199,13 +212,14 @@ def write(
     text = table(listed, gpus, plan.isolation)
     if text:
         replace_text(path(places), text, sync=False)
-        return
+        return tuple(listed)
     try:
         os.unlink(path(places))
     except FileNotFoundError:
         pass
     except OSError as error:
         raise cannot_write(path(places), error) from None
+    return tuple(listed)
 
 
 def path(places: Places) -> str:

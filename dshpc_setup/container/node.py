@@ -13,15 +13,17 @@ _HELP = """usage: dshpc-node start
        dshpc-node observe                    what `dshpc doctor` asks: one JSON object
        dshpc-node reconfigure                detect, render and check anew, with jobs going on
        dshpc-node rotate-key                 a new key for the deployment, with jobs going on
-       dshpc-node add-user UID GID NAME [HOME]"""
+       dshpc-node add-user UID GID NAME [HOME]
+       dshpc-node job VERB ...               what `dshpc method run` and `dshpc job` ask"""
 
 
 def main(arguments: list[str]) -> int:
     """The exit code; each command imports only what it needs."""
     from dshpc_setup.errors import DshpcError, Exit
 
-    os.umask(0o022)
     name, *rest = arguments or ["help"]
+    if name != "job":  # which runs as a user of the host, with his
+        os.umask(0o022)
     command = _COMMANDS.get(name)
     if command is None:
         print(f"There is no command {name!r}.\n{_HELP}", file=sys.stderr)
@@ -100,13 +102,20 @@ def _doctor(rest: list[str]) -> int:
     """Without typer, which is not in the image."""
     from dshpc_setup.checkup import examine
     from dshpc_setup.cli import checking
+    from dshpc_setup.container import typed_inside
     from dshpc_setup.machine.local import LocalMachine
 
+    if any(word.partition("=")[0] in ("--bundle", "--fix") for word in rest):
+        raise _usage(
+            "A report is made, and repairs are done, on the host: dshpc doctor --bundle FILE.tar.gz, dshpc "
+            "doctor --fix. They ask this container as well."
+        )
     if set(rest) - {"-v", "--verbose", "--json"}:
         raise _usage("dshpc-node doctor takes -v, --verbose or --json.")
     asked = checking.Asked(json="--json" in rest, verbose=bool({"-v", "--verbose"} & set(rest)))
     checks = checking.checks_of(asked)
-    return checking.show(asked, checking.report_of(asked, examine(LocalMachine(), None), checks))
+    report = checking.report_of(asked, examine(LocalMachine(), None), checks)
+    return checking.show(asked, typed_inside.report(report))
 
 
 def _add_user(rest: list[str]) -> int:
@@ -137,6 +146,12 @@ def _rotate_key(rest: list[str]) -> int:
     return keys.rotate(LocalMachine(), Places())
 
 
+def _job(rest: list[str]) -> int:
+    from dshpc_setup.jobs import inside
+
+    return inside.main(rest)
+
+
 def _help(rest: list[str]) -> int:
     _no_arguments(rest)
     print(_HELP)
@@ -164,5 +179,6 @@ _COMMANDS = {
     "add-user": _add_user,
     "reconfigure": _reconfigure,
     "rotate-key": _rotate_key,
+    "job": _job,
     "help": _help,
 }

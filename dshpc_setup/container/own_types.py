@@ -38,7 +38,7 @@ def with_own_names(candidate: Candidate, plan: ClusterPlan, wanted: str) -> Cand
     )
     one_vendor = plan.vendor in ("nvidia", "amd", "intel")
     aliases = names.aliases((), lines) if one_vendor else {}
-    texts = render_slurm(replace(plan, gres=lines, aliases=aliases))
+    texts = render_slurm(replace(plan, gres=lines, aliases=aliases, ambiguous={}))
     return replace(
         candidate, texts={**candidate.texts, **{name: texts[name] for name in LUA_FILES}}
     )

@@ -7,6 +7,7 @@ import socket
 from dshpc_setup.container import folders, keys, state_volume, users
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import ended
 from dshpc_setup.machine import Machine
 
 
@@ -21,6 +22,7 @@ def prepare(run: Run) -> None:
     with status.step("folders"):
         folders.make_folders(places, run.slurm)
         state_volume.ensure_room(places)
+        ended.trim(places.at(ended.LOG), run.slurm)
         note = folders.adopt_state(places, run.slurm)
         if note:
             status.note(note)

@@ -25,16 +25,20 @@ def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres:
     do. `own_gres`: its gres.conf is not the one that is rendered for what is seen.
     """
     from dshpc_setup.container import gpu_places
+    from dshpc_setup.jobs import offer_here
 
     node = check.node_name(candidate, run.settings.node)
     with run.status.step("gpu places"):
         gpus = seen.facts.gpus.devices
         try:
-            gpu_places.write(run.machine, ask, run.places, node, gpus, seen.plan, own_gres=own_gres)
+            listed = gpu_places.write(
+                run.machine, ask, run.places, node, gpus, seen.plan, own_gres=own_gres
+            )
         except DshpcError as error:  # slurmd is the first that reads the texts of a first start
             raise (
                 trial.parse_error(run.machine, candidate, os.path.dirname(ask), node) or error
             ) from None
+        offer_here.write(run.places, offer_here.offer(candidate, seen, node, listed))
     if seen.plan.sharing is not None and seen.plan.sharing.kind == "mps":
         from dshpc_setup.container import mps
 

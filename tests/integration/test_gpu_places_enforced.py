@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,22 @@ def test_what_can_be_opened_is_counted_from_0(
 ) -> None:
     text = node.exec("srun", "-D", "/", "--mem=50", *options, "bash", "-c", LOOK)
     assert sorted(text.splitlines()) == seen
+
+
+@pytest.mark.parametrize(
+    ("options", "cards"),
+    [(["--gres=gpu:t4:1"], [1]), (["--gres=gpu:h100:2"], [0, 2]), (["--gres=none"], [])],
+)
+def test_uuids_name_the_cards_that_can_be_opened(
+    node: Node, options: list[str], cards: list[int]
+) -> None:
+    offered = json.loads(node.exec("cat", "/run/dshpc/offer.json"))["gpus"]
+    uuids = {gpu["index"]: gpu["uuid"] for gpu in offered}
+    said = node.exec(
+        *("srun", "-D", "/", "--mem=50", *options),
+        *("bash", "-c", 'echo "${NVIDIA_VISIBLE_DEVICES-not set}"'),
+    )
+    assert said.strip() == (",".join(uuids[card] for card in cards) or "void")
 
 
 def test_in_batch_too(node: Node) -> None:

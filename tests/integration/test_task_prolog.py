@@ -52,6 +52,9 @@ def told(folder: Path, table: str | None, env: dict[str, str], shell: str = "sh"
     assert (done.returncode, done.stderr) == (0, "")
     found = {}
     for line in done.stdout.splitlines():
+        if line == "unset NVIDIA_VISIBLE_DEVICES":
+            found["unset"] = line.partition(" ")[2]
+            continue
         assert line.startswith("export ")
         name, _, value = line.removeprefix("export ").partition("=")
         found[name] = value
@@ -65,6 +68,12 @@ def task(places: str, on_node: int | None = None, **more: str) -> dict[str, str]
     return {**dict.fromkeys(names, places), "SLURM_GPUS_ON_NODE": count, **more}
 
 
+def nvidia(numbers: str) -> dict[str, str]:
+    """Of MIXED: card 0 is GPU-0, and so on."""
+    uuids = ",".join(f"GPU-{number}" for number in numbers.split(",")) if numbers else "void"
+    return {"CUDA_VISIBLE_DEVICES": numbers, "NVIDIA_VISIBLE_DEVICES": uuids}
+
+
 def pci(**values: str) -> dict[str, str]:
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **values}
 
@@ -72,7 +81,7 @@ def pci(**values: str) -> dict[str, str]:
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("places", "cuda", "rocr", "hip"),
-    [
+    [  # NVIDIA_VISIBLE_DEVICES has the UUIDs of the same cards
         ("2", "1", "", None),
         ("0,1", "0,2", "", None),
         ("0,2", "0,1", "", None),
@@ -85,14 +94,14 @@ def pci(**values: str) -> dict[str, str]:
 def test_places_become_numbers(
     tmp_path: Path, shell: str, places: str, cuda: str, rocr: str, hip: str | None
 ) -> None:
-    expected = pci(CUDA_VISIBLE_DEVICES=cuda, ROCR_VISIBLE_DEVICES=rocr)
+    expected = pci(**nvidia(cuda), ROCR_VISIBLE_DEVICES=rocr)
     if hip is not None:
         expected["HIP_VISIBLE_DEVICES"] = hip
     assert told(tmp_path, MIXED, task(places), shell) == expected
 
 
 def test_a_task_without_a_gpu_sees_none(tmp_path: Path) -> None:
-    expected = {"CUDA_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
+    expected = {**nvidia(""), "ROCR_VISIBLE_DEVICES": ""}
     assert told(tmp_path, MIXED, {}) == expected
     # a step with --gres=none, in a batch job with GPUs
     assert told(tmp_path, MIXED, {"SLURM_JOB_GPUS": "0,2"}) == expected
@@ -105,9 +114,10 @@ def test_what_another_step_left_does_not_count(tmp_path: Path) -> None:
 
 def test_an_order_of_the_users_gets_uuids(tmp_path: Path) -> None:
     found = told(tmp_path, MIXED, task("2", CUDA_DEVICE_ORDER="FASTEST_FIRST"))
-    assert found == {"CUDA_VISIBLE_DEVICES": "GPU-1", "ROCR_VISIBLE_DEVICES": ""}
+    expected = {**nvidia("1"), "ROCR_VISIBLE_DEVICES": ""}
+    assert found == {**expected, "CUDA_VISIBLE_DEVICES": "GPU-1"}
     found = told(tmp_path, MIXED, task("2", CUDA_DEVICE_ORDER="PCI_BUS_ID"))
-    assert found == {"CUDA_VISIBLE_DEVICES": "1", "ROCR_VISIBLE_DEVICES": ""}
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -118,7 +128,8 @@ def test_instances_go_by_uuid(tmp_path: Path, given: str, cuda: str) -> None:
         "CUDA_VISIBLE_DEVICES": given,
         "SLURM_GPUS_ON_NODE": str(given.count(",") + 1),
     }
-    assert told(tmp_path, CUT, env) == pci(CUDA_VISIBLE_DEVICES=cuda)
+    expected = pci(CUDA_VISIBLE_DEVICES=cuda, NVIDIA_VISIBLE_DEVICES=cuda)
+    assert told(tmp_path, CUT, env) == expected
 
 
 @pytest.mark.parametrize(
@@ -135,18 +146,31 @@ def test_enforced_counts_among_the_tasks_own(
     # a step of one GPU in a batch job of two
     found = told(tmp_path, ENFORCED, task("0", 1, SLURM_STEP_GPUS="2", SLURM_JOB_GPUS="0,2"))
     assert found["CUDA_VISIBLE_DEVICES"] == "0"
+    # CUDA counts from 0 what the task may open; what NVIDIA's tools are told is the card itself
+    assert found["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
+
+
+def test_a_card_without_a_uuid_is_told_by_its_number(tmp_path: Path) -> None:
+    nameless = ENFORCED.replace("GPU-1", "-")
+    found = told(tmp_path, nameless, task("0", 1, SLURM_STEP_GPUS="2"))
+    assert (found["CUDA_VISIBLE_DEVICES"], found["NVIDIA_VISIBLE_DEVICES"]) == ("0", "1")
 
 
 def test_enforced_and_bound_to_some_of_the_steps_is_left_to_slurm(tmp_path: Path) -> None:
     """Seen with 24.11: such a task may open its own alone, and is told no places."""
     assert told(tmp_path, ENFORCED, task("0", 2, SLURM_STEP_GPUS="0")) == pci()
+    # The container's own "all" would not be true for it
+    found = told(
+        tmp_path, ENFORCED, task("0", 2, SLURM_STEP_GPUS="0", NVIDIA_VISIBLE_DEVICES="all")
+    )
+    assert found == pci(unset="NVIDIA_VISIBLE_DEVICES")
 
 
 def test_level_zero_is_hidden_by_a_number_that_it_has_not(tmp_path: Path) -> None:
     env = {"CUDA_VISIBLE_DEVICES": "0", "ZE_AFFINITY_MASK": "0", "SLURM_GPUS_ON_NODE": "1"}
-    assert told(tmp_path, INTEL, env) == pci(CUDA_VISIBLE_DEVICES="0", ZE_AFFINITY_MASK="65535")
+    assert told(tmp_path, INTEL, env) == pci(**nvidia("0"), ZE_AFFINITY_MASK="65535")
     env = {"CUDA_VISIBLE_DEVICES": "1", "ZE_AFFINITY_MASK": "1", "SLURM_GPUS_ON_NODE": "1"}
-    assert told(tmp_path, INTEL, env) == pci(CUDA_VISIBLE_DEVICES="", ZE_AFFINITY_MASK="0")
+    assert told(tmp_path, INTEL, env) == pci(**nvidia(""), ZE_AFFINITY_MASK="0")
 
 
 def test_opencl_counts_what_rocr_leaves(tmp_path: Path) -> None:

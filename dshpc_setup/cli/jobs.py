@@ -1,0 +1,85 @@
+"""`dshpc job list|show|logs|cancel`: jobs, running, queued and ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dshpc_setup.cli import job_line
+from dshpc_setup.cli.command_line import HELP, Dir, Json, app, finish
+from dshpc_setup.cli.options import NoMachine
+
+job_app = typer.Typer(
+    help="Jobs: running, queued and ended.", no_args_is_help=True, context_settings=HELP
+)
+app.add_typer(job_app, name="job", rich_help_panel="Methods and jobs")
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A job's number, as 17 or 17_2.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Jobs' numbers, as 17 or 17_2.")]
+All = Annotated[bool, typer.Option("--all", help="Also what ended longer ago.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on to the job's end.")]
+Task = Annotated[
+    int | None, typer.Option("--task", metavar="N", min=0, help="Of an array, this task's.")
+]
+
+
+@job_app.callback()
+def job() -> None:
+    """Jobs: running, queued and ended."""
+
+
+@job_app.command("list")
+def job_list(
+    *,
+    all_jobs: All = False,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Jobs that run, are queued, or ended lately: state, why, GPUs, time, exit code, largest process."""
+    switches = [*(["--all"] if all_jobs else []), *(["--json"] if json_output else [])]
+    _ask(["list", *switches], dir)
+
+
+@job_app.command("show")
+def job_show(
+    job_id: Id,
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """All that is known of one job, also of one that ended long ago."""
+    _ask(["show", job_id, *(["--json"] if json_output else [])], dir)
+
+
+@job_app.command("logs")
+def job_logs(
+    job_id: Id,
+    *,
+    follow: Follow = False,
+    task: Task = None,
+    dir: Dir = None,  # noqa: A002
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """What a job has printed; with -f until it ends, and then with its exit code."""
+    options = [] if task is None else ["--task", str(task)]
+    _ask(["logs", job_id, *options, *(["-f"] if follow else [])], dir)
+
+
+@job_app.command("cancel")
+def job_cancel(
+    job_ids: Ids,
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """End jobs of yours, or take them out of the queue. One that has ended already stays as it is."""
+    _ask(["cancel", *job_ids, *(["--json"] if json_output else [])], dir)
+
+
+def _ask(words: list[str], folder: Path | None) -> None:
+    finish(job_line.ask(words, None if folder is None else str(folder)))

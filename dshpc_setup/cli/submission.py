@@ -1,0 +1,318 @@
+"""`dshpc method run|check` and `dshpc run`: the line read, the request handed over, the answer shown.
+
+The commands are declared in submitting.py, for their help and for what is wrong with a line. Imports
+are counted here: a submission may take 0.35 s longer than its sbatch call (benchmarks/method_run.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dshpc_setup.cli import exec as execution
+from dshpc_setup.cli import exec_stdin, print_json
+from dshpc_setup.cli.console import as_called
+from dshpc_setup.cli.plain_line import Options, read
+from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.jobs import asking
+from dshpc_setup.jobs.asking import Asked
+from dshpc_setup.jobs.incoming import Incoming
+from dshpc_setup.jobs.request import Request
+
+_ANSWER_S = 80.0  # 60 s for a cluster that starts
+_CALL_S = 160.0  # for each job: 120 s for sbatch, and what --no-wait asks for
+_STOP_S = 10.0
+_KILLED = 128 + 9  # as all in a container whose first process has ended, and maybe a job itself
+
+_GPUS = {"--gpus": "gpus", "--gpu-type": "gpu_type", "--gpu-memory": "gpu_memory"}
+_RESOURCES = {
+    **_GPUS, "--cpus": "cpus", "--memory": "memory", "--time": "time", "--shards": "shards",
+    "--partition": "partition",
+}  # fmt: skip
+_SHOWN = {
+    "--json": "json", "--wait": "wait", "--dry-run": "dry_run", "--no-wait": "no_wait",
+}  # fmt: skip
+_TARGETS = {"--target": "targets"}
+_LINES = {
+    "method run": Options(
+        _SHOWN,
+        {**_RESOURCES, "--array": "array", "--dir": "dir"},
+        {"-p": "parameters", "--param": "parameters", "--input": "inputs", **_TARGETS},
+    ),
+    "method check": Options({"--json": "json"}, {**_RESOURCES, "--dir": "dir"}),
+    "run": Options(
+        _SHOWN,
+        {**_RESOURCES, "--name": "name", "--dir": "dir"},
+        {"--input": "inputs", **_TARGETS},
+    ),
+}
+
+
+class UnansweredError(DshpcError):
+    """What was asked for may still be done: what was copied for it is to stay."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One of the commands in `_LINES`, with what was asked for and how it is to be shown."""
+
+    command: str
+    asked: Asked
+    dir: str | None = None
+    wait: bool = False
+    json: bool = False
+
+
+def parsed(arguments: Sequence[str]) -> Line | None:
+    """A well-formed line of these commands; else None: ask typer."""
+    command = " ".join(arguments[: 1 if arguments[0] == "run" else 2])
+    known = _LINES.get(command)
+    if known is None:
+        return None
+    found = read(arguments[len(command.split()) :], known, command=command == "run")
+    if found is None:
+        return None
+    options, words = found
+    if command == "run":
+        return _line(command, {**options, "command": tuple(words)}) if words else None
+    return _line(command, {**options, "name": words[0]}) if len(words) == 1 else None
+
+
+def _line(command: str, options: dict[str, Any]) -> Line:
+    shown = {name: options.pop(name) for name in ("dir", "wait", "json") if name in options}
+    return Line(command, Asked(**options), **shown)
+
+
+def carry_out(line: Line) -> int:
+    """Submit or check, print, and give the exit code: with `wait` the job's own."""
+    if line.wait and (line.json or line.asked.dry_run):
+        raise usage_error(
+            "--wait and --json exclude each other."
+            if line.json
+            else "--wait and --dry-run exclude each other.",
+            "With --wait the job's own output is on stdout.",
+            "How it ended, as JSON: dshpc job show ID --json",
+        )
+    if line.wait and len(line.asked.targets) > 1:
+        raise usage_error(
+            "--wait and several --target exclude each other.",
+            "Each target is a job of its own, and --wait watches one.",
+            "Watch one later: dshpc job logs ID -f",
+        )
+    environ = os.environ if line.dir is None else {**os.environ, "DSHPC_DIR": line.dir}
+    runtime = execution.runtime(environ)
+    project = execution.project_folder(environ)
+    user = execution.calling_user(os.environ)
+    owner = user[:2] if os.geteuid() == 0 and user[0] != 0 else None
+    incoming = Incoming(str(runtime["work"]), owner, dry=line.asked.dry_run)
+    if line.command == "method check":
+        request = asking.of_method(line.asked, project, incoming, check=True)
+        return _show_check(ask(runtime, "check", request), line)
+    try:
+        request = (
+            asking.of_method(line.asked, project, incoming)
+            if line.command == "method run"
+            else asking.of_command(line.asked, incoming)
+        )
+        answer = ask(runtime, "submit", request)
+    except UnansweredError:
+        raise
+    except BaseException:
+        incoming.remove()
+        raise
+    _show(answer, request, line)
+    return _follow(runtime, answer) if line.wait else int(answer["exit_code"])
+
+
+def ask(runtime: dict[str, Any], verb: str, request: Request) -> dict[str, Any]:
+    """What `dshpc-node job VERB` answers; raises DshpcError where it refuses or cannot be asked, and
+    UnansweredError where it may have done it all the same."""
+    from dshpc_setup.machine.local import LocalMachine
+
+    call = execution.Call(execution.NODE, ["job", verb], runtime)
+    call.mode = exec_stdin.DIRECT
+    argv = call.client(execution.calling_user(os.environ), os.environ)
+    said: list[str] = []
+    machine = LocalMachine()
+    handed = request.to_json()
+    deadline_s = _ANSWER_S + _CALL_S * max(
+        1, len(handed.get("jobs") or handed.get("targets") or ())
+    )
+    try:
+        done = machine.run(
+            argv,
+            deadline_s=deadline_s,
+            stdin=json.dumps(handed),
+            on_line=lambda text: _heard(text, said),
+        )
+    except KeyboardInterrupt:
+        # A client that is ended leaves what it started running
+        machine.run([*call.deliver, "TERM"], deadline_s=_STOP_S)
+        raise
+    answer = _answer(done.stdout)
+    if answer is not None:
+        return answer
+    if done.state == "timeout":
+        machine.run([*call.deliver, "TERM"], deadline_s=_STOP_S)
+        raise _unanswered(verb, handed, deadline_s, said)
+    if done.state == "absent":
+        raise DshpcError(
+            f"The program {call.docker} cannot be started.", done.text,
+            ("Run configure-environment: it installs Docker, or says how.",),
+        )  # fmt: skip
+    execution.explain(call, done.code or 1, told=True)
+    if done.code == Exit.USAGE:
+        from dshpc_setup.cli import job_trouble
+
+        raise job_trouble.older("\n".join(said))
+    raise DshpcError(
+        "The cluster did not take the request.",
+        "\n".join(said) or f"It ended with {done.code} ({done.state}).",
+        ("See how it is: dshpc status",),
+    )
+
+
+def _unanswered(
+    verb: str, handed: Mapping[str, Any], deadline_s: float, said: Sequence[str]
+) -> UnansweredError:
+    submits = verb == "submit" or (verb == "workflow" and handed.get("verb") == "run")
+    unsure = submits and not handed.get("dry_run")
+    copies = handed.get("incoming") if unsure else None
+    return UnansweredError(
+        f"The cluster did not answer within {deadline_s:.0f} s.",
+        "\n".join([*said, *([f"Copies of the inputs may be left in {copies}."] if copies else [])]),
+        (*(["It may have been submitted: dshpc job list"] if unsure else []),
+         "See how it is: dshpc status"),
+        Exit.INCOMPLETE,
+    )  # fmt: skip
+
+
+def _heard(text: str, said: list[str]) -> None:
+    """A line of either stream: all but the answer is for people, at once."""
+    if not text.startswith("{") and text.strip():
+        said.append(text.rstrip())
+        sys.stderr.write(as_called(text.rstrip()) + "\n")
+        sys.stderr.flush()
+
+
+def _answer(text: str) -> dict[str, Any] | None:
+    """The JSON object among the lines; raises the DshpcError that it is."""
+    for line in text.splitlines():
+        if not line.startswith("{"):
+            continue
+        try:
+            value = json.loads(line)
+            if value["schema"] != "dshpc.error/1":
+                return dict(value)
+            error = value["error"]
+            refused = DshpcError(
+                str(error["brief"]), str(error["details"]), tuple(map(str, error["resolution"])),
+                int(error["exit_code"]),
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError):
+            continue
+        raise refused
+    return None
+
+
+def _show(answer: dict[str, Any], request: Request, line: Line) -> None:
+    if line.json:
+        print_json(answer)
+        return
+    jobs = answer.get("jobs") or [answer]
+    if line.asked.dry_run:
+        import shlex
+
+        notes = [note for job in jobs for note in job["notes"]]
+        calls = "The call would be:" if len(jobs) == 1 else "The calls would be:"
+        _say([*dict.fromkeys(notes), f"Nothing was submitted. {calls}"])
+        print("\n".join(shlex.join(job["sbatch"]) for job in jobs), flush=True)
+        return
+    lines = [text for job in jobs for text in _told(job, request, follow=not line.wait)]
+    if line.wait:
+        _say(lines)
+        return
+    print("\n".join(map(as_called, lines)), flush=True)
+
+
+def _told(answer: Mapping[str, Any], request: Request, *, follow: bool) -> list[str]:
+    """Of one job; with `follow` what to type next."""
+    job = answer["job_id"]
+    tasks = f", {len(request.parameters)} tasks" if request.is_array else ""
+    lines = [
+        f"Job {job} is submitted: {_shown(request.name)}{tasks}{_on(answer['gpus'])}.",
+        *(f"  {note}" for note in answer["notes"]),
+        f"  Workspace: {answer['workspace']}",
+    ]
+    if follow:
+        lines.append(f"  See how it is: dshpc job show {job}")
+    if request.is_array:
+        lines.append(f"  What a task prints: dshpc job logs {job} --task 0")
+    elif follow:
+        lines.append(f"  What it prints: dshpc job logs {job}")
+    return lines
+
+
+def _on(gpus: Mapping[str, Any] | None) -> str:
+    """ ", 2 GPUs h100"; ", GPUs 0, 2 (h100)" of a target."""
+    if not gpus:
+        return ""
+    plural = "s" if gpus["count"] != 1 else ""
+    if which := gpus.get("which"):
+        return f", GPU{plural} {', '.join(map(str, which))} ({gpus['type']})"
+    return f", {gpus['count']} GPU{plural} {gpus['type']}"
+
+
+def _say(lines: Sequence[str]) -> None:
+    """On stderr: stdout is the job's, or the call's."""
+    sys.stderr.write("".join(f"{as_called(text)}\n" for text in lines))
+    sys.stderr.flush()
+
+
+def _shown(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)[:80]
+
+
+def _show_check(answer: dict[str, Any], line: Line) -> int:
+    if line.json:
+        print_json(answer)
+        return int(answer["exit_code"])
+    name = _shown(str(answer["name"]))
+    if answer["can_run"]:
+        lines = [f"Yes, {name} can run here: {answer['where']}.", *answer["notes"]]
+    else:
+        lines = [f"No, {name} cannot run here:", *(f"  - {why}" for why in answer["whys"])]
+    print("\n".join(map(as_called, lines)), flush=True)
+    return int(answer["exit_code"])
+
+
+def _follow(runtime: dict[str, Any], answer: dict[str, Any]) -> int:
+    """Watch the job to its end: its exit code. Ctrl-C ends the watching, and the job goes on."""
+    where, job = str(answer["workspace"]), answer["job_id"]
+    call = execution.Call(execution.NODE, ["job", "follow", where], runtime)
+    since = time.time()
+    try:
+        code = execution.run(call)
+    except DshpcError:
+        _check_stopped(call, since, job)
+        raise
+    if code == _KILLED:
+        _check_stopped(call, since, job)
+    if code in (128 + 1, 128 + 2, 128 + 15):  # as it ends where HUP, INT or TERM came
+        _say([f"No longer followed; unless job {job} has ended, it goes on.",
+              f"End it: dshpc job cancel {job}"])  # fmt: skip
+    return code
+
+
+def _check_stopped(call: execution.Call, since: float, job: str) -> None:
+    """Raises DshpcError where the cluster was stopped since then: nothing in it was at fault."""
+    from dshpc_setup.cli import job_trouble
+    from dshpc_setup.machine.local import LocalMachine
+
+    if error := job_trouble.stopped(LocalMachine(), call, since, job):
+        raise error from None

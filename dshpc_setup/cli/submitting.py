@@ -1,0 +1,163 @@
+"""`dshpc method run|check` and `dshpc run`: jobs are asked for here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from dshpc_setup.cli.command_line import Json, app, finish
+from dshpc_setup.cli.method import method_app
+from dshpc_setup.cli.submission import Line, carry_out
+from dshpc_setup.jobs.asking import Asked
+
+_FROM = "Resources"  # the options' panel
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The method's name.")]
+_Dir = Annotated[
+    str | None,
+    typer.Option("--dir", metavar="DIR", help="Project folder (default: the current one)."),
+]
+_Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="FILE", help="An input; again for more. Copied if need be."),
+]
+_Wait = Annotated[
+    bool, typer.Option("--wait", help="Watch it, and end with the job's own exit code.")
+]
+_Dry = Annotated[bool, typer.Option("--dry-run", help="Show the sbatch call, and submit nothing.")]
+
+
+def _resource(name: str, metavar: str, text: str) -> Any:
+    return typer.Option(name, metavar=metavar or None, help=text, rich_help_panel=_FROM)
+
+
+_Gpus = Annotated[str | None, _resource("--gpus", "N", "How many GPUs.")]
+_GpuType = Annotated[
+    str | None,
+    _resource(
+        "--gpu-type", "TYPE", "Which: a model, a vendor, a MIG profile (h100, amd, 1g.10gb)."
+    ),
+]
+_GpuMemory = Annotated[
+    str | None, _resource("--gpu-memory", "SIZE", "The least memory of each GPU: 8GB, 4096M.")
+]
+_Cpus = Annotated[str | None, _resource("--cpus", "N", "CPUs of each task; 0 is all of them.")]
+_Memory = Annotated[str | None, _resource("--memory", "SIZE", "Memory: 16G, 4096M.")]
+_Time = Annotated[
+    str | None, _resource("--time", "TIME", "The longest that it may run: 30m, 2h, 1-12:00:00.")
+]
+_Shards = Annotated[
+    str | None, _resource("--shards", "N", "Shares of one GPU, where GPUs are shared.")
+]
+_Partition = Annotated[
+    str | None, _resource("--partition", "NAME", "Slurm's partition (default: the cluster's).")
+]
+_Target = Annotated[
+    list[str] | None,
+    _resource(
+        "--target",
+        "NODE[::GPUS]",
+        "Particular GPUs, by index or UUID: NODE::0,2; again for a job on others.",
+    ),
+]
+_NoWait = Annotated[
+    bool, _resource("--no-wait", "", "Refuse it where it cannot begin at once: nothing is queued.")
+]
+
+
+@method_app.command("run")
+def method_run(
+    name: _Name,
+    *,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--param", metavar="KEY=VALUE", help="A parameter; again for more."),
+    ] = None,
+    input: _Inputs = None,  # noqa: A002
+    array: Annotated[
+        str | None,
+        typer.Option("--array", metavar="FILE", help="Many parameter sets: JSON, JSON lines, CSV."),
+    ] = None,
+    wait: _Wait = False,
+    dry_run: _Dry = False,
+    gpus: _Gpus = None,
+    gpu_type: _GpuType = None,
+    gpu_memory: _GpuMemory = None,
+    cpus: _Cpus = None,
+    memory: _Memory = None,
+    time: _Time = None,
+    shards: _Shards = None,
+    partition: _Partition = None,
+    target: _Target = None,
+    no_wait: _NoWait = False,
+    json_output: Json = False,
+    dir: _Dir = None,  # noqa: A002
+) -> None:
+    """Submit a method: dshpc method run train -p epochs=3 --wait"""
+    asked = Asked(
+        name, (), tuple(param or ()), tuple(input or ()), array, gpus, gpu_type, gpu_memory,
+        cpus, memory, time, shards, partition, dry_run, tuple(target or ()), no_wait,
+    )  # fmt: skip
+    finish(carry_out(Line("method run", asked, dir, wait, json_output)))
+
+
+@method_app.command("check")
+def method_check(
+    name: _Name,
+    *,
+    gpus: _Gpus = None,
+    gpu_type: _GpuType = None,
+    gpu_memory: _GpuMemory = None,
+    cpus: _Cpus = None,
+    memory: _Memory = None,
+    time: _Time = None,
+    shards: _Shards = None,
+    partition: _Partition = None,
+    json_output: Json = False,
+    dir: _Dir = None,  # noqa: A002
+) -> None:
+    """Whether a method can run here: on what and when, or why not. Exit code 2 is no."""
+    asked = Asked(
+        name, gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=cpus, memory=memory,
+        time=time, shards=shards, partition=partition,
+    )  # fmt: skip
+    finish(carry_out(Line("method check", asked, dir, json=json_output)))
+
+
+@app.command(
+    "run",
+    rich_help_panel="Methods and jobs",
+    context_settings={"allow_interspersed_args": False},
+)
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="What shall run.")
+    ],
+    *,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="The job's (default: the program's)."),
+    ] = None,
+    input: _Inputs = None,  # noqa: A002
+    wait: _Wait = False,
+    dry_run: _Dry = False,
+    gpus: _Gpus = None,
+    gpu_type: _GpuType = None,
+    gpu_memory: _GpuMemory = None,
+    cpus: _Cpus = None,
+    memory: _Memory = None,
+    time: _Time = None,
+    shards: _Shards = None,
+    partition: _Partition = None,
+    target: _Target = None,
+    no_wait: _NoWait = False,
+    json_output: Json = False,
+    dir: _Dir = None,  # noqa: A002
+) -> None:
+    """Submit a command as a job: dshpc run --gpus 1 --gpu-memory 8GB -- python3 train.py"""
+    asked = Asked(
+        name, tuple(command), (), tuple(input or ()), None, gpus, gpu_type, gpu_memory,
+        cpus, memory, time, shards, partition, dry_run, tuple(target or ()), no_wait,
+    )  # fmt: skip
+    finish(carry_out(Line("run", asked, dir, wait, json_output)))

@@ -1,0 +1,270 @@
+"""`dshpc-node job list|show|logs|cancel`: what people ask about jobs, answered in one call."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.jobs import records, states, view
+from dshpc_setup.jobs.look import Look, unknown
+from dshpc_setup.jobs.view import View
+
+JOBS, SHOWN, CANCELLED = "dshpc.jobs/1", "dshpc.job-report/1", "dshpc.jobs-cancelled/1"
+_CANCEL_S = 30.0
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words behind a verb, taken apart."""
+
+    ids: tuple[str, ...] = ()
+    work: str = ""
+    json: bool = False
+    all: bool = False
+    follow: bool = False
+    task: str | None = None
+
+
+def parsed(rest: Sequence[str]) -> Words:
+    """Raises DshpcError (usage) for an option that there is not."""
+    ids: list[str] = []
+    given: dict[str, Any] = {}
+    words = iter(rest)
+    for word in words:
+        if word in ("--json", "--all"):
+            given[word[2:]] = True
+        elif word in ("-f", "--follow"):
+            given["follow"] = True
+        elif word in ("--work", "--task"):
+            given[word[2:]] = next(words, "")
+        elif word.startswith("-"):
+            raise usage_error(f"{states.shown(word)!r} was not expected here.")
+        else:
+            ids.append(word)
+    return Words(tuple(ids), **given)
+
+
+def look_at(words: Words) -> Look:
+    from dshpc_setup.machine.local import LocalMachine
+
+    return Look(LocalMachine(), words.work)
+
+
+def list_main(rest: Sequence[str]) -> int:
+    words = parsed(rest)
+    now = time.time()
+    found = look_at(words).all(whole=words.all)
+    if words.json:
+        _print({"schema": JOBS, "exit_code": 0, "jobs": [each.to_json(now) for each in found]})
+    elif not found:
+        sys.stdout.write(f"There are no jobs{'' if words.all else '; older ones: --all'}.\n")
+    else:
+        sys.stdout.write(f"{view.table(view.together(found), now)}\n")
+    return 0
+
+
+def show_main(rest: Sequence[str]) -> int:
+    words = parsed(rest)
+    looked = look_at(words)
+    _, found = looked.one(_one(words))
+    found = _with_reasons(looked, found)
+    made = _made(found)
+    if words.json:
+        jobs = [each.to_json() for each in found]
+        _print({"schema": SHOWN, "exit_code": 0, "jobs": jobs, **made})
+    elif len(found) == 1:
+        sys.stdout.write("\n".join(lines(found[0], made)) + "\n")
+    else:
+        whole = replace(found[0], task=None, log=None)
+        said = [view.table(view.together(found), time.time()), *lines_of_workspace(whole, made)]
+        sys.stdout.write("\n".join(said) + "\n")
+    return 0
+
+
+def _with_reasons(looked: Look, found: list[View]) -> list[View]:
+    """Queued jobs with why they are."""
+    if not any(each.state == "PENDING" for each in found):
+        return found
+    from dshpc_setup.jobs import waits
+
+    why = waits.reasons(looked.machine, looked.known(found[0].number))
+    return [replace(each, reason=why.get(each.id, each.reason)) for each in found]
+
+
+def _made(found: Sequence[View]) -> dict[str, Any]:
+    """What the job was made from, as its workspace has it."""
+    folder = found[0].workspace
+    record = records.of_folder(folder, whole=True) if folder else None
+    if record is None:
+        return {"request": None, "sbatch": None}
+    sbatch = record.job.get("sbatch")
+    return {
+        "request": dict(record.request) or None,
+        "sbatch": [str(word) for word in sbatch] if isinstance(sbatch, list) else None,
+    }
+
+
+def lines(one: View, made: dict[str, Any]) -> list[str]:
+    """All of one job, for people."""
+    name = states.shown(one.name)
+    by = f" of {states.shown(one.user)}" if one.user else ""
+    said = [f"Job {one.id} ({name}){by}: {view.outcome(one) if one.is_over else one.words}"]
+    rows: list[tuple[str, str | None]] = [("Why", one.reason)]
+    if one.out_of_memory_line:
+        rows.append(("Out of memory", states.shown(one.out_of_memory_line, 300)))
+    if one.out_of_memory:
+        rows.append(("What to do", _advice(one.out_of_memory)))
+    rows += [("GPU", states.shown(gpu.text, 200)) for gpu in one.gpus]
+    seconds = one.seconds(time.time())
+    rows += [
+        ("Asked for", (one.asked_gres or "").replace("gres/", "") if not one.gpus else None),
+        ("Queued", _at(one.submitted)),
+        ("Began", _at(one.started)),
+        ("Ended", _at(one.ended)),
+        ("Ran", None if seconds is None else view.duration(seconds)),
+        ("Begun again", _times(one.restarts)),
+        ("Exit code", None if one.exit_code is None else str(one.exit_code)),
+        ("Ended by", one.signal),
+        ("Largest process", None if one.max_rss_mib is None else f"{one.max_rss_mib} MiB"),
+    ]
+    said += [f"  {label + ':':17}{states.shown(text, 400)}" for label, text in rows if text]
+    return said + lines_of_workspace(one, made)
+
+
+def lines_of_workspace(one: View, made: dict[str, Any]) -> list[str]:
+    import shlex
+
+    request = made["request"] or {}
+    argv, parameters = request.get("argv"), request.get("parameters")
+    rows = [("Workspace", one.workspace), ("Log", one.log)]
+    if isinstance(argv, list):
+        rows.append(("Runs", shlex.join(str(word) for word in argv)))
+    rows.append(("Method", str(request["name"]) if request.get("kind") == "method" else None))
+    if isinstance(parameters, list) and parameters:
+        picked = parameters[one.task or 0] if (one.task or 0) < len(parameters) else {}
+        several = len(parameters) > 1 and one.task is None
+        text = f"{len(parameters)} sets" if several else json.dumps(picked, ensure_ascii=False)
+        rows.append(("Parameters", text if text != "{}" else None))
+    if made["sbatch"]:
+        rows.append(("Call", shlex.join(made["sbatch"])))
+    return [f"  {label + ':':17}{states.shown(text, 2000)}" for label, text in rows if text]
+
+
+def _advice(of: str) -> str:
+    from dshpc_setup.jobs.ended_by_memory import OutOfMemory
+
+    return OutOfMemory("gpu" if of == "gpu" else "host", "").advice
+
+
+def _times(count: int) -> str | None:
+    return None if not count else "once" if count == 1 else f"{count} times"
+
+
+def _at(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def logs_main(rest: Sequence[str]) -> int:
+    words = parsed(rest)
+    text = _one(words)
+    if words.task is not None:
+        text = f"{text}_{words.task}"
+    if words.follow:
+        from dshpc_setup.jobs import follow
+
+        return follow.main([text, "--work", words.work])
+    job, found = look_at(words).one(text)
+    if len(found) > 1:
+        tasks = ", ".join(str(each.task) for each in found[:8] if each.task is not None)
+        raise usage_error(
+            f"Job {job} is an array: each of its tasks has a log of its own.",
+            f"Its tasks: {tasks}{', ...' if len(found) > 8 else ''}",
+            f"Choose one: dshpc job logs {job} --task {found[0].task or 0}",
+        )
+    log = found[0].log
+    if log is None:
+        raise DshpcError(
+            f"It is not known where job {job} has written its log.",
+            "It was made by sbatch, and the controller has forgotten it.",
+            ("Look into the folder that it was submitted from: slurm-NUMBER.out",),
+        )
+    return _copy(log, found[0])
+
+
+def _copy(log: str, one: View) -> int:
+    """The bytes as they are."""
+    name = states.shown(log, 300)
+    try:
+        handle = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise DshpcError(f"The log of job {one.id} is no file: {name}")
+            while block := os.read(handle, _BLOCK):
+                put(block)
+        finally:
+            os.close(handle)
+    except FileNotFoundError:
+        what = "has not begun yet" if one.state == "PENDING" else "has no log"
+        raise DshpcError(f"Job {one.id} {what}: there is no {name}.") from None
+    except PermissionError as error:
+        raise DshpcError(f"You may not read {name}.", error.strerror or "") from None
+    return 0
+
+
+def put(block: bytes) -> None:
+    """All of it, on stdout."""
+    while block:
+        block = block[os.write(1, block) :]
+
+
+def cancel_main(rest: Sequence[str]) -> int:
+    words = parsed(rest)
+    if not words.ids:
+        raise usage_error("dshpc job cancel takes the numbers of jobs.")
+    looked = look_at(words)
+    ids = [states.parse_id(text) for text in dict.fromkeys(words.ids)]
+    known = looked.known()
+    done: list[dict[str, str]] = []
+    worst = 0
+    for job in ids:
+        jobs = states.of(job, known)
+        going = [each for each in jobs if not each.has_ended]
+        if going:
+            asked = looked.machine.run(["scancel", str(job)], deadline_s=_CANCEL_S)
+            what = "cancelled" if asked.ok else states.shown(asked.text or asked.state, 300)
+        else:
+            over = looked.views(job, jobs)
+            what = f"has ended already: {view.outcome(over[-1])}" if over else "unknown"
+        if what == "unknown":
+            if len(ids) == 1:
+                raise unknown(job)
+            what = "there is no such job"
+        if what != "cancelled" and not what.startswith("has ended"):
+            worst = int(Exit.ERROR)
+        done.append({"job_id": str(job), "result": what})
+        if not words.json:
+            colon = "" if what.startswith("has ended") else ":"
+            sys.stdout.write(f"Job {job}{colon} {what}.\n")
+    if words.json:
+        _print({"schema": CANCELLED, "exit_code": worst, "jobs": done})
+    return worst
+
+
+def _one(words: Words) -> str:
+    if len(words.ids) != 1:
+        raise usage_error("One job is expected, by its number.", "", "dshpc job list")
+    return words.ids[0]
+
+
+def _print(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")

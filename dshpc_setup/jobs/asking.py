@@ -1,0 +1,302 @@
+"""What a command line asks for as a `Request`: on the host, before the cluster is asked anything."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dshpc_setup import resources as shipped
+from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.jobs import records
+from dshpc_setup.jobs.incoming import Incoming
+from dshpc_setup.jobs.records import Record
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.sizes import FORMS as SIZES
+from dshpc_setup.jobs.sizes import mib
+from dshpc_setup.methods import store, values
+from dshpc_setup.methods.model import Method, Problem, Resources, Value
+from dshpc_setup.methods.schema import MOST_MINUTES
+from dshpc_setup.methods.times import FORMS as TIMES
+from dshpc_setup.methods.times import minutes
+
+_MOST_BYTES = 64 << 20  # of a table of parameter sets
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A command line; texts as they stand there, None for what was not said."""
+
+    name: str | None = None
+    command: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    array: str | None = None
+    gpus: str | None = None
+    gpu_type: str | None = None
+    gpu_memory: str | None = None
+    cpus: str | None = None
+    memory: str | None = None
+    time: str | None = None
+    shards: str | None = None
+    partition: str | None = None
+    dry_run: bool = False
+    targets: tuple[str, ...] = ()
+    no_wait: bool = False
+
+
+def of_method(asked: Asked, project: str, incoming: Incoming, *, check: bool = False) -> Request:
+    """A method's run; with `check` of its resources alone. Raises DshpcError for all that is wrong."""
+    found = store.find(store.folders(Path(project)), asked.name or "")
+    folder = method_dir(found, project)
+    plain = _request(asked, found.resources, incoming.work)
+    base = replace(
+        plain,
+        kind="method",
+        name=found.name,
+        argv=(*found.command, f"{folder}/{found.script_path}"),
+        method_dir=folder,
+    )
+    if check:
+        return base
+    sets = _sets(asked, found)
+    if problem := values.count_fits(found, len(asked.inputs)):
+        raise _problems(found.name, [problem], "--input")
+    return replace(
+        base,
+        requires={name: _last_good(incoming.work, name) for name in found.requires},
+        parameters=tuple(_with_files(found, given, incoming) for given in sets),
+        is_array=asked.array is not None,
+        inputs=tuple(incoming.take(path) for path in asked.inputs),
+        incoming=incoming.folder,
+    )
+
+
+def of_command(asked: Asked, incoming: Incoming) -> Request:
+    """A plain command's run, in the caller's folder; its words are the job's, as they are."""
+    if not asked.command:
+        raise usage_error(
+            "There is no command to run.",
+            "",
+            "Name it behind --: dshpc run --gpus 1 -- python3 x.py",
+        )
+    for word in asked.command:
+        _check_text(word)
+    name = asked.name or os.path.basename(asked.command[0]) or "job"
+    _check_text(name)
+    request = _request(asked, Resources(), incoming.work)
+    inputs = tuple(incoming.take(path) for path in asked.inputs)
+    return replace(
+        request, kind="command", name=name, argv=asked.command, inputs=inputs,
+        incoming=incoming.folder, cwd=_cwd(asked.command, incoming),
+    )  # fmt: skip
+
+
+def _cwd(command: Sequence[str], incoming: Incoming) -> str | None:
+    """The caller's folder as the job has it, None where it does not see it; raises DshpcError
+    (usage) where a word then names a file that the job would look for in vain."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # removed under our feet
+        return None
+    seen = incoming.seen(here)
+    if seen is not None:
+        _check_text(seen)
+        return seen
+    for place, word in enumerate(command):
+        is_program = place == 0 and "/" not in word  # looked for in PATH, not here
+        if not is_program and not os.path.isabs(word) and _is_file(word):
+            raise usage_error(
+                f"The job cannot see {word}: {here} is not in the work folder.",
+                f"Jobs see the work folder {incoming.work} only.",
+                f"Put what it needs into {incoming.work}, and submit it there.",
+            )
+    return None
+
+
+def _is_file(word: str) -> bool:
+    return "\0" not in word and os.path.isfile(word)
+
+
+def _request(asked: Asked, wanted: Resources, work: str) -> Request:
+    for text in filter(None, (asked.partition, asked.gpu_type)):
+        _check_text(text)
+    node, targets = _targets(asked)
+    return Request(
+        kind="command",
+        name="",
+        argv=(),
+        work=work,
+        resources=with_asked(wanted, asked),
+        partition=asked.partition,
+        targets=targets,
+        node=node,
+        if_busy="refuse" if asked.no_wait else "wait",
+        dry_run=asked.dry_run,
+        utc_offset_s=time.localtime().tm_gmtoff,
+    )
+
+
+def _targets(asked: Asked) -> tuple[str | None, tuple[tuple[str, ...], ...]]:
+    """The node and the GPUs of each target, which `--gpus` may count again but not contradict."""
+    if not asked.targets:
+        return None, ()
+    from dshpc_setup.jobs import targets
+
+    node, found = targets.parse(asked.targets)
+    count = _count("--gpus", asked.gpus)
+    for text, words in zip(asked.targets, found, strict=True):
+        if words and count is not None and count != len(words):
+            raise usage_error(
+                f"--gpus {count} and --target {text} contradict each other.",
+                "A target says itself how many GPUs a job gets.",
+                "Leave --gpus out.",
+            )
+    return node, found
+
+
+def method_dir(method: Method, project: str) -> str:
+    """Its folder as the container has it: the project's at the same path, shipped ones in the image."""
+    own = os.path.join(project, store.FOLDER)
+    if str(method.folder).startswith(f"{own}/"):
+        return str(method.folder)
+    if method.folder.parent.resolve() == shipped.methods().resolve():
+        return f"{shipped.METHODS_IN_IMAGE}/{method.folder.name}"
+    return str(method.folder)
+
+
+def with_asked(wanted: Resources, asked: Asked) -> Resources:
+    """The resources with what the command line says in place of them; raises DshpcError (usage)."""
+    said: dict[str, Any] = {
+        "gpus": _count("--gpus", asked.gpus),
+        "cpus": _count("--cpus", asked.cpus),
+        "shards": _count("--shards", asked.shards),
+        "gpu_type": asked.gpu_type,
+        "gpu_memory_mb": _size("--gpu-memory", asked.gpu_memory),
+        "memory_mb": _size("--memory", asked.memory),
+        "time_limit": _minutes(asked.time),
+    }
+    changes = {name: value for name, value in said.items() if value is not None}
+    says_which = asked.gpu_type or asked.gpu_memory
+    shards = changes.get("shards", wanted.shards)
+    if asked.gpus is None and says_which and not wanted.gpus and not shards:
+        changes["gpus"] = 1  # who says which GPU wants one
+    if wanted.optional_gpus == "never" and (changes.get("gpus") or says_which):
+        changes["optional_gpus"] = "always"
+    if changes.get("memory_mb") and (wanted.min_memory_mb or 0) > changes["memory_mb"]:
+        raise usage_error(
+            f"--memory {asked.memory} is less than this method can do with: "
+            f"{wanted.min_memory_mb} MiB.",
+            "Its method.json says so: resources.min_memory_mb.",
+            "Give it more.",
+        )
+    return replace(wanted, **changes)
+
+
+def _count(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= 6):
+        raise usage_error(f"{option} {text!r} is not a count.", "", f"Such as: {option} 1")
+    return int(text)
+
+
+def _size(option: str, text: str | None) -> int | None:
+    found = mib(text) if text is not None else None
+    if text is not None and found is None:
+        raise usage_error(f"{option} {text!r} is not a size.", f"Sizes are: {SIZES}.")
+    return found
+
+
+def _minutes(text: str | None) -> int | None:
+    found = minutes(text) if text is not None else None
+    if text is not None and not found:
+        raise usage_error(f"--time {text!r} is not a time.", f"Times are: {TIMES}")
+    if found is not None and found > MOST_MINUTES:
+        raise usage_error(
+            f"--time {text!r} is more than ten years.", "",
+            "Leave it out where the job may run on without an end.",
+        )  # fmt: skip
+    return found
+
+
+def _sets(asked: Asked, method: Method) -> list[dict[str, Value]]:
+    """The parameter sets: one, or those of the table, over which `-p` goes."""
+    if asked.array is None:
+        given, problems = values.typed(method, asked.parameters)
+        if problems:
+            raise _problems(method.name, problems, "-p")
+        return [given]
+    if asked.parameters:
+        raise usage_error(
+            "-p and --array exclude each other.", "A table says all the parameters of each job.",
+            f"Write the value into each set of {asked.array}.",
+        )  # fmt: skip
+    sets, problems = values.table(method, _table(asked.array), asked.array)
+    if problems:
+        raise _problems(method.name, problems, asked.array)
+    return sets
+
+
+def _table(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise usage_error(f"The table {path} cannot be read: {why}.") from None
+    if len(text) > _MOST_BYTES:
+        raise usage_error(f"The table {path} is larger than {_MOST_BYTES >> 20} MiB.")
+    return text
+
+
+def _problems(name: str, problems: Sequence[Problem], where: str) -> DshpcError:
+    lines = [
+        f"{where}{f':{each.line}' if each.line else ''}: {each.path}: {each.what} {each.right}"
+        for each in problems
+    ]
+    return usage_error(
+        f"The parameters do not fit the method {name}.",
+        "\n".join(lines),
+        f"See what it takes: dshpc method show {name}",
+    )
+
+
+def _with_files(method: Method, given: Mapping[str, Value], incoming: Incoming) -> dict[str, Value]:
+    """With each file where the job finds it."""
+    files = {each.name for each in method.parameters if each.type == "file"}
+    return {
+        name: incoming.take(value) if name in files and isinstance(value, str) else value
+        for name, value in given.items()
+    }
+
+
+def _last_good(work: str, method: str) -> str:
+    """The workspace of the method's newest run that ended well."""
+    for record in records.newest_first(work):
+        job = record.job
+        if job.get("kind") == "method" and job.get("name") == method and _ended_well(record):
+            return record.folder
+    raise DshpcError(
+        f"It needs the result of the method {method}, of which no run has ended well yet.",
+        f"Looked at the workspaces in {work}.",
+        (f"Run that first: dshpc method run {method} --wait",),
+    )
+
+
+def _ended_well(record: Record) -> bool:
+    """The job; of an array all of its tasks."""
+    count = record.job.get("tasks")
+    tasks = range(count) if isinstance(count, int) and count > 0 else [None]
+    results = (record.result(task) for task in tasks)
+    return all(result is not None and result.get("exit_code") == 0 for result in results)
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise usage_error(f"The argument {os.fsencode(text)!r} is not valid UTF-8.") from None

@@ -1,0 +1,78 @@
+"""Which jobs a request becomes, on which GPUs, and whether they can begin now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import answer, gpu_words, room
+from dshpc_setup.jobs.fit import Fit, Refusal, fit, needs_room
+from dshpc_setup.jobs.gpu_words import Clock
+from dshpc_setup.jobs.offer import Offer
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.room import Room
+from dshpc_setup.machine import Machine
+
+
+def planned(
+    machine: Machine, asked: Request, has: Offer, clock: Clock
+) -> tuple[Room | None, list[tuple[Request, Fit]]]:
+    """What is free, where it had to be asked for, and the jobs: one, or one for each target.
+
+    Raises DshpcError where one of them can never run.
+    """
+    if asked.targets:
+        return _of_targets(machine, asked, has, clock)
+    must_ask = asked.if_busy == "refuse" and asked.resources.gpus > 0
+    now = room.ask(machine) if must_ask or needs_room(asked.resources, has) else None
+    found = fit(asked.resources, has, now, asked.partition, clock)
+    if isinstance(found, Refusal):  # in words that say what is free now
+        again = fit(asked.resources, has, now or room.ask(machine), asked.partition, clock)
+        raise _refused(asked, again if isinstance(again, Refusal) else found)
+    return now, [(asked, found)]
+
+
+def _of_targets(
+    machine: Machine, asked: Request, has: Offer, clock: Clock
+) -> tuple[Room | None, list[tuple[Request, Fit]]]:
+    from dshpc_setup.jobs import targets
+
+    targets.check_node(asked.node, has)
+    chosen = [targets.chosen(words, has) if words else () for words in asked.targets]
+    must_ask = any(chosen) or asked.if_busy == "refuse" or needs_room(asked.resources, has)
+    now = room.ask(machine) if must_ask else None
+    jobs = []
+    for words, gpus in zip(asked.targets, chosen, strict=True):
+        found = (
+            targets.fit(asked.resources, has, gpus, now, asked.partition)
+            if gpus
+            else fit(asked.resources, has, now, asked.partition, clock)
+        )
+        if isinstance(found, Refusal):
+            raise _refused(asked, found)
+        jobs.append((replace(asked, targets=(words,)), found))
+    return now, jobs
+
+
+def check_free(jobs: Sequence[Fit], asked: Request, now: Room | None, clock: Clock) -> None:
+    """Before anything is submitted that may not wait; raises DshpcError where a GPU is taken, by
+    others or by two of these jobs."""
+    whys = [answer.busy(found, now, clock) for found in jobs]
+    named = [kind for found in jobs if found.targeted and found.kind for kind in found.kind.types]
+    if len(set(named)) < len(named):
+        whys.append("several targets name one GPU, and one job would wait for the other")
+    if any(whys):
+        raise DshpcError(
+            f"{gpu_words.shown(asked.name)} cannot begin at once: {'; '.join(filter(None, whys))}.",
+            "Nothing is queued, as --no-wait says.",
+            ("Let it wait: leave --no-wait out.", "See who has which GPU: dshpc gpus"),
+        )
+
+
+def _refused(asked: Request, found: Refusal) -> DshpcError:
+    return DshpcError(
+        f"{gpu_words.shown(asked.name)} cannot run here: {'; '.join(found.whys)}.",
+        "It was not queued, for it would wait for ever.",
+        ("See what there is: dshpc gpus, dshpc status", "Ask for less, or for another GPU."),
+    )

@@ -1,0 +1,254 @@
+"""`dshpc-node job follow ID|WORKSPACE`: a job from the queue to its end, with its log, and its exit code.
+
+Words of ours go to stderr, the job's log as it is to stdout. The controller is asked gently, and may
+be away for a while.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Sequence
+
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.jobs import asked, records, states, view
+from dshpc_setup.jobs.look import Look, unknown
+from dshpc_setup.jobs.states import JobId, Known
+from dshpc_setup.jobs.view import View
+from dshpc_setup.jobs.workspace import OWN, RESULT, of_task
+
+_TICK_S = 0.1
+_SOON_S, _QUEUED_S, _RUNS_S = 0.5, 2.0, 2.0  # between two questions
+_SOON = 10  # questions
+_AWAY_S = 600.0  # how long the controller may be away
+_WHY_S = 30.0  # why a job waits is asked again, though Slurm's word for it is the same
+
+
+def main(rest: Sequence[str]) -> int:
+    """The job's exit code; 130 where we were interrupted, which leaves the job alone."""
+    words = asked.parsed(rest)
+    if len(words.ids) != 1:
+        raise unknown_target("")
+    target = words.ids[0]
+    job = _of_folder(target) if target.startswith("/") else states.parse_id(target)
+    try:
+        return _Follower(asked.look_at(words), job).follow()
+    except KeyboardInterrupt:
+        if not target.startswith("/"):  # a submission that waits has words of its own
+            _say(f"no longer followed; job {job} goes on. End it: dshpc job cancel {job}")
+        return int(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        return 141
+
+
+def _of_folder(folder: str) -> JobId:
+    record = records.of_folder(folder)
+    if record is None or record.number is None:
+        raise unknown_target(folder)
+    return JobId(record.number)
+
+
+def unknown_target(folder: str) -> DshpcError:
+    return DshpcError(
+        f"{states.shown(folder, 300)!r} is no job's number and no job's workspace.",
+        "",
+        ("See the jobs: dshpc job list",),
+        Exit.USAGE,
+    )
+
+
+class _Follower:
+    def __init__(self, look: Look, job: JobId) -> None:
+        self.look, self.id = look, job
+        self.told = ""  # what was said last
+        self.why: tuple[str, float] = ("", 0.0)  # Slurm's word for why it waits, when it was asked
+        self.asked = 0
+        self.last: Known | None = None
+        self.away_since: float | None = None
+        self.log: _Log | None = None
+
+    def follow(self) -> int:
+        while True:
+            known = self._ask()
+            if known is not None:
+                mine = states.of(self.id, known)
+                if not mine:
+                    return self._end(known)
+                if len(mine) > 1 or (self.id.task is None and mine[0].id.endswith("]")):
+                    if all(job.has_ended for job in mine):
+                        return self._end(known)
+                    self._tell(_counted(mine))
+                else:
+                    (job,) = mine
+                    if job.has_ended:
+                        self._take_log(job)
+                        return self._end(known)
+                    self._progress(job)
+            self._until_next()
+
+    def _ask(self) -> tuple[Known, ...] | None:
+        """None while the controller is away."""
+        self.asked += 1
+        try:
+            found = self.look.known(self.id.number)
+        except DshpcError:
+            now = time.monotonic()
+            self.away_since = self.away_since or now
+            if now - self.away_since > _AWAY_S:
+                raise
+            self._tell("the controller does not answer; waiting for it")
+            return None
+        self.away_since = None
+        return found
+
+    def _progress(self, job: Known) -> None:
+        """Say what is new."""
+        self.last = job
+        if job.state == "PENDING":
+            word, when = self.why
+            now = time.monotonic()
+            if job.reason != word or now - when > _WHY_S:
+                from dshpc_setup.jobs import waits
+
+                why = waits.reasons(self.look.machine, (job,))[job.id]
+                self.why = (job.reason, now)
+                # In its first moments nobody has looked at it yet: that is no news
+                if job.reason not in ("", "None") or self.asked > 2:
+                    self._tell(f"job {job.id} is queued: {why}")
+            return
+        self._take_log(job)
+        if job.state == "RUNNING":
+            gpus = "; ".join(gpu.text for gpu in self.look.places.of_gres(job.gres))
+            self._tell(f"job {job.id} is running{f' on {gpus}' if gpus else ''}")
+        else:
+            self._tell(f"job {job.id} is {states.words(job.state)}")
+
+    def _take_log(self, job: Known) -> None:
+        """Its log, from now on; one that runs again begins a new one."""
+        if self.log is None:
+            record = self.look.record_of(job.folder, job.number)
+            path = record.log(job.task) if record else states.log_of(job)
+            result = f"{record.folder}/{OWN}/{of_task(RESULT, job.task)}" if record else None
+            self.log = _Log(path, result)
+
+    def _until_next(self) -> None:
+        """Wait until the controller is to be asked again, with the log flowing."""
+        runs = self.last is not None and self.last.state == "RUNNING"
+        wait = _SOON_S if self.asked <= _SOON else _RUNS_S if runs else _QUEUED_S
+        until = time.monotonic() + wait
+        while time.monotonic() < until:
+            time.sleep(_TICK_S)
+            if self.log is not None:
+                self.log.pump()
+                if self.log.has_new_result():
+                    return
+
+    def _end(self, known: tuple[Known, ...]) -> int:
+        """The last of the log, how the job ended, its exit code; the controller is not asked again."""
+        if self.log is not None:
+            self.log.pump()
+        found = self.look.views(self.id, known)
+        if not found:
+            raise unknown(self.id)
+        if self.log is None and len(found) == 1 and found[0].log:
+            _Log(found[0].log, None).pump()
+        if len(found) == 1 and found[0].gpus and "running" not in self.told:
+            _say(f"job {self.id} ran on {'; '.join(gpu.text for gpu in found[0].gpus)}")
+        for one in found:
+            self._say_end(one, alone=len(found) == 1)
+        if len(found) > 1:
+            bad = [one for one in found if one.state != "COMPLETED"]
+            _say(f"job {self.id} has ended: {len(found) - len(bad)} of {len(found)} tasks are done")
+            task = (bad or found)[0].task
+            if task is not None:  # no array, but the parts of a job of several
+                _say(f"what a task printed: dshpc job logs {self.id} --task {task}")
+        return max(view.exit_code(one) for one in found)
+
+    def _say_end(self, one: View, *, alone: bool) -> None:
+        """Of many tasks those that ended well are counted only."""
+        if one.state == "COMPLETED":
+            if alone:
+                _say(f"job {one.id}: {_done(one)}")
+            return
+        _say(f"job {one.id}: {view.outcome(one)}")
+        if one.out_of_memory_line:
+            _say(states.shown(one.out_of_memory_line, 300))
+
+    def _tell(self, text: str) -> None:
+        if text != self.told:
+            self.told = text
+            _say(text)
+
+
+class _Log:
+    """A log that grows; `result` appears as the job ends."""
+
+    def __init__(self, path: str, result: str | None) -> None:
+        self.path, self.result = path, result
+        self.at = 0
+        self.is_refused = False
+        self.seen = _stamp(result)
+
+    def pump(self) -> None:
+        """What is new goes to stdout; a log that was begun anew is read from its beginning."""
+        try:
+            handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:  # not there yet
+            return
+        try:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                self._refuse()
+                return
+            if found.st_size < self.at:
+                self.at = 0
+            os.lseek(handle, self.at, os.SEEK_SET)
+            while block := os.read(handle, 1 << 16):
+                self.at += len(block)
+                asked.put(block)
+        finally:
+            os.close(handle)
+
+    def _refuse(self) -> None:
+        """Said once: a folder or a pipe stands in the log's place."""
+        if not self.is_refused:
+            self.is_refused = True
+            _say(f"the log is no file: {states.shown(self.path, 300)}")
+
+    def has_new_result(self) -> bool:
+        now = _stamp(self.result)
+        new = now is not None and now != self.seen
+        self.seen = now
+        return new
+
+
+def _stamp(path: str | None) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path) if path else None
+    except OSError:
+        return None
+    return (found.st_ino, found.st_mtime_ns) if found else None
+
+
+def _done(one: View) -> str:
+    """ "done, after 0:02"."""
+    seconds = None if one.ended is None else one.seconds(one.ended)
+    after = "" if seconds is None else f", after {view.duration(seconds)}"
+    return f"{view.outcome(one)}{after}"
+
+
+def _counted(jobs: Sequence[Known]) -> str:
+    """ "17: 3 tasks are done, 2 are running, 5 are queued"."""
+    counts: dict[str, int] = {}
+    for job in jobs:
+        word = states.words(job.state)
+        counts[word] = counts.get(word, 0) + states.tasks(job)
+    told = ", ".join(f"{count} {word}" for word, count in counts.items())
+    return f"job {jobs[0].number}: {told}"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"dshpc: {text}\n")
+    sys.stderr.flush()

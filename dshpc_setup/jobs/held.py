@@ -1,0 +1,118 @@
+"""Which GPUs a job holds: Slurm's places in slurmd's list, as `dshpc detect` counts the cards."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dshpc_setup.jobs import offer as offer_module
+from dshpc_setup.jobs.offer import OfferedGpu
+from dshpc_setup.probes import ranges
+
+TABLE = "/run/dshpc/gpu-places"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU that a job holds or held; `index` is None for one that is no longer there."""
+
+    index: int | None
+    uuid: str | None
+    name: str | None
+    memory_mib: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def text(self) -> str:
+        """ "GPU 0 (NVIDIA H100, 81559 MiB, GPU-...)"."""
+        memory = None if self.memory_mib is None else f"{self.memory_mib} MiB"
+        told = ", ".join(part for part in (self.name, memory, self.uuid) if part)
+        if self.index is None:
+            return self.uuid or "a GPU that is no longer there"
+        return f"GPU {self.index}" + (f" ({told})" if told else "")
+
+
+@dataclass(frozen=True)
+class Places:
+    """`rows`: place in slurmd's list -> vendor, number among its vendor's, UUID."""
+
+    rows: Mapping[int, tuple[str, int | None, str | None]]
+    gpus: tuple[OfferedGpu, ...] = ()
+
+    def of_gres(self, text: str) -> tuple[Gpu, ...]:
+        """Of squeue's "gpu:h100:2(IDX:0-1)"."""
+        return tuple(self._at(place) for place in parse_held(text))
+
+    def of_variables(self, seen: Mapping[str, Any]) -> tuple[Gpu, ...]:
+        """Of a job that has ended, by the variables that it had."""
+        words = str(seen.get("NVIDIA_VISIBLE_DEVICES") or "").split(",")
+        uuids = [word for word in words if word.startswith(("GPU-", "MIG-"))]
+        if uuids:
+            return tuple(self._named(uuid) for uuid in uuids)
+        held = str(seen.get("SLURM_JOB_GPUS") or "")
+        return self.of_gres(f"gpu:(IDX:{held})") if held else ()
+
+    def _at(self, place: int) -> Gpu:
+        vendor, number, uuid = self.rows.get(place, ("", None, None))
+        if uuid is not None and any(gpu.uuid == uuid for gpu in self.gpus):
+            return self._named(uuid)
+        own = sorted((gpu for gpu in self.gpus if gpu.vendor == vendor), key=lambda gpu: gpu.index)
+        if number is not None and number < len(own):
+            return _gpu(own[number])
+        if not self.rows and place < len(self.gpus):  # all of one kind, in the order of the cards
+            return _gpu(self.gpus[place])
+        return Gpu(None if self.rows else place, uuid, None, None)
+
+    def _named(self, uuid: str) -> Gpu:
+        found = next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
+        return Gpu(None, uuid, None, None) if found is None else _gpu(found)
+
+
+def _gpu(offered: OfferedGpu) -> Gpu:
+    return Gpu(offered.index, offered.uuid, offered.name, offered.memory_mib)
+
+
+def known(table: str = TABLE, offer: str = offer_module.FILE) -> Places:
+    """As the container's last start has left it."""
+    gpus: tuple[OfferedGpu, ...] = ()
+    try:
+        with open(offer, encoding="utf-8") as file:
+            gpus = offer_module.from_json(json.load(file)).gpus
+    except (OSError, ValueError):
+        pass
+    try:
+        with open(table, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        lines = []
+    return Places(parse_table(lines), gpus)
+
+
+def parse_table(
+    lines: Sequence[str],
+) -> dict[int, tuple[str, int | None, str | None]]:
+    """Lines "gpu PLACE VENDOR NUMBER UUID" (container/gpu_places.py)."""
+    found = {}
+    for line in lines:
+        words = line.split()
+        if len(words) == 5 and words[0] == "gpu" and words[1].isdecimal():
+            _, place, vendor, number, uuid = words
+            found[int(place)] = (
+                vendor,
+                int(number) if number.isdecimal() else None,
+                uuid if uuid != "-" else None,
+            )
+    return found
+
+
+def parse_held(text: str) -> tuple[int, ...]:
+    """ "gpu:h100:2(IDX:0,2-3),gpu:t4:0(IDX:)" -> (0, 2, 3)."""
+    found: set[int] = set()
+    for match in re.finditer(r"(?:^|,)gpu:(?:\(null\))?[^,()]*\(IDX:([0-9,-]*)\)", text):
+        found |= ranges.parse(match[1])
+    return tuple(sorted(found))

@@ -1,0 +1,99 @@
+"""`dshpc-node job VERB ...`: what the host asks of the container about jobs, as the calling user.
+
+Each verb imports only what it needs; it is given the words behind it and returns the exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def main(arguments: list[str]) -> int:
+    """Run one verb; raises DshpcError."""
+    verb, *rest = arguments or [""]
+    command = _VERBS.get(verb)
+    if command is None:
+        from dshpc_setup.errors import usage_error
+
+        raise usage_error(f"There is no dshpc-node job {verb!r}.", f"Known: {', '.join(_VERBS)}.")
+    return command(rest)
+
+
+def _told(command: Callable[[list[str]], int], rest: list[str]) -> int:
+    """With --json what went wrong is an object on stdout, too."""
+    import json
+    import sys
+
+    from dshpc_setup.errors import DshpcError
+
+    try:
+        return command(rest)
+    except DshpcError as error:
+        if "--json" in rest:
+            code = int(error.exit_code)
+            value = {"schema": "dshpc.error/1", "exit_code": code, "error": error.to_json()}
+            sys.stdout.write(json.dumps(value, indent=2) + "\n")
+        raise
+
+
+def _submit(rest: list[str]) -> int:
+    import gc
+
+    gc.disable()  # short-lived
+    from dshpc_setup.jobs import submit
+
+    return submit.main(rest)
+
+
+def _check(rest: list[str]) -> int:
+    from dshpc_setup.jobs import submit
+
+    return submit.check_main(rest)
+
+
+def _list(rest: list[str]) -> int:
+    from dshpc_setup.jobs import asked
+
+    return _told(asked.list_main, rest)
+
+
+def _show(rest: list[str]) -> int:
+    from dshpc_setup.jobs import asked
+
+    return _told(asked.show_main, rest)
+
+
+def _logs(rest: list[str]) -> int:
+    from dshpc_setup.jobs import asked
+
+    return _told(asked.logs_main, rest)
+
+
+def _cancel(rest: list[str]) -> int:
+    from dshpc_setup.jobs import asked
+
+    return _told(asked.cancel_main, rest)
+
+
+def _follow(rest: list[str]) -> int:
+    from dshpc_setup.jobs import follow
+
+    return follow.main(rest)
+
+
+def _workflow(rest: list[str]) -> int:
+    from dshpc_setup.workflows import inside
+
+    return inside.main(rest)
+
+
+_VERBS: dict[str, Callable[[list[str]], int]] = {
+    "submit": _submit,
+    "check": _check,
+    "list": _list,
+    "show": _show,
+    "logs": _logs,
+    "cancel": _cancel,
+    "follow": _follow,
+    "workflow": _workflow,
+}

@@ -1,0 +1,295 @@
+"""What sbatch's script becomes: it sets a job's variables, runs its words and writes how it ended.
+
+It starts each job, so imports are counted here. It is no door to the world: what it starts is the
+job itself, with no shell between, in the process group that slurmstepd has made for the step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import stat
+import sys
+import time
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from dshpc_setup.jobs import results
+from dshpc_setup.jobs.workspace import LOG, OWN, PARAMS, REQUEST, RESULT, RESULT_SCHEMA, of_task
+
+NOT_FOUND, NOT_RUN = 127, 126  # as a shell says it
+_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_ENDS = frozenset(("SIGTERM", "SIGINT", "SIGHUP"))
+_GPU_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS",
+)  # fmt: skip
+
+
+def main() -> int:
+    """Run the job whose workspace this folder is; the result is its exit code."""
+    folder = os.getcwd()
+    try:
+        if not is_own(folder):
+            # slurmstepd goes to /tmp where it cannot go to the workspace: anybody may write there
+            _say(f"{folder} is no workspace of this user's: was the job's own removed?")
+            return NOT_FOUND
+        with open(f"{folder}/{OWN}/{REQUEST}", encoding="utf-8") as file:
+            request = json.load(file)
+        task = _task(request, os.environ)
+        keep_before(folder, task)
+        variables = prepared(folder, request, task)
+        os.environ.update(variables)
+        argv = words(request, os.environ)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        _say(f"{folder}/{OWN}/{REQUEST} does not say what shall run: {error}")
+        return NOT_FOUND
+    run = _Run(folder, task, argv)
+    where = str(request.get("cwd") or variables["JOB_WORKSPACE"])
+    try:
+        os.chdir(where)
+    except OSError as error:
+        why = f"the folder {where}, in which it was to run, cannot be entered: {error.strerror}."
+        return run.not_started(why, NOT_RUN, time.time())
+    return run.run()
+
+
+def is_own(folder: str) -> bool:
+    """Whether it holds our user's own folder of a job; OSError where it holds none."""
+    found = os.lstat(f"{folder}/{OWN}")
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+
+
+def _task(request: Mapping[str, Any], environ: Mapping[str, str]) -> int | None:
+    """Of an array, which task this is; a job that an array's task submitted has its variables, too."""
+    return int(environ["SLURM_ARRAY_TASK_ID"]) if request.get("is_array") else None
+
+
+def prepared(folder: str, request: Mapping[str, Any], task: int | None) -> dict[str, str]:
+    """The variables of the job, with the folder and the files that they name made."""
+    own = folder
+    if task is not None:
+        own = f"{folder}/task-{task}"
+        os.makedirs(own, exist_ok=True)
+    params = f"{folder}/{OWN}/{of_task(PARAMS, task)}"
+    given: Any = request.get("parameters") or ({},)
+    write_json(params, given[task or 0])
+    found = {str(key): str(value) for key, value in request["resources"].get("env", {}).items()}
+    found.update(JOB_WORKSPACE=own, PARAMS_FILE=params)
+    inputs = [str(path) for path in request.get("inputs") or ()]
+    found["INPUT_FILES"] = json.dumps(inputs)
+    if inputs:
+        found["INPUT_FILE"] = inputs[0]
+    if request.get("method_dir"):
+        found["METHOD_DIR"] = str(request["method_dir"])
+    if request.get("requires"):
+        found["REQUIRES_FILE"] = f"{folder}/{OWN}/{of_task('requires.json', task)}"
+        write_json(found["REQUIRES_FILE"], request["requires"])
+    return found
+
+
+def words(request: Mapping[str, Any], environ: MutableMapping[str, str]) -> list[str]:
+    """What to run: with srun before it where the job has several tasks."""
+    argv = [str(word) for word in request["argv"]]
+    if not argv:
+        raise ValueError("it names no program")
+    resources = request["resources"]
+    if max(resources.get("tasks") or 1, resources.get("nodes") or 1) == 1:
+        return argv
+    # srun no longer takes a job's CPUs per task over (release notes of 22.05)
+    if "SLURM_CPUS_PER_TASK" in environ:
+        environ.setdefault("SRUN_CPUS_PER_TASK", environ["SLURM_CPUS_PER_TASK"])
+    return ["srun", "--", *argv]
+
+
+def keep_before(folder: str, task: int | None) -> None:
+    """The result of an earlier run of the same job stands beside: Slurm runs it again."""
+    result = f"{folder}/{OWN}/{of_task(RESULT, task)}"
+    if os.path.exists(result):
+        os.replace(result, f"{folder}/{OWN}/{of_task('result.before.json', task)}")
+
+
+class _Run:
+    """One run of the words, from its start to the written result."""
+
+    def __init__(self, folder: str, task: int | None, argv: list[str]) -> None:
+        self.folder, self.task, self.argv = folder, task, argv
+        self.child = 0
+        self.told: list[str] = []  # signals that came to us
+        self.kills = memory_kills()
+        self.log = f"{folder}/{of_task(LOG, task)}"
+        self.log_from = _size(self.log)
+
+    def run(self) -> int:
+        started = time.time()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        for number in _STOPS:
+            signal.signal(number, self._forward)
+        try:
+            # Python ignores SIGPIPE and SIGXFSZ; what it starts shall not
+            self.child = os.posix_spawnp(
+                self.argv[0], self.argv, os.environ,
+                setsigmask=[], setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, *_STOPS],
+            )  # fmt: skip
+        except OSError as error:
+            return self.not_started(*self._why(error), started)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+        _, status, usage = os.wait4(self.child, 0)
+        self.child = 0
+        return self._end(status, usage.ru_maxrss, started)
+
+    def _forward(self, number: int, _frame: object) -> None:
+        self.told.append(signal.Signals(number).name)
+        if self.child:
+            # It may have ended in this moment
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.child, number)
+
+    def _why(self, error: OSError) -> tuple[str, int]:
+        word = self.argv[0]
+        code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN
+        if isinstance(error, FileNotFoundError) and not os.path.exists(word):
+            why = f"{word}: there is no such command in the cluster's container."
+        elif isinstance(error, FileNotFoundError):
+            why = f"{word} cannot be started: the program that its first line names is not there."
+        elif error.errno == 8:  # ENOEXEC
+            why = f"{word} cannot be started: it is no program, and has no #! line."
+        else:
+            why = f"{word} cannot be started: {error.strerror or error}."
+        return why, code
+
+    def not_started(self, why: str, code: int, started: float) -> int:
+        """What is said and written of a run that did not begin; the result is the exit code."""
+        _say(why)
+        self._write({"exit_code": code, "signal": None, "not_started": why}, started)
+        return code
+
+    def _end(self, status: int, max_rss_kib: int, started: float) -> int:
+        code = os.waitstatus_to_exitcode(status)
+        killed = results.signal_name(-code) if code < 0 else None
+        code = 128 - code if code < 0 else code
+        found = None
+        if code != 0 and not _ENDS.intersection(self.told):  # else it ended because it was told to
+            from dshpc_setup.jobs import ended_by_memory
+
+            killed_by_kernel = code == 128 + signal.SIGKILL and memory_kills() > self.kills
+            found = ended_by_memory.judge(
+                _tail(self.log, self.log_from, ended_by_memory.TAIL_BYTES),
+                has_gpu=_has_gpu(os.environ),
+                killed=killed_by_kernel,
+            )
+        if found is not None:
+            _say(f"the job was out of {found.words}: {found.line}\n  {found.advice}")
+        result = {
+            "exit_code": code,
+            "signal": killed,
+            # Of several tasks the program that we waited for is srun
+            "max_rss_mib": None if self.argv[:2] == ["srun", "--"] else -(-max_rss_kib // 1024),
+            "out_of_memory": None if found is None else found.of,
+            "out_of_memory_line": None if found is None else found.line,
+        }
+        self._write(result, started)
+        return code
+
+    def _write(self, found: Mapping[str, Any], started: float) -> None:
+        """Never at the price of the job's own exit code: the disk may be full."""
+        environ = os.environ
+        result = {
+            "schema": RESULT_SCHEMA,
+            "job_id": environ.get("SLURM_JOB_ID"),
+            "task": self.task,
+            "restarts": int(environ.get("SLURM_RESTART_COUNT") or 0),
+            "started": round(started, 3),
+            "ended": round(time.time(), 3),
+            "max_rss_mib": None,
+            "out_of_memory": None,
+            "out_of_memory_line": None,
+            **found,
+            "told_to_stop": self.told[0] if self.told else None,
+            "gpus": {name: environ[name] for name in _GPU_VARIABLES if name in environ},
+        }
+        path = f"{self.folder}/{OWN}/{of_task(RESULT, self.task)}"
+        try:
+            write_json(path, result)
+        except OSError as error:
+            _say(f"how the job ended could not be written to {path}: {error.strerror}")
+
+
+def write_json(path: str, value: object) -> None:
+    """The old file or the new, never half of one."""
+    temporary = f"{path}.dshpc-tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(value, file, ensure_ascii=False, indent=1)
+            file.write("\n")
+        os.replace(temporary, path)
+    except OSError:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def memory_kills() -> int:
+    """How many processes the kernel has ended for want of memory, in our control group and in the
+    container's: what a job is limited by stands in either, as the isolation tier has it."""
+    return sum(_kills(path) for path in _event_files())
+
+
+def _event_files() -> list[str]:
+    """Of version 2 `memory.events`, of version 1 `memory.oom_control`."""
+    found = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"]
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        _, names, path = [*line.split(":", 2), "", ""][:3]
+        if path.strip("/") and ".." not in path:
+            if not names:
+                found.append(f"/sys/fs/cgroup{path}/memory.events")
+            elif "memory" in names.split(","):
+                found.append(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
+    return found
+
+
+def _kills(path: str) -> int:
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return 0
+    counts = [words[1] for words in lines if len(words) == 2 and words[0] == "oom_kill"]
+    return int(counts[0]) if counts and counts[0].isdecimal() else 0
+
+
+def _has_gpu(environ: Mapping[str, str]) -> bool:
+    return any(environ.get(name) for name in ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS"))
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def _tail(path: str, begin: int, most: int) -> str:
+    """What this run printed last: an earlier one may have been out of memory."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(begin, _size(path) - most))
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _say(text: str) -> None:
+    """Into the job's log."""
+    try:
+        sys.stderr.write(f"dshpc: {text}\n")
+        sys.stderr.flush()
+    except OSError:  # a full disk
+        pass

@@ -1,0 +1,149 @@
+"""Jobs looked up in the container: asked of slurmctld, else found in its log and in workspaces."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import ended, held, records, states, view
+from dshpc_setup.jobs.ended import Ended
+from dshpc_setup.jobs.records import Record
+from dshpc_setup.jobs.states import JobId, Known
+from dshpc_setup.jobs.view import View
+from dshpc_setup.machine import Machine
+
+_ASK_S = 20.0
+_LATELY_S = 24 * 3600.0
+_LATELY = 20  # jobs that have ended, where not all are asked for
+_PROOF = ("root", "dshpc-proof")  # of each start: container/jobs.py
+# What squeue says to a job that slurmctld has forgotten, or has never had
+_NO_SUCH = re.compile(r"Invalid job id specified", re.IGNORECASE)
+
+
+@dataclass
+class Look:
+    """`work` is the work folder, in whose folder `jobs` the workspaces lie."""
+
+    machine: Machine
+    work: str
+    log: str | None = field(default_factory=ended.path)
+    places: held.Places = field(default_factory=held.known)
+
+    def known(self, number: int | None = None) -> tuple[Known, ...]:
+        """What slurmctld has, of one job or of all; raises DshpcError where it does not answer."""
+        of = [] if number is None else ["-j", str(number)]
+        asked = self.machine.run(["squeue", "--json", "-a", "-t", "all", *of], deadline_s=_ASK_S)
+        if number is not None and not asked.ok and _NO_SUCH.search(asked.text):
+            return ()
+        try:
+            if asked.ok:
+                return states.parse(asked.stdout)
+        except ValueError:
+            pass
+        raise states.no_answer(asked)
+
+    def record_of(self, folder: str, number: int, *, whole: bool = False) -> Record | None:
+        """The workspace that a job runs in; None for one that plain sbatch has made."""
+        found = records.of_folder(folder, whole=whole) if folder else None
+        return found if found is not None and found.number in (number, None) else None
+
+    def views(
+        self,
+        job: JobId,
+        known: tuple[Known, ...] | None = None,
+        logged: Mapping[int, tuple[Ended, ...]] | None = None,
+    ) -> list[View]:
+        """All that is known of a job, of an array all of its tasks; [] for one that nobody knows.
+
+        Who asks for many gives what the controller has (`known`) and what its log has (`logged`).
+        """
+        jobs = self.known(job.number) if known is None else known
+        found = {
+            each.id: view.of_known(each, self.record_of(each.folder, each.number), self.places)
+            for each in states.of(job, jobs)
+        }
+        if job.task is not None and found:
+            return list(found.values())
+        if any(each.task is None and not each.id.endswith("]") for each in found.values()):
+            return list(found.values())  # no array
+        if logged is None:
+            logged = {job.number: ended.find(self.log, job.number, job.task)}
+        for past in logged.get(job.number, ()):
+            if past.id not in found and job.task in (None, past.task):
+                record = self.record_of(past.folder, past.number)
+                found[past.id] = view.of_ended(past, record, self.places)
+        if not found:
+            record = records.find(self.work, job.number)
+            if record is not None:
+                tasks: list[int | None] = [*record.tasks()] or [None]
+                picked = [task for task in tasks if job.task in (None, task)]
+                each_view = (view.of_record(record, task, self.places) for task in picked)
+                found = {one.id: one for one in each_view}
+        return sorted(found.values(), key=view.in_order)
+
+    def one(self, text: str) -> tuple[JobId, list[View]]:
+        """The job of that number; raises DshpcError where there is none."""
+        job = states.parse_id(text)
+        found = self.views(job)
+        if not found:
+            raise unknown(job)
+        return job, found
+
+    def all(self, *, whole: bool) -> list[View]:
+        """Running, queued and lately ended jobs; `whole`: all that have left a trace."""
+        jobs = [job for job in self.known() if (job.user, job.name) != _PROOF]
+        why = _reasons(self.machine, tuple(jobs))
+        found = {
+            job.id: view.of_known(
+                job, self.record_of(job.folder, job.number), self.places, why.get(job.id)
+            )
+            for job in jobs
+        }
+        seen = {job.number for job in jobs}
+        since = 0.0 if whole else time.time() - _LATELY_S
+        for more in self._over(seen, since):
+            found.setdefault(more.id, more)
+            seen.add(more.number)
+            if not whole and len(seen) >= len(jobs) + _LATELY:
+                break
+        return sorted(found.values(), key=view.in_order)
+
+    def _over(self, seen: set[int], since: float) -> Iterator[View]:
+        """Own jobs that slurmctld has forgotten, the newest first; root's are everybody's."""
+        uid = os.getuid()
+        logged: set[int] = set()
+        for job in ended.newest_first(self.log):
+            proof = (job.user, job.name) == _PROOF
+            if proof or uid not in (0, job.uid) or (job.number in seen - logged):
+                continue
+            if (job.ended or 0.0) < since:
+                break
+            logged.add(job.number)
+            yield view.of_ended(job, self.record_of(job.folder, job.number), self.places)
+        if since:
+            return
+        for record in records.newest_first(self.work):
+            if record.number is not None and record.number not in seen | logged:
+                tasks: list[int | None] = [*record.tasks()] or [None]
+                yield from (view.of_record(record, task, self.places) for task in tasks)
+
+
+def _reasons(machine: Machine, jobs: tuple[Known, ...]) -> dict[str, str]:
+    """Imports are counted: nothing waits most of the time."""
+    if not any(job.state == "PENDING" for job in jobs):
+        return {}
+    from dshpc_setup.jobs import waits
+
+    return waits.reasons(machine, jobs)
+
+
+def unknown(job: JobId) -> DshpcError:
+    return DshpcError(
+        f"There is no job {job}.",
+        "Neither the controller nor its log of ended jobs knows it, and no workspace is of it.",
+        ("See what there is: dshpc job list --all",),
+    )

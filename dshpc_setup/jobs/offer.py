@@ -1,0 +1,72 @@
+"""What a cluster offers to jobs: its GPUs by type, CPUs, memory, partitions.
+
+The container writes it at every start and reconfigure, so that a submission chooses among GPU types
+without asking anything. What is free at this moment is another question (`room.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dshpc_setup.plan.model import GresType
+
+SCHEMA = "dshpc.offer/1"
+FILE = "/run/dshpc/offer.json"
+
+
+@dataclass(frozen=True)
+class OfferedGpu:
+    """A GPU, MIG instance or partition that jobs can get; `index` as `dshpc detect` counts cards."""
+
+    index: int
+    uuid: str | None
+    slurm_type: str  # in `gpu:TYPE:N`
+    model: str  # "h100", "1g.10gb": the same for all of one kind, whatever `gres_type`
+    name: str  # "NVIDIA H100 80GB HBM3"
+    vendor: str
+    memory_mib: int | None
+    compute: str | None  # "9.0"; None for other vendors, or not known
+    is_part: bool = False  # a MIG instance or a partition of a card
+    sold_gb: int | None = None  # the size that it is sold by: 80 of a card that reports 81559 MiB
+
+
+@dataclass(frozen=True)
+class Offer:
+    """`aliases`: what people may say -> the Slurm types that it means, the best first."""
+
+    node: str
+    cpus: int
+    memory_mib: int
+    gpus: tuple[OfferedGpu, ...] = ()
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shards: int = 0
+    cuda: str | None = None  # the newest that the driver offers
+    partitions: tuple[tuple[str, str], ...] = ()  # name, MaxTime; the default one first
+    gres_type: GresType = "model"
+    isolation: str = "default"
+    simulated: bool = False
+    max_array: int = 1001  # tasks of one job array: Slurm's MaxArraySize
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **asdict(self)}
+
+
+def from_json(value: Any) -> Offer:
+    """The offer; raises ValueError for an object of another schema or shape."""
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        raise ValueError(f"not a {SCHEMA} object")
+    given = {key: part for key, part in value.items() if key != "schema"}
+    try:
+        return Offer(
+            **{
+                **given,
+                "gpus": tuple(OfferedGpu(**each) for each in given["gpus"]),
+                "aliases": {key: tuple(types) for key, types in given["aliases"].items()},
+                "partitions": tuple((name, limit) for name, limit in given["partitions"]),
+            }
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"not a {SCHEMA} object: {error}") from error

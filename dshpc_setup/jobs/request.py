@@ -1,0 +1,76 @@
+"""What one submission asks for: made on the host, carried out in the container.
+
+The host reads methods, parameters and inputs and says what shall run (`Request`); in the container
+`dshpc-node job submit` reads it from stdin, chooses GPUs by what there is now, makes the workspace
+and calls sbatch once. One `docker exec` carries it all. Imports are counted here: `dshpc method run`
+may take 0.35 s longer than its sbatch call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+from dshpc_setup.methods.model import Resources, Value
+
+SCHEMA = "dshpc.job-request/1"
+SUBMITTED = "dshpc.job-submitted/1"
+Kind = Literal["method", "command"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job, or an array of jobs, as asked for. Paths are as the container has them.
+
+    `argv` runs in `cwd` with no shell between. `parameters` has one mapping, or one for each
+    task of an array. `dependency` are Slurm's own words ("afterok:17"). `targets` are lists of GPUs
+    of the node, by index or UUID: one job for each. `fingerprint` says what the job was made from:
+    two jobs with the same one would compute the same.
+    """
+
+    kind: Kind
+    name: str  # the method's, or the program's
+    argv: tuple[str, ...]
+    work: str  # the work folder: workspaces lie in its folder `jobs`
+    resources: Resources = field(default_factory=Resources)
+    parameters: tuple[Mapping[str, Value], ...] = ({},)
+    is_array: bool = False
+    inputs: tuple[str, ...] = ()
+    incoming: str | None = None  # a folder in `work` with copies of inputs from elsewhere
+    method_dir: str | None = None
+    requires: Mapping[str, str] = field(default_factory=dict)  # method -> workspace of its result
+    dependency: str | None = None
+    targets: tuple[tuple[str, ...], ...] = ()
+    node: str | None = None
+    cwd: str | None = None  # where it runs; None: in the workspace
+    partition: str | None = None
+    if_busy: Literal["wait", "refuse"] = "wait"
+    dry_run: bool = False
+    fingerprint: str | None = None
+    workflow: str | None = None  # name/step
+    utc_offset_s: int = 0  # of the caller's clock: the container's own may be another
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **asdict(self)}
+
+
+def from_json(value: Any) -> Request:
+    """The request; raises ValueError for an object of another schema or shape."""
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        raise ValueError(f"not a {SCHEMA} object")
+    known = {item.name for item in fields(Request)}
+    given = {key: part for key, part in value.items() if key in known}
+    try:
+        return Request(
+            **{
+                **given,
+                "resources": Resources(**given["resources"]),
+                "argv": tuple(given["argv"]),
+                "parameters": tuple(given["parameters"]),
+                "inputs": tuple(given["inputs"]),
+                "targets": tuple(tuple(each) for each in given["targets"]),
+            }
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not a {SCHEMA} object: {error}") from error

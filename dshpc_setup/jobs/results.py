@@ -1,0 +1,82 @@
+"""What a job's result.json says, as far as it can be true: the file is the user's, of any shape."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+_LATEST = 253402300800.0  # the year 10000: what a calendar can show ends here
+_MOST_MIB = 1 << 40
+_MOST_LETTERS = 4096  # of a list of GPUs
+_UUID = re.compile(r"[A-Za-z0-9._-]+")
+_PLACES = re.compile(r"[0-9]{1,4}(?:[,-][0-9]{1,4}){0,255}")
+_OTHER_SIGNAL = re.compile(r"signal ([0-9]{1,2})")
+_NAMES = frozenset(each.name for each in signal.Signals)
+
+
+def signal_name(number: int) -> str:
+    """ "SIGKILL"; "signal 40" for one of those that have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def checked(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that hold what they may; of the others none, as if they had not been written."""
+    found = {
+        "exit_code": _whole(value.get("exit_code"), 255),
+        "signal": _signal(value.get("signal")),
+        "max_rss_mib": _whole(value.get("max_rss_mib"), _MOST_MIB),
+        "started": _time(value.get("started")),
+        "ended": _time(value.get("ended")),
+        "out_of_memory": _one_of(value.get("out_of_memory"), ("host", "gpu")),
+        "out_of_memory_line": _text(value.get("out_of_memory_line")),
+        "gpus": _gpus(value.get("gpus")),
+    }
+    return {name: each for name, each in found.items() if each is not None}
+
+
+def _whole(value: object, most: int) -> int | None:
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+    return value if good and isinstance(value, int) else None
+
+
+def _time(value: object) -> float | None:
+    """Seconds since 1970; NaN and the infinite are within no limits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 < value < _LATEST else None
+
+
+def _signal(value: object) -> str | None:
+    if not isinstance(value, str):
+        return None
+    return value if value in _NAMES or _OTHER_SIGNAL.fullmatch(value) else None
+
+
+def _one_of(value: object, known: tuple[str, ...]) -> str | None:
+    return value if isinstance(value, str) and value in known else None
+
+
+def _text(value: object) -> str | None:
+    """On one line, and with no sign that moves a terminal's cursor."""
+    from dshpc_setup.jobs import states
+
+    return states.shown(value, 304) if isinstance(value, str) else None
+
+
+def _gpus(value: object) -> dict[str, str] | None:
+    """Of the variables that the job had, those that say which GPUs it held."""
+    if not isinstance(value, dict):
+        return None
+    uuids, places = value.get("NVIDIA_VISIBLE_DEVICES"), value.get("SLURM_JOB_GPUS")
+    found = {}
+    if isinstance(uuids, str):
+        words = uuids[:_MOST_LETTERS].split(",")
+        found["NVIDIA_VISIBLE_DEVICES"] = ",".join(filter(_UUID.fullmatch, words))
+    if isinstance(places, str) and _PLACES.fullmatch(places):
+        found["SLURM_JOB_GPUS"] = places
+    return {name: text for name, text in found.items() if text} or None

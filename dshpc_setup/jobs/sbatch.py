@@ -1,0 +1,48 @@
+"""The one call of sbatch, and what it means where it names no job."""
+
+from __future__ import annotations
+
+import re
+
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.jobs import call
+from dshpc_setup.machine import CommandResult, Machine
+
+_SBATCH_S = 120.0  # sbatch itself waits for a controller that is busy
+# slurm_errno.c: the request may have arrived, its answer has not. Not "(connect failure)", where nothing
+# was sent
+_LOST = re.compile(
+    r"Socket timed out on send/recv operation|Zero Bytes were transmitted or received"
+    r"|Message (?:send|receive) failure|Communication shutdown failure"
+    r"|controller \((?:send|receive|shutdown) failure\)"
+    r"|Header lengths are longer than data received|Received zero length message"
+    r"|Failed to send entire message"
+)
+
+
+def run(machine: Machine, argv: tuple[str, ...]) -> str:
+    """The job's id; raises DshpcError: incomplete where the job may be queued all the same."""
+    done = machine.run(argv, deadline_s=_SBATCH_S, stdin=call.SCRIPT, cwd="/")
+    job_id = done.stdout.strip().partition(";")[0]
+    if done.ok and job_id.isascii() and job_id.isdecimal():
+        return job_id
+    if done.state == "timeout" or _may_be_queued(done):
+        lost = f"did not answer within {_SBATCH_S:.0f} s"
+        lost = lost if done.state == "timeout" else "got no answer from Slurm"
+        raise DshpcError(
+            f"sbatch {lost}: the job may be queued or not.",
+            done.text or f"sbatch ended with {done.code} ({done.state}).",
+            ("See whether it is: dshpc job list", "See what is wrong: dshpc doctor"),
+            Exit.INCOMPLETE,
+        )
+    raise DshpcError(
+        "Slurm did not take the job.",
+        done.text or f"sbatch ended with {done.code} ({done.state}).",
+        ("See what is wrong: dshpc doctor",),
+    )
+
+
+def _may_be_queued(done: CommandResult) -> bool:
+    """Whether an sbatch that named no job was cut off, or its connection was, after it had asked."""
+    cut_off = done.state == "error" or (done.code is not None and done.code <= 0)
+    return cut_off or _LOST.search(done.text) is not None

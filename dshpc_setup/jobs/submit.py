@@ -1,0 +1,297 @@
+"""`dshpc-node job submit|check`: a request in, GPUs chosen, one sbatch call, one JSON object out.
+
+It runs as the calling user, and its imports are counted: see benchmarks/method_run.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.jobs import (
+    answer,
+    call,
+    choosing,
+    gpu_words,
+    node_out,
+    offer,
+    request,
+    room,
+    sbatch,
+    workspace,
+)
+from dshpc_setup.jobs.fit import Fit, Refusal, fit
+from dshpc_setup.jobs.gpu_words import Clock
+from dshpc_setup.jobs.offer import Offer
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.machine import Machine
+from dshpc_setup.methods.model import Value
+
+CHECK_SCHEMA = "dshpc.method-check/1"
+INPUTS = "inputs"
+
+
+def main(rest: list[str]) -> int:
+    """Submit what stands on stdin; the answer, or the error, is on stdout."""
+    return _answered(rest, submit)
+
+
+def check_main(rest: list[str]) -> int:
+    """Say whether what stands on stdin could run."""
+    return _answered(rest, check)
+
+
+def _answered(rest: list[str], command: Callable[[Machine, Request, Offer], dict[str, Any]]) -> int:
+    from dshpc_setup.machine.local import LocalMachine
+
+    # sbatch takes each of its options from there as well
+    for name in [name for name in os.environ if name.startswith(("SBATCH_", "SLURM_"))]:
+        del os.environ[name]
+    try:
+        if rest:
+            raise usage_error("dshpc-node job submit and check take no words.")
+        said = command(LocalMachine(), _request(sys.stdin.read()), load_offer(offer.FILE))
+    except DshpcError as error:
+        said = {
+            "schema": "dshpc.error/1",
+            "exit_code": int(error.exit_code),
+            "error": error.to_json(),
+        }
+    sys.stdout.write(json.dumps(said) + "\n")
+    return int(said["exit_code"])
+
+
+def _request(text: str) -> Request:
+    try:
+        return request.from_json(json.loads(text))
+    except ValueError as error:
+        raise usage_error("What shall be submitted cannot be read.", str(error)) from None
+
+
+def load_offer(path: str) -> Offer:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return offer.from_json(json.load(file))
+    except (OSError, ValueError) as error:
+        raise DshpcError(
+            "The cluster has not said yet what it offers to jobs.",
+            str(error),
+            ("See how it is: dshpc status", "Start it anew: dshpc restart"),
+            Exit.INCOMPLETE,
+        ) from None
+
+
+def submit(machine: Machine, asked: Request, has: Offer) -> dict[str, Any]:
+    """The `dshpc.job-submitted/1` object; with `dry_run` of what would be. Raises DshpcError.
+
+    With targets it is the first one's, and `jobs` holds each one's `job_id`, `workspace`, `sbatch`,
+    `gpus` and `notes`.
+    """
+    clock = Clock(time.time(), asked.utc_offset_s)
+    _check_array(asked, has)
+    now, jobs = choosing.planned(machine, asked, has, clock)
+    at_once = asked.if_busy == "refuse"
+    if at_once:
+        choosing.check_free([found for _, found in jobs], asked, now, clock)
+    done: list[dict[str, Any]] = []
+    try:
+        for place, (one, found) in enumerate(jobs, 1):
+            done.append(_submitted(machine, one, found, is_last=place == len(jobs)))
+            done[-1]["notes"] = [*answer.notes(found, has, now, clock), *answer.place(one)]
+            if at_once and not asked.dry_run:
+                _begin_or_go(machine, asked, done[-1])
+    except DshpcError as error:
+        ids = [str(item["job_id"]) for item in done if item["job_id"]]
+        if not ids:
+            raise
+        told = f"Not taken back, and queued or running: job {gpu_words.listed(ids)}."
+        details = f"{error.details}\n{told}" if error.details else told
+        raise replace(error, details=details) from None
+    whole = {"schema": request.SUBMITTED, "exit_code": int(Exit.OK), **done[0]}
+    return {**whole, "jobs": done} if asked.targets else whole
+
+
+def _begin_or_go(machine: Machine, asked: Request, job: dict[str, Any]) -> None:
+    """Where it has not begun it is taken back, and DshpcError raised; its workspace goes with it,
+    unless something ran there."""
+    from dshpc_setup.jobs import at_once
+
+    taken = at_once.begun_or_taken_back(machine, job["job_id"])
+    if taken is None:
+        return
+    job_id, folder = job["job_id"], job["workspace"]
+    job["job_id"] = None
+    details = f"Job {job_id} was taken back, as --no-wait says."
+    waits = "it"
+    if taken.begun:
+        waits = f"all but {taken.begun} of its tasks"
+        details += f" What had begun is ended, and what it wrote is in {folder}."
+    else:
+        _remove(folder)
+    raise DshpcError(
+        f"{gpu_words.shown(asked.name)} cannot begin at once: "
+        f"Slurm lets {waits} wait ({taken.reason}).",
+        details,
+        ("Let it wait: leave --no-wait out.", "See what runs: dshpc job list"),
+    )
+
+
+def _submitted(machine: Machine, asked: Request, found: Fit, *, is_last: bool) -> dict[str, Any]:
+    """One job, with its workspace; with `dry_run` only what would be."""
+    folder = f"{asked.work}/{workspace.JOBS}/{workspace.new_name(asked.name)}"
+    argv = call.argv(asked, found, folder)
+    job_id = None
+    if not asked.dry_run:
+        _make(folder, asked, copy_inputs=not is_last)
+        job_id = _queued(machine, argv, folder)
+        _remember(folder, asked, argv, job_id, answer.gpus(found))
+    return {
+        "job_id": job_id,
+        "workspace": folder,
+        "sbatch": list(argv),
+        "gpus": answer.gpus(found),
+    }
+
+
+def _check_array(asked: Request, has: Offer) -> None:
+    if asked.is_array and len(asked.parameters) > has.max_array:
+        raise DshpcError(
+            f"An array of {len(asked.parameters)} parameter sets is too large for this cluster.",
+            f"Its MaxArraySize lets an array have {has.max_array} tasks.",
+            ("Cut the table in several.",
+             "Or give the cluster a larger one: slurm_conf_extra in dshpc.yaml, MaxArraySize=10001"),
+        )  # fmt: skip
+
+
+def _make(folder: str, asked: Request, *, copy_inputs: bool = False) -> None:
+    """The workspace, with what was asked for and the copies of its inputs in it; with `copy_inputs`
+    another job needs those, too."""
+    jobs = os.path.dirname(folder)
+    try:
+        if not os.path.isdir(jobs):
+            os.mkdir(jobs)
+            # Who may make folders in the work folder may do so here
+            os.chmod(jobs, stat.S_IMODE(os.stat(asked.work).st_mode))
+        os.mkdir(folder)
+        try:
+            _fill(folder, asked, copy_inputs=copy_inputs)
+        except OSError:
+            _remove(folder)
+            raise
+    except OSError as error:
+        raise DshpcError(
+            f"The workspace {folder} cannot be made: {error.strerror or error}.",
+            "A job's workspace lies in the work folder and belongs to who submits it.",
+            (f"Make it possible for this user to write in {asked.work}.",),
+        ) from None
+
+
+def _fill(folder: str, asked: Request, *, copy_inputs: bool) -> None:
+    own = f"{folder}/{workspace.OWN}"
+    os.mkdir(own)
+    if asked.incoming is not None:
+        if copy_inputs:
+            import shutil
+
+            shutil.copytree(asked.incoming, f"{folder}/{INPUTS}")
+        else:
+            os.rename(asked.incoming, f"{folder}/{INPUTS}")
+    _write(f"{own}/{workspace.REQUEST}", moved_in(asked, folder).to_json())
+
+
+def _remove(folder: str) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def moved_in(asked: Request, folder: str) -> Request:
+    """With the paths that copies of inputs have in the workspace."""
+    incoming = asked.incoming
+    if incoming is None:
+        return asked
+
+    def moved(value: Value) -> Value:
+        if isinstance(value, str) and value.startswith(f"{incoming}/"):
+            return f"{folder}/{INPUTS}/{value[len(incoming) + 1 :]}"
+        return value
+
+    return replace(
+        asked,
+        incoming=None,
+        inputs=tuple(str(moved(path)) for path in asked.inputs),
+        parameters=tuple(
+            {name: moved(value) for name, value in given.items()} for given in asked.parameters
+        ),
+    )
+
+
+def _write(path: str, value: Mapping[str, Any]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+
+
+def _queued(machine: Machine, argv: tuple[str, ...], folder: str) -> str:
+    """The job's id. Where sbatch refuses, the workspace goes again; where the job may be queued all
+    the same, it stays."""
+    try:
+        return sbatch.run(machine, argv)
+    except DshpcError as error:
+        if error.exit_code != Exit.INCOMPLETE:
+            _remove(folder)
+        raise
+
+
+def _remember(
+    folder: str, asked: Request, argv: tuple[str, ...], job_id: str, gpus: Mapping[str, Any] | None
+) -> None:
+    """The job's record, the `dshpc.job/1` object; where it cannot be kept the job runs all the same."""
+    path = f"{folder}/{workspace.OWN}/{workspace.JOB}"
+    value = {
+        "schema": workspace.JOB_SCHEMA,
+        "job_id": job_id,
+        "name": asked.name,
+        "kind": asked.kind,
+        "tasks": len(asked.parameters) if asked.is_array else None,
+        "sbatch": list(argv),
+        "gpus": gpus,
+        "submitted": round(time.time(), 3),
+        "workflow": asked.workflow,
+        "fingerprint": asked.fingerprint,
+    }
+    temporary = f"{path}.dshpc-tmp"
+    try:
+        _write(temporary, value)
+        os.replace(temporary, path)
+    except OSError as error:
+        sys.stderr.write(f"dshpc: the record of job {job_id} could not be written: {error}\n")
+
+
+def check(machine: Machine, asked: Request, has: Offer) -> dict[str, Any]:
+    """The `dshpc.method-check/1` object: whether it could run, on what, and when."""
+    clock = Clock(time.time(), asked.utc_offset_s)
+    now = room.ask(machine) if asked.resources.gpus else None
+    found = fit(asked.resources, has, now, asked.partition, clock)
+    refused = isinstance(found, Refusal)
+    out = None if isinstance(found, Refusal) else node_out.ask(machine, has.node)
+    return {
+        "schema": CHECK_SCHEMA,
+        "exit_code": int(Exit.ERROR if refused else Exit.OK),
+        "name": asked.name,
+        "can_run": not refused,
+        "where": None
+        if isinstance(found, Refusal)
+        else answer.where(found, has, now, clock, takes_jobs=out is None),
+        "gpus": None if isinstance(found, Refusal) else answer.gpus(found),
+        "whys": list(found.whys) if isinstance(found, Refusal) else [],
+        "notes": []
+        if isinstance(found, Refusal)
+        else [*([out] if out else []), *answer.notes(found, has, now, clock)],
+    }

@@ -1,0 +1,282 @@
+"""All that is known of a job, from slurmctld, its completion log and the job's workspace."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dshpc_setup.jobs import results, states
+from dshpc_setup.jobs.ended import Ended
+from dshpc_setup.jobs.held import Gpu, Places
+from dshpc_setup.jobs.records import Record
+from dshpc_setup.jobs.states import Known
+
+_UNKNOWN = "UNKNOWN"
+# Slurm's end of a job whose log it cannot open; no program has run then, and none has a result
+_NO_LOG = 53
+_NO_LOG_WORDS = "Slurm could not open its log: is the workspace still there?"
+_MEMORY = {"gpu": "out of GPU memory", "host": "out of memory"}
+
+
+@dataclass(frozen=True)
+class View:
+    """One job, or one task of an array; None is "not known". Times are seconds since 1970."""
+
+    id: str
+    number: int
+    task: int | None
+    name: str
+    user: str | None
+    state: str  # Slurm's word
+    reason: str | None = None  # why it is queued
+    gpus: tuple[Gpu, ...] = ()
+    asked_gres: str | None = None
+    partition: str | None = None
+    submitted: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    max_rss_mib: int | None = None
+    out_of_memory: str | None = None
+    out_of_memory_line: str | None = None
+    workspace: str | None = None
+    log: str | None = None
+    restarts: int = 0
+    not_begun: str | None = None  # why its program was never started
+
+    @property
+    def words(self) -> str:
+        return "not known" if self.state == _UNKNOWN else states.words(self.state)
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in states.ENDED
+
+    def seconds(self, now: float) -> float | None:
+        """How long it has run, or ran."""
+        if self.started is None:
+            return None
+        return max(0.0, (self.ended or now) - self.started)
+
+    def to_json(self, now: float | None = None) -> dict[str, Any]:
+        seconds = self.seconds(time.time() if now is None else now)
+        return {**asdict(self), "words": self.words, "seconds": seconds}
+
+
+def of_known(job: Known, record: Record | None, places: Places, reason: str | None = None) -> View:
+    """A job that slurmctld knows."""
+    result = (record.result(job.task) if record and job.has_ended else None) or {}
+    gpus = places.of_gres(job.gres) if job.gres and not job.has_ended else ()
+    view = View(
+        id=job.id,
+        number=job.number,
+        task=job.task,
+        name=job.name,
+        user=job.user,
+        state=job.state,
+        reason=reason,
+        gpus=gpus,
+        asked_gres=job.asked or None,
+        partition=job.partition or None,
+        submitted=job.submitted,
+        started=job.started,
+        ended=job.ended,
+        exit_code=_code(job.state, job.exit_code, job.signal),
+        signal=_signal(job.signal),
+        workspace=record.folder if record else None,
+        log=_log(record, job.task) or states.log_of(job) or None,
+        restarts=job.restarts,
+    )
+    return _with_result(view, result, places)
+
+
+def of_ended(job: Ended, record: Record | None, places: Places) -> View:
+    """A job of the completion log."""
+    view = View(
+        id=job.id,
+        number=job.number,
+        task=job.task,
+        name=job.name,
+        user=job.user,
+        state=job.state,
+        partition=job.partition or None,
+        submitted=job.submitted,
+        started=job.started,
+        ended=job.ended,
+        exit_code=_code(job.state, job.exit_code, job.signal),
+        signal=_signal(job.signal),
+        workspace=record.folder if record else None,
+        log=_log(record, job.task),
+    )
+    result = (record.result(job.task) if record else None) or {}
+    return _with_result(view, result, places)
+
+
+def of_record(record: Record, task: int | None, places: Places) -> View:
+    """A job of which the workspace alone is left."""
+    number = record.number or 0
+    result = record.result(task) or {}
+    code = result.get("exit_code")
+    state = _UNKNOWN if code is None else "COMPLETED" if code == 0 else "FAILED"
+    name = record.job.get("name") or record.request.get("name") or record.folder.rpartition("/")[2]
+    view = View(
+        id=str(number) if task is None else f"{number}_{task}",
+        number=number,
+        task=task,
+        name=str(name),
+        user=None,
+        state=state,
+        workspace=record.folder,
+        log=_log(record, task),
+    )
+    return _with_result(view, result, places)
+
+
+def _with_result(view: View, result: Mapping[str, Any], places: Places) -> View:
+    """With what the launcher wrote as the job ended (results.checked)."""
+    from dataclasses import replace
+
+    if not result:
+        if view.state == "FAILED" and view.signal == results.signal_name(_NO_LOG):
+            return replace(view, exit_code=None, signal=None, not_begun=_NO_LOG_WORDS)
+        return view
+    # One that was ended by others was not ended by its memory
+    by_memory = view.state in ("FAILED", "OUT_OF_MEMORY")
+    changes: dict[str, Any] = {
+        "exit_code": result.get("exit_code", view.exit_code),
+        "signal": view.signal or result.get("signal"),
+        "max_rss_mib": result.get("max_rss_mib"),
+        "out_of_memory": result.get("out_of_memory") if by_memory else None,
+        "out_of_memory_line": result.get("out_of_memory_line") if by_memory else None,
+        "started": view.started or result.get("started"),
+        "ended": view.ended or result.get("ended"),
+    }
+    if not view.gpus:
+        changes["gpus"] = places.of_variables(result.get("gpus", {}))
+    if view.state == "OUT_OF_MEMORY" and changes["out_of_memory"] is None:
+        changes["out_of_memory"] = "host"
+    return replace(view, **changes)
+
+
+def exit_code(view: View) -> int:
+    """The job's own, as a shell has it; 1 for one that was ended by others and has none of its own."""
+    if view.state == "COMPLETED":
+        return view.exit_code or 0
+    return view.exit_code or 1
+
+
+def outcome(view: View) -> str:
+    """How it ended, in a few words: "failed: exit code 3", "failed: out of memory, exit code 1"."""
+    if view.state != "FAILED":
+        return view.words
+    code = None if view.exit_code is None else f"exit code {view.exit_code}"
+    parts = (
+        view.not_begun,
+        _MEMORY.get(view.out_of_memory or ""),
+        f"ended by {view.signal}" if view.signal else code,
+    )
+    told = ", ".join(part for part in parts if part)
+    return f"{view.words}: {told}" if told else view.words
+
+
+def _code(state: str, code: int | None, killed: int | None) -> int | None:
+    """As a shell has it; Slurm says 0:15 of a job that it cancelled, and 0:0 of one that TERM did not
+    end in time."""
+    if killed:
+        return 128 + killed
+    return None if state not in ("COMPLETED", "FAILED") and not code else code
+
+
+def _signal(number: int | None) -> str | None:
+    return results.signal_name(number) if number else None
+
+
+def _log(record: Record | None, task: int | None) -> str | None:
+    return record.log(task) if record else None
+
+
+def table(views: Sequence[View], now: float) -> str:
+    """For people: one line for each, the columns as wide as they must be."""
+    several = len({view.user for view in views if view.user}) > 1
+    head = (
+        "JOB",
+        "NAME",
+        *(("USER",) if several else ()),
+        "STATE",
+        "GPUS",
+        "TIME",
+        "EXIT",
+        "MEMORY",
+    )
+    rows = [head, *(_row(view, several, now) for view in views)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
+    lines = []
+    for row, why in zip(rows, ["", *(view.reason or "" for view in views)], strict=True):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join([*cells, why]).rstrip())
+    return "\n".join(lines)
+
+
+def _row(view: View, several: bool, now: float) -> tuple[str, ...]:
+    from dshpc_setup.probes import ranges
+
+    indices = [gpu.index for gpu in view.gpus if gpu.index is not None]
+    gpus = ranges.text(indices) if indices else str(len(view.gpus) or "")
+    seconds = view.seconds(now)
+    return (
+        view.id,
+        states.shown(view.name, 30),
+        *((states.shown(view.user or "?", 20),) if several else ()),
+        _MEMORY.get(view.out_of_memory or "", view.words) if view.state == "FAILED" else view.words,
+        gpus,
+        "" if seconds is None else duration(seconds),
+        "" if view.exit_code is None else str(view.exit_code),
+        "" if view.max_rss_mib is None else f"{view.max_rss_mib} MiB",
+    )  # fmt: skip
+
+
+def duration(seconds: float) -> str:
+    """As Slurm writes it: "0:05", "1:02:03", "1-02:03:04"."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}-{hours:02}:{minutes:02}:{rest:02}"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def together(views: Sequence[View]) -> list[View]:
+    """Tasks of an array that ended alike become one line: 17_[0-998]."""
+    from dataclasses import replace
+
+    from dshpc_setup.probes import ranges
+
+    groups: dict[tuple[object, ...], list[View]] = {}
+    for view in views:
+        alike = (view.number, view.state, view.exit_code, view.out_of_memory)
+        alone = view.task is None or not view.is_over
+        groups.setdefault((view.id,) if alone else alike, []).append(view)
+    found = []
+    for group in groups.values():
+        first = group[0]
+        if len(group) > 1:
+            tasks = ranges.text(view.task for view in group if view.task is not None)
+            peaks = [view.max_rss_mib for view in group if view.max_rss_mib is not None]
+            first = replace(
+                first, id=f"{first.number}_[{tasks}]", task=None, gpus=(),
+                started=min((view.started for view in group if view.started), default=None),
+                ended=max((view.ended for view in group if view.ended), default=None),
+                max_rss_mib=max(peaks, default=None),
+            )  # fmt: skip
+        found.append(first)
+    return found
+
+
+def in_order(view: View) -> tuple[int, int]:
+    """By number, then by task; those that wait together come last."""
+    waiting = re.search(r"_\[(\d+)", view.id)
+    return view.number, view.task if view.task is not None else int(waiting[1]) if waiting else -1

@@ -1,0 +1,337 @@
+"""What becomes of jobs on a real cluster: the launcher, `dshpc job`, following a job to its end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.workspace import LAUNCHER
+from tests.integration.cluster import (
+    Cluster,
+    Outcome,
+    as_user,
+    command,
+    docker,
+    environment,
+    made,
+    wait_until,
+)
+
+UUIDS = "/run/dshpc/gpu-places"
+_COUNTS = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print("told to stop", flush=True), sys.exit(9)))
+print("begun", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(engine: str) -> Iterator[Cluster]:
+    with made("jobs") as cluster:
+        cluster.configure("--simulate", "h100:2+t4:1").good()
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(cluster: Cluster) -> Iterator[None]:
+    yield
+    cluster.said("scancel", "--user=root")
+    wait_until(lambda: not cluster.said("squeue", "-h", "-a"), "the queue is empty")
+
+
+@dataclass(frozen=True)
+class Job:
+    id: str
+    folder: Path
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "output.log").read_text()
+
+    def result(self, name: str = "result.json") -> dict[str, Any]:
+        value = json.loads((self.folder / ".dshpc" / name).read_text())
+        assert isinstance(value, dict)
+        return value
+
+    def has_result(self, name: str = "result.json") -> bool:
+        return (self.folder / ".dshpc" / name).exists()
+
+
+def launch(cluster: Cluster, *argv: str, options: tuple[str, ...] = (), **changes: Any) -> Job:
+    """A job as a submission leaves it for the launcher."""
+    folder = cluster.work / "jobs" / f"job-{time.time_ns()}"
+    (folder / ".dshpc").mkdir(parents=True)
+    asked = Request("command", "test", argv, str(cluster.work), **changes)
+    (folder / ".dshpc" / "request.json").write_text(json.dumps(asked.to_json()))
+    name = "output-%a.log" if asked.is_array else "output.log"
+    argv = ("sbatch", "--parsable", f"--chdir={folder}", f"--output={folder}/{name}", *options)
+    done = subprocess.run(
+        ["docker", "exec", "-i", cluster.container, *argv],
+        input=f"#!{LAUNCHER}\n", capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    number = done.stdout.strip()
+    told = {"schema": "dshpc.job/1", "job_id": int(number), "sbatch": list(argv)}
+    (folder / ".dshpc" / "job.json").write_text(json.dumps(told))
+    return Job(number, folder)
+
+
+def follow(cluster: Cluster, job: Job | str) -> Outcome:
+    number = job if isinstance(job, str) else job.id
+    return cluster.dshpc("job", "logs", number, "-f")
+
+
+def shown(cluster: Cluster, number: str) -> dict[str, Any]:
+    (one,) = cluster.dshpc("job", "show", number, "--json").good().report["jobs"]
+    assert isinstance(one, dict)
+    return one
+
+
+def test_a_job_has_its_variables_and_its_code(cluster: Cluster) -> None:
+    script = (
+        'printf "%s\\n" "$NVIDIA_VISIBLE_DEVICES" "$CUDA_VISIBLE_DEVICES" "$1"; '
+        'cat "$PARAMS_FILE"; exit 3'
+    )
+    odd = "$(touch x); `y` \"'\n#SBATCH --gres=gpu:9"
+    job = launch(
+        cluster,
+        "sh",
+        "-c",
+        script,
+        "sh",
+        odd,
+        options=("--gres=gpu:t4:1",),
+        parameters=({"a": odd},),
+    )
+    followed = follow(cluster, job)
+    assert followed.code == 3
+    assert followed.stdout == job.log
+    uuid, number, *rest = job.log.split("\n")
+    places = cluster.said("cat", UUIDS)
+    assert f"nvidia {number} {uuid}" in places
+    assert "\n".join(rest).startswith(odd)
+    assert json.loads(job.log.split(odd)[1]) == {"a": odd}
+    result = job.result()
+    assert (result["exit_code"], result["signal"], result["out_of_memory"]) == (3, None, None)
+    assert result["gpus"]["NVIDIA_VISIBLE_DEVICES"] == uuid
+    assert result["max_rss_mib"] > 0
+    one = shown(cluster, job.id)
+    assert (one["state"], one["exit_code"], one["workspace"]) == ("FAILED", 3, str(job.folder))
+    assert [(gpu["index"], gpu["uuid"]) for gpu in one["gpus"]] == [(2, uuid)]
+
+
+def test_a_job_without_a_gpu_sees_none(cluster: Cluster) -> None:
+    job = launch(cluster, "sh", "-c", 'echo "$NVIDIA_VISIBLE_DEVICES,$CUDA_VISIBLE_DEVICES,"')
+    assert follow(cluster, job).good().stdout == "void,,\n"
+    bound = cluster.said("srun", "--gres=gpu:h100:2", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES")
+    assert len(bound.split(",")) == 2
+    assert all(
+        f"nvidia {n} {uuid}" in cluster.said("cat", UUIDS)
+        for n, uuid in enumerate(bound.split(","))
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (("no-such-program",), 127, "no-such-program: there is no such command"),
+        (("/etc/passwd",), 126, "/etc/passwd cannot be started"),
+        (("/etc",), 126, "/etc cannot be started"),
+    ],
+)
+def test_what_cannot_be_started(
+    cluster: Cluster, argv: tuple[str, ...], code: int, words: str
+) -> None:
+    job = launch(cluster, *argv)
+    assert follow(cluster, job).code == code
+    assert words in job.log
+    assert job.result()["exit_code"] == code
+
+
+def test_a_cancelled_job_is_told_and_writes_its_result(cluster: Cluster) -> None:
+    job = launch(cluster, "python3", "-c", _COUNTS)
+    wait_until(lambda: (job.folder / "output.log").exists() and "begun" in job.log, "it runs")
+    said = cluster.dshpc("job", "cancel", job.id, "99999", "--json")
+    assert said.code == 2
+    assert [one["result"] for one in said.report["jobs"]] == ["cancelled", "there is no such job"]
+    wait_until(job.has_result, "the result is there")
+    assert "told to stop" in job.log
+    assert (job.result()["exit_code"], job.result()["told_to_stop"]) == (9, "SIGTERM")
+    followed = follow(cluster, job)
+    assert followed.code == 9
+    assert f"job {job.id}: cancelled" in followed.stderr
+    again = cluster.dshpc("job", "cancel", job.id).good()
+    assert again.stdout == f"Job {job.id} has ended already: cancelled.\n"
+
+
+def test_one_that_only_the_launcher_hears_is_told_too(cluster: Cluster) -> None:
+    job = launch(cluster, "python3", "-c", _COUNTS)
+    wait_until(lambda: (job.folder / "output.log").exists() and "begun" in job.log, "it runs")
+    cluster.said("scancel", "--batch", "--signal=TERM", job.id)
+    wait_until(job.has_result, "the result is there")
+    assert (job.result()["exit_code"], job.log.count("told to stop")) == (9, 1)
+
+
+def test_a_job_that_runs_again_keeps_its_former_result(cluster: Cluster) -> None:
+    job = launch(
+        cluster, "sh", "-c", 'echo run $SLURM_RESTART_COUNT; [ -n "$SLURM_RESTART_COUNT" ]'
+    )
+    wait_until(job.has_result, "it has run")
+    wait_until(lambda: shown(cluster, job.id)["state"] == "FAILED", "slurmctld knows")
+    cluster.said("scontrol", "requeue", job.id)
+    cluster.said("scontrol", "update", f"jobid={job.id}", "starttime=now")
+    wait_until(
+        lambda: job.has_result("result.before.json") and job.has_result(), "it has run again"
+    )
+    assert (job.result("result.before.json")["exit_code"], job.result()["exit_code"]) == (1, 0)
+    assert job.result()["restarts"] == 1
+
+
+def test_a_full_disk_does_not_change_the_exit_code(cluster: Cluster) -> None:
+    job = launch(cluster, "sh", "-c", "rm -r .dshpc; exit 5")
+    assert follow(cluster, job).code == 5
+
+
+def test_out_of_gpu_memory_is_said(cluster: Cluster) -> None:
+    line = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    job = launch(cluster, "sh", "-c", f"echo '{line}'; exit 1", options=("--gres=gpu:1",))
+    followed = follow(cluster, job)
+    assert followed.code == 1
+    assert "out of GPU memory" in followed.stderr
+    assert "gpu_memory_mb" in job.log
+    assert shown(cluster, job.id)["out_of_memory"] == "gpu"
+    # One that has caught it and went on is none
+    good = launch(cluster, "sh", "-c", f"echo '{line}'; exit 0", options=("--gres=gpu:1",))
+    assert follow(cluster, good).code == 0
+    assert shown(cluster, good.id)["out_of_memory"] is None
+
+
+def test_out_of_memory_is_said(cluster: Cluster) -> None:
+    """The kernel ends what takes more than the container may have."""
+    script = "import time; time.sleep(2); x = bytearray(3 << 30); print(len(x))"
+    job = launch(cluster, "python3", "-c", script)
+    docker("update", "--memory", "700m", "--memory-swap", "700m", cluster.container)
+    try:
+        followed = follow(cluster, job)
+    finally:
+        docker("update", "--memory", "0", "--memory-swap", "-1", cluster.container)
+    assert followed.code == 137
+    assert job.result()["out_of_memory"] == "host"
+    assert "memory_mb" in job.log
+    one = shown(cluster, job.id)
+    assert (one["out_of_memory"], one["signal"]) == ("host", "SIGKILL")
+    assert one["max_rss_mib"] > 300
+
+
+def test_an_array_and_its_tasks(cluster: Cluster) -> None:
+    sets = tuple({"n": n} for n in range(3))
+    script = 'cat "$PARAMS_FILE"; pwd; [ "$SLURM_ARRAY_TASK_ID" != 1 ]'
+    job = launch(
+        cluster, "sh", "-c", script, options=("--array=0-2",), parameters=sets, is_array=True
+    )
+    followed = follow(cluster, job)
+    assert followed.code == 1
+    assert "2 of 3 tasks are done" in followed.stderr
+    said = cluster.dshpc("job", "logs", job.id, "--task", "2").good().stdout
+    assert said.endswith(f"{job.folder}/task-2\n")
+    assert '"n": 2' in said
+    assert cluster.dshpc("job", "logs", job.id).code == 64
+    assert shown(cluster, f"{job.id}_1")["exit_code"] == 1
+    listed = cluster.dshpc("job", "list").good().stdout
+    assert f"{job.id}_[0,2]" in listed
+
+
+def test_why_a_job_waits(cluster: Cluster) -> None:
+    first = cluster.submit("--gres=gpu:t4:1", script="sleep 60")
+    second = cluster.submit("--gres=gpu:t4:1", script="true")
+    never = cluster.submit("--hold", script="true")
+    wait_until(lambda: "not free" in cluster.dshpc("job", "list").stdout, "the reason is there")
+    jobs = {one["id"]: one for one in cluster.dshpc("job", "list", "--json").good().report["jobs"]}
+    assert jobs[first]["state"] == "RUNNING"
+    assert [gpu["index"] for gpu in jobs[first]["gpus"]] == [2]
+    assert jobs[second]["reason"].startswith("gpu:t4:1 is not free")
+    assert "it is held" in jobs[never]["reason"]
+
+
+def test_a_plain_job_that_slurmctld_has_forgotten(cluster: Cluster) -> None:
+    number = cluster.submit(script="exit 4")
+    wait_until(lambda: shown(cluster, number)["state"] == "FAILED", "it has ended")
+    log = cluster.said("cat", "/var/lib/dshpc/state/jobcomp/jobs.log")
+    assert f"JobId={number} " in log
+    line = log.splitlines()[-1].replace(f"JobId={number} ", "JobId=77777 ")
+    cluster.exec(
+        "sh", "-c", 'echo "$1" >> /var/lib/dshpc/state/jobcomp/jobs.log', "sh", line
+    ).good()
+    one = shown(cluster, "77777")
+    assert (one["state"], one["exit_code"]) == ("FAILED", 4)
+    assert follow(cluster, "77777").code == 4
+
+
+def test_the_log_of_ended_jobs_survives_a_restart(cluster: Cluster) -> None:
+    number = cluster.submit(script="true")
+    wait_until(lambda: shown(cluster, number)["state"] == "COMPLETED", "it has ended")
+    running = launch(cluster, "sh", "-c", "echo run; sleep 5")
+    wait_until((running.folder / "output.log").exists, "it runs")
+    cluster.dshpc("restart").good()
+    assert shown(cluster, number)["state"] == "COMPLETED"
+    owner = cluster.said("stat", "-c", "%U %a", "/var/lib/dshpc/state/jobcomp/jobs.log")
+    assert owner == "slurm 644"
+    wait_until(lambda: shown(cluster, running.id)["state"] == "COMPLETED", "it ran again", 90)
+    assert running.result()["restarts"] == 1
+
+
+def test_another_user(cluster: Cluster) -> None:
+    cluster.work.chmod(0o777)
+    number = cluster.submit(script="sleep 30")
+    other = as_user(54321, "dshpc", "job", "cancel", number, cwd=cluster.folder)
+    assert other.code == 2
+    assert "denied" in other.stdout.lower() + other.stderr.lower()
+    listed = as_user(54321, "dshpc", "job", "list", "--json", cwd=cluster.folder).good()
+    assert number in [one["id"] for one in listed.report["jobs"]]
+
+
+def test_following_survives_a_controller_that_is_away(cluster: Cluster) -> None:
+    job = launch(cluster, "sh", "-c", "echo one; sleep 6; echo two; exit 6")
+    wait_until((job.folder / "output.log").exists, "it runs")
+    child = subprocess.Popen(
+        command("dshpc", "job", "logs", job.id, "-f"), cwd=cluster.folder, env=environment(),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(1)
+    pid = cluster.said("pidof", "slurmctld").split()[0]
+    cluster.said("kill", "-STOP", pid)
+    time.sleep(3)
+    cluster.said("kill", "-CONT", pid)
+    stdout, stderr = child.communicate(timeout=120)
+    assert (child.returncode, stdout) == (6, "one\ntwo\n"), stderr
+
+
+def test_ctrl_c_leaves_the_job_alone(cluster: Cluster) -> None:
+    job = launch(cluster, "sleep", "30")
+    wait_until(lambda: shown(cluster, job.id)["state"] == "RUNNING", "it runs")
+    child = subprocess.Popen(
+        command("dshpc", "job", "logs", job.id, "-f"), cwd=cluster.folder, env=environment(),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(2)
+    child.send_signal(2)
+    _, stderr = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "goes on" in stderr
+    assert shown(cluster, job.id)["state"] == "RUNNING"
+
+
+def test_wrong_words(cluster: Cluster) -> None:
+    for words in (["show", "x;y"], ["logs", "1_"], ["cancel", "--", "-1"], ["show", "99999999999"]):
+        assert cluster.dshpc("job", *words).code == 64, words
+    missing = cluster.dshpc("job", "show", "99999", "--json")
+    assert (missing.code, missing.report["schema"]) == (2, "dshpc.error/1")

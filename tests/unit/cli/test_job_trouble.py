@@ -1,0 +1,68 @@
+"""Why a question about jobs failed: an older image, a cluster that was stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.cli import exec as execution
+from dshpc_setup.cli import job_trouble
+from tests.unit.engine.fake import Answer, FakeMachine
+
+ASK = "docker exec c dshpc-node job"
+INSPECT = "docker inspect"
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> execution.Call:
+    return execution.Call(
+        execution.NODE, ["job", "list"], {"container": "c", "work": str(tmp_path)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "knows"),
+    [
+        ("There is no dshpc-node job ''.\n  Known: submit, check, list.\n", True),
+        ("There is no dshpc-node job ''.\n  Known: submit, check.\n", False),
+        ("There is no dshpc-node job ''.\n  Known: submit, listen.\n", False),
+        ("There is no command 'job'.\nusage: dshpc-node start\n", False),
+        ("Error response from daemon: away\n", True),
+    ],
+)
+def test_an_image_that_is_older(call: execution.Call, said: str, knows: bool) -> None:
+    machine = FakeMachine(commands={ASK: Answer(code=64, stderr=said)})
+    assert job_trouble.knows(machine, call, "list") is knows
+    assert machine.ran == [("docker", "exec", "c", "dshpc-node", "job", "")]
+
+
+def described(status: str, started: str) -> Answer:
+    running = status == "running"
+    state = {"Running": running, "Status": status, "ExitCode": 0, "StartedAt": started}
+    value = {
+        "Id": "1", "Name": "/c", "Image": "sha256:1", "Created": "2026-01-01T00:00:00Z",
+        "State": state, "Config": {"Labels": {}, "Image": "i"}, "HostConfig": {}, "Mounts": [],
+    }  # fmt: skip
+    return Answer(json.dumps([value]))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (described("running", "1970-01-01T00:00:59.9Z"), None),
+        (described("running", "1970-01-01T00:01:01.123456789Z"), "anew now that it runs again"),
+        (described("exited", "1970-01-01T00:00:01Z"), "job 7 begins anew when it starts"),
+        (Answer(code=1, stderr="Error: No such container: c"), "begins anew when it starts"),
+    ],
+)
+def test_a_cluster_that_was_stopped(
+    call: execution.Call, answer: Answer, words: str | None
+) -> None:
+    error = job_trouble.stopped(FakeMachine(commands={INSPECT: answer}), call, 60.0, "7")
+    if words is None:
+        assert error is None
+    else:
+        assert error is not None
+        assert words in error.brief

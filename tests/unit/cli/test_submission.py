@@ -1,0 +1,219 @@
+"""The quick reader of submissions against typer, and how answers and refusals are shown."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup.cli import app, submission, submitting
+from dshpc_setup.cli import exec as execution
+from dshpc_setup.cli.submission import Line, UnansweredError, parsed
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs.asking import Asked
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.machine import CommandResult
+from dshpc_setup.workflows import asking as workflow_asking
+
+_WORD = st.sampled_from(
+    ["method", "run", "check", "train", "--json", "--wait", "--dry-run", "-p", "a=1", "--param",
+     "--input", "f", "--gpus", "1", "--gpus=2", "--gpu-type", "h100", "--gpu-memory=8GB", "--cpus",
+     "--time", "2h", "--memory", "--shards", "--partition", "--array", "--name", "--dir", "d", "--",
+     "--target", "n::0,2", "--target=n", "--no-wait",
+     "-", "", "--help", "-x", "--gpu"],
+)  # fmt: skip
+
+
+def as_typer_reads(arguments: list[str]) -> Line | None:
+    """What the declared commands hand on; None where they refuse the line."""
+    seen: list[Line] = []
+
+    def catch(line: Line) -> int:
+        seen.append(line)
+        return 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(submitting, "carry_out", catch)
+        code = app.run(arguments, "dshpc")
+    return seen[0] if code == 0 and seen else None
+
+
+@given(
+    st.sampled_from([["run"], ["method", "run"], ["method", "check"]]), st.lists(_WORD, max_size=6)
+)
+def test_the_quick_reader_agrees_with_typer_or_declines(first: list[str], rest: list[str]) -> None:
+    mine = parsed([*first, *rest])
+    if mine is not None:
+        assert as_typer_reads([*first, *rest]) == mine
+
+
+ANSWER = {
+    "schema": "dshpc.job-submitted/1", "exit_code": 0, "job_id": "17", "workspace": "/w/jobs/a",
+    "sbatch": ["sbatch", "--chdir=/my work"], "gpus": {"type": "h100", "count": 2}, "notes": ["Note."],
+}  # fmt: skip
+
+
+def shown(line: Line, capsys: pytest.CaptureFixture[str], **more: Any) -> tuple[str, str]:
+    submission._show({**ANSWER, **more}, Request("command", "a\x1b[2J", ("x",), "/w"), line)
+    told = capsys.readouterr()
+    return told.out, told.err
+
+
+def test_what_to_type_next_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = shown(Line("run", Asked()), capsys)
+    assert out.splitlines()[0] == "Job 17 is submitted: a?[2J, 2 GPUs h100."
+    for words in ("/w/jobs/a", "job show 17", "job logs 17", "Note."):
+        assert words in out
+    assert err == ""
+
+
+def test_an_arrays_logs_are_its_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    array = Request("method", "a", ("x",), "/w", parameters=({}, {}), is_array=True)
+    for wait in (False, True):
+        submission._show(ANSWER, array, Line("method run", Asked(), wait=wait))
+        told = capsys.readouterr()
+        assert "job logs 17 --task 0" in (told.err if wait else told.out)
+
+
+def test_with_wait_stdout_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = shown(Line("run", Asked(), wait=True), capsys)
+    assert out == ""
+    assert "Job 17" in err
+
+
+def test_a_dry_run_prints_a_call_that_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = shown(Line("run", Asked(dry_run=True)), capsys, job_id=None)
+    assert out == "sbatch '--chdir=/my work'\n"
+    assert "Nothing was submitted" in err
+
+
+def test_an_error_inside_is_the_same_error_here() -> None:
+    error = DshpcError("What.", "Why.", ("Do.",), 3)
+    text = json.dumps({"schema": "dshpc.error/1", "exit_code": 3, "error": error.to_json()})
+    with pytest.raises(DshpcError) as told:
+        submission._answer(f"dshpc: still starting\n{text}\n")
+    assert told.value == error
+    assert submission._answer("dshpc: no answer\n{half\n[]\n") is None
+    assert submission._answer(json.dumps(ANSWER)) == ANSWER
+
+
+@pytest.mark.parametrize("line", [Line("run", Asked(), wait=True, json=True),
+                                  Line("run", Asked(dry_run=True), wait=True)])  # fmt: skip
+def test_what_excludes_each_other(line: Line) -> None:
+    with pytest.raises(DshpcError, match="exclude each other") as told:
+        submission.carry_out(line)
+    assert told.value.exit_code == 64
+    assert replace(line, wait=False) != line
+
+
+def test_each_job_of_several_targets_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    gpus = {"type": "h100", "count": 2, "which": ["0", "2"]}
+    job = {**ANSWER, "gpus": gpus}
+    jobs = [job, {**job, "job_id": "18", "gpus": {**gpus, "count": 1, "which": ["1"]}}]
+    out, _ = shown(Line("run", Asked(targets=("n::0,2", "n::1"))), capsys, jobs=jobs)
+    assert "Job 17 is submitted: a?[2J, GPUs 0, 2 (h100)." in out
+    assert "Job 18 is submitted: a?[2J, GPU 1 (h100)." in out
+    assert "dshpc job logs 18" in out
+    out, err = shown(Line("run", Asked(dry_run=True)), capsys, jobs=jobs, job_id=None)
+    assert out == "sbatch '--chdir=/my work'\n" * 2
+    assert err.count("Note.") == 1
+
+
+def test_waiting_for_several_targets_is_refused() -> None:
+    with pytest.raises(DshpcError, match="several --target exclude"):
+        submission.carry_out(Line("run", Asked(targets=("n::0", "n::1")), wait=True))
+
+
+class Docker:
+    """Answers `docker exec` as told, and keeps what it was asked."""
+
+    def __init__(self, state: str, out: str = "", code: int | None = None) -> None:
+        self.state, self.out, self.code = state, out, code
+        self.calls: list[tuple[list[str], float]] = []
+
+    def run(self, argv: list[str], *, deadline_s: float, **more: Any) -> CommandResult:
+        self.calls.append((list(argv), deadline_s))
+        return CommandResult(tuple(argv), self.state, self.code, self.out, "", 1)  # type: ignore[arg-type]
+
+
+RUNTIME = {"docker": "docker", "container": "c", "work": "/w"}
+
+
+def docker(monkeypatch: pytest.MonkeyPatch, *answer: Any) -> Docker:
+    found = Docker(*answer)
+    monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: found)
+    return found
+
+
+def test_a_cluster_that_does_not_answer_may_have_submitted_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = docker(monkeypatch, "timeout")
+    asked = Request("command", "a", ("x",), "/w", incoming="/w/jobs/.incoming-1")
+    with pytest.raises(UnansweredError, match="did not answer within 240 s") as told:
+        submission.ask(RUNTIME, "submit", asked)
+    assert told.value.exit_code == 3
+    assert told.value.resolution[0] == "It may have been submitted: dshpc job list"
+    assert "/w/jobs/.incoming-1" in told.value.details
+    (_, deadline), (stopped, _) = found.calls
+    assert deadline == 240
+    assert stopped[-1] == "TERM"
+    assert "--signal" in stopped
+
+
+def test_what_submits_nothing_is_not_said_to_be_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    docker(monkeypatch, "timeout")
+    asked = Request("command", "a", ("x",), "/w")
+    status: Any = workflow_asking.Asked("status", "w", "/w")
+    for verb, each in (
+        ("check", asked), ("submit", replace(asked, dry_run=True)), ("workflow", status),
+    ):  # fmt: skip
+        with pytest.raises(UnansweredError) as told:
+            submission.ask(RUNTIME, verb, each)
+        assert told.value.resolution == ("See how it is: dshpc status",)
+
+
+def test_each_sbatch_call_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = docker(monkeypatch, "present", json.dumps(ANSWER) + "\n", 0)
+    asked = Request("command", "a", ("x",), "/w", targets=(("0",), ("1",), ("2",)))
+    workflow: Any = workflow_asking.Asked("run", "w", "/w", jobs=[{}, {}])
+    submission.ask(RUNTIME, "submit", asked)
+    submission.ask(RUNTIME, "workflow", workflow)
+    assert [deadline for _, deadline in found.calls] == [80 + 3 * 160, 80 + 2 * 160]
+
+
+def test_an_answer_that_came_in_time_counts_even_where_the_client_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = docker(monkeypatch, "timeout", json.dumps(ANSWER) + "\n")
+    assert submission.ask(RUNTIME, "submit", Request("command", "a", ("x",), "/w")) == ANSWER
+    assert len(found.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "stays"), [(UnansweredError("What."), True), (DshpcError("What."), False)]
+)
+def test_copies_stay_where_a_submission_may_still_read_them(
+    error: DshpcError, stays: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "data").write_text("x")
+
+    def refuse(*_: Any) -> Any:
+        raise error
+
+    runtime = {**RUNTIME, "work": str(tmp_path / "work")}
+    monkeypatch.setattr(submission, "ask", refuse)
+    monkeypatch.setattr(execution, "runtime", lambda _: runtime)
+    monkeypatch.setattr(execution, "project_folder", lambda _: str(tmp_path))
+    monkeypatch.setattr(execution, "calling_user", lambda _: (os.geteuid(), 0, "u"))
+    line = Line("run", Asked(command=("true",), inputs=(str(tmp_path / "data"),)))
+    with pytest.raises(DshpcError):
+        submission.carry_out(line)
+    assert len(list((tmp_path / "work/jobs").iterdir())) == stays

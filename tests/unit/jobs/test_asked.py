@@ -1,0 +1,271 @@
+"""`dshpc-node job list|show|logs|cancel|follow` with a controller that is played."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import State
+from dshpc_setup.jobs import asked, ended, follow, held, inside
+from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.view import View
+from dshpc_setup.machine import CommandResult
+from dshpc_setup.machine.local import LocalMachine
+from tests.unit.jobs.test_ended import line
+from tests.unit.jobs.test_states import item, number
+
+Answers = Callable[[Sequence[str]], tuple[int, str]]
+
+
+class Played(LocalMachine):
+    """A machine whose commands are answered by a function; `asked` are their words."""
+
+    def __init__(self, answers: Answers) -> None:
+        super().__init__()
+        self.answers = answers
+        self.argvs: list[tuple[str, ...]] = []
+
+    def run(self, argv: Sequence[str], **_: Any) -> CommandResult:
+        self.argvs.append(tuple(argv))
+        code, text = self.answers(argv)
+        state: State = "present"
+        out, err = (text, "") if code == 0 else ("", text)
+        return CommandResult(tuple(argv), state, code, out, err, 1.0)
+
+
+def queue(*items: dict[str, Any]) -> str:
+    return json.dumps({"jobs": list(items)})
+
+
+def over(state: str, code: int, **changes: Any) -> dict[str, Any]:
+    told = {"return_code": number(code), "signal": {"id": number(None)}}
+    return item(job_state=[state], exit_code=told, gres_detail=[], **changes)
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Answers], Played]:
+    log = tmp_path / "jobs.log"
+    log.write_text(line("old", "FAILED", 5, code="3:0").replace("2026-", "2020-") + "\n")
+    monkeypatch.setattr(ended, "path", lambda: str(log))
+
+    def start(answers: Answers) -> Played:
+        machine = Played(answers)
+
+        def look(words: asked.Words) -> Look:
+            return Look(machine, words.work, log=str(log), places=held.Places({}))
+
+        monkeypatch.setattr(asked, "look_at", look)
+        return machine
+
+    return start
+
+
+def running(argv: Sequence[str]) -> tuple[int, str]:
+    if argv[0] == "squeue" and "-j" in argv and argv[-1] != "17":
+        return 1, "slurm_load_jobs error: Invalid job id specified"
+    if argv[0] == "squeue":
+        return 0, queue(item())
+    return 0, ""
+
+
+def test_list(play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]) -> None:
+    machine = play(running)
+    assert inside.main(["list", "--json", "--work", "/w"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["schema"], [job["id"] for job in said["jobs"]]) == ("dshpc.jobs/1", ["17"])
+    assert machine.argvs == [("squeue", "--json", "-a", "-t", "all")]
+    assert inside.main(["list", "--work", "/w"]) == 0
+    assert "train" in capsys.readouterr().out
+
+
+def test_all_tells_of_those_that_are_forgotten(
+    play: Callable[[Answers], Played],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play(running)
+    for uid, expected in ((1000, ["5", "17"]), (1001, ["17"]), (0, ["5", "17"])):
+        monkeypatch.setattr("os.getuid", lambda uid=uid: uid)
+        assert inside.main(["list", "--all", "--json", "--work", "/w"]) == 0
+        assert [job["id"] for job in json.loads(capsys.readouterr().out)["jobs"]] == expected
+
+
+def test_show(play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]) -> None:
+    play(running)
+    assert inside.main(["show", "17", "--work", "/w"]) == 0
+    assert capsys.readouterr().out.startswith("Job 17 (train) of me: running\n")
+    assert inside.main(["show", "5", "--work", "/w"]) == 0
+    assert capsys.readouterr().out.startswith("Job 5 (old) of me: failed: exit code 3\n")
+
+
+def test_a_job_that_nobody_knows(
+    play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(running)
+    with pytest.raises(DshpcError, match="There is no job 6"):
+        inside.main(["show", "6", "--json", "--work", "/w"])
+    assert json.loads(capsys.readouterr().out)["schema"] == "dshpc.error/1"
+
+
+def test_a_controller_that_does_not_answer(play: Callable[[Answers], Played]) -> None:
+    play(lambda _: (1, "Unable to contact slurm controller"))
+    with pytest.raises(DshpcError, match="does not answer") as caught:
+        inside.main(["list", "--work", "/w"])
+    assert caught.value.exit_code == 3
+
+
+def test_cancel(play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]) -> None:
+    machine = play(running)
+    assert inside.main(["cancel", "17", "5", "--work", "/w"]) == 0
+    assert capsys.readouterr().out == (
+        "Job 17: cancelled.\nJob 5 has ended already: failed: exit code 3.\n"
+    )
+    assert [argv for argv in machine.argvs if argv[0] == "scancel"] == [("scancel", "17")]
+    assert inside.main(["cancel", "17", "6", "--json", "--work", "/w"]) == 2
+    said = json.loads(capsys.readouterr().out)
+    assert [one["result"] for one in said["jobs"]] == ["cancelled", "there is no such job"]
+    with pytest.raises(DshpcError, match="There is no job 6"):
+        inside.main(["cancel", "6", "--work", "/w"])
+
+
+def test_a_job_of_another_user_is_not_cancelled(
+    play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def denied(argv: Sequence[str]) -> tuple[int, str]:
+        return (1, "Access/permission denied") if argv[0] == "scancel" else running(argv)
+
+    play(denied)
+    assert inside.main(["cancel", "17", "--work", "/w"]) == 2
+    assert "denied" in capsys.readouterr().out
+
+
+@given(st.text())
+def test_only_numbers_reach_slurm(text: str) -> None:
+    machine = Played(running)
+    with contextlib.suppress(DshpcError):
+        Look(machine, "/w", log=None, places=held.Places({})).one(text)
+    for argv in machine.argvs:
+        assert argv[-1].isascii()
+        assert argv[-1].isdecimal()
+
+
+def test_following_a_job_to_its_end(
+    tmp_path: Path,
+    play: Callable[[Answers], Played],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr(follow, "_SOON_S", 0.0)
+    monkeypatch.setattr(follow, "_WHY_S", 1e9)
+    log = tmp_path / "out.log"
+    states = ["PENDING", "PENDING", "away", "RUNNING", "RUNNING", "FAILED", "FAILED"]
+    own = {"standard_output": str(log), "current_working_directory": str(tmp_path)}
+
+    def answers(argv: Sequence[str]) -> tuple[int, str]:
+        if argv[0] != "squeue":
+            return 1, ""
+        state = states.pop(0) if len(states) > 1 else states[0]
+        if state == "away":
+            return 1, "Unable to contact slurm controller (connect failure)"
+        if state == "PENDING":
+            waiting = {"state_reason": "Priority", "gres_detail": []}
+            return 0, queue(item(job_state=["PENDING"], **waiting, **own))
+        if state == "RUNNING":
+            log.write_bytes(log.read_bytes() + b"more\n" if log.exists() else b"\xffone\n")
+            return 0, queue(item(**own))
+        return 0, queue(over("FAILED", 3, **own))
+
+    play(answers)
+    assert follow.main(["17", "--work", "/w"]) == 3
+    said = capfd.readouterr()
+    assert said.out.endswith("one\nmore\n")
+    assert said.err.splitlines() == [
+        "dshpc: job 17 is queued: other jobs are before it",
+        "dshpc: the controller does not answer; waiting for it",
+        "dshpc: job 17 is running on GPU 0; GPU 1",
+        "dshpc: job 17: failed: exit code 3",
+    ]
+
+
+def test_the_controller_may_go_away_as_the_job_ends(
+    tmp_path: Path,
+    play: Callable[[Answers], Played],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    answers = [(0, queue(over("FAILED", 3, current_working_directory=str(tmp_path))))]
+
+    def once(argv: Sequence[str]) -> tuple[int, str]:
+        return answers.pop() if argv[0] == "squeue" and answers else (1, "Unable to contact")
+
+    play(once)
+    assert follow.main(["17", "--work", "/w"]) == 3
+    assert "dshpc: job 17: failed: exit code 3\n" in capfd.readouterr().err
+
+
+def test_a_log_that_is_no_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        log = follow._Log(str(path), None)
+        log.pump()
+        log.pump()
+        assert capfd.readouterr().err == f"dshpc: the log is no file: {path}\n"
+    good = tmp_path / "log"
+    good.write_text("one\n")
+    follow._Log(str(good), None).pump()
+    assert capfd.readouterr() == ("one\n", "")
+
+
+def test_the_peak_is_of_one_process() -> None:
+    one = View("1", 1, None, "x", None, "COMPLETED", max_rss_mib=99)
+    assert "  Largest process: 99 MiB" in asked.lines(one, {"request": None, "sbatch": None})
+
+
+def test_the_last_line_of_a_job_that_succeeds(
+    play: Callable[[Answers], Played], capfd: pytest.CaptureFixture[str]
+) -> None:
+    play(lambda _: (0, queue(over("COMPLETED", 0, end_time=number(112)))))
+    assert follow.main(["17", "--work", "/w"]) == 0
+    assert capfd.readouterr().err.splitlines()[-1] == "dshpc: job 17: done, after 0:02"
+
+
+def test_which_log_an_array_has_to_show(
+    play: Callable[[Answers], Played], capfd: pytest.CaptureFixture[str]
+) -> None:
+    tasks = [
+        over(state, code, array_job_id=number(17), array_task_id=number(task))
+        for task, state, code in ((0, "COMPLETED", 0), (1, "FAILED", 3))
+    ]
+    play(lambda _: (0, queue(*tasks)))
+    assert follow.main(["17", "--work", "/w"]) == 3
+    assert capfd.readouterr().err.splitlines() == [
+        "dshpc: job 17_1: failed: exit code 3",
+        "dshpc: job 17 has ended: 1 of 2 tasks are done",
+        "dshpc: what a task printed: dshpc job logs 17 --task 1",
+    ]
+
+
+def test_following_what_nobody_knows(play: Callable[[Answers], Played], tmp_path: Path) -> None:
+    play(running)
+    with pytest.raises(DshpcError, match="There is no job 6"):
+        follow.main(["6", "--work", "/w"])
+    for target in ("x", "../17", str(tmp_path)):
+        with pytest.raises(DshpcError) as caught:
+            follow.main([target, "--work", "/w"])
+        assert caught.value.exit_code == 64
+
+
+def test_words_that_are_not_expected() -> None:
+    for rest in (["list", "--al"], ["show", "1", "2"], ["show"], ["cancel"], ["list", "-x"]):
+        with pytest.raises(DshpcError) as caught:
+            inside.main(rest)
+        assert caught.value.exit_code == 64

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import asking
+from dshpc_setup.jobs.asking import Asked
+from dshpc_setup.jobs.incoming import Incoming
+from dshpc_setup.jobs.sizes import mib
+from dshpc_setup.methods.model import Resources
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    method(tmp_path, "train", parameters=[{"name": "x", "type": "integer", "required": True}])
+    return tmp_path
+
+
+def method(project: Path, name: str, **more: Any) -> None:
+    folder = project / "methods" / name
+    folder.mkdir(parents=True)
+    (folder / "run.py").write_text("print()\n")
+    (folder / "method.json").write_text(
+        json.dumps({"name": name, "command": "python3 -u", "script_path": "run.py", **more})
+    )
+
+
+def incoming(project: Path, *, dry: bool = False) -> Incoming:
+    return Incoming(str(project / "work"), dry=dry)
+
+
+def test_a_method_becomes_words_and_typed_values(project: Path) -> None:
+    found = asking.of_method(
+        Asked("train", parameters=("x=3",), gpus="2", memory="16G", time="2h"),
+        str(project),
+        incoming(project),
+    )
+    folder = f"{project}/methods/train"
+    assert found.argv == ("python3", "-u", f"{folder}/run.py")
+    assert (found.method_dir, found.parameters, found.kind) == (folder, ({"x": 3},), "method")
+    wanted = found.resources
+    assert (wanted.gpus, wanted.memory_mb, wanted.time_limit) == (2, 16384, 120)
+
+
+def test_wrong_parameters_are_usage_errors_that_say_all(project: Path) -> None:
+    with pytest.raises(DshpcError) as told:
+        asking.of_method(
+            Asked("train", parameters=("x=three", "y=1")), str(project), incoming(project)
+        )
+    assert told.value.exit_code == 64
+    assert len(told.value.details.splitlines()) == 2
+
+
+def test_a_table_makes_an_array(project: Path) -> None:
+    table = project / "sets.csv"
+    table.write_text("x\n1\n2\n")
+    found = asking.of_method(Asked("train", array=str(table)), str(project), incoming(project))
+    assert (found.is_array, found.parameters) == (True, ({"x": 1}, {"x": 2}))
+    with pytest.raises(DshpcError, match="exclude each other"):
+        asking.of_method(
+            Asked("train", array=str(table), parameters=("x=1",)), str(project), incoming(project)
+        )
+    with pytest.raises(DshpcError, match="cannot be read"):
+        asking.of_method(Asked("train", array="/missing"), str(project), incoming(project))
+
+
+def test_a_result_that_is_needed_is_the_newest_that_is_good(project: Path) -> None:
+    method(project, "test", requires=["train"])
+    with pytest.raises(DshpcError, match="needs the result of the method train"):
+        asking.of_method(Asked("test"), str(project), incoming(project))
+    for number, code in enumerate((0, 0, 1)):
+        own = project / f"work/jobs/train-{number}/.dshpc"
+        own.mkdir(parents=True)
+        (own / "job.json").write_text(
+            json.dumps({"kind": "method", "name": "train", "job_id": "7"})
+        )
+        (own / "result.json").write_text(json.dumps({"exit_code": code}))
+        os.utime(own.parent, (number, number))
+    found = asking.of_method(Asked("test"), str(project), incoming(project))
+    assert found.requires == {"train": f"{project}/work/jobs/train-1"}
+
+
+def test_an_array_is_good_once_all_its_tasks_are(project: Path) -> None:
+    method(project, "test", requires=["train"])
+    own = project / "work/jobs/train-1/.dshpc"
+    own.mkdir(parents=True)
+    told = {"kind": "method", "name": "train", "job_id": "7", "tasks": 2}
+    (own / "job.json").write_text(json.dumps(told))
+    for task, code in ((0, 0), (1, 1)):
+        with pytest.raises(DshpcError, match="of which no run has ended well yet"):
+            asking.of_method(Asked("test"), str(project), incoming(project))
+        (own / f"result-{task}.json").write_text(json.dumps({"exit_code": code}))
+    with pytest.raises(DshpcError, match="of which no run has ended well yet"):
+        asking.of_method(Asked("test"), str(project), incoming(project))
+    (own / "result-1.json").write_text(json.dumps({"exit_code": 0}))
+    found = asking.of_method(Asked("test"), str(project), incoming(project))
+    assert found.requires == {"train": f"{project}/work/jobs/train-1"}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Asked(gpus="-1"), Asked(gpus="1.5"), Asked(cpus="two"), Asked(gpu_memory="8XB"),
+        Asked(memory="0"), Asked(time="soon"), Asked(time="0"),
+    ],
+)  # fmt: skip
+def test_amounts_that_are_none(asked: Asked) -> None:
+    with pytest.raises(DshpcError) as told:
+        asking.with_asked(Resources(), asked)
+    assert told.value.exit_code == 64
+
+
+def test_who_says_which_gpu_wants_one() -> None:
+    assert asking.with_asked(Resources(), Asked(gpu_memory="8GB")).gpus == 1
+    assert asking.with_asked(Resources(gpus=2), Asked(gpu_type="h100")).gpus == 2
+    assert asking.with_asked(Resources(gpus=2), Asked(gpus="0")).gpus == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("8GB", 8192), ("8g", 8192), ("8GiB", 8192), ("4096MB", 4096), ("4096M", 4096),
+        ("4096", 4096), ("1T", 1048576), ("0", None), ("-1", None), ("1.5G", None), ("٣G", None),
+        ("G", None), ("8KB", None), ("", None),
+    ],
+)  # fmt: skip
+def test_sizes(text: str, size: int | None) -> None:
+    assert mib(text) == size
+
+
+def test_a_plain_command(project: Path) -> None:
+    found = asking.of_command(Asked(command=("/bin/echo", "$(id)")), incoming(project))
+    assert (found.kind, found.name, found.argv) == ("command", "echo", ("/bin/echo", "$(id)"))
+    with pytest.raises(DshpcError, match="no command"):
+        asking.of_command(Asked(), incoming(project))
+    with pytest.raises(DshpcError, match="not valid UTF-8"):
+        asking.of_command(Asked(command=("echo", "\udcff")), incoming(project))
+
+
+def test_inputs_in_the_work_folder_stay_and_others_are_copied(project: Path) -> None:
+    work = project / "work"
+    (work / "a").write_text("a")
+    for number in (1, 2):
+        (project / str(number)).mkdir()
+        (project / str(number) / "b").write_text(str(number))
+    (work / "link").symlink_to(project / "1/b")
+    taking = incoming(project)
+    assert taking.take(str(work / "a")) == str(work / "a")
+    assert taking.folder is None
+    first, second = taking.take(str(project / "1/b")), taking.take(str(project / "2/b"))
+    assert taking.take(str(work / "link")) == first  # one file, one copy
+    assert (Path(first).read_text(), Path(second).read_text()) == ("1", "2")
+    assert {Path(first).parent, Path(second).parent} == {Path(str(taking.folder))}
+    assert Path(first).parent.parent == work / "jobs"
+    taking.remove()
+    assert list((work / "jobs").iterdir()) == []
+
+
+def test_a_dry_run_copies_nothing(project: Path) -> None:
+    (project / "b").write_text("b")
+    taking = incoming(project, dry=True)
+    assert taking.take(str(project / "b")).endswith("/b")
+    assert list((project / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["missing", "methods"])
+def test_what_is_no_file_is_refused(name: str, project: Path) -> None:
+    with pytest.raises(DshpcError) as told:
+        incoming(project).take(str(project / name))
+    assert told.value.exit_code == 64
+
+
+def test_targets_and_no_waiting(project: Path) -> None:
+    asked = Asked(command=("true",), targets=("n::0,2", "n"), no_wait=True, gpus="2")
+    found = asking.of_command(asked, incoming(project))
+    assert (found.node, found.targets, found.if_busy) == ("n", (("0", "2"), ()), "refuse")
+    plain = asking.of_command(Asked(command=("true",)), incoming(project))
+    assert (plain.node, plain.targets, plain.if_busy) == (None, (), "wait")
+
+
+def test_a_count_that_contradicts_a_target_is_refused(project: Path) -> None:
+    asked = Asked(command=("true",), targets=("n::0,2",), gpus="1")
+    with pytest.raises(DshpcError, match="--gpus 1 and --target n::0,2 contradict"):
+        asking.of_command(asked, incoming(project))
+
+
+def test_a_command_runs_where_it_was_typed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "work/a b").mkdir()
+    (project / "work/a b/train.py").touch()
+    asked = Asked(command=("python3", "train.py"))
+    for folder in ("work/a b", "work"):
+        monkeypatch.chdir(project / folder)
+        assert asking.of_command(asked, incoming(project)).cwd == f"{project}/{folder}"
+    (project / "link").symlink_to(project / "work")
+    monkeypatch.chdir(project / "work/a b")
+    found = asking.of_command(asked, Incoming(str(project / "link")))
+    assert found.cwd == f"{project}/link/a b"  # the container has it by that name
+
+
+def test_elsewhere_it_runs_in_its_workspace_and_cannot_have_files_from_there(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "work-of-others").mkdir()
+    monkeypatch.chdir(project / "work-of-others")
+    for name in ("train.py", "python3"):
+        Path(name).touch()
+    seen = asking.of_command(Asked(command=("python3", "other.py", "a\0")), incoming(project))
+    assert seen.cwd is None
+    for command in (("python3", "train.py"), ("./train.py",)):
+        with pytest.raises(DshpcError, match="cannot see") as told:
+            asking.of_command(Asked(command=command), incoming(project))
+        assert told.value.exit_code == 64
+
+
+def test_gpus_that_are_asked_for_go_before_never() -> None:
+    never = Resources(gpus=2, optional_gpus="never")
+    assert asking.with_asked(never, Asked(gpus="1")).optional_gpus == "always"
+    assert asking.with_asked(never, Asked(gpu_type="h100")).optional_gpus == "always"
+    assert asking.with_asked(never, Asked(gpus="0")).optional_gpus == "never"
+    assert asking.with_asked(never, Asked(cpus="1")).optional_gpus == "never"
+
+
+def test_shards_of_a_certain_gpu_are_no_whole_one() -> None:
+    found = asking.with_asked(Resources(), Asked(shards="2", gpu_memory="8GB"))
+    assert (found.gpus, found.shards, found.gpu_memory_mb) == (0, 2, 8192)
+    assert asking.with_asked(Resources(), Asked(shards="0", gpu_memory="8GB")).gpus == 1
+
+
+def test_a_time_without_sense_is_refused() -> None:
+    assert asking.with_asked(Resources(), Asked(time="3660d")).time_limit == 3660 * 1440
+    with pytest.raises(DshpcError, match="more than ten years"):
+        asking.with_asked(Resources(), Asked(time="3661d"))

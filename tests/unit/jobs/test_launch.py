@@ -1,0 +1,242 @@
+"""The launcher's own part: variables, files, words; it is run for real in tests/integration/test_jobs.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dshpc_setup.jobs import launch
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.methods.model import Resources
+
+
+def request(**changes: Any) -> dict[str, Any]:
+    value = Request("command", "x", ("python3", "a b.py"), "/work", **changes).to_json()
+    found = json.loads(json.dumps(value))
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / ".dshpc").mkdir()
+    return tmp_path
+
+
+def test_a_job_is_told_its_places(folder: Path) -> None:
+    found = launch.prepared(str(folder), request(parameters=({"n": 1, "s": "ü"},)), None)
+    params = folder / ".dshpc" / "params.json"
+    assert found == {
+        "JOB_WORKSPACE": str(folder),
+        "PARAMS_FILE": str(params),
+        "INPUT_FILES": "[]",
+    }
+    assert json.loads(params.read_text(encoding="utf-8")) == {"n": 1, "s": "ü"}
+
+
+def test_inputs_the_method_and_results_of_others(folder: Path) -> None:
+    asked = request(inputs=("/a b", "/c"), method_dir="/m", requires={"prepare": "/work/jobs/p"})
+    found = launch.prepared(str(folder), asked, None)
+    assert found["INPUT_FILE"] == "/a b"
+    assert json.loads(found["INPUT_FILES"]) == ["/a b", "/c"]
+    assert found["METHOD_DIR"] == "/m"
+    assert json.loads(Path(found["REQUIRES_FILE"]).read_text()) == {"prepare": "/work/jobs/p"}
+
+
+def test_each_task_of_an_array_has_its_own(folder: Path) -> None:
+    asked = request(parameters=({"n": 0}, {"n": 1}), is_array=True)
+    found = launch.prepared(str(folder), asked, 1)
+    assert found["JOB_WORKSPACE"] == f"{folder}/task-1"
+    assert (folder / "task-1").is_dir()
+    assert json.loads((folder / ".dshpc" / "params-1.json").read_text()) == {"n": 1}
+    assert not (folder / ".dshpc" / "params-0.json").exists()
+
+
+def test_a_methods_variables_do_not_replace_ours(folder: Path) -> None:
+    env = {"OMP_NUM_THREADS": "4", "JOB_WORKSPACE": "/elsewhere"}
+    found = launch.prepared(str(folder), request(resources=Resources(env=env)), None)
+    assert found["OMP_NUM_THREADS"] == "4"
+    assert found["JOB_WORKSPACE"] == str(folder)
+
+
+VALUES = st.dictionaries(st.text(max_size=8), st.text(max_size=30) | st.integers() | st.booleans())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(parameters=VALUES)
+def test_parameters_are_data(folder: Path, parameters: dict[str, Any]) -> None:
+    launch.prepared(str(folder), {**request(), "parameters": [parameters]}, None)
+    text = (folder / ".dshpc" / "params.json").read_text(encoding="utf-8")
+    assert json.loads(text) == parameters
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        (Resources(), ["python3", "a b.py"]),
+        (Resources(tasks=1, nodes=1), ["python3", "a b.py"]),
+        (Resources(tasks=2), ["srun", "--", "python3", "a b.py"]),
+        (Resources(nodes=2), ["srun", "--", "python3", "a b.py"]),
+    ],
+)
+def test_several_tasks_go_through_srun(resources: Resources, expected: list[str]) -> None:
+    environ = {"SLURM_CPUS_PER_TASK": "3"}
+    assert launch.words(request(resources=resources), environ) == expected
+    assert environ.get("SRUN_CPUS_PER_TASK") == ("3" if expected[0] == "srun" else None)
+
+
+def test_a_request_without_a_program_is_refused() -> None:
+    with pytest.raises(ValueError, match="no program"):
+        launch.words({**request(), "argv": []}, {})
+
+
+@pytest.fixture
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("os.environ", os.environ.copy())
+    return folder
+
+
+@pytest.mark.parametrize(
+    "wrong", ["[]", "{", '{"argv": [], "resources": {}}', '{"argv": ["x"], "resources": 1}']
+)
+def test_a_request_that_is_damaged_is_no_crash(
+    here: Path, wrong: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / ".dshpc" / "request.json").write_text(wrong)
+    assert launch.main() == launch.NOT_FOUND
+    assert "does not say what shall run" in capfd.readouterr().err
+
+
+def test_a_folder_of_somebody_else_is_refused(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert launch.is_own(str(here))
+    other = os.getuid() + 1
+    monkeypatch.setattr("os.getuid", lambda: other)
+    assert not launch.is_own(str(here))
+    (here / ".dshpc" / "request.json").write_text(json.dumps(request()))
+    assert launch.main() == launch.NOT_FOUND
+    assert "no workspace of this user's" in capfd.readouterr().err
+
+
+def test_a_link_to_a_folder_is_none(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / ".dshpc").symlink_to(tmp_path / "own")
+    assert not launch.is_own(str(tmp_path))
+    with pytest.raises(OSError, match="No such file"):
+        launch.is_own(str(tmp_path / "own"))
+
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "said"),
+    [
+        ([], 1 << 8, "gpu"),
+        (["SIGUSR1"], 1 << 8, "gpu"),
+        (["SIGTERM"], 1 << 8, None),
+        (["SIGUSR1", "SIGTERM"], 15, None),
+        ([], 0, None),
+    ],
+)
+def test_one_that_was_told_to_stop_is_not_judged(
+    folder: Path, told: list[str], status: int, said: str | None
+) -> None:
+    run = launch._Run(str(folder), None, ["x"])
+    (folder / "output.log").write_text(OOM)
+    run.told = told
+    run._end(status, 2048, 5.0)
+    result = json.loads((folder / ".dshpc" / "result.json").read_text())
+    assert result["out_of_memory"] == said
+    assert result["told_to_stop"] == (told[0] if told else None)
+
+
+def test_a_signal_that_has_no_name(folder: Path) -> None:
+    run = launch._Run(str(folder), None, ["x"])
+    assert run._end(40, 2048, 5.0) == 168
+    assert json.loads((folder / ".dshpc" / "result.json").read_text())["signal"] == "signal 40"
+
+
+def test_a_signal_that_comes_as_the_job_has_just_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = launch._Run(str(folder), None, ["x"])
+    run.child = 2**22 + 1
+    asked: list[int] = []
+
+    def gone(pid: int, _: int) -> None:
+        asked.append(pid)
+        raise ProcessLookupError
+
+    monkeypatch.setattr("os.kill", gone)
+    run._forward(signal.SIGTERM, None)
+    assert (run.told, asked) == (["SIGTERM"], [2**22 + 1])
+
+
+def test_the_result_of_an_earlier_run_is_kept(folder: Path) -> None:
+    own = folder / ".dshpc"
+    launch.keep_before(str(folder), None)
+    assert list(own.iterdir()) == []
+    (own / "result.json").write_text("1")
+    (own / "result-7.json").write_text("7")
+    launch.keep_before(str(folder), None)
+    launch.keep_before(str(folder), 7)
+    assert {path.name: path.read_text() for path in own.iterdir()} == {
+        "result.before.json": "1",
+        "result.before-7.json": "7",
+    }
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(folder: Path) -> None:
+    path = folder / "x.json"
+    launch.write_json(str(path), {"a": 1})
+    with pytest.raises(OSError, match="No such file"):
+        launch.write_json(str(folder / "missing" / "x.json"), {})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [item.name for item in folder.iterdir() if "tmp" in item.name] == []
+
+
+@pytest.fixture
+def started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where the words are run, which are not."""
+    found: list[str] = []
+
+    def run(_: object) -> int:
+        found.append(os.getcwd())
+        return 0
+
+    monkeypatch.setattr(launch._Run, "run", run)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.chdir(folder)
+    return found
+
+
+def test_a_job_runs_in_its_folder_else_in_its_workspace(folder: Path, started: list[str]) -> None:
+    other = folder / "a b"
+    other.mkdir()
+    for cwd in (str(other), None):
+        launch.write_json(f"{folder}/.dshpc/request.json", request(cwd=cwd))
+        os.chdir(folder)
+        assert launch.main() == 0
+        assert os.environ["JOB_WORKSPACE"] == str(folder)
+    assert started == [str(other), str(folder)]
+
+
+def test_a_folder_that_is_gone_is_told(
+    folder: Path, started: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    launch.write_json(f"{folder}/.dshpc/request.json", request(cwd=f"{folder}/gone"))
+    assert launch.main() == 126
+    assert started == []
+    assert "gone, in which it was to run, cannot be entered" in capsys.readouterr().err
+    result = json.loads((folder / ".dshpc/result.json").read_text())
+    assert "cannot be entered" in result["not_started"]

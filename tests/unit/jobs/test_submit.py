@@ -1,0 +1,387 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import call, request, submit
+from dshpc_setup.jobs.at_once import TakenBack
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.machine import CommandResult
+from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.methods.model import Resources
+from tests.unit.jobs.offers import offer
+from tests.unit.jobs.test_targets import by_index
+
+
+class Slurm(LocalMachine):
+    """Answers sbatch and squeue."""
+
+    def __init__(self, code: int = 0, says: str = "17\n", state: str = "present") -> None:
+        super().__init__()
+        self.code, self.says, self.state = code, says, state
+        self.asked: list[tuple[str, ...]] = []
+        self.scripts: list[object] = []
+
+    def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
+        self.asked.append(tuple(argv))
+        self.scripts.append(more.get("stdin"))
+        if argv[0] == "squeue":
+            return CommandResult(tuple(argv), "present", 0, '{"jobs": []}', "", 1)
+        err = "sbatch: error: no\n" if self.code else ""
+        return CommandResult(tuple(argv), self.state, self.code, self.says, err, 1)  # type: ignore[arg-type]
+
+
+def asked(work: Path, **more: Any) -> Request:
+    return Request("command", "train", ("true",), str(work), **{"cwd": str(work), **more})
+
+
+def tree(work: Path) -> list[str]:
+    return sorted(str(path.relative_to(work)) for path in work.rglob("*"))
+
+
+def test_a_job_gets_its_workspace_and_one_sbatch_call(tmp_path: Path) -> None:
+    slurm = Slurm()
+    wanted = asked(tmp_path, resources=Resources(gpus=1), parameters=({"x": "a'\n$(id)"},))
+    answer = submit.submit(slurm, wanted, offer("h100"))
+    assert answer["schema"] == request.SUBMITTED
+    assert answer["job_id"] == "17"
+    assert answer["gpus"]["type"] == "h100"
+    assert slurm.asked == [tuple(answer["sbatch"])]  # one kind of GPU: nobody asks what is free
+    assert slurm.scripts == [call.SCRIPT]
+    own = Path(answer["workspace"]) / ".dshpc"
+    assert request.from_json(json.loads((own / "request.json").read_text())) == wanted
+    job = json.loads((own / "job.json").read_text())
+    assert (job["schema"], job["job_id"], job["name"]) == ("dshpc.job/1", "17", "train")
+
+
+def test_a_dry_run_leaves_nothing(tmp_path: Path) -> None:
+    slurm = Slurm()
+    answer = submit.submit(slurm, asked(tmp_path, dry_run=True), offer())
+    assert answer["job_id"] is None
+    assert answer["sbatch"][0] == "sbatch"
+    assert slurm.asked == []
+    assert tree(tmp_path) == []
+
+
+def test_what_can_never_run_is_refused_before_anything_is_queued(tmp_path: Path) -> None:
+    slurm = Slurm()
+    with pytest.raises(
+        DshpcError, match=r"train cannot run here: it needs 2 GPUs.*1x h100"
+    ) as told:
+        submit.submit(slurm, asked(tmp_path, resources=Resources(gpus=2)), offer("h100"))
+    assert told.value.exit_code == 2
+    assert [argv[0] for argv in slurm.asked] == ["squeue"]
+    assert tree(tmp_path) == []
+
+
+def test_where_sbatch_refuses_the_workspace_goes_again(tmp_path: Path) -> None:
+    with pytest.raises(DshpcError, match="did not take") as told:
+        submit.submit(Slurm(1, ""), asked(tmp_path), offer())
+    assert "sbatch: error: no" in told.value.details
+    assert tree(tmp_path) == ["jobs"]
+
+
+def test_where_sbatch_does_not_answer_the_workspace_stays(tmp_path: Path) -> None:
+    with pytest.raises(DshpcError, match="may be queued") as told:
+        submit.submit(Slurm(1, "", "timeout"), asked(tmp_path), offer())
+    assert told.value.exit_code == 3
+    assert len(list((tmp_path / "jobs").iterdir())) == 1
+
+
+def test_copies_of_inputs_move_into_the_workspace(tmp_path: Path) -> None:
+    incoming = tmp_path / "jobs/.incoming-1"
+    incoming.mkdir(parents=True)
+    (incoming / "data").write_text("x")
+    wanted = asked(
+        tmp_path,
+        inputs=(f"{incoming}/data", f"{tmp_path}/there"),
+        incoming=str(incoming),
+        parameters=({"file": f"{incoming}/data", "text": "data", "n": 3},),
+    )
+    folder = submit.submit(Slurm(), wanted, offer())["workspace"]
+    told = json.loads(Path(folder, ".dshpc/request.json").read_text())
+    assert told["inputs"] == [f"{folder}/inputs/data", f"{tmp_path}/there"]
+    assert told["parameters"] == [{"file": f"{folder}/inputs/data", "text": "data", "n": 3}]
+    assert Path(folder, "inputs/data").read_text() == "x"
+    assert not incoming.exists()
+
+
+def test_an_array_as_large_as_slurm_takes_and_one_more(tmp_path: Path) -> None:
+    has = replace(offer(), max_array=3)
+    many = asked(tmp_path, is_array=True, parameters=({}, {}, {}))
+    assert "--array=0-2" in submit.submit(Slurm(), many, has)["sbatch"]
+    with pytest.raises(DshpcError, match="4 parameter sets is too large"):
+        submit.submit(Slurm(), replace(many, parameters=({},) * 4), has)
+
+
+def test_a_work_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    with pytest.raises(DshpcError, match="cannot be made"):
+        submit.submit(Slurm(), asked(tmp_path / "missing"), offer())
+
+
+def test_the_check_says_where_or_why_not(tmp_path: Path) -> None:
+    yes = submit.check(Slurm(), asked(tmp_path, resources=Resources(gpus=1)), offer("t4", "h100"))
+    assert (yes["schema"], yes["exit_code"], yes["can_run"]) == ("dshpc.method-check/1", 0, True)
+    assert yes["where"] == "on 1 GPU t4 (16 GB) of node, GPU free now"
+    no = submit.check(Slurm(), asked(tmp_path, resources=Resources(cpus=9)), offer())
+    assert (no["exit_code"], no["can_run"], no["where"]) == (2, False, None)
+    assert no["whys"] == ["it needs 9 CPUs, this cluster has 8"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "dshpc.job-request/1"}', "nonsense"])
+def test_what_is_no_request_is_an_error_in_json(
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import io
+
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert submit.main([]) == 64
+    assert json.loads(capsys.readouterr().out)["schema"] == "dshpc.error/1"
+
+
+def test_the_callers_slurm_variables_do_not_reach_sbatch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import io
+
+    for name in ("SBATCH_GRES", "SLURM_JOB_ID", "KEPT"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    submit.main([])
+    kept: Mapping[str, str] = os.environ
+    assert [name for name in ("SBATCH_GRES", "SLURM_JOB_ID", "KEPT") if name in kept] == ["KEPT"]
+    assert capsys.readouterr().out
+
+
+class Busy(Slurm):
+    """GPU 0 is ada's; jobs are numbered, and wait where `waits`."""
+
+    def __init__(self, *, waits: bool = False, refused_from: int = 99) -> None:
+        super().__init__()
+        self.waits, self.refused_from = waits, refused_from
+
+    def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
+        done = super().run(argv, **more)
+        words = [words[0] for words in self.asked]
+        if argv[0] == "sbatch":
+            if words.count("sbatch") >= self.refused_from:
+                return replace(done, code=1, stdout="", stderr="no")
+            return replace(done, stdout=f"{16 + words.count('sbatch')}\n")
+        if argv[:2] == ("squeue", "--json"):
+            job = {"job_id": 9, "user_name": "ada", "gres_detail": ["gpu:gpu0:1(IDX:0)"]}
+            return replace(done, stdout=json.dumps({"jobs": [job]}))
+        if argv[0] == "squeue":
+            said = "CANCELLED|None" if "scancel" in words else "PENDING|Resources"
+            return replace(done, stdout=said if self.waits else "RUNNING|None")
+        return done
+
+
+def named(work: Path, *words: tuple[str, ...], **more: Any) -> Request:
+    return asked(work, targets=words, node="node", **more)
+
+
+def test_one_job_for_each_target(tmp_path: Path) -> None:
+    incoming = tmp_path / "jobs/.incoming-1"
+    incoming.mkdir(parents=True)
+    (incoming / "data").write_text("x")
+    wanted = named(
+        tmp_path, ("0",), ("1", "2"), ("2",),
+        inputs=(f"{incoming}/data",), incoming=str(incoming),
+    )  # fmt: skip
+    slurm = Busy()
+    told = submit.submit(slurm, wanted, by_index("h100", "h100", "t4"))
+    jobs = told["jobs"]
+    assert [job["job_id"] for job in jobs] == ["17", "18", "19"]
+    assert told["job_id"] == "17"
+    assert [job["gpus"]["which"] for job in jobs] == [["0"], ["1", "2"], ["2"]]
+    assert jobs[1]["gpus"]["type"] == "h100, t4"
+    assert "--gres=gpu:gpu1:1,gpu:gpu2:1" in jobs[1]["sbatch"]
+    assert jobs[0]["notes"] == ["It waits for its GPU: GPU 0 is taken by job 9 of ada."]
+    assert jobs[1]["notes"] == []
+    for job, targets in zip(jobs, wanted.targets, strict=True):
+        kept = json.loads(Path(job["workspace"], ".dshpc/request.json").read_text())
+        assert kept["targets"] == [list(targets)]
+        assert Path(job["workspace"], "inputs/data").read_text() == "x"
+    assert not incoming.exists()
+
+
+def test_a_target_that_is_wrong_keeps_all_from_being_submitted(tmp_path: Path) -> None:
+    slurm = Busy()
+    for wanted in (
+        named(tmp_path, ("1",), ("7",)),
+        replace(named(tmp_path, ("1",)), node="other"),
+        named(tmp_path, ("1",), ("2",), resources=Resources(gpu_memory_mb=40960)),
+    ):
+        with pytest.raises(DshpcError):
+            submit.submit(slurm, wanted, by_index("h100", "h100", "t4"))
+    assert "sbatch" not in [argv[0] for argv in slurm.asked]
+    assert tree(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((("0",),), "GPU 0 is taken by job 9 of ada"),
+        ((("1",), ("0", "1")), "GPU 0 is taken"),
+        ((("1",), ("1",)), "several targets name one GPU"),
+    ],
+)
+def test_without_waiting_a_taken_gpu_is_refused(
+    tmp_path: Path, words: tuple[tuple[str, ...], ...], why: str
+) -> None:
+    slurm = Busy()
+    with pytest.raises(DshpcError, match=f"cannot begin at once: .*{why}") as told:
+        submit.submit(slurm, named(tmp_path, *words, if_busy="refuse"), by_index("h100", "h100"))
+    assert told.value.exit_code == 2
+    assert [argv[0] for argv in slurm.asked] == ["squeue"]
+    assert tree(tmp_path) == []
+
+
+def test_without_waiting_a_free_gpu_is_given(tmp_path: Path) -> None:
+    wanted = named(tmp_path, ("1",), if_busy="refuse")
+    assert submit.submit(Busy(), wanted, by_index("h100", "h100"))["job_id"] == "17"
+
+
+def test_without_waiting_any_job_that_does_not_begin_is_taken_back(tmp_path: Path) -> None:
+    slurm = Busy(waits=True)
+    with pytest.raises(DshpcError, match=r"lets it wait \(Resources\)") as told:
+        submit.submit(slurm, asked(tmp_path, if_busy="refuse"), offer())
+    assert "Job 17 was taken back" in told.value.details
+    assert slurm.asked[2][0] == "scancel"
+    assert tree(tmp_path) == ["jobs"]
+
+
+def test_jobs_that_were_submitted_before_a_refusal_are_named(tmp_path: Path) -> None:
+    slurm = Busy(refused_from=2)
+    with pytest.raises(DshpcError, match="did not take") as told:
+        submit.submit(slurm, named(tmp_path, ("0",), ("1",)), by_index("h100", "h100"))
+    assert "queued or running: job 17." in told.value.details
+
+
+class Says(Slurm):
+    """sbatch ends with these words on stderr."""
+
+    def __init__(self, err: str, code: int = 1, state: str = "present") -> None:
+        super().__init__(code, "", state)
+        self.err = err
+
+    def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
+        return replace(super().run(argv, **more), stderr=self.err)
+
+
+@pytest.mark.parametrize(
+    "slurm",
+    [
+        *(
+            Says(f"sbatch: error: Batch job submission failed: {words}\n")
+            for words in (
+                "Socket timed out on send/recv operation",
+                "Zero Bytes were transmitted or received",
+                "Message receive failure",
+                "Unable to contact slurm controller (receive failure)",
+            )
+        ),
+        Says("", code=-9),
+        Says("a warning", code=0),
+        Says("", state="error"),
+    ],
+)
+def test_where_slurms_answer_is_lost_the_workspace_stays(slurm: Says, tmp_path: Path) -> None:
+    with pytest.raises(DshpcError, match="no answer from Slurm: the job may be queued") as told:
+        submit.submit(slurm, asked(tmp_path), offer())
+    assert told.value.exit_code == 3
+    assert "dshpc job list" in told.value.resolution[0]
+    assert len(list((tmp_path / "jobs").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Unable to contact slurm controller (connect failure)",
+        "Invalid partition name specified",
+        "Socket path too long",
+    ],
+)
+def test_a_sure_refusal_leaves_no_workspace(words: str, tmp_path: Path) -> None:
+    with pytest.raises(DshpcError, match="did not take") as told:
+        submit.submit(Says(f"sbatch: error: {words}\n"), asked(tmp_path), offer())
+    assert told.value.exit_code == 2
+    assert tree(tmp_path) == ["jobs"]
+
+
+def test_a_workspace_that_cannot_be_filled_goes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: str, value: object) -> None:
+        Path(path).write_text("{")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(submit, "_write", full)
+    with pytest.raises(DshpcError, match="cannot be made: No space left"):
+        submit.submit(Slurm(), asked(tmp_path), offer())
+    assert tree(tmp_path) == ["jobs"]
+
+
+def test_a_folder_of_somebody_else_with_the_workspaces_name_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dshpc_setup.jobs.workspace.new_name", lambda _: "train-1")
+    (tmp_path / "jobs/train-1").mkdir(parents=True)
+    (tmp_path / "jobs/train-1/kept").write_text("")
+    with pytest.raises(DshpcError, match="cannot be made: File exists"):
+        submit.submit(Slurm(), asked(tmp_path), offer())
+    assert tree(tmp_path) == ["jobs", "jobs/train-1", "jobs/train-1/kept"]
+
+
+def test_what_an_array_wrote_before_it_was_taken_back_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = TakenBack("Resources", begun=2)
+    monkeypatch.setattr("dshpc_setup.jobs.at_once.begun_or_taken_back", lambda *_: taken)
+    many = asked(tmp_path, is_array=True, parameters=({},) * 3, if_busy="refuse")
+    with pytest.raises(DshpcError, match=r"lets all but 2 of its tasks wait \(Resources\)") as told:
+        submit.submit(Slurm(), many, offer())
+    (folder,) = (tmp_path / "jobs").iterdir()
+    assert "Job 17 was taken back" in told.value.details
+    assert str(folder) in told.value.details
+
+
+def test_a_command_that_does_not_run_where_it_was_typed_is_told(tmp_path: Path) -> None:
+    (note,) = submit.submit(Slurm(), asked(tmp_path, cwd=None), offer())["notes"]
+    assert "is not in the work folder: it runs in its workspace" in note
+    assert submit.submit(Slurm(), asked(tmp_path, cwd="/work/a"), offer())["notes"] == []
+    assert submit.submit(Slurm(), asked(tmp_path, cwd=None, workflow="w/a"), offer())["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "note"),
+    [
+        ("node|gpu:t4:1|gpu:0|drained|low disk\n", "The node is drained: low disk. Jobs wait"),
+        ("node|gpu:t4:1|gpu:0|down*|none\n", "The node is down. Jobs wait"),
+        ("node|gpu:t4:1|gpu:0|idle*|none\n", "The node is not ready (idle*). Jobs wait"),
+        ("node|gpu:t4:1|gpu:0|mixed|none\n", None),
+        ("other|gpu:t4:1|gpu:0|drained|none\n", None),
+        ("", None),
+    ],
+)
+def test_the_check_says_where_the_node_takes_no_jobs(
+    sinfo: str, note: str | None, tmp_path: Path
+) -> None:
+    class Node(Slurm):
+        def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
+            done = super().run(argv, **more)
+            return replace(done, stdout=sinfo) if argv[0] == "sinfo" else done
+
+    wanted = asked(tmp_path, resources=Resources(gpus=1))
+    told = submit.check(Node(), wanted, offer("t4"))
+    assert told["can_run"]
+    assert ("free now" in told["where"]) == (note is None)
+    assert [text.startswith(note or "?") for text in told["notes"]] == [True] * (note is not None)
