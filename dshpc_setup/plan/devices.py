@@ -11,6 +11,7 @@ from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.plan.model import DeviceLink, GresLine
 from dshpc_setup.settings import Settings
 
+TYPED = "gpu"  # before the index: Slurm refuses a type that is a number
 LINKS = "/run/dshpc/gpus"  # where names of our own for device nodes lie in the container
 
 
@@ -73,6 +74,18 @@ def lines_of(device: GpuDevice) -> tuple[list[GresLine], str | None]:
         device.slurm_type, device.vendor, device.device_files, device.index, device.uuid
     )
     return [line], None
+
+
+def typed_by_index(lines: Sequence[GresLine], devices: Sequence[GpuDevice]) -> list[GresLine]:
+    """The lines with a type each: "gpu0" by the card's index, "gpu0.1" for its second MIG instance."""
+    cut = {device.index for device in devices if device.mig_mode == "enabled"}
+    found: list[GresLine] = []
+    for line in lines:
+        name = f"{TYPED}{line.index}"
+        if line.index in cut:
+            name += f".{sum(other.index == line.index for other in found)}"
+        found.append(replace(line, slurm_type=name))
+    return found
 
 
 def told_apart(lines: Sequence[GresLine]) -> tuple[list[GresLine], tuple[DeviceLink, ...]]:

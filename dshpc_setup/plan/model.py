@@ -9,6 +9,7 @@ from typing import Literal
 from dshpc_setup.facts import GpuDevice, Vendor
 
 Isolation = Literal["default", "enforced"]
+GresType = Literal["model", "index"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,10 @@ class ClusterPlan:
     oversubscribe: int = 1  # jobs a CPU may be given to: more than 1 where GPUs outnumber CPUs
     gres: tuple[GresLine, ...] = ()
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # ^ what people may say -> the types of this node that it means, the best one first
+    # ^ what people may say -> the types of this node that it means, the best one first; "": any GPU
+    gres_type: GresType = "model"  # index: each line has a type of its own
+    ambiguous: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # ^ what people may not say -> the types of which it would mean some
     vendor: str = "none"  # nvidia | amd | intel | mixed | none
     gpu_type: str = "none"  # the image's GPU_TYPE: nvidia | amd | intel | none | all
     simulated: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dshpc_setup.facts import GpuDevice
 from dshpc_setup.plan.model import GresLine
@@ -42,6 +42,30 @@ def aliases(devices: Sequence[GpuDevice], gres: Sequence[GresLine]) -> dict[str,
             names[model] = tuple(meant)
     known = {line.slurm_type for line in gres}
     return {said: meant for said, meant in names.items() if said not in known}
+
+
+def for_any(
+    said: Mapping[str, tuple[str, ...]], models: Sequence[GresLine], typed: Sequence[GresLine]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """Where each GPU has a type of its own: (names that mean any of them, ambiguous ones -> types).
+
+    `said` are the aliases of `models`, the lines by model; `typed` are the same lines as they are
+    called now. Any GPU will do for a name where all are of one model. Where they are not, Slurm has
+    no word for "one of these": the name is ambiguous.
+    """
+    own = {line.slurm_type for line in typed}
+    meant = {line.slurm_type: (line.slurm_type,) for line in models} | dict(said)
+    names = {name: kinds for name, kinds in meant.items() if name not in own}
+    if len({(line.vendor, line.slurm_type) for line in models}) == 1:
+        return dict.fromkeys(names, ("",)), {}
+    return {}, {
+        name: tuple(
+            now.slurm_type
+            for was, now in zip(models, typed, strict=True)
+            if was.slurm_type in kinds
+        )
+        for name, kinds in names.items()
+    }
 
 
 def model_name(name: str) -> str:
@@ -86,11 +110,15 @@ def _memory_feature(memory_mib: int | None) -> str | None:
     """ "gpumem80g": the size that the card is sold by, else GiB rounded down."""
     if not memory_mib:
         return None
+    size = sold_gb(memory_mib) or memory_mib // 1024
+    return f"gpumem{size}g" if size >= 1 else None
+
+
+def sold_gb(memory_mib: int) -> int | None:
+    """The size that a card of that memory is sold by: 81559 -> 80; None where it is like none."""
     gib = memory_mib / 1024
     sold = next((size for size in _SOLD if gib <= size + _MORE), None)
-    if sold is not None and gib >= sold * (1 - _MOST_MISSING):
-        return f"gpumem{sold}g"
-    return f"gpumem{int(gib)}g" if gib >= 1 else None
+    return sold if sold is not None and gib >= sold * (1 - _MOST_MISSING) else None
 
 
 def _compute_feature(device: GpuDevice) -> str | None:

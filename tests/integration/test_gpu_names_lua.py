@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dshpc_setup.facts import GpuDevice
-from dshpc_setup.plan import ClusterPlan, GresLine, names
+from dshpc_setup.plan import ClusterPlan, GresLine, devices, names
 from dshpc_setup.render import render_slurm
 from tests.integration.cluster import Cluster
 
@@ -54,6 +55,19 @@ NODE = plan(
 TEXTS = render_slurm(NODE)
 
 
+def by_index(*gpus: GpuDevice) -> dict[str, str]:
+    """The texts for a node on which each GPU has a type of its own."""
+    made = plan(*gpus)
+    typed = devices.typed_by_index(made.gres, gpus)
+    said, ambiguous = names.for_any(made.aliases, made.gres, typed)
+    found = replace(made, gres=tuple(typed), gres_type="index", aliases=said, ambiguous=ambiguous)
+    return render_slurm(found)
+
+
+TWO = by_index(*(gpu(index, "h100", "NVIDIA H100") for index in (0, 1)))
+MIXED = by_index(*NODE.gpus)
+
+
 class Lua:
     def __init__(self, child: subprocess.Popen[str]) -> None:
         self._child = child
@@ -67,14 +81,19 @@ class Lua:
         assert failed == 0, said
         return str(said)
 
-    def cli(self, options: Mapping[str, str], job_gpus: str | None = None) -> dict[str, str]:
+    def cli(
+        self,
+        options: Mapping[str, str],
+        job_gpus: str | None = None,
+        texts: Mapping[str, str] = TEXTS,
+    ) -> dict[str, str]:
         """What cli_filter makes of a command's options."""
         has = f"os.getenv = function(n) return ({_table(_job(job_gpus))})[n] end"
-        return self._changed(TEXTS["cli_filter.lua"], options, "slurm_cli_pre_submit(t, 0)", has)
+        return self._changed(texts["cli_filter.lua"], options, "slurm_cli_pre_submit(t, 0)", has)
 
-    def submit(self, job: Mapping[str, str]) -> dict[str, str]:
+    def submit(self, job: Mapping[str, str], texts: Mapping[str, str] = TEXTS) -> dict[str, str]:
         """What job_submit makes of a job."""
-        return self._changed(TEXTS["job_submit.lua"], job, "slurm_job_submit(t, {}, 0)", "")
+        return self._changed(texts["job_submit.lua"], job, "slurm_job_submit(t, {}, 0)", "")
 
     def _changed(
         self, text: str, values: Mapping[str, str], call: str, before: str
@@ -222,3 +241,57 @@ def test_twice_is_as_once_and_what_has_no_alias_stays(lua: Lua, text: str) -> No
         if not any(name in text.lower() for name in (*NODE.aliases, *NODE.gres_counts)):
             assert once == {option: text}
         assert once[option].count(",") == text.count(",")
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("gpu:h100:2", "gpu:2"),
+        ("gpu:H100", "gpu:1"),
+        ("gpu:nvidia:1", "gpu:1"),
+        ("gpu:nvidia_h100=2", "gpu:2"),
+        ("gres/gpu:nvidia:2,shard:1", "gres/gpu:2,shard:1"),
+        *(
+            (text, text)
+            for text in ("gpu:gpu1:1", "gpu:2", "gpu", "gpu:t4:1", "gpu:h100:", "mps:50")
+        ),
+    ],
+)
+def test_any_gpu_where_each_has_a_type(lua: Lua, said: str, meant: str) -> None:
+    assert lua.cli({"gres": said}, texts=TWO) == {"gres": meant}
+    if said.startswith("gpu:"):
+        bare = {"gpus": said.removeprefix("gpu:")}
+        assert lua.cli(bare, texts=TWO) == {"gpus": meant.removeprefix("gpu:")}
+
+
+def test_steps_where_each_has_a_type(lua: Lua) -> None:
+    step = {"gres": "gpu:h100:1", "type": "srun"}
+    assert lua.cli(step, "1", texts=TWO) == {**step, "gres": "gpu:1"}
+
+
+@pytest.mark.parametrize(
+    ("said", "types"),
+    [
+        ("h100:1", "gpu0, gpu1"),
+        ("Tesla_T4", "gpu2"),
+        ("nvidia:2", "gpu0, gpu1, gpu2, gpu3, gpu4, gpu5"),
+    ],
+)
+def test_an_ambiguous_name_is_refused_with_what_it_could_mean(
+    lua: Lua, said: str, types: str
+) -> None:
+    assert lua.cli({"gpus": said}, texts=MIXED) == {"gpus": said}
+    told = lua.submit({"tres_per_job": f"gres/gpu:{said}"}, texts=MIXED)
+    name = said.partition(":")[0]
+    assert told["code"] == "2072"
+    assert told["told"] == (
+        f"{name} is no GPU's own name here (gres_type is index): "
+        f"name those that you want, of: {types}"
+    )
+    fine = {"tres_per_job": "gres/gpu:gpu2:1,gres/gpu:2"}
+    assert lua.submit(fine, texts=MIXED) == fine
+
+
+def test_another_name_is_not_there_at_all(lua: Lua) -> None:
+    told = lua.submit({"tres_per_job": "gres/gpu:v100:1"}, texts=MIXED)
+    assert told["told"].startswith("this cluster has no GPU named v100, it has: gpu0 (1), gpu1 (1)")

@@ -103,10 +103,14 @@ def _of_all(plan: ClusterPlan) -> Iterator[Ask]:
 
 def _by_other_names(plan: ClusterPlan) -> Iterator[Ask]:
     for said, meant in plan.aliases.items():
-        gets = (((meant[0], 1),),)
-        yield Ask(f"--gres of {said}", _srun(f"--gres=gpu:{said}:1"), gets)
+        any_one = meant[0] == ""
+        gets = ((),) if any_one else (((meant[0], 1),),)
+        yield Ask(f"--gres of {said}", _srun(f"--gres=gpu:{said}:1"), gets, any_one=any_one)
         if said in VARIABLES:
-            yield Ask(f"--gpus of {said}", _srun(f"--gpus={said}:1"), gets)
+            yield Ask(f"--gpus of {said}", _srun(f"--gpus={said}:1"), gets, any_one=any_one)
+    for said in plan.ambiguous:
+        yield Ask(f"--gres of {said}", _srun(f"--gres=gpu:{said}:1"), refused=True)
+        yield Ask(f"--gpus of {said}", _srun(f"--gpus={said}:1"), refused=True)
 
 
 def _share_of_cpus(plan: ClusterPlan) -> Iterator[Ask]:

@@ -62,6 +62,14 @@ EXTRAS: Mapping[str, Extra] = {
     "MIG of two cards beside whole ones": Extra(
         "server-256-cpus", Settings(simulate="h100-mig+h100+a100-mig+t4")
     ),
+    "by index, one model, MPS": Extra("a100x2", Settings(gres_type="index", gpu_sharing="mps")),
+    "by index, many": Extra(
+        "server-256-cpus",
+        Settings(simulate="h100:12", gres_type="index", gpu_sharing="shard:2"),
+    ),
+    "by index, MIG and several models": Extra(
+        "server-256-cpus", Settings(simulate="h100-mig+h100+a100-mig+t4", gres_type="index")
+    ),
     "more GPUs than CPUs": Extra("cgroup-v2-nested-limits", Settings(simulate="t4:8")),
 }
 

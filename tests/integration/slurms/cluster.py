@@ -94,7 +94,12 @@ def _configure(room: NamedRoom, root: SlurmRoot, texts: Mapping[str, str]) -> No
             room.put(f"/usr/local/lib/dshpc/{file.name}", file.read_bytes(), 0o755)
     room.put("/etc/slurm/slurm.key", os.urandom(1024), 0o600)
     os.chown(room.path("/etc/slurm/slurm.key"), *root.owner)
-    nobody_else = {"/run/slurmctld": 0o755, "/var/lib/dshpc/state/slurmctld": 0o700}
+    state = "/var/lib/dshpc/state"
+    nobody_else = {
+        "/run/slurmctld": 0o755,
+        f"{state}/slurmctld": 0o700,
+        f"{state}/jobcomp": 0o755,
+    }
     for path in ("/run/slurm", "/var/spool/slurmd", *nobody_else):
         room.path(path).mkdir(parents=True, exist_ok=True)
         room.path(path).chmod(nobody_else.get(path, 0o755))
