@@ -1,0 +1,237 @@
+"""`dshpc workflow run|status|cancel|validate`: several jobs that wait for each other, from one file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dshpc_setup.cli import exec as execution
+from dshpc_setup.cli import print_json
+from dshpc_setup.cli.command_line import HELP, Dir, Json, app, finish
+from dshpc_setup.cli.console import as_called
+from dshpc_setup.errors import Exit, usage_error
+
+if TYPE_CHECKING:
+    from dshpc_setup.workflows.asking import Asked, Where
+    from dshpc_setup.workflows.check import Place
+
+workflow_app = typer.Typer(
+    help="Jobs that wait for each other.", no_args_is_help=True, context_settings=HELP
+)
+app.add_typer(workflow_app, name="workflow", rich_help_panel="Methods and jobs")
+
+CHECK = "dshpc.workflow-check/1"
+_AFTER = {"COMPLETED": "succeeds", "FAILED": "fails", "FINISHED": "ends"}
+
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="The workflow's YAML file.")]
+_Name = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A workflow, by name or file.")]
+
+
+@workflow_app.callback()
+def workflow() -> None:
+    """Jobs that wait for each other."""
+
+
+@workflow_app.command("run")
+def workflow_run(
+    file: _File,
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Watch it; exit code 0 if all jobs succeed, else 1.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also run what succeeded and has not changed.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the sbatch calls, and submit nothing.")
+    ] = False,
+    json_output: Json = False,
+    dir: Dir = None,  # noqa: A002
+) -> None:
+    """Submit all jobs of a file; what succeeded before and has not changed is not run again."""
+    if wait and (json_output or dry_run):
+        other = "--json" if json_output else "--dry-run"
+        raise usage_error(
+            f"--wait and {other} exclude each other.", "",
+            "How it goes, as JSON: dshpc workflow status NAME --json",
+        )  # fmt: skip
+    runtime, where = _cluster(dir)
+    asked, answer = _submitted(file, runtime, where, again=again, dry=dry_run)
+    if json_output:
+        print_json(answer)
+    else:
+        lines = _dry_lines(answer) if dry_run else _lines(answer)
+        print("\n".join(map(as_called, lines)), file=sys.stderr if wait else sys.stdout, flush=True)
+    finish(_watch(runtime, asked) if wait else int(answer["exit_code"]))
+
+
+@workflow_app.command("status")
+def workflow_status(name: _Name, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
+    """Each job of a workflow: its state, why it waits, GPUs, time, exit code."""
+    answer = _ask("status", name, dir)
+    lines = answer.pop("lines")
+    if json_output:
+        print_json(answer)
+    else:
+        print("\n".join(map(as_called, lines)))
+    finish(int(answer["exit_code"]))
+
+
+@workflow_app.command("cancel")
+def workflow_cancel(name: _Name, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
+    """End the jobs of a workflow that are not over."""
+    answer = _ask("cancel", name, dir)
+    if json_output:
+        print_json(answer)
+    elif answer["jobs"]:
+        jobs = ", ".join(f"{each['name']} (job {each['job_id']})" for each in answer["jobs"])
+        print(f"Cancelled: {jobs}.")
+    else:
+        print(f"All jobs of {answer['name']} were over already.")
+    finish(int(answer["exit_code"]))
+
+
+@workflow_app.command("validate")
+def workflow_validate(file: _File, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
+    """All that is wrong with a workflow's file, with its line and what would be right."""
+    from dshpc_setup.workflows import check
+
+    place = _place(file, dir)
+    found, problems = check.check(check.contents(place.file), place)
+    code = Exit.OK if found is not None else Exit.ERROR
+    notes = [f"{job.name}: {note}" for job in (found.jobs if found else ()) for note in job.notes]
+    if json_output:
+        value = {"file": str(file), "valid": found is not None}
+        problem_list = [asdict(each) for each in problems]
+        print_json({"schema": CHECK, "exit_code": int(code), **value, "problems": problem_list,
+                    "notes": notes})  # fmt: skip
+    else:
+        lines = [check.told(file, each) for each in problems]
+        print("\n".join(map(as_called, lines or [f"{file}: valid", *notes])))
+    finish(code)
+
+
+def _environ(folder: Path | None) -> dict[str, str]:
+    return {**os.environ} if folder is None else {**os.environ, "DSHPC_DIR": str(folder)}
+
+
+def _cluster(folder: Path | None) -> tuple[dict[str, Any], Where]:
+    """The project's runtime.json, and where its jobs lie; raises DshpcError where there is none."""
+    from dshpc_setup.workflows.asking import Where
+
+    environ = _environ(folder)
+    runtime = execution.runtime(environ)
+    user = execution.calling_user(os.environ)
+    owner = user[:2] if os.geteuid() == 0 and user[0] != 0 else None
+    return runtime, Where(execution.project_folder(environ), str(runtime["work"]), owner)
+
+
+def _place(file: Path, folder: Path | None) -> Place:
+    """Without a cluster, too: what it will see is not known then."""
+    from dshpc_setup.errors import DshpcError
+    from dshpc_setup.methods import store
+    from dshpc_setup.workflows.check import Place
+
+    environ = _environ(folder)
+    project = Path(execution.project_folder(environ))
+    try:
+        work: str | None = str(execution.runtime(environ)["work"])
+    except DshpcError:
+        work = None
+    return Place(file.absolute(), store.folders(project), work)
+
+
+def _submitted(
+    file: Path, runtime: dict[str, Any], where: Where, *, again: bool, dry: bool
+) -> tuple[Asked, dict[str, Any]]:
+    from dshpc_setup.cli.submission import UnansweredError, ask
+    from dshpc_setup.methods import store
+    from dshpc_setup.workflows import asking, check, fingerprint
+
+    folders = store.folders(Path(where.project))
+    found = check.load(check.Place(file.absolute(), folders, where.work))
+    prints = fingerprint.prints(found)
+    asked, copies = asking.run(found, prints, where, again=again, dry=dry)
+    handed: Any = asked  # all that is wanted of it is its to_json
+    try:
+        answer = ask(runtime, "workflow", handed)
+    except UnansweredError:
+        raise  # what may still be at work reads the copies
+    except BaseException:
+        asking.remove(copies)
+        raise
+    asking.remove(copies)
+    return asked, answer
+
+
+def _ask(verb: str, name: str, folder: Path | None) -> dict[str, Any]:
+    from dshpc_setup.cli.submission import ask
+    from dshpc_setup.workflows.asking import Asked
+
+    runtime, where = _cluster(folder)
+    handed: Any = Asked(verb, _name(name), where.work)
+    return ask(runtime, "workflow", handed)
+
+
+def _name(text: str) -> str:
+    """The name itself, or that of the workflow in a file."""
+    from dshpc_setup.methods.structure import differences
+    from dshpc_setup.workflows import check
+    from dshpc_setup.workflows.schema import TOP
+
+    file = Path(text)
+    if "/" in text or text.endswith((".yaml", ".yml")):
+        return check.name_of(check.contents(file), file)
+    if list(differences(text, TOP["name"])):
+        raise usage_error(f"{text!r} is no workflow's name.", "", "Name it, or its file.")
+    return text
+
+
+def _watch(runtime: dict[str, Any], asked: Asked) -> int:
+    """Its progress, one line for each change; a signal ends the watching, and the workflow goes on."""
+    words = ["job", "workflow", "follow", asked.name, "--work", asked.work]
+    code = execution.run(execution.Call(execution.NODE, words, runtime))
+    if code in (128 + 1, 128 + 2, 128 + 15):
+        said = [f"The workflow {asked.name} goes on. See how it is: dshpc workflow status {asked.name}",
+                f"End it: dshpc workflow cancel {asked.name}"]  # fmt: skip
+        print("\n".join(map(as_called, said)), file=sys.stderr, flush=True)
+    return code
+
+
+def _lines(answer: dict[str, Any]) -> list[str]:
+    name = answer["name"]
+    new = [each for each in answer["jobs"] if each["action"] == "submitted"]
+    first = f"The workflow {name} is submitted: {len(new)} of {len(answer['jobs'])} jobs."
+    if not new:
+        first = f"The workflow {name} has nothing to do: --again runs all of it."
+    lines = [first, *(f"  {note}" for note in answer["notes"])]
+    for each in answer["jobs"]:
+        lines.append(f"  {each['name']}: {_line(each)}")
+        lines += [f"    {note}" for note in each["notes"]]
+    return [*lines, f"  See how it is: dshpc workflow status {name}"]
+
+
+def _line(each: dict[str, Any]) -> str:
+    if each["action"] != "submitted":
+        return str(each["why"])
+    parts = [f"job {each['job_id']}" if each["job_id"] else "would be submitted"]
+    if gpus := each["gpus"]:
+        parts.append(f"{gpus['count']} GPU{'s' if gpus['count'] != 1 else ''} {gpus['type']}")
+    parts += [f"after {job} {_AFTER[ending]}" for job, ending in each["needs"]]
+    return ", ".join(parts) + (f" ({each['why']})" if each["why"] else "")
+
+
+def _dry_lines(answer: dict[str, Any]) -> list[str]:
+    lines = [*answer["notes"], "Nothing was submitted. The calls would be:"]
+    for each in answer["jobs"]:
+        lines.append(f"{each['name']}: {_line(each)}")
+        lines += [f"  {note}" for note in each["notes"]]
+        if each["sbatch"]:
+            lines.append(f"  {shlex.join(each['sbatch'])}")
+    return lines

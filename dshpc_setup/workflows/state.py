@@ -1,0 +1,204 @@
+"""What a workflow's last run was: <work>/jobs/.workflows/NAME.json, one run of it at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.files import write_atomic, write_error
+from dshpc_setup.jobs.records import read as read_object
+from dshpc_setup.jobs.workspace import JOBS
+from dshpc_setup.workflows.model import ENDINGS, Need
+
+SCHEMA = "dshpc.workflow-state/1"
+FOLDER = ".workflows"
+_LOOK_S = 0.05  # between two tries to hold a lock
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A job of the run; without a number it was not submitted, and its needs say why.
+
+    `reused`: it ended well in an earlier run, whose workspace counts.
+    """
+
+    job_id: str | None = None
+    workspace: str | None = None
+    fingerprint: str | None = None
+    needs: tuple[Need, ...] = ()
+    reused: bool = False
+
+
+@dataclass(frozen=True)
+class State:
+    """`jobs` in the order of their submission; times are seconds since 1970."""
+
+    name: str
+    file: str
+    submitted: float
+    jobs: Mapping[str, Ran] = field(default_factory=dict)
+
+    def with_job(self, name: str, ran: Ran) -> State:
+        return replace(self, jobs={**self.jobs, name: ran})
+
+
+def path(work: str, name: str) -> str:
+    return f"{work}/{JOBS}/{FOLDER}/{name}.json"
+
+
+def read(work: str, name: str) -> State | None:
+    """The last run; None where there was none, or its file is not one of ours."""
+    value = read_object(path(work, name))
+    return _parsed(value) if value.get("schema") == SCHEMA else None
+
+
+def _parsed(value: Mapping[str, Any]) -> State | None:
+    try:
+        jobs = {str(job): _ran(part) for job, part in value["jobs"].items()}
+        return State(str(value["name"]), str(value["file"]), float(value["submitted"]), jobs)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _ran(part: Mapping[str, Any]) -> Ran:
+    needs = tuple(Need(str(each["job"]), each["ending"]) for each in part["needs"])
+    if any(need.ending not in ENDINGS for need in needs):
+        raise ValueError("an ending that is none")
+    texts = {key: part[key] for key in ("job_id", "workspace", "fingerprint")}
+    if any(text is not None and not isinstance(text, str) for text in texts.values()):
+        raise ValueError("no text")
+    job_id = texts["job_id"]
+    if job_id is not None and not (job_id.isascii() and job_id.isdecimal() and len(job_id) <= 10):
+        raise ValueError("no job's number")
+    return Ran(**texts, needs=needs, reused=part["reused"] is True)
+
+
+def names(work: str) -> list[str]:
+    """The workflows that have been run."""
+    try:
+        listed = os.listdir(f"{work}/{JOBS}/{FOLDER}")
+    except OSError:
+        return []
+    return sorted(name[:-5] for name in listed if name.endswith(".json") and name[0] != ".")
+
+
+def write(work: str, state: State) -> None:
+    """Raises DshpcError where it cannot be written."""
+    value = {"schema": SCHEMA, **asdict(state)}
+    write_atomic(Path(path(work, state.name)), json.dumps(value, indent=1) + "\n")
+
+
+def _opened(lock: str) -> int:
+    """The lock's file: for reading, so that another user's can be held, too.
+
+    Linux lets nobody open what may be another's with O_CREAT in a folder such as /tmp
+    (fs.protected_regular), so that it is made only where it is missing.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        return os.open(lock, flags)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):  # made by another run meanwhile
+            return os.open(lock, flags | os.O_CREAT | os.O_EXCL, 0o644)
+        return os.open(lock, flags)
+
+
+def is_begun(work: str, name: str) -> bool:
+    """Whether it has been run, or its first run has begun."""
+    return os.path.exists(path(work, name)) or os.path.exists(_lock_path(work, name))
+
+
+def _lock_path(work: str, name: str) -> str:
+    return f"{work}/{JOBS}/{FOLDER}/{name}.lock"
+
+
+@contextlib.contextmanager
+def _files(work: str, name: str) -> Iterator[tuple[int, int]]:
+    """The lock, and the mark that a cancellation sets: another lock, for one that is held ends with
+    its process. Makes the folder; raises DshpcError where it cannot be written."""
+    at = f"{work}/{JOBS}/{FOLDER}"
+    handles: list[int] = []
+    try:
+        for folder in (os.path.dirname(at), at):
+            if not os.path.isdir(folder):
+                os.mkdir(folder)
+                # Who may make folders in the work folder may do so here
+                os.chmod(folder, stat.S_IMODE(os.stat(work).st_mode))
+        for file in (_lock_path(work, name), f"{at}/{name}.cancel"):
+            handles.append(_opened(file))
+    except OSError as error:
+        for handle in handles:
+            os.close(handle)
+        raise write_error(error, at) from None
+    try:
+        yield handles[0], handles[1]
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def _hold(handle: int, how: int, deadline_s: float = 0.0) -> bool:
+    """Whether the lock is ours within that time."""
+    end = time.monotonic() + deadline_s
+    while True:
+        try:
+            fcntl.flock(handle, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_LOOK_S)
+        else:
+            return True
+
+
+@contextlib.contextmanager
+def lock(work: str, name: str) -> Iterator[Callable[[], bool]]:
+    """Hold the workflow for one submission; a second one is refused. Makes the folder.
+
+    What it gives says whether somebody wants the workflow cancelled by now.
+    """
+    with _files(work, name) as (handle, mark):
+        if not _hold(handle, fcntl.LOCK_EX):
+            raise DshpcError(
+                f"The workflow {name} is being submitted at this moment, by another run.",
+                "Two at once would take each other's results.",
+                (f"See how it is: dshpc workflow status {name}",),
+            )
+
+        def is_cancelled() -> bool:
+            free = _hold(mark, fcntl.LOCK_EX)
+            if free:
+                fcntl.flock(mark, fcntl.LOCK_UN)
+            return not free
+
+        yield is_cancelled
+
+
+@contextlib.contextmanager
+def cancelling(work: str, name: str, deadline_s: float) -> Iterator[bool]:
+    """Hold the workflow to cancel it: whether a submission had to be stopped for that.
+
+    Raises DshpcError (incomplete) where that one does not stop in time.
+    """
+    with _files(work, name) as (handle, mark):
+        free = _hold(handle, fcntl.LOCK_EX)
+        if not free and not (
+            _hold(mark, fcntl.LOCK_SH, deadline_s) and _hold(handle, fcntl.LOCK_EX, deadline_s)
+        ):
+            raise DshpcError(
+                f"The workflow {name} is being submitted, and its submission does not stop.",
+                f"It was waited for, {deadline_s:.0f} seconds long.",
+                (f"See how it is: dshpc workflow status {name}",
+                 f"Try again: dshpc workflow cancel {name}"),
+                Exit.INCOMPLETE,
+            )  # fmt: skip
+        yield not free

@@ -1,0 +1,205 @@
+"""Submissions, with a controller made up: what is called, in which order, and what is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs.offer import Offer
+from dshpc_setup.machine import CommandResult
+from dshpc_setup.methods.model import Resources
+from dshpc_setup.workflows import asking, run, state
+from dshpc_setup.workflows.asking import Asked, Where
+from dshpc_setup.workflows.fingerprint import prints
+from dshpc_setup.workflows.model import Job, Need, Workflow
+from dshpc_setup.workflows.run import Submission
+from dshpc_setup.workflows.standing import Standing
+from dshpc_setup.workflows.state import Ran, State
+
+_OFFER = Offer("node", cpus=4, memory_mib=8000, partitions=(("main", "INFINITE"),))
+
+
+class Controller:
+    """Takes jobs until the one that it refuses."""
+
+    def __init__(self, refused: int | None = None) -> None:
+        self.calls: list[tuple[str, ...]] = []
+        self.refused = refused
+
+    def run(self, argv: Any, **_: Any) -> CommandResult:
+        self.calls.append(tuple(argv))
+        count = len([call for call in self.calls if call[0] == "sbatch"])
+        if argv[0] == "sbatch" and count == self.refused:
+            return CommandResult(tuple(argv), "error", 1, "", "Invalid qos", 0.0)
+        text = f"{100 + count}\n" if argv[0] == "sbatch" else ""
+        return CommandResult(tuple(argv), "present", 0, text, "", 0.0)
+
+
+def _workflow(*jobs: Job) -> Workflow:
+    return Workflow("pipe", Path("/w/pipe.yaml"), jobs)
+
+
+_PIPE = _workflow(
+    Job("a", ("x",)),
+    Job("b", ("x",), needs=(Need("a"),)),
+    Job("c", ("x",), needs=(Need("a", "FAILED"), Need("b", "FINISHED"))),
+)
+
+
+def _asked(work: Path, workflow: Workflow = _PIPE, *, dry: bool = False) -> Asked:
+    where = Where(str(work), str(work))
+    return asking.run(workflow, prints(workflow), where, again=False, dry=dry)[0]
+
+
+def _submit(work: Path, controller: Controller, **more: Any) -> dict[str, Any]:
+    asked = asking.from_json(json.dumps(_asked(work, dry=more.pop("dry", False)).to_json()))
+    kept, last = more.pop("kept", {}), more.pop("last", None)
+    submission = Submission(controller, asked, _OFFER, kept, last, **more)  # type: ignore[arg-type]
+    if asked.dry_run:
+        return submission.run(run.wanted(asked))
+    with state.lock(str(work), "pipe"):
+        return submission.run(run.wanted(asked))
+
+
+def _options(call: tuple[str, ...]) -> dict[str, str]:
+    return dict(word[2:].partition("=")[::2] for word in call if word.startswith("--"))
+
+
+def test_jobs_wait_by_slurms_own_dependencies(tmp_path: Path) -> None:
+    controller = Controller()
+    answer = _submit(tmp_path, controller)
+    assert [each["job_id"] for each in answer["jobs"]] == ["101", "102", "103"]
+    said = [_options(call).get("dependency") for call in controller.calls]
+    assert said == [None, "afterok:101", "afternotok:101,afterany:102"]
+    kept = state.read(str(tmp_path), "pipe")
+    assert kept is not None
+    assert [ran.job_id for ran in kept.jobs.values()] == ["101", "102", "103"]
+
+
+def test_results_reach_those_that_require_them(tmp_path: Path) -> None:
+    answer = _submit(tmp_path, Controller())
+    folders = {each["name"]: each["workspace"] for each in answer["jobs"]}
+    request = json.loads((Path(folders["c"]) / ".dshpc/request.json").read_text())
+    assert request["requires"] == {"a": folders["a"], "b": folders["b"]}
+    assert request["workflow"] == "pipe/c"
+
+
+def test_a_refusal_takes_all_back(tmp_path: Path) -> None:
+    controller = Controller(refused=3)
+    with pytest.raises(DshpcError) as caught:
+        _submit(tmp_path, controller)
+    assert controller.calls[-1] == ("scancel", "101", "102")
+    assert "The job c of the workflow could not be submitted" in caught.value.brief
+    assert "Cancelled again: a (job 101), b (job 102)." in caught.value.details
+    kept = state.read(str(tmp_path), "pipe")
+    assert kept is not None
+    assert list(kept.jobs) == ["a", "b"]
+
+
+def test_a_refusal_of_the_first_cancels_nothing(tmp_path: Path) -> None:
+    controller = Controller(refused=1)
+    with pytest.raises(DshpcError):
+        _submit(tmp_path, controller)
+    assert [call[0] for call in controller.calls] == ["sbatch"]
+
+
+def test_a_dry_run_calls_and_writes_nothing(tmp_path: Path) -> None:
+    controller = Controller()
+    answer = _submit(tmp_path, controller, dry=True)
+    assert controller.calls == []
+    assert list(tmp_path.iterdir()) == []
+    assert "--dependency=afternotok:<a>,afterany:<b>" in answer["jobs"][2]["sbatch"]
+
+
+def test_what_is_kept_is_not_run_again(tmp_path: Path) -> None:
+    controller = Controller()
+    kept = {"a": Ran("7", "/old/a", "f", reused=True)}
+    answer = _submit(tmp_path, controller, kept=kept)
+    actions = [(each["action"], each["why"]) for each in answer["jobs"]]
+    assert actions[0] == ("reused", "unchanged since job 7, not run again")
+    # a succeeded, so that c, which waits for its failure, has nothing to do
+    assert actions[2] == ("none", "not needed: a succeeded")
+    assert len(controller.calls) == 1
+    assert "dependency" not in _options(controller.calls[0])
+
+
+def test_what_waits_for_one_that_is_not_run(tmp_path: Path) -> None:
+    jobs = (
+        Job("a", ("x",)),
+        Job("c", ("x",), needs=(Need("a", "FAILED"),)),
+        Job("d", ("x",), needs=(Need("c"),)),
+        Job("e", ("x",), needs=(Need("c", "FINISHED"),)),
+    )
+    asked = _asked(tmp_path, _workflow(*jobs))
+    kept = {"a": Ran("7", "/old/a", "f", reused=True)}
+    controller = Controller()
+    with state.lock(str(tmp_path), "pipe"):
+        submission = Submission(controller, asked, _OFFER, kept, None)  # type: ignore[arg-type]
+        answer = submission.run(run.wanted(asked))
+    assert [each["action"] for each in answer["jobs"]] == ["reused", "none", "none", "submitted"]
+    assert answer["jobs"][2]["why"] == "not needed: c is not run"
+
+
+def test_why_it_runs_again(tmp_path: Path) -> None:
+    ran = {name: Ran("5", f"/w/{name}", "other") for name in "abc"}
+    answer = _submit(tmp_path, Controller(), last=State("pipe", "f", 0.0, ran), good=("a",))
+    whys = [each["why"] for each in answer["jobs"]]
+    assert whys == ["it has changed since job 5", None, None]
+
+
+def _standing(name: str, kind: str) -> Standing:
+    return Standing(name, kind, "", job_id="5", workspace=f"/w/{name}")  # type: ignore[arg-type]
+
+
+def _unchanged(work: Path, good: str, here: str, changed: str = "") -> set[str]:
+    jobs = run.wanted(_asked(work))
+    ran = {
+        job.name: Ran(
+            "5", f"/w/{job.name}", "x" if job.name in changed else job.request.fingerprint
+        )
+        for job in jobs
+    }
+    before = [_standing(name, "good" if name in good else "bad") for name in "abc"]
+    folders = [f"/w/{name}" for name in here]
+    return set(run.unchanged(jobs, State("pipe", "f", 0.0, ran), before, folders))
+
+
+def test_only_what_ended_well_and_is_the_same_is_kept(tmp_path: Path) -> None:
+    assert _unchanged(tmp_path, "abc", "abc") == {"a", "b", "c"}
+    assert _unchanged(tmp_path, "ac", "abc") == {"a"}
+    assert _unchanged(tmp_path, "abc", "ab") == {"a", "b"}
+    assert _unchanged(tmp_path, "abc", "bc") == set()
+    assert _unchanged(tmp_path, "abc", "abc", changed="b") == {"a"}
+    assert run.unchanged(run.wanted(_asked(tmp_path)), None, [], []) == {}
+
+
+def test_a_running_workflow_is_refused() -> None:
+    run.refuse_running("pipe", [_standing("a", "good"), _standing("b", "not_run")])
+    with pytest.raises(DshpcError, match="is not over yet") as caught:
+        run.refuse_running("pipe", [_standing("a", "good"), _standing("b", "running")])
+    assert "dshpc workflow cancel pipe" in caught.value.resolution[1]
+
+
+def test_all_that_can_never_run_is_said_before_anything(tmp_path: Path) -> None:
+    big = Resources(cpus=64)
+    jobs = _workflow(Job("a", ("x",), resources=big), Job("b", ("x",), resources=Resources(gpus=1)))
+    controller = Controller()
+    with pytest.raises(DshpcError) as caught:
+        run.check_fits(controller, run.wanted(_asked(tmp_path, jobs)), _OFFER)  # type: ignore[arg-type]
+    lines = caught.value.details.splitlines()
+    assert lines[0] == "a: it needs 64 CPUs, this cluster has 4"
+    assert lines[1].startswith("b: it needs ")
+    assert all(call[0] != "sbatch" for call in controller.calls)
+    run.check_fits(controller, run.wanted(_asked(tmp_path)), _OFFER)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"schema": "x"}', "null", '{"schema": 1, "b": 2}']
+)
+def test_what_is_no_request_is_refused(text: str) -> None:
+    with pytest.raises(DshpcError, match="cannot be read"):
+        asking.from_json(text)

@@ -1,0 +1,79 @@
+"""The state of a workflow's last run, on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.workflows import state
+from dshpc_setup.workflows.model import Need
+from dshpc_setup.workflows.state import Ran, State
+
+_RAN = st.builds(
+    Ran,
+    job_id=st.none() | st.integers(1, 10**9).map(str),
+    workspace=st.none() | st.text(max_size=5),
+    fingerprint=st.none() | st.text(max_size=5),
+    needs=st.lists(
+        st.builds(Need, st.text(max_size=3), st.sampled_from(["COMPLETED", "FAILED"]))
+    ).map(tuple),
+    reused=st.booleans(),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(jobs=st.dictionaries(st.text(max_size=3), _RAN, max_size=3))
+def test_what_is_written_is_read(tmp_path: Path, jobs: dict[str, Ran]) -> None:
+    work = str(tmp_path)
+    given_state = State("pipe", "/w/pipe.yaml", 1.5, jobs)
+    with state.lock(work, "pipe"):
+        state.write(work, given_state)
+    assert state.read(work, "pipe") == given_state
+    assert state.names(work) == ["pipe"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"job_id": "1; rm"}, {"job_id": 7}, {"workspace": []}, {"needs": [{"job": "x"}]},
+        {"needs": [{"job": "x", "ending": "NO"}]}, {"needs": 1},
+    ],
+)  # fmt: skip
+def test_what_is_not_ours_is_not_read(part: dict[str, object], tmp_path: Path) -> None:
+    work = str(tmp_path)
+    with state.lock(work, "pipe"):
+        state.write(work, State("pipe", "f", 0.0, {"a": Ran("1", "/w", "f", (Need("x"),))}))
+    path = Path(state.path(work, "pipe"))
+    value = json.loads(path.read_text())
+    assert state.read(work, "pipe") is not None
+    value["jobs"]["a"] |= part
+    path.write_text(json.dumps(value))
+    assert state.read(work, "pipe") is None
+
+
+def test_there_is_none_at_first(tmp_path: Path) -> None:
+    assert state.read(str(tmp_path), "pipe") is None
+    assert state.names(str(tmp_path)) == []
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    with state.lock(str(tmp_path), "pipe"):
+        with pytest.raises(DshpcError, match="being submitted at this moment"):
+            state.lock(str(tmp_path), "pipe").__enter__()
+        with state.lock(str(tmp_path), "other"):
+            pass
+    with state.lock(str(tmp_path), "pipe"):
+        pass
+
+
+def test_the_folder_may_be_used_as_the_work_folder(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    with state.lock(str(tmp_path), "pipe"):
+        pass
+    assert os.stat(tmp_path / "jobs" / state.FOLDER).st_mode & 0o7777 == 0o1777
