@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dshpc_setup import resources
+from dshpc_setup.environment.layer import Layer
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image import wheels
 from dshpc_setup.image.site import SiteFiles
 
 _TEMPLATE = "Dockerfile.j2"
+LAYER = "environment"  # in the context, where methods need packages
 
 
 @dataclass(frozen=True)
@@ -47,16 +49,19 @@ def _beside(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}-secrets")
 
 
-def write_context(folder: Path, *, buildkit: bool, site: SiteFiles) -> Context:
+def write_context(
+    folder: Path, *, buildkit: bool, site: SiteFiles, layer: Layer | None = None
+) -> Context:
     """Write the context anew and put it in the place of the old one in one step.
 
-    Raises DshpcError where the folder cannot be written; the old one is then still whole.
+    `layer`: what methods need, where something is declared. Raises DshpcError where the folder
+    cannot be written; the old one is then still whole.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
-            _fill(new, buildkit=buildkit)
+            _fill(new, buildkit=buildkit, layer=layer)
             digest = tree_digest(new)  # before the site's files are in it
             _write_site(new / "site" if not buildkit else None, _beside(folder), site)
             _swap(new, folder)
@@ -71,7 +76,7 @@ def write_context(folder: Path, *, buildkit: bool, site: SiteFiles) -> Context:
     return Context(folder, digest, buildkit, site)
 
 
-def dockerfile(*, buildkit: bool) -> str:
+def dockerfile(*, buildkit: bool, layer: Layer | None = None) -> str:
     """The Dockerfile for one of the two builders."""
     import jinja2
 
@@ -79,10 +84,10 @@ def dockerfile(*, buildkit: bool) -> str:
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
     )
     text = (resources.container() / _TEMPLATE).read_text(encoding="utf-8")
-    return environment.from_string(text).render(buildkit=buildkit)
+    return environment.from_string(text).render(buildkit=buildkit, layer=layer)
 
 
-def _fill(new: Path, *, buildkit: bool) -> None:
+def _fill(new: Path, *, buildkit: bool, layer: Layer | None) -> None:
     shutil.copytree(
         resources.container(),
         new,
@@ -95,7 +100,10 @@ def _fill(new: Path, *, buildkit: bool) -> None:
         # git keeps no more than this of a mode, and a wheel not even that
         if not path.is_symlink():
             path.chmod(0o755 if _is_script(path) else 0o644)
-    (new / "Dockerfile").write_text(dockerfile(buildkit=buildkit), encoding="utf-8")
+    text = dockerfile(buildkit=buildkit, layer=layer)
+    (new / "Dockerfile").write_text(text, encoding="utf-8")
+    if layer is not None:
+        layer.write(new / LAYER)
     wheels.write(new / "wheels")
 
 
@@ -113,10 +121,13 @@ def _files(folder: Path) -> Iterator[Path]:
 def tree_digest(folder: Path) -> str:
     """Over paths, modes and contents; the Dockerfile counts as its template.
 
-    So that the image is not built anew because another builder was found.
+    So that the image is not built anew because another builder was found. Locked wheels may be
+    gigabytes: the hashes that the files beside them hold stand for them.
     """
     total = hashlib.sha256()
     for path in _files(folder):
+        if path.suffix == ".whl" and folder / LAYER in path.parents:
+            continue
         if path.is_symlink():
             kind, content = "link", str(path.readlink()).encode()
         else:

@@ -154,6 +154,14 @@ _REASONS: tuple[tuple[str, Reason], ...] = (
         ),
     ),
     (
+        r"Version '[^']+' for '[^']+' was not found",
+        Reason(
+            "locked-version",
+            "the package mirror has another version of a locked package by now",
+            ("Lock anew: dshpc env lock", _AGAIN),
+        ),
+    ),
+    (
         r"Unable to locate package|has no installation candidate|Unable to correct problems"
         r"|404 +Not Found|unmet dependencies",
         Reason(

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dshpc_setup.environment.layer import prepare
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.image.build import build_args, choose_builder, compose_build
+from dshpc_setup.image.client import debian_arch
 from dshpc_setup.image.context import Context, write_context
 from dshpc_setup.image.site import gather_site
 from dshpc_setup.machine import Machine
@@ -46,11 +48,14 @@ def make_recipe(
     buildkit = choose_builder(machine, facts) != "classic"
     site = gather_site(machine)
     folder = project.own / "build"
+    arch = debian_arch(facts.engine.arch or facts.platform.arch or "")
+    layer = prepare(machine, project, arch, site, fetch=not dry_run)
     if dry_run:
         with tempfile.TemporaryDirectory() as scratch:
-            context = write_context(Path(scratch) / "build", buildkit=buildkit, site=site)
+            new = Path(scratch) / "build"
+            context = write_context(new, buildkit=buildkit, site=site, layer=layer)
         context = replace(context, folder=folder)
     else:
-        context = write_context(folder, buildkit=buildkit, site=site)
+        context = write_context(folder, buildkit=buildkit, site=site, layer=layer)
         project.give_to_owner(folder, context.secrets_folder)
     return Recipe(base, context, build_args(machine, facts, settings, base, gpu_type))

@@ -1,0 +1,116 @@
+"""What of the environment goes into the image's build: files of the build context."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dshpc_setup.environment import declaration, locking
+from dshpc_setup.environment.model import FOLDER, Lock
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.image.site import SiteFiles
+from dshpc_setup.machine import Machine
+from dshpc_setup.project import Project
+
+LABEL = "org.dshpc.environment"
+_LOCK_NOW = "dshpc env lock"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """`wheels`: file name -> file; empty in a dry run, which fetches nothing."""
+
+    lock: Lock
+    wheels: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        return self.lock.digest
+
+    @property
+    def has_python(self) -> bool:
+        return bool(self.lock.wheels)
+
+    @property
+    def has_debian(self) -> bool:
+        return bool(self.lock.debian)
+
+    def write(self, folder: Path) -> None:
+        """The files that the Dockerfile copies."""
+        folder.mkdir()
+        if self.has_debian:
+            names = "".join(f"{each.name}={each.version}\n" for each in self.lock.debian)
+            (folder / "debian").write_text(names, encoding="utf-8")
+        if not self.has_python or self.lock.installer is None:
+            return
+        python = folder / "python"
+        python.mkdir()
+        hashed = locking.with_hashes(list(self.lock.wheels))
+        (python / "requirements.txt").write_text(hashed, encoding="utf-8")
+        tool = locking.with_hashes([self.lock.installer])
+        (python / "installer.txt").write_text(tool, encoding="utf-8")
+        installer = self.lock.installer.file
+        for part in ("wheels", "installer"):
+            (python / part).mkdir()
+        for name, path in self.wheels.items():
+            _link(path, python / ("installer" if name == installer else "wheels") / name)
+
+
+def _link(path: Path, to: Path) -> None:
+    """The same file under another name, for wheels are large; a copy where there are no links."""
+    try:
+        os.link(path, to)
+    except OSError:
+        shutil.copyfile(path, to)
+
+
+def current_lock(project: Path, architecture: str) -> Lock | None:
+    """The lock where all is declared and locked alike; None where nothing is declared.
+
+    Raises DshpcError where they differ, with the difference and what to type.
+    """
+    declared = declaration.load(project)
+    if declared is None or declared.is_empty:
+        return None
+    lock = locking.read(project)
+    if lock is None:
+        count = sum(map(len, declared.texts().values()))
+        raise DshpcError(
+            f"{project / FOLDER} declares packages ({count}), and they are not locked yet.",
+            "The image is built from a lock alone, so that it can be built again.",
+            (f"Lock them: {_LOCK_NOW}", "Then run configure-environment again."),
+        )
+    differs = locking.differences(declared, lock)
+    if lock.architecture != architecture:
+        differs.append(
+            f"the lock is for {lock.architecture}, and the engine is of type {architecture}"
+        )
+    if differs:
+        raise DshpcError(
+            f"{project / FOLDER} declares something else than what is locked.",
+            "\n".join(differs),
+            (f"Lock anew: {_LOCK_NOW}", "Then run configure-environment again."),
+        )
+    return lock
+
+
+def prepare(
+    machine: Machine,
+    project: Project,
+    architecture: str,
+    site: SiteFiles,
+    *,
+    fetch: bool,
+) -> Layer | None:
+    """The layer that the image is to have, its wheels fetched; None where nothing is declared.
+
+    A dry run fetches nothing.
+    """
+    lock = current_lock(project.folder, architecture)
+    if lock is None:
+        return None
+    if not fetch:
+        return Layer(lock)
+    return Layer(lock, locking.wheel_files(machine, project, lock, site))

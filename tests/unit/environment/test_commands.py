@@ -1,0 +1,64 @@
+"""`dshpc env` as it is typed; no engine is asked where no cluster was configured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.cli import run
+from dshpc_setup.environment.schema import SCHEMAS
+
+
+def typed(*words: str) -> int:
+    return run(list(words), "dshpc")
+
+
+def test_add_show_and_remove(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    assert typed("env", "show") == 0
+    assert "Nothing is declared" in capsys.readouterr().out
+    assert typed("env", "add", "numpy==2.1", "scipy") == 0
+    assert typed("env", "add", "--apt", "libgomp1") == 0
+    assert "dshpc env lock" in capsys.readouterr().out
+    assert typed("env", "show", "--json") == 0
+    now = json.loads(capsys.readouterr().out)
+    assert now["declared"] == {"python": ["numpy==2.1", "scipy"], "apt": ["libgomp1"], "r": []}
+    assert (now["locked"], now["in_image"], now["next"]) == (None, False, "dshpc env lock")
+    assert typed("env", "remove", "SciPy", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["names"] == ["SciPy"]
+    text = (tmp_path / "environment/python.json").read_text()
+    assert json.loads(text) == {"libraries": {"numpy": "2.1"}}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("add", "--", "--index-url=x"),
+        ("add", "git+https://example.org/x"),
+        ("add", "--apt", "--r", "x"),
+        ("remove", "never-declared"),
+        ("schema", "other.json"),
+    ],
+)
+def test_what_is_wrong_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    assert typed("env", *words) == 64
+    assert "What to do:" in capsys.readouterr().err
+    assert not (tmp_path / "environment").exists()
+
+
+@pytest.mark.parametrize("file", SCHEMAS)
+def test_the_schema_is_printed(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("env", "schema", file) == 0
+    assert json.loads(capsys.readouterr().out)["additionalProperties"] is False
