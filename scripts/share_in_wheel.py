@@ -11,7 +11,14 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SHARED = ("templates", "container", "methods", "docker-compose.yml.j2", "docs/findings")
+SHARED = (
+    "templates",
+    "container",
+    "methods",
+    "docker-compose.yml.j2",
+    "docs/findings",
+    "docs/schemas",
+)
 
 
 class ShareHook(BuildHookInterface):  # type: ignore[type-arg]

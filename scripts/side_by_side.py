@@ -1,7 +1,8 @@
-"""All tests in two lines beside each other: those on this machine's engine, and all others.
+"""All tests in lines beside each other: those on this machine's engine, those of jobs, and all others.
 
-Most of the time is waiting, and tests of one line do not meet those of the other. The output of the
-second line comes after the first one's. Exit code: that of the first line that failed, else 0.
+Most of the time is waiting, and tests of one line do not meet those of another (tests/conftest.py). The
+output of the other lines comes after the first one's. Exit code: that of the first line that failed,
+else 0.
 """
 
 from __future__ import annotations
@@ -9,28 +10,36 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
+from typing import IO
+
+BESIDE = ("others", "jobs")
 
 
 def main() -> int:
     pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-    with tempfile.TemporaryFile() as output:
-        others = subprocess.Popen(
-            [*pytest, "--line", "others"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+    with ExitStack() as stack:
+        beside: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
         try:
-            first = subprocess.run([*pytest, "--line", "engine"], check=False).returncode
-            second = others.wait()
+            for line in BESIDE:
+                output: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
+                beside.append((_started([*pytest, "--line", line], output), output))
+            codes = [subprocess.run([*pytest, "--line", "engine"], check=False).returncode]
+            codes += [process.wait() for process, _ in beside]
         finally:
-            if others.poll() is None:
-                others.kill()
-                others.wait()
-        output.seek(0)
+            for process, _ in beside:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
         sys.stdout.flush()
-        sys.stdout.buffer.write(output.read())
-    return first or second
+        for _, printed in beside:
+            printed.seek(0)
+            sys.stdout.buffer.write(printed.read())
+    return next((code for code in codes if code), 0)
+
+
+def _started(argv: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
 
 
 if __name__ == "__main__":

@@ -17,38 +17,44 @@ settings.register_profile("full", deadline=None, max_examples=1000)
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="the long soaks whole, not as a sample")
 
-    parser.addoption("--line", choices=["engine", "others"], help="see scripts/side_by_side.py")
+    parser.addoption("--line", choices=LINES, help="see scripts/side_by_side.py")
 
 
-# Of the tests on this machine's engine, those that go with the other line: both take about as long.
-_WITH_OTHERS = frozenset(
-    "test_apart test_container test_image test_isolation test_record test_restarts test_security "
-    "test_seed_recipes".split()
-)
+LINES = ("engine", "others", "jobs")
+# Of the tests on this machine's engine, those that go with another line: all take about as long.
+_ELSEWHERE = {
+    "others": "test_apart test_container test_image test_isolation test_security",
+    "jobs": "test_doctor test_environment test_jobs test_key test_methods test_profiles test_record "
+    "test_restarts test_seed_recipes test_shipped_methods test_start_faults test_targets "
+    "test_workflows",
+}
+_LINE_OF = {name: line for line, names in _ELSEWHERE.items() for name in names.split()}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`--line engine`: tests on this machine's engine; `others`: all but these.
-
-    A test in a private room of its own says so by `pytest_plugins`, which bring the rooms.
+    """`--line engine`: tests on this machine's engine; `jobs`: what people do with a cluster; `others`:
+    all but these. A test in a private room of its own says so by `pytest_plugins`, which bring the rooms.
     """
     line = config.getoption("--line")
     if line is None:
         return
     here = Path(__file__).parent / "integration"
-    kept: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
     for item in items:
         module = item.getparent(pytest.Module)
         rooms = module is not None and hasattr(module.obj, "pytest_plugins")
-        on_engine = here in item.path.parents and not rooms and item.path.stem not in _WITH_OTHERS
-        kept[on_engine == (line == "engine")].append(item)
-    items[:] = kept[True]
-    config.hook.pytest_deselected(items=kept[False])
+        on_engine = here in item.path.parents and not rooms
+        its_line = _LINE_OF.get(item.path.stem, "engine") if on_engine else "others"
+        (kept if its_line == line else left).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--line") == "others":  # its clusters beside those of the other line
-        os.environ["DSHPC_TEST_PREFIX"] = "dshpc-test-o-"
+    line = config.getoption("--line")
+    if line in _ELSEWHERE:  # its clusters beside those of the other lines
+        os.environ["DSHPC_TEST_PREFIX"] = f"dshpc-test-{line[0]}-"
     # Who was started in the background of a script ignores these, and so would all that the tests start
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(name) == signal.SIG_IGN:

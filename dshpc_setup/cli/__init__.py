@@ -24,17 +24,25 @@ EXEC_COMMANDS = frozenset(
 COMMANDS = frozenset(
     (
         "configure config detect gpus passthrough compose record up restart reconfigure status "
-        "down logs destroy doctor explain key"
+        "down logs destroy doctor explain key env method job run workflow"
     ).split()
 )  # what typer has beside them
 
+_NOT_PRINTED = "What was found could not be printed."
 _ended_by: list[int] = []  # the signal that ended the running command
 _told_json: list[bool] = []  # whether its object is printed
 
 
 def main() -> int:
     """The entry point `dshpc`."""
-    return run(sys.argv[1:], "dshpc")
+    if sys.argv[1:2] != ["doctor"]:
+        return run(sys.argv[1:], "dshpc")
+    import gc
+
+    gc.disable()  # it ends soon, and each of its processes would look over all that is loaded
+    code = run(sys.argv[1:], "dshpc")
+    gc.freeze()  # nor is that looked over when the interpreter ends
+    return code
 
 
 def configure_environment_main() -> int:
@@ -46,6 +54,10 @@ def run(arguments: list[str], program: str) -> int:
     """Run one command line; the result is the exit code."""
     _ended_by.clear()
     _told_json.clear()
+    return _printed(_ended(arguments, program), program)
+
+
+def _ended(arguments: list[str], program: str) -> int:
     try:
         return _run(arguments, program)
     except KeyboardInterrupt:  # also while a command is still being imported
@@ -54,6 +66,34 @@ def run(arguments: list[str], program: str) -> int:
         if _ended_by:  # a terminal that hung up takes no words any more
             return interrupt_code()
         return _defect(error, arguments, program)
+
+
+def _printed(code: int, program: str) -> int:
+    """The exit code once all that was said is really written: the interpreter would end with 120."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _let_stdout_go()
+        return 141
+    except OSError as error:
+        _let_stdout_go()
+        sys.stderr.write(f"{program}: {_NOT_PRINTED}\n  {error}\n")
+        return 2
+    return code
+
+
+def _let_stdout_go() -> None:
+    """What waits to be written goes nowhere, instead of failing once more at the interpreter's end."""
+    import os
+
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):  # no file
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
 
 
 def interrupt_code() -> int:
@@ -143,9 +183,11 @@ def put(text: str) -> None:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError as error:
+        _let_stdout_go()
         raise ReaderGoneError from error
     except OSError as error:  # a full disk
-        raise DshpcError("What was found could not be printed.", str(error)) from error
+        _let_stdout_go()
+        raise DshpcError(_NOT_PRINTED, str(error)) from error
 
 
 def _run(arguments: list[str], program: str) -> int:
@@ -175,6 +217,19 @@ def _run(arguments: list[str], program: str) -> int:
             line = parsed_line(arguments[1:])
             if line is not None:
                 return told(lambda: look(line), arguments, program)
+        if first == "job":
+            from dshpc_setup.cli import job_line
+
+            words = job_line.parsed(arguments[1:])
+            if words is not None:
+                return told(lambda: job_line.ask(*words), arguments, program)
+        if first == "run" or (first == "method" and arguments[1:2] in (["run"], ["check"])):
+            from dshpc_setup.cli.submission import carry_out
+            from dshpc_setup.cli.submission import parsed as parsed_submission
+
+            submission = parsed_submission(arguments)
+            if submission is not None:
+                return told(lambda: carry_out(submission), arguments, program)
         from dshpc_setup.cli.app import run as app_run
 
         return app_run(arguments, program)
@@ -189,8 +244,13 @@ def told(command: Callable[[], int], arguments: list[str], program: str) -> int:
     except DshpcError as error:
         return _told(error, arguments, program)
     except (BrokenPipeError, ReaderGoneError):
-        sys.stderr.close()
+        _let_stdout_go()
         return 141
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        _let_stdout_go()  # of print(): what we write to files is told by its name
+        return _told(DshpcError(_NOT_PRINTED, str(error)), arguments, program)
     except Exception:
         raise
     except BaseException as error:  # what a recorded machine cannot answer passes every probe

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from dshpc_setup.cli import interrupted, print_json, told
+from dshpc_setup.cli import ReaderGoneError, interrupted, print_json, told
 from dshpc_setup.cli.command_line import HELP, app, finish, finished
 from dshpc_setup.cli.passed_on import show_in_help
 from dshpc_setup.errors import Exit, usage_error
@@ -16,18 +16,35 @@ from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.cli import setting_up
 
 # isort: split
-from dshpc_setup.cli import compose, config, doctoring, key, looking, running
+from dshpc_setup.cli import (
+    compose,
+    config,
+    doctoring,
+    env,
+    jobs,
+    key,
+    looking,
+    method,
+    running,
+    submitting,
+    workflow,
+)
 
 __all__ = [
     "app",
     "compose",
     "config",
     "doctoring",
+    "env",
+    "jobs",
     "key",
     "looking",
+    "method",
     "run",
     "running",
     "setting_up",
+    "submitting",
+    "workflow",
 ]
 
 show_in_help(app, finish)
@@ -49,6 +66,10 @@ def _run(arguments: list[str], program: str) -> int:
         code = command.main(rest, prog_name=program, standalone_mode=False)
     except typer.Abort:  # Ctrl-D at a question, and Ctrl-C where the parser of that version says so
         return interrupted(arguments, program)
+    except SystemExit as error:  # how the parser ends where print() met a closed pipe
+        if isinstance(error.__context__, BrokenPipeError):
+            raise ReaderGoneError from error
+        raise
     except Exception as error:
         if not hasattr(error, "format_message"):  # the parser's own, of click or of typer's copy
             raise

@@ -16,7 +16,7 @@ from dshpc_setup.files import write_atomic
 from dshpc_setup.machine import Machine
 from dshpc_setup.project import Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings
-from dshpc_setup.settings_file import as_text, changed, item_text, joined
+from dshpc_setup.settings_file import as_text, changed, item_text, joined, without
 
 _COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
 
@@ -110,8 +110,14 @@ def set_in_file(project: Project, name: str, values: list[str]) -> None:
 
 
 def forget(project: Project, names: list[str]) -> None:
-    """Drop remembered flags; raises DshpcError for a name that is no setting or not remembered."""
-    remembered = project.remembered
+    """Drop remembered flags, and take the others out of dshpc.yaml.
+
+    Raises DshpcError for a name that is no setting, or that neither of both has: nothing is changed.
+    """
+    remembered, path = project.remembered, project.folder / "dshpc.yaml"
+    sources = project.settings({}).sources
+    in_file = [name for name in names if name not in remembered and sources.get(name)
+               and sources[name].origin == "file"]  # fmt: skip
     for name in names:
         if name not in BY_NAME:
             near = difflib.get_close_matches(name, list(BY_NAME), 1)
@@ -119,19 +125,19 @@ def forget(project: Project, names: list[str]) -> None:
                 f"There is no setting {name!r}.",
                 f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(BY_NAME)}.",
             )
-        if name not in remembered:
-            raise _not_remembered(project, name)
-    project.forget(names)
-    said = f"Forgotten: {', '.join(names)}. Run configure-environment to put it into effect."
-    print(as_called(said))
-
-
-def _not_remembered(project: Project, name: str) -> DshpcError:
-    source = project.settings({}).sources[name]
-    if source.origin == "file":
-        return usage_error(
-            f"{name} stands in {source.where} and is not a remembered flag.",
-            "",
-            f"Take that line out of {project.folder / 'dshpc.yaml'} to have the default again.",
-        )
-    return usage_error(f"No flag is remembered for {name}.", "", "See: dshpc config show")
+        if name not in remembered and name not in in_file:
+            raise usage_error(
+                f"{name} is not set here.",
+                "No flag is remembered for it, and dshpc.yaml does not have it.",
+                "See: dshpc config show",
+            )
+    if in_file:
+        text = path.read_text(encoding="utf-8")
+        for name in in_file:
+            text = without(text, name)
+        write_atomic(path, text, owner=project.owner)
+        print(f"Taken out of {path}: {', '.join(in_file)}.")
+    if flags := [name for name in names if name in remembered]:
+        project.forget(flags)
+        print(f"Forgotten: {', '.join(flags)}.")
+    print(as_called("Run configure-environment to put it into effect."))

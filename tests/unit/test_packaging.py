@@ -17,7 +17,14 @@ from packaging.utils import canonicalize_name
 import dshpc_setup
 
 ROOT = Path(__file__).parents[2]
-SHARED = ("templates", "container", "methods", "docker-compose.yml.j2", "docs/findings")
+SHARED = (
+    "templates",
+    "container",
+    "methods",
+    "docker-compose.yml.j2",
+    "docs/findings",
+    "docs/schemas",
+)
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>\S+)(?P<marker>[^\\]*)\\$")
 
 

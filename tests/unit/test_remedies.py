@@ -373,3 +373,11 @@ def test_at_least(version: str | None, least: str, is_so: bool) -> None:
 def test_any_version_is_taken(text: str) -> None:
     found = numbers(text)
     assert found is None or at_least(text, ".".join(map(str, found)))
+
+
+def test_a_changed_hook_needs_a_container_of_its_own() -> None:
+    again = [fix.command for fix in remedies.cgroups_on(machine())]
+    assert again == [
+        "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place",
+        "dshpc down && dshpc up",
+    ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from dshpc_setup import cli
 from dshpc_setup.cli import app, console, looking, passed_on, running
 from dshpc_setup.cli import exec as exec_command
+from dshpc_setup.cli.console import ConsoleReporter
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.project import Project
 
@@ -152,7 +156,7 @@ def test_a_defect_on_the_way_to_slurm(
     def fail(environ: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(exec_command, "_runtime", fail)
+    monkeypatch.setattr(exec_command, "runtime", fail)
     assert cli.run(["srun", "--json", "true"], "dshpc") == 2
     out, err = capsys.readouterr()
     assert (out, "defect" in err) == ("", True), "its stdout is the job's"
@@ -285,11 +289,99 @@ def test_unset_of_what_stands_in_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / ".dshpc").mkdir()
-    (tmp_path / "dshpc.yaml").write_text("# mine\ngpu: amd\n")
-    assert cli.run(["config", "unset", "gpu"], "dshpc") == 64
-    assert "gpu stands in dshpc.yaml:2" in capsys.readouterr().err
-    assert cli.run(["config", "unset", "work"], "dshpc") == 64
-    assert "No flag is remembered for work" in capsys.readouterr().err
+    path = tmp_path / "dshpc.yaml"
+    path.write_text("# mine\ngpu: amd\n# work\nwork: x\n")
+    assert cli.run(["config", "unset", "gpu", "partition"], "dshpc") == 64
+    assert "partition is not set here" in capsys.readouterr().err
+    assert "gpu: amd" in path.read_text(), "all of them or none"
     Project(tmp_path).write_json(".dshpc/remembered.json", {"gpu": "none"})
     assert cli.run(["config", "unset", "gpu"], "dshpc") == 0
-    assert Project(tmp_path).remembered == {}
+    assert (Project(tmp_path).remembered, "gpu: amd" in path.read_text()) == ({}, True)
+    assert cli.run(["config", "unset", "gpu"], "dshpc") == 0
+    assert path.read_text() == "# mine\n# work\nwork: x\n"
+    capsys.readouterr()
+
+
+def test_a_wrong_value_is_told_by_what_was_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["config", "set", "reserve_mib", "abc"], "dshpc") == 64
+    said = capsys.readouterr().err
+    assert said.startswith("dshpc: reserve_mib = abc ")
+    assert "--reserve-mib" not in said
+    assert cli.run(["config", "set", "reserve_mib", "512"], "dshpc") == 0
+
+
+def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_text("")
+    assert cli.run(["status", "--dir", f"{tmp_path}/x"], "dshpc") == 64
+    assert "that is a file" in capsys.readouterr().err
+    assert cli.run(["status", "--dir", f"{tmp_path}/y"], "dshpc") == 64
+    assert "there is no such folder" in capsys.readouterr().err
+
+
+class Stream(io.StringIO):
+    """Takes all that is written, and fails when it has to be got rid of."""
+
+    def __init__(self, error: OSError | None) -> None:
+        super().__init__()
+        self.error = error
+
+    def flush(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (None, 0, ""),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "No space left on device"),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
+    ],
+)
+@pytest.mark.parametrize("arguments", [["--version"], ["config", "show"]])
+def test_what_cannot_be_printed_in_the_end(
+    arguments: list[str],
+    error: OSError | None,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Stream(error))
+    assert cli.run(arguments, "dshpc") == code
+    assert capsys.readouterr().err == (
+        f"dshpc: What was found could not be printed.\n  [Errno 28] {said}\n" if said else ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "answer", "times", "silent"),
+    [
+        ("y\n", True, 1, False),
+        (" YES \n", True, 1, False),
+        ("\n", False, 1, False),
+        ("n\n", False, 1, False),
+        ("maybe\ny\n", True, 2, False),
+        ("a\nb\nno\n", False, 3, False),
+        ("a\nb\nc\ny\n", False, 3, True),
+        ("", False, 1, True),
+        ("maybe\n", False, 2, True),
+    ],
+)
+def test_questions(
+    lines: str,
+    answer: bool,
+    times: int,
+    silent: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    reporter = ConsoleReporter(to_stderr=True, yes=False, interactive=True)
+    assert reporter.ask("Do it?") is answer
+    said = capsys.readouterr().err
+    assert said.count("Do it? [y/N]") == times
+    assert ("No answer" in said) is silent

@@ -13,6 +13,7 @@ from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.destroy import destroy
 from dshpc_setup.cluster.node_state import NodeStatus, parse_gres, parse_nodes, start_report
 from dshpc_setup.cluster.status import ClusterStatus, lines, parse_isolation
+from dshpc_setup.container import daemons
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.ownership import digest
 from dshpc_setup.project import Project
@@ -50,7 +51,7 @@ def container(owner: str | None, status: str = "running") -> Answer:
         "Id": "1",
         "Name": "/p-slurm",
         "Image": "sha256:1",
-        "Created": "2026-01-01T00:00:00Z",
+        "Created": "2999-01-01T00:00:00Z",
         "State": {
             "Running": status == "running",
             "Status": status,
@@ -146,7 +147,52 @@ def test_a_failed_start_is_told_as_the_container_tells_it(project: Project) -> N
     fake = machine(project, **{"docker exec p-slurm dshpc-node": Answer(report, 2)})
     with pytest.raises(DshpcError) as caught:
         cluster.restart(fake, project, Listener())
-    assert caught.value == DshpcError("No key.", "empty", ("Remove it.",))
+    again = "Then start it again: dshpc restart"
+    assert caught.value == DshpcError("No key.", "empty", ("Remove it.", again))
+
+
+def test_up_tries_a_start_that_failed_again(project: Project) -> None:
+    failed = Answer(json.dumps({"phase": "failed", "ready": False}), 2)
+    change = {"docker exec p-slurm dshpc-node": [failed, Answer(READY), Answer(READY)]}
+    fake = machine(project, **change)
+    assert cluster.up(fake, project, Listener()).ready
+    assert fake.lines("docker restart")
+    well = machine(project)
+    cluster.up(well, project, Listener())
+    assert not well.lines("docker restart")
+
+
+@pytest.mark.parametrize(
+    ("steps", "wanted"),
+    [
+        ((), ("Start it again: dshpc restart",)),
+        (("Remove it.",), ("Remove it.", "Then start it again: dshpc restart")),
+        (("Mend it, then: dshpc restart",), ("Mend it, then: dshpc restart",)),
+    ],
+)
+def test_what_follows_a_start_that_failed(steps: tuple[str, ...], wanted: tuple[str, ...]) -> None:
+    assert cluster_status.after_failure(steps) == wanted
+    failure = {"brief": "No key.", "resolution": list(steps)}
+    said = lines(ClusterStatus("/p", "p-slurm", "running", phase="failed", failure=failure))
+    assert [line.strip() for line in said[-len(wanted) :]] == [f"- {text}" for text in wanted]
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("drained", "docker exec p-slurm scontrol update NodeName=p State=RESUME"),
+        ("draining", "docker exec p-slurm scontrol update NodeName=p State=RESUME"),
+        ("down", "docker exec p-slurm scontrol update NodeName=p State=RESUME"),
+        ("inval", "dshpc doctor"),
+        ("idle*", "dshpc doctor"),
+    ],
+)
+def test_the_command_that_takes_a_node_back_is_one_that_the_user_may_give(
+    project: Project, state: str, said: str
+) -> None:
+    fake = machine(project, **{"docker exec p-slurm sinfo": Answer(f"p|x|x|{state}|fans\n")})
+    assert lines(cluster.status(fake, project))[-1].endswith(said)
+    assert "RESUME" not in "\n".join(lines(cluster.status(machine(project), project)))
 
 
 @pytest.mark.parametrize("owner", ["/another/folder", None])
@@ -398,9 +444,29 @@ def test_a_refused_configuration_is_a_warning(project: Project) -> None:
         machine(project, **{"docker exec p-slurm dshpc-node": Answer(report)}), project
     )
     assert (status.ready, status.exit_code) == (True, Exit.WARNING)
+    assert status.exit_code_of_change == Exit.ERROR
     assert "Line 3 is wrong." in "\n".join(lines(status))
     down = ClusterStatus("/p", "p-slurm", "missing", kept_last_good=kept)
     assert down.exit_code == Exit.ERROR
+
+
+@pytest.mark.parametrize(("state", "true"), [("idle", False), ("drained", True), ("idle*", True)])
+def test_a_node_that_was_taken_back_since_the_start(
+    project: Project, state: str, true: bool
+) -> None:
+    """Slurm keeps the reason, and the start's report its note."""
+    taken = daemons.parse_node("NodeName=p State=IDLE+DRAIN Reason=hot [root@2026-01-01T00:00:00]")
+    assert taken is not None
+    left = daemons.take_back(FakeMachine(), "p", taken, fresh=False)
+    assert left is not None
+    other = "Another note."
+    report = json.dumps({"phase": "ready", "ready": True, "notes": [left.note, other]})
+    fake = machine(project, **{"docker exec p-slurm dshpc-node": Answer(report)})
+    fake.commands["docker exec p-slurm sinfo"] = Answer(f"p|gpu:h100:2||{state}|hot\n")
+    status = cluster.status(fake, project)
+    assert status.notes[-1] == other
+    assert (left.note in status.notes) is true
+    assert ("because: hot" in "\n".join(lines(status))) is true
 
 
 def test_jobs_that_cannot_run_are_explained(project: Project) -> None:
@@ -441,7 +507,8 @@ def test_whose_files_are_in_force(project: Project) -> None:
     fake = machine(project, **{"docker exec p-slurm dshpc-node": Answer(json.dumps(told))})
     status = cluster.status(fake, project)
     assert status.files == {"slurm.conf": "rendered", "gres.conf": "edited",
-                            "cgroup.conf": "rendered"}  # fmt: skip
+                            "cgroup.conf": "rendered",
+                            "docker-compose.yml": "edited"}  # fmt: skip
     assert "gres.conf yours (edited by hand)" in "\n".join(lines(status))
     assert not [note for note in status.notes if "not in force" in note]
     (project.folder / "config/gres.conf").write_text("# again\n")

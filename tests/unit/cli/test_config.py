@@ -73,7 +73,7 @@ def test_diff_and_its_exit_codes(
     uses(cluster(project, {"gres.conf": "Name=gpu\n"}), monkeypatch)
     assert cli.run(["config", "diff", "gres.conf"], "dshpc") == 1
     out = capsys.readouterr().out
-    assert out.startswith("--- config/gres.conf (in the project folder)\n")
+    assert out.startswith("--- /etc/slurm/gres.conf (in force in p-slurm)\n+++ config/gres.conf")
     assert "\033" not in out, "colour is for terminals"
     assert cli.run(["config", "diff", "slurm.conf"], "dshpc") == 0
     capsys.readouterr()

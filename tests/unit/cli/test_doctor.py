@@ -372,7 +372,9 @@ def test_which_are_chosen(only: tuple[str, ...], skip: tuple[str, ...], left: st
     ("only", "skip", "words"),
     [
         (("drivers",), (), "Did you mean driver?"),
-        (("DSH-NV-031",), (), "Did you mean DSH-NV-013?"),
+        (("DSH-NV-014",), (), "Did you mean DSH-NV-013?"),
+        (("DSH-NV-999",), (), "Did you mean DSH-NV-013?"),
+        (("dsh-nv-0",), (), "Did you mean DSH-NV-001 or DSH-NV-013?"),
         ((), ("DSH-XX-*,gpu",), "'DSH-XX-*'"),
         (("zzz",), (), "The sections are: host, gpu"),
         (("",), (), "empty"),
@@ -512,7 +514,67 @@ def test_junit_is_written_beside_the_json(
     assert [path.name for path in tmp_path.iterdir()] == ["out.xml"]
 
 
-@pytest.mark.parametrize("target", [".", "there/is/none.xml", "/"])
+def test_junit_needs_a_name_and_a_folder_that_may_be_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "--machine", HEALTHY, "--junit", "")
+    assert (code, "--junit names no file" in err) == (64, True)
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
+    code, out, err = run(capsys, "--machine", HEALTHY, "--junit", str(tmp_path / "out.xml"))
+    assert (code, out) == (64, "")
+    assert f"You may not write into {tmp_path}" in err
+
+
+def test_a_machine_needs_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "--machine", "")
+    assert (code, "--machine names nothing" in err) == (64, True)
+
+
+def test_a_recorded_machine_is_not_seen_with_the_settings_of_this_project(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dshpc.yaml").write_text("simulate: h100:2\n")
+    machine = str(MACHINES / "workstation-rtx4090-nouveau")
+    code, out, _ = run(capsys, "--machine", machine)
+    assert code == 2
+    assert "nouveau" in out
+    assert "SIMULATED" not in out
+    assert "Only a machine was recorded" in out
+
+
+def test_a_left_out_cause_is_named_and_is_no_success() -> None:
+    report = Report((WELL, BLOCKED), ILL)
+    assert [it.id for it in report.left_out] == [ROOT.id]
+    assert report.exit_code == Exit.INCOMPLETE
+    assert report.to_json()["left_out"] == [{"id": ROOT.id, "title": ROOT.title}]
+    text = told((WELL, BLOCKED), every=ILL)
+    assert text[0] == "!! The driver was updated (DSH-NV-001, left out by --only or --skip)"
+    assert text[-1] == "No problem found by 1 check; 1 could not be made."
+    assert Report((WELL, ABSENT), ILL).exit_code == Exit.OK
+    assert told((WELL, ABSENT), every=ILL)[-1] == "No problem found by 1 check."
+    assert Report(ILL, ILL).left_out == ()
+
+
+def test_what_stands_beside_the_findings() -> None:
+    here = known_of("workstation-rtx4090")
+    gpu_alone = tuple(it for it in catalogue() if it.section == "gpu")
+    seen = replace(here, observed=replace(here.observed, version="0.1.0"))
+    placed = replace(here, observed=replace(seen.observed, project="/home/someone/cluster"))
+    none = ("No cluster is set up in this folder or above it.",)
+    assert checking.report_of(Asked(), seen, None).notes == none
+    assert checking.report_of(Asked(), seen, gpu_alone).notes == ()
+    (where,) = checking.report_of(Asked(), placed, None).notes
+    assert where == "No cluster is set up in /home/someone/cluster."
+    (alone,) = checking.report_of(Asked(), here, None, recorded=True).notes
+    assert alone.startswith("Only a machine was recorded")
+    simulated = known_of("workstation-rtx4090/slurm-simulated")
+    (made_up,) = checking.report_of(Asked(), simulated, gpu_alone).notes
+    assert "SIMULATED" in made_up
+    assert told((WELL,), notes=(made_up,))[-2:] == [made_up, "No problem found."]
+    assert checking.report_of(Asked(), known_of("workstation-rtx4090/healthy"), None).notes == ()
+
+
+@pytest.mark.parametrize("target", ["there/is/none.xml", "/"])
 def test_junit_that_cannot_be_written(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "--machine", HEALTHY, "--junit", target)
     assert (code, out) == (64, "")
@@ -521,10 +583,17 @@ def test_junit_that_cannot_be_written(target: str, capsys: pytest.CaptureFixture
 
 def test_a_machine_without_gpus_is_told_so_though_nothing_is_wrong() -> None:
     none = Finding(
-        "DSH-GP-001", "gpu", "info", "No GPU detected for jobs", ("pci: absent",), "There is none."
-    )
+        "DSH-GP-001", "gpu", "info", "No GPU detected for jobs", ("pci: absent",), "There is none.",
+        (Fix("To try it", "configure-environment --simulate h100:2"),),
+    )  # fmt: skip
     text = told((WELL, NOTED, none))
-    assert text[:2] == ["-- No GPU detected for jobs (DSH-GP-001)", "   There is none."]
+    assert text[:5] == [
+        "-- No GPU detected for jobs (DSH-GP-001)",
+        "   There is none.",
+        "   -> To try it:",
+        "        configure-environment --simulate h100:2",
+        "",
+    ]
     assert text[-1] == "No problem found."
     assert "Worth knowing" not in "\n".join(text)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,11 @@ from hypothesis import strategies as st
 from dshpc_setup import cli
 from dshpc_setup.cli import app
 from dshpc_setup.cli.checking import Asked
-from dshpc_setup.cli.doctor_line import Line, parsed
+from dshpc_setup.cli.doctor_line import Line, _early, parsed
+from dshpc_setup.facts import State
+from dshpc_setup.machine import CommandResult
+from dshpc_setup.project import Project
+from tests.unit.machine.in_place import InPlace
 
 HEALTHY = str(Path(__file__).parents[2] / "machines" / "workstation-rtx4090")
 
@@ -105,3 +111,47 @@ def test_typer_is_not_imported_for_it(
 def test_what_it_declines_is_done_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["doctor", "--list-checks", "--json"], "dshpc") == 0
     assert json.loads(capsys.readouterr().out)["schema"] == "dshpc.checks/1"
+
+
+def test_only_doctor_goes_without_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(gc, "disable", lambda: done.append("disable"))
+    monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
+
+    def run(words: list[str], _: str) -> int:
+        done.append(words[0])
+        return 3
+
+    monkeypatch.setattr(cli, "run", run)
+    for word in ("doctor", "detect"):
+        monkeypatch.setattr(sys, "argv", ["dshpc", word, "--json"])
+        assert cli.main() == 3
+    assert done == ["disable", "doctor", "freeze", "detect"]
+
+
+@dataclass
+class Engine(InPlace):
+    """Answers one question, in one way."""
+
+    state: State = "present"
+    code: int | None = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def run(self, argv: Sequence[str], **_: Any) -> CommandResult:
+        assert list(argv) == ["docker", "inspect", "--type", "container", "--", "p-slurm"]
+        return CommandResult(tuple(argv), self.state, self.code, "said", "", 1.0)
+
+
+def test_the_container_is_asked_for_while_the_checks_are_loaded(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    assert _early(Engine(), None) is None
+    assert _early(Engine(), project) is None  # no cluster was set up
+    project.prepare()
+    project.write_json(".dshpc/runtime.json", {"container": "p-slurm"})
+    said = _early(Engine(), project)
+    assert said is not None
+    assert said.stdout == "said"
+    assert _early(Engine("present", 1), project) is not None  # no such container
+    assert _early(Engine("timeout", None), project) is None  # asked again, with more time

@@ -259,9 +259,9 @@ def test_the_same_project_is_found_as_elsewhere(
         from dshpc_setup.errors import DshpcError
 
         with pytest.raises(DshpcError, match="no cluster"):
-            exec_command._runtime(env)
+            exec_command.runtime(env)
     else:
-        assert exec_command._runtime(env) == project.runtime()
+        assert exec_command.runtime(env) == project.runtime()
 
 
 # What is said around the command
@@ -300,6 +300,44 @@ def test_outside_of_the_work_folder_one_line_says_so(
         assert said == [False, False]
     else:
         assert said == [terminal, bool(code) and not terminal]
+
+
+@pytest.mark.parametrize(
+    ("command", "phase", "folder", "restart"),
+    [
+        ("srun", "failed", False, True),
+        ("srun", "starting: key", False, False),
+        ("srun", "ready", True, False),
+        ("exec", "failed", True, False),
+    ],
+)
+def test_a_command_that_was_never_begun_ran_nowhere(
+    command: str,
+    phase: str,
+    folder: bool,
+    restart: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / ".dshpc").mkdir()
+    (tmp_path / ".dshpc/runtime.json").write_text(json.dumps(RUNTIME))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    monkeypatch.delenv("DSHPC_COMMAND", raising=False)
+    monkeypatch.setattr(os, "isatty", lambda _: False)
+    monkeypatch.setattr(Session, "run", lambda _: (2, 0))
+    running = FakeMachine(
+        commands={
+            "docker inspect": Answer(json.dumps([DESCRIBED])),
+            "docker exec c cat": Answer(f"{phase}\n"),
+        }
+    )
+    monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: running)
+    assert exec_command.main([command, "true"]) == 2
+    said = capsys.readouterr().err
+    assert ("not in the work folder: commands run in /w" in said) is folder
+    assert ("dshpc restart" in said) is restart
 
 
 DESCRIBED = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from dshpc_setup.cli.chosen import full_id
 from dshpc_setup.cli.markdown import as_text
 from dshpc_setup.cli.terminal import Ink
 from dshpc_setup.diagnose import catalogue
+from dshpc_setup.settings import DECLARATIONS
 from scripts import share_in_wheel
 
 PAGE = """\
@@ -70,8 +73,8 @@ def test_headings_code_lists_and_paragraphs() -> None:
         "",
         "What it means",
         "",
-        "Nothing listens. That is wrong, and `docker ps` says the same in one line that",
-        "is longer than eighty. It goes on.",
+        "Nothing listens. That is wrong, and docker ps says the same in one line that is",
+        "longer than eighty. It goes on.",
         "",
         "  - Debian: start it, and wait",
         "  - Others: see the guide (https://example.org/guide) or ours",
@@ -89,6 +92,26 @@ def test_headings_code_lists_and_paragraphs() -> None:
         "",
         "| a | b |",
         "|---|---|",
+    ]
+
+
+def test_a_command_in_a_sentence_is_never_wrapped() -> None:
+    text = "Seventy-two characters stand before the command, so that it has no room: `sudo reboot  now`."
+    assert as_text(text, Ink())[1] == "sudo reboot  now."
+    assert as_text("It is ``a ` b`` and `c**` and `d**`, and 5` wide", Ink()) == [
+        "It is a ` b and c** and d**, and 5` wide"
+    ]
+    shown = as_text(f"# `{'a ' * 60}b`", Ink())
+    assert shown == [f"{'a ' * 60}b"]
+
+
+def test_a_command_in_a_sentence_as_it_can_be_called(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DSHPC_COMMAND", str(tmp_path / "a b" / "dshpc"))
+    assert as_text("Run `dshpc up`, or dshpc down.", Ink()) == [
+        "Run 'a b/dshpc' up, or 'a b/dshpc' down."
     ]
 
 
@@ -153,7 +176,64 @@ def test_no_such_id(word: str, near: str | None, capsys: pytest.CaptureFixture[s
     assert (code, out) == (64, "")
     assert repr(word) in err
     assert (f"Did you mean {near}" in err) if near else ("Did you mean" not in err)
-    assert "--list-checks" in err
+    assert "dshpc explain\n" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        (["CUDA out of memory"], "DSH-GP-008: "),
+        (["cuda", "out", "of", "memory"], "DSH-GP-008: "),
+        (["torch.cuda.OutOfMemoryError"], "DSH-GP-008: "),
+        (["out of GPU memory"], "DSH-GP-008: "),
+        (["Failed to initialize NVML: Unknown Error"], "DSH-NV-013: "),
+        (["invalid GRES specification"], "DSH-SL-020: "),
+        (["visible on the host but not in the container"], "DSH-SL-022: "),
+        (["built without GPU support"], "DSH-SL-021: "),
+    ],
+)
+def test_a_page_is_found_by_the_words_of_an_error(
+    words: list[str], first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = explained(capsys, *words)
+    assert (code, err) == (0, "")
+    assert out.startswith(first)
+
+
+def test_words_of_several_pages_list_them_the_titles_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = explained(capsys, "out of memory")
+    listed = [line.split()[0] for line in out.splitlines()]
+    assert code == 0
+    assert {"DSH-GP-008", "DSH-SL-004", "DSH-SL-025", "DSH-SL-037"} == set(listed[:4])
+    assert "What it means" not in out
+
+
+def test_the_other_pages_stand_below(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = explained(capsys, "CUDA out of memory")
+    assert "DSH-SL-025" in out.partition("See also:")[2]
+
+
+@pytest.mark.parametrize("words", ["zz nothing of the kind", "memor", "...", "out of memory zebra"])
+def test_words_of_no_page(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = explained(capsys, words)
+    assert (code, out) == (64, "")
+    assert repr(words) in err
+
+
+@given(st.text())
+def test_any_words_can_be_looked_for(words: str) -> None:
+    found = findings_pages.search(words, ["DSH-GP-008", "DSH-SL-025"])
+    assert len(found) <= 2
+    assert list(found) == sorted(found, key=lambda one: one[1])
+
+
+def test_each_page_is_found_by_its_own_title() -> None:
+    ids = [check.id for check in catalogue()]
+    for check in catalogue():
+        found = dict(findings_pages.search(check.fault_title, ids))
+        assert found[check.id] == findings_pages.Rank.TITLE
 
 
 def test_a_page_that_is_not_there(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,7 +249,111 @@ def test_a_wheel_carries_the_pages() -> None:
     assert findings_pages.folder() == resources.share() / "docs" / "findings"
 
 
-def test_json_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = explained(capsys, "DSH-DK-001", "--json")
-    assert code == 64
-    assert json.loads(out)["schema"] == "dshpc.error/1"
+def asked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
+    code, out, _ = explained(capsys, *words, "--json")
+    return code, json.loads(out)
+
+
+def test_a_page_as_json(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    title = next(check.fault_title for check in catalogue() if check.id == "DSH-DK-001")
+    assert asked(capsys, "dk-1") == (
+        0,
+        {
+            "schema": "dshpc.explain/1",
+            "exit_code": 0,
+            "id": "DSH-DK-001",
+            "title": title,
+            "text": "\n".join([*as_text(PAGE, Ink()), ""]),
+            "others": [],
+        },
+    )
+
+
+def test_what_words_find_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = asked(capsys, "CUDA", "out", "of", "memory")
+    assert (code, found["id"]) == (0, "DSH-GP-008")
+    assert "DSH-SL-025" in {other["id"] for other in found["others"]}
+    code, found = asked(capsys, "out of memory")
+    assert (code, "id" in found) == (0, False)
+    assert len(found["others"]) > 3
+    code, found = asked(capsys)
+    assert [other["id"] for other in found["others"]] == [check.id for check in catalogue()]
+
+
+def test_an_error_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = asked(capsys, "zz nothing of the kind")
+    assert (code, found["schema"], found["exit_code"]) == (64, "dshpc.error/1", 64)
+
+
+def test_one_word_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = explained(capsys, "nouveau")
+    assert (code, out.partition(":")[0]) == (0, "DSH-NV-002")
+
+
+# What the pages tell people to type
+
+_TOOLS = re.compile(
+    r"(?:sudo|docker|dshpc|systemctl|journalctl|service|rc-service|snap|apt-get|dnf|zypper|pacman|apk|brew"
+    r"|nvidia-ctk|nvidia-smi|nvidia-modprobe|nvidia-container-cli|amd-ctk|amd-smi|rocminfo|wsl|modprobe|grep|cat"
+    r"|ls|stat|chmod|chown|mv|rm|env|unset|export|du|df|mount|sbatch|srun|scontrol|podman|mokutil|printf|echo"
+    r"|configure-environment|newgrp|timedatectl|curl) "
+)
+_MOST_WORDS = 2  # of a command in a sentence: `dshpc up`
+_PLACEHOLDERS = ("CONTAINER", "NODE", "ADDRESS", "NAME", "VALUE", "IMAGE", "PATH", "DIR", "ID", "JOB",
+                 "TYPE", "PROFILE", "NEW")  # fmt: skip
+
+
+def what_mends(identity: str) -> tuple[str, list[str]]:
+    """The sentences of a page's section about what to do, and the lines of its blocks."""
+    section = findings_pages.page(identity).partition("## What mends it")[2].partition("\n## ")[0]
+    lines = section.splitlines()
+    return (
+        " ".join(line for line in lines if not line.startswith("    ")),
+        [line.strip() for line in lines if line.startswith("    ")],
+    )
+
+
+def to_be_typed(text: str) -> list[str]:
+    """Commands of a sentence that are too long to stand in one."""
+    spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text)]
+    return [span for span in spans if _TOOLS.match(span) and len(span.split()) > _MOST_WORDS]
+
+
+def test_a_long_command_in_a_sentence_is_seen() -> None:
+    assert to_be_typed("Say `dshpc up`, `a: b c d`, `sudo\nsnap start docker`.") == [
+        "sudo snap start docker"
+    ]
+
+
+@pytest.mark.parametrize("identity", [check.id for check in catalogue()])
+def test_what_is_to_be_typed_stands_in_a_block(identity: str) -> None:
+    text, block = what_mends(identity)
+    assert to_be_typed(text) == []
+    assert not [line for line in block if "`" in line]
+    for word in _PLACEHOLDERS:
+        if any(re.search(rf"(?<![\w$]){word}\b", line) for line in block):
+            assert re.search(rf"\b{word}\b", text), f"{word} is not explained"
+
+
+@pytest.mark.parametrize("identity", [check.id for check in catalogue()])
+def test_a_page_names_only_chapters_and_files_that_are_there(identity: str) -> None:
+    root = resources.share()
+    page = findings_pages.page(identity)
+    for path in re.findall(r"\bdocs/[\w/.-]+\.md", page):
+        assert (root / path).is_file()
+    for chapter in re.findall(r"This project: README, (.+)", page):
+        assert f"\n## {chapter}\n" in (root / "README.md").read_text()
+
+
+_CONFIG_VERBS = ("show", "diff", "accept", "reject", "set", "unset")
+
+
+@pytest.mark.parametrize("identity", [check.id for check in catalogue()])
+def test_our_commands_on_a_page_are_ours(identity: str) -> None:
+    for line in what_mends(identity)[1]:
+        for name in re.findall(r"(?<![\w./-])dshpc (\S+)", line):
+            assert name in cli.COMMANDS | cli.EXEC_COMMANDS, line
+        for verb in re.findall(r"dshpc config (\S+)", line):
+            assert verb in _CONFIG_VERBS
+        for setting in re.findall(r"dshpc config (?:un)?set ([a-z_]+)", line):
+            assert setting in {item.name for item in DECLARATIONS}

@@ -221,8 +221,8 @@ def test_what_was_not_recorded_is_told_in_a_sentence(
         ("none", 64, "no such folder"),
         ("file", 64, "a file"),
         ("empty", 64, "machine.yaml"),
-        ("newer", 2, "newer version"),
-        ("damaged", 2, "nvml.json"),
+        ("newer", 64, "newer version"),
+        ("damaged", 64, "nvml.json"),
     ],
 )
 def test_bad_folders(
