@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+ERROR_SCHEMA = "dshpc.error/1"
+
 
 class Exit(IntEnum):
     """Exit codes of all commands; a job's own exit code passes through unchanged."""
@@ -41,6 +43,14 @@ class DshpcError(Exception):
             "details": self.details,
             "resolution": list(self.resolution),
             "exit_code": int(self.exit_code),
+        }
+
+    def to_object(self) -> dict[str, object]:
+        """The `dshpc.error/1` object, which stands where a command's answer would."""
+        return {
+            "schema": ERROR_SCHEMA,
+            "exit_code": int(self.exit_code),
+            "error": self.to_json(),
         }
 
 

@@ -264,7 +264,7 @@ def told(command: Callable[[], int], arguments: list[str], program: str) -> int:
 def _told(error: DshpcError, arguments: list[str], program: str) -> int:
     code = int(error.exit_code)
     if "--json" in arguments and not _told_json:
-        print_json({"schema": "dshpc.error/1", "exit_code": code, "error": error.to_json()})
+        print_json(error.to_object())
     from dshpc_setup.cli.console import print_error
 
     print_error(error, program)

@@ -86,8 +86,7 @@ def _wrong_usage(error: Any, arguments: list[str]) -> int:
 
     if "--json" in arguments:
         said = usage_error(error.format_message(), "", "See what there is: --help")
-        print_json({"schema": "dshpc.error/1", "exit_code": int(Exit.USAGE),
-                    "error": said.to_json()})  # fmt: skip
+        print_json(said.to_object())
     rich_format_error(error)
     return int(Exit.USAGE)
 

@@ -16,6 +16,7 @@ from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.cluster.gpu_watch import watch
 from dshpc_setup.cluster.gpus import Card, GpusNow, Part, look
 from dshpc_setup.errors import usage_error
+from dshpc_setup.printed import plain
 from dshpc_setup.problems import in_words
 
 if TYPE_CHECKING:
@@ -307,4 +308,4 @@ def _jobs(jobs: tuple[Job, ...] | None, in_slurm: bool) -> str:
 
 def _printable(text: str) -> str:
     """A job's name is its user's: it must not command the terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text).strip()
+    return plain(text).strip()

@@ -23,6 +23,7 @@ from dshpc_setup.jobs import asking
 from dshpc_setup.jobs.asking import Asked
 from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.request import Request
+from dshpc_setup.printed import plain
 
 _ANSWER_S = 80.0  # 60 s for a cluster that starts
 _CALL_S = 160.0  # for each job: 120 s for sbatch, and what --no-wait asks for
@@ -275,7 +276,7 @@ def _say(lines: Sequence[str]) -> None:
 
 
 def _shown(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text)[:80]
+    return plain(text)[:80]
 
 
 def _show_check(answer: dict[str, Any], line: Line) -> int:

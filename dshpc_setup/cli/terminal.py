@@ -7,6 +7,8 @@ import sys
 import textwrap
 from dataclasses import dataclass
 
+from dshpc_setup.printed import plain
+
 WIDTH = 80
 
 
@@ -41,7 +43,7 @@ def ink() -> Ink:
 
 def printable(text: str) -> str:
     """One line without signs that command a terminal; a tab becomes spaces, the others "?"."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text.expandtabs(4))
+    return plain(text.expandtabs(4))
 
 
 def printable_lines(text: str) -> list[str]:

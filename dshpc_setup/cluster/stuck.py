@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dshpc_setup.cluster.pending import Queue, Request, Room
+from dshpc_setup.printed import plain
 
 MOST = 10  # jobs that are named; the others are counted
 
@@ -173,8 +174,7 @@ def lines(stuck: tuple[Stuck, ...]) -> list[str]:
 
 def _shown(*words: str) -> str:
     """What people wrote, on one line and without signs that move a terminal's cursor."""
-    plain = ("".join(char if char.isprintable() else "?" for char in word) for word in words)
-    return ", ".join(word[:40] for word in plain if word)
+    return ", ".join(plain(word)[:40] for word in words if word)
 
 
 def to_json(stuck: tuple[Stuck, ...]) -> dict[str, Any]:

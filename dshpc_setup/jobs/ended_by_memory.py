@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from dshpc_setup.printed import plain
+
 Of = Literal["host", "gpu"]
 TAIL_BYTES = 64 * 1024
 _MOST = 300  # letters of the line that is shown
@@ -111,5 +113,5 @@ def _of(line: str, has_gpu: bool) -> Of | None:
 
 def _shown(line: str) -> str:
     """On one line, and with no sign that moves a terminal's cursor."""
-    plain = "".join(char if char.isprintable() else "?" for char in line.strip())
-    return plain if len(plain) <= _MOST else f"{plain[:_MOST]}..."
+    whole = plain(line.strip())
+    return whole if len(whole) <= _MOST else f"{whole[:_MOST]}..."

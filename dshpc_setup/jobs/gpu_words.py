@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.jobs.room import Room
 from dshpc_setup.methods.model import Resources
+from dshpc_setup.printed import plain
 
 _DAY_S = 24 * 3600
 
@@ -140,4 +141,4 @@ def listed(items: Sequence[str]) -> str:
 
 def shown(text: str | None) -> str:
     """What a person wrote, short and without signs that move a terminal's cursor."""
-    return "".join(char if char.isprintable() else "?" for char in (text or ""))[:60]
+    return plain(text or "")[:60]

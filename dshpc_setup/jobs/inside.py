@@ -30,9 +30,7 @@ def _told(command: Callable[[list[str]], int], rest: list[str]) -> int:
         return command(rest)
     except DshpcError as error:
         if "--json" in rest:
-            code = int(error.exit_code)
-            value = {"schema": "dshpc.error/1", "exit_code": code, "error": error.to_json()}
-            sys.stdout.write(json.dumps(value, indent=2) + "\n")
+            sys.stdout.write(json.dumps(error.to_object(), indent=2) + "\n")
         raise
 
 

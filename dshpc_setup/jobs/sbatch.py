@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import MutableMapping
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import call
@@ -18,6 +19,12 @@ _LOST = re.compile(
     r"|Header lengths are longer than data received|Received zero length message"
     r"|Failed to send entire message"
 )
+
+
+def forget_variables(environ: MutableMapping[str, str]) -> None:
+    """sbatch would take each of its options from there as well."""
+    for name in [name for name in environ if name.startswith(("SBATCH_", "SLURM_"))]:
+        del environ[name]
 
 
 def run(machine: Machine, argv: tuple[str, ...]) -> str:

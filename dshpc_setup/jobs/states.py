@@ -10,6 +10,7 @@ from typing import Any
 
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine import CommandResult
+from dshpc_setup.printed import plain
 from dshpc_setup.probes import ranges
 
 # slurm.schedmd.com/job_state_codes.html; the first that a job has counts
@@ -239,5 +240,5 @@ def no_answer(asked: CommandResult) -> DshpcError:
 
 def shown(text: str, most: int = 80) -> str:
     """What people wrote, on one line and with no sign that moves a terminal's cursor."""
-    plain = "".join(char if char.isprintable() else "?" for char in text)
-    return plain if len(plain) <= most else f"{plain[: most - 3]}..."
+    whole = plain(text)
+    return whole if len(whole) <= most else f"{whole[: most - 3]}..."

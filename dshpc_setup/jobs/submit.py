@@ -51,19 +51,13 @@ def check_main(rest: list[str]) -> int:
 def _answered(rest: list[str], command: Callable[[Machine, Request, Offer], dict[str, Any]]) -> int:
     from dshpc_setup.machine.local import LocalMachine
 
-    # sbatch takes each of its options from there as well
-    for name in [name for name in os.environ if name.startswith(("SBATCH_", "SLURM_"))]:
-        del os.environ[name]
+    sbatch.forget_variables(os.environ)
     try:
         if rest:
             raise usage_error("dshpc-node job submit and check take no words.")
         said = command(LocalMachine(), _request(sys.stdin.read()), load_offer(offer.FILE))
     except DshpcError as error:
-        said = {
-            "schema": "dshpc.error/1",
-            "exit_code": int(error.exit_code),
-            "error": error.to_json(),
-        }
+        said = error.to_object()
     sys.stdout.write(json.dumps(said) + "\n")
     return int(said["exit_code"])
 

@@ -15,6 +15,7 @@ import yaml
 
 from dshpc_setup.methods.model import Problem
 from dshpc_setup.methods.shown import Path, path_text, shown
+from dshpc_setup.printed import plain
 
 MOST_BYTES = 256 * 1024
 MOST_DEPTH = 16
@@ -227,7 +228,7 @@ def _line(event: Any) -> int:
 
 
 def _plain(text: str) -> str:
-    return "".join(each if each.isprintable() else "?" for each in text)[:200]
+    return plain(text)[:200]
 
 
 def _meant(word: str) -> Any:

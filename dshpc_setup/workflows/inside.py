@@ -43,8 +43,7 @@ def main(rest: Sequence[str]) -> int:
         asked = asking.from_json(sys.stdin.read())
         answer = {"run": run, "status": status, "cancel": cancel}[asked.verb](asked)
     except DshpcError as error:
-        code = int(error.exit_code)
-        answer = {"schema": "dshpc.error/1", "exit_code": code, "error": error.to_json()}
+        answer = error.to_object()
     sys.stdout.write(json.dumps(answer) + "\n")
     return int(answer["exit_code"])
 
@@ -59,12 +58,10 @@ def run(asked: Asked) -> dict[str, Any]:
     """Check all, submit what has to run; with `dry_run` say what would be."""
     import contextlib
 
-    from dshpc_setup.jobs import offer, submit
+    from dshpc_setup.jobs import offer, sbatch, submit
     from dshpc_setup.workflows import run as runs
 
-    # sbatch takes each of its options from there as well
-    for variable in [each for each in os.environ if each.startswith(("SBATCH_", "SLURM_"))]:
-        del os.environ[variable]
+    sbatch.forget_variables(os.environ)
     look = _look(asked.work)
     jobs = runs.wanted(asked)
     has = submit.load_offer(offer.FILE)

@@ -83,7 +83,7 @@ def test_a_result_that_is_needed_is_the_newest_that_is_good(project: Path) -> No
         (own / "result.json").write_text(json.dumps({"exit_code": code}))
         os.utime(own.parent, (number, number))
     found = asking.of_method(Asked("test"), str(project), incoming(project))
-    assert found.requires == {"train": f"{project}/work/jobs/train-1"}
+    assert found.requires == {"train": str(project / "work" / "jobs" / "train-1")}
 
 
 def test_an_array_is_good_once_all_its_tasks_are(project: Path) -> None:
