@@ -20,6 +20,7 @@ from dshpc_setup.jobs import results
 from dshpc_setup.jobs.workspace import LOG, OWN, PARAMS, REQUEST, RESULT, RESULT_SCHEMA, of_task
 
 NOT_FOUND, NOT_RUN = 127, 126  # as a shell says it
+_LATER_S = 0.5
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _ENDS = frozenset(("SIGTERM", "SIGINT", "SIGHUP"))
 _GPU_VARIABLES = (
@@ -118,6 +119,7 @@ class _Run:
         self.folder, self.task, self.argv = folder, task, argv
         self.child = 0
         self.told: list[str] = []  # signals that came to us
+        self.due: list[int] = []  # those that its program was not handed yet
         self.kills = memory_kills()
         self.log = f"{folder}/{of_task(LOG, task)}"
         self.log_from = _size(self.log)
@@ -127,6 +129,7 @@ class _Run:
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
         for number in _STOPS:
             signal.signal(number, self._forward)
+        signal.signal(signal.SIGALRM, self._deliver)
         try:
             # Python ignores SIGPIPE and SIGXFSZ; what it starts shall not
             self.child = os.posix_spawnp(
@@ -141,11 +144,19 @@ class _Run:
         return self._end(status, usage.ru_maxrss, started)
 
     def _forward(self, number: int, _frame: object) -> None:
+        """A bit later, if it is still there then: scancel tells all of a job's processes, and a program
+        that ends upon that may be killed by a second signal."""
         self.told.append(signal.Signals(number).name)
-        if self.child:
+        self.due.append(number)
+        signal.setitimer(signal.ITIMER_REAL, _LATER_S)
+
+    def _deliver(self, *_: object) -> None:
+        while self.due:
+            number = self.due.pop(0)
             # It may have ended in this moment
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.child, number)
+                if self.child:
+                    os.kill(self.child, number)
 
     def _why(self, error: OSError) -> tuple[str, int]:
         word = self.argv[0]

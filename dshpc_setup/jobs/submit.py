@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -169,10 +168,7 @@ def _make(folder: str, asked: Request, *, copy_inputs: bool = False) -> None:
     another job needs those, too."""
     jobs = os.path.dirname(folder)
     try:
-        if not os.path.isdir(jobs):
-            os.mkdir(jobs)
-            # Who may make folders in the work folder may do so here
-            os.chmod(jobs, stat.S_IMODE(os.stat(asked.work).st_mode))
+        workspace.make_shared(jobs, asked.work)
         os.mkdir(folder)
         try:
             _fill(folder, asked, copy_inputs=copy_inputs)

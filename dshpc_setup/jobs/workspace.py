@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 
 JOBS = "jobs"
@@ -32,6 +33,19 @@ def plain(name: str) -> str:
 def new_name(name: str) -> str:
     """A folder's name with a random ending, sorted by time: "train-20260131-235959-1a2b3c"."""
     return f"{plain(name)}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
+
+
+def make_shared(folder: str, work: str) -> None:
+    """A folder in `work` that may be there: who may make folders in the work folder may do so in it."""
+    if os.path.isdir(folder):
+        return
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        if not os.path.isdir(folder):  # else another submission has made it just now
+            raise
+        return
+    os.chmod(folder, stat.S_IMODE(os.stat(work).st_mode))
 
 
 def of_task(name: str, task: int | None) -> str:

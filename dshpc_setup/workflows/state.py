@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -15,6 +14,7 @@ from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.files import write_atomic, write_error
+from dshpc_setup.jobs import workspace
 from dshpc_setup.jobs.records import read as read_object
 from dshpc_setup.jobs.workspace import JOBS
 from dshpc_setup.workflows.model import ENDINGS, Need
@@ -129,10 +129,7 @@ def _files(work: str, name: str) -> Iterator[tuple[int, int]]:
     handles: list[int] = []
     try:
         for folder in (os.path.dirname(at), at):
-            if not os.path.isdir(folder):
-                os.mkdir(folder)
-                # Who may make folders in the work folder may do so here
-                os.chmod(folder, stat.S_IMODE(os.stat(work).st_mode))
+            workspace.make_shared(folder, work)
         for file in (_lock_path(work, name), f"{at}/{name}.cancel"):
             handles.append(_opened(file))
     except OSError as error:

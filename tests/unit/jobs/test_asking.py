@@ -100,7 +100,7 @@ def test_an_array_is_good_once_all_its_tasks_are(project: Path) -> None:
         asking.of_method(Asked("test"), str(project), incoming(project))
     (own / "result-1.json").write_text(json.dumps({"exit_code": 0}))
     found = asking.of_method(Asked("test"), str(project), incoming(project))
-    assert found.requires == {"train": f"{project}/work/jobs/train-1"}
+    assert found.requires == {"train": str(project / "work" / "jobs" / "train-1")}
 
 
 @pytest.mark.parametrize(
