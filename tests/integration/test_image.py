@@ -96,7 +96,7 @@ def test_a_base_that_is_there_is_found_at_once(kit: Kit) -> None:
     started = time.monotonic()
     again = ensure_base(kit.machine, kit.facts, Settings(), Silent())
     assert (again.image_id, again.origin) == (kit.base.image_id, "local")
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10
 
 
 def test_the_base_is_made_from_packages(kit: Kit, tag: str) -> None:
@@ -263,7 +263,7 @@ def test_the_old_builder_through_a_proxy_with_a_password(
     assert not kit.build(context, tag, settings).built
     other = write_context(tmp_path / "other/build", buildkit=True, site=kit.site)
     assert not kit.build(other, tag, settings).built
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10
 
     # A build that fails leaves the tag where it is.
     with pytest.raises(DshpcError) as caught:

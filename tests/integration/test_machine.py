@@ -25,8 +25,8 @@ LOCAL = LocalMachine()
 
 def test_a_grandchild_that_holds_the_streams_does_not_hold_us() -> None:
     started = time.monotonic()
-    result = LOCAL.run(["sh", "-c", "sleep 3 & echo done"], deadline_s=10)
-    assert time.monotonic() - started < 1.5
+    result = LOCAL.run(["sh", "-c", "sleep 60 & echo done"], deadline_s=60)
+    assert time.monotonic() - started < 10
     assert (result.state, result.code, result.stdout) == ("present", 0, "done\n")
 
 
@@ -34,7 +34,7 @@ def test_a_child_that_ignores_the_polite_signal_is_killed_with_its_group() -> No
     script = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
     started = time.monotonic()
     result = LOCAL.run(["sh", "-c", script], deadline_s=0.5)
-    assert time.monotonic() - started < 1.2
+    assert time.monotonic() - started < 10
     assert (result.state, result.code) == ("timeout", None)
     with pytest.raises(ProcessLookupError):
         os.kill(int(result.stdout.split()[0]), 0)
@@ -258,8 +258,8 @@ def test_an_answer_of_known_length_is_not_waited_for(tmp_path: Path) -> None:
 
         Thread(target=serve, daemon=True).start()
         started = time.monotonic()
-        reply = docker_socket.ask(str(path), {"host": "unix"}, 5)
-        assert time.monotonic() - started < 2
+        reply = docker_socket.ask(str(path), {"host": "unix"}, 60)
+        assert time.monotonic() - started < 10
         assert reply is not None
         assert (reply.state, reply.value["info"]) == ("present", PLAIN)
         server.shutdown(socket.SHUT_RDWR)

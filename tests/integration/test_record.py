@@ -190,7 +190,7 @@ def test_a_hang_is_recorded_and_replayed_at_once(
     machine = RecordedMachine(tmp_path / "r")
     started = time.monotonic()
     facts = probes.gather(machine)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
     assert [item.state for item in facts.evidence if item.probe == "nvml"] == ["timeout"]
     assert machine.nvml(1).state == machine.nvml_readings(1).state == "timeout"
     assert "0000:83:00.0" in {device.pci_bus_id for device in facts.gpus.devices}

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from dshpc_setup.container import config, start, status
+from dshpc_setup.container import config, daemons, start, status, trial, up
 from dshpc_setup.container.in_force import in_force
 from dshpc_setup.container.look import Seen
 from dshpc_setup.container.places import Places
@@ -117,3 +117,31 @@ def test_a_start_that_fails_names_its_container(
     found = status.read(places)
     assert found is not None
     assert any("docker logs lab-slurm" in step for step in found["failure"]["resolution"])
+
+
+def test_a_controller_that_ended_after_it_listened_is_told(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidate = config.Candidate(RENDERED, {}, {})
+    refused = DshpcError("slurm.conf: this scheduler is not known.")
+    down: list[str] = []
+    monkeypatch.setattr(daemons, "take_down", lambda *given: down.append(given[-1]))
+    monkeypatch.setattr(trial, "trial_error", lambda *_given: refused)
+    assert up.why_ended(run, candidate, "lab") is None  # it has not ended
+    (tmp_path / "run/dshpc/slurmctld.ended").touch()
+    assert up.why_ended(run, candidate, "lab") is refused
+    assert down == ["slurmd", "slurmctld"]
+
+
+def test_one_that_ended_for_another_reason_goes_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run/dshpc/slurmctld.ended").touch()
+    monkeypatch.setattr(daemons, "take_down", unreachable)
+    monkeypatch.setattr(trial, "trial_error", lambda *_given: None)
+    monkeypatch.setattr(trial, "parse_error", lambda *_given: None)
+    assert up.why_ended(run, config.Candidate(RENDERED, {}, {}), "lab") is None
+
+
+def unreachable(*given: object) -> NoReturn:
+    raise AssertionError(given)
