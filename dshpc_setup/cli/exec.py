@@ -63,11 +63,12 @@ class Call:
             self.argv = [command, *arguments]
         self.mode = exec_stdin.mode(command, arguments, _terminals())
         self.token = os.urandom(8).hex()
+        self.more: list[str] = []  # variables, as NAME or NAME=VALUE
 
     def client(self, user: tuple[int, int, str], environ: Mapping[str, str]) -> list[str]:
         """The `docker exec` that runs it."""
         flags = {exec_stdin.NONE: [], exec_stdin.TTY: ["-i", "-t"]}.get(self.mode, ["-i"])
-        names = passed(environ)
+        names = [*passed(environ), *self.more]
         if self.mode == exec_stdin.TTY and environ.get("TERM") in _TERMS:
             names.append("TERM")
         if self.is_slurm:
@@ -187,6 +188,18 @@ def passed(environ: Mapping[str, str]) -> list[str]:
     return sorted(name for name in environ if name in whole or (starts and name.startswith(starts)))
 
 
+def for_people(environ: Mapping[str, str]) -> list[str]:
+    """Variables for what speaks to people inside and starts no job: our clock, and how our command is
+    called from here."""
+    import time
+
+    found = [f"DSHPC_UTC_OFFSET_S={time.localtime().tm_gmtoff}"]
+    here = _here() or "/"
+    if environ.get("DSHPC_COMMAND") and os.fsencode(here).decode(errors="ignore") == here:
+        found += ["DSHPC_COMMAND", f"DSHPC_HERE={here}"]
+    return found
+
+
 def _open_streams() -> None:
     """Give a stream that the caller closed a place: the next file opened would become it."""
     for fd in (0, 1, 2):
@@ -258,6 +271,8 @@ def _no_project(folder: str | None, at: str) -> NoReturn:
             f"There is no usable {_OWN}/runtime.json in it.",
             f"cd {folder} && configure-environment",
         )
+    if _here() is None:
+        raise _error("The folder that you are in was removed.", "", "Go to another.")
     raise _error(
         f"There is no cluster in {at} or above it.",
         f"No folder there holds {_OWN}, which configure-environment makes.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from dshpc_setup.errors import Exit
 from dshpc_setup.facts import Evidence, GpuDevice, Gpus, MigInstance, Section, State
 from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.machine.overlay import with_simulated_gpus
+from dshpc_setup.plan.devices import asked_as
 from dshpc_setup.probes import readings
 from dshpc_setup.probes.readings import PartReading, Reading, Readings
 from dshpc_setup.project import Project
@@ -53,7 +54,10 @@ class Card:
 
 @dataclass(frozen=True)
 class GpusNow:
-    """One look. `age_s` is set where the values are older than it: the driver gave no answer."""
+    """One look. `age_s` is set where the values are older than it: the driver gave no answer.
+
+    `gres_type` is the project's setting, for what the cluster does not say itself.
+    """
 
     gpus: Gpus
     readings: Readings
@@ -63,6 +67,7 @@ class GpusNow:
     taken: float = 0.0
     no_answer: bool = False
     age_s: float | None = None
+    gres_type: str = "model"
 
     @property
     def hung(self) -> bool:
@@ -80,7 +85,7 @@ class GpusNow:
         holders = _Holders(self.gpus, self.cluster)
         measured = [*self.readings.devices, *(Reading() for _ in self.gpus.devices)]
         return tuple(
-            _card(device, reading, holders)
+            _card(device, reading, holders, asked_as(device, self.gres_type))
             for device, reading in zip(self.gpus.devices, measured, strict=False)
         )
 
@@ -175,13 +180,14 @@ class _Holders:
         return (None if place is None else self._listed[place]), jobs
 
 
-def _card(device: GpuDevice, reading: Reading, holders: _Holders) -> Card:
+def _card(device: GpuDevice, reading: Reading, holders: _Holders, types: Sequence[str]) -> Card:
     found, jobs = holders.of(device.uuid, device.device_files)
     if device.mig_mode != "enabled":
-        kind = found.slurm_type if found and found.slurm_type else device.slurm_type
+        kind = found.slurm_type if found and found.slurm_type else None
+        kind = kind or next(iter(types), device.slurm_type)
         return Card(device, reading, kind, found is not None, jobs)
     parts = tuple(
-        _part(instance, reading.part(instance.uuid, place), holders)
+        _part(instance, reading.part(instance.uuid, place), holders, types[place : place + 1])
         for place, instance in enumerate(device.mig)
     )
     if jobs is not None:
@@ -190,9 +196,15 @@ def _card(device: GpuDevice, reading: Reading, holders: _Holders) -> Card:
     return Card(device, reading, None, False, jobs, parts)
 
 
-def _part(instance: MigInstance, reading: PartReading, holders: _Holders) -> Part:
+def _part(
+    instance: MigInstance,
+    reading: PartReading,
+    holders: _Holders,
+    types: Sequence[str],
+) -> Part:
     found, jobs = holders.of(instance.uuid, instance.device_files)
-    kind = found.slurm_type if found and found.slurm_type else instance.profile
+    kind = found.slurm_type if found and found.slurm_type else None
+    kind = kind or next(iter(types), instance.profile)
     return Part(instance, reading, kind, found is not None, jobs)
 
 

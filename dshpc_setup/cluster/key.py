@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from dshpc_setup.cluster import operations
+from dshpc_setup.container.places import FROM_HOST
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
@@ -68,7 +69,10 @@ def rotate(machine: Machine, project: Project, reporter: Reporter) -> Rotated:
             )
         reporter.progress(f"changing the key of {cluster.container}")
         done = containers.exec_in(
-            machine, cluster.container, ["dshpc-node", "rotate-key"], deadline_s=_ROTATE_S
+            machine,
+            cluster.container,
+            ["env", FROM_HOST, "dshpc-node", "rotate-key"],
+            deadline_s=_ROTATE_S,
         )
         return told(done, cluster.container)
 

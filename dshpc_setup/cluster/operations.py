@@ -14,6 +14,7 @@ from dshpc_setup.apply import read_text
 from dshpc_setup.cluster import compose_file, node_state
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.container.end_jobs import GRACE_S
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
@@ -102,12 +103,13 @@ def down(machine: Machine, project: Project, reporter: Reporter) -> bool:
 
 
 def _say_who_stops(machine: Machine, found: Container | None, reporter: Reporter) -> None:
-    """Running jobs end with their container."""
+    """Running jobs end with their container, which tells them so before."""
     count = verify.running_jobs(machine, found.name) if found is not None and found.running else 0
     if count:
         jobs = "1 running job is" if count == 1 else f"{count} running jobs are"
         reporter.note(
-            f"{jobs} stopped: what sbatch started begins anew at the next start, all else ends."
+            f"{jobs} stopped, with {GRACE_S:.0f} s to save work: what sbatch started begins anew at the "
+            "next start, all else ends."
         )
 
 

@@ -12,6 +12,7 @@ from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.node_state import TAKEN_OUT, NodeStatus
 from dshpc_setup.cluster.operations import Target, ours, target
 from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.container.places import FROM_HOST
 from dshpc_setup.engine.containers import engine_error
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
@@ -77,7 +78,7 @@ def reconfigure(
             )
         behind = _behind(machine, cluster, env)
         reporter.progress(f"{cluster.container} looks at its hardware and at config/ anew")
-        argv = ["docker", "exec", cluster.container, "dshpc-node", "reconfigure"]
+        argv = ["docker", "exec", "-e", FROM_HOST, cluster.container, "dshpc-node", "reconfigure"]
         done = machine.run(argv, deadline_s=_DEADLINE_S, on_line=reporter.progress)
         code = _code(done, cluster)
         now = cluster_status.ask(machine, str(project.folder), cluster.container)

@@ -30,11 +30,29 @@ def main(arguments: list[str]) -> int:
         return Exit.USAGE
     try:
         return command(rest)
+    except KeyboardInterrupt:
+        return int(Exit.INTERRUPTED)
     except DshpcError as error:
+        if name == "job":
+            from dshpc_setup.cli.console import print_error
+
+            print_error(error)
+            return int(error.exit_code)
         print(error.brief, file=sys.stderr)
-        for line in (*error.details.splitlines(), *error.resolution):
+        for line in (*error.details.splitlines(), *_steps(name, error.resolution)):
             print(f"  {line}", file=sys.stderr)
         return int(error.exit_code)
+
+
+def _steps(name: str, resolution: tuple[str, ...]) -> tuple[str, ...]:
+    """What to do, in the commands of who asked: the host's dshpc, or a person in the container."""
+    from dshpc_setup.container.places import FROM_HOST
+
+    if name not in ("reconfigure", "rotate-key") or FROM_HOST.partition("=")[0] in os.environ:
+        return resolution
+    from dshpc_setup.container import typed_inside
+
+    return typed_inside.steps(resolution)
 
 
 def _start(rest: list[str]) -> int:

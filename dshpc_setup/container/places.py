@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ASK = "ask.conf"  # beside slurm.conf
+FROM_HOST = "DSHPC_FROM_HOST=1"  # in the environment of what the host's dshpc asks of dshpc-node
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from dshpc_setup.cli import EXEC_COMMANDS
-from dshpc_setup.cli.checking import Report
 from dshpc_setup.diagnose import Finding
-from dshpc_setup.fixes import Fix
+from dshpc_setup.diagnose.report import Report
+from dshpc_setup.fixes import Fix, of_step
 
 _THERE = "the project folder"  # which is the host's
 _NODE = {
@@ -46,13 +46,25 @@ def fixes(steps: Iterable[Fix]) -> tuple[Fix, ...]:
     )
 
 
+def steps(resolution: Iterable[str]) -> tuple[str, ...]:
+    """The steps of an error, for who reads it in the container."""
+    typed = fixes(map(of_step, resolution))
+    return tuple(
+        step.text if step.command is None else f"{step.text}: {step.command}" for step in typed
+    )
+
+
 def _typed(step: Fix) -> Fix:
     if step.command is None:
-        return replace(step, text=f"{step.text} (on the host)") if _THERE in step.text else step
+        return _of_host(step) if _THERE in step.text else step
     command = _in_here(step.command)
     if command is not None:
         return replace(step, text=step.text.replace(f", in {_THERE}", ""), command=command)
-    return replace(step, text=f"{step.text} (on the host)")
+    return _of_host(step)
+
+
+def _of_host(step: Fix) -> Fix:
+    return step if "on the host" in step.text else replace(step, text=f"{step.text} (on the host)")
 
 
 def _in_here(command: str) -> str | None:

@@ -10,17 +10,26 @@ import contextlib
 import json
 import os
 import signal
-import stat
-import sys
 import time
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from dshpc_setup.jobs import results
-from dshpc_setup.jobs.workspace import LOG, OWN, PARAMS, REQUEST, RESULT, RESULT_SCHEMA, of_task
+from dshpc_setup.jobs import memory_kills, results
+from dshpc_setup.jobs.witness import Witness
+from dshpc_setup.jobs.workspace import (
+    LOG,
+    OWN,
+    PARAMS,
+    REQUEST,
+    RESULT,
+    RESULT_SCHEMA,
+    is_ours,
+    of_task,
+)
 
 NOT_FOUND, NOT_RUN = 127, 126  # as a shell says it
 _LATER_S = 0.5
+STOPPING = "/run/dshpc/stopping"  # the container is (container/rootfs, `stop`)
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _ENDS = frozenset(("SIGTERM", "SIGINT", "SIGHUP"))
 _GPU_VARIABLES = (
@@ -33,7 +42,7 @@ def main() -> int:
     """Run the job whose workspace this folder is; the result is its exit code."""
     folder = os.getcwd()
     try:
-        if not is_own(folder):
+        if not is_ours(f"{folder}/{OWN}"):
             # slurmstepd goes to /tmp where it cannot go to the workspace: anybody may write there
             _say(f"{folder} is no workspace of this user's: was the job's own removed?")
             return NOT_FOUND
@@ -57,12 +66,6 @@ def main() -> int:
     return run.run()
 
 
-def is_own(folder: str) -> bool:
-    """Whether it holds our user's own folder of a job; OSError where it holds none."""
-    found = os.lstat(f"{folder}/{OWN}")
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-
-
 def _task(request: Mapping[str, Any], environ: Mapping[str, str]) -> int | None:
     """Of an array, which task this is; a job that an array's task submitted has its variables, too."""
     return int(environ["SLURM_ARRAY_TASK_ID"]) if request.get("is_array") else None
@@ -76,7 +79,7 @@ def prepared(folder: str, request: Mapping[str, Any], task: int | None) -> dict[
         os.makedirs(own, exist_ok=True)
     params = f"{folder}/{OWN}/{of_task(PARAMS, task)}"
     given: Any = request.get("parameters") or ({},)
-    write_json(params, given[task or 0])
+    write_json(params, given[task or 0], 0o600)  # as request.json
     found = {str(key): str(value) for key, value in request["resources"].get("env", {}).items()}
     found.update(JOB_WORKSPACE=own, PARAMS_FILE=params)
     inputs = [str(path) for path in request.get("inputs") or ()]
@@ -119,8 +122,9 @@ class _Run:
         self.folder, self.task, self.argv = folder, task, argv
         self.child = 0
         self.told: list[str] = []  # signals that came to us
-        self.due: list[int] = []  # those that its program was not handed yet
-        self.kills = memory_kills()
+        self.due: list[int] = []  # those that its program may have to be handed
+        self.witness = Witness(_STOPS)
+        self.kills = memory_kills.count()
         self.log = f"{folder}/{of_task(LOG, task)}"
         self.log_from = _size(self.log)
 
@@ -138,31 +142,38 @@ class _Run:
             )  # fmt: skip
         except OSError as error:
             return self.not_started(*self._why(error), started)
+        self.witness.begin()  # what came before its program was there, it has not heard
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
         _, status, usage = os.wait4(self.child, 0)
         self.child = 0
+        self.witness.end()
         return self._end(status, usage.ru_maxrss, started)
 
     def _forward(self, number: int, _frame: object) -> None:
-        """A bit later, if it is still there then: scancel tells all of a job's processes, and a program
-        that ends upon that may be killed by a second signal."""
+        """A bit later: by then it is known whether all of the job's processes were told."""
         self.told.append(signal.Signals(number).name)
         self.due.append(number)
         signal.setitimer(signal.ITIMER_REAL, _LATER_S)
 
     def _deliver(self, *_: object) -> None:
+        """What only we were told."""
+        heard = self.witness.heard() if self.child else None
         while self.due:
             number = self.due.pop(0)
             # It may have ended in this moment
             with contextlib.suppress(ProcessLookupError):
-                if self.child:
+                if self.child and number != heard:
                     os.kill(self.child, number)
 
     def _why(self, error: OSError) -> tuple[str, int]:
         word = self.argv[0]
         code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN
         if isinstance(error, FileNotFoundError) and not os.path.exists(word):
-            why = f"{word}: there is no such command in the cluster's container."
+            package = "r-base-core" if word in ("R", "Rscript") else "PACKAGE"
+            why = (
+                f"{word}: there is no such command in the cluster's container. "
+                f"What Debian has is put there by: dshpc env add --apt {package}"
+            )
         elif isinstance(error, FileNotFoundError):
             why = f"{word} cannot be started: the program that its first line names is not there."
         elif error.errno == 8:  # ENOEXEC
@@ -185,7 +196,7 @@ class _Run:
         if code != 0 and not _ENDS.intersection(self.told):  # else it ended because it was told to
             from dshpc_setup.jobs import ended_by_memory
 
-            killed_by_kernel = code == 128 + signal.SIGKILL and memory_kills() > self.kills
+            killed_by_kernel = code == 128 + signal.SIGKILL and memory_kills.count() > self.kills
             found = ended_by_memory.judge(
                 _tail(self.log, self.log_from, ended_by_memory.TAIL_BYTES),
                 has_gpu=_has_gpu(os.environ),
@@ -205,7 +216,13 @@ class _Run:
         return code
 
     def _write(self, found: Mapping[str, Any], started: float) -> None:
-        """Never at the price of the job's own exit code: the disk may be full."""
+        """Never at the price of the job's own exit code: the disk may be full.
+
+        Nothing of a run that was cut short as the container stops: Slurm has not seen it end, and runs it
+        again.
+        """
+        if os.path.exists(STOPPING):
+            return
         environ = os.environ
         result = {
             "schema": RESULT_SCHEMA,
@@ -228,11 +245,15 @@ class _Run:
             _say(f"how the job ended could not be written to {path}: {error.strerror}")
 
 
-def write_json(path: str, value: object) -> None:
+def write_json(path: str, value: object, mode: int = 0o666) -> None:
     """The old file or the new, never half of one."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
     temporary = f"{path}.dshpc-tmp"
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
+        with open(temporary, "w", encoding="utf-8", opener=opener) as file:
             json.dump(value, file, ensure_ascii=False, indent=1)
             file.write("\n")
         os.replace(temporary, path)
@@ -240,40 +261,6 @@ def write_json(path: str, value: object) -> None:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
-
-
-def memory_kills() -> int:
-    """How many processes the kernel has ended for want of memory, in our control group and in the
-    container's: what a job is limited by stands in either, as the isolation tier has it."""
-    return sum(_kills(path) for path in _event_files())
-
-
-def _event_files() -> list[str]:
-    """Of version 2 `memory.events`, of version 1 `memory.oom_control`."""
-    found = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"]
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return found
-    for line in lines:
-        _, names, path = [*line.split(":", 2), "", ""][:3]
-        if path.strip("/") and ".." not in path:
-            if not names:
-                found.append(f"/sys/fs/cgroup{path}/memory.events")
-            elif "memory" in names.split(","):
-                found.append(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
-    return found
-
-
-def _kills(path: str) -> int:
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = [line.split() for line in file]
-    except OSError:
-        return 0
-    counts = [words[1] for words in lines if len(words) == 2 and words[0] == "oom_kill"]
-    return int(counts[0]) if counts and counts[0].isdecimal() else 0
 
 
 def _has_gpu(environ: Mapping[str, str]) -> bool:
@@ -298,9 +285,7 @@ def _tail(path: str, begin: int, most: int) -> str:
 
 
 def _say(text: str) -> None:
-    """Into the job's log."""
-    try:
-        sys.stderr.write(f"dshpc: {text}\n")
-        sys.stderr.flush()
-    except OSError:  # a full disk
-        pass
+    """Into the job's log. Not through sys.stderr: what a full disk left there would fail once more at
+    the interpreter's end, which would then end with 120 in place of the job's code."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"dshpc: {text}\n".encode(errors="replace"))

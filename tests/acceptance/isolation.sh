@@ -63,6 +63,33 @@ beyond_memory() { # a job that takes more than it asked for is ended by the kern
     grep -q 'oom_kill event' <<<"$said"
 }
 
+run_job() { # run_job MEMORY_MB SCRIPT: a job as `dshpc run --wait` submits and follows it; the last lines
+    local answer number
+    answer=$(docker exec -i "$NAME" sh -c 'mkdir -p /tmp/w && exec dshpc-node job submit' <<END
+{"schema": "dshpc.job-request/1", "kind": "command", "name": "test", "argv": ["python3", "-c", "$2"],
+ "work": "/tmp/w", "resources": {"memory_mb": $1}, "parameters": [{}], "inputs": [], "targets": []}
+END
+    )
+    number=$(grep -o '"job_id": "[0-9]*"' <<<"$answer" | head -n 1 | tr -dc 0-9)
+    [ -n "$number" ] || { echo "$answer"; return 1; }
+    in_slurm dshpc-node job follow "$number" --work /tmp/w 2>&1 | tail -n 6
+    in_slurm dshpc-node job show "$number" --work /tmp/w --json | grep -E '"(out_of_memory|state|exit_code|signal)"'
+}
+
+told() { # told MEMORY_MB: the launcher says that its job was ended for its memory
+    local said
+    said=$(run_job "$1" 'len(bytearray(2000 << 20))')
+    echo "$said"
+    grep -q 'the kernel ended it, for the memory' <<<"$said" && grep -q '"out_of_memory": "host"' <<<"$said"
+}
+
+not_told() { # a job that ends itself by the same signal was not
+    local said
+    said=$(run_job 200 'import os; os.kill(os.getpid(), 9)')
+    echo "$said"
+    grep -q '"out_of_memory": null' <<<"$said" && grep -q SIGKILL <<<"$said"
+}
+
 goes_on() { # a job goes on while slurmd is killed, and one after that is constrained as well
     in_slurm sbatch -J long -D / -o /tmp/long.out --gres=gpu:1 --wrap "sleep 30; $LOOK" || return 1
     until [ "$(in_slurm squeue -h -n long -o %T)" = RUNNING ]; do sleep 1; done
@@ -117,6 +144,8 @@ prints "both" "$(lines "$ALLOWED" "$ALLOWED" gpus=0,1)" in_slurm srun --gres=gpu
 prints "a user's" "$(lines "$ALLOWED" "$REFUSED" gpus=0)" \
     in_slurm /usr/local/lib/dshpc/as-user t 4242 4242 ada -- srun -D / --gres=gpu:1 bash -c "$LOOK"
 check "memory" beyond_memory
+check "memory, as the job's log tells it" told 60
+check "what was not the memory's" not_told
 check "jobs go on while slurmd is killed" goes_on
 prints "the processes stay in their leaf" 0::/init in_slurm cat /proc/1/cgroup
 
@@ -128,6 +157,16 @@ number=$(docker inspect --format '{{.Id}}' "$NAME")
 docker logs "$NAME" >/var/lib/acceptance/out/container.log 2>&1
 docker rm -f "$NAME" >/dev/null
 check "no group is left" no_group_left "$number"
+
+step "the default tier, in a container that is short of memory"
+# shellcheck disable=SC2046  # an option a word
+docker run -d --name "$NAME" --hostname node --cap-drop ALL --security-opt no-new-privileges \
+    $(printf -- '--cap-add %s ' CHOWN DAC_OVERRIDE FOWNER KILL SETGID SETUID) \
+    --memory 700m --memory-swap 700m --env DSHPC_PREFIX=node "$image" >/dev/null
+check "ready" ready
+check "memory, as the job's log tells it" told 400
+check "what was not the memory's" not_told
+docker rm -f "$NAME" >/dev/null
 
 printf '\n%d checks passed, %d failed\n' "$passed" "${#failed[@]}"
 [ ${#failed[@]} -gt 0 ] || exit 0

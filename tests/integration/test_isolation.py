@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,9 @@ import pytest
 from dshpc_setup.cluster.status import parse_isolation
 from tests.integration.cluster import as_root, made
 from tests.integration.conftest import docker
+from tests.integration.saved import SAVED
 from tests.integration.test_container import AS_USER, HEALTH, Node, image, until
+from tests.integration.test_restarts import PROGRAM, SAVES, has
 
 __all__ = ["image"]
 
@@ -174,9 +175,7 @@ def test_jobs_go_on_while_daemons_are_killed(node: Enforced) -> None:
         f"until [ -e /tmp/go ]; do sleep 0.1; done; {LOOK}",
     )  # fmt: skip
     until(lambda: node.jobs().get("long") == "RUNNING")
-    # A killed slurmctld knows what it has written down, which it does every few seconds
-    saved = "until [ /var/lib/dshpc/state/slurmctld/job_state -nt /tmp/seen ]; do sleep 0.1; done"
-    node.exec("sh", "-c", f"touch /tmp/seen; sleep 1; {saved}")
+    node.exec("sh", "-c", SAVED)
     node.exec("pkill", "-KILL", "-x", "slurmd")
     node.exec("pkill", "-KILL", "-x", "slurmctld")
     until(lambda: node.try_exec("scontrol", "ping").returncode == 0)
@@ -191,8 +190,13 @@ def test_restart_and_removal_leave_no_control_group(fresh: Enforced) -> None:
     fresh.start()
     assert fresh.wait()["ready"], fresh.log()
     fresh.exec("sbatch", "-o", "/dev/null", "--gres=gpu:1", "--no-requeue", "--wrap", "sleep 600")
-    time.sleep(0.5)
+    # Slurm kills all of a job or step whose task has ended, as a shell that knows no trap does at once
+    fresh.exec("sh", "-c", 'printf %s "$1" >$2', "sh", SAVES, PROGRAM)
+    saves = f"srun sh -c 'sh {PROGRAM} step; true' & sh {PROGRAM} batch; true"
+    fresh.exec("sbatch", "-o", "/dev/null", "--no-requeue", "--wrap", saves)
+    until(lambda: has(fresh, "step.begun", "batch.begun"))
     fresh.restarted()
+    assert has(fresh, "step.saved", "batch.saved")
     assert sorted(fresh.look("srun", "--gres=gpu:1")) == [ALLOWED, REFUSED, "gpus=0"]
     number = docker("inspect", "--format", "{{.Id}}", fresh.name).strip()
     assert groups(fresh.name)  # so that the search below can find one
@@ -201,6 +205,26 @@ def test_restart_and_removal_leave_no_control_group(fresh: Enforced) -> None:
     fresh.start()
     assert fresh.wait()["ready"], fresh.log()
     assert sorted(fresh.look("srun", "--gres=gpu:1")) == [ALLOWED, REFUSED, "gpus=0"]
+
+
+def test_a_gpu_that_is_named_is_the_one_that_can_be_opened(fresh: Enforced) -> None:
+    """`gres_type: index`, several users and an array, each job on the GPU that it names."""
+    fresh.start("--env", "DSHPC_GRES_TYPE=index")
+    assert fresh.wait()["ready"], fresh.log()
+    ada = (AS_USER, "t1", "4242", "4242", "ada", "--")
+    bob = (AS_USER, "t2", "4343", "4343", "bob", "--")
+    for who, number, opened in (
+        (ada, 1, [REFUSED, ALLOWED, "gpus=0"]), (bob, 0, [ALLOWED, REFUSED, "gpus=0"]),
+    ):  # fmt: skip
+        assert fresh.look(*who, "srun", "-D", "/", f"--gres=gpu:gpu{number}:1") == opened
+    fresh.exec(
+        *ada, "sbatch", "-D", "/", "-o", "/tmp/task-%a", "--array=0-1", "--gres=gpu:gpu1:1",
+        "--wrap", f"exec bash -c '{LOOK}'",
+    )  # fmt: skip
+    until(lambda: not fresh.jobs())
+    for task in (0, 1):
+        seen = fresh.exec("cat", f"/tmp/task-{task}").split("\n")
+        assert seen == [REFUSED, ALLOWED, "gpus=0"]
 
 
 def failed(node: Node) -> str:
@@ -256,6 +280,18 @@ def test_the_whole_way_by_the_compose_of_the_host(engine: str) -> None:
         assert killed.code != 0
         assert "oom_kill event" in killed.stderr
         cluster.dshpc("srun", "true").good()
+        job = ("run", "--memory", "60M", "--wait", "--", "sh", "-c")
+        ended = cluster.dshpc(*job, f"exec {EAT}")
+        assert ended.code == 137
+        assert "out of memory: ended by SIGKILL" in ended.stderr
+        assert "dshpc run --memory SIZE" in ended.stdout  # the job's own log
+        (one,) = cluster.dshpc("job", "list", "--json").good().report["jobs"][-1:]
+        assert (one["out_of_memory"], one["signal"]) == ("host", "SIGKILL")
+        # A process of it alone, and a job that ends well by itself
+        ended = cluster.dshpc(*job, f"{EAT}; true")
+        assert ended.code == 1
+        assert "the kernel ended some of its processes" in ended.stderr
+        assert "dshpc run --memory SIZE" in ended.stderr
 
 
 def test_what_cannot_be_enforced_is_refused_before_anything_is_written(engine: str) -> None:

@@ -72,6 +72,16 @@ def test_a_daemon_that_ends_is_started_again(shared: Cluster, tmp_path: Path) ->
     wait_until(lambda: shared.said(*ask) not in (first, "-1"), "another daemon", 10)
 
 
+def test_the_daemon_outlives_jobs_that_save_as_the_container_stops(shared: Cluster) -> None:
+    there = "cp /run/dshpc/mps/log/order there; exit"
+    script = f"trap 'sleep 1; [ ! -e /run/dshpc/mps/pipe/control ] || {there}' TERM; touch begun; "
+    shared.submit("--gres=mps:25", "--no-requeue", script=f"{script} while :; do sleep 0.1; done")
+    wait_until((shared.work / "begun").exists, "it runs")
+    docker("restart", shared.container)
+    assert (shared.work / "there").exists()
+    shared.said("dshpc-node", "wait", "--timeout", "60")
+
+
 def test_a_daemon_that_does_not_come_up_is_said(shared: Cluster, tmp_path: Path) -> None:
     with_program(shared, tmp_path, ENDS)
     assert "is not up, it ended at once" in notes(shared)

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.container.end_jobs import GRACE_S
 from tests.integration.conftest import docker
-from tests.integration.test_container import HEALTH, Node, image, own, until
+from tests.integration.saved import SAVED
+from tests.integration.test_container import AS_USER, HEALTH, Node, image, own, until
 
 __all__ = ["image"]
 
@@ -136,7 +138,7 @@ def test_jobs_that_ran_are_queued_again_and_run_at_once(fresh: Node) -> None:
     ready(fresh)
     fresh.exec("sbatch", "-J", "again", "--requeue", "-o", "/dev/null", "--wrap", "sleep 600")
     until(lambda: fresh.jobs().get("again") == "RUNNING")
-    saved(fresh)
+    fresh.exec("sh", "-c", SAVED)
     for cut_off in (True, False):
         began = time.monotonic()
         docker("kill" if cut_off else "stop", fresh.name)
@@ -144,13 +146,57 @@ def test_jobs_that_ran_are_queued_again_and_run_at_once(fresh: Node) -> None:
         ready(fresh)
         until(lambda: fresh.jobs().get("again") == "RUNNING", 20)
         print(f"it runs again after {time.monotonic() - began:.1f} s")  # Slurm alone: two minutes
-        saved(fresh)
+        fresh.exec("sh", "-c", SAVED)
 
 
-def saved(node: Node) -> None:
-    """slurmctld writes down what it knows, which it does at least every five seconds."""
-    file, now = f"{STATE}/slurmctld/job_state", time.time()
-    until(lambda: float(node.exec("stat", "-c", "%Y", file)) > now, 20)
+# Saves a checkpoint upon TERM, for a second, and goes on from it
+SAVES = """
+at=/var/tmp/$1
+[ ! -e $at.saved ] || { touch $at.goes-on; exec sleep 600; }
+trap 'echo TERM >>$at.told; sleep 1; touch $at.saved; exit 3' TERM
+touch $at.begun
+while :; do sleep 0.1; done
+"""
+PROGRAM = "/var/tmp/saves"
+
+
+def has(node: Node, *names: str) -> bool:
+    return node.try_exec("ls", *(f"/var/tmp/{name}" for name in names)).returncode == 0
+
+
+def test_a_stop_gives_running_jobs_time_to_save_and_no_more(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    fresh.exec("sh", "-c", 'printf %s "$1" >$2', "sh", SAVES, PROGRAM)
+    batch = ("sbatch", "-n1", "-D", "/", "-o", "/dev/null")
+    # a shell that knows no trap; a user's; a step of srun
+    fresh.exec(AS_USER, "t", "4242", "4242", "ada", "--", *batch, f"--wrap=sh {PROGRAM} one; true")
+    fresh.exec(*batch, f"--wrap=srun sh {PROGRAM} two; true")
+    until(lambda: has(fresh, "one.begun", "two.begun"))
+    fresh.exec("pkill", "-STOP", "-f", f"{PROGRAM} two")  # as a job that is suspended
+    docker("stop", "--time", "60", fresh.name)
+    assert "have 7 s" in fresh.log()
+    assert "did not end" not in fresh.log(), "the container ends as soon as they have"
+    assert docker("inspect", "--format", "{{.State.ExitCode}}", fresh.name).strip() == "0"
+    docker("start", fresh.name)
+    status = ready(fresh)
+    assert "2 queued again, 0 ended" in str(status["notes"])
+    until(lambda: has(fresh, "one.goes-on", "two.goes-on"))
+    assert fresh.exec("cat", "/var/tmp/one.told", "/var/tmp/two.told") == "TERM\nTERM"
+    fresh.exec("scancel", "--state=RUNNING")
+    # one that does not end, and one that is being cancelled and does not end: slurmd waits for it
+    for name in ("deaf", "cancelled"):
+        script = f"trap '' TERM; touch /var/tmp/{name}; while :; do sleep 0.1; done"
+        fresh.exec(*batch, "-J", name, "--wrap", script)
+    until(lambda: has(fresh, "deaf", "cancelled"))
+    fresh.exec("scancel", "-n", "cancelled")
+    began = time.monotonic()
+    docker("stop", "--time", "60", fresh.name)
+    assert GRACE_S < time.monotonic() - began < GRACE_S + 6
+    assert "of jobs did not end within 7 s" in fresh.log()
+    docker("start", fresh.name)
+    ready(fresh)
+    assert set(fresh.jobs()) == {"deaf"}
 
 
 def test_jobs_of_a_partition_that_is_taken_out_are_not_lost(fresh: Node) -> None:
@@ -321,7 +367,9 @@ def test_a_refused_reconfiguration_leaves_what_is_in_force(fresh: Node) -> None:
         assert "goes on with the configuration that it had" in said
         status = ready(fresh)
         assert words in json.dumps(status["kept_last_good"])
-        assert "in the project folder: dshpc reconfigure" in said  # no restart is needed
+        # No restart is needed; who types it in the container has other commands than the host
+        assert "Then put it into effect: dshpc-node reconfigure" in said
+        assert "in the project folder: dshpc reconfigure" in json.dumps(status["kept_last_good"])
         assert "dshpc restart" not in said + json.dumps(status["kept_last_good"])
         assert fresh.exec("cat", "/etc/slurm/slurm.conf") == text
         assert fresh.exec("srun", "--gres=gpu:1", "echo", "runs") == "runs"
@@ -393,7 +441,7 @@ def test_a_container_that_is_cut_off_while_it_is_changed_starts_right(fresh: Nod
     fresh.run()
     ready(fresh)
     submit(fresh, "held", "--hold")
-    saved(fresh)
+    fresh.exec("sh", "-c", SAVED)
     text = fresh.exec("cat", "/etc/slurm/slurm.conf")
     for number, delay_s in enumerate((0.3, 0.7, 1.0, 1.3)):
         name = f"p{number}"
@@ -449,7 +497,7 @@ def test_a_first_start_frightens_nobody(fresh: Node) -> None:
 def test_a_killed_controller_gives_the_node_back_at_once(fresh: Node) -> None:
     fresh.run()
     ready(fresh)
-    time.sleep(6)  # until slurmctld has written down that the first job has ended
+    fresh.exec("sh", "-c", SAVED)
     pid = fresh.exec("s6-svstat", "-o", "pid", "/run/dshpc/services/slurmctld")
     slurmd = fresh.exec("s6-svstat", "-o", "pid", "/run/dshpc/services/slurmd")
     fresh.exec("kill", "-9", pid)

@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -126,6 +127,23 @@ def test_the_whole_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
         *("docker", "exec", "-i", "-e", "DSHPC_WAIT_S=60", "-e", "DSHPC_UMASK=027"),
         *("-w", "/w/sub", "c", *BEHIND, "srun", "-n", "1", "a b"),
     ]
+
+
+def test_what_speaks_to_people_knows_their_clock_and_how_we_are_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("time.localtime", lambda: SimpleNamespace(tm_gmtoff=-18000))
+    monkeypatch.setattr(os, "getcwd", lambda: "/w/sub")
+    found = exec_command.for_people({"DSHPC_COMMAND": "/w/dshpc"})
+    assert found == ["DSHPC_UTC_OFFSET_S=-18000", "DSHPC_COMMAND", "DSHPC_HERE=/w/sub"]
+    monkeypatch.setattr(os, "getcwd", lambda: "/w/\udcff")
+    offset = ["DSHPC_UTC_OFFSET_S=-18000"]
+    assert exec_command.for_people({"DSHPC_COMMAND": "/w/dshpc"}) == offset
+    assert exec_command.for_people({}) == offset
+    call = exec_command.Call(exec_command.NODE, ["job", "list"], RUNTIME)
+    call.more = found
+    argv = call.client((0, 0, "root"), {})
+    assert [argv[at + 1] for at, word in enumerate(argv) if word == "-e"][:3] == found
 
 
 def test_exec_does_not_wait_for_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,3 +366,14 @@ DESCRIBED = {
     "State": {"Running": True, "Status": "running", "ExitCode": 0, "StartedAt": "2026"},
     "Config": {"Image": "c:none", "Labels": {}},
 }
+
+
+def test_a_folder_that_was_removed_under_us_is_named_as_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert exec_command.main(["squeue"]) == 2
+    assert "The folder that you are in was removed." in capsys.readouterr().err

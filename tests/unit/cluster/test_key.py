@@ -20,7 +20,7 @@ SAID = {
     "waiting": ["7"],
     "ms": 324.5,
 }
-ROTATE = "docker exec p-slurm dshpc-node rotate-key"
+ROTATE = "docker exec p-slurm env DSHPC_FROM_HOST=1 dshpc-node rotate-key"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dshpc_setup.project import Project
 from tests.unit.cluster.conftest import GONE, INSPECT, cluster, container
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 
-RECONFIGURE = "docker exec p-slurm dshpc-node reconfigure"
+RECONFIGURE = "docker exec -e DSHPC_FROM_HOST=1 p-slurm dshpc-node reconfigure"
 
 
 def machine(project: Project, *, env: tuple[str, ...] = (), **answer: Any) -> FakeMachine:

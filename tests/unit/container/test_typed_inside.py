@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.cli.checking import Report
 from dshpc_setup.cli.doctor import lines
 from dshpc_setup.cli.terminal import Ink
-from dshpc_setup.container import typed_inside
+from dshpc_setup.container import node, places, status, typed_inside
 from dshpc_setup.diagnose import Finding
+from dshpc_setup.diagnose.report import Report
 from dshpc_setup.fixes import Fix
 
 RESUME = "scontrol update NodeName=p State=RESUME"
@@ -74,6 +77,57 @@ def test_the_project_folder_is_the_hosts() -> None:
         Fix("Correct config/slurm.conf, in the project folder (on the host)"),
         Fix("Then put it into effect", "dshpc-node reconfigure"),
         Fix("Did you mean X?"),
+    )
+
+
+def test_what_says_so_itself_is_not_said_twice() -> None:
+    step = Fix("Have the devices handed in, on the host", "configure-environment")
+    assert typed_inside.fixes([step]) == (step,)
+
+
+def test_the_steps_of_an_error() -> None:
+    assert typed_inside.steps(
+        (
+            "Did you mean NodeName?",
+            "Correct config/slurm.conf, in the project folder",
+            "Then put it into effect, in the project folder: dshpc reconfigure",
+            "Start the cluster again: dshpc restart",
+            "End them: docker exec p-slurm scancel 17",
+        )
+    ) == (
+        "Did you mean NodeName?",
+        "Correct config/slurm.conf, in the project folder (on the host)",
+        "Then put it into effect: dshpc-node reconfigure",
+        "Start the cluster again (on the host): dshpc restart",
+        "End them: scancel 17",
+    )
+
+
+@pytest.mark.parametrize("asker", ["host", "person"])
+def test_a_refusal_names_the_commands_of_who_asked(
+    asker: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The cluster's start failed, so that there is nothing to reconfigure."""
+    here = places.Places(str(tmp_path))
+    found = status.Status(here).values
+    found.update(phase="failed", failure={"brief": "No key.", "details": "", "resolution": []})
+    Path(here.run).mkdir(parents=True)
+    Path(here.status).write_text(json.dumps(found))
+    monkeypatch.setattr(places, "Places", lambda: here)
+    variable, _, value = places.FROM_HOST.partition("=")
+    monkeypatch.delenv(variable, raising=False)
+    if asker == "host":
+        monkeypatch.setenv(variable, value)
+    assert node.main(["reconfigure"]) == 3
+    said = capsys.readouterr().err.splitlines()
+    assert said[1] == "  No key."
+    assert said[2:] == (
+        ["  See why: dshpc status", "  When that is mended: dshpc restart"]
+        if asker == "host"
+        else ["  See why: dshpc-node status", "  When that is mended (on the host): dshpc restart"]
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dshpc_setup.jobs import launch
+from dshpc_setup.jobs import launch, workspace
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.methods.model import Resources
 
@@ -39,6 +39,7 @@ def test_a_job_is_told_its_places(folder: Path) -> None:
         "INPUT_FILES": "[]",
     }
     assert json.loads(params.read_text(encoding="utf-8")) == {"n": 1, "s": "ü"}
+    assert params.stat().st_mode & 0o777 == 0o600  # a parameter may be a secret
 
 
 def test_inputs_the_method_and_results_of_others(folder: Path) -> None:
@@ -118,21 +119,35 @@ def test_a_request_that_is_damaged_is_no_crash(
 def test_a_folder_of_somebody_else_is_refused(
     here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert launch.is_own(str(here))
+    assert workspace.is_ours(f"{here}/.dshpc")
     other = os.getuid() + 1
     monkeypatch.setattr("os.getuid", lambda: other)
-    assert not launch.is_own(str(here))
+    # What that one makes here is of that one
+    monkeypatch.setattr(workspace, "given_owner", lambda folder: {str(here): other}[folder])
+    assert not workspace.is_ours(f"{here}/.dshpc")
     (here / ".dshpc" / "request.json").write_text(json.dumps(request()))
     assert launch.main() == launch.NOT_FOUND
     assert "no workspace of this user's" in capfd.readouterr().err
 
 
+def test_where_all_files_are_given_to_another_the_workspace_is_ours(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = os.getuid()
+    monkeypatch.setattr("os.getuid", lambda: owner + 1)  # what we make is of `owner` all the same
+    assert workspace.given_owner(str(here)) == owner
+    assert workspace.is_ours(f"{here}/.dshpc")
+    assert sorted(path.name for path in here.iterdir()) == [".dshpc"]
+    monkeypatch.setattr(workspace, "given_owner", lambda _: None)  # we may not write there
+    assert not workspace.is_ours(f"{here}/.dshpc")
+
+
 def test_a_link_to_a_folder_is_none(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / ".dshpc").symlink_to(tmp_path / "own")
-    assert not launch.is_own(str(tmp_path))
+    assert not workspace.is_ours(f"{tmp_path}/.dshpc")
     with pytest.raises(OSError, match="No such file"):
-        launch.is_own(str(tmp_path / "own"))
+        workspace.is_ours(f"{tmp_path}/own/.dshpc")
 
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
@@ -185,6 +200,43 @@ def test_a_signal_that_comes_as_the_job_has_just_ended(
     assert (run.told, asked) == (["SIGTERM"], [2**22 + 1])
 
 
+@pytest.mark.parametrize(
+    ("heard", "handed"),
+    [
+        (None, [signal.SIGTERM, signal.SIGUSR1]),  # it was told alone
+        (signal.SIGTERM, [signal.SIGUSR1]),
+        (signal.SIGKILL, [signal.SIGTERM, signal.SIGUSR1]),
+    ],
+)
+def test_what_all_were_told_is_not_handed_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, heard: int | None, handed: list[int]
+) -> None:
+    run = launch._Run(str(folder), None, ["x"])
+    run.child = 77
+    given: list[int] = []
+    monkeypatch.setattr(run.witness, "heard", lambda: heard)
+    monkeypatch.setattr("os.kill", lambda _, number: given.append(number))
+    monkeypatch.setattr("signal.setitimer", lambda *_: None)
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        run._forward(number, None)
+    run._deliver()
+    run._deliver()
+    assert (given, run.told) == (handed, ["SIGTERM", "SIGUSR1"])
+
+
+def test_a_run_that_the_stop_of_the_container_cut_short_has_no_result(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = launch._Run(str(folder), None, ["x"])
+    monkeypatch.setattr(launch, "STOPPING", str(folder / "stopping"))
+    (folder / "stopping").mkdir()
+    assert run._end(15, 2048, 5.0) == 143
+    assert not (folder / ".dshpc" / "result.json").exists()
+    (folder / "stopping").rmdir()
+    run._end(15, 2048, 5.0)
+    assert (folder / ".dshpc" / "result.json").exists()
+
+
 def test_the_result_of_an_earlier_run_is_kept(folder: Path) -> None:
     own = folder / ".dshpc"
     launch.keep_before(str(folder), None)
@@ -235,11 +287,39 @@ def test_a_job_runs_in_its_folder_else_in_its_workspace(folder: Path, started: l
 
 
 def test_a_folder_that_is_gone_is_told(
-    folder: Path, started: list[str], capsys: pytest.CaptureFixture[str]
+    folder: Path, started: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     launch.write_json(f"{folder}/.dshpc/request.json", request(cwd=f"{folder}/gone"))
     assert launch.main() == 126
     assert started == []
-    assert "gone, in which it was to run, cannot be entered" in capsys.readouterr().err
+    assert "gone, in which it was to run, cannot be entered" in capfd.readouterr().err
     result = json.loads((folder / ".dshpc/result.json").read_text())
     assert "cannot be entered" in result["not_started"]
+
+
+def test_what_it_says_can_fail_on_a_full_disk_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """sys.stderr would keep it, and fail again as the interpreter ends: exit code 120."""
+    monkeypatch.setattr("sys.stderr", None)
+    kept, full = os.dup(2), os.open("/dev/full", os.O_WRONLY)
+    reads, writes = os.pipe()
+    try:
+        os.dup2(full, 2)
+        launch._say("it is full")
+        os.dup2(writes, 2)
+        launch._say("größer \udcff")
+    finally:
+        os.dup2(kept, 2)
+        for each in (kept, full, writes):
+            os.close(each)
+    with open(reads, "rb") as pipe:
+        assert pipe.read().decode() == "dshpc: größer ?\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "package"), [("Rscript", "r-base-core"), ("ffmpeg", "PACKAGE"), ("R", "r-base-core")]
+)
+def test_a_command_that_the_image_lacks(folder: Path, word: str, package: str) -> None:
+    why, code = launch._Run(str(folder), None, [word])._why(FileNotFoundError(2, "x"))
+    assert code == 127
+    assert why.startswith(f"{word}: there is no such command in the cluster's container.")
+    assert why.endswith(f"dshpc env add --apt {package}")
