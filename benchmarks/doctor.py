@@ -184,6 +184,7 @@ def main() -> int:
     if not program.exists():
         parser.error(f"{program} is not there: run this with the Python of dshpc's environment")
     project = need_project(options.dir.absolute(), {}) if options.dir else None
+    os.chdir("/")  # else doctor finds the cluster of the folder that we stand in
     worse = [compare(str(program), project, options.rounds)]
     with tempfile.TemporaryDirectory() as text:
         worse += hanging(str(program), Path(text))

@@ -18,13 +18,14 @@ from dshpc_setup.checkup import cluster, device_links, disks, gpu_memory, kernel
 from dshpc_setup.diagnose import Known, catalogue
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.machine import CommandResult, Ended, Machine, Say, earlier
+from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.observed import DeviceLinks, GpuMemory, KernelLog, Observed
 from dshpc_setup.project import PROOF, Project
 from dshpc_setup.settings import Settings
 
 if TYPE_CHECKING:
+    from dshpc_setup.engine.inspecting import Early
     from dshpc_setup.passthrough import Passthrough
     from dshpc_setup.plan import ClusterPlan
 
@@ -34,10 +35,11 @@ DEADLINE_S = 9.5  # of all of it
 _FACTS_S = 7.0  # of the machine: what is asked after it has the rest
 
 
-def examine(machine: Machine, project: Project | None, early: CommandResult | None = None) -> Known:
+def examine(machine: Machine, project: Project | None, early: Early | None = None) -> Known:
     """All that is known: on the host, or in the cluster's own container.
 
-    `early`: what the engine has said already of the project's container.
+    `early`: what was asked already about the project's container. What it is still being asked, its
+    answer in `with_inside`, is not asked again.
 
     The checks take as long to be imported as the machine takes to answer: it is done meanwhile.
     """
@@ -69,6 +71,11 @@ def examine(machine: Machine, project: Project | None, early: CommandResult | No
     )
     proof = Passthrough.from_json(project.read_note(PROOF)) if project else None
     return known_of(machine, facts, settings, observed, proof)
+
+
+def with_inside(known: Known, asked: Ended) -> Known:
+    """With the answer of a container that was asked early: an inspecting.Answer, or how it ended."""
+    return replace(known, observed=cluster.with_inside(known.observed, asked))
 
 
 def _other_owner(machine: Machine, project: Project | None) -> str | None:
@@ -148,9 +155,12 @@ def _machine(
     questions: dict[str, Callable[[Say], None]] = {
         "kernel": lambda tell: tell(kernel.read_log(machine, facts.platform)),
         "disks": lambda tell: tell(disks.disks(machine, facts, folder)),
-        "memory": lambda tell: tell(gpu_memory.in_use(seen, facts)),
         "links": lambda tell: tell(device_links.device_links(machine, facts)),
     }
+    if gpu_memory.can_be_asked(facts):
+        questions["memory"] = lambda tell: tell(gpu_memory.in_use(seen, facts))
+    else:
+        say(gpu_memory.in_use(seen, facts))
     if project is not None:
         from dshpc_setup.checkup import files  # reads YAML, which the container cannot
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from dshpc_setup.container.places import Places
 from dshpc_setup.container.status import printable
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
+from dshpc_setup.engine.inspecting import INSIDE_S, Answer, Early, ask_inside
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Ended, Machine, Say, earlier
 from dshpc_setup.observed import ContainerSeen, Inside, Observed
@@ -26,7 +26,6 @@ from dshpc_setup.probes.platform import in_container
 from dshpc_setup.project import LABEL, Project
 
 COMMAND_S = 4.0  # of each; several wait beside each other
-INSIDE_S = 7.0
 _LEAST_S = 0.5
 _LOG_LINES = 100
 _LONGEST_LINE = 500
@@ -43,17 +42,18 @@ def is_inside(machine: Machine) -> bool:
 
 
 def look(
-    machine: Machine, project: Project, deadline_s: float, early: CommandResult | None = None
+    machine: Machine, project: Project, deadline_s: float, early: Early | None = None
 ) -> Observed:
     """Its status, its container, what that says of itself, within the deadline.
 
-    `early`: what the engine has said of the container already.
+    `early`: what is not asked again. What the container is being asked comes by `with_inside`.
     """
+    early = early or Early()
     name = project.runtime().get("container")
     if not isinstance(name, str):
         return Observed()
     until = machine.clock() + deadline_s
-    machine = inspecting_once(machine, early)
+    machine = inspecting_once(machine, early.container)
     near = with_deadline(machine, min(COMMAND_S, earlier(deadline_s)))
     try:
         found = _ours(near, project, name)
@@ -65,7 +65,8 @@ def look(
             container=_without_container(near, project, name),
             inside_problem=f"There is no container {name}.",
         )
-    return _found(machine, project, found, max(_LEAST_S, until - machine.clock()))
+    left_s = max(_LEAST_S, until - machine.clock())
+    return _found(machine, project, found, left_s, asking=early.asking)
 
 
 def _ours(machine: Machine, project: Project, name: str) -> Container | None:
@@ -90,26 +91,38 @@ def unanswered(project: Project | None, problem: str) -> Observed:
     return Observed(cluster=status, inside_problem=problem)
 
 
-def _found(machine: Machine, project: Project, found: Container, deadline_s: float) -> Observed:
-    """All questions about a container that is there, at the same time."""
+def _found(
+    machine: Machine, project: Project, found: Container, deadline_s: float, *, asking: bool
+) -> Observed:
+    """All questions about a container that is there, at the same time; `asking`: it is being asked."""
     near = with_deadline(machine, min(COMMAND_S, earlier(deadline_s)))
     questions: dict[str, Callable[[Say], None]] = {
         "status": lambda say: say(_status(at_once(near, found, COMMAND_S), project, found)),
         "container": lambda say: _container(near, project, found, say),
     }
-    if found.status == "running":
+    running = found.status == "running"
+    if running and not asking:
         inside_s = earlier(min(INSIDE_S, deadline_s))
         questions["inside"] = lambda say: say(ask_inside(machine, found.name, inside_s))
     ended = machine.apart(questions, deadline_s=deadline_s)
     status = ended["status"].items[0] if ended["status"].items else _without(project, found, ended)
     *_, seen = (_described(found), *ended["container"].items)
-    problem: str | None = f"The container {found.name} is {found.status}."
-    inside: Inside | None = None
-    if "inside" in ended:
-        inside, problem = next(iter(ended["inside"].items), (None, _why(ended["inside"])))
+    problem = None if running else f"The container {found.name} is {found.status}."
+    observed = Observed(cluster=status, container=seen, inside_problem=problem)
+    return with_inside(observed, ended["inside"]) if "inside" in ended else observed
+
+
+def with_inside(observed: Observed, asked: Ended) -> Observed:
+    """With what its container said; as it was where that does not run, or nothing is known of it."""
+    seen = observed.container
+    if seen is None or observed.inside_problem is not None:
+        return observed
+    inside, problem = None, _why(asked)
+    for answer in asked.items[:1]:
+        inside, problem = _said_inside(answer, seen.name)
     if inside is not None:
         inside = replace(inside, errors=errors_of(seen.log))
-    return Observed(cluster=status, container=seen, inside=inside, inside_problem=problem)
+    return replace(observed, inside=inside, inside_problem=problem or None)
 
 
 def _status(machine: Machine, project: Project, found: Container) -> ClusterStatus:
@@ -208,24 +221,18 @@ def errors_of(log: Sequence[str]) -> tuple[str, ...]:
     return tuple(told[-_MOST_ERRORS:])
 
 
-def ask_inside(
-    machine: Machine, container: str, deadline_s: float
-) -> tuple[Inside | None, str | None]:
-    """What a running container says of itself; or why it does not."""
-    began = time.time()
+def _said_inside(answer: Answer, container: str) -> tuple[Inside | None, str]:
+    """What a running container said of itself; or why it did not."""
     try:
-        asked = containers.exec_in(
-            machine, container, ["dshpc-node", "observe"], deadline_s=deadline_s
-        )
+        asked = containers.ran(answer.result, container)
     except DshpcError as error:
         return None, f"{error.brief}. {error.details}".strip()
-    middle = (began + time.time()) / 2
     if not asked.ok:
         return None, _refusal(asked)
     inside = parse_inside(asked.stdout)
     if inside is None:
         return None, "Its answer cannot be read: the image is of another version of dshpc."
-    return replace(inside, asked_at=middle), None
+    return replace(inside, asked_at=answer.at), ""
 
 
 def _refusal(asked: CommandResult) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dshpc_setup.facts import HostFacts
@@ -18,15 +18,17 @@ _ROW = re.compile(r".*?\s(\d+)\s+(\d+)\s+(-?\d+)\s+(?:\d+%|-)\s+/.*")
 def disks(machine: Machine, facts: HostFacts, project: Path | None) -> tuple[Disk, ...]:
     """Those that are on this machine and answer; `df` is asked, since it can be given up."""
     places = {what: path for what, path in _places(facts, project).items() if machine.exists(path)}
+    paths = tuple(places.values())
+    rooms = _ask(machine, paths, "-Pk")
+    inodes = _ask(machine, paths, "-Pi") if facts.platform.kind != "macos" else {}
     found = []
     for what, path in places.items():
-        room = _ask(machine, path, "-Pk")
-        if room is None:
+        if path not in rooms:
             continue
-        size_kib, free_kib = room
-        inodes = _ask(machine, path, "-Pi") if facts.platform.kind != "macos" else None
+        size_kib, free_kib = rooms[path]
         # A file system without a fixed number of inodes says that it has 0 of them
-        free_inodes = inodes[1] if inodes is not None and inodes[0] > 0 else None
+        all_inodes, free = inodes.get(path, (0, 0))
+        free_inodes = free if all_inodes > 0 else None
         found.append(Disk(what, path, free_kib >> 10, size_kib >> 10, free_inodes))
     return tuple(found)
 
@@ -42,15 +44,26 @@ def _places(facts: HostFacts, project: Path | None) -> Mapping[str, str]:
     return {what: path for what, path in places.items() if path}
 
 
-def _ask(machine: Machine, path: str, option: str) -> tuple[int, int] | None:
-    """Size and what is free, in the units of the option; None where nobody says."""
-    argv = ["df", option, path]
-    asked = machine.run(argv, deadline_s=_ASK_S, env={"LC_ALL": "C"})
-    return parse(asked.stdout) if asked.ok else None
+def _ask(machine: Machine, paths: Sequence[str], option: str) -> dict[str, tuple[int, int]]:
+    """Path -> size and what is free, in the units of the option, of those that answer.
+
+    All at once; where one of them keeps the others from it, each by itself.
+    """
+    if not paths:
+        return {}
+    asked = machine.run(["df", option, *paths], deadline_s=_ASK_S, env={"LC_ALL": "C"})
+    found = parse(asked.stdout) if asked.ok else ()
+    if len(found) == len(paths):
+        return dict(zip(paths, found, strict=True))
+    if len(paths) == 1:
+        return {}
+    return {key: room for path in paths for key, room in _ask(machine, [path], option).items()}
 
 
-def parse(text: str) -> tuple[int, int] | None:
-    """Size and what is free to users of the one file system in `df -P`'s answer; never below 0."""
-    lines = text.splitlines()
-    row = _ROW.fullmatch(lines[1]) if len(lines) == 2 else None
-    return (int(row[1]), max(0, int(row[3]))) if row else None
+def parse(text: str) -> tuple[tuple[int, int], ...]:
+    """Size and what is free to users (never below 0) of each file system in `df -P`'s answer, in its
+    order; nothing where a line of it cannot be read."""
+    rows = [_ROW.fullmatch(line) for line in text.splitlines()[1:]]
+    if not all(rows):
+        return ()
+    return tuple((int(row[1]), max(0, int(row[3]))) for row in rows if row)

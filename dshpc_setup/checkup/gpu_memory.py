@@ -14,10 +14,15 @@ from dshpc_setup.probes.readings import Reading
 DEADLINE_S = 3.0
 
 
-def in_use(machine: Machine, facts: HostFacts) -> GpuMemory:
-    """Of the GPUs that are listed; a driver that gave no answer is not asked again."""
+def can_be_asked(facts: HostFacts) -> bool:
+    """Whether there are GPUs; a driver that gave no answer is not asked again."""
     hung = any(item.state == "timeout" for item in facts.evidence)
-    if facts.gpus.state != "present" or facts.gpus.simulated or hung:
+    return facts.gpus.state == "present" and not facts.gpus.simulated and not hung
+
+
+def in_use(machine: Machine, facts: HostFacts) -> GpuMemory:
+    """Of the GPUs that are listed; `absent` where nobody can be asked."""
+    if not can_be_asked(facts):
         return GpuMemory("absent")
     found = readings.gather(machine, facts.gpus, DEADLINE_S)
     pairs = zip(facts.gpus.devices, found.devices, strict=True)

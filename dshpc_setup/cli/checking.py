@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.chosen import chosen
 from dshpc_setup.cli.doctor_asked import Asked as Asked
-from dshpc_setup.diagnose import Finding, Known, catalogue, diagnose, exit_code, to_json
-from dshpc_setup.diagnose.model import WRONG, Check, Section
+from dshpc_setup.diagnose import Known, catalogue, diagnose
+from dshpc_setup.diagnose.model import Check, Section
+from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.facts import SECTIONS as FACTS
 from dshpc_setup.facts import Section as Fact
@@ -28,45 +27,6 @@ _ABOUT: dict[str, tuple[Fact, ...]] = {
     "slurm": ("docker",),
     "files": (),
 }
-
-
-@dataclass(frozen=True)
-class Report:
-    """The findings that were asked for, and what stands beside them."""
-
-    findings: tuple[Finding, ...]
-    every: tuple[Finding, ...]  # those of left-out checks too: they may be the cause
-    unanswered: tuple[str, ...] = ()  # what timed out or could not be asked, a sentence each
-    strict: bool = False
-    inside: bool = False  # it was made in the cluster's container
-    notes: tuple[
-        str, ...
-    ] = ()  # what the findings are not about, or are only about, a sentence each
-
-    @property
-    def left_out(self) -> tuple[Finding, ...]:
-        """Faults that nobody asked for, because of which what was asked for could not be looked at."""
-        shown = {finding.id for finding in self.findings}
-        blockers = {finding.blocked_by for finding in self.findings} - shown
-        return tuple(it for it in self.every if it.id in blockers and it.state in WRONG)
-
-    @property
-    def exit_code(self) -> Exit:
-        """Of the contract; 3 as well where something is not known and no error outranks that."""
-        code = exit_code(self.findings, strict=self.strict)
-        unknown = self.unanswered or self.left_out
-        return Exit.INCOMPLETE if unknown and code != Exit.ERROR else code
-
-    def to_json(self) -> dict[str, Any]:
-        """The `dshpc.doctor/1` object."""
-        return {
-            **to_json(self.findings, strict=self.strict),
-            "exit_code": int(self.exit_code),
-            "strict": self.strict,
-            "unanswered": list(self.unanswered),
-            "left_out": [{"id": it.id, "title": it.title} for it in self.left_out],
-            "notes": list(self.notes),
-        }
 
 
 def check_together(

@@ -21,7 +21,13 @@ from dshpc_setup.engine import inspecting
 from dshpc_setup.machine import CommandResult, Machine
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from dshpc_setup.diagnose import Known
+    from dshpc_setup.diagnose.model import Check
     from dshpc_setup.project import Project
+
+    _Looked: TypeAlias = tuple[Known, tuple[Check, ...] | None]
 
 _EARLY_S = 1.0
 
@@ -57,26 +63,60 @@ def look(line: Line) -> int:
     """Look, print, and give the exit code; raises DshpcError for what cannot be asked for."""
     project = found_project(line.dir)
     machine = seen_machine("/", line.machine, "")
-    early = _early(machine, project) if line.machine is None else None
+    known, checks = _looked(line, machine, project)
+    from dshpc_setup.cli import checking
+
+    report = checking.report_of(line.asked, known, checks, recorded=line.machine is not None)
+    return checking.show(line.asked, report)
+
+
+def _looked(line: Line, machine: Machine, project: Project | None) -> _Looked:
+    """What is known. The cluster's container is asked before all else, as its answer comes last.
+
+    Whether it is this project's container comes out meanwhile: if it is not, its answer is left.
+    """
+    name = project.runtime().get("container") if project and line.machine is None else None
+    if not isinstance(name, str):
+        return _rest(line, machine, project)
+    import_module("dshpc_setup.machine.commands")  # once: else each process that asks does it
+    found: list[_Looked] = []
+
+    def rest() -> None:
+        early = inspecting.Early(_described(machine, name), asking=True)
+        found.append(_rest(line, machine, project, early))
+
+    said = machine.apart(
+        {"inside": lambda say: say(inspecting.ask_inside(machine, name))},
+        deadline_s=inspecting.INSIDE_S,
+        meanwhile=rest,
+    )
+    from dshpc_setup.checkup import with_inside
+
+    ((known, checks),) = found
+    return with_inside(known, said["inside"]), checks
+
+
+def _rest(
+    line: Line,
+    machine: Machine,
+    project: Project | None,
+    early: inspecting.Early | None = None,
+) -> _Looked:
     from dshpc_setup.cli import checking
 
     checks = checking.checks_of(line.asked)  # before the machine is looked at, which takes its time
     from dshpc_setup.checkup import examine, examine_recorded
 
-    known = examine(machine, project, early) if line.machine is None else examine_recorded(machine)
-    report = checking.report_of(line.asked, known, checks, recorded=line.machine is not None)
-    return checking.show(line.asked, report)
+    recorded = line.machine is not None
+    return examine_recorded(machine) if recorded else examine(machine, project, early), checks
 
 
-def _early(machine: Machine, project: Project | None) -> CommandResult | None:
+def _described(machine: Machine, name: str) -> CommandResult | None:
     """What the engine says of the cluster's container, asked while this program is still being loaded.
 
     All other questions about the cluster wait for it. None where it did not come at once: then it is
     asked again, with the time that it may take.
     """
-    name = project.runtime().get("container") if project is not None else None
-    if not isinstance(name, str):
-        return None
     words = inspecting.argv("container", name)
     ended = machine.apart(
         {"container": lambda say: say(machine.run(words, deadline_s=_EARLY_S))},
@@ -90,3 +130,4 @@ def _early(machine: Machine, project: Project | None) -> CommandResult | None:
 def _load() -> None:
     import_module("dshpc_setup.cli.checking")
     import_module("dshpc_setup.checkup")
+    import_module("dshpc_setup.cluster.operations")  # here, and not in the process that asks by it

@@ -99,7 +99,11 @@ def exec_in(
     """
     flags = [*(["-i"] if stdin is not None else []), *(["--user", user] if user else [])]
     full = ["docker", "exec", *flags, container, *argv]
-    done = machine.run(full, deadline_s=deadline_s, stdin=stdin)
+    return ran(machine.run(full, deadline_s=deadline_s, stdin=stdin), container)
+
+
+def ran(done: CommandResult, container: str) -> CommandResult:
+    """A call of `docker exec` as it came back; raises where its program never ran."""
     if done.state in ("absent", "denied") or (not done.ok and _ENGINE_SAYS.search(done.stderr)):
         raise engine_error(done, f"Nothing can be run in the container {container}")
     return done

@@ -173,7 +173,7 @@ class Machine(Protocol):
 
         One that hangs, raises or crashes delays and harms no other. Items must be values that can
         be pickled. A machine that cannot hang (a recorded one) may ask in place. `meanwhile` is
-        done here once all are asked: it must be short, and raise nothing.
+        done here once all are asked, and may ask as well; signals wait for its end.
         """
         ...
 

@@ -46,7 +46,8 @@ def ask(
     """Ask all; never waits longer than the deadline, and a moment for children to be killed.
 
     `meanwhile` is done while they are at work: what a thread imports at the time of a fork is locked
-    for ever in the child, what is imported after it harms nobody.
+    for ever in the child, what is imported after it harms nobody. It may ask others itself; what it
+    raises ends them all.
 
     What a child said before it was killed, crashed or raised is kept in its `items`. What it has
     started in its own session, and all that it runs when it is killed, ends with it.
@@ -236,14 +237,15 @@ def _listen(children: list[_Child], until: float, came: list[int]) -> None:
         poll.register(stream, select.POLLIN)
     while not all(child.over for child in children):
         left_s = until - time.monotonic()
-        if left_s <= 0 or came:
-            return
-        for stream, _ in poll.poll(min(left_s, _LOOK_S) * 1000):
+        last = left_s <= 0 or bool(came)  # what has come by now counts, also where we come late
+        for stream, _ in poll.poll(0 if last else min(left_s, _LOOK_S) * 1000):
             if not waiting[stream].take(stream):
                 poll.unregister(stream)
         for child in children:
             if not child.over:
                 child.died()
+        if last:
+            return
 
 
 def _end(children: list[_Child]) -> None:

@@ -21,23 +21,33 @@ HEADER = 5
 
 _ENDING: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+_noting: list[list[int]] = []  # at most one: whoever notes them while another does shares its list
+
 
 @contextlib.contextmanager
 def noted_signals() -> Iterator[list[int]]:
     """Ctrl-C and its like are noted here while it lasts, and take effect at its end.
 
-    So none comes between the start of a process and the moment in which its end is seen to.
+    So none comes between the start of a process and the moment in which its end is seen to. Within
+    another such time they take effect at the end of that, and what came before is in the list.
     """
+    if _noting:
+        yield _noting[0]
+        return
     came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # whose handlers run elsewhere
+        yield came
+        return
     handlers = {number: signal.getsignal(number) for number in _ENDING}
     mine = {number: handler for number, handler in handlers.items() if callable(handler)}
     try:
-        with contextlib.suppress(ValueError):  # handlers run in the main thread, and this is none
-            for number in mine:
-                signal.signal(number, lambda each, _: came.append(each))
+        for number in mine:
+            signal.signal(number, lambda each, _: came.append(each))
+        _noting.append(came)
         yield came
     finally:
-        with blocked_signals(), contextlib.suppress(ValueError):
+        with blocked_signals():
+            _noting.clear()
             for number, handler in mine.items():
                 signal.signal(number, handler)
             for number in came[:1]:

@@ -21,6 +21,7 @@ from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.container import observe
 from dshpc_setup.container.places import Places
 from dshpc_setup.engine import containers
+from dshpc_setup.engine.inspecting import INSIDE_S, Early, ask_inside
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Engine, HostFacts
 from dshpc_setup.machine import CommandResult, Ended
@@ -42,8 +43,9 @@ slurmd: fatal: Unable to bind
 slurmd: no errors: 0
 """
 ROOM = Disk("tmp", "/tmp", 10, 20)
+OBSERVE = "docker exec p-slurm dshpc-node observe"
 HEALTHY: dict[str, Answer] = {
-    "docker exec p-slurm dshpc-node observe": Answer(json.dumps(asdict(INSIDE))),
+    OBSERVE: Answer(json.dumps(asdict(INSIDE))),
     "docker exec p-slurm sh -c cat /run/dshpc/status.json": Answer(
         json.dumps({"phase": "ready", "ready": True})
     ),
@@ -111,7 +113,7 @@ def test_what_the_engine_has_said_already_is_not_asked_again(project: Project) -
     asked = machine(described(project))
     said = asked.run(INSPECT.split(), deadline_s=1.0)
     told = machine(Answer("", code=1, stderr="Error: No such container: p-slurm"))
-    observed = cluster.look(told, project, 9.0, said)
+    observed = cluster.look(told, project, 9.0, Early(said))
     assert INSPECT not in told.deadlines
     assert observed.cluster is not None
     assert observed.cluster.state == "running"
@@ -137,11 +139,37 @@ def test_a_running_cluster(project: Project) -> None:
     assert "a-secret" not in json.dumps(stored.to_json(found))
 
 
+def test_what_the_container_is_being_asked_is_not_asked_again(project: Project) -> None:
+    asked = machine(described(project))
+    found = cluster.look(asked, project, 9.0, Early(asking=True))
+    assert OBSERVE not in asked.deadlines
+    assert (found.inside, found.inside_problem) == (None, None)
+    answer = ask_inside(asked, "p-slurm")
+    at_once = look(asked, project)
+    joined = cluster.with_inside(found, Ended("present", (answer,), None, 1.0))
+    assert joined.inside == replace(at_once.inside or INSIDE, asked_at=answer.at)
+    assert joined == replace(at_once, inside=joined.inside)
+    hung = cluster.with_inside(found, Ended("timeout", (), None, 7000.0))
+    assert hung.inside_problem == "It did not answer within 7 seconds."
+    assert replace(hung, inside_problem=None) == found
+
+
+@pytest.mark.parametrize("container", [described, None])
+def test_what_does_not_run_said_nothing(project: Project, container: Any) -> None:
+    """Whatever the engine said to the early question, which was put before this was known."""
+    gone = Answer("", code=1, stderr="Error: No such container: p-slurm")
+    asked = machine(container(project, "exited") if container else gone)
+    found = cluster.look(asked, project, 9.0, Early(asking=True))
+    assert found.inside_problem
+    said = Ended("present", (ask_inside(asked, "p-slurm"),), None, 1.0)
+    assert cluster.with_inside(found, said) == found
+
+
 def test_no_command_has_more_time_than_there_is(project: Project) -> None:
     asked = machine(described(project))
     look(asked, project)
-    inside = asked.deadlines.pop("docker exec p-slurm dshpc-node observe")
-    assert observe.DEADLINE_S < inside <= cluster.INSIDE_S
+    inside = asked.deadlines.pop(OBSERVE)
+    assert observe.DEADLINE_S < inside <= INSIDE_S
     assert asked.deadlines
     assert max(asked.deadlines.values()) <= cluster.COMMAND_S
 
@@ -220,7 +248,7 @@ def test_a_container_of_another_folder_is_left_alone(project: Project) -> None:
     ],
 )
 def test_a_container_that_does_not_say(project: Project, answer: Answer, words: str) -> None:
-    asked = machine(described(project), {"docker exec p-slurm dshpc-node observe": answer})
+    asked = machine(described(project), {OBSERVE: answer})
     found = look(asked, project)
     assert found.inside is None
     assert words in (found.inside_problem or "")

@@ -28,6 +28,8 @@ NO_INODES = "Filesystem Inodes IUsed IFree IUse% Mounted on\nbtrfs 0 0 0 - /home
 class Disks(RecordedMachine):
     """`df` answers by option; each path is there unless it is in `gone`."""
 
+    stuck: tuple[str, ...] = ()  # asked for one of these, it never answers
+
     def __init__(self, answers: Mapping[str, str | None], gone: Sequence[str] = ()) -> None:
         super().__init__(MACHINE)
         self.answers, self.gone, self.asked = answers, gone, list[tuple[str, ...]]()
@@ -38,9 +40,11 @@ class Disks(RecordedMachine):
     def run(self, argv: Sequence[str], **rest: Any) -> CommandResult:
         self.asked.append(tuple(argv))
         answer = self.answers[argv[1]]
-        if answer is None:
+        if answer is None or any(path in self.stuck for path in argv[2:]):
             return CommandResult(tuple(argv), "timeout", None, "", "", 3000.0)
-        return CommandResult(tuple(argv), "present", 0, answer, "", 1.0)
+        head, row = answer.splitlines()
+        text = "\n".join([head, *(row for _ in argv[2:])])
+        return CommandResult(tuple(argv), "present", 0, f"{text}\n", "", 1.0)
 
 
 def test_room_and_inodes_of_each() -> None:
@@ -62,6 +66,15 @@ def test_what_does_not_answer_is_left_out() -> None:
     assert disks(Disks({"-Pk": None, "-Pi": INODES}), FACTS, None) == ()
 
 
+def test_all_are_asked_at_once_and_each_alone_where_one_hangs() -> None:
+    machine = Disks({"-Pk": KIB, "-Pi": INODES})
+    disks(machine, FACTS, None)
+    assert machine.asked == [("df", option, "/var/lib/docker", "/tmp") for option in ("-Pk", "-Pi")]
+    machine.stuck = ("/var/lib/docker",)
+    (left,) = disks(machine, FACTS, None)
+    assert (left.what, left.free_mib, left.free_inodes) == ("tmp", 62322, 15995442)
+
+
 def test_what_is_not_there_is_not_asked() -> None:
     machine = Disks({"-Pk": KIB, "-Pi": INODES}, gone=("/var/lib/docker",))
     assert [item.what for item in disks(machine, FACTS, None)] == ["tmp"]
@@ -76,26 +89,26 @@ def test_an_engine_elsewhere_has_its_disk_elsewhere(change: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(
-    ("row", "found"),
+    ("rows", "found"),
     [
-        ("/dev/sda1 100 40 60 40% /", (100, 60)),
-        ("server:/a folder/with spaces 100 40 60 40% /mnt/b c", (100, 60)),
-        ("/dev/full 100 105 -5 105% /", (100, 0)),
-        ("tmpfs 0 0 0 - /tmp", (0, 0)),
-        ("df: /x: Input/output error", None),
-        ("", None),
+        ("/dev/sda1 100 40 60 40% /", ((100, 60),)),
+        ("server:/a folder/with spaces 100 40 60 40% /mnt/b c", ((100, 60),)),
+        ("/dev/full 100 105 -5 105% /", ((100, 0),)),
+        ("tmpfs 0 0 0 - /tmp", ((0, 0),)),
+        ("/dev/a 100 40 60 40% /\n/dev/b 9 4 5 4% /b", ((100, 60), (9, 5))),
+        ("/dev/a 100 40 60 40% /\ndf: /x: Input/output error", ()),
+        ("", ()),
     ],
 )
-def test_rows(row: str, found: tuple[int, int] | None) -> None:
-    assert parse(f"{HEAD}{row}\n") == found
+def test_rows(rows: str, found: tuple[tuple[int, int], ...]) -> None:
+    assert parse(f"{HEAD}{rows}\n" if rows else HEAD) == found
 
 
 @given(st.text(max_size=200))
 def test_any_answer(text: str) -> None:
-    found = parse(text)
-    assert found is None or min(found) >= 0
+    assert all(min(room) >= 0 for room in parse(text))
 
 
 @given(st.integers(0, 10**15), st.integers(-(10**9), 10**15))
 def test_any_numbers(size: int, free: int) -> None:
-    assert parse(f"{HEAD}/dev/x {size} 1 {free} 1% /mnt\n") == (size, max(0, free))
+    assert parse(f"{HEAD}/dev/x {size} 1 {free} 1% /mnt\n") == ((size, max(0, free)),)

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from dshpc_setup import checkup, cli
 from dshpc_setup.cli import checking, chosen, junit
-from dshpc_setup.cli.checking import Asked, Report
+from dshpc_setup.cli.checking import Asked
 from dshpc_setup.cli.doctor import lines
 from dshpc_setup.cli.terminal import Ink
 from dshpc_setup.diagnose import Finding, catalogue
 from dshpc_setup.diagnose.model import SECTIONS, Check, Known, Verdict, fault, fine
+from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.fixes import Fix
 from tests.unit.diagnose.known import known as known_of

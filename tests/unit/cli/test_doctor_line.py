@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import cli
-from dshpc_setup.cli import app
+from dshpc_setup.cli import app, doctor_line
 from dshpc_setup.cli.checking import Asked
-from dshpc_setup.cli.doctor_line import Line, _early, parsed
-from dshpc_setup.facts import State
-from dshpc_setup.machine import CommandResult
+from dshpc_setup.cli.doctor_line import Line, look, parsed
+from dshpc_setup.machine import CommandResult, Ended
 from dshpc_setup.project import Project
 from tests.unit.machine.in_place import InPlace
 
@@ -131,27 +130,38 @@ def test_only_doctor_goes_without_the_collector(monkeypatch: pytest.MonkeyPatch)
 
 @dataclass
 class Engine(InPlace):
-    """Answers one question, in one way."""
-
-    state: State = "present"
-    code: int | None = 0
+    """Notes what it is asked, and says nothing of use."""
 
     def __post_init__(self) -> None:
-        super().__init__()
+        super().__init__("/nonexistent")
+        self.asked: list[str] = []
+        self.apart_of: list[str] = []
 
     def run(self, argv: Sequence[str], **_: Any) -> CommandResult:
-        assert list(argv) == ["docker", "inspect", "--type", "container", "--", "p-slurm"]
-        return CommandResult(tuple(argv), self.state, self.code, "said", "", 1.0)
+        self.asked.append(" ".join(argv))
+        return CommandResult(tuple(argv), "timeout", None, "", "", 1.0)
+
+    def apart(self, questions: Mapping[str, Any], **more: Any) -> Mapping[str, Ended]:
+        self.apart_of += questions
+        return super().apart(questions, **more)
 
 
-def test_the_container_is_asked_for_while_the_checks_are_loaded(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    assert _early(Engine(), None) is None
-    assert _early(Engine(), project) is None  # no cluster was set up
+OBSERVE = "docker exec p-slurm dshpc-node observe"
+
+
+def test_the_container_is_asked_before_all_else_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project, engine = Project(tmp_path), Engine()
     project.prepare()
+    monkeypatch.setattr(doctor_line, "seen_machine", lambda *_: engine)
+    line = Line(Asked(json=True), tmp_path)
+    look(line)
+    assert "inside" not in engine.apart_of  # no cluster was set up
+    assert OBSERVE not in engine.asked
     project.write_json(".dshpc/runtime.json", {"container": "p-slurm"})
-    said = _early(Engine(), project)
-    assert said is not None
-    assert said.stdout == "said"
-    assert _early(Engine("present", 1), project) is not None  # no such container
-    assert _early(Engine("timeout", None), project) is None  # asked again, with more time
+    engine = Engine()
+    look(line)
+    assert engine.apart_of[:2] == ["inside", "container"]
+    assert engine.asked.count(OBSERVE) == 1
+    capsys.readouterr()

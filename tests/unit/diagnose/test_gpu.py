@@ -8,6 +8,8 @@ import pytest
 
 from dshpc_setup.diagnose import Finding, Known, diagnose, gpu, intel
 from dshpc_setup.facts import Gpus
+from dshpc_setup.plan import plan_cluster
+from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import findings, known
 
 CHECKS = (*gpu.CHECKS, *intel.CHECKS)
@@ -222,3 +224,11 @@ def test_who_holds_the_memory_is_asked_of_each_maker() -> None:
         here = known(name)
         full = replace(here, observed=replace(here.observed, gpu_memory=memory))
         assert tool in text(found(full, "DSH-GP-008"))
+
+
+@pytest.mark.parametrize(("gres_type", "first"), [("model", "h100"), ("index", "gpu0")])
+def test_one_type_of_several_is_named_as_slurm_takes_it(gres_type: str, first: str) -> None:
+    seen = known("mixed-h100-t4")
+    seen = replace(seen, plan=plan_cluster(seen.facts, Settings(gres_type=gres_type)))
+    (found,) = (each for each in diagnose(seen, gpu.CHECKS) if each.id == "DSH-GP-006")
+    assert f"--gres=gpu:{first}:1 names one" in str(found.cause)
