@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dshpc_setup.cli import print_json, put
-from dshpc_setup.cli.command_line import HELP, Dir, Json, app, finish
+from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
 from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.folders import folder_of, found_project
 from dshpc_setup.errors import Exit, usage_error
@@ -37,7 +37,7 @@ def _top(named: Path | None) -> Path:
     return project.folder if project is not None else folder_of(None)
 
 
-@method_app.command("list")
+@method_app.command("list", epilog=examples("dshpc method list"))
 def method_list(*, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
     """All methods of this project, and those that come with dsHPC."""
     from dshpc_setup.methods import store, told
@@ -46,25 +46,39 @@ def method_list(*, json_output: Json = False, dir: Dir = None) -> None:  # noqa:
     if json_output:
         print_json({"schema": "dshpc.method-list/1", "methods": [told.listed(x) for x in entries]})
     else:
-        put("\n".join([*map(_row, entries), ""]))
+        put("".join(f"{line}\n" for line in _listed(entries)))
     finish(Exit.OK)
 
 
-def _row(entry: Entry) -> str:
+def _listed(entries: Sequence[Entry]) -> Iterator[str]:
+    """One's own, then those that come with it."""
+    own = [entry for entry in entries if entry.origin == "project"]
+    shipped = [entry for entry in entries if entry.origin == "shipped"]
+    for entry in own:
+        yield from _row(entry)
+    if shipped:
+        yield from ["", "These come with dsHPC:"] if own else ["These come with dsHPC:"]
+    for entry in shipped:
+        yield from _row(entry)
+
+
+def _row(entry: Entry) -> Iterator[str]:
+    """What it needs, and below what it does: together they are too long for a line."""
     from dshpc_setup.methods.shown import one_line
     from dshpc_setup.methods.told import needs
 
     name, it = one_line(entry.name), entry.method
-    shipped = " (comes with dsHPC)" if entry.origin == "shipped" else ""
     if it is None:
         problems = len(entry.problems)
         count = f"{problems} problem{'' if problems == 1 else 's'}"
-        return as_called(f"{name:<20} BROKEN    {count}: dshpc method validate {name}{shipped}")
-    description = f"{one_line(it.description)}  " if it.description else ""
-    return f"{name:<20} {one_line(it.version):<9} {description}[{needs(it.resources)}]{shipped}"
+        yield as_called(f"{name:<20} BROKEN  {count}: dshpc method validate {name}")
+        return
+    yield f"{name:<20} {one_line(it.version):<7} {needs(it.resources)}".rstrip()
+    if it.description:
+        yield f"    {one_line(it.description)}"
 
 
-@method_app.command("show")
+@method_app.command("show", epilog=examples("dshpc method show vector-add"))
 def method_show(name: _Name, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
     """One method: what it runs, takes and needs, and how to run it."""
     from dshpc_setup.methods import store, told
@@ -77,7 +91,14 @@ def method_show(name: _Name, *, json_output: Json = False, dir: Dir = None) -> N
     finish(Exit.OK)
 
 
-@method_app.command("validate")
+@method_app.command(
+    "validate",
+    epilog=examples(
+        "dshpc method validate train",
+        "dshpc method validate ./methods/train",
+        "dshpc method validate --all",
+    ),
+)
 def method_validate(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME|PATH", help="Methods, by name or path.")
@@ -143,7 +164,7 @@ def _asked(names: Sequence[str], every: bool, top: Path) -> Sequence[Entry]:
     return found
 
 
-@method_app.command("init")
+@method_app.command("init", epilog=examples("dshpc method init train --gpus 1"))
 def method_init(
     name: _Name,
     *,
@@ -163,11 +184,13 @@ def method_init(
         print_json({"schema": "dshpc.method-made/1", "name": name, "files": files})
     else:
         put("".join(f"Made {each}\n" for each in made))
+        if command == "Rscript":
+            put(as_called(new.R_FIRST) + "\n")
         put(as_called(f"Run it: dshpc method run {name}") + "\n")
     finish(Exit.OK)
 
 
-@method_app.command("schema")
+@method_app.command("schema", epilog=examples("dshpc method schema > method.schema.json"))
 def method_schema() -> None:
     """The JSON Schema of method.json, for editors and other programs."""
     from dshpc_setup.methods.schema import published

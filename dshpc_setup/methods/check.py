@@ -13,7 +13,7 @@ from typing import Any
 from dshpc_setup.methods import document
 from dshpc_setup.methods.document import MOST_BYTES, Document
 from dshpc_setup.methods.model import Method, Parameter, Problem, Resources
-from dshpc_setup.methods.reader import MOST_PROBLEMS
+from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from dshpc_setup.methods.schema import FILE, INPUT_MODES
 from dshpc_setup.methods.sense import Parts, capability, contradictions, words
 from dshpc_setup.methods.shown import Path as JsonPath

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
 
+from dshpc_setup.methods.depth import is_deeper
 from dshpc_setup.methods.model import Problem
-from dshpc_setup.methods.reader import HALF, LINE_END, LONGEST_NUMBER, MOST_DEPTH, Reader
+from dshpc_setup.methods.reader import MOST_DEPTH, Reader
+from dshpc_setup.methods.scanner import HALF, LINE_END, LONGEST_NUMBER
 from dshpc_setup.methods.shown import Path
 
 MOST_BYTES = 256 * 1024
@@ -75,18 +77,9 @@ def _right_one(text: str) -> Any:
     value = json.loads(
         text, object_pairs_hook=_once, parse_constant=_not, parse_int=_int, parse_float=_float
     )
-    level, depth = [value], 0
-    while level := [each for part in level for each in _inner(part)]:
-        depth += 1
-        if depth > MOST_DEPTH:
-            raise ValueError("too deep")
+    if is_deeper(value, MOST_DEPTH):
+        raise ValueError("too deep")
     return value
-
-
-def _inner(value: Any) -> Any:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.files import make_folder, write_atomic, write_error
+from dshpc_setup.methods import store
 from dshpc_setup.methods.schema import FILE, PUBLISHED, SCHEMA, published
 from dshpc_setup.methods.structure import differences
 
@@ -22,7 +25,7 @@ with open(os.environ["PARAMS_FILE"], encoding="utf-8") as file:
 
 print(f"Hello, {params['who']}!")
 print("Input file:", os.environ.get("INPUT_FILE", "none"))
-print("GPUs:", os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
+print("GPUs:", os.environ.get("CUDA_VISIBLE_DEVICES") or "none")
 
 # The workspace is the current folder too: what is written there is kept.
 with open(os.path.join(os.environ["JOB_WORKSPACE"], "result.json"), "w", encoding="utf-8") as file:
@@ -47,7 +50,8 @@ params <- paste(readLines(Sys.getenv("PARAMS_FILE"), warn = FALSE), collapse = "
 
 cat("Parameters:", params, "\\n")
 cat("Input file:", Sys.getenv("INPUT_FILE", "none"), "\\n")
-cat("GPUs:", Sys.getenv("CUDA_VISIBLE_DEVICES", "none"), "\\n")
+gpus <- Sys.getenv("CUDA_VISIBLE_DEVICES")
+cat("GPUs:", if (nzchar(gpus)) gpus else "none", "\\n")
 
 # The workspace is the current folder too: what is written there is kept.
 writeLines(params, file.path(Sys.getenv("JOB_WORKSPACE"), "result.json"))
@@ -60,6 +64,12 @@ SCRIPTS: Mapping[str, tuple[str, str]] = {
     "sh": ("main.sh", _SHELL),
     "Rscript": ("main.R", _R),
 }
+
+
+R_FIRST = (
+    "R is not in the image by itself. Once: dshpc env add --apt r-base-core, dshpc env lock, "
+    "configure-environment"
+)
 
 
 def declared(name: str, command: str, gpus: int) -> str:
@@ -99,26 +109,45 @@ def make(folder: Path, name: str, command: str = "python3", gpus: int = 0) -> tu
             f"There is one for: {', '.join(SCRIPTS)}.",
             f"Make it for python3, then change command and script_path: dshpc method init {name}",
         )
+    _refuse_second(folder, name)
     script, text = SCRIPTS[command]
     new = folder / name
     make_folder(folder)
+    # Hidden, and so nobody's method, until it is whole
+    unfinished = folder / f".{name}.dshpc-tmp-{os.urandom(4).hex()}"
     try:
-        new.mkdir()
-    except FileExistsError:
-        raise usage_error(
-            f"{new} is there already; nothing was changed.",
-            "",
-            "Choose another name, or remove it first.",
-        ) from None
-    except OSError as error:
-        raise write_error(error, new) from None
+        unfinished.mkdir()
+        write_atomic(unfinished / script, text)
+        write_atomic(unfinished / FILE, declared(name, command, gpus))
+        unfinished.rename(new)
+    except BaseException as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise write_error(error, new) from None
+        raise
     made = [new / script, new / FILE]
-    write_atomic(made[0], text)
-    write_atomic(made[1], declared(name, command, gpus))
     schema = folder / PUBLISHED
     if _refreshed(schema):
         made.append(schema)
     return tuple(made)
+
+
+def _refuse_second(folder: Path, name: str) -> None:
+    """Raises DshpcError (64) where the folder is there, or another one has a method of that name."""
+    new = folder / name
+    if os.path.lexists(new):
+        raise usage_error(
+            f"{new} is there already; nothing was changed.",
+            "",
+            "Choose another name, or remove it first.",
+        )
+    for entry in store.survey((folder,)):
+        if entry.name == name and entry.is_declared:
+            raise usage_error(
+                f"There is a method {name} already, in {entry.folder}.",
+                "Of two with one name, neither could be run.",
+                "Choose another name.",
+            )
 
 
 def _refreshed(schema: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from dshpc_setup.methods import document
 from dshpc_setup.methods.model import Problem
-from dshpc_setup.methods.reader import MOST_PROBLEMS
+from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from dshpc_setup.methods.shown import Path, path_text, shown
 
 
@@ -94,22 +94,24 @@ def _csv(text: str) -> tuple[list[Row], list[Problem]]:
     found: list[Row] = []
     problems: list[Problem] = []
     header: list[str] = []
+    at = -1  # the header's place, as a list of JSON would number the rows
     try:
-        for line, cells in lines:
+        for at, (line, cells) in enumerate(lines, -1):
             if not header:
                 header = [each.strip() for each in cells]
                 problems += _header_problems(header, line)
             elif len(cells) != len(header):
-                what = f"The row has {len(cells)} cells, and the header {len(header)}."
+                count = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
+                what = f"The row has {count}, and the header {len(header)}."
                 right = "As many cells as the header; a cell with a comma stands in double quotes."
-                problems.append(Problem(path_text((len(found),)), line, what, right))
+                problems.append(Problem(path_text((at,)), line, what, right))
             else:
                 given = {name: cell for name, cell in zip(header, cells, strict=True) if cell}
-                found.append(Row(given, (len(found),), True, _always(line)))
+                found.append(Row(given, (at,), True, _always(line)))
             if len(problems) >= MOST_PROBLEMS:
                 break
     except csv.Error as error:
-        line = min(len(found) + 2, max(1, len(text.splitlines())))
+        line = min(at + 3, max(1, len(text.splitlines())))
         problems.append(Problem("$", line, f"It is no CSV: {error}.", "Quotes come in pairs."))
     return found, problems
 

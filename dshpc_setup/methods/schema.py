@@ -115,8 +115,8 @@ _RESOURCES = _object(
         "min_memory_mb": _megabytes("The least memory that the method can do with.", 8192),
         "memory_mb": _megabytes("The memory that its job gets.", 16384),
         "time_limit": {
-            "description": 'How long it may run: minutes, or "2h", "30m", "1d", or as Slurm writes '
-            'it: "MM:SS", "HH:MM:SS", "D-HH", "D-HH:MM:SS".',
+            "description": 'How long it may run: minutes, or "90s", "30m", "2h", "1d", or as Slurm '
+            'writes it: "MM:SS", "HH:MM:SS", "D-HH", "D-HH:MM", "D-HH:MM:SS".',
             "type": ["integer", "string"],
             "minimum": 1,
             "maximum": MOST_MINUTES,
@@ -159,7 +159,8 @@ _RESOURCES = _object(
         "nodes": _whole("Nodes of the cluster.", 1, _MOST_COUNT, 1),
         "tasks": _whole("How many times it runs side by side, with srun.", 1, _MOST_COUNT, 4),
         "exclusive": {
-            "description": "Whether no other job may run on the node meanwhile.",
+            "description": "Whether no other job may run on the node meanwhile. It then gets all of "
+            "the node's CPUs, memory and GPUs.",
             "type": "boolean",
             "default": False,
             "examples": [True],

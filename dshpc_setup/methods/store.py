@@ -20,6 +20,11 @@ from dshpc_setup.methods.structure import nearest
 
 FOLDER = "methods"
 Origin = Literal["project", "shipped"]
+# In a checkout one's own methods lie beside them
+SHIPPED = frozenset(
+    "collect gpu-report matmul-benchmark monte-carlo-pi prepare-data torch-check train-model "
+    "vector-add".split()
+)
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,7 @@ def survey(folders: Sequence[Path]) -> tuple[Entry, ...]:
     """All methods, by name; one of an earlier folder hides its namesakes of later ones."""
     found: dict[str, Entry] = {}
     for folder in folders:
-        origin = _origin(folder)
-        here = _without_twins([_entry(each, origin) for each in _method_folders(folder)])
+        here = _without_twins([_entry(each, _origin(each)) for each in _method_folders(folder)])
         names = {entry.name for entry in here}
         hidden = names & {entry.name for entry in found.values()}
         found |= {str(entry.folder): entry for entry in here if entry.name not in hidden}
@@ -69,7 +73,7 @@ def find(folders: Sequence[Path], name: str) -> Method:
     for folder in folders if _is_name(name) else ():
         # The name stands in the file as it is, or with escapes, or the folder has it
         near = [each for each in _method_folders(folder) if _may_be(each, name)]
-        there = _without_twins([_entry(each, _origin(folder)) for each in near])
+        there = _without_twins([_entry(each, _origin(each)) for each in near])
         named = [entry for entry in there if entry.name == name]
         if named:
             return valid(max(named, key=lambda each: each.is_declared))
@@ -80,15 +84,19 @@ def unknown(name: str, there: Sequence[Entry], folders: Sequence[Path]) -> Dshpc
     """That there is no such method, with the nearest name."""
     close = nearest(name, [entry.name for entry in there])
     steps = [f"Did you mean {close}?" if close else "See what there is: dshpc method list"]
-    if _is_name(name):
+    in_it = next((each.name for each in there if each.folder.name == name), None)
+    if in_it is not None:
+        steps = [f"In the folder {name} is the method {in_it}: its name stands in {FILE}."]
+    elif _is_name(name):
         steps.append(f"Or make it: dshpc method init {name}")
     where = f"Looked in: {', '.join(map(str, folders))}"
     return usage_error(f"There is no method {shown(name)}.", where, *steps)
 
 
 def read(folder: Path) -> Entry:
-    """The method of one folder, wherever it lies."""
-    return _entry(folder, _origin(folder.parent))
+    """The method of one folder, wherever it lies; "." and ".." get their names."""
+    named = folder if folder.name not in ("", "..") else folder.resolve()
+    return _entry(named, _origin(named))
 
 
 def valid(entry: Entry) -> Method:
@@ -146,7 +154,9 @@ def _may_be(folder: Path, name: str) -> bool:
 
 
 def _origin(folder: Path) -> Origin:
-    return "shipped" if folder.resolve() == resources.methods().resolve() else "project"
+    """Of a method's folder."""
+    among = folder.name in SHIPPED and folder.parent.resolve() == resources.methods().resolve()
+    return "shipped" if among else "project"
 
 
 def _entry(folder: Path, origin: Origin) -> Entry:

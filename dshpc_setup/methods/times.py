@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-FORMS = 'Minutes (90), "90m", "2h", "1d", "MM:SS", "HH:MM:SS", "D-HH", "D-HH:MM" or "D-HH:MM:SS".'
+FORMS = 'Minutes (90), "90s", "30m", "2h", "1d", "MM:SS", "HH:MM:SS", "D-HH", "D-HH:MM" or "D-HH:MM:SS".'
 
 _UNIT_S = {"": 60, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _WITH_UNIT = re.compile(r"([0-9]{1,9})([smhd]?)")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dshpc_setup.methods.model import Method, Parameter, Problem, Value
-from dshpc_setup.methods.reader import MOST_PROBLEMS
 from dshpc_setup.methods.rows import rows
+from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from dshpc_setup.methods.sense import of_type
 from dshpc_setup.methods.shown import path_text, shown
 from dshpc_setup.methods.structure import nearest
@@ -67,7 +67,7 @@ def table(method: Method, text: str, name: str) -> tuple[list[Values], list[Prob
         found.append(values)
         if len(problems) >= MOST_PROBLEMS:
             break
-    return found, problems[:MOST_PROBLEMS]
+    return found, sorted(problems, key=lambda each: each.line)[:MOST_PROBLEMS]
 
 
 def count_fits(method: Method, count: int) -> Problem | None:
@@ -78,8 +78,10 @@ def count_fits(method: Method, count: int) -> Problem | None:
         return None
     wanted = " or ".join(_MODES[mode] for mode in modes)
     there = f"{count} file{'' if count == 1 else 's'}" if count else "none"
-    right = "Leave --input out." if modes == ("params_only",) else "Give --input FILE for each."
-    return Problem("input", 0, f"{method.name} takes {wanted} as input, and got {there}.", right)
+    right = "Give it: --input FILE" if not count else "Give --input once."
+    if modes == ("params_only",):
+        right = "Leave --input out."
+    return Problem("$", 0, f"{method.name} takes {wanted} as input, and got {there}.", right)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,12 @@ from typing import Any
 import gpu
 
 INSTALL = """\
-Install it into a folder of the work folder, outside of jobs, and name that folder:
+Put it into the cluster's image, for all jobs (some 6 GB). Outside of jobs, in the project folder:
+  dshpc env add torch
+  dshpc env lock
+  configure-environment
+  dshpc method run torch-check --wait
+Or into a folder of the work folder, for those that name it:
   python3 -m pip install --target {folder} --python-version {version} --only-binary=:all: torch
   dshpc method run torch-check -p packages={folder} --wait"""
 

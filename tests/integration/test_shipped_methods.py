@@ -120,6 +120,8 @@ def test_an_array_and_what_collects_it(cluster: Cluster) -> None:
 
 
 def test_a_model_needs_its_data_first(cluster: Cluster) -> None:
+    check = cluster.dshpc("method", "check", "train-model").good().stdout
+    assert "It needs the result of the method prepare-data" in check
     refused = cluster.dshpc("method", "run", "train-model")
     assert refused.code == 2
     assert "dshpc method run prepare-data --wait" in refused.stderr

@@ -35,7 +35,10 @@ def test_a_method_from_the_first_to_the_last_command(dshpc, tmp_path: Path) -> N
     assert code == 0
     assert "first                0.1" in out
     assert "gpu-report" in out
-    assert "comes with dsHPC" in out
+    own, shipped = out.split("These come with dsHPC:")
+    assert "first" in own
+    assert "gpu-report" in shipped
+    assert max(map(len, out.splitlines())) <= 110
     code, out, _ = dshpc("show", "first")
     assert code == 0
     assert "2 GPUs" in out
@@ -54,7 +57,7 @@ def test_broken_ones_are_listed_and_said(dshpc, tmp_path: Path) -> None:  # type
     assert (code, listed["bad"]["state"], listed["good"]["state"]) == (0, "broken", "valid")
     assert listed["bad"]["problems"][0]["line"] == 5
     assert listed["gpu-report"]["origin"] == "shipped"
-    assert "BROKEN    1 problem: dshpc method validate bad" in dshpc("list")[1]
+    assert "BROKEN  1 problem: dshpc method validate bad" in dshpc("list")[1]
     code, out, _ = dshpc("validate", "--all")
     assert code == 2
     assert f"{tmp_path}/methods/bad/method.json:5: $.comand" in out
@@ -120,3 +123,8 @@ def test_a_description_cannot_write_over_the_terminal(dshpc, tmp_path: Path) -> 
 
 def test_the_schema(dshpc) -> None:  # type: ignore[no-untyped-def]
     assert dshpc("schema")[:2] == (0, published())
+
+
+def test_a_method_in_r_says_how_r_gets_into_the_image(dshpc) -> None:  # type: ignore[no-untyped-def]
+    assert "dshpc env add --apt r-base-core" in dshpc("init", "stats", "--command", "Rscript")[1]
+    assert "r-base-core" not in dshpc("init", "other")[1]

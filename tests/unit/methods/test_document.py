@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dshpc_setup.methods.document import MOST_BYTES, parse, read
-from dshpc_setup.methods.reader import MOST_PROBLEMS
+from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from dshpc_setup.methods.shown import path_text, shown
 
 JSON = st.recursive(

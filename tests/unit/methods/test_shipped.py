@@ -18,13 +18,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import resources
+from dshpc_setup.environment import standing
 from dshpc_setup.methods import store, values
 from dshpc_setup.methods.model import Method
 from dshpc_setup.workflows import check
 
 SHIPPED = resources.methods()
-NAMES = sorted(file.parent.name for file in SHIPPED.glob("*/method.json"))
+NAMES = sorted(store.SHIPPED)
 NONE_GIVEN = "The job has no GPU from Slurm."
+
+
+def test_the_list_of_them_is_that_of_the_documents() -> None:
+    page = (Path(__file__).parents[3] / "docs/how-to/methods.md").read_text()
+    table = page.split("## The methods that come with dsHPC")[1].split("\n\n| method")[1]
+    rows = [line.split("|")[1] for line in table.split("\n\n")[0].splitlines()[2:]]
+    assert {name for row in rows for name in row.replace("`", "").replace(",", " ").split()} == (
+        store.SHIPPED
+    )
+    assert all((SHIPPED / name / "method.json").is_file() for name in NAMES)
 
 
 def found(name: str) -> Method:
@@ -243,6 +254,11 @@ def test_without_pytorch_it_is_said_how_to_get_it(run: Callable[..., Any], tmp_p
     said = refused(run, "torch-check")
     assert said.startswith("PyTorch cannot be used: ")
     assert f"--target {tmp_path}/python --python-version 3." in said
+    typed = [line.strip() for line in said.splitlines() if line.startswith("  ")]
+    assert typed[:4] == [
+        "dshpc env add torch", standing.NEXT_LOCK, standing.NEXT_BUILD,
+        "dshpc method run torch-check --wait",
+    ]  # fmt: skip
     assert json.loads((tmp_path / "jobs/torch-check/result.json").read_text())["torch"] is None
 
 

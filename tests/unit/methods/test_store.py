@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dshpc_setup import resources
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.methods import new
+from dshpc_setup.methods import new, store
 from dshpc_setup.methods.check import read
 from dshpc_setup.methods.store import Entry, find, folders, survey
 from tests.unit.methods.made import folder, text_of
@@ -86,6 +87,27 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     assert refused(tmp_path / "nowhere", "train").exit_code == 64
 
 
+def test_a_folders_name_is_no_methods_name(tmp_path: Path) -> None:
+    folder(tmp_path, "mine", text=text_of(name="train"))
+    error = refused(tmp_path, "mine")
+    assert error.resolution == (
+        "In the folder mine is the method train: its name stands in method.json.",
+    )
+
+
+def test_one_of_ones_own_beside_the_shipped_ones_is_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder(tmp_path, "collect", text=text_of(name="collect"))
+    folder(tmp_path, "train")
+    monkeypatch.setattr("dshpc_setup.resources.methods", lambda: tmp_path)
+    there = survey([tmp_path])
+    assert [(each.name, each.origin) for each in there] == [
+        ("collect", "shipped"),
+        ("train", "project"),
+    ]
+
+
 def test_a_broken_one_is_refused_with_all_its_problems(tmp_path: Path) -> None:
     folder(tmp_path, "train", text=text_of(comand=1, resources={"gpus": -1}))
     error = refused(tmp_path, "train")
@@ -138,6 +160,39 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         assert caught.value.exit_code == 64
     assert (tmp_path / "train" / "method.json").read_text() == before
     assert [each.name for each in tmp_path.iterdir()] == ["train"]
+
+
+def test_a_name_that_another_folder_has_makes_no_second_method(tmp_path: Path) -> None:
+    folder(tmp_path, "elsewhere", text=text_of(name="train"))
+    with pytest.raises(DshpcError, match="There is a method train already") as caught:
+        new.make(tmp_path, "train")
+    assert caught.value.exit_code == 64
+    assert [each.name for each in tmp_path.iterdir()] == ["elsewhere"]
+    new.make(tmp_path, "elsewhere-2")
+
+
+def test_what_could_not_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, *_: Any) -> None:
+        raise DshpcError(f"Cannot write {path}: the disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(new, "write_atomic", full)
+        with pytest.raises(DshpcError, match="the disk is full"):
+            new.make(tmp_path, "first")
+    assert list(tmp_path.iterdir()) == []
+    new.make(tmp_path, "first")
+
+
+def test_the_folder_that_one_is_in_has_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    found = store.read(Path())
+    assert found.name == "empty"
+    assert found.problems[0].what == f"There is no method.json in {tmp_path / 'empty'}."
 
 
 def test_the_python_script_of_a_new_method_works(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.methods.model import Method, Value
-from dshpc_setup.methods.reader import MOST_PROBLEMS
+from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from dshpc_setup.methods.values import count_fits, table, typed
 from tests.unit.methods.made import valid
 
@@ -171,7 +171,7 @@ def test_tables(name: str, text: str) -> None:
         ("a.jsonl", '{"lr": 1}\n[]', "$[1]", 2, "not an object"),
         ("a.jsonl", '{"lr": 1}\n{"lr": 1', "$", 2, "The file ends"),
         ("a.csv", "lr\n1\nx\n", "$[1].lr", 3, "is not a number"),
-        ("a.csv", "lr,note\n1,a\n2\n", "$[1]", 3, "1 cells, and the header 2"),
+        ("a.csv", "lr,note\n1,a\n2\n", "$[1]", 3, "1 cell, and the header 2"),
         ("a.csv", 'lr,note\n1,"a\nb"\nx,c\n', "$[1].lr", 4, "is not a number"),
         ("a.csv", 'lr,note\n1,"a\n', "$", 2, "It is no CSV"),
         ("a.csv", "lr,lr\n1,2\n", "$", 1, "comes twice"),
@@ -224,6 +224,22 @@ def test_how_many_input_files(modes: list[str], counts: list[int]) -> None:
     assert [count for count in range(3) if count_fits(method, count) is None] == counts
 
 
+@pytest.mark.parametrize(
+    ("modes", "count", "right"),
+    [
+        (["single_file"], 0, "Give it: --input FILE"),
+        (["single_file"], 2, "Give --input once."),
+        (["single_file", "none"], 2, "Give --input once."),
+        (["multi_file"], 0, "Give it: --input FILE"),
+        (["params_only"], 1, "Leave --input out."),
+    ],
+)
+def test_what_would_be_right_of_input_files(modes: list[str], count: int, right: str) -> None:
+    problem = count_fits(valid(input_modes=modes), count)
+    assert problem is not None
+    assert problem.right == right
+
+
 def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").touch()
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -236,3 +252,12 @@ def test_a_number_of_json_that_was_rounded_is_no_whole_one() -> None:
     assert table(method, '[{"p": 9007199254740993}]', "x.json")[0] == [{"p": 2**53 + 1}]
     _, problems = table(method, '[{"p": 9007199254740993.0}]', "x.json")
     assert "not of the type integer" in problems[0].what
+
+
+def test_rows_of_a_wrong_table_are_named_in_their_order() -> None:
+    text = "n,s\n1,a\nviele,b\n3\n4,c,d\nx,e\n"
+    lr = valid(parameters=[{"name": "n", "type": "integer"}, {"name": "s", "type": "string"}])
+    _, problems = table(lr, text, "a.csv")
+    assert [(each.line, each.path) for each in problems] == [
+        (3, "$[1].n"), (4, "$[2]"), (5, "$[3]"), (6, "$[4].n"),
+    ]  # fmt: skip
