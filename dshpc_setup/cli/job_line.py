@@ -60,6 +60,7 @@ def ask(words: Sequence[str], folder: str | None) -> int:
     runtime = cli_exec.runtime(environ)
     whole = ["job", *words, "--work", str(runtime["work"])]
     call = cli_exec.Call(cli_exec.NODE, whole, runtime)
+    call.more = cli_exec.for_people(os.environ)
     code = cli_exec.run(call)
     if code == _USAGE:
         _check_known(call, words[0])

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dshpc_setup.cli import job_line
-from dshpc_setup.cli.command_line import HELP, Dir, Json, app, finish
+from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
 from dshpc_setup.cli.options import NoMachine
 
 job_app = typer.Typer(
@@ -30,7 +30,7 @@ def job() -> None:
     """Jobs: running, queued and ended."""
 
 
-@job_app.command("list")
+@job_app.command("list", epilog=examples("dshpc job list --all"))
 def job_list(
     *,
     all_jobs: All = False,
@@ -43,7 +43,7 @@ def job_list(
     _ask(["list", *switches], dir)
 
 
-@job_app.command("show")
+@job_app.command("show", epilog=examples("dshpc job show 17"))
 def job_show(
     job_id: Id,
     *,
@@ -55,7 +55,7 @@ def job_show(
     _ask(["show", job_id, *(["--json"] if json_output else [])], dir)
 
 
-@job_app.command("logs")
+@job_app.command("logs", epilog=examples("dshpc job logs 17 -f", "dshpc job logs 17 --task 2"))
 def job_logs(
     job_id: Id,
     *,
@@ -69,7 +69,7 @@ def job_logs(
     _ask(["logs", job_id, *options, *(["-f"] if follow else [])], dir)
 
 
-@job_app.command("cancel")
+@job_app.command("cancel", epilog=examples("dshpc job cancel 17 18_2"))
 def job_cancel(
     job_ids: Ids,
     *,

@@ -6,7 +6,6 @@ are counted here: a submission may take 0.35 s longer than its sbatch call (benc
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -15,19 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_stdin, print_json
+from dshpc_setup.cli import print_json
 from dshpc_setup.cli.console import as_called
+from dshpc_setup.cli.job_request import UnansweredError, ask, cluster
 from dshpc_setup.cli.plain_line import Options, read
-from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.jobs import asking
 from dshpc_setup.jobs.asking import Asked
 from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.printed import plain
 
-_ANSWER_S = 80.0  # 60 s for a cluster that starts
-_CALL_S = 160.0  # for each job: 120 s for sbatch, and what --no-wait asks for
-_STOP_S = 10.0
 _KILLED = 128 + 9  # as all in a container whose first process has ended, and maybe a job itself
 
 _GPUS = {"--gpus": "gpus", "--gpu-type": "gpu_type", "--gpu-memory": "gpu_memory"}
@@ -52,10 +49,6 @@ _LINES = {
         {"--input": "inputs", **_TARGETS},
     ),
 }
-
-
-class UnansweredError(DshpcError):
-    """What was asked for may still be done: what was copied for it is to stay."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +77,15 @@ def parsed(arguments: Sequence[str]) -> Line | None:
     return _line(command, {**options, "name": words[0]}) if len(words) == 1 else None
 
 
+def without_command(arguments: Sequence[str]) -> list[str]:
+    """The words of a `dshpc run` that are its own, as far as they can be told from the command's."""
+    found = read(arguments[1:], _LINES["run"], command=True)
+    if found is not None:
+        return list(arguments[: len(arguments) - len(found[1])])
+    ends = list(arguments).index("--") if "--" in arguments else len(arguments)
+    return list(arguments[:ends])
+
+
 def _line(command: str, options: dict[str, Any]) -> Line:
     shown = {name: options.pop(name) for name in ("dir", "wait", "json") if name in options}
     return Line(command, Asked(**options), **shown)
@@ -91,11 +93,15 @@ def _line(command: str, options: dict[str, Any]) -> Line:
 
 def carry_out(line: Line) -> int:
     """Submit or check, print, and give the exit code: with `wait` the job's own."""
-    if line.wait and (line.json or line.asked.dry_run):
+    if line.wait and line.asked.dry_run:
         raise usage_error(
-            "--wait and --json exclude each other."
-            if line.json
-            else "--wait and --dry-run exclude each other.",
+            "--wait and --dry-run exclude each other.",
+            "A dry run submits nothing, so that there is nothing to wait for.",
+            "Leave one of the two out.",
+        )
+    if line.wait and line.json:
+        raise usage_error(
+            "--wait and --json exclude each other.",
             "With --wait the job's own output is on stdout.",
             "How it ended, as JSON: dshpc job show ID --json",
         )
@@ -105,15 +111,13 @@ def carry_out(line: Line) -> int:
             "Each target is a job of its own, and --wait watches one.",
             "Watch one later: dshpc job logs ID -f",
         )
-    environ = os.environ if line.dir is None else {**os.environ, "DSHPC_DIR": line.dir}
-    runtime = execution.runtime(environ)
-    project = execution.project_folder(environ)
-    user = execution.calling_user(os.environ)
-    owner = user[:2] if os.geteuid() == 0 and user[0] != 0 else None
-    incoming = Incoming(str(runtime["work"]), owner, dry=line.asked.dry_run)
+    here = cluster(line.dir)
+    runtime, project = here.runtime, here.project
+    incoming = Incoming(here.work, here.owner, dry=line.asked.dry_run)
     if line.command == "method check":
-        request = asking.of_method(line.asked, project, incoming, check=True)
-        return _show_check(ask(runtime, "check", request), line)
+        request, missing = asking.to_check(line.asked, project, incoming)
+        answer = ask(runtime, "check", request)
+        return _show_check({**answer, "notes": [*answer["notes"], *missing]}, line)
     try:
         request = (
             asking.of_method(line.asked, project, incoming)
@@ -128,97 +132,6 @@ def carry_out(line: Line) -> int:
         raise
     _show(answer, request, line)
     return _follow(runtime, answer) if line.wait else int(answer["exit_code"])
-
-
-def ask(runtime: dict[str, Any], verb: str, request: Request) -> dict[str, Any]:
-    """What `dshpc-node job VERB` answers; raises DshpcError where it refuses or cannot be asked, and
-    UnansweredError where it may have done it all the same."""
-    from dshpc_setup.machine.local import LocalMachine
-
-    call = execution.Call(execution.NODE, ["job", verb], runtime)
-    call.mode = exec_stdin.DIRECT
-    argv = call.client(execution.calling_user(os.environ), os.environ)
-    said: list[str] = []
-    machine = LocalMachine()
-    handed = request.to_json()
-    deadline_s = _ANSWER_S + _CALL_S * max(
-        1, len(handed.get("jobs") or handed.get("targets") or ())
-    )
-    try:
-        done = machine.run(
-            argv,
-            deadline_s=deadline_s,
-            stdin=json.dumps(handed),
-            on_line=lambda text: _heard(text, said),
-        )
-    except KeyboardInterrupt:
-        # A client that is ended leaves what it started running
-        machine.run([*call.deliver, "TERM"], deadline_s=_STOP_S)
-        raise
-    answer = _answer(done.stdout)
-    if answer is not None:
-        return answer
-    if done.state == "timeout":
-        machine.run([*call.deliver, "TERM"], deadline_s=_STOP_S)
-        raise _unanswered(verb, handed, deadline_s, said)
-    if done.state == "absent":
-        raise DshpcError(
-            f"The program {call.docker} cannot be started.", done.text,
-            ("Run configure-environment: it installs Docker, or says how.",),
-        )  # fmt: skip
-    execution.explain(call, done.code or 1, told=True)
-    if done.code == Exit.USAGE:
-        from dshpc_setup.cli import job_trouble
-
-        raise job_trouble.older("\n".join(said))
-    raise DshpcError(
-        "The cluster did not take the request.",
-        "\n".join(said) or f"It ended with {done.code} ({done.state}).",
-        ("See how it is: dshpc status",),
-    )
-
-
-def _unanswered(
-    verb: str, handed: Mapping[str, Any], deadline_s: float, said: Sequence[str]
-) -> UnansweredError:
-    submits = verb == "submit" or (verb == "workflow" and handed.get("verb") == "run")
-    unsure = submits and not handed.get("dry_run")
-    copies = handed.get("incoming") if unsure else None
-    return UnansweredError(
-        f"The cluster did not answer within {deadline_s:.0f} s.",
-        "\n".join([*said, *([f"Copies of the inputs may be left in {copies}."] if copies else [])]),
-        (*(["It may have been submitted: dshpc job list"] if unsure else []),
-         "See how it is: dshpc status"),
-        Exit.INCOMPLETE,
-    )  # fmt: skip
-
-
-def _heard(text: str, said: list[str]) -> None:
-    """A line of either stream: all but the answer is for people, at once."""
-    if not text.startswith("{") and text.strip():
-        said.append(text.rstrip())
-        sys.stderr.write(as_called(text.rstrip()) + "\n")
-        sys.stderr.flush()
-
-
-def _answer(text: str) -> dict[str, Any] | None:
-    """The JSON object among the lines; raises the DshpcError that it is."""
-    for line in text.splitlines():
-        if not line.startswith("{"):
-            continue
-        try:
-            value = json.loads(line)
-            if value["schema"] != "dshpc.error/1":
-                return dict(value)
-            error = value["error"]
-            refused = DshpcError(
-                str(error["brief"]), str(error["details"]), tuple(map(str, error["resolution"])),
-                int(error["exit_code"]),
-            )  # fmt: skip
-        except (ValueError, KeyError, TypeError):
-            continue
-        raise refused
-    return None
 
 
 def _show(answer: dict[str, Any], request: Request, line: Line) -> None:
@@ -296,6 +209,7 @@ def _follow(runtime: dict[str, Any], answer: dict[str, Any]) -> int:
     """Watch the job to its end: its exit code. Ctrl-C ends the watching, and the job goes on."""
     where, job = str(answer["workspace"]), answer["job_id"]
     call = execution.Call(execution.NODE, ["job", "follow", where], runtime)
+    call.more = execution.for_people(os.environ)
     since = time.time()
     try:
         code = execution.run(call)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dshpc_setup.cli.command_line import Json, app, finish
+from dshpc_setup.cli.command_line import Json, app, examples, finish
 from dshpc_setup.cli.method import method_app
 from dshpc_setup.cli.submission import Line, carry_out
 from dshpc_setup.jobs.asking import Asked
@@ -66,7 +66,14 @@ _NoWait = Annotated[
 ]
 
 
-@method_app.command("run")
+@method_app.command(
+    "run",
+    epilog=examples(
+        "dshpc method run train -p epochs=3 --input data.csv --wait",
+        "dshpc method run train --array sets.csv",
+        "dshpc method run train --gpu-memory 40GB --dry-run",
+    ),
+)
 def method_run(
     name: _Name,
     *,
@@ -94,7 +101,7 @@ def method_run(
     json_output: Json = False,
     dir: _Dir = None,  # noqa: A002
 ) -> None:
-    """Submit a method: dshpc method run train -p epochs=3 --wait"""
+    """Submit a method as a job, or with many parameter sets as a job array."""
     asked = Asked(
         name, (), tuple(param or ()), tuple(input or ()), array, gpus, gpu_type, gpu_memory,
         cpus, memory, time, shards, partition, dry_run, tuple(target or ()), no_wait,
@@ -102,7 +109,12 @@ def method_run(
     finish(carry_out(Line("method run", asked, dir, wait, json_output)))
 
 
-@method_app.command("check")
+@method_app.command(
+    "check",
+    epilog=examples(
+        "dshpc method check train", "dshpc method check train --gpus 2 --gpu-type h100"
+    ),
+)
 def method_check(
     name: _Name,
     *,
@@ -129,6 +141,11 @@ def method_check(
     "run",
     rich_help_panel="Methods and jobs",
     context_settings={"allow_interspersed_args": False},
+    epilog=examples(
+        "dshpc run --gpus 1 --wait -- python3 train.py --epochs 3",
+        "dshpc run --gpu-memory 40GB --memory 16G --time 2h -- python3 train.py",
+        "dshpc run --input data.csv -- sh -c 'wc -l < \"$INPUT_FILE\"'",
+    ),
 )
 def run(
     command: Annotated[

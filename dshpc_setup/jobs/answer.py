@@ -68,7 +68,7 @@ def where(
     """ "on 1 GPU h100 (80 GB) of node, GPU free now", "on the CPU"; where the node takes no jobs,
     nothing is said of when."""
     if found.kind is None:
-        return f"on {', '.join(found.gres)}" if found.gres else "on the CPU"
+        return f"on {_shards(found.gres[0])} of {has.node}" if found.gres else "on the CPU"
     plural = "s" if found.gpus != 1 else ""
     models = list(dict.fromkeys(gpu_words.model(gpu) for gpu in found.kind.gpus))
     there = f"on {found.gpus} GPU{plural} {gpu_words.listed(models)} of {has.node}"
@@ -77,3 +77,9 @@ def where(
     if found.free >= found.gpus:
         return f"{there}, GPU{plural} free now"
     return f"{there}, later: {gpu_words.states(found.kind.gpus, now, clock)}"
+
+
+def _shards(gres: str) -> str:
+    """ "2 shards of a GPU" of "shard:2"."""
+    count = gres.partition(":")[2]
+    return f"{count} shard{'' if count == '1' else 's'} of a GPU"

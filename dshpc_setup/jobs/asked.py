@@ -8,72 +8,38 @@ import stat
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.jobs import records, states, view
+from dshpc_setup.jobs import clock, command_words, records, states, view
+from dshpc_setup.jobs.command_words import Words, parsed, put
 from dshpc_setup.jobs.look import Look, unknown
+from dshpc_setup.jobs.states import JobId
 from dshpc_setup.jobs.view import View
+from dshpc_setup.machine import CommandResult
 
 JOBS, SHOWN, CANCELLED = "dshpc.jobs/1", "dshpc.job-report/1", "dshpc.jobs-cancelled/1"
 _CANCEL_S = 30.0
 _BLOCK = 1 << 16
 
 
-@dataclass(frozen=True)
-class Words:
-    """The words behind a verb, taken apart."""
-
-    ids: tuple[str, ...] = ()
-    work: str = ""
-    json: bool = False
-    all: bool = False
-    follow: bool = False
-    task: str | None = None
-
-
-def parsed(rest: Sequence[str]) -> Words:
-    """Raises DshpcError (usage) for an option that there is not."""
-    ids: list[str] = []
-    given: dict[str, Any] = {}
-    words = iter(rest)
-    for word in words:
-        if word in ("--json", "--all"):
-            given[word[2:]] = True
-        elif word in ("-f", "--follow"):
-            given["follow"] = True
-        elif word in ("--work", "--task"):
-            given[word[2:]] = next(words, "")
-        elif word.startswith("-"):
-            raise usage_error(f"{states.shown(word)!r} was not expected here.")
-        else:
-            ids.append(word)
-    return Words(tuple(ids), **given)
-
-
-def look_at(words: Words) -> Look:
-    from dshpc_setup.machine.local import LocalMachine
-
-    return Look(LocalMachine(), words.work)
-
-
 def list_main(rest: Sequence[str]) -> int:
     words = parsed(rest)
     now = time.time()
-    found = look_at(words).all(whole=words.all)
+    found = command_words.look_at(words).all(whole=words.all)
     if words.json:
         _print({"schema": JOBS, "exit_code": 0, "jobs": [each.to_json(now) for each in found]})
     elif not found:
         sys.stdout.write(f"There are no jobs{'' if words.all else '; older ones: --all'}.\n")
     else:
-        sys.stdout.write(f"{view.table(view.together(found), now)}\n")
+        sys.stdout.write(f"{_table(found, now)}\n")
     return 0
 
 
 def show_main(rest: Sequence[str]) -> int:
     words = parsed(rest)
-    looked = look_at(words)
+    looked = command_words.look_at(words)
     _, found = looked.one(_one(words))
     found = _with_reasons(looked, found)
     made = _made(found)
@@ -84,9 +50,13 @@ def show_main(rest: Sequence[str]) -> int:
         sys.stdout.write("\n".join(lines(found[0], made)) + "\n")
     else:
         whole = replace(found[0], task=None, log=None)
-        said = [view.table(view.together(found), time.time()), *lines_of_workspace(whole, made)]
+        said = [_table(found, time.time()), *lines_of_workspace(whole, made)]
         sys.stdout.write("\n".join(said) + "\n")
     return 0
+
+
+def _table(found: Sequence[View], now: float) -> str:
+    return view.table(view.together(found), now, os.environ.get("USER"))
 
 
 def _with_reasons(looked: Look, found: list[View]) -> list[View]:
@@ -95,8 +65,13 @@ def _with_reasons(looked: Look, found: list[View]) -> list[View]:
         return found
     from dshpc_setup.jobs import waits
 
-    why = waits.reasons(looked.machine, looked.known(found[0].number))
-    return [replace(each, reason=why.get(each.id, each.reason)) for each in found]
+    known = looked.known(found[0].number)
+    why = waits.reasons(looked.machine, known)
+    wanted = [(each, states.of(JobId(each.number, each.task), known)) for each in found]
+    return [
+        replace(each, reason=next((why[job.id] for job in jobs if job.id in why), each.reason))
+        for each, jobs in wanted
+    ]
 
 
 def _made(found: Sequence[View]) -> dict[str, Any]:
@@ -121,7 +96,7 @@ def lines(one: View, made: dict[str, Any]) -> list[str]:
     if one.out_of_memory_line:
         rows.append(("Out of memory", states.shown(one.out_of_memory_line, 300)))
     if one.out_of_memory:
-        rows.append(("What to do", _advice(one.out_of_memory)))
+        rows.append(("What to do", view.advice(one.out_of_memory)))
     rows += [("GPU", states.shown(gpu.text, 200)) for gpu in one.gpus]
     seconds = one.seconds(time.time())
     rows += [
@@ -147,7 +122,8 @@ def lines_of_workspace(one: View, made: dict[str, Any]) -> list[str]:
     rows = [("Workspace", one.workspace), ("Log", one.log)]
     if isinstance(argv, list):
         rows.append(("Runs", shlex.join(str(word) for word in argv)))
-    rows.append(("Method", str(request["name"]) if request.get("kind") == "method" else None))
+    name = request.get("name") if request.get("kind") == "method" else None
+    rows.append(("Method", name if isinstance(name, str) else None))
     if isinstance(parameters, list) and parameters:
         picked = parameters[one.task or 0] if (one.task or 0) < len(parameters) else {}
         several = len(parameters) > 1 and one.task is None
@@ -158,20 +134,12 @@ def lines_of_workspace(one: View, made: dict[str, Any]) -> list[str]:
     return [f"  {label + ':':17}{states.shown(text, 2000)}" for label, text in rows if text]
 
 
-def _advice(of: str) -> str:
-    from dshpc_setup.jobs.ended_by_memory import OutOfMemory
-
-    return OutOfMemory("gpu" if of == "gpu" else "host", "").advice
-
-
 def _times(count: int) -> str | None:
     return None if not count else "once" if count == 1 else f"{count} times"
 
 
 def _at(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    return None if seconds is None else clock.told(seconds)
 
 
 def logs_main(rest: Sequence[str]) -> int:
@@ -183,7 +151,7 @@ def logs_main(rest: Sequence[str]) -> int:
         from dshpc_setup.jobs import follow
 
         return follow.main([text, "--work", words.work])
-    job, found = look_at(words).one(text)
+    job, found = command_words.look_at(words).one(text)
     if len(found) > 1:
         tasks = ", ".join(str(each.task) for each in found[:8] if each.task is not None)
         raise usage_error(
@@ -192,6 +160,12 @@ def logs_main(rest: Sequence[str]) -> int:
             f"Choose one: dshpc job logs {job} --task {found[0].task or 0}",
         )
     log = found[0].log
+    if states.is_group(found[0].id):
+        raise DshpcError(
+            f"Job {job} is an array, and none of its tasks has begun.",
+            "Each of them will have a log of its own.",
+            (f"See how it is: dshpc job show {job}",),
+        )
     if log is None:
         raise DshpcError(
             f"It is not known where job {job} has written its log.",
@@ -221,17 +195,11 @@ def _copy(log: str, one: View) -> int:
     return 0
 
 
-def put(block: bytes) -> None:
-    """All of it, on stdout."""
-    while block:
-        block = block[os.write(1, block) :]
-
-
 def cancel_main(rest: Sequence[str]) -> int:
     words = parsed(rest)
     if not words.ids:
         raise usage_error("dshpc job cancel takes the numbers of jobs.")
-    looked = look_at(words)
+    looked = command_words.look_at(words)
     ids = [states.parse_id(text) for text in dict.fromkeys(words.ids)]
     known = looked.known()
     done: list[dict[str, str]] = []
@@ -241,7 +209,7 @@ def cancel_main(rest: Sequence[str]) -> int:
         going = [each for each in jobs if not each.has_ended]
         if going:
             asked = looked.machine.run(["scancel", str(job)], deadline_s=_CANCEL_S)
-            what = "cancelled" if asked.ok else states.shown(asked.text or asked.state, 300)
+            what = "cancelled" if asked.ok else _refused(going[0].user, asked)
         else:
             over = looked.views(job, jobs)
             what = f"has ended already: {view.outcome(over[-1])}" if over else "unknown"
@@ -258,6 +226,12 @@ def cancel_main(rest: Sequence[str]) -> int:
     if words.json:
         _print({"schema": CANCELLED, "exit_code": worst, "jobs": done})
     return worst
+
+
+def _refused(user: str, asked: CommandResult) -> str:
+    if "permission denied" in asked.text.lower():
+        return f"it is {states.shown(user)}'s: you may not end it"
+    return states.shown(asked.text or asked.state, 300)
 
 
 def _one(words: Words) -> str:

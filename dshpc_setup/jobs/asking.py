@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import resources as shipped
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs import records
+from dshpc_setup.jobs import method_parts, records
 from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.results import ended_well
 from dshpc_setup.jobs.sizes import FORMS as SIZES
 from dshpc_setup.jobs.sizes import mib
 from dshpc_setup.methods import store, values
@@ -48,31 +48,52 @@ class Asked:
     no_wait: bool = False
 
 
-def of_method(asked: Asked, project: str, incoming: Incoming, *, check: bool = False) -> Request:
-    """A method's run; with `check` of its resources alone. Raises DshpcError for all that is wrong."""
-    found = store.find(store.folders(Path(project)), asked.name or "")
-    folder = method_dir(found, project)
-    plain = _request(asked, found.resources, incoming.work)
-    base = replace(
-        plain,
-        kind="method",
-        name=found.name,
-        argv=(*found.command, f"{folder}/{found.script_path}"),
-        method_dir=folder,
-    )
-    if check:
-        return base
-    sets = _sets(asked, found)
+def of_method(asked: Asked, project: str, incoming: Incoming) -> Request:
+    """A method's run; raises DshpcError for all that is wrong."""
+    found, base = _method(asked, project, incoming)
+    sets, wrong = _sets(asked, found)
     if problem := values.count_fits(found, len(asked.inputs)):
-        raise _problems(found.name, [problem], "--input")
+        wrong += _lines([problem], "--input")
+    if wrong:
+        raise usage_error(
+            f"What was given does not fit the method {found.name}.",
+            "\n".join(wrong),
+            f"See what it takes: dshpc method show {found.name}",
+        )
     return replace(
         base,
-        requires={name: _last_good(incoming.work, name) for name in found.requires},
-        parameters=tuple(_with_files(found, given, incoming) for given in sets),
+        requires={name: _last_good(incoming, name, project) for name in found.requires},
+        parameters=tuple(method_parts.with_files(found, given, incoming) for given in sets),
         is_array=asked.array is not None,
         inputs=tuple(incoming.take(path) for path in asked.inputs),
         incoming=incoming.folder,
     )
+
+
+def to_check(asked: Asked, project: str, incoming: Incoming) -> tuple[Request, list[str]]:
+    """A method's resources alone, and a sentence for each result of another that it still needs."""
+    found, request = _method(asked, project, incoming)
+    missing = []
+    for name in found.requires:
+        try:
+            _last_good(incoming, name, project)
+        except DshpcError as error:
+            missing.append(" ".join((error.brief, *error.resolution[:1])))
+    return request, missing
+
+
+def _method(asked: Asked, project: str, incoming: Incoming) -> tuple[Method, Request]:
+    """The method, and its run without what is given to it."""
+    found = store.find(store.folders(Path(project)), asked.name or "")
+    folder = method_parts.folder(found, project)
+    request = replace(
+        _request(asked, found.resources, incoming.work),
+        kind="method",
+        name=found.name,
+        argv=method_parts.argv(found, folder),
+        method_dir=folder,
+    )
+    return found, request
 
 
 def of_command(asked: Asked, incoming: Incoming) -> Request:
@@ -158,16 +179,6 @@ def _targets(asked: Asked) -> tuple[str | None, tuple[tuple[str, ...], ...]]:
     return node, found
 
 
-def method_dir(method: Method, project: str) -> str:
-    """Its folder as the container has it: the project's at the same path, shipped ones in the image."""
-    own = os.path.join(project, store.FOLDER)
-    if str(method.folder).startswith(f"{own}/"):
-        return str(method.folder)
-    if method.folder.parent.resolve() == shipped.methods().resolve():
-        return f"{shipped.METHODS_IN_IMAGE}/{method.folder.name}"
-    return str(method.folder)
-
-
 def with_asked(wanted: Resources, asked: Asked) -> Resources:
     """The resources with what the command line says in place of them; raises DshpcError (usage)."""
     said: dict[str, Any] = {
@@ -181,6 +192,11 @@ def with_asked(wanted: Resources, asked: Asked) -> Resources:
     }
     changes = {name: value for name, value in said.items() if value is not None}
     says_which = asked.gpu_type or asked.gpu_memory
+    # Slurm gives one of both: what the command line says takes the place of the method's other one
+    if changes.get("shards") and asked.gpus is None:
+        changes["gpus"] = 0
+    elif changes.get("gpus") and asked.shards is None:
+        changes["shards"] = 0
     shards = changes.get("shards", wanted.shards)
     if asked.gpus is None and says_which and not wanted.gpus and not shards:
         changes["gpus"] = 1  # who says which GPU wants one
@@ -223,66 +239,57 @@ def _minutes(text: str | None) -> int | None:
     return found
 
 
-def _sets(asked: Asked, method: Method) -> list[dict[str, Value]]:
-    """The parameter sets: one, or those of the table, over which `-p` goes."""
+def _sets(asked: Asked, method: Method) -> tuple[list[dict[str, Value]], list[str]]:
+    """The parameter sets, one or those of the table, and what is wrong with them."""
     if asked.array is None:
         given, problems = values.typed(method, asked.parameters)
-        if problems:
-            raise _problems(method.name, problems, "-p")
-        return [given]
+        return [given], _lines(problems, "-p")
     if asked.parameters:
         raise usage_error(
             "-p and --array exclude each other.", "A table says all the parameters of each job.",
             f"Write the value into each set of {asked.array}.",
         )  # fmt: skip
-    sets, problems = values.table(method, _table(asked.array), asked.array)
-    if problems:
-        raise _problems(method.name, problems, asked.array)
-    return sets
+    sets, problems = values.table(method, _table(asked.array, method), asked.array)
+    return sets, _lines(problems, asked.array)
 
 
-def _table(path: str) -> str:
+def _table(path: str, method: Method) -> str:
     try:
         with open(path, encoding="utf-8", newline="") as file:
             text = file.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise usage_error(f"The table {path} cannot be read: {why}.") from None
+        beside = method.folder / os.path.basename(path)
+        steps = [f"The method has one: --array {beside}"] if beside.is_file() else []
+        raise usage_error(f"The table {path} cannot be read: {why}.", "", *steps) from None
     if len(text) > _MOST_BYTES:
         raise usage_error(f"The table {path} is larger than {_MOST_BYTES >> 20} MiB.")
     return text
 
 
-def _problems(name: str, problems: Sequence[Problem], where: str) -> DshpcError:
-    lines = [
-        f"{where}{f':{each.line}' if each.line else ''}: {each.path}: {each.what} {each.right}"
-        for each in problems
-    ]
-    return usage_error(
-        f"The parameters do not fit the method {name}.",
-        "\n".join(lines),
-        f"See what it takes: dshpc method show {name}",
-    )
+def _lines(problems: Sequence[Problem], where: str) -> list[str]:
+    lines = []
+    for each in problems:
+        line = f":{each.line}" if each.line else ""
+        part = "" if each.path == "$" else f"{each.path}: "
+        lines.append(f"{where}{line}: {part}{each.what} {each.right}")
+    return lines
 
 
-def _with_files(method: Method, given: Mapping[str, Value], incoming: Incoming) -> dict[str, Value]:
-    """With each file where the job finds it."""
-    files = {each.name for each in method.parameters if each.type == "file"}
-    return {
-        name: incoming.take(value) if name in files and isinstance(value, str) else value
-        for name, value in given.items()
-    }
+def _last_good(incoming: Incoming, method: str, project: str) -> str:
+    """The workspace of the method's newest run that ended well; another user's is none, for root too.
 
-
-def _last_good(work: str, method: str) -> str:
-    """The workspace of the method's newest run that ended well."""
-    for record in records.newest_first(work):
+    Raises DshpcError where there is none.
+    """
+    owner = incoming.owner[0] if incoming.owner else os.getuid()
+    for record in records.newest_first(incoming.work, owner):
         job = record.job
         if job.get("kind") == "method" and job.get("name") == method and _ended_well(record):
             return record.folder
+    store.find(store.folders(Path(project)), method)  # one that is not there cannot be run first
     raise DshpcError(
         f"It needs the result of the method {method}, of which no run has ended well yet.",
-        f"Looked at the workspaces in {work}.",
+        f"Looked at your workspaces in {incoming.work}.",
         (f"Run that first: dshpc method run {method} --wait",),
     )
 
@@ -292,7 +299,7 @@ def _ended_well(record: Record) -> bool:
     count = record.job.get("tasks")
     tasks = range(count) if isinstance(count, int) and count > 0 else [None]
     results = (record.result(task) for task in tasks)
-    return all(result is not None and result.get("exit_code") == 0 for result in results)
+    return all(result is not None and ended_well(result) for result in results)
 
 
 def _check_text(text: str) -> None:

@@ -25,10 +25,10 @@ def planned(
     if asked.targets:
         return _of_targets(machine, asked, has, clock)
     must_ask = asked.if_busy == "refuse" and asked.resources.gpus > 0
-    now = room.ask(machine) if must_ask or needs_room(asked.resources, has) else None
+    now = room.ask(machine, has) if must_ask or needs_room(asked.resources, has) else None
     found = fit(asked.resources, has, now, asked.partition, clock)
     if isinstance(found, Refusal):  # in words that say what is free now
-        again = fit(asked.resources, has, now or room.ask(machine), asked.partition, clock)
+        again = fit(asked.resources, has, now or room.ask(machine, has), asked.partition, clock)
         raise _refused(asked, again if isinstance(again, Refusal) else found)
     return now, [(asked, found)]
 
@@ -41,7 +41,7 @@ def _of_targets(
     targets.check_node(asked.node, has)
     chosen = [targets.chosen(words, has) if words else () for words in asked.targets]
     must_ask = any(chosen) or asked.if_busy == "refuse" or needs_room(asked.resources, has)
-    now = room.ask(machine) if must_ask else None
+    now = room.ask(machine, has) if must_ask else None
     jobs = []
     for words, gpus in zip(asked.targets, chosen, strict=True):
         found = (
@@ -74,5 +74,11 @@ def _refused(asked: Request, found: Refusal) -> DshpcError:
     return DshpcError(
         f"{gpu_words.shown(asked.name)} cannot run here: {'; '.join(found.whys)}.",
         "It was not queued, for it would wait for ever.",
-        ("See what there is: dshpc gpus, dshpc status", "Ask for less, or for another GPU."),
+        ("See what there is: dshpc gpus, dshpc status", less(asked)),
     )
+
+
+def less(*jobs: Request) -> str:
+    """What who asks for too much can do."""
+    gpus = any(job.resources.gpus or job.resources.shards for job in jobs)
+    return "Ask for less, or for another GPU." if gpus else "Ask for what there is."

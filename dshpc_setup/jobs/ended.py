@@ -73,7 +73,8 @@ def parse(line: str) -> Ended | None:
         state=match["state"],
         partition=match["partition"],
         submitted=_time(submitted[1] if submitted else ""),
-        started=_time(match["started"]),
+        # One that was cancelled in the queue has no node, and for its beginning the time of its end
+        started=None if match["nodes"] == "(null)" else _time(match["started"]),
         ended=_time(match["ended"]),
         exit_code=int(code[1]) if code else None,
         signal=(int(code[2]) or None) if code else None,

@@ -94,19 +94,29 @@ def _gpus(wanted: Resources, offer: Offer, room: Room | None, clock: Clock | Non
         return Fit((_item("", wanted.gpus),), mixed, wanted.gpus, free, notes=(note,))
     if not able:
         need = gpu_words.need(wanted, of_one_kind=mixed is None)
-        cuda = f" and CUDA {offer.cuda}" if wanted.cuda and offer.cuda else ""
+        cuda = f" and CUDA {offer.cuda or 'of a version that is not known'}"
+        cuda = cuda if wanted.cuda and any(gpu.vendor == "nvidia" for gpu in offer.gpus) else ""
         has = gpu_words.have(offer, room, clock)
         return Refusal((f"it needs {need}, this cluster has {has}{cuda}",))
 
-    def order(kind: Kind) -> tuple[bool, float, tuple[int, ...]]:
+    def order(kind: Kind) -> tuple[bool, bool, float, tuple[int, ...]]:
         free = _free(kind, room)
         least = min((gpu.memory_mib or 0 for gpu in kind.gpus), default=0)
         compute = _version(kind.first.compute)
-        return (free is not None and free < wanted.gpus, least or float("inf"), compute)
+        is_busy = free is not None and free < wanted.gpus
+        return (_work_alone(kind, wanted), is_busy, least or float("inf"), compute)
 
     kind = min(able, key=order)
     gres = _gres(kind, wanted.gpus, offer, room)
-    return Fit(gres, kind, wanted.gpus, _free(kind, room))
+    alone = "These are MIG instances: one program can use one of them only."
+    notes = (alone,) if _work_alone(kind, wanted) else ()
+    return Fit(gres, kind, wanted.gpus, _free(kind, room), notes=notes)
+
+
+def _work_alone(kind: Kind, wanted: Resources) -> bool:
+    """Whether several are wanted, and CUDA shows a program no more than one of these (NVIDIA's MIG user
+    guide, "CUDA device enumeration")."""
+    return wanted.gpus > 1 and kind.first.is_part and kind.first.vendor == "nvidia"
 
 
 def _able(wanted: Resources, offer: Offer) -> list[Kind]:
@@ -202,8 +212,8 @@ def _gres(kind: Kind, count: int, offer: Offer, room: Room | None) -> tuple[str,
         return (_item(kind.types[0], count),)
     if not _named_one_by_one(kind, offer):
         return (_item("", count),)
-    free_first = sorted(kind.gpus, key=lambda gpu: room is not None and room.used(gpu.slurm_type))
-    return _items(gpu.slurm_type for gpu in free_first[:count])
+    soonest = sorted(kind.gpus, key=lambda gpu: 0.0 if room is None else room.until(gpu.slurm_type))
+    return _items(gpu.slurm_type for gpu in soonest[:count])
 
 
 def _items(types: Iterable[str]) -> tuple[str, ...]:
@@ -221,13 +231,16 @@ def _shards(wanted: Resources, offer: Offer) -> Fit | Refusal:
     """Shares of a GPU: they have no type, so each GPU has to do."""
     if wanted.gpus:
         return Refusal(("it asks for whole GPUs and for shards, and Slurm gives one of both",))
+    if wanted.exclusive:
+        return Refusal(("it asks for shards and for the node alone, and Slurm gives one of both",))
+    shards = f"{wanted.shards} shard{'' if wanted.shards == 1 else 's'}"
     if not offer.shards or not offer.gpus:
         return Refusal(
-            (f"it needs {wanted.shards} shards of a GPU, and no GPU of this cluster is shared",)
+            (f"it needs {shards} of a GPU, and no GPU of this cluster is shared (see gpu_sharing)",)
         )
     each = offer.shards // len(offer.gpus)
     if wanted.shards > each:
-        return Refusal((f"it needs {wanted.shards} shards, and a GPU of this cluster has {each}",))
+        return Refusal((f"it needs {shards}, and a GPU of this cluster has {each}",))
     if not all(suits(gpu, wanted, offer) for gpu in offer.gpus):
         need = gpu_words.need(replace(wanted, gpus=1))
         return Refusal(
@@ -283,4 +296,9 @@ def sized(found: Fit, wanted: Resources, offer: Offer) -> Fit:
             f"not {gpu_words.asked_size(memory)}.",
         )
         memory = offer.memory_mib
+    if wanted.exclusive:
+        # Slurm itself lets others onto a node that has more GPUs than CPUs: OverSubscribe=FORCE
+        memory = offer.memory_mib
+        notes += ("It has the node to itself: it waits until no other job runs there, and gets all of "
+                  "its CPUs, memory and GPUs.",)  # fmt: skip
     return replace(found, cpus_per_task=cpus, memory_mib=memory, notes=notes)

@@ -13,7 +13,9 @@ import time
 from collections.abc import Sequence
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import asked, records, states, view
+from dshpc_setup.jobs import command_words, records, states, view
+from dshpc_setup.jobs.command_words import parsed, put
+from dshpc_setup.jobs.launch import STOPPING
 from dshpc_setup.jobs.look import Look, unknown
 from dshpc_setup.jobs.states import JobId, Known
 from dshpc_setup.jobs.view import View
@@ -28,13 +30,13 @@ _WHY_S = 30.0  # why a job waits is asked again, though Slurm's word for it is t
 
 def main(rest: Sequence[str]) -> int:
     """The job's exit code; 130 where we were interrupted, which leaves the job alone."""
-    words = asked.parsed(rest)
+    words = parsed(rest)
     if len(words.ids) != 1:
         raise unknown_target("")
     target = words.ids[0]
     job = _of_folder(target) if target.startswith("/") else states.parse_id(target)
     try:
-        return _Follower(asked.look_at(words), job).follow()
+        return _Follower(command_words.look_at(words), job).follow()
     except KeyboardInterrupt:
         if not target.startswith("/"):  # a submission that waits has words of its own
             _say(f"no longer followed; job {job} goes on. End it: dshpc job cancel {job}")
@@ -76,7 +78,7 @@ class _Follower:
                 mine = states.of(self.id, known)
                 if not mine:
                     return self._end(known)
-                if len(mine) > 1 or (self.id.task is None and mine[0].id.endswith("]")):
+                if len(mine) > 1 or (self.id.task is None and states.is_group(mine[0].id)):
                     if all(job.has_ended for job in mine):
                         return self._end(known)
                     self._tell(_counted(mine))
@@ -90,6 +92,11 @@ class _Follower:
 
     def _ask(self) -> tuple[Known, ...] | None:
         """None while the controller is away."""
+        if os.path.exists(
+            STOPPING
+        ):  # it has ended, and we do with the container; the job still prints
+            self._tell("the cluster is being stopped")
+            return None
         self.asked += 1
         try:
             found = self.look.known(self.id.number)
@@ -156,15 +163,33 @@ class _Follower:
             _Log(found[0].log, None).pump()
         if len(found) == 1 and found[0].gpus and "running" not in self.told:
             _say(f"job {self.id} ran on {'; '.join(gpu.text for gpu in found[0].gpus)}")
-        for one in found:
-            self._say_end(one, alone=len(found) == 1)
-        if len(found) > 1:
+        lost = self._taken_out(found)
+        for one in view.together(found):
+            self._say_end(one, alone=len(found) + lost == 1)
+        if any(one.state != "COMPLETED" for one in found) and _is_full(found[0].workspace):
+            _say(f"the disk of {self.look.work} is full: what was printed may be cut short")
+        if len(found) + lost > 1 or states.is_group(found[0].id):
             bad = [one for one in found if one.state != "COMPLETED"]
-            _say(f"job {self.id} has ended: {len(found) - len(bad)} of {len(found)} tasks are done")
-            task = (bad or found)[0].task
+            total = lost + sum(states.tasks(one.id) for one in found)
+            never = f", {lost} never began" if lost else ""
+            _say(
+                f"job {self.id} has ended: {len(found) - len(bad)} of {total} tasks are done{never}"
+            )
+            begun = (one.task for one in [*bad, *found] if one.started is not None)
+            task = next(begun, None)
             if task is not None:  # no array, but the parts of a job of several
                 _say(f"what a task printed: dshpc job logs {self.id} --task {task}")
-        return max(view.exit_code(one) for one in found)
+        return max(*(view.exit_code(one) for one in found), 1 if lost else 0)
+
+    def _taken_out(self, found: Sequence[View]) -> int:
+        """How many tasks of an array were cancelled while they waited: Slurm keeps nothing of them."""
+        folder = found[0].workspace if self.id.task is None else None
+        record = records.of_folder(folder) if folder else None
+        if record is None:
+            return 0
+        begun = {one.task for one in found if one.task is not None}.union(record.tasks())
+        waited = sum(states.tasks(one.id) for one in found if one.task is None)
+        return max(record.task_count - len(begun) - waited, 0)
 
     def _say_end(self, one: View, *, alone: bool) -> None:
         """Of many tasks those that ended well are counted only."""
@@ -175,6 +200,8 @@ class _Follower:
         _say(f"job {one.id}: {view.outcome(one)}")
         if one.out_of_memory_line:
             _say(states.shown(one.out_of_memory_line, 300))
+        elif one.out_of_memory and alone:  # the launcher has not said so in the log
+            _say(view.advice(one.out_of_memory))
 
     def _tell(self, text: str) -> None:
         if text != self.told:
@@ -207,7 +234,7 @@ class _Log:
             os.lseek(handle, self.at, os.SEEK_SET)
             while block := os.read(handle, 1 << 16):
                 self.at += len(block)
-                asked.put(block)
+                put(block)
         finally:
             os.close(handle)
 
@@ -232,6 +259,13 @@ def _stamp(path: str | None) -> tuple[int, int] | None:
     return (found.st_ino, found.st_mtime_ns) if found else None
 
 
+def _is_full(folder: str | None) -> bool:
+    try:
+        return folder is not None and os.statvfs(folder).f_bavail == 0
+    except OSError:
+        return False
+
+
 def _done(one: View) -> str:
     """ "done, after 0:02"."""
     seconds = None if one.ended is None else one.seconds(one.ended)
@@ -244,11 +278,15 @@ def _counted(jobs: Sequence[Known]) -> str:
     counts: dict[str, int] = {}
     for job in jobs:
         word = states.words(job.state)
-        counts[word] = counts.get(word, 0) + states.tasks(job)
+        counts[word] = counts.get(word, 0) + states.tasks(job.id)
     told = ", ".join(f"{count} {word}" for word, count in counts.items())
     return f"job {jobs[0].number}: {told}"
 
 
 def _say(text: str) -> None:
+    if "dshpc " in text:
+        from dshpc_setup.cli.console import as_called
+
+        text = as_called(text)
     sys.stderr.write(f"dshpc: {text}\n")
     sys.stderr.flush()

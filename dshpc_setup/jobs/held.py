@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,8 +45,9 @@ class Places:
     gpus: tuple[OfferedGpu, ...] = ()
 
     def of_gres(self, text: str) -> tuple[Gpu, ...]:
-        """Of squeue's "gpu:h100:2(IDX:0-1)"."""
-        return tuple(self._at(place) for place in parse_held(text))
+        """Of squeue's "gpu:h100:2(IDX:0-1)"; those of which it has a share, too."""
+        shared = {place for places, _ in shares(text) for place in places}
+        return tuple(self._at(place) for place in sorted(shared.union(parse_held(text))))
 
     def of_variables(self, seen: Mapping[str, Any]) -> tuple[Gpu, ...]:
         """Of a job that has ended, by the variables that it had."""
@@ -116,3 +117,11 @@ def parse_held(text: str) -> tuple[int, ...]:
     for match in re.finditer(r"(?:^|,)gpu:(?:\(null\))?[^,()]*\(IDX:([0-9,-]*)\)", text):
         found |= ranges.parse(match[1])
     return tuple(sorted(found))
+
+
+def shares(text: str) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Of "shard:3(3/4,0/4)", which says of each GPU how many of its shares a job has: the places of those
+    that it has some of, and of how many GPUs is spoken."""
+    for match in re.finditer(r"(?:^|,)(?:shard|mps):(?:[^,:()]+:)?[0-9]{1,6}\(([0-9/,]+)\)", text):
+        counts = match[1].split(",")
+        yield tuple(at for at, each in enumerate(counts) if not each.startswith("0/")), len(counts)

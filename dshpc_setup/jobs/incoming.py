@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs.workspace import JOBS
+from dshpc_setup.jobs.workspace import JOBS, room_for_writing
 
 _BLOCK = 1 << 20
 
@@ -70,7 +70,7 @@ class Incoming:
             raise DshpcError(
                 f"The input {real} cannot be copied into the work folder: {error.strerror or error}.",
                 f"It lies outside of {self.work}, which is all that jobs see.",
-                (f"Put it there yourself: cp -- FILE {self.work}/",),
+                (room_for_writing(error, self.work),),
             ) from None
         return target
 
@@ -82,9 +82,7 @@ class Incoming:
         if self.dry:
             return self.folder
         try:
-            made = not os.path.isdir(jobs)
-            if made:
-                os.mkdir(jobs)
+            made = not os.path.isdir(jobs) and _make(jobs)
             with self._opened(jobs) as at:
                 if made:
                     os.fchmod(at, os.stat(self.work).st_mode & 0o7777)  # as submit.py makes it
@@ -96,7 +94,7 @@ class Incoming:
             raise DshpcError(
                 f"The work folder {self.work} cannot be written to: {error.strerror or error}.",
                 "An input from elsewhere has to be copied into it.",
-                ("Make it writable for you, or put the input there.",),
+                (room_for_writing(error, self.work),),
             ) from None
         return self.folder
 
@@ -124,6 +122,15 @@ class Incoming:
     def _give(self, at: int) -> None:
         if self.owner is not None:
             os.fchown(at, *self.owner)
+
+
+def _make(folder: str) -> bool:
+    """Whether it was us: another submission may have made it just now."""
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        return False
+    return True
 
 
 def check(path: str, real: str) -> None:

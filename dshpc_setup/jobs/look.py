@@ -19,6 +19,7 @@ from dshpc_setup.machine import Machine
 _ASK_S = 20.0
 _LATELY_S = 24 * 3600.0
 _LATELY = 20  # jobs that have ended, where not all are asked for
+_WHOLE = {"SLURM_BITSTR_LEN": "0"}  # else squeue cuts the list of an array's tasks short: squeue(1)
 _PROOF = ("root", "dshpc-proof")  # of each start: container/jobs.py
 # What squeue says to a job that slurmctld has forgotten, or has never had
 _NO_SUCH = re.compile(r"Invalid job id specified", re.IGNORECASE)
@@ -36,7 +37,8 @@ class Look:
     def known(self, number: int | None = None) -> tuple[Known, ...]:
         """What slurmctld has, of one job or of all; raises DshpcError where it does not answer."""
         of = [] if number is None else ["-j", str(number)]
-        asked = self.machine.run(["squeue", "--json", "-a", "-t", "all", *of], deadline_s=_ASK_S)
+        argv = ["squeue", "--json", "-a", "-t", "all", *of]
+        asked = self.machine.run(argv, deadline_s=_ASK_S, env=_WHOLE)
         if number is not None and not asked.ok and _NO_SUCH.search(asked.text):
             return ()
         try:
@@ -66,14 +68,18 @@ class Look:
             each.id: view.of_known(each, self.record_of(each.folder, each.number), self.places)
             for each in states.of(job, jobs)
         }
+        found = {one.id: one for one in (self._narrowed(each, job) for each in found.values())}
         if job.task is not None and found:
             return list(found.values())
-        if any(each.task is None and not each.id.endswith("]") for each in found.values()):
+        if any(each.task is None and not states.is_group(each.id) for each in found.values()):
             return list(found.values())  # no array
+        groups = any(states.is_group(one) for one in found)
         if logged is None:
             logged = {job.number: ended.find(self.log, job.number, job.task)}
         for past in logged.get(job.number, ()):
-            if past.id not in found and job.task in (None, past.task):
+            # Its line without a task is of those that the controller still has together
+            new = past.id not in found and not (groups and past.task is None)
+            if new and job.task in (None, past.task):
                 record = self.record_of(past.folder, past.number)
                 found[past.id] = view.of_ended(past, record, self.places)
         if not found:
@@ -85,13 +91,37 @@ class Look:
                 found = {one.id: one for one in each_view}
         return sorted(found.values(), key=view.in_order)
 
+    def _narrowed(self, one: View, job: JobId) -> View:
+        """Of tasks that wait together, or were cancelled together, the one that is asked for."""
+        if job.task is None or not states.is_group(one.id):
+            return one
+        record = records.of_folder(one.workspace) if one.workspace else None
+        return view.of_task(one, job.task, record)
+
     def one(self, text: str) -> tuple[JobId, list[View]]:
         """The job of that number; raises DshpcError where there is none."""
         job = states.parse_id(text)
         found = self.views(job)
         if not found:
-            raise unknown(job)
+            raise self._no_task(job) or unknown(job)
         return job, found
+
+    def _no_task(self, job: JobId) -> DshpcError | None:
+        """Why a task of an array is not known; None where there is no such array."""
+        whole = self.views(JobId(job.number)) if job.task is not None else []
+        folder = next((one.workspace for one in whole if one.workspace), None)
+        record = records.of_folder(folder) if folder else None
+        if record is None:
+            return None
+        step = (f"See all of it: dshpc job show {job.number}",)
+        if (job.task or 0) < record.task_count:
+            why = "One that is cancelled while it is queued leaves no trace."
+            return DshpcError(
+                f"Nothing is known of task {job.task} of job {job.number}.", why, step
+            )
+        last = record.task_count - 1
+        why = f"Its tasks are 0 to {last}." if record.task_count else "It is no array."
+        return DshpcError(f"Job {job.number} has no task {job.task}.", why, step)
 
     def all(self, *, whole: bool) -> list[View]:
         """Running, queued and lately ended jobs; `whole`: all that have left a trace."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -14,9 +15,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dshpc_setup.jobs import results
-from dshpc_setup.jobs.workspace import JOB, JOBS, LOG, OWN, REQUEST, RESULT, of_task
+from dshpc_setup.jobs.workspace import (
+    JOB,
+    JOBS,
+    LOG,
+    OWN,
+    REQUEST,
+    RESULT,
+    given_owner,
+    of_task,
+)
+from dshpc_setup.methods.depth import is_deeper
 
 _MOST_BYTES = 8 << 20
+_MOST_TASKS = 4_000_001  # Slurm's largest MaxArraySize
+_MOST_DEPTH = 64  # ours are at five; what is printed again must not be as deep as Python's stack
 
 
 @dataclass(frozen=True)
@@ -31,6 +44,12 @@ class Record:
     def number(self) -> int | None:
         text = str(self.job.get("job_id", ""))
         return int(text) if _is_number(text) else None
+
+    @property
+    def task_count(self) -> int:
+        """Of an array, how many tasks it was submitted with; 0 for a job that is none."""
+        count = self.job.get("tasks")
+        return count if isinstance(count, int) and 0 < count <= _MOST_TASKS else 0
 
     def result(self, task: int | None) -> dict[str, Any] | None:
         """How it ended, by its launcher; None while it runs, and where it was killed."""
@@ -64,19 +83,30 @@ def of_folder(folder: str, *, whole: bool = False) -> Record | None:
     return Record(folder, job, request) if job or request else None
 
 
-def newest_first(work: str) -> Iterator[Record]:
-    """The caller's own workspaces of a work folder; root's are everybody's."""
-    uid = os.getuid()
-    found = []
+def newest_first(work: str, owner: int | None = None) -> Iterator[Record]:
+    """The caller's own workspaces of a work folder; root's are everybody's. `owner`: that user's alone.
+
+    The newest is what was submitted, or ended, last: what people do in their workspaces counts not.
+    """
+    folders: list[tuple[float, str, int]] = []
     try:
         with os.scandir(f"{work}/{JOBS}") as entries:
             for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # removed just now
+                with contextlib.suppress(OSError):  # removed just now, or no workspace
                     seen = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(seen.st_mode) and uid in (0, seen.st_uid):
-                        found.append((seen.st_mtime, entry.path))
+                    if stat.S_ISDIR(seen.st_mode):
+                        when = os.stat(f"{entry.path}/{OWN}").st_mtime
+                        folders.append((when, entry.path, seen.st_uid))
     except OSError:
         return
+    uid = os.getuid() if owner is None else owner
+    owners = {each for _, _, each in folders}
+    if uid == os.getuid() != 0 and len(owners) == 1 and uid not in owners:
+        # All are of one other user: that user's alone, or the file system gives all to that one
+        given = given_owner(f"{work}/{JOBS}")
+        uid = uid if given is None else given
+    whole = owner is None and uid == 0
+    found = [(when, path) for when, path, each in folders if whole or uid == each]
     for _, path in sorted(found, reverse=True):
         record = of_folder(path)
         if record is not None:
@@ -93,14 +123,23 @@ def _is_number(text: str) -> bool:
 
 
 def read(path: str) -> dict[str, Any]:
-    """A JSON object; {} where there is none, or none that can be read."""
+    """A JSON object; {} where there is none, or none that can be read.
+
+    What is no number of JSON (NaN, Infinity, 1e999) is None in it, as what is not known.
+    """
     try:
         # A pipe in a user's folder must not hold us up
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 return {}
-            value = json.loads(file.read(_MOST_BYTES))
+            text = file.read(_MOST_BYTES)
+        value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
     except (OSError, ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return value if isinstance(value, dict) and not is_deeper(value, _MOST_DEPTH) else {}
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None

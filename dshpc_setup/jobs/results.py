@@ -14,6 +14,7 @@ _UUID = re.compile(r"[A-Za-z0-9._-]+")
 _PLACES = re.compile(r"[0-9]{1,4}(?:[,-][0-9]{1,4}){0,255}")
 _OTHER_SIGNAL = re.compile(r"signal ([0-9]{1,2})")
 _NAMES = frozenset(each.name for each in signal.Signals)
+_ENDS = frozenset(("SIGTERM", "SIGINT", "SIGHUP"))
 
 
 def signal_name(number: int) -> str:
@@ -35,8 +36,15 @@ def checked(value: Mapping[str, Any]) -> dict[str, Any]:
         "out_of_memory": _one_of(value.get("out_of_memory"), ("host", "gpu")),
         "out_of_memory_line": _text(value.get("out_of_memory_line")),
         "gpus": _gpus(value.get("gpus")),
+        "told_to_stop": _signal(value.get("told_to_stop")),
     }
     return {name: each for name, each in found.items() if each is not None}
+
+
+def ended_well(result: Mapping[str, Any]) -> bool:
+    """Of checked fields: whether the program came to its end, and not because it was told to stop:
+    many end with 0 upon that, with half of their work done."""
+    return result.get("exit_code") == 0 and result.get("told_to_stop") not in _ENDS
 
 
 def _whole(value: object, most: int) -> int | None:

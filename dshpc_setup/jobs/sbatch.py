@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import MutableMapping
 
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import call
 from dshpc_setup.machine import CommandResult, Machine
 
@@ -27,24 +27,24 @@ def forget_variables(environ: MutableMapping[str, str]) -> None:
         del environ[name]
 
 
+class AnswerLostError(DshpcError):
+    """The job may be queued all the same."""
+
+
 def run(machine: Machine, argv: tuple[str, ...]) -> str:
-    """The job's id; raises DshpcError: incomplete where the job may be queued all the same."""
+    """The job's id; raises DshpcError: AnswerLostError where the job may be queued all the same."""
     done = machine.run(argv, deadline_s=_SBATCH_S, stdin=call.SCRIPT, cwd="/")
     job_id = done.stdout.strip().partition(";")[0]
     if done.ok and job_id.isascii() and job_id.isdecimal():
         return job_id
-    if done.state == "timeout" or _may_be_queued(done):
-        lost = f"did not answer within {_SBATCH_S:.0f} s"
-        lost = lost if done.state == "timeout" else "got no answer from Slurm"
-        raise DshpcError(
-            f"sbatch {lost}: the job may be queued or not.",
-            done.text or f"sbatch ended with {done.code} ({done.state}).",
-            ("See whether it is: dshpc job list", "See what is wrong: dshpc doctor"),
-            Exit.INCOMPLETE,
-        )
+    told = done.text or f"sbatch ended with {done.code} ({done.state})."
+    if done.state == "timeout":
+        raise AnswerLostError(f"sbatch did not answer within {_SBATCH_S:.0f} s.", told)
+    if _may_be_queued(done):
+        raise AnswerLostError("sbatch got no answer from Slurm.", told)
     raise DshpcError(
         "Slurm did not take the job.",
-        done.text or f"sbatch ended with {done.code} ({done.state}).",
+        told,
         ("See what is wrong: dshpc doctor",),
     )
 

@@ -55,7 +55,7 @@ class JobId:
 
 @dataclass(frozen=True)
 class Known:
-    """A job that slurmctld knows; times are seconds since 1970, `limit` is in minutes."""
+    """A job that slurmctld knows; times are seconds since 1970."""
 
     id: str  # "17", "17_2", "17_[3-9]" for the tasks of an array that wait together, "17+1"
     number: int  # of its array as a whole
@@ -69,7 +69,6 @@ class Known:
     submitted: float | None
     started: float | None
     ended: float | None
-    limit: int | None
     exit_code: int | None
     signal: int | None
     folder: str
@@ -141,9 +140,8 @@ def _known(item: Mapping[str, Any]) -> Known:
         gres=texts[0] if texts else "",
         asked=str(item.get("tres_per_job") or item.get("tres_per_node") or ""),
         submitted=_time(item.get("submit_time")),
-        started=None if state == "PENDING" else started,  # else when Slurm expects it to begin
+        started=started if _has_begun(item, state) else None,
         ended=_time(item.get("end_time")) if state in ENDED else None,
-        limit=_number(item.get("time_limit")),
         exit_code=code if state in ENDED else None,
         signal=killed if state in ENDED else None,
         folder=str(item.get("current_working_directory") or ""),
@@ -153,6 +151,11 @@ def _known(item: Mapping[str, Any]) -> Known:
         dependency=str(item.get("dependency") or ""),
         begins=started,
     )
+
+
+def _has_begun(item: Mapping[str, Any], state: str) -> bool:
+    """Else the time is when Slurm expects it to begin, or when it was cancelled: it had no node then."""
+    return state != "PENDING" and (state not in ENDED or bool(item.get("nodes", True)))
 
 
 def _state(value: object) -> str:
@@ -190,7 +193,7 @@ def _time(value: object) -> float | None:
 
 def log_of(known: Known) -> str:
     """The log's path with sbatch's patterns filled in, as far as squeue has left them there."""
-    if known.task is None and known.id.endswith("]"):
+    if is_group(known.id):
         return ""  # tasks that wait together: each has its own
     array = str(known.number)
     values = {
@@ -212,18 +215,27 @@ def of(wanted: JobId, jobs: Sequence[Known]) -> tuple[Known, ...]:
 
 def _holds(job: Known, task: int) -> bool:
     """Whether it is this task, or these tasks of an array that wait together."""
-    return job.task == task if job.task is not None else task in _waiting(job)
+    return job.task == task if job.task is not None else task in _tasks(job.id)
 
 
-def _waiting(job: Known) -> frozenset[int]:
-    """Of "17_[1-4,9%2]": the tasks; squeue cuts a long list short ("1-4,...")."""
-    match = re.fullmatch(r"\d+_\[([0-9,-]*).*\]", job.id)
-    return ranges.parse(match[1].strip(",")) if match else frozenset()
+def _tasks(of_job: str) -> frozenset[int]:
+    """Of "17_[1-4,9%2]" the tasks; "0-8:2" is every second one, and a long list is cut short ("1-4,...")."""
+    match = re.fullmatch(r"\d+_\[([0-9,:-]*).*\]", of_job)
+    spans = re.findall(
+        r"([0-9]+(?:-[0-9]+)?)(?::([1-9][0-9]{0,8}))?(?:,|$)", match[1] if match else ""
+    )
+    found = (sorted(ranges.parse(span))[:: int(step or 1)] for span, step in spans)
+    return frozenset().union(*found)
 
 
-def tasks(job: Known) -> int:
-    """How many tasks of an array it stands for; 1 for a job that is none."""
-    return len(_waiting(job)) or 1
+def is_group(of_job: str) -> bool:
+    """Whether it stands for several tasks of an array: "17_[1-4]"."""
+    return of_job.endswith("]")
+
+
+def tasks(of_job: str) -> int:
+    """How many tasks of an array an id stands for; 1 for a job that is none."""
+    return len(_tasks(of_job)) or 1
 
 
 def no_answer(asked: CommandResult) -> DshpcError:

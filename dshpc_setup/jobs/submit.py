@@ -30,16 +30,18 @@ from dshpc_setup.jobs.fit import Fit, Refusal, fit
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.stopping import interruptible
 from dshpc_setup.machine import Machine
 from dshpc_setup.methods.model import Value
 
 CHECK_SCHEMA = "dshpc.method-check/1"
 INPUTS = "inputs"
+_CANCEL_S = 30.0
 
 
 def main(rest: list[str]) -> int:
     """Submit what stands on stdin; the answer, or the error, is on stdout."""
-    return _answered(rest, submit)
+    return _answered(rest, _or_taken_back)
 
 
 def check_main(rest: list[str]) -> int:
@@ -81,12 +83,27 @@ def load_offer(path: str) -> Offer:
         ) from None
 
 
-def submit(machine: Machine, asked: Request, has: Offer) -> dict[str, Any]:
+def _or_taken_back(machine: Machine, asked: Request, has: Offer) -> dict[str, Any]:
+    """As `submit`; raises DshpcError, with nothing left queued, where a signal ends it before its end."""
+    made: list[str] = []
+    with interruptible():
+        try:
+            return submit(machine, asked, has, made)
+        except KeyboardInterrupt:
+            from dshpc_setup.jobs import lost
+
+            raise lost.taken_back(machine, made) from None
+
+
+def submit(
+    machine: Machine, asked: Request, has: Offer, made: list[str] | None = None
+) -> dict[str, Any]:
     """The `dshpc.job-submitted/1` object; with `dry_run` of what would be. Raises DshpcError.
 
     With targets it is the first one's, and `jobs` holds each one's `job_id`, `workspace`, `sbatch`,
-    `gpus` and `notes`.
+    `gpus` and `notes`. `made`: the workspaces, each added before it is made.
     """
+    made = [] if made is None else made
     clock = Clock(time.time(), asked.utc_offset_s)
     _check_array(asked, has)
     now, jobs = choosing.planned(machine, asked, has, clock)
@@ -96,8 +113,9 @@ def submit(machine: Machine, asked: Request, has: Offer) -> dict[str, Any]:
     done: list[dict[str, Any]] = []
     try:
         for place, (one, found) in enumerate(jobs, 1):
-            done.append(_submitted(machine, one, found, is_last=place == len(jobs)))
-            done[-1]["notes"] = [*answer.notes(found, has, now, clock), *answer.place(one)]
+            made.append(f"{asked.work}/{workspace.JOBS}/{workspace.new_name(asked.name)}")
+            done.append(_submitted(machine, one, found, made[-1], is_last=place == len(jobs)))
+            done[-1]["notes"] += [*answer.notes(found, has, now, clock), *answer.place(one)]
             if at_once and not asked.dry_run:
                 _begin_or_go(machine, asked, done[-1])
     except DshpcError as error:
@@ -136,20 +154,23 @@ def _begin_or_go(machine: Machine, asked: Request, job: dict[str, Any]) -> None:
     )
 
 
-def _submitted(machine: Machine, asked: Request, found: Fit, *, is_last: bool) -> dict[str, Any]:
+def _submitted(
+    machine: Machine, asked: Request, found: Fit, folder: str, *, is_last: bool
+) -> dict[str, Any]:
     """One job, with its workspace; with `dry_run` only what would be."""
-    folder = f"{asked.work}/{workspace.JOBS}/{workspace.new_name(asked.name)}"
     argv = call.argv(asked, found, folder)
-    job_id = None
+    job_id: str | None = None
+    notes: list[str] = []
     if not asked.dry_run:
         _make(folder, asked, copy_inputs=not is_last)
-        job_id = _queued(machine, argv, folder)
+        job_id, notes = _queued(machine, argv, folder)
         _remember(folder, asked, argv, job_id, answer.gpus(found))
     return {
         "job_id": job_id,
         "workspace": folder,
         "sbatch": list(argv),
         "gpus": answer.gpus(found),
+        "notes": notes,
     }
 
 
@@ -176,11 +197,7 @@ def _make(folder: str, asked: Request, *, copy_inputs: bool = False) -> None:
             _remove(folder)
             raise
     except OSError as error:
-        raise DshpcError(
-            f"The workspace {folder} cannot be made: {error.strerror or error}.",
-            "A job's workspace lies in the work folder and belongs to who submits it.",
-            (f"Make it possible for this user to write in {asked.work}.",),
-        ) from None
+        raise workspace.not_made(folder, asked.work, error) from None
 
 
 def _fill(folder: str, asked: Request, *, copy_inputs: bool) -> None:
@@ -193,7 +210,8 @@ def _fill(folder: str, asked: Request, *, copy_inputs: bool) -> None:
             shutil.copytree(asked.incoming, f"{folder}/{INPUTS}")
         else:
             os.rename(asked.incoming, f"{folder}/{INPUTS}")
-    _write(f"{own}/{workspace.REQUEST}", moved_in(asked, folder).to_json())
+    # Values of parameters and variables are nobody else's, whatever the umask: they may be secret
+    _write(f"{own}/{workspace.REQUEST}", moved_in(asked, folder).to_json(), 0o600)
 
 
 def _remove(folder: str) -> None:
@@ -223,19 +241,26 @@ def moved_in(asked: Request, folder: str) -> Request:
     )
 
 
-def _write(path: str, value: Mapping[str, Any]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
+def _write(path: str, value: Mapping[str, Any], mode: int = 0o666) -> None:
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
+    with open(path, "w", encoding="utf-8", opener=opener) as file:
         json.dump(value, file)
 
 
-def _queued(machine: Machine, argv: tuple[str, ...], folder: str) -> str:
-    """The job's id. Where sbatch refuses, the workspace goes again; where the job may be queued all
-    the same, it stays."""
+def _queued(machine: Machine, argv: tuple[str, ...], folder: str) -> tuple[str, list[str]]:
+    """The job's id, and what one should know. Where sbatch refuses, the workspace goes again."""
     try:
-        return sbatch.run(machine, argv)
-    except DshpcError as error:
-        if error.exit_code != Exit.INCOMPLETE:
-            _remove(folder)
+        return sbatch.run(machine, argv), []
+    except sbatch.AnswerLostError as error:
+        from dshpc_setup.jobs import lost
+
+        return lost.settled(machine, folder, error), [
+            f"{error.brief} The job was found in the queue."
+        ]
+    except DshpcError:
+        _remove(folder)
         raise
 
 
@@ -267,7 +292,7 @@ def _remember(
 def check(machine: Machine, asked: Request, has: Offer) -> dict[str, Any]:
     """The `dshpc.method-check/1` object: whether it could run, on what, and when."""
     clock = Clock(time.time(), asked.utc_offset_s)
-    now = room.ask(machine) if asked.resources.gpus else None
+    now = room.ask(machine, has) if asked.resources.gpus else None
     found = fit(asked.resources, has, now, asked.partition, clock)
     refused = isinstance(found, Refusal)
     out = None if isinstance(found, Refusal) else node_out.ask(machine, has.node)

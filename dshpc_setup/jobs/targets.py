@@ -96,16 +96,16 @@ def _named(word: str, offer: Offer) -> OfferedGpu:
         same = [exact] if exact is not None else same
     if len(same) == 1:
         return same[0]
-    told = ", ".join(_described(gpu) for gpu in same or offer.gpus)
+    told = "\n".join(_described(gpu) for gpu in same or offer.gpus)
     if same:
         raise usage_error(
             f"--target {gpu_words.shown(word)}: several GPUs of {offer.node} begin so.",
-            f"They are: {told}.",
+            f"They are:\n{told}",
             "Write more of the UUID, or the index.",
         )
     raise usage_error(
         f"--target {gpu_words.shown(word)}: {offer.node} has no such GPU.",
-        f"It has: {told}.",
+        f"It has:\n{told}",
         "Name one of these, by its index or UUID.",
     )
 

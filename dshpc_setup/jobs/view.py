@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dshpc_setup.jobs import results, states
@@ -18,6 +19,9 @@ _UNKNOWN = "UNKNOWN"
 # Slurm's end of a job whose log it cannot open; no program has run then, and none has a result
 _NO_LOG = 53
 _NO_LOG_WORDS = "Slurm could not open its log: is the workspace still there?"
+# Slurm's end of a job of which the kernel has ended processes for want of memory: SIG_OOM in slurm.h,
+# less 128. What the kernel sends is SIGKILL
+_OUT_OF_MEMORY = 125
 _MEMORY = {"gpu": "out of GPU memory", "host": "out of memory"}
 
 
@@ -70,25 +74,14 @@ class View:
 def of_known(job: Known, record: Record | None, places: Places, reason: str | None = None) -> View:
     """A job that slurmctld knows."""
     result = (record.result(job.task) if record and job.has_ended else None) or {}
-    gpus = places.of_gres(job.gres) if job.gres and not job.has_ended else ()
-    view = View(
-        id=job.id,
-        number=job.number,
-        task=job.task,
-        name=job.name,
-        user=job.user,
-        state=job.state,
+    view = replace(
+        _of(job, record),
         reason=reason,
-        gpus=gpus,
+        gpus=places.of_gres(job.gres) if job.gres and not job.has_ended else (),
         asked_gres=job.asked or None,
-        partition=job.partition or None,
-        submitted=job.submitted,
-        started=job.started,
-        ended=job.ended,
-        exit_code=_code(job.state, job.exit_code, job.signal),
-        signal=_signal(job.signal),
-        workspace=record.folder if record else None,
-        log=_log(record, job.task) or states.log_of(job) or None,
+        log=None
+        if states.is_group(job.id)
+        else _log(record, job.task) or states.log_of(job) or None,
         restarts=job.restarts,
     )
     return _with_result(view, result, places)
@@ -96,7 +89,17 @@ def of_known(job: Known, record: Record | None, places: Places, reason: str | No
 
 def of_ended(job: Ended, record: Record | None, places: Places) -> View:
     """A job of the completion log."""
-    view = View(
+    rest = _not_begun(job, record)
+    view = _of(job, record)
+    if rest:
+        view = replace(view, id=f"{job.number}_[{rest}]", log=None)
+    result = (record.result(job.task) if record else None) or {}
+    return _with_result(view, result, places)
+
+
+def _of(job: Known | Ended, record: Record | None) -> View:
+    """What both say of a job."""
+    return View(
         id=job.id,
         number=job.number,
         task=job.task,
@@ -108,12 +111,19 @@ def of_ended(job: Ended, record: Record | None, places: Places) -> View:
         started=job.started,
         ended=job.ended,
         exit_code=_code(job.state, job.exit_code, job.signal),
-        signal=_signal(job.signal),
+        signal=_signal(job.state, job.signal),
         workspace=record.folder if record else None,
         log=_log(record, job.task),
     )
-    result = (record.result(job.task) if record else None) or {}
-    return _with_result(view, result, places)
+
+
+def _not_begun(job: Ended, record: Record | None) -> str:
+    """ "3-9": the log has one line, without a task, for all tasks of an array that were cancelled in
+    the queue."""
+    from dshpc_setup.probes import ranges
+
+    count = record.task_count if record and job.task is None else 0
+    return ranges.text(sorted(set(range(count)).difference(record.tasks() if record else ())))
 
 
 def of_record(record: Record, task: int | None, places: Places) -> View:
@@ -121,13 +131,13 @@ def of_record(record: Record, task: int | None, places: Places) -> View:
     number = record.number or 0
     result = record.result(task) or {}
     code = result.get("exit_code")
-    state = _UNKNOWN if code is None else "COMPLETED" if code == 0 else "FAILED"
-    name = record.job.get("name") or record.request.get("name") or record.folder.rpartition("/")[2]
+    state = "COMPLETED" if results.ended_well(result) else "FAILED" if code else _UNKNOWN
+    names = (record.job.get("name"), record.request.get("name"), record.folder.rpartition("/")[2])
     view = View(
         id=str(number) if task is None else f"{number}_{task}",
         number=number,
         task=task,
-        name=str(name),
+        name=next((name for name in names if isinstance(name, str) and name), "?"),
         user=None,
         state=state,
         workspace=record.folder,
@@ -138,8 +148,6 @@ def of_record(record: Record, task: int | None, places: Places) -> View:
 
 def _with_result(view: View, result: Mapping[str, Any], places: Places) -> View:
     """With what the launcher wrote as the job ended (results.checked)."""
-    from dataclasses import replace
-
     if not result:
         if view.state == "FAILED" and view.signal == results.signal_name(_NO_LOG):
             return replace(view, exit_code=None, signal=None, not_begun=_NO_LOG_WORDS)
@@ -148,7 +156,8 @@ def _with_result(view: View, result: Mapping[str, Any], places: Places) -> View:
     by_memory = view.state in ("FAILED", "OUT_OF_MEMORY")
     changes: dict[str, Any] = {
         "exit_code": result.get("exit_code", view.exit_code),
-        "signal": view.signal or result.get("signal"),
+        # Slurm's word for one that was out of memory is of any of its processes
+        "signal": (None if view.state == "OUT_OF_MEMORY" else view.signal) or result.get("signal"),
         "max_rss_mib": result.get("max_rss_mib"),
         "out_of_memory": result.get("out_of_memory") if by_memory else None,
         "out_of_memory_line": result.get("out_of_memory_line") if by_memory else None,
@@ -162,6 +171,13 @@ def _with_result(view: View, result: Mapping[str, Any], places: Places) -> View:
     return replace(view, **changes)
 
 
+def of_task(view: View, task: int, record: Record | None) -> View:
+    """One of the tasks that a view of several stands for."""
+    from dataclasses import replace
+
+    return replace(view, id=f"{view.number}_{task}", task=task, log=_log(record, task))
+
+
 def exit_code(view: View) -> int:
     """The job's own, as a shell has it; 1 for one that was ended by others and has none of its own."""
     if view.state == "COMPLETED":
@@ -171,12 +187,14 @@ def exit_code(view: View) -> int:
 
 def outcome(view: View) -> str:
     """How it ended, in a few words: "failed: exit code 3", "failed: out of memory, exit code 1"."""
-    if view.state != "FAILED":
+    if view.state not in ("FAILED", "OUT_OF_MEMORY"):
         return view.words
+    if view.state == "OUT_OF_MEMORY" and view.exit_code == 0:
+        return f"{view.words}: the kernel ended some of its processes; its program ended with 0"
     code = None if view.exit_code is None else f"exit code {view.exit_code}"
     parts = (
         view.not_begun,
-        _MEMORY.get(view.out_of_memory or ""),
+        _MEMORY.get(view.out_of_memory or "") if view.state == "FAILED" else None,
         f"ended by {view.signal}" if view.signal else code,
     )
     told = ", ".join(part for part in parts if part)
@@ -187,27 +205,35 @@ def _code(state: str, code: int | None, killed: int | None) -> int | None:
     """As a shell has it; Slurm says 0:15 of a job that it cancelled, and 0:0 of one that TERM did not
     end in time."""
     if killed:
-        return 128 + killed
+        return 128 + _real(state, killed)
     return None if state not in ("COMPLETED", "FAILED") and not code else code
 
 
-def _signal(number: int | None) -> str | None:
-    return results.signal_name(number) if number else None
+def _signal(state: str, number: int | None) -> str | None:
+    return results.signal_name(_real(state, number)) if number else None
+
+
+def _real(state: str, number: int) -> int:
+    """The signal that was sent, for one that Slurm has made up."""
+    is_made_up = (state, number) == ("OUT_OF_MEMORY", _OUT_OF_MEMORY)
+    return int(signal.SIGKILL) if is_made_up else number
 
 
 def _log(record: Record | None, task: int | None) -> str | None:
     return record.log(task) if record else None
 
 
-def table(views: Sequence[View], now: float) -> str:
-    """For people: one line for each, the columns as wide as they must be."""
-    several = len({view.user for view in views if view.user}) > 1
+def table(views: Sequence[View], now: float, me: str | None = None) -> str:
+    """For people: one line for each, the columns as wide as they must be; whose they are, where they
+    are not all one user's, or not all those of `me`."""
+    users = {view.user for view in views if view.user}
+    several = len(users) > 1 or (me is not None and not users <= {me})
     head = (
         "JOB",
         "NAME",
         *(("USER",) if several else ()),
         "STATE",
-        "GPUS",
+        "GPU",
         "TIME",
         "EXIT",
         "MEMORY",
@@ -222,21 +248,26 @@ def table(views: Sequence[View], now: float) -> str:
 
 
 def _row(view: View, several: bool, now: float) -> tuple[str, ...]:
-    from dshpc_setup.probes import ranges
-
-    indices = [gpu.index for gpu in view.gpus if gpu.index is not None]
-    gpus = ranges.text(indices) if indices else str(len(view.gpus) or "")
     seconds = view.seconds(now)
     return (
-        view.id,
+        states.shown(view.id, 40),
         states.shown(view.name, 30),
         *((states.shown(view.user or "?", 20),) if several else ()),
         _MEMORY.get(view.out_of_memory or "", view.words) if view.state == "FAILED" else view.words,
-        gpus,
+        which(view.gpus),
         "" if seconds is None else duration(seconds),
         "" if view.exit_code is None else str(view.exit_code),
         "" if view.max_rss_mib is None else f"{view.max_rss_mib} MiB",
     )  # fmt: skip
+
+
+def which(gpus: Sequence[Gpu]) -> str:
+    """The GPUs by index, as `dshpc gpus` has them: "0,2"; "?" for one whose index is not known."""
+    from dshpc_setup.probes import ranges
+
+    known = ranges.text(gpu.index for gpu in gpus if gpu.index is not None)
+    unknown = ("?" for gpu in gpus if gpu.index is None)
+    return ",".join(filter(None, [known, *unknown]))
 
 
 def duration(seconds: float) -> str:
@@ -251,8 +282,6 @@ def duration(seconds: float) -> str:
 
 def together(views: Sequence[View]) -> list[View]:
     """Tasks of an array that ended alike become one line: 17_[0-998]."""
-    from dataclasses import replace
-
     from dshpc_setup.probes import ranges
 
     groups: dict[tuple[object, ...], list[View]] = {}
@@ -280,3 +309,10 @@ def in_order(view: View) -> tuple[int, int]:
     """By number, then by task; those that wait together come last."""
     waiting = re.search(r"_\[(\d+)", view.id)
     return view.number, view.task if view.task is not None else int(waiting[1]) if waiting else -1
+
+
+def advice(of: str) -> str:
+    """What to do about a job that was out of memory ("gpu" or "host")."""
+    from dshpc_setup.jobs.ended_by_memory import OutOfMemory
+
+    return OutOfMemory("gpu" if of == "gpu" else "host", "").advice

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 
 from dshpc_setup.cluster import pending, stuck
+from dshpc_setup.jobs import clock
 from dshpc_setup.jobs.states import Known, shown
 from dshpc_setup.machine import Machine
 
@@ -45,7 +45,7 @@ def why(job: Known, cannot: Mapping[str, str]) -> str:
         asked = re.sub(r"\(\w+\)", "", job.dependency)
         return f"it waits for other jobs: {shown(asked)}" if asked else "it waits for other jobs"
     if word == "BeginTime" and job.begins:
-        return f"it begins at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(job.begins))}"
+        return f"it begins at {clock.told(job.begins)}"
     if word == "Resources" and "gpu" in job.asked:
         asked = job.asked.replace("gres/", "").replace("gres:", "")
         return f"{shown(asked)} is not free: other jobs hold GPUs, CPUs or memory"

@@ -95,12 +95,17 @@ class Lua:
         """What job_submit makes of a job."""
         return self._changed(texts["job_submit.lua"], job, "slurm_job_submit(t, {}, 0)", "")
 
+    def modify(self, job: Mapping[str, str]) -> dict[str, str]:
+        """What job_submit makes of a change of a job."""
+        call = "slurm_job_modify(t, {}, {}, 0)"
+        return self._changed(TEXTS["job_submit.lua"], job, call, "")
+
     def _changed(
         self, text: str, values: Mapping[str, str], call: str, before: str
     ) -> dict[str, str]:
         chunk = f"""
 local told = ""
-slurm = {{ SUCCESS = 0, log_user = function(text) told = text:format() end }}
+slurm = {{ SUCCESS = 0, ERROR = -1, log_user = function(text) told = text:format() end }}
 {before}
 (function() {text} end)()
 local t = {_table(values)}
@@ -223,6 +228,16 @@ def test_the_controller_means_the_same(lua: Lua, field: str) -> None:
         prefixed = said if said.startswith("gres") else f"gres/{said}".replace(",", ",gres/")
         wanted = meant if meant.startswith("gres") else f"gres/{meant}".replace(",", ",gres/")
         assert lua.submit({field: prefixed}) == {field: wanted}
+
+
+def test_no_job_writes_a_second_line_into_the_log_of_ended_jobs(lua: Lua) -> None:
+    for called in (lua.submit, lua.modify):
+        name = {"name": "x\nJobId=7 UserId=root(0)\x1b[1m\x7f"}
+        assert called(name) == {"name": "x?JobId=7 UserId=root(0)?[1m?"}
+        fine = {"name": "Größe %d 'x' \u2028", "work_dir": "/home/me/my work\t%s"}
+        assert called(fine) == fine
+        told = called({"work_dir": "/tmp/a\nJobId=7 UserId=root(0)"})
+        assert (told["code"], "holds a line break" in told["told"]) == ("-1", True)
 
 
 WORD = st.sampled_from(

@@ -209,6 +209,20 @@ def test_the_check_says_where_and_when_and_why_not(cluster: Cluster) -> None:
     ended(cluster, holds)
 
 
+def test_a_job_that_shares_the_node_with_nobody(cluster: Cluster) -> None:
+    """Also where there are more GPUs than CPUs, and Slurm lets jobs share CPUs."""
+    method(
+        cluster, "alone", "import time; time.sleep(60)", resources={"exclusive": True, "gpus": 1}
+    )
+    alone = submitted(cluster.dshpc("method", "run", "alone", "--json"))
+    assert "has the node to itself" in alone["notes"][0]
+    wait_until(lambda: cluster.job_state(alone["job_id"])[0] == "RUNNING", "it runs")
+    beside = submitted(cluster.dshpc("run", "--json", "--memory", "10M", "--", "true"))["job_id"]
+    wait_until(lambda: cluster.job_state(beside) == ("PENDING", "Resources"), "the other waits")
+    cluster.exec("scancel", alone["job_id"]).good()
+    ended(cluster, beside)
+
+
 def test_wait_streams_the_log_and_ends_with_the_jobs_exit_code(cluster: Cluster) -> None:
     script = "echo out; echo err >&2; exit 7"
     told = cluster.dshpc("run", "--wait", "--", "sh", "-c", script)
@@ -235,6 +249,26 @@ def test_ctrl_c_ends_the_watching_and_not_the_job(cluster: Cluster) -> None:
     ended(cluster, job)
 
 
+def test_ctrl_c_at_any_moment_leaves_no_job_that_nobody_knows(cluster: Cluster) -> None:
+    def queued() -> set[str]:
+        return set(cluster.said("squeue", "-h", "-o", "%i").split())
+
+    before, told = queued(), ""
+    for delay_s in (0.15, 0.25, 0.35, 0.45, 0.6, 0.8):
+        with subprocess.Popen(
+            command("dshpc", "run", "--", "sleep", "600"),
+            cwd=cluster.folder, env=environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        ) as child:  # fmt: skip
+            time.sleep(delay_s)
+            os.kill(child.pid, signal.SIGINT)
+            told += child.communicate(timeout=60)[0]
+    left = queued() - before
+    for job in left:
+        cluster.exec("scancel", job).good()
+    assert left <= set(re.findall(r"\bjob (\d+)", told, re.IGNORECASE))
+
+
 def test_variables_of_the_caller_change_nothing(cluster: Cluster) -> None:
     env = {"DSHPC_PASS_ENV": "SBATCH_*", "SBATCH_JOB_NAME": "astray", "SBATCH_HOLD": "1"}
     own = Cluster(cluster.prefix, cluster.folder, env)
@@ -255,3 +289,8 @@ def test_another_users_job_is_his(cluster: Cluster) -> None:
     folder = Path(value["workspace"])
     assert (folder / "output.log").read_text() == "4711\n"
     assert {path.stat().st_uid for path in (folder, *folder.rglob("*"))} == {4711}
+    own = {path.name: path.stat().st_mode & 0o077 for path in (folder / ".dshpc").iterdir()}
+    assert (own["request.json"], own["params.json"]) == (0, 0)
+    other = as_user(4712, "dshpc", "job", "show", value["job_id"], "--json", cwd=cluster.folder)
+    assert other.good().report["request"] is None
+    assert other.report["jobs"][0]["workspace"] == str(folder)

@@ -116,7 +116,7 @@ def test_without_waiting_nothing_stays_queued(cluster: Cluster) -> None:
     ("word", "why"),
     [
         ("::2", "has no such GPU"),
-        ("::GPU-none", "It has: 0 (h100"),
+        ("::GPU-none", "0 (h100"),
         ("nowhere::0", "no node nowhere"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from dshpc_setup import cli
 from dshpc_setup.cli import exec as cli_exec
 from dshpc_setup.cli import job_line
-from dshpc_setup.jobs import asked
+from dshpc_setup.jobs import command_words
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_what_typer_judges(line: str) -> None:
 def test_what_is_passed_on_is_understood_inside(line: list[str]) -> None:
     found = job_line.parsed(line)
     if found is not None:
-        asked.parsed([*found[0][1:], "--work", "/w"])
+        command_words.parsed([*found[0][1:], "--work", "/w"])
 
 
 def test_one_call_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +66,8 @@ def test_one_call_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (call,) = calls
     assert call.argv == ["dshpc-node", "job", "show", "17", "--work", str(tmp_path / "work")]
     assert (call.container, call.mode, call.folder) == ("c", "none", str(tmp_path / "work"))
+    ahead = f"DSHPC_UTC_OFFSET_S={time.localtime().tm_gmtoff}"
+    assert ["-e", ahead] == (sent := call.client((0, 0, "root"), {}))[sent.index(ahead) - 1 :][:2]
 
 
 def test_without_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.cli import app, submission, submitting
+from dshpc_setup import cli
+from dshpc_setup.cli import app, job_request, submission, submitting
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli.submission import Line, UnansweredError, parsed
+from dshpc_setup.cli.job_request import UnansweredError
+from dshpc_setup.cli.submission import Line, parsed
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs.asking import Asked
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.workflows import asking as workflow_asking
+from tests.unit.methods.made import folder
 
 _WORD = st.sampled_from(
     ["method", "run", "check", "train", "--json", "--wait", "--dry-run", "-p", "a=1", "--param",
@@ -51,6 +55,37 @@ def test_the_quick_reader_agrees_with_typer_or_declines(first: list[str], rest: 
     mine = parsed([*first, *rest])
     if mine is not None:
         assert as_typer_reads([*first, *rest]) == mine
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("run --json -- prog", True),
+        ("run --json prog --json", True),
+        ("run -- prog --json", False),
+        ("run prog --json", False),
+        ("run --gpus 1 prog --json", False),
+        ("run --no-such -- prog --json", False),
+        ("run --no-such --json", True),
+        ("run --json", True),
+        ("method run prog --json", True),
+        ("method run prog", False),
+    ],
+)
+def test_a_word_of_the_jobs_command_asks_us_for_nothing(line: str, wanted: bool) -> None:
+    assert cli.wants_json(line.split()) is wanted
+
+
+def test_a_refusal_is_no_output_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no cluster here, and so an error to tell."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    assert cli.run(["run", "--", "prog", "--json"], "dshpc") == 2
+    assert capsys.readouterr().out == ""
+    assert cli.run(["run", "--json", "--", "prog"], "dshpc") == 2
+    assert json.loads(capsys.readouterr().out)["schema"] == "dshpc.error/1"
 
 
 ANSWER = {
@@ -97,10 +132,10 @@ def test_an_error_inside_is_the_same_error_here() -> None:
     error = DshpcError("What.", "Why.", ("Do.",), 3)
     text = json.dumps({"schema": "dshpc.error/1", "exit_code": 3, "error": error.to_json()})
     with pytest.raises(DshpcError) as told:
-        submission._answer(f"dshpc: still starting\n{text}\n")
+        job_request._answer(f"dshpc: still starting\n{text}\n")
     assert told.value == error
-    assert submission._answer("dshpc: no answer\n{half\n[]\n") is None
-    assert submission._answer(json.dumps(ANSWER)) == ANSWER
+    assert job_request._answer("dshpc: no answer\n{half\n[]\n") is None
+    assert job_request._answer(json.dumps(ANSWER)) == ANSWER
 
 
 @pytest.mark.parametrize("line", [Line("run", Asked(), wait=True, json=True),
@@ -157,7 +192,7 @@ def test_a_cluster_that_does_not_answer_may_have_submitted_it(
     found = docker(monkeypatch, "timeout")
     asked = Request("command", "a", ("x",), "/w", incoming="/w/jobs/.incoming-1")
     with pytest.raises(UnansweredError, match="did not answer within 240 s") as told:
-        submission.ask(RUNTIME, "submit", asked)
+        job_request.ask(RUNTIME, "submit", asked)
     assert told.value.exit_code == 3
     assert told.value.resolution[0] == "It may have been submitted: dshpc job list"
     assert "/w/jobs/.incoming-1" in told.value.details
@@ -167,24 +202,91 @@ def test_a_cluster_that_does_not_answer_may_have_submitted_it(
     assert "--signal" in stopped
 
 
+def test_all_copies_that_a_workflow_may_leave_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    docker(monkeypatch, "timeout")
+    jobs = [
+        {"copied": number != 2, "request": {"incoming": f"/w/jobs/.incoming-{number}"}}
+        for number in (1, 2, 3)
+    ]
+    with pytest.raises(UnansweredError) as told:
+        job_request.ask(RUNTIME, "workflow", workflow_asking.Asked("run", "w", "/w", jobs=jobs))
+    lines = told.value.details.splitlines()
+    assert [line.rpartition("-")[2] for line in lines] == ["1.", "3."]
+
+
 def test_what_submits_nothing_is_not_said_to_be_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
     docker(monkeypatch, "timeout")
     asked = Request("command", "a", ("x",), "/w")
-    status: Any = workflow_asking.Asked("status", "w", "/w")
-    for verb, each in (
-        ("check", asked), ("submit", replace(asked, dry_run=True)), ("workflow", status),
-    ):  # fmt: skip
-        with pytest.raises(UnansweredError) as told:
-            submission.ask(RUNTIME, verb, each)
+    asks: list[tuple[str, job_request.Handed]] = [
+        ("check", asked),
+        ("submit", replace(asked, dry_run=True)),
+        ("workflow", workflow_asking.Asked("status", "w", "/w")),
+    ]
+    for verb, each in asks:
+        with pytest.raises(DshpcError, match="did not answer") as told:
+            job_request.ask(RUNTIME, verb, each)
+        assert not isinstance(told.value, UnansweredError)
         assert told.value.resolution == ("See how it is: dshpc status",)
+
+
+@pytest.mark.parametrize(("code", "unsure"), [(-9, True), (1, True), (137, True), (127, False)])
+def test_a_client_that_ends_without_an_answer_may_have_submitted_it(
+    code: int, unsure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docker(monkeypatch, "present", "", code)
+    monkeypatch.setattr(execution, "explain", lambda *_, **__: None)
+    with pytest.raises(DshpcError) as told:
+        job_request.ask(RUNTIME, "submit", Request("command", "a", ("x",), "/w"))
+    assert isinstance(told.value, UnansweredError) is unsure
+    assert ("It may have been submitted: dshpc job list" in told.value.resolution) is unsure
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_ctrl_c_is_handed_on_and_the_answer_is_waited_for(
+    answers: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = DshpcError("Interrupted. Cancelled again: job 17.", exit_code=130)
+
+    class Interrupted(Docker):
+        def run(self, argv: list[str], *, deadline_s: float, **more: Any) -> CommandResult:
+            if "--signal" not in argv:
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().run(argv, deadline_s=deadline_s, **more)
+
+    said = json.dumps(refused.to_object()) + "\n" if answers else ""
+    found = Interrupted("present", said, 143)
+    monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: found)
+    before = signal.getsignal(signal.SIGINT)
+    asked = Request("command", "a", ("x",), "/w")
+    with pytest.raises(DshpcError if answers else KeyboardInterrupt) as told:
+        job_request.ask(RUNTIME, "submit", asked)
+    if answers:
+        assert told.value == refused
+    (stopped, _), (called, _) = found.calls
+    assert (stopped[-1], called[1]) == ("TERM", "exec")
+    assert "told to stop" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_second_ctrl_c_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Twice(Docker):
+        def run(self, argv: list[str], *, deadline_s: float, **more: Any) -> CommandResult:
+            for _ in range(0 if "--signal" in argv else 2):
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().run(argv, deadline_s=deadline_s, **more)
+
+    monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: Twice("present", "", 0))
+    with pytest.raises(UnansweredError, match="Interrupted before") as told:
+        job_request.ask(RUNTIME, "submit", Request("command", "a", ("x",), "/w"))
+    assert told.value.resolution[0] == "It may have been submitted: dshpc job list"
 
 
 def test_each_sbatch_call_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     found = docker(monkeypatch, "present", json.dumps(ANSWER) + "\n", 0)
     asked = Request("command", "a", ("x",), "/w", targets=(("0",), ("1",), ("2",)))
-    workflow: Any = workflow_asking.Asked("run", "w", "/w", jobs=[{}, {}])
-    submission.ask(RUNTIME, "submit", asked)
-    submission.ask(RUNTIME, "workflow", workflow)
+    workflow = workflow_asking.Asked("run", "w", "/w", jobs=[{}, {}])
+    job_request.ask(RUNTIME, "submit", asked)
+    job_request.ask(RUNTIME, "workflow", workflow)
     assert [deadline for _, deadline in found.calls] == [80 + 3 * 160, 80 + 2 * 160]
 
 
@@ -192,7 +294,7 @@ def test_an_answer_that_came_in_time_counts_even_where_the_client_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = docker(monkeypatch, "timeout", json.dumps(ANSWER) + "\n")
-    assert submission.ask(RUNTIME, "submit", Request("command", "a", ("x",), "/w")) == ANSWER
+    assert job_request.ask(RUNTIME, "submit", Request("command", "a", ("x",), "/w")) == ANSWER
     assert len(found.calls) == 1
 
 
@@ -217,3 +319,31 @@ def test_copies_stay_where_a_submission_may_still_read_them(
     with pytest.raises(DshpcError):
         submission.carry_out(line)
     assert len(list((tmp_path / "work/jobs").iterdir())) == stays
+
+
+def test_a_check_says_what_the_cluster_cannot_know(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "work").mkdir()
+    folder(tmp_path / "methods", "prepare")
+    folder(tmp_path / "methods", "train", requires=["prepare"])
+    runtime = {**RUNTIME, "work": str(tmp_path / "work")}
+    monkeypatch.setattr(execution, "runtime", lambda _: runtime)
+    monkeypatch.setattr(execution, "project_folder", lambda _: str(tmp_path))
+    answer = {
+        "exit_code": 0,
+        "can_run": True,
+        "where": "on the CPU",
+        "notes": ["Note."],
+        "whys": [],
+    }
+    monkeypatch.setattr(submission, "ask", lambda *_: {**answer, "name": "train"})
+    assert submission.carry_out(Line("method check", Asked("train"))) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Yes, train can run here: on the CPU.",
+        "Note.",
+        "It needs the result of the method prepare, of which no run has ended well yet. "
+        "Run that first: dshpc method run prepare --wait",
+    ]
+    assert submission.carry_out(Line("method check", Asked("prepare"), json=True)) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == ["Note."]

@@ -7,15 +7,17 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.container import node
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import State
-from dshpc_setup.jobs import asked, ended, follow, held, inside
+from dshpc_setup.jobs import asked, command_words, ended, follow, held, inside
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import CommandResult
@@ -60,10 +62,10 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Answers],
     def start(answers: Answers) -> Played:
         machine = Played(answers)
 
-        def look(words: asked.Words) -> Look:
+        def look(words: command_words.Words) -> Look:
             return Look(machine, words.work, log=str(log), places=held.Places({}))
 
-        monkeypatch.setattr(asked, "look_at", look)
+        monkeypatch.setattr(command_words, "look_at", look)
         return machine
 
     return start
@@ -145,7 +147,7 @@ def test_a_job_of_another_user_is_not_cancelled(
 
     play(denied)
     assert inside.main(["cancel", "17", "--work", "/w"]) == 2
-    assert "denied" in capsys.readouterr().out
+    assert capsys.readouterr().out == "Job 17: it is me's: you may not end it.\n"
 
 
 @given(st.text())
@@ -195,6 +197,38 @@ def test_following_a_job_to_its_end(
         "dshpc: job 17 is running on GPU 0; GPU 1",
         "dshpc: job 17: failed: exit code 3",
     ]
+
+
+def test_following_as_the_cluster_is_stopped(
+    tmp_path: Path,
+    play: Callable[[Answers], Played],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The controller is gone, and the job prints to its end, which is the container's."""
+    log, stopping, now = tmp_path / "out.log", tmp_path / "stopping", [100.0]
+
+    def tick(seconds: float) -> None:
+        now[0] += seconds
+        if now[0] > 107.0:
+            raise KeyboardInterrupt
+        if not stopping.exists():
+            stopping.mkdir()
+        log.write_text(f"{log.read_text()}saving\n" if now[0] > 106.0 else "begun\n")
+
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.sleep", tick)
+    monkeypatch.setattr(follow, "STOPPING", str(stopping))
+    own = {"standard_output": str(log), "current_working_directory": str(tmp_path)}
+    machine = play(lambda argv: (0, queue(item(**own))) if argv[0] == "squeue" else (1, ""))
+    assert follow.main(["17", "--work", "/w"]) == 130
+    said = capfd.readouterr()
+    assert said.out.startswith("begun\nsaving\nsaving\n")
+    assert said.err.splitlines()[:2] == [
+        "dshpc: job 17 is running on GPU 0; GPU 1",
+        "dshpc: the cluster is being stopped",
+    ]
+    assert len([argv for argv in machine.argvs if argv[0] == "squeue"]) == 1
 
 
 def test_the_controller_may_go_away_as_the_job_ends(
@@ -254,6 +288,46 @@ def test_which_log_an_array_has_to_show(
     ]
 
 
+@pytest.mark.parametrize(("tasks", "code"), [(2, 0), (4, 1), ("x", 0)])
+def test_tasks_that_were_cancelled_before_they_began_are_not_done(
+    tasks: object,
+    code: int,
+    play: Callable[[Answers], Played],
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".dshpc").mkdir()
+    (tmp_path / ".dshpc/job.json").write_text(json.dumps({"job_id": 17, "tasks": tasks}))
+    left = [
+        over(
+            "COMPLETED", 0, array_job_id=number(17), array_task_id=number(task),
+            current_working_directory=str(tmp_path),
+        )
+        for task in (0, 3)
+    ]  # fmt: skip
+    play(lambda _: (0, queue(*left)))
+    assert follow.main(["17", "--work", "/w"]) == code
+    said = "2 of 4 tasks are done, 2 never began" if code else "2 of 2 tasks are done\n"
+    assert said in capfd.readouterr().err
+    assert follow.main(["17_3", "--work", "/w"]) == 0
+    for task in (1, 2):  # forgotten by the controller, where no log of ended jobs is kept
+        (tmp_path / f".dshpc/result-{task}.json").write_text('{"exit_code": 0}')
+    assert follow.main(["17", "--work", "/w"]) == 0
+
+
+def test_an_array_that_was_cancelled_as_a_whole(
+    play: Callable[[Answers], Played], capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    all_three = over("CANCELLED", 0, array_job_id=number(17), array_task_string="0-2")
+    play(lambda _: (0, queue(all_three)))
+    (tmp_path / "jobs.log").write_text(line("train", "CANCELLED", 17) + "\n")
+    assert follow.main(["17", "--work", "/w"]) == 1
+    assert capfd.readouterr().err.splitlines() == [
+        "dshpc: job 17_[0-2]: cancelled",
+        "dshpc: job 17 has ended: 0 of 3 tasks are done",
+    ]
+
+
 def test_following_what_nobody_knows(play: Callable[[Answers], Played], tmp_path: Path) -> None:
     play(running)
     with pytest.raises(DshpcError, match="There is no job 6"):
@@ -269,3 +343,142 @@ def test_words_that_are_not_expected() -> None:
         with pytest.raises(DshpcError) as caught:
             inside.main(rest)
         assert caught.value.exit_code == 64
+
+
+def an_array(folder: Path, tasks: int, ended_tasks: Sequence[int] = ()) -> dict[str, Any]:
+    """The workspace of job 17, an array, and what squeue says of its place."""
+    own = folder / ".dshpc"
+    own.mkdir(parents=True)
+    (own / "job.json").write_text(json.dumps({"job_id": 17, "tasks": tasks}))
+    for task in ended_tasks:
+        (own / f"result-{task}.json").write_text(json.dumps({"exit_code": 0}))
+    return {"array_job_id": number(17), "current_working_directory": str(folder), "nodes": ""}
+
+
+def test_a_task_that_waits_with_others_is_shown_alone(
+    tmp_path: Path, play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = an_array(tmp_path / "a", 10)
+    (tmp_path / "a/.dshpc/request.json").write_text(
+        json.dumps({"argv": ["x"], "parameters": [{"n": at} for at in range(10)]})
+    )
+    waiting = item(job_state=["PENDING"], state_reason="Priority", array_task_string="2-9",
+                   gres_detail=[], **place)  # fmt: skip
+    play(lambda argv: (0, queue(waiting) if argv[0] == "squeue" else ""))
+    assert inside.main(["show", "17_3", "--work", "/w"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Job 17_3 (train) of me: queued\n")
+    assert "other jobs are before it" in said
+    assert f"{tmp_path}/a/output-3.log" in said
+    assert '{"n": 3}' in said
+    with pytest.raises(DshpcError, match=r"Job 17_3 has not begun yet.*output-3\.log"):
+        inside.main(["logs", "17", "--task", "3", "--work", "/w"])
+    with pytest.raises(DshpcError, match="an array, and none of its tasks has begun"):
+        inside.main(["logs", "17", "--work", "/w"])
+
+
+def test_a_task_that_left_no_trace_and_one_that_there_never_was(
+    tmp_path: Path, play: Callable[[Answers], Played]
+) -> None:
+    place = an_array(tmp_path / "a", 10)
+    waiting = item(job_state=["PENDING"], array_task_string="2-8", gres_detail=[], **place)
+    play(lambda argv: (0, queue(waiting) if argv[0] == "squeue" else ""))
+    with pytest.raises(DshpcError, match="Nothing is known of task 9 of job 17") as told:
+        inside.main(["show", "17_9", "--work", "/w"])
+    assert "cancelled while it is queued" in told.value.details
+    with pytest.raises(DshpcError, match="Job 17 has no task 10") as told:
+        inside.main(["show", "17_10", "--work", "/w"])
+    assert told.value.details == "Its tasks are 0 to 9."
+
+
+def test_tasks_that_were_cancelled_in_the_queue_are_counted_once(
+    tmp_path: Path, play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = an_array(tmp_path / "a", 10, (0, 1))
+    never = line("train", "CANCELLED", 17, folder=str(tmp_path / "a"))
+    log = tmp_path / "jobs.log"
+    log.write_text(f"{log.read_text()}{never.replace('NodeList=lab', 'NodeList=(null)')}\n")
+    done = [
+        over("COMPLETED", 0, **{**place, "nodes": "lab", "array_task_id": number(task)})
+        for task in (0, 1)
+    ]
+    rest = over("CANCELLED", 0, array_task_string="2-9", **place)
+    play(lambda argv: (0, queue(*done, rest) if argv[0] == "squeue" else ""))
+    assert follow.main(["17", "--work", "/w"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "dshpc: job 17_[2-9]: cancelled",
+        "dshpc: job 17 has ended: 2 of 10 tasks are done",
+        "dshpc: what a task printed: dshpc job logs 17 --task 0",
+    ]
+    # The controller has forgotten them
+    play(lambda _: (0, queue()))
+    assert inside.main(["list", "--all", "--json", "--work", "/w"]) == 0
+    jobs = json.loads(capsys.readouterr().out)["jobs"]
+    assert [job["id"] for job in jobs if job["number"] == 17] == ["17_[2-9]"]
+    assert inside.main(["show", "17", "--work", "/w"]) == 0
+    assert "Began" not in capsys.readouterr().out
+
+
+def test_tasks_that_failed_alike_are_told_in_one_line(
+    tmp_path: Path, play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = {**an_array(tmp_path / "a", 50), "nodes": "lab"}
+    tasks = [over("FAILED", 3, array_task_id=number(task), **place) for task in range(50)]
+    play(lambda argv: (0, queue(*tasks) if argv[0] == "squeue" else ""))
+    assert follow.main(["17", "--work", "/w"]) == 3
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        "dshpc: job 17_[0-49]: failed: exit code 3",
+        "dshpc: job 17 has ended: 0 of 50 tasks are done",
+    ]
+
+
+def test_whose_jobs_they_are_is_said_where_they_are_not_ones_own(
+    play: Callable[[Answers], Played],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play(running)
+    for me, said in (("me", False), ("you", True)):
+        monkeypatch.setenv("USER", me)
+        inside.main(["list", "--work", "/w"])
+        assert ("USER" in capsys.readouterr().out) == said
+
+
+def test_an_error_about_jobs_looks_as_all_of_ours_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DSHPC_COMMAND", "/p/dshpc")
+    monkeypatch.setenv("DSHPC_HERE", "/p/work")
+    assert node.main(["job", "show", "x y", "--work", "/w"]) == 64
+    assert capsys.readouterr().err.splitlines() == [
+        "dshpc: 'x y' is no job's number.",
+        "  A job has a number such as 17; a task of an array one such as 17_2.",
+        "What to do:",
+        "  - See them: ../dshpc job list",
+    ]
+
+
+def test_ctrl_c_shows_nobody_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(node._COMMANDS, "job", interrupt)
+    assert node.main(["job", "list"]) == 130
+
+
+@pytest.mark.parametrize("free", [0, 1])
+def test_a_full_disk_is_said_of_a_job_that_failed(
+    free: int,
+    tmp_path: Path,
+    play: Callable[[Answers], Played],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = tmp_path / "a/.dshpc"
+    own.mkdir(parents=True)
+    (own / "job.json").write_text(json.dumps({"job_id": 17}))
+    failed = over("FAILED", 1, current_working_directory=str(tmp_path / "a"))
+    play(lambda argv: (0, queue(failed) if argv[0] == "squeue" else ""))
+    monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_bavail=free))
+    assert follow.main(["17", "--work", "/w"]) == 1
+    assert ("the disk of /w is full" in capsys.readouterr().err) == (free == 0)

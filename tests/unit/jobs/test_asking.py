@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import asking
+from dshpc_setup.jobs import asking, records
 from dshpc_setup.jobs.asking import Asked
 from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.sizes import mib
@@ -81,9 +81,85 @@ def test_a_result_that_is_needed_is_the_newest_that_is_good(project: Path) -> No
             json.dumps({"kind": "method", "name": "train", "job_id": "7"})
         )
         (own / "result.json").write_text(json.dumps({"exit_code": code}))
-        os.utime(own.parent, (number, number))
+        os.utime(own, (number, number))
+    # A file that somebody has put into an older one does not make that the newest
+    os.utime(project / "work/jobs/train-0", (9e9, 9e9))
     found = asking.of_method(Asked("test"), str(project), incoming(project))
     assert found.requires == {"train": str(project / "work" / "jobs" / "train-1")}
+
+
+@pytest.mark.parametrize("told", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", None])
+def test_a_program_that_was_told_to_stop_has_no_good_result(
+    project: Path, told: str | None
+) -> None:
+    method(project, "test", requires=["train"])
+    own = project / "work/jobs/train-1/.dshpc"
+    own.mkdir(parents=True)
+    (own / "job.json").write_text(json.dumps({"kind": "method", "name": "train", "job_id": "7"}))
+    (own / "result.json").write_text(json.dumps({"exit_code": 0, "told_to_stop": told}))
+    if told in (None, "SIGUSR1"):  # a program may be told to save its state, and go on
+        assert asking.of_method(Asked("test"), str(project), incoming(project)).requires
+        return
+    with pytest.raises(DshpcError, match="of which no run has ended well yet"):
+        asking.of_method(Asked("test"), str(project), incoming(project))
+
+
+def test_another_users_result_is_not_taken(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    method(project, "test", requires=["train"])
+    own = project / "work/jobs/train-1/.dshpc"
+    own.mkdir(parents=True)
+    (own / "job.json").write_text(json.dumps({"kind": "method", "name": "train", "job_id": "7"}))
+    (own / "result.json").write_text(json.dumps({"exit_code": 0}))
+    uid = os.getuid()
+    for who, owner, good in (
+        (uid, None, True), (0, (uid, 7), True), (uid + 1, None, False), (0, (uid + 1, 7), False),
+    ):  # fmt: skip
+        monkeypatch.setattr("os.getuid", lambda who=who: who)
+        monkeypatch.setattr(records, "given_owner", lambda _, who=who: who)
+        asked = Incoming(str(project / "work"), owner)
+        if good:
+            assert asking.of_method(Asked("test"), str(project), asked).requires
+        else:
+            with pytest.raises(DshpcError, match="no run has ended well yet"):
+                asking.of_method(Asked("test"), str(project), asked)
+
+
+def test_a_result_of_a_method_that_is_not_there(project: Path) -> None:
+    method(project, "test", requires=["trian"])
+    with pytest.raises(DshpcError, match="There is no method") as told:
+        asking.of_method(Asked("test"), str(project), incoming(project))
+    assert told.value.resolution[0] == "Did you mean train?"
+
+
+def test_input_files_that_are_too_many(project: Path) -> None:
+    method(project, "one", input_modes=["single_file"])
+    inputs = tuple(str(project / name) for name in "ab")
+    with pytest.raises(DshpcError) as told:
+        asking.of_method(Asked("one", inputs=inputs), str(project), incoming(project))
+    assert told.value.details == (
+        "--input: one takes one file as input, and got 2 files. Give --input once."
+    )
+
+
+def test_parameters_and_inputs_are_refused_together(project: Path) -> None:
+    need = [{"name": "x", "type": "integer", "required": True}]
+    method(project, "both", input_modes=["single_file"], parameters=need)
+    with pytest.raises(DshpcError, match="does not fit the method both") as told:
+        asking.of_method(Asked("both"), str(project), incoming(project))
+    lines = told.value.details.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["-p", "--input"]
+
+
+def test_a_check_says_which_results_are_still_needed(project: Path) -> None:
+    method(project, "test", requires=["train", "nothing-such"])
+    request, missing = asking.to_check(Asked("test", gpus="2"), str(project), incoming(project))
+    assert (request.resources.gpus, request.name, request.requires) == (2, "test", {})
+    assert missing[0] == (
+        "It needs the result of the method train, of which no run has ended well yet. "
+        "Run that first: dshpc method run train --wait"
+    )
+    assert missing[1].startswith('There is no method "nothing-such".')
+    assert asking.to_check(Asked("train"), str(project), incoming(project))[1] == []
 
 
 def test_an_array_is_good_once_all_its_tasks_are(project: Path) -> None:
@@ -232,7 +308,31 @@ def test_shards_of_a_certain_gpu_are_no_whole_one() -> None:
     assert asking.with_asked(Resources(), Asked(shards="0", gpu_memory="8GB")).gpus == 1
 
 
+def test_shards_take_the_place_of_whole_gpus_and_these_of_shards() -> None:
+    found = asking.with_asked(Resources(gpus=1, optional_gpus="auto"), Asked(shards="2"))
+    assert (found.gpus, found.shards) == (0, 2)
+    found = asking.with_asked(Resources(shards=2), Asked(gpus="1"))
+    assert (found.gpus, found.shards) == (1, 0)
+    both = asking.with_asked(Resources(), Asked(gpus="1", shards="1"))
+    assert (both.gpus, both.shards) == (1, 1)  # refused later, with why
+    assert asking.with_asked(Resources(gpus=2), Asked(shards="0")).gpus == 2
+
+
 def test_a_time_without_sense_is_refused() -> None:
     assert asking.with_asked(Resources(), Asked(time="3660d")).time_limit == 3660 * 1440
     with pytest.raises(DshpcError, match="more than ten years"):
         asking.with_asked(Resources(), Asked(time="3661d"))
+
+
+def test_a_table_that_the_method_has_itself_is_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    (project / "methods/train/sets.csv").write_text("n\n1\n")
+    for name, steps in (
+        ("sets.csv", (f"The method has one: --array {project}/methods/train/sets.csv",)),
+        ("none.csv", ()),
+    ):
+        with pytest.raises(DshpcError, match="cannot be read: No such file") as told:
+            asking.of_method(Asked(name="train", array=name), str(project), Incoming(str(project)))
+        assert told.value.resolution == steps

@@ -47,7 +47,7 @@ def test_the_whole_call() -> None:
     assert call.argv(asked, found, "/work/jobs/train-1") == (
         "sbatch", "--parsable", "--requeue", "--job-name=train", "--chdir=/work/jobs/train-1",
         "--output=/work/jobs/train-1/output.log", "--partition=debug", "--time=90", "--nodes=1", "--ntasks=2",
-        "--cpus-per-task=4", "--mem=1024M", "--gres=gpu:h100:2", "--dependency=afterok:17:18_3",
+        "--cpus-per-task=4", "--mem=32000M", "--gres=gpu:h100:2", "--dependency=afterok:17:18_3",
         "--kill-on-invalid-dep=yes", "--exclusive",
     )  # fmt: skip
 

@@ -52,6 +52,13 @@ def test_a_job_that_never_ran_has_no_times() -> None:
     assert found.started is None
 
 
+def test_one_that_was_cancelled_in_the_queue_never_began() -> None:
+    found = ended.parse(line(state="CANCELLED").replace("NodeList=lab", "NodeList=(null)"))
+    assert found is not None
+    assert found.started is None
+    assert found.ended is not None
+
+
 _PLAIN = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), max_size=40)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -91,12 +92,23 @@ def test_an_end_on_another_day_says_which() -> None:
         (Resources(memory_mb=32001), "31.3 GB of memory, this cluster has 31.2 GB"),
         (Resources(nodes=2), "it needs 2 nodes, this cluster has 1"),
         (Resources(gpus=1, gpu_type="t4", gpu_memory_mb=40960), "named t4 with 40 GB"),
-        (Resources(shards=1), "no GPU of this cluster is shared"),
+        (Resources(shards=1), "it needs 1 shard of a GPU, and no GPU of this cluster is shared"),
         (Resources(gpus=1, shards=1), "whole GPUs and for shards"),
+        (Resources(exclusive=True, shards=1), "shards and for the node alone"),
     ],
 )
 def test_what_there_is_not_is_refused_in_words(wanted: Resources, words: str) -> None:
     assert words in why(wanted)
+
+
+def test_a_cuda_that_is_not_known_is_said_to_be_so() -> None:
+    for has, words in (
+        (replace(MIXED, cuda=None), "1x t4 (16 GB) and CUDA of a version that is not known"),
+        (offer("mi300x"), "has 1x mi300x (192 GB)"),
+    ):
+        found = fit(Resources(gpus=1, cuda="12.4"), has, None)
+        assert isinstance(found, Refusal)
+        assert found.whys[0].endswith(words)
 
 
 def test_all_that_is_too_much_is_said_at_once() -> None:
@@ -123,7 +135,8 @@ def test_optional_gpus() -> None:
 def test_shards_are_of_one_gpu() -> None:
     shared = offer("h100", "h100", shards=8)
     assert gres(Resources(shards=4), shared) == ("shard:4",)
-    assert isinstance(fit(Resources(shards=5), shared, None), Refusal)
+    refused = fit(Resources(shards=5), shared, None)
+    assert refused == Refusal(("it needs 5 shards, and a GPU of this cluster has 4",))
     mixed = offer("h100", "t4", shards=8)
     assert isinstance(fit(Resources(shards=1, gpu_memory_mb=40960), mixed, None), Refusal)
 
@@ -135,7 +148,28 @@ def test_gpus_with_a_type_each_are_named_where_others_are_beside_them() -> None:
     wanted = Resources(gpus=1, gpu_type="h100")
     assert needs_room(wanted, beside)
     assert gres(wanted, beside, Room({"g1": (None,)})) == ("gpu:g2:1",)
+    assert gres(wanted, beside, Room({"g1": (NOW + 9,), "g2": (NOW,)})) == ("gpu:g2:1",)
+    assert gres(wanted, beside, Room({"g1": (None,), "g2": (NOW,)})) == ("gpu:g2:1",)
     assert gres(Resources(gpus=2, gpu_type="nvidia"), beside) == ("gpu:g1:1", "gpu:g2:1")
+
+
+def test_several_gpus_for_one_program_are_whole_cards() -> None:
+    cut = offer("1g.10gb", "1g.10gb", "1g.10gb", "h100", "h100")
+    assert gres(Resources(gpus=1), cut) == ("gpu:1g.10gb:1",)
+    both_busy = Room({"h100": (None, None)})
+    assert gres(Resources(gpus=2), cut, both_busy) == ("gpu:h100:2",)
+    assert gres(Resources(gpus=2, gpu_type="1g.10gb"), cut) == ("gpu:1g.10gb:2",)
+    only = fit(Resources(gpus=3), cut, None)
+    assert isinstance(only, Fit)
+    assert (only.gres, "one program can use one" in only.notes[0]) == (("gpu:1g.10gb:3",), True)
+    whole = fit(Resources(gpus=2), cut, None)
+    assert isinstance(whole, Fit)
+    assert whole.notes == ()
+    amd = replace(offer("mi300x", "mi300x"), gpus=tuple(
+        replace(gpu, is_part=True) for gpu in offer("mi300x", "mi300x").gpus))  # fmt: skip
+    parts = fit(Resources(gpus=2), amd, None)
+    assert isinstance(parts, Fit)
+    assert parts.notes == ()
 
 
 def test_a_type_of_two_models_is_chosen_only_where_both_do() -> None:
@@ -152,6 +186,17 @@ def test_all_cpus_and_the_memory_that_there_is() -> None:
     assert isinstance(less, Fit)
     assert less.memory_mib == 32000
     assert less.notes
+
+
+def test_a_job_that_shares_the_node_with_nobody_gets_all_of_its_memory() -> None:
+    """Slurm alone would let others in where there are more GPUs than CPUs."""
+    alone = fit(Resources(exclusive=True, memory_mb=100, gpus=1), MIXED, None)
+    assert isinstance(alone, Fit)
+    assert (alone.memory_mib, alone.gres) == (32000, ("gpu:t4:1",))
+    assert "it waits until no other job runs there" in alone.notes[0]
+    beside = fit(Resources(memory_mb=100, gpus=1), MIXED, None)
+    assert isinstance(beside, Fit)
+    assert (beside.memory_mib, beside.notes) == (100, ())
 
 
 MODELS = st.lists(st.sampled_from(["h100", "t4", "1g.10gb", "mi300x"]), max_size=5)

@@ -94,3 +94,18 @@ def test_a_folder_of_copies_that_became_a_link_gets_none(
     with pytest.raises(DshpcError, match="cannot be copied"):
         incoming.take(str(tmp_path / "b"))
     assert list(elsewhere.iterdir()) == []
+
+
+def test_another_submission_may_make_the_folder_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work" / "jobs").mkdir(parents=True)
+    (tmp_path / "a.csv").write_text("1\n")
+    isdir = os.path.isdir
+    late = [str(tmp_path / "work" / "jobs")]  # not there yet as it is looked for
+    monkeypatch.setattr(
+        "os.path.isdir", lambda path: late.pop() != path if path in late else isdir(path)
+    )
+    copy = Incoming(str(tmp_path / "work")).take(str(tmp_path / "a.csv"))
+    assert Path(copy).read_text() == "1\n"
+    assert not late

@@ -48,6 +48,22 @@ def test_any_gres_text_is_read(text: str) -> None:
     assert found is not None
 
 
+def test_a_gpu_of_which_jobs_have_shares_is_not_free() -> None:
+    ends = [{"set": True, "infinite": False, "number": 1_800_000_000 + more} for more in (0, 9)]
+    jobs = [
+        {**job(["shard:3(3/4,0/4,0/4)"], ends[0]), "job_id": 1},
+        {**job(["shard:h100:1(1/4,0/4,0/4)"], ends[1]), "job_id": 2},
+        {**job(["mps:25(0/100,0/100,25/100),gpu:h100:1(IDX:1)"]), "job_id": 3},
+    ]
+    found = room.parse(json.dumps({"jobs": jobs}), ("h100", "h100", "t4"))
+    assert found is not None
+    assert found.held == {"h100": (None, 1_800_000_009.0), "t4": (None,)}
+    assert found.holders == {"h100": ("job 3", "job 1", "job 2"), "t4": ("job 3",)}
+    other = room.parse(json.dumps({"jobs": jobs[:1]}), ("h100", "h100"))
+    assert other is not None
+    assert other.held == {}  # of another configuration
+
+
 def test_by_whom_is_kept() -> None:
     held = {**job(["gpu:gpu0:1(IDX:0),gpu:gpu1:0(IDX:)"]), "job_id": 12, "user_name": "ada"}
     found = room.parse(json.dumps({"jobs": [held, {**job(["gpu:t4:1(IDX:2)"]), "job_id": 13}]}))
@@ -60,6 +76,9 @@ def test_a_limit_that_is_not_set_yet_is_no_end() -> None:
     end = {"set": True, "infinite": False, "number": 1_800_000_000}
     for limit, held in (
         ({"set": False, "infinite": False, "number": 0}, None),
+        ({"set": True, "infinite": False, "number": 525_600}, None),
+        (525_600, None),
+        ({"set": True, "infinite": False, "number": 525_599}, 1.8e9),
         ({"set": True, "infinite": False, "number": 60}, 1.8e9),
     ):
         found = room.parse(json.dumps({"jobs": [job(["gpu:t4:1(IDX:2)"], end, limit)]}))

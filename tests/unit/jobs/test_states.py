@@ -42,7 +42,7 @@ def test_a_running_job() -> None:
     job = known()
     assert (job.id, job.number, job.task, job.state) == ("17", 17, None, "RUNNING")
     assert (job.gres, job.asked) == ("gpu:h100:2(IDX:0-1)", "gres/gpu:h100:2")
-    assert (job.submitted, job.started, job.ended, job.limit) == (100.0, 110.0, None, 60)
+    assert (job.submitted, job.started, job.ended) == (100.0, 110.0, None)
     assert (job.exit_code, job.signal, job.has_ended) == (None, None, False)
 
 
@@ -60,18 +60,35 @@ def test_a_queued_one_has_not_started() -> None:
     assert known(job_state=["PENDING", "REQUEUED"]).state == "REQUEUED"
 
 
+def test_one_that_was_cancelled_in_the_queue_never_began() -> None:
+    job = known(job_state=["CANCELLED"], nodes="", start_time=number(500))
+    assert (job.started, job.ended) == (None, 999.0)
+    assert known(job_state=["CANCELLED"], nodes="lab").started == 110.0
+
+
 def test_numbers_of_arrays() -> None:
     task = known(job_id=19, array_job_id=number(17), array_task_id=number(2))
     assert (task.id, task.number, task.task) == ("17_2", 17, 2)
     waiting = known(array_job_id=number(17), array_task_string="3-5,9%2")
     assert (waiting.id, waiting.number, waiting.task) == ("17_[3-5,9%2]", 17, None)
-    assert states.tasks(waiting) == 4
-    assert states.tasks(task) == 1
+    assert states.tasks(waiting.id) == 4
+    assert states.tasks(task.id) == 1
     both = (task, waiting, known(job_id=18))
     assert states.of(JobId(17), both) == (task, waiting)
     assert states.of(JobId(17, 2), both) == (task,)
     assert states.of(JobId(17, 9), both) == (waiting,)
     assert states.of(JobId(17, 6), both) == ()
+    steps = known(array_job_id=number(17), array_task_string="0-8:4,9,20-25:2%3")
+    assert [at for at in range(30) if states.of(JobId(17, at), (steps,))] == [
+        0,
+        4,
+        8,
+        9,
+        20,
+        22,
+        24,
+    ]
+    assert states.tasks("17_[1-3:0,::,-,5-1,7:]") == 1
 
 
 def test_where_its_log_is() -> None:
@@ -99,7 +116,7 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(sorted(item())), JSON, max_size=8))
 def test_values_of_any_shape_are_read(changes: dict[str, Any]) -> None:
     job = known(**changes)
-    assert states.tasks(job) >= 1
+    assert states.tasks(job.id) >= 1
     states.log_of(job)
 
 

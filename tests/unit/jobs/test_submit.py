@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,19 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import call, request, submit
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.jobs import call, lost, request, submit, workspace
 from dshpc_setup.jobs.at_once import TakenBack
+from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.methods.model import Resources
 from tests.unit.jobs.offers import offer
 from tests.unit.jobs.test_targets import by_index
+
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 
 
 class Slurm(LocalMachine):
@@ -58,6 +63,8 @@ def test_a_job_gets_its_workspace_and_one_sbatch_call(tmp_path: Path) -> None:
     assert slurm.scripts == [call.SCRIPT]
     own = Path(answer["workspace"]) / ".dshpc"
     assert request.from_json(json.loads((own / "request.json").read_text())) == wanted
+    assert (own / "request.json").stat().st_mode & 0o777 == 0o600
+    assert (own / "job.json").stat().st_mode & 0o777 == 0o666 & ~UMASK
     job = json.loads((own / "job.json").read_text())
     assert (job["schema"], job["job_id"], job["name"]) == ("dshpc.job/1", "17", "train")
 
@@ -87,13 +94,6 @@ def test_where_sbatch_refuses_the_workspace_goes_again(tmp_path: Path) -> None:
         submit.submit(Slurm(1, ""), asked(tmp_path), offer())
     assert "sbatch: error: no" in told.value.details
     assert tree(tmp_path) == ["jobs"]
-
-
-def test_where_sbatch_does_not_answer_the_workspace_stays(tmp_path: Path) -> None:
-    with pytest.raises(DshpcError, match="may be queued") as told:
-        submit.submit(Slurm(1, "", "timeout"), asked(tmp_path), offer())
-    assert told.value.exit_code == 3
-    assert len(list((tmp_path / "jobs").iterdir())) == 1
 
 
 def test_copies_of_inputs_move_into_the_workspace(tmp_path: Path) -> None:
@@ -127,10 +127,34 @@ def test_a_work_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
         submit.submit(Slurm(), asked(tmp_path / "missing"), offer())
 
 
+@pytest.mark.parametrize(
+    ("uid", "closed", "said"),
+    [
+        (4242, (), "for all users: chmod 1777 {work}/jobs"),
+        (4242, ("jobs",), "chmod --reference={work} {work}/jobs"),
+        (0, (), "Submit as a user who may write in {work}, without sudo."),
+    ],
+)
+def test_why_a_workspace_cannot_be_made(
+    uid: int, closed: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    monkeypatch.setattr("os.getuid", lambda: uid)
+    monkeypatch.setattr("os.access", lambda path, _: Path(path).name not in closed)
+    error = workspace.not_made(
+        f"{tmp_path}/jobs/x", str(tmp_path), PermissionError(errno.EACCES, "Permission denied")
+    )
+    assert error.resolution[0].endswith(said.format(work=tmp_path))
+    assert ("root_squash" in error.details) is (uid == 0)
+
+
 def test_the_check_says_where_or_why_not(tmp_path: Path) -> None:
     yes = submit.check(Slurm(), asked(tmp_path, resources=Resources(gpus=1)), offer("t4", "h100"))
     assert (yes["schema"], yes["exit_code"], yes["can_run"]) == ("dshpc.method-check/1", 0, True)
     assert yes["where"] == "on 1 GPU t4 (16 GB) of node, GPU free now"
+    for shards, told in ((1, "on 1 shard of a GPU of node"), (3, "on 3 shards of a GPU of node")):
+        wanted = asked(tmp_path, resources=Resources(shards=shards))
+        assert submit.check(Slurm(), wanted, offer("h100", shards=4))["where"] == told
     no = submit.check(Slurm(), asked(tmp_path, resources=Resources(cpus=9)), offer())
     assert (no["exit_code"], no["can_run"], no["where"]) == (2, False, None)
     assert no["whys"] == ["it needs 9 CPUs, this cluster has 8"]
@@ -277,29 +301,153 @@ class Says(Slurm):
         return replace(super().run(argv, **more), stderr=self.err)
 
 
-@pytest.mark.parametrize(
-    "slurm",
-    [
-        *(
-            Says(f"sbatch: error: Batch job submission failed: {words}\n")
-            for words in (
-                "Socket timed out on send/recv operation",
-                "Zero Bytes were transmitted or received",
-                "Message receive failure",
-                "Unable to contact slurm controller (receive failure)",
-            )
-        ),
-        Says("", code=-9),
-        Says("a warning", code=0),
-        Says("", state="error"),
-    ],
-)
-def test_where_slurms_answer_is_lost_the_workspace_stays(slurm: Says, tmp_path: Path) -> None:
-    with pytest.raises(DshpcError, match="no answer from Slurm: the job may be queued") as told:
+LOST = [
+    *(
+        (f"sbatch: error: Batch job submission failed: {words}\n", 1, "present")
+        for words in (
+            "Socket timed out on send/recv operation",
+            "Zero Bytes were transmitted or received",
+            "Message receive failure",
+            "Unable to contact slurm controller (receive failure)",
+        )
+    ),
+    ("", -9, "present"),
+    ("a warning", 0, "present"),
+    ("", 1, "error"),
+    ("", 1, "timeout"),
+]
+
+
+class Lost(Says):
+    """sbatch names no job, and the queue is asked."""
+
+    queue: str | None = '{"jobs": []}'  # {folder} is the workspace's; None: no answer
+
+    def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
+        if argv[0] != "squeue":
+            self.during(argv)
+            return super().run(argv, **more)
+        self.asked.append(tuple(argv))
+        if self.queue is None:
+            return CommandResult(tuple(argv), "present", 1, "", "slurm_load_jobs error", 1)
+        called = [word for each in self.asked if each[0] == "sbatch" for word in each]
+        folder = next((word[8:] for word in called if word.startswith("--chdir=")), "")
+        text = self.queue.replace("{folder}", folder)
+        return CommandResult(tuple(argv), "present", 0, text, "", 1)
+
+    def during(self, argv: Sequence[str]) -> None:
+        """What happens while sbatch runs."""
+
+
+_OURS = '{"job_id": 17, "job_state": ["RUNNING"], "current_working_directory": "{folder}"}'
+HELD = f'{{"jobs": [{{"job_id": 8, "current_working_directory": "/x"}}, {_OURS}]}}'
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lost, "_LOOK_S", 0.0)
+
+
+@pytest.mark.parametrize(("words", "code", "state"), LOST)
+def test_a_job_whose_answer_is_lost_is_found_in_the_queue(
+    words: str, code: int, state: str, tmp_path: Path
+) -> None:
+    slurm = Lost(words, code, state)
+    slurm.queue = HELD
+    answer = submit.submit(slurm, asked(tmp_path), offer())
+    assert answer["job_id"] == "17"
+    assert "The job was found in the queue." in answer["notes"][0]
+    assert [argv[0] for argv in slurm.asked] == ["sbatch", "squeue"]  # and no second sbatch
+    job = Path(answer["workspace"], ".dshpc/job.json")
+    assert json.loads(job.read_text())["job_id"] == "17"
+
+
+@pytest.mark.parametrize("queue", ['{"jobs": []}', None, "no JSON"])
+@pytest.mark.parametrize(("words", "code", "state"), LOST)
+def test_one_that_is_not_in_the_queue_never_runs(
+    words: str, code: int, state: str, queue: str | None, tmp_path: Path
+) -> None:
+    slurm = Lost(words, code, state)
+    slurm.queue = queue
+    with pytest.raises(DshpcError, match="The job was not submitted: sbatch") as told:
         submit.submit(slurm, asked(tmp_path), offer())
     assert told.value.exit_code == 3
-    assert "dshpc job list" in told.value.resolution[0]
-    assert len(list((tmp_path / "jobs").iterdir())) == 1
+    assert "runs nothing" in told.value.details
+    assert tree(tmp_path) == ["jobs"]
+    assert len([argv for argv in slurm.asked if argv[0] == "sbatch"]) == 1
+
+
+def test_one_that_has_begun_is_left_alone(tmp_path: Path) -> None:
+    class Begun(Lost):
+        def during(self, argv: Sequence[str]) -> None:
+            (own,) = tmp_path.glob("jobs/*/.dshpc")
+            (own / "params.json").write_text("{}")
+
+    slurm = Begun("", -9)
+    slurm.queue = None
+    with pytest.raises(DshpcError, match="has begun, and its number is not known") as told:
+        submit.submit(slurm, asked(tmp_path), offer())
+    assert told.value.resolution[0] == "Find it: dshpc job list"
+    (own,) = tmp_path.glob("jobs/*/.dshpc")
+    assert sorted(path.name for path in own.iterdir()) == ["params.json", "request.json"]
+
+
+def interrupted(slurm: Slurm, wanted: Request, has: Offer) -> DshpcError:
+    with pytest.raises(DshpcError) as told:
+        submit._or_taken_back(slurm, wanted, has)
+    assert told.value.exit_code == Exit.INTERRUPTED
+    return told.value
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("is_queued", [True, False])
+def test_a_signal_in_sbatch_leaves_nothing_queued(
+    number: int, is_queued: bool, tmp_path: Path
+) -> None:
+    class Interrupted(Lost):
+        def during(self, argv: Sequence[str]) -> None:
+            if argv[0] == "sbatch":
+                self.asked.append(tuple(argv))
+                os.kill(os.getpid(), number)
+            if argv[0] == "scancel":
+                self.code = 0
+                os.kill(os.getpid(), number)  # a second one disturbs nothing
+
+    before = signal.getsignal(number)
+    slurm = Interrupted("")
+    slurm.queue = HELD if is_queued else None
+    error = interrupted(slurm, asked(tmp_path), offer())
+    assert ("Cancelled again: job 17." if is_queued else "Nothing was submitted.") in error.brief
+    assert (("scancel", "17") in slurm.asked) is is_queued
+    assert tree(tmp_path) == ["jobs"]
+    assert signal.getsignal(number) == before
+
+
+def test_a_signal_between_two_targets_takes_both_back(tmp_path: Path) -> None:
+    class Second(Lost):
+        def during(self, argv: Sequence[str]) -> None:
+            if argv[0] == "sbatch" and any(each[0] == "sbatch" for each in self.asked):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    slurm = Second("", code=0)
+    slurm.says = "17\n"
+    error = interrupted(slurm, named(tmp_path, ("0",), ("1",)), by_index("h100", "h100"))
+    assert "Cancelled again: job 17." in error.brief
+    assert ("scancel", "17") in slurm.asked
+
+
+def test_what_cannot_be_cancelled_is_named(tmp_path: Path) -> None:
+    class Stubborn(Lost):
+        def during(self, argv: Sequence[str]) -> None:
+            if argv[0] == "sbatch":
+                self.asked.append(tuple(argv))
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    slurm = Stubborn("no")
+    slurm.queue = HELD
+    error = interrupted(slurm, asked(tmp_path), offer())
+    assert "not all could be taken back: job 17." in error.brief
+    assert "dshpc job list" in error.resolution[0]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +468,7 @@ def test_a_sure_refusal_leaves_no_workspace(words: str, tmp_path: Path) -> None:
 def test_a_workspace_that_cannot_be_filled_goes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: str, value: object) -> None:
+    def full(path: str, value: object, mode: int) -> None:
         Path(path).write_text("{")
         raise OSError(errno.ENOSPC, "No space left on device")
 

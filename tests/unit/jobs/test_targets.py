@@ -113,7 +113,7 @@ def test_what_is_not_there(words: tuple[str, ...], why: str) -> None:
     assert told.value.exit_code == 64
     if "twice" not in why:
         assert (
-            "0 (h100, GPU-0aB-77), 1 (h100, GPU-1aB-77), 2 (t4, GPU-2aB-77)" in told.value.details
+            "0 (h100, GPU-0aB-77)\n1 (h100, GPU-1aB-77)\n2 (t4, GPU-2aB-77)" in told.value.details
         )
 
 

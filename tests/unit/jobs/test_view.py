@@ -48,6 +48,9 @@ def test_gpus_by_their_index_and_not_by_slurms_place() -> None:
     assert [(gpu.index, gpu.uuid, gpu.memory_mib) for gpu in held] == [
         (0, "GPU-0", 0), (2, "GPU-2", 2000),
     ]  # fmt: skip
+    assert [gpu.index for gpu in PLACES.of_gres("shard:3(0/4,3/4,0/4)")] == [2]
+    assert [gpu.index for gpu in PLACES.of_gres("gpu:t4:1(IDX:2),mps:t4:5(5/9,0/9,0/9)")] == [0, 1]
+    assert PLACES.of_gres("xshard:3(3/4),shard:0(0/4,0/4)") == ()
     assert PLACES.of_variables({"NVIDIA_VISIBLE_DEVICES": "GPU-1"})[0].index == 1
     assert PLACES.of_variables({"NVIDIA_VISIBLE_DEVICES": "void"}) == ()
     assert PLACES.of_variables({"SLURM_JOB_GPUS": "2"})[0].index == 1
@@ -89,6 +92,9 @@ def test_the_same_from_the_log_of_ended_jobs_and_from_the_workspace_alone(tmp_pa
     assert (alone.id, alone.state, alone.seconds(99.0)) == ("17", "COMPLETED", 2.5)
     unknown = view.of_record(workspace(tmp_path / "x"), None, PLACES)
     assert (unknown.words, unknown.exit_code) == ("not known", None)
+    stopped = {"exit_code": 0, "told_to_stop": "SIGTERM"}
+    cut = view.of_record(workspace(tmp_path / "y", result=stopped), None, PLACES)
+    assert (cut.words, cut.exit_code) == ("not known", 0)
 
 
 def test_a_users_files_may_hold_anything(tmp_path: Path) -> None:
@@ -111,7 +117,7 @@ JSON = st.recursive(
 )
 FIELDS = (
     "exit_code", "signal", "max_rss_mib", "started", "ended", "out_of_memory",
-    "out_of_memory_line", "gpus",
+    "out_of_memory_line", "gpus", "told_to_stop",
 )  # fmt: skip
 GPUS = st.dictionaries(
     st.sampled_from(["NVIDIA_VISIBLE_DEVICES", "SLURM_JOB_GPUS"]),
@@ -145,12 +151,14 @@ def test_what_a_result_may_say() -> None:
         "exit_code": 137, "signal": "SIGKILL", "max_rss_mib": 7, "started": 5.0, "ended": 6.5,
         "out_of_memory": "gpu", "out_of_memory_line": "x",
         "gpus": {"NVIDIA_VISIBLE_DEVICES": "GPU-1a,MIG-2.b_c", "SLURM_JOB_GPUS": "0,2-3"},
+        "told_to_stop": "SIGTERM",
     }  # fmt: skip
     assert results.checked(good) == good
     assert results.checked({"signal": "signal 40"}) == {"signal": "signal 40"}
     bad = {
         "exit_code": 256, "signal": "SIGKILL\x1b[2J", "max_rss_mib": -1, "out_of_memory": "disk",
         "gpus": {"NVIDIA_VISIBLE_DEVICES": "GPU-\x1b", "SLURM_JOB_GPUS": "0-99999"},
+        "told_to_stop": "no",
     }  # fmt: skip
     assert results.checked(bad) == {}
     mixed = {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-\x1b[2J,GPU-2"}
@@ -163,8 +171,15 @@ def test_only_the_callers_own_workspaces(tmp_path: Path, monkeypatch: pytest.Mon
     elsewhere = tmp_path / "elsewhere"
     workspace(elsewhere)
     (tmp_path / "jobs" / "link").symlink_to(elsewhere)
-    for who, count in ((uid, 1), (0, 1), (uid + 1, 0)):
+    # The last: a file system that gives all files to one user
+    for who, gives, count in (
+        (uid, None, 1),
+        (0, None, 1),
+        (uid + 1, uid + 1, 0),
+        (uid + 1, uid, 1),
+    ):
         monkeypatch.setattr("os.getuid", lambda who=who: who)
+        monkeypatch.setattr(records, "given_owner", lambda _, gives=gives: gives)
         assert len(list(records.newest_first(str(tmp_path)))) == count
         assert (records.find(str(tmp_path), 17) is not None) == bool(count)
 
@@ -238,6 +253,35 @@ def test_slurms_own_out_of_memory() -> None:
     assert view.outcome(one) == "out of memory"
 
 
+@pytest.mark.parametrize(
+    ("result", "words", "code", "waited"),
+    [
+        ({"exit_code": 137, "signal": "SIGKILL"}, "out of memory: ended by SIGKILL", 137, 137),
+        ({"exit_code": 3, "signal": None}, "out of memory: exit code 3", 3, 3),
+        (
+            {"exit_code": 0},
+            "out of memory: the kernel ended some of its processes; its program ended with 0",
+            0,
+            1,
+        ),
+        # The launcher itself was ended
+        (None, "out of memory: ended by SIGKILL", 137, 137),
+    ],
+)
+def test_the_signal_that_slurm_makes_up_is_not_shown(
+    result: dict[str, Any] | None, words: str, code: int, waited: int, tmp_path: Path
+) -> None:
+    told = {"return_code": number(0), "signal": {"id": number(125)}}
+    job = known(job_state=["OUT_OF_MEMORY"], exit_code=told, gres_detail=[])
+    record = workspace(tmp_path / "w", **({"result": result} if result else {}))
+    one = view.of_known(job, record, PLACES)
+    assert (view.outcome(one), one.exit_code, view.exit_code(one)) == (words, code, waited)
+    assert "125" not in str(one.to_json(0.0)["signal"])
+    # A program's own signal of that number
+    failed = known(job_state=["FAILED"], exit_code=told, gres_detail=[])
+    assert view.of_known(failed, None, PLACES).signal == "signal 125"
+
+
 def test_the_table() -> None:
     gpus = (Gpu(0, None, None, None), Gpu(1, None, None, None), Gpu(3, None, None, None))
     jobs = [
@@ -245,7 +289,7 @@ def test_the_table() -> None:
         View("8", 8, None, "c", "you", "PENDING", reason="other jobs are before it"),
     ]
     head, first, second = view.table(jobs, 3700.0).split("\n")
-    assert head.split() == ["JOB", "NAME", "USER", "STATE", "GPUS", "TIME", "EXIT", "MEMORY"]
+    assert head.split() == ["JOB", "NAME", "USER", "STATE", "GPU", "TIME", "EXIT", "MEMORY"]
     assert first.split() == ["7", "a?[2Jb", "me", "running", "0-1,3", "1:01:30"]
     assert second.endswith("other jobs are before it")
     assert "USER" not in view.table(jobs[:1], 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -40,3 +41,12 @@ def test_a_file_in_its_place_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "jobs").write_text("")
     with pytest.raises(FileExistsError):
         workspace.make_shared(str(tmp_path / "jobs"), str(tmp_path))
+
+
+def test_what_lets_a_user_write_there(tmp_path: Path) -> None:
+    denied, full = OSError(errno.EACCES, "Permission denied"), OSError(errno.ENOSPC, "full")
+    assert workspace.room_for_writing(denied, "/w").endswith("for all users: chmod 1777 /w")
+    (tmp_path / "jobs").mkdir()
+    step = workspace.room_for_writing(denied, str(tmp_path))
+    assert step.endswith(f"write in {tmp_path}/jobs; for all users: chmod 1777 {tmp_path}/jobs")
+    assert workspace.room_for_writing(full, "/w").startswith("Make room in /w")

@@ -166,7 +166,23 @@ local function unknown(job)
    return nil
 end
 
+-- The log of ended jobs has a line for each, with its name and its folder: a line break in one of them
+-- would write the end of another user's job.
+local function is_one_line(job)
+   if job.name ~= nil then
+      job.name = job.name:gsub("[\1-\31\127]", "?")
+   end
+   if job.work_dir ~= nil and job.work_dir:find("\n", 1, true) then
+      slurm.log_user("the name of the job's folder holds a line break: rename the folder")
+      return false
+   end
+   return true
+end
+
 function slurm_job_submit(job, partitions, uid)
+   if not is_one_line(job) then
+      return slurm.ERROR
+   end
    clear(job)
    rewrite(job)
    local why = unknown(job)
@@ -179,6 +195,9 @@ function slurm_job_submit(job, partitions, uid)
 end
 
 function slurm_job_modify(job, record, partitions, uid)
+   if not is_one_line(job) then
+      return slurm.ERROR
+   end
    rewrite(job)
    return slurm.SUCCESS
 end

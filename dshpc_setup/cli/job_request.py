@@ -1,0 +1,189 @@
+"""A request handed to `dshpc-node job VERB` in the cluster, on stdin: the one answer, or why there is none.
+
+Imports are counted here: a submission may take 0.35 s longer than its sbatch call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from dshpc_setup.cli import exec as execution
+from dshpc_setup.cli import exec_stdin, stopping
+from dshpc_setup.cli.console import as_called
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.machine import CommandResult
+
+_ANSWER_S = 80.0  # 60 s for a cluster that starts
+_CALL_S = 160.0  # for each job: 120 s for sbatch, and what --no-wait asks for
+_STATUS = "See how it is: dshpc status"
+# as-user's own exit codes, and those of `docker exec` where it could start nothing
+_NEVER_BEGUN = (2, 3, int(Exit.USAGE), 125, 126, 127)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The cluster that a command line means; `owner` (uid, gid) where we are root for somebody else."""
+
+    runtime: dict[str, Any]
+    project: str
+    owner: tuple[int, int] | None
+
+    @property
+    def work(self) -> str:
+        return str(self.runtime["work"])
+
+
+def environ(folder: str | Path | None) -> Mapping[str, str]:
+    """Ours, with the project's folder where one was named."""
+    return os.environ if folder is None else {**os.environ, "DSHPC_DIR": str(folder)}
+
+
+def cluster(folder: str | Path | None) -> Cluster:
+    """That of the folder named, else of the one that we stand in; raises DshpcError without one."""
+    where = environ(folder)
+    runtime = execution.runtime(where)
+    user = execution.calling_user(os.environ)
+    owner = user[:2] if os.geteuid() == 0 and user[0] != 0 else None
+    return Cluster(runtime, execution.project_folder(where), owner)
+
+
+class Handed(Protocol):
+    """A request, of one job or of a workflow."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class UnansweredError(DshpcError):
+    """What was asked for may still be done: what was copied for it is to stay."""
+
+
+def ask(runtime: dict[str, Any], verb: str, request: Handed) -> dict[str, Any]:
+    """What `dshpc-node job VERB` answers; raises DshpcError where it refuses or cannot be asked, and
+    UnansweredError where it may have done it all the same."""
+    from dshpc_setup.machine.local import LocalMachine
+
+    call = execution.Call(execution.NODE, ["job", verb], runtime)
+    call.mode = exec_stdin.DIRECT
+    argv = call.client(execution.calling_user(os.environ), os.environ)
+    said: list[str] = []
+    machine = LocalMachine()
+    handed = request.to_json()
+    deadline_s = _ANSWER_S + _CALL_S * max(
+        1, len(handed.get("jobs") or handed.get("targets") or ())
+    )
+    unsure = _may_submit(verb, handed)
+
+    def stop() -> None:
+        if unsure:
+            _say("Interrupted: the submission is told to stop. Again, to end this at once.")
+        stopping.deliver(machine, call.deliver)
+
+    try:
+        # A client that is ended leaves what it started running
+        with stopping.passed_on(stop) as came:
+            done = machine.run(
+                argv,
+                deadline_s=deadline_s,
+                stdin=json.dumps(handed),
+                on_line=lambda text: _heard(text, said),
+            )
+    except KeyboardInterrupt:
+        if unsure:
+            raise _unanswered("Interrupted before the cluster answered.", handed, said) from None
+        raise
+    try:
+        answer = _answer(done.stdout)
+    except DshpcError as error:
+        if came and error.exit_code == Exit.INTERRUPTED:
+            raise replace(error, exit_code=128 + came[0]) from None
+        raise
+    if came and (answer is not None or done.state != "timeout"):
+        raise stopping.too_late(answer, came[0]) or KeyboardInterrupt
+    if answer is not None:
+        return answer
+    if done.state == "timeout":
+        stopping.deliver(machine, call.deliver)
+        silent = f"The cluster did not answer within {deadline_s:.0f} s."
+        if unsure:
+            raise _unanswered(silent, handed, said)
+        raise DshpcError(silent, "\n".join(said), (_STATUS,), Exit.INCOMPLETE)
+    raise _without_answer(call, done, handed if unsure else None, said)
+
+
+def _may_submit(verb: str, handed: Mapping[str, Any]) -> bool:
+    submits = verb == "submit" or (verb == "workflow" and handed.get("verb") == "run")
+    return submits and not handed.get("dry_run")
+
+
+def _without_answer(
+    call: execution.Call,
+    done: CommandResult,
+    submitted: Mapping[str, Any] | None,
+    said: Sequence[str],
+) -> DshpcError:
+    """Why a client that ended gave none; `submitted` may be, unless it never got there."""
+    if done.state == "absent":
+        return DshpcError(
+            f"The program {call.docker} cannot be started.", done.text,
+            ("Run configure-environment: it installs Docker, or says how.",),
+        )  # fmt: skip
+    execution.explain(call, done.code or 1, told=True)
+    if done.code == Exit.USAGE:
+        from dshpc_setup.cli import job_trouble
+
+        return job_trouble.older("\n".join(said))
+    how = f"It ended with {done.code} ({done.state})."
+    if submitted is not None and done.code not in _NEVER_BEGUN:
+        return _unanswered("The cluster's answer was lost.", submitted, said or [how])
+    return DshpcError("The cluster did not take the request.", "\n".join(said) or how, (_STATUS,))
+
+
+def _unanswered(brief: str, handed: Mapping[str, Any], said: Sequence[str]) -> UnansweredError:
+    """Of a submission."""
+    left = (f"Copies of the inputs may be left in {folder}." for folder in _copies(handed))
+    look = "It may have been submitted: dshpc job list"
+    return UnansweredError(brief, "\n".join([*said, *left]), (look, _STATUS), Exit.INCOMPLETE)
+
+
+def _copies(handed: Mapping[str, Any]) -> list[str]:
+    """The folders that hold copies for it, or for the jobs of a workflow."""
+    jobs = [job["request"] for job in handed.get("jobs", ()) if job["copied"]]
+    return [each["incoming"] for each in (handed, *jobs) if each.get("incoming")]
+
+
+def _heard(text: str, said: list[str]) -> None:
+    """A line of either stream: all but the answer is for people, at once."""
+    if not text.startswith("{") and text.strip():
+        said.append(text.rstrip())
+        _say(text.rstrip())
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(as_called(text) + "\n")
+    sys.stderr.flush()
+
+
+def _answer(text: str) -> dict[str, Any] | None:
+    """The JSON object among the lines; raises the DshpcError that it is."""
+    for line in text.splitlines():
+        if not line.startswith("{"):
+            continue
+        try:
+            value = json.loads(line)
+            if value["schema"] != "dshpc.error/1":
+                return dict(value)
+            error = value["error"]
+            refused = DshpcError(
+                str(error["brief"]), str(error["details"]), tuple(map(str, error["resolution"])),
+                int(error["exit_code"]),
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError):
+            continue
+        raise refused
+    return None

@@ -1,0 +1,20 @@
+"""Times as the people who ask have them: the container's clock may be of another zone than theirs."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+OFFSET = "DSHPC_UTC_OFFSET_S"  # set by cli/exec.py: what the caller's clock is before UTC now, in seconds
+
+
+def told(seconds: float) -> str:
+    """Seconds since 1970 as "2026-11-22 07:42:02"."""
+    offset = os.environ.get(OFFSET, "")
+    here = (
+        time.gmtime(seconds + int(offset))
+        if re.fullmatch(r"-?[0-9]{1,5}", offset, re.ASCII)
+        else time.localtime(seconds)
+    )
+    return time.strftime("%Y-%m-%d %H:%M:%S", here)

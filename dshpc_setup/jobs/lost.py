@@ -1,0 +1,106 @@
+"""A job whose sbatch gave no answer: found in the queue by its workspace, or kept from ever running.
+
+slurmctld carries out a request that has arrived also when nobody waits for its answer any more, and a
+minute later, too. A job without its workspace runs nothing: its launcher finds no request there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Sequence
+
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.jobs import gpu_words, records, states
+from dshpc_setup.jobs.workspace import OWN, PARAMS
+from dshpc_setup.machine import Machine
+
+_LOOK_S = 20.0  # for a controller that is away for a moment
+_ASK_S = 12.0  # Slurm's own patience is 10 s
+_PAUSE_S = 1.0
+_CANCEL_S = 15.0
+_BEGUN = os.path.splitext(PARAMS)[0]  # what the launcher writes before anything else
+
+
+def find(machine: Machine, folder: str, look_s: float) -> str | None:
+    """The number of the job whose workspace that is; None where Slurm has none, or does not answer."""
+    until = time.monotonic() + look_s
+    while True:
+        asked = machine.run(("squeue", "--json", "-a", "-t", "all", "--me"), deadline_s=_ASK_S)
+        if asked.ok:
+            with contextlib.suppress(ValueError):
+                known = states.parse(asked.stdout)
+                return next((str(job.number) for job in known if job.folder == folder), None)
+        if time.monotonic() >= until:
+            return None
+        time.sleep(_PAUSE_S)
+
+
+def withdraw(folder: str) -> bool:
+    """Take the workspace away, so that its job never runs; False where that has begun."""
+    own, aside = f"{folder}/{OWN}", f"{folder}/{OWN}-withdrawn"
+    try:
+        os.rename(own, aside)  # in one step: the launcher finds all of it, or nothing
+        if any(name.startswith(_BEGUN) for name in os.listdir(aside)):
+            os.rename(aside, own)
+            return False
+    except FileNotFoundError:  # not made to its end, or gone
+        pass
+    except OSError:
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    return True
+
+
+def settled(machine: Machine, folder: str, why: DshpcError) -> str:
+    """The job's number, where it is queued; raises DshpcError where it is not, and never will be.
+
+    `why` says how the answer was lost.
+    """
+    number = find(machine, folder, _LOOK_S)
+    if number is not None:
+        return number
+    if withdraw(folder):
+        raise DshpcError(
+            f"The job was not submitted: {why.brief}",
+            f"{why.details}\nIts workspace is removed: should Slurm take it later all the same, it "
+            "ends at once and runs nothing.",
+            ("See what is wrong: dshpc doctor", "Then submit it again."),
+            Exit.INCOMPLETE,
+        )
+    raise DshpcError(
+        f"The job has begun, and its number is not known: {why.brief}",
+        f"{why.details}\nIts workspace is {folder}.",
+        ("Find it: dshpc job list", "See what is wrong: dshpc doctor"),
+        Exit.INCOMPLETE,
+    )
+
+
+def taken_back(machine: Machine, folders: Sequence[str]) -> DshpcError:
+    """What an interrupted submission has left is ended, or kept from running: what is to be said."""
+    cancelled, left = [], []
+    for folder in folders:
+        record = records.of_folder(folder)
+        number = str(record.number) if record is not None and record.number else None
+        number = number or find(machine, folder, 0.0)
+        if number is None:
+            if not withdraw(folder):
+                left.append(f"the job in {folder}")
+        elif machine.run(("scancel", number), deadline_s=_CANCEL_S).ok:
+            cancelled.append(number)
+            withdraw(folder)  # what it has written stays
+        else:
+            left.append(f"job {number}")
+    said = "Nothing was submitted."
+    if cancelled:
+        said = f"Cancelled again: job {gpu_words.listed(cancelled)}."
+    if left:
+        return DshpcError(
+            f"Interrupted, and not all could be taken back: {gpu_words.listed(left)}.",
+            said if cancelled else "",
+            ("See what runs: dshpc job list",),
+            Exit.INTERRUPTED,
+        )
+    return DshpcError(f"Interrupted. {said}", "", (), Exit.INTERRUPTED)

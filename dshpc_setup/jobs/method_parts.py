@@ -1,0 +1,35 @@
+"""What a job takes from its method, as the container has it: folder, words, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from dshpc_setup import resources as shipped
+from dshpc_setup.jobs.incoming import Incoming
+from dshpc_setup.methods import store
+from dshpc_setup.methods.model import Method, Value
+
+
+def folder(method: Method, project: str) -> str:
+    """Its folder: the project's methods lie at the same path there, shipped ones in the image."""
+    own = os.path.join(project, store.FOLDER)
+    if str(method.folder).startswith(f"{own}/"):
+        return str(method.folder)
+    if method.folder.parent.resolve() == shipped.methods().resolve():
+        return f"{shipped.METHODS_IN_IMAGE}/{method.folder.name}"
+    return str(method.folder)
+
+
+def argv(method: Method, folder: str) -> tuple[str, ...]:
+    """The words that run its script, which lies in that folder."""
+    return (*method.command, f"{folder}/{method.script_path}")
+
+
+def with_files(method: Method, given: Mapping[str, Value], incoming: Incoming) -> dict[str, Value]:
+    """The parameters, with each file where the job finds it; raises DshpcError where it is none."""
+    files = {each.name for each in method.parameters if each.type == "file"}
+    return {
+        name: incoming.take(value) if name in files and isinstance(value, str) else value
+        for name, value in given.items()
+    }
