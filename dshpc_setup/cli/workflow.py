@@ -13,12 +13,13 @@ import typer
 
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import print_json
-from dshpc_setup.cli.command_line import HELP, Dir, Json, app, finish
+from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
 from dshpc_setup.cli.console import as_called
+from dshpc_setup.cli.job_request import Cluster, UnansweredError, ask, cluster, environ
 from dshpc_setup.errors import Exit, usage_error
 
 if TYPE_CHECKING:
-    from dshpc_setup.workflows.asking import Asked, Where
+    from dshpc_setup.workflows.asking import Asked
     from dshpc_setup.workflows.check import Place
 
 workflow_app = typer.Typer(
@@ -38,7 +39,12 @@ def workflow() -> None:
     """Jobs that wait for each other."""
 
 
-@workflow_app.command("run")
+@workflow_app.command(
+    "run",
+    epilog=examples(
+        "dshpc workflow run steps.yaml --wait", "dshpc workflow run steps.yaml --dry-run"
+    ),
+)
 def workflow_run(
     file: _File,
     *,
@@ -55,23 +61,28 @@ def workflow_run(
     dir: Dir = None,  # noqa: A002
 ) -> None:
     """Submit all jobs of a file; what succeeded before and has not changed is not run again."""
-    if wait and (json_output or dry_run):
-        other = "--json" if json_output else "--dry-run"
+    if wait and dry_run:
         raise usage_error(
-            f"--wait and {other} exclude each other.", "",
+            "--wait and --dry-run exclude each other.",
+            "A dry run submits nothing, so that there is nothing to wait for.",
+            "Leave one of the two out.",
+        )
+    if wait and json_output:
+        raise usage_error(
+            "--wait and --json exclude each other.", "",
             "How it goes, as JSON: dshpc workflow status NAME --json",
         )  # fmt: skip
-    runtime, where = _cluster(dir)
-    asked, answer = _submitted(file, runtime, where, again=again, dry=dry_run)
+    here = cluster(dir)
+    asked, answer = _submitted(file, here, again=again, dry=dry_run)
     if json_output:
         print_json(answer)
     else:
         lines = _dry_lines(answer) if dry_run else _lines(answer)
         print("\n".join(map(as_called, lines)), file=sys.stderr if wait else sys.stdout, flush=True)
-    finish(_watch(runtime, asked) if wait else int(answer["exit_code"]))
+    finish(_watch(here.runtime, asked) if wait else int(answer["exit_code"]))
 
 
-@workflow_app.command("status")
+@workflow_app.command("status", epilog=examples("dshpc workflow status steps"))
 def workflow_status(name: _Name, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
     """Each job of a workflow: its state, why it waits, GPUs, time, exit code."""
     answer = _ask("status", name, dir)
@@ -83,7 +94,7 @@ def workflow_status(name: _Name, *, json_output: Json = False, dir: Dir = None) 
     finish(int(answer["exit_code"]))
 
 
-@workflow_app.command("cancel")
+@workflow_app.command("cancel", epilog=examples("dshpc workflow cancel steps"))
 def workflow_cancel(name: _Name, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
     """End the jobs of a workflow that are not over."""
     answer = _ask("cancel", name, dir)
@@ -97,7 +108,7 @@ def workflow_cancel(name: _Name, *, json_output: Json = False, dir: Dir = None) 
     finish(int(answer["exit_code"]))
 
 
-@workflow_app.command("validate")
+@workflow_app.command("validate", epilog=examples("dshpc workflow validate steps.yaml"))
 def workflow_validate(file: _File, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
     """All that is wrong with a workflow's file, with its line and what would be right."""
     from dshpc_setup.workflows import check
@@ -117,50 +128,39 @@ def workflow_validate(file: _File, *, json_output: Json = False, dir: Dir = None
     finish(code)
 
 
-def _environ(folder: Path | None) -> dict[str, str]:
-    return {**os.environ} if folder is None else {**os.environ, "DSHPC_DIR": str(folder)}
-
-
-def _cluster(folder: Path | None) -> tuple[dict[str, Any], Where]:
-    """The project's runtime.json, and where its jobs lie; raises DshpcError where there is none."""
-    from dshpc_setup.workflows.asking import Where
-
-    environ = _environ(folder)
-    runtime = execution.runtime(environ)
-    user = execution.calling_user(os.environ)
-    owner = user[:2] if os.geteuid() == 0 and user[0] != 0 else None
-    return runtime, Where(execution.project_folder(environ), str(runtime["work"]), owner)
-
-
 def _place(file: Path, folder: Path | None) -> Place:
     """Without a cluster, too: what it will see is not known then."""
     from dshpc_setup.errors import DshpcError
     from dshpc_setup.methods import store
     from dshpc_setup.workflows.check import Place
 
-    environ = _environ(folder)
-    project = Path(execution.project_folder(environ))
+    project = Path(execution.project_folder(environ(folder)))
     try:
-        work: str | None = str(execution.runtime(environ)["work"])
+        work: str | None = cluster(folder).work
     except DshpcError:
         work = None
     return Place(file.absolute(), store.folders(project), work)
 
 
 def _submitted(
-    file: Path, runtime: dict[str, Any], where: Where, *, again: bool, dry: bool
+    file: Path, here: Cluster, *, again: bool, dry: bool
 ) -> tuple[Asked, dict[str, Any]]:
-    from dshpc_setup.cli.submission import UnansweredError, ask
     from dshpc_setup.methods import store
     from dshpc_setup.workflows import asking, check, fingerprint
 
+    where = asking.Where(here.project, here.work, here.owner)
     folders = store.folders(Path(where.project))
     found = check.load(check.Place(file.absolute(), folders, where.work))
     prints = fingerprint.prints(found)
-    asked, copies = asking.run(found, prints, where, again=again, dry=dry)
-    handed: Any = asked  # all that is wanted of it is its to_json
+    asked, copies = asking.run(found, prints, where, asking.How(again, dry=True))
+    if not dry:
+        only = None
+        if any(map(asking.needs_copies, copies)) and not again:
+            # What is not run again needs no copies, however large its inputs are
+            only = asking.submitted(ask(here.runtime, "workflow", asked))
+        asked, copies = asking.run(found, prints, where, asking.How(again, only=only))
     try:
-        answer = ask(runtime, "workflow", handed)
+        answer = ask(here.runtime, "workflow", asked)
     except UnansweredError:
         raise  # what may still be at work reads the copies
     except BaseException:
@@ -171,12 +171,10 @@ def _submitted(
 
 
 def _ask(verb: str, name: str, folder: Path | None) -> dict[str, Any]:
-    from dshpc_setup.cli.submission import ask
     from dshpc_setup.workflows.asking import Asked
 
-    runtime, where = _cluster(folder)
-    handed: Any = Asked(verb, _name(name), where.work)
-    return ask(runtime, "workflow", handed)
+    here = cluster(folder)
+    return ask(here.runtime, "workflow", Asked(verb, _name(name), here.work))
 
 
 def _name(text: str) -> str:
@@ -196,7 +194,9 @@ def _name(text: str) -> str:
 def _watch(runtime: dict[str, Any], asked: Asked) -> int:
     """Its progress, one line for each change; a signal ends the watching, and the workflow goes on."""
     words = ["job", "workflow", "follow", asked.name, "--work", asked.work]
-    code = execution.run(execution.Call(execution.NODE, words, runtime))
+    call = execution.Call(execution.NODE, words, runtime)
+    call.more = execution.for_people(os.environ)
+    code = execution.run(call)
     if code in (128 + 1, 128 + 2, 128 + 15):
         said = [f"The workflow {asked.name} goes on. See how it is: dshpc workflow status {asked.name}",
                 f"End it: dshpc workflow cancel {asked.name}"]  # fmt: skip

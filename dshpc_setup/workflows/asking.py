@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dshpc_setup.errors import usage_error
-from dshpc_setup.jobs import asking as of_jobs
+from dshpc_setup.jobs import method_parts
 from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.request import Request
-from dshpc_setup.methods.model import Value
 from dshpc_setup.workflows.fingerprint import Prints
 from dshpc_setup.workflows.model import Job, Workflow
 
@@ -56,30 +55,56 @@ class Where:
     owner: tuple[int, int] | None = None
 
 
-def run(
-    workflow: Workflow, prints: Prints, where: Where, *, again: bool, dry: bool
-) -> tuple[Asked, list[Incoming]]:
+@dataclass(frozen=True)
+class How:
+    """`again`: also what is unchanged. `dry`: nothing is submitted, and so nothing copied.
+
+    `only` are the jobs whose inputs are copied (None: all). The others are said to have none: they
+    are not to be submitted.
+    """
+
+    again: bool = False
+    dry: bool = False
+    only: Collection[str] | None = None
+
+    def copies_for(self, job: str) -> bool:
+        return not self.dry and (self.only is None or job in self.only)
+
+
+def run(workflow: Workflow, prints: Prints, where: Where, how: How) -> tuple[Asked, list[Incoming]]:
     """The object, and the copies of inputs that were made for it: what is left of them is the
     caller's to remove."""
     copies: list[Incoming] = []
     jobs: list[dict[str, Any]] = []
     try:
         for job in workflow.jobs:
-            incoming = Incoming(where.work, where.owner, dry=dry)
+            without = not how.copies_for(job.name)
+            incoming = Incoming(where.work, where.owner, dry=without)
             copies.append(incoming)
             request = _request(job, where, incoming, prints.of[job.name])
             jobs.append({
                 "name": job.name,
                 "method": job.method.name if job.method else None,
                 "needs": [[need.job, need.ending] for need in job.needs],
+                "copied": not (without and needs_copies(incoming)),
                 "request": {**request.to_json(), "workflow": f"{workflow.name}/{job.name}"},
             })  # fmt: skip
     except BaseException:
         remove(copies)
         raise
-    asked = Asked("run", workflow.name, where.work, str(workflow.file), jobs, again, dry,
-                  list(prints.notes))  # fmt: skip
+    asked = Asked("run", workflow.name, where.work, str(workflow.file), jobs, how.again,
+                  how.dry, list(prints.notes))  # fmt: skip
     return asked, copies
+
+
+def needs_copies(incoming: Incoming) -> bool:
+    """Whether some of its inputs lie outside the work folder."""
+    return incoming.folder is not None
+
+
+def submitted(answer: Mapping[str, Any]) -> set[str]:
+    """The jobs that a run has submitted, or that a dry one would have."""
+    return {str(job["name"]) for job in answer["jobs"] if job["action"] == "submitted"}
 
 
 def remove(copies: Sequence[Incoming]) -> None:
@@ -90,22 +115,15 @@ def remove(copies: Sequence[Incoming]) -> None:
 
 def _request(job: Job, where: Where, incoming: Incoming, fingerprint: str | None) -> Request:
     method = job.method
-    folder = of_jobs.method_dir(method, where.project) if method else None
-    argv = (*method.command, f"{folder}/{method.script_path}") if method else job.argv
-    files = {each.name for each in method.parameters if each.type == "file"} if method else set()
-    parameters: dict[str, Value] = {
-        name: incoming.take(value) if name in files and isinstance(value, str) else value
-        for name, value in job.parameters.items()
-    }
-    inputs = tuple(incoming.take(path) for path in job.inputs)
+    folder = method_parts.folder(method, where.project) if method else None
     return Request(
         kind="method" if method else "command",
         name=method.name if method else job.name,
-        argv=argv,
+        argv=method_parts.argv(method, folder) if method and folder else job.argv,
         work=where.work,
         resources=job.resources,
-        parameters=(parameters,),
-        inputs=inputs,
+        parameters=(method_parts.with_files(method, job.parameters, incoming) if method else {},),
+        inputs=tuple(incoming.take(path) for path in job.inputs),
         incoming=incoming.folder,
         method_dir=folder,
         fingerprint=fingerprint,

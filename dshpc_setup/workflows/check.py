@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -10,11 +10,13 @@ from typing import Any
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.methods.model import Method, Problem
 from dshpc_setup.methods.schema import NAME, Schema
-from dshpc_setup.methods.shown import Path, path_text, shown
-from dshpc_setup.methods.structure import Wrong, differences, nearest
+from dshpc_setup.methods.shown import Path, path_text
+from dshpc_setup.methods.structure import Wrong, differences
 from dshpc_setup.workflows import document, graph, requires
 from dshpc_setup.workflows.document import MOST_PROBLEMS, Document
+from dshpc_setup.workflows.keys import keys
 from dshpc_setup.workflows.model import Job, Workflow
+from dshpc_setup.workflows.place import Place as Place
 from dshpc_setup.workflows.schema import (
     JOB,
     MOST_JOBS,
@@ -24,19 +26,6 @@ from dshpc_setup.workflows.schema import (
 )
 
 Checked = tuple[Workflow | None, tuple[Problem, ...]]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the file lies, where methods are looked for, and what of the machine jobs see."""
-
-    file: FilePath
-    folders: Sequence[FilePath]
-    work: str | None = None  # None: there is no cluster yet, and what it will see is not known
-
-    @property
-    def folder(self) -> FilePath:
-        return self.file.parent
 
 
 @dataclass
@@ -121,26 +110,6 @@ def file_name(file: FilePath) -> str:
     return plain(file.stem).lstrip("._-") or "workflow"
 
 
-def keys(
-    value: Any, known: Mapping[str, Schema], refused: Mapping[str, str], path: Path
-) -> Iterator[Wrong]:
-    """What is wrong with the object itself and with its keys, not with what they hold."""
-    if not isinstance(value, dict):
-        what = "Nothing stands here" if value is None else "It is no object"
-        yield Wrong(path, f"{what}; keys with values are needed.", f"Such as {', '.join(known)}.")
-        return
-    for key in value:
-        if key in known:
-            continue
-        what = f"There is no key {shown(key)} here."
-        if key in refused:
-            yield Wrong((*path, key), f"{shown(key)} is not offered here.", refused[key])
-            continue
-        near = nearest(key, list(known))
-        right = f"Did you mean {near}?" if near else f"There are: {', '.join(known)}."
-        yield Wrong((*path, key), what, right)
-
-
 def _workflow(found: _Found) -> Workflow | None:
     value = found.text.value
     found.add(keys(value, TOP, TOP_NOT_OFFERED, ()))
@@ -195,9 +164,14 @@ def _job(name: str, given: Any, found: _Found) -> Job | None:
     if not isinstance(given, dict):
         return None
     good &= found.add(_one_of_both(given, path))
-    for key, part in given.items():
-        if key in JOB and key != "resources":
-            good &= found.add(differences(part, JOB[key], (*path, key)))
+    wrong_keys = {
+        key
+        for key, part in given.items()
+        if key in JOB
+        and key != "resources"
+        and not found.add(differences(part, JOB[key], (*path, key)))
+    }
+    good &= not wrong_keys
     needs, unclear = requires.read(name, given.get("requires"), list(found.text.value["jobs"]))
     found.add(iter(unclear))
     reader = job.Reader(found.text, found.place, path)
@@ -207,6 +181,8 @@ def _job(name: str, given: Any, found: _Found) -> Job | None:
         good = method is not None
     resources = reader.resources(given.get("resources", {}), method)
     parts = reader.parts(given, method) if good else None
+    if not good and "inputs" not in wrong_keys:
+        reader.inputs(given)  # what is wrong with them is told all the same
     found.add(iter(reader.wrong))
     found.add(requires.results(method, needs, found.text.value["jobs"], path))
     if resources is None or parts is None:

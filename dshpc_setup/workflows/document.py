@@ -140,9 +140,7 @@ class _Reader:
 
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> _Node:
         line = _line(event)
-        if depth > MOST_DEPTH:
-            what = f"Lists and keys lie more than {MOST_DEPTH} deep in each other."
-            self._broken(line, what, "No part of a workflow needs that.")
+        self._check_depth(depth, line)
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
         if event.tag is not None and event.tag != "!":
@@ -154,6 +152,11 @@ class _Reader:
         if event.anchor is not None:
             self._anchors[event.anchor] = node
         return node
+
+    def _check_depth(self, depth: int, line: int) -> None:
+        if depth > MOST_DEPTH:
+            what = f"Lists and keys lie more than {MOST_DEPTH} deep in each other."
+            self._broken(line, what, "No part of a workflow needs that.")
 
     def _alias(self, event: Any) -> _Node:
         node = self._anchors.get(event.anchor)
@@ -202,6 +205,7 @@ class _Reader:
         if self._parts > MOST_PARTS:
             what = f"The workflow has more than {MOST_PARTS} parts, aliases counted each time."
             self._broken(node.line, what, "Cut it in several.")
+        self._check_depth(len(path), node.line)  # an alias adds to it
         lines.setdefault(path, node.line)
         if node.items is not None:
             return [

@@ -41,7 +41,12 @@ def main(rest: Sequence[str]) -> int:
         if rest:
             raise usage_error("dshpc-node job workflow takes follow NAME, or stdin.")
         asked = asking.from_json(sys.stdin.read())
-        answer = {"run": run, "status": status, "cancel": cancel}[asked.verb](asked)
+        command = {"run": run, "status": status, "cancel": cancel}.get(asked.verb)
+        if command is None:
+            raise usage_error(
+                f"A workflow is not asked to {asked.verb}.", "It is of another version."
+            )
+        answer = command(asked)
     except DshpcError as error:
         answer = error.to_object()
     sys.stdout.write(json.dumps(answer) + "\n")
@@ -59,24 +64,25 @@ def run(asked: Asked) -> dict[str, Any]:
     import contextlib
 
     from dshpc_setup.jobs import offer, sbatch, submit
-    from dshpc_setup.workflows import run as runs
+    from dshpc_setup.workflows import preflight
+    from dshpc_setup.workflows.run import Submission
 
     sbatch.forget_variables(os.environ)
     look = _look(asked.work)
-    jobs = runs.wanted(asked)
+    jobs = preflight.wanted(asked)
     has = submit.load_offer(offer.FILE)
     held = states.lock(asked.work, asked.name)
     with contextlib.nullcontext(None) if asked.dry_run else held as is_cancelled:
         last = states.read(asked.work, asked.name)
         before = _standings(look, last) if last else []
-        runs.refuse_running(asked.name, before)
-        runs.check_fits(look.machine, jobs, has)
+        preflight.refuse_running(asked.name, before)
+        preflight.check_fits(look.machine, jobs, has)
         here = [
             each.workspace for each in before if each.workspace and os.path.isdir(each.workspace)
         ]
-        kept = {} if asked.again else runs.unchanged(jobs, last, before, here)
+        kept = {} if asked.again else preflight.unchanged(jobs, last, before, here)
         good = [each.name for each in before if each.kind == "good"]
-        submission = runs.Submission(look.machine, asked, has, kept, last, good, is_cancelled)
+        submission = Submission(look.machine, asked, has, kept, last, good, is_cancelled)
         return submission.run(jobs)
 
 
@@ -224,5 +230,7 @@ def _watched(look: Look, state: State) -> list[Standing]:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"dshpc: {text}\n")
+    from dshpc_setup.cli.console import as_called
+
+    sys.stderr.write(f"dshpc: {as_called(text)}\n")
     sys.stderr.flush()

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.methods import values
@@ -17,10 +17,11 @@ from dshpc_setup.methods.sense import Parts, contradictions, words
 from dshpc_setup.methods.shown import Path, path_text, shown
 from dshpc_setup.methods.structure import Wrong, differences
 from dshpc_setup.workflows.document import Document
+from dshpc_setup.workflows.keys import keys
+from dshpc_setup.workflows.place import Place
 from dshpc_setup.workflows.schema import RENAMED, RESOURCES, RESOURCES_NOT_OFFERED, ours
 
-if TYPE_CHECKING:
-    from dshpc_setup.workflows.check import Place
+_OF_GPUS = frozenset(("gpu_type", "gpu_memory_mb", "min_compute_capability"))  # which GPUs
 
 
 @dataclass
@@ -34,8 +35,6 @@ class Reader:
 
     def resources(self, given: Any, method: Method | None) -> Resources | None:
         """The method's with what the workflow says in place of them; None where something is wrong."""
-        from dshpc_setup.workflows.check import keys
-
         path: Path = (*self.path, "resources")
         wrong = list(keys(given, RESOURCES, RESOURCES_NOT_OFFERED, path))
         given = given if isinstance(given, dict) else {}
@@ -49,8 +48,8 @@ class Reader:
         self.wrong += wrong
         if wrong:
             return None
-        whole = _said(method.resources) if method else {}
-        whole |= dict(ours(name, value) for name, value in known.items())
+        said = dict(ours(name, value) for name, value in known.items())
+        whole = {**(_inherited(method.resources, said) if method else {}), **said}
         return self._sensible(whole, known, path)
 
     def _sensible(
@@ -78,8 +77,7 @@ class Reader:
     def parts(self, given: dict[str, Any], method: Method | None) -> dict[str, Any] | None:
         """argv, parameters, inputs, files and notes of a Job; None where something is wrong."""
         before = len(self.wrong)
-        inputs = tuple(self._file(text, ("inputs", at)) or ""
-                       for at, text in enumerate(given.get("inputs", ())))  # fmt: skip
+        inputs = self.inputs(given)
         found: dict[str, Any] = {"inputs": inputs}
         if method is None:
             found["argv"], found["files"] = self._words(given)
@@ -91,6 +89,13 @@ class Reader:
                 at = (*self.path, "inputs" if inputs else "method")
                 self.wrong.append(Wrong(at, problem.what, "Name its files under inputs:."))
         return found if len(self.wrong) == before else None
+
+    def inputs(self, given: dict[str, Any]) -> tuple[str, ...]:
+        """The whole paths of the inputs; "" for one that is no file that can be read."""
+        return tuple(
+            self._file(text, ("inputs", at)) or ""
+            for at, text in enumerate(given.get("inputs", ()))
+        )
 
     def _beside(self, text: str) -> str:
         """A path as the file means it: relative to where the file lies."""
@@ -210,6 +215,19 @@ def _said(resources: Resources) -> dict[str, Any]:
         value = getattr(resources, each.name)
         if value != default:
             found[each.name] = dict(value) if each.name == "env" else value
+    return found
+
+
+def _inherited(resources: Resources, said: dict[str, Any]) -> dict[str, Any]:
+    """The method's own beside what the workflow says, as on the command line: who asks for GPUs gets
+    them, and where there shall be none, nothing is said of which."""
+    found = _said(resources)
+    gpus = said.get("gpus")
+    if found.get("optional_gpus") == "never" and (gpus or not _OF_GPUS.isdisjoint(said)):
+        del found["optional_gpus"]
+    if gpus == 0:
+        gone = _OF_GPUS | {"optional_gpus"} | (set() if said.get("shards") else {"cuda"})
+        found = {name: value for name, value in found.items() if name not in gone}
     return found
 
 

@@ -1,106 +1,27 @@
-"""A workflow submitted, in the container: all of it checked, then one sbatch call for each job."""
+"""A workflow submitted, in the container: one sbatch call for each job."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.jobs import request as requests
-from dshpc_setup.jobs import room, submit
-from dshpc_setup.jobs.fit import Refusal, fit
-from dshpc_setup.jobs.gpu_words import Clock
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.jobs import submit
 from dshpc_setup.jobs.offer import Offer
-from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.stopping import told_to_stop
 from dshpc_setup.machine import Machine
 from dshpc_setup.workflows import state as states
 from dshpc_setup.workflows.asking import Asked
 from dshpc_setup.workflows.model import DEPENDENCY, Need
+from dshpc_setup.workflows.preflight import Wanted
 from dshpc_setup.workflows.standing import GOOD, Kind, Standing, unmet_needs
 from dshpc_setup.workflows.state import Ran, State
-from dshpc_setup.workflows.stopping import told_to_stop
 
 SUBMITTED = "dshpc.workflow-submitted/1"
 _CANCEL_S = 30.0
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A job as asked for."""
-
-    name: str
-    method: str | None
-    needs: tuple[Need, ...]
-    request: Request
-
-
-def wanted(asked: Asked) -> list[Wanted]:
-    """The jobs; raises DshpcError (usage) where they cannot be read."""
-    try:
-        return [
-            Wanted(
-                str(each["name"]),
-                each["method"],
-                tuple(Need(job, ending) for job, ending in each["needs"]),
-                requests.from_json(each["request"]),
-            )
-            for each in asked.jobs
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise usage_error("The workflow's jobs cannot be read.", str(error)) from None
-
-
-def check_fits(machine: Machine, jobs: Sequence[Wanted], has: Offer) -> None:
-    """Raises DshpcError where one of them can never run here."""
-    said: list[str] = []
-    now: room.Room | None = None
-    for job in jobs:
-        asked = job.request
-        found = fit(asked.resources, has, None, asked.partition)
-        if isinstance(found, Refusal):
-            now = now or room.ask(machine)
-            clock = Clock(time.time(), asked.utc_offset_s)
-            found = fit(asked.resources, has, now, asked.partition, clock)
-        if isinstance(found, Refusal):
-            said += [f"{job.name}: {why}" for why in found.whys]
-    if said:
-        raise DshpcError(
-            f"The workflow cannot run here: {said[0]}{'' if len(said) == 1 else ', and more'}.",
-            "\n".join([*said, "Nothing was submitted."]),
-            ("See what there is: dshpc gpus, dshpc status", "Ask for less, or for another GPU."),
-        )
-
-
-def refuse_running(name: str, before: Sequence[Standing]) -> None:
-    """Raises DshpcError where a job of the last run is not over."""
-    going = [each for each in before if not each.is_over]
-    if going:
-        raise DshpcError(
-            f"The workflow {name} is not over yet.",
-            ", ".join(f"{each.name} (job {each.job_id}) is {each.words}" for each in going),
-            (f"See how it is: dshpc workflow status {name}",
-             f"End it first: dshpc workflow cancel {name}"),
-        )  # fmt: skip
-
-
-def unchanged(
-    jobs: Sequence[Wanted], last: State | None, before: Sequence[Standing], here: Sequence[str]
-) -> dict[str, Ran]:
-    """The jobs that need not run again: the same fingerprint, ended well, the workspace is there, and
-    so for all that they require. `here` are the workspaces that are there.
-    """
-    good = {each.name for each in before if each.kind == "good"}
-    found: dict[str, Ran] = {}
-    for job in jobs:
-        ran = last.jobs.get(job.name) if last else None
-        same = ran is not None and ran.fingerprint == job.request.fingerprint is not None
-        if ran is None or not same or job.name not in good or ran.workspace not in here:
-            continue
-        if all(need.job in found for need in job.needs):
-            found[job.name] = replace(ran, needs=job.needs, reused=True)
-    return found
 
 
 @dataclass
@@ -203,6 +124,7 @@ class Submission:
             dry_run=self.asked.dry_run,
         )
         try:
+            self._check_copied(job)
             done = submit.submit(self.machine, request, self.has)
         except DshpcError as error:
             raise self._undone(job, state, error) from None
@@ -212,10 +134,25 @@ class Submission:
             done["sbatch"] += [f"--dependency={said}", "--kill-on-invalid-dep=yes"]
         return done
 
+    def _check_copied(self, job: Wanted) -> None:
+        """Raises DshpcError where the host left the inputs where they are, for a job that was to be
+        kept, and is no more."""
+        if not (job.copied or self.asked.dry_run):
+            raise DshpcError(
+                "its inputs were not copied into the work folder.",
+                "It was unchanged as the workflow was begun, and has to run now: its workspace was "
+                "removed meanwhile, or the workflow was run by somebody else.",
+                (f"Run it again: dshpc workflow run {self.asked.file}",),
+                Exit.INCOMPLETE,
+            )
+
     def _why(self, job: Wanted) -> str | None:
-        """Why it runs again, where it has run well before."""
+        """Why it runs again, where it has run well before, as far as its workspace still says so."""
         ran = self.last.jobs.get(job.name) if self.last else None
-        if ran is None or ran.job_id is None or job.name not in self.good:
+        if ran is None or ran.job_id is None:
+            return None
+        gone = ran.workspace is not None and not os.path.isdir(ran.workspace)
+        if job.name not in self.good and not gone:
             return None
         if job.request.fingerprint is None:
             return f"job {ran.job_id} cannot be compared with it"

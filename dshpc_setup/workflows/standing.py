@@ -28,6 +28,7 @@ class Standing:
     state: str | None = None  # Slurm's word
     why: str | None = None
     gpus: tuple[str, ...] = ()
+    on: str = ""  # the same by index: "0,2"
     seconds: float | None = None
     exit_code: int | None = None
     workspace: str | None = None
@@ -77,6 +78,7 @@ def _one(
         name=name, kind=kind, words=words, job_id=ran.job_id,
         state=seen.state if seen else None, why=why,
         gpus=tuple(gpu.text for gpu in seen.gpus) if seen else (),
+        on=views.which(seen.gpus) if seen else "",
         seconds=seen.seconds(now) if seen and kind not in ("not_run", "not_needed") else None,
         exit_code=seen.exit_code if seen and kind not in ("not_run", "not_needed") else None,
         workspace=ran.workspace, log=seen.log if seen else None, reused=ran.reused,
@@ -123,7 +125,7 @@ def all_good(standings: Sequence[Standing]) -> bool:
 
 def table(standings: Sequence[Standing]) -> list[str]:
     """For people: one line for each job."""
-    rows: list[tuple[str, ...]] = [("JOB", "NAME", "STATE", "GPUS", "TIME", "EXIT", "")]
+    rows: list[tuple[str, ...]] = [("JOB", "NAME", "STATE", "GPU", "TIME", "EXIT", "")]
     rows += [_row(each) for each in standings]
     widths = [max(len(row[at]) for row in rows) for at in range(6)]
     return [
@@ -139,7 +141,7 @@ def _row(each: Standing) -> tuple[str, ...]:
         each.job_id or "",
         each.name,
         each.words,
-        str(len(each.gpus) or ""),
+        each.on,
         "" if each.seconds is None else views.duration(each.seconds),
         "" if each.exit_code is None else str(each.exit_code),
         said,
@@ -154,4 +156,6 @@ def change(each: Standing) -> str:
         said = f" on {'; '.join(each.gpus)}"
     if each.is_over and each.seconds is not None:
         said += f", after {views.duration(each.seconds)}"
+    if each.kind == "bad" and each.exit_code is not None:
+        said += f"; what it printed: dshpc job logs {each.job_id}"
     return f"{each.name}{job}: {each.words}{said}"

@@ -1,4 +1,7 @@
-"""What a workflow's last run was: <work>/jobs/.workflows/NAME.json, one run of it at a time."""
+"""What a workflow's last run was: <work>/jobs/.workflows/UID/NAME.json, one run of it at a time.
+
+Each user has workflows of their own: of two users with one name, neither takes the other's results.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ import contextlib
 import fcntl
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dshpc_setup import locks
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.files import write_atomic, write_error
 from dshpc_setup.jobs import workspace
@@ -21,7 +24,6 @@ from dshpc_setup.workflows.model import ENDINGS, Need
 
 SCHEMA = "dshpc.workflow-state/1"
 FOLDER = ".workflows"
-_LOOK_S = 0.05  # between two tries to hold a lock
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,13 @@ class State:
         return replace(self, jobs={**self.jobs, name: ran})
 
 
+def folder(work: str) -> str:
+    """This user's."""
+    return f"{work}/{JOBS}/{FOLDER}/{os.getuid()}"
+
+
 def path(work: str, name: str) -> str:
-    return f"{work}/{JOBS}/{FOLDER}/{name}.json"
+    return f"{folder(work)}/{name}.json"
 
 
 def read(work: str, name: str) -> State | None:
@@ -65,7 +72,7 @@ def _parsed(value: Mapping[str, Any]) -> State | None:
     try:
         jobs = {str(job): _ran(part) for job, part in value["jobs"].items()}
         return State(str(value["name"]), str(value["file"]), float(value["submitted"]), jobs)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
 
@@ -85,7 +92,7 @@ def _ran(part: Mapping[str, Any]) -> Ran:
 def names(work: str) -> list[str]:
     """The workflows that have been run."""
     try:
-        listed = os.listdir(f"{work}/{JOBS}/{FOLDER}")
+        listed = os.listdir(folder(work))
     except OSError:
         return []
     return sorted(name[:-5] for name in listed if name.endswith(".json") and name[0] != ".")
@@ -118,18 +125,23 @@ def is_begun(work: str, name: str) -> bool:
 
 
 def _lock_path(work: str, name: str) -> str:
-    return f"{work}/{JOBS}/{FOLDER}/{name}.lock"
+    return f"{folder(work)}/{name}.lock"
 
 
 @contextlib.contextmanager
 def _files(work: str, name: str) -> Iterator[tuple[int, int]]:
     """The lock, and the mark that a cancellation sets: another lock, for one that is held ends with
     its process. Makes the folder; raises DshpcError where it cannot be written."""
-    at = f"{work}/{JOBS}/{FOLDER}"
+    at = folder(work)
+    shared = os.path.dirname(at)
     handles: list[int] = []
     try:
-        for folder in (os.path.dirname(at), at):
-            workspace.make_shared(folder, work)
+        for each in (os.path.dirname(shared), shared):
+            workspace.make_shared(each, work)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(at, 0o700)
+        if not workspace.is_ours(at):
+            raise _of_somebody_else(at)
         for file in (_lock_path(work, name), f"{at}/{name}.cancel"):
             handles.append(_opened(file))
     except OSError as error:
@@ -143,18 +155,12 @@ def _files(work: str, name: str) -> Iterator[tuple[int, int]]:
             os.close(handle)
 
 
-def _hold(handle: int, how: int, deadline_s: float = 0.0) -> bool:
-    """Whether the lock is ours within that time."""
-    end = time.monotonic() + deadline_s
-    while True:
-        try:
-            fcntl.flock(handle, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(_LOOK_S)
-        else:
-            return True
+def _of_somebody_else(at: str) -> DshpcError:
+    return DshpcError(
+        f"The folder {at} is not this user's.",
+        "It holds what this user's workflows have run, so that results of others are not taken for it.",
+        (f"Let its owner remove it: rm -r {at}",),
+    )
 
 
 @contextlib.contextmanager
@@ -164,7 +170,7 @@ def lock(work: str, name: str) -> Iterator[Callable[[], bool]]:
     What it gives says whether somebody wants the workflow cancelled by now.
     """
     with _files(work, name) as (handle, mark):
-        if not _hold(handle, fcntl.LOCK_EX):
+        if not locks.hold(handle, fcntl.LOCK_EX):
             raise DshpcError(
                 f"The workflow {name} is being submitted at this moment, by another run.",
                 "Two at once would take each other's results.",
@@ -172,9 +178,10 @@ def lock(work: str, name: str) -> Iterator[Callable[[], bool]]:
             )
 
         def is_cancelled() -> bool:
-            free = _hold(mark, fcntl.LOCK_EX)
+            free = locks.hold(mark, fcntl.LOCK_EX)
             if free:
-                fcntl.flock(mark, fcntl.LOCK_UN)
+                with contextlib.suppress(OSError):  # a file system without locks
+                    fcntl.flock(mark, fcntl.LOCK_UN)
             return not free
 
         yield is_cancelled
@@ -187,9 +194,10 @@ def cancelling(work: str, name: str, deadline_s: float) -> Iterator[bool]:
     Raises DshpcError (incomplete) where that one does not stop in time.
     """
     with _files(work, name) as (handle, mark):
-        free = _hold(handle, fcntl.LOCK_EX)
+        free = locks.hold(handle, fcntl.LOCK_EX)
         if not free and not (
-            _hold(mark, fcntl.LOCK_SH, deadline_s) and _hold(handle, fcntl.LOCK_EX, deadline_s)
+            locks.hold(mark, fcntl.LOCK_SH, deadline_s)
+            and locks.hold(handle, fcntl.LOCK_EX, deadline_s)
         ):
             raise DshpcError(
                 f"The workflow {name} is being submitted, and its submission does not stop.",

@@ -152,7 +152,9 @@ def test_a_workspace_that_is_gone_is_made_again(cluster: Cluster) -> None:
     _run(cluster, file, "--wait").good()
     folder = Path(_jobs(cluster, "gone")["a"]["workspace"])
     folder.rename(folder.with_name("moved-away"))
-    assert _actions(_run(cluster, file, "--json")) == {"a": "submitted", "b": "reused"}
+    again = _run(cluster, file, "--json")
+    assert _actions(again) == {"a": "submitted", "b": "reused"}
+    assert "the workspace of job " in again.report["jobs"][0]["why"]
     _done(cluster, "gone")
 
 
@@ -269,7 +271,11 @@ def test_of_an_ordinary_user(cluster: Cluster) -> None:
     file = _file(cluster, "users", "jobs: {a: {command: id, args: [-u]}}")
     called = replace(cluster, env={"SUDO_UID": "4242", "SUDO_GID": "4242"})
     _run(called, file, "--wait").good()
-    assert Path(_jobs(cluster, "users")["a"]["log"]).read_text() == "4242\n"
-    assert (cluster.work / "jobs/.workflows/users.json").stat().st_uid == 4242
-    # Another one may look at it and run it again, in a work folder that both may write to
-    assert _actions(_run(cluster, file, "--json")) == {"a": "reused"}
+    assert Path(_jobs(called, "users")["a"]["log"]).read_text() == "4242\n"
+    state = cluster.work / "jobs/.workflows/4242"
+    assert (state.stat().st_uid, state.stat().st_mode & 0o777) == (4242, 0o700)
+    # Another one's of that name is another one
+    assert cluster.dshpc("workflow", "status", "users").code == 64
+    assert _actions(_run(cluster, file, "--json")) == {"a": "submitted"}
+    assert _actions(_run(called, file, "--json")) == {"a": "reused"}
+    _done(cluster, "users")

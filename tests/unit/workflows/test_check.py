@@ -86,6 +86,35 @@ def test_keys_of_others_say_what_to_use(key: str, tmp_path: Path) -> None:
     assert (found.path, found.line, found.right) == (f"$.jobs.a.{key}", 4, NOT_OFFERED[key])
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("gpus: 2", (2, None, "always", None)),
+        ("gpu_memory_mb: 8000", (1, 8000, "always", "12.4")),
+        ("cpus: 2", (1, None, "never", None)),
+        ("gpus: 2, optional_gpus: never", (2, None, "never", None)),
+        ("gpus: 0", (0, None, "always", None)),
+        ("gpus: 0, shards: 1", (0, None, "always", "12.4")),
+    ],
+)
+def test_who_asks_for_gpus_gets_them_and_none_are_none(
+    said: str, expected: tuple[object, ...], tmp_path: Path
+) -> None:
+    which = {"cuda": "12.4"} if "12.4" in expected else {}
+    method(tmp_path, "train", resources={"gpus": 1, "optional_gpus": "never", **which})
+    found = job(f"jobs: {{a: {{method: train, resources: {{{said}}}}}}}", tmp_path).resources
+    assert (found.gpus, found.gpu_memory_mb, found.optional_gpus, found.cuda) == expected
+
+
+def test_a_method_that_says_which_gpus_runs_without_one(tmp_path: Path) -> None:
+    which = {"gpu_type": "h100", "min_compute_capability": "8.0", "gpu_memory_mb": 40000}
+    method(tmp_path, "train", resources={"gpus": 1, **which})
+    found = job("jobs: {a: {method: train, resources: {gpus: 0}}}", tmp_path).resources
+    assert (found.gpus, found.gpu_type, found.min_compute_capability) == (0, None, None)
+    wrong = only("jobs: {a: {method: train, resources: {gpus: 0, gpu_type: t4}}}", tmp_path)
+    assert "gpu_type says something of GPUs, and gpus is 0" in wrong.what
+
+
 @pytest.mark.parametrize("key", RESOURCES_NOT_OFFERED)
 def test_resources_of_others_say_what_to_use(key: str, tmp_path: Path) -> None:
     found = only(f"jobs: {{a: {{command: x, resources: {{{key}: 1}}}}}}", tmp_path)
@@ -263,3 +292,11 @@ def test_no_shape_raises(tmp_path: Path, jobs: dict[str, object]) -> None:
 
     found, wrong = check(json.dumps({"jobs": jobs}).encode(), place(tmp_path))
     assert (found is None) == bool(wrong)
+
+
+def test_inputs_that_are_not_there_are_told_beside_a_method_that_is_not(tmp_path: Path) -> None:
+    text = "jobs: {a: {method: none, inputs: [gone.csv]}, b: {command: 1, inputs: [lost.csv, 2]}}"
+    said = [told(tmp_path, each) for each in problems(text, tmp_path)]
+    assert any("There is no file gone.csv" in each for each in said)
+    assert any('no method "none"' in each for each in said)
+    assert not any("lost.csv" in each for each in said)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.unit.workflows.made import method, valid
+from dshpc_setup import resources
+from dshpc_setup.workflows.check import Place, check
 
 _PAGE = Path(__file__).parents[3] / "docs/how-to/workflows.md"
 
 
-def test_the_example_is_valid(tmp_path: Path) -> None:
-    method(tmp_path, "prepare", parameters=[{"name": "rows", "type": "integer"}])
-    method(tmp_path, "train", parameters=[{"name": "epochs", "type": "integer"}])
-    for name in ("measurements.csv", "report.py"):
-        (tmp_path / name).write_text("x")
+def test_the_example_is_valid_as_it_stands_there(tmp_path: Path) -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", _PAGE.read_text(), re.DOTALL)
-    found = valid(text, tmp_path)
-    assert (found.name, [job.name for job in found.jobs]) == (
-        "train-model",
-        ["prepare", "train", "report"],
+    found, problems = check(
+        text.encode(), Place(tmp_path / "steps.yaml", (resources.methods(),), str(tmp_path))
     )
-    assert found.jobs[2].argv[1] == f"{tmp_path}/report.py"
+    assert problems == ()
+    assert found is not None
+    assert (found.name, [job.name for job in found.jobs]) == (
+        "steps",
+        ["prepare", "train", "check", "report"],
+    )

@@ -124,6 +124,17 @@ def test_depth_is_bounded() -> None:
     assert not parse("[" * 5000).is_whole
 
 
+def test_depth_is_bounded_through_aliases_too() -> None:
+    links = "".join(f"a{at}: &a{at} {'[' * 14}*a{at - 1}{']' * 14}\n" for at in range(1, 40))
+    hidden = ", ".join(f"&b{at} [*b{at - 1}]" for at in range(1, 2000))
+    for text in (f"a0: &a0 x\n{links}", f"x: 1\nx: [&b0 [1], {hidden}]\ny: *b1999\n"):
+        source = parse(text)
+        assert not source.is_whole
+        assert "deep in each other" in source.problems[-1].what
+    once = "a: &a [[[x]]]\nb: [[*a]]\n"
+    assert parse(once).value == {"a": [[["x"]]], "b": [[[[["x"]]]]]}
+
+
 def test_files_are_bounded() -> None:
     assert "larger than" in read(b"#" * (document.MOST_BYTES + 1)).problems[0].what
     assert "UTF-8" in read(b"a: \xff\n").problems[0].what

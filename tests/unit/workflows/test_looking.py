@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -81,3 +82,13 @@ def test_who_is_over_is_not_asked_for_again(
         found = inside._standings(look, more, over=over)
         assert [each.kind for each in found] == ["good"] * 3 + ["bad"]
     assert (len(reads), controller.asked) == (2, 3)
+
+
+def test_a_verb_of_another_version_is_refused_as_an_object(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"schema": "dshpc.workflow-request/1", "verb": "pause", "name": "p", "work": "/w"}
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked)))
+    assert inside.main([]) == 64
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert told["brief"] == "A workflow is not asked to pause."

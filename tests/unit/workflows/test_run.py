@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.methods.model import Resources
-from dshpc_setup.workflows import asking, run, state
-from dshpc_setup.workflows.asking import Asked, Where
+from dshpc_setup.workflows import asking, preflight, state
+from dshpc_setup.workflows.asking import Asked, How, Where
 from dshpc_setup.workflows.fingerprint import prints
 from dshpc_setup.workflows.model import Job, Need, Workflow
 from dshpc_setup.workflows.run import Submission
@@ -34,7 +35,7 @@ class Controller:
         self.calls.append(tuple(argv))
         count = len([call for call in self.calls if call[0] == "sbatch"])
         if argv[0] == "sbatch" and count == self.refused:
-            return CommandResult(tuple(argv), "error", 1, "", "Invalid qos", 0.0)
+            return CommandResult(tuple(argv), "present", 1, "", "Invalid qos", 0.0)
         text = f"{100 + count}\n" if argv[0] == "sbatch" else ""
         return CommandResult(tuple(argv), "present", 0, text, "", 0.0)
 
@@ -52,7 +53,7 @@ _PIPE = _workflow(
 
 def _asked(work: Path, workflow: Workflow = _PIPE, *, dry: bool = False) -> Asked:
     where = Where(str(work), str(work))
-    return asking.run(workflow, prints(workflow), where, again=False, dry=dry)[0]
+    return asking.run(workflow, prints(workflow), where, How(dry=dry))[0]
 
 
 def _submit(work: Path, controller: Controller, **more: Any) -> dict[str, Any]:
@@ -60,9 +61,9 @@ def _submit(work: Path, controller: Controller, **more: Any) -> dict[str, Any]:
     kept, last = more.pop("kept", {}), more.pop("last", None)
     submission = Submission(controller, asked, _OFFER, kept, last, **more)  # type: ignore[arg-type]
     if asked.dry_run:
-        return submission.run(run.wanted(asked))
+        return submission.run(preflight.wanted(asked))
     with state.lock(str(work), "pipe"):
-        return submission.run(run.wanted(asked))
+        return submission.run(preflight.wanted(asked))
 
 
 def _options(call: tuple[str, ...]) -> dict[str, str]:
@@ -139,16 +140,26 @@ def test_what_waits_for_one_that_is_not_run(tmp_path: Path) -> None:
     controller = Controller()
     with state.lock(str(tmp_path), "pipe"):
         submission = Submission(controller, asked, _OFFER, kept, None)  # type: ignore[arg-type]
-        answer = submission.run(run.wanted(asked))
+        answer = submission.run(preflight.wanted(asked))
     assert [each["action"] for each in answer["jobs"]] == ["reused", "none", "none", "submitted"]
     assert answer["jobs"][2]["why"] == "not needed: c is not run"
 
 
 def test_why_it_runs_again(tmp_path: Path) -> None:
-    ran = {name: Ran("5", f"/w/{name}", "other") for name in "abc"}
+    ran = {name: Ran("5", str(tmp_path), "other") for name in "abc"}
     answer = _submit(tmp_path, Controller(), last=State("pipe", "f", 0.0, ran), good=("a",))
     whys = [each["why"] for each in answer["jobs"]]
     assert whys == ["it has changed since job 5", None, None]
+
+
+def test_a_workspace_that_is_gone_is_why_it_runs_again(tmp_path: Path) -> None:
+    """Nobody can say then how it ended."""
+    prints_of = {job.name: job.request.fingerprint for job in preflight.wanted(_asked(tmp_path))}
+    ran = {name: Ran("5", f"{tmp_path}/gone", prints_of[name]) for name in "ab"}
+    ran["b"] = replace(ran["b"], workspace=str(tmp_path))
+    answer = _submit(tmp_path, Controller(), last=State("pipe", "f", 0.0, ran), good=("b",))
+    whys = [each["why"] for each in answer["jobs"]]
+    assert whys == ["the workspace of job 5 is gone", "a runs again", None]
 
 
 def _standing(name: str, kind: str) -> Standing:
@@ -156,7 +167,7 @@ def _standing(name: str, kind: str) -> Standing:
 
 
 def _unchanged(work: Path, good: str, here: str, changed: str = "") -> set[str]:
-    jobs = run.wanted(_asked(work))
+    jobs = preflight.wanted(_asked(work))
     ran = {
         job.name: Ran(
             "5", f"/w/{job.name}", "x" if job.name in changed else job.request.fingerprint
@@ -165,7 +176,7 @@ def _unchanged(work: Path, good: str, here: str, changed: str = "") -> set[str]:
     }
     before = [_standing(name, "good" if name in good else "bad") for name in "abc"]
     folders = [f"/w/{name}" for name in here]
-    return set(run.unchanged(jobs, State("pipe", "f", 0.0, ran), before, folders))
+    return set(preflight.unchanged(jobs, State("pipe", "f", 0.0, ran), before, folders))
 
 
 def test_only_what_ended_well_and_is_the_same_is_kept(tmp_path: Path) -> None:
@@ -174,13 +185,43 @@ def test_only_what_ended_well_and_is_the_same_is_kept(tmp_path: Path) -> None:
     assert _unchanged(tmp_path, "abc", "ab") == {"a", "b"}
     assert _unchanged(tmp_path, "abc", "bc") == set()
     assert _unchanged(tmp_path, "abc", "abc", changed="b") == {"a"}
-    assert run.unchanged(run.wanted(_asked(tmp_path)), None, [], []) == {}
+    assert preflight.unchanged(preflight.wanted(_asked(tmp_path)), None, [], []) == {}
+
+
+def test_one_that_was_not_needed_makes_nobody_run_again(tmp_path: Path) -> None:
+    workflow = _workflow(
+        Job("a", ("x",)),
+        Job("b", ("x",), needs=(Need("a", "FAILED"),)),
+        Job("c", ("x",), needs=(Need("a"), Need("b", "FINISHED"))),
+    )
+    jobs = preflight.wanted(_asked(tmp_path, workflow))
+    last = State("pipe", "f", 0.0, {
+        job.name: Ran("5", f"/w/{job.name}", job.request.fingerprint) for job in jobs
+    })  # fmt: skip
+
+    def kept(a: str, b: str, c: str) -> set[str]:
+        kinds = {"a": a, "b": b, "c": c}
+        before = [_standing(name, kind) for name, kind in kinds.items()]
+        return set(preflight.unchanged(jobs, last, before, ["/w/a", "/w/b", "/w/c"]))
+
+    assert kept("good", "not_needed", "good") == {"a", "c"}
+    assert kept("bad", "good", "good") == set()
+    assert kept("good", "bad", "good") == {"a"}
+    asked = _asked(tmp_path, workflow)
+    before = [_standing("a", "good"), _standing("b", "not_needed"), _standing("c", "good")]
+    again = preflight.unchanged(jobs, last, before, ["/w/a", "/w/b", "/w/c"])
+    controller = Controller()
+    with state.lock(str(tmp_path), "pipe"):
+        submission = Submission(controller, asked, _OFFER, again, last)  # type: ignore[arg-type]
+        answer = submission.run(preflight.wanted(asked))
+    assert [each["action"] for each in answer["jobs"]] == ["reused", "none", "reused"]
+    assert controller.calls == []
 
 
 def test_a_running_workflow_is_refused() -> None:
-    run.refuse_running("pipe", [_standing("a", "good"), _standing("b", "not_run")])
+    preflight.refuse_running("pipe", [_standing("a", "good"), _standing("b", "not_run")])
     with pytest.raises(DshpcError, match="is not over yet") as caught:
-        run.refuse_running("pipe", [_standing("a", "good"), _standing("b", "running")])
+        preflight.refuse_running("pipe", [_standing("a", "good"), _standing("b", "running")])
     assert "dshpc workflow cancel pipe" in caught.value.resolution[1]
 
 
@@ -189,12 +230,65 @@ def test_all_that_can_never_run_is_said_before_anything(tmp_path: Path) -> None:
     jobs = _workflow(Job("a", ("x",), resources=big), Job("b", ("x",), resources=Resources(gpus=1)))
     controller = Controller()
     with pytest.raises(DshpcError) as caught:
-        run.check_fits(controller, run.wanted(_asked(tmp_path, jobs)), _OFFER)  # type: ignore[arg-type]
+        preflight.check_fits(controller, preflight.wanted(_asked(tmp_path, jobs)), _OFFER)  # type: ignore[arg-type]
     lines = caught.value.details.splitlines()
     assert lines[0] == "a: it needs 64 CPUs, this cluster has 4"
     assert lines[1].startswith("b: it needs ")
     assert all(call[0] != "sbatch" for call in controller.calls)
-    run.check_fits(controller, run.wanted(_asked(tmp_path)), _OFFER)  # type: ignore[arg-type]
+    preflight.check_fits(controller, preflight.wanted(_asked(tmp_path)), _OFFER)  # type: ignore[arg-type]
+
+
+def _with_data(tmp_path: Path) -> tuple[Workflow, Path]:
+    """Two jobs, each with an input outside the work folder."""
+    (tmp_path / "work").mkdir()
+    jobs = []
+    for name in "ab":
+        (tmp_path / f"{name}.bin").write_text(name)
+        jobs.append(Job(name, ("x",), inputs=(str(tmp_path / f"{name}.bin"),)))
+    return _workflow(*jobs), tmp_path / "work"
+
+
+def test_only_for_jobs_that_run_are_inputs_copied(tmp_path: Path) -> None:
+    workflow, work = _with_data(tmp_path)
+    where = Where(str(tmp_path), str(work))
+    planned, copies = asking.run(workflow, prints(workflow), where, How(dry=True))
+    assert all(map(asking.needs_copies, copies))
+    assert list(work.iterdir()) == []
+    kept = {"a": Ran("7", "/old/a", "f", reused=True)}
+    controller: Any = Controller()
+    dry = replace(planned, dry_run=True)
+    answer = Submission(controller, dry, _OFFER, kept, None).run(preflight.wanted(dry))
+    only = asking.submitted(answer)
+    assert only == {"b"}
+    asked, _ = asking.run(workflow, prints(workflow), where, How(only=only))
+    assert [path.name for path in (work / "jobs").glob(".incoming-*/*")] == ["b.bin"]
+    prints_of = [[job["request"]["fingerprint"] for job in each.jobs] for each in (planned, asked)]
+    assert prints_of[0] == prints_of[1]
+    with state.lock(str(work), "pipe"):
+        answer = Submission(controller, asked, _OFFER, kept, None).run(preflight.wanted(asked))
+    assert [each["action"] for each in answer["jobs"]] == ["reused", "submitted"]
+    assert (Path(answer["jobs"][1]["workspace"]) / "inputs/b.bin").read_text() == "b"
+
+
+def test_a_job_that_has_to_run_after_all_is_not_run_without_its_inputs(tmp_path: Path) -> None:
+    workflow, work = _with_data(tmp_path)
+    where = Where(str(tmp_path), str(work))
+    asked, _ = asking.run(workflow, prints(workflow), where, How(only={"a"}))
+    controller: Any = Controller()
+    with state.lock(str(work), "pipe"), pytest.raises(DshpcError) as caught:
+        Submission(controller, asked, _OFFER, {}, None).run(preflight.wanted(asked))
+    assert "its inputs were not copied" in caught.value.brief
+    assert "Cancelled again: a (job 101)" in caught.value.details
+    assert caught.value.resolution == ("Run it again: dshpc workflow run /w/pipe.yaml",)
+    assert [call[0] for call in controller.calls] == ["sbatch", "scancel"]
+
+
+def test_what_lies_in_the_work_folder_needs_no_copies(tmp_path: Path) -> None:
+    workflow, _ = _with_data(tmp_path)
+    where = Where(str(tmp_path), str(tmp_path))
+    asked, copies = asking.run(workflow, prints(workflow), where, How(dry=True))
+    assert not any(map(asking.needs_copies, copies))
+    assert [job["copied"] for job in asked.jobs] == [True, True]
 
 
 @pytest.mark.parametrize(

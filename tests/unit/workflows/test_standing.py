@@ -88,4 +88,22 @@ def test_one_that_was_not_submitted() -> None:
 
 def test_lines_of_progress() -> None:
     found = _judged({"a": ()}, {"a": "FAILED"})["a"]
-    assert standing.change(found) == "a (job 0): failed: exit code 3, after 0:02"
+    assert standing.change(found).startswith("a (job 0): failed: exit code 3, after 0:02;")
+
+
+def test_a_job_that_failed_says_where_its_output_is() -> None:
+    bad = standing.Standing("a", "bad", "failed: exit code 2", "50", exit_code=2, seconds=1.0)
+    assert standing.change(bad) == (
+        "a (job 50): failed: exit code 2, after 0:01; what it printed: dshpc job logs 50"
+    )
+    assert "logs" not in standing.change(standing.Standing("a", "bad", "cancelled", "50"))
+
+
+def test_the_table_says_which_gpus() -> None:
+    lines = standing.table(
+        [standing.Standing("a", "running", "running", "5", gpus=("GPU 4 (T4)",), on="4")]
+    )
+    assert [line.split() for line in lines] == [
+        ["JOB", "NAME", "STATE", "GPU", "TIME", "EXIT"],
+        ["5", "a", "running", "4"],
+    ]

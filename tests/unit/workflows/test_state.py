@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import workspace
 from dshpc_setup.workflows import state
 from dshpc_setup.workflows.model import Need
 from dshpc_setup.workflows.state import Ran, State
@@ -70,6 +71,33 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
             pass
     with state.lock(str(tmp_path), "pipe"):
         pass
+
+
+def test_each_user_has_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, uid = str(tmp_path), os.getuid()
+    with state.lock(work, "pipe"):
+        state.write(work, State("pipe", "f", 0.0))
+        monkeypatch.setattr("os.getuid", lambda: uid + 1)
+        monkeypatch.setattr(workspace, "is_ours", lambda folder: folder.endswith(f"/{uid + 1}"))
+        assert (state.read(work, "pipe"), state.names(work)) == (None, [])
+        assert not state.is_begun(work, "pipe")
+        with state.lock(work, "pipe"):  # at the same time
+            pass
+    assert Path(state.folder(work)).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_another_user_has_put_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(state.folder(str(tmp_path))).mkdir(parents=True)
+    uid = os.getuid()
+    os.rename(
+        state.folder(str(tmp_path)), Path(state.folder(str(tmp_path))).with_name(str(uid + 1))
+    )
+    monkeypatch.setattr("os.getuid", lambda: uid + 1)
+    monkeypatch.setattr(workspace, "given_owner", lambda _: uid + 1)
+    with pytest.raises(DshpcError, match="is not this user's"):
+        state.lock(str(tmp_path), "pipe").__enter__()
 
 
 def test_the_folder_may_be_used_as_the_work_folder(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from dshpc_setup import locks
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import submit
 from dshpc_setup.jobs.held import Places
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.workflows import inside, run, state
+from dshpc_setup.workflows import inside, preflight, state
 from dshpc_setup.workflows.asking import Asked
 from dshpc_setup.workflows.run import Submission
 from dshpc_setup.workflows.standing import Standing
@@ -84,7 +85,7 @@ def test_a_cancellation_stops_the_run(tmp_path: Path) -> None:
             one: Any = controller
             submission = Submission(one, asked, _OFFER, {}, None, (), is_cancelled)
             with pytest.raises(DshpcError, match="was stopped: it is being cancelled"):
-                submission.run(run.wanted(asked))
+                submission.run(preflight.wanted(asked))
     finally:
         begun.set()
         other.join()
@@ -155,7 +156,7 @@ def test_a_run_that_is_cancelled_from_elsewhere(
         taken.wait(10)
 
     controller: Any = _Cluster(tmp_path, happens)
-    hold = state._hold
+    hold = locks.hold
 
     def held(handle: int, how: int, deadline_s: float = 0.0) -> bool:
         found = hold(handle, how, deadline_s)
@@ -163,7 +164,7 @@ def test_a_run_that_is_cancelled_from_elsewhere(
             taken.set()
         return found
 
-    monkeypatch.setattr(state, "_hold", held)
+    monkeypatch.setattr(locks, "hold", held)
     monkeypatch.setattr(
         inside, "_look", lambda work: Look(controller, work, str(controller.log), Places({}))
     )
