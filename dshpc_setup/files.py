@@ -64,7 +64,7 @@ def write_temporary(
             with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(text)
                 file.flush()
-                os.fchmod(file.fileno(), mode)
+                _give_mode(file.fileno(), mode)
                 if owner is not None:
                     os.fchown(file.fileno(), *owner)
                 os.fsync(file.fileno())
@@ -74,6 +74,16 @@ def write_temporary(
     except OSError as error:
         raise write_error(error, final) from None
     return temporary
+
+
+def _give_mode(handle: int, mode: int) -> None:
+    """There are file systems that have modes of their own (WSL's /mnt/c): what everybody may read can
+    be written there, a secret cannot."""
+    try:
+        os.fchmod(handle, mode)
+    except PermissionError:
+        if not mode & 0o004:
+            raise
 
 
 def write_atomic(

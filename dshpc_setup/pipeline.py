@@ -196,6 +196,7 @@ class Configure:
                     base,
                     plan.gpu_type,
                     dry_run=self.options.dry_run,
+                    say=self.reporter.progress,
                 )
                 if base is not None
                 else None

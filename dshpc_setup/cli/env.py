@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from dshpc_setup.cli.command_line import (
     Dir,
     Json,
     app,
+    examples,
     finish,
     project_of,
     reporter,
@@ -39,7 +41,14 @@ def env() -> None:
     """The packages that methods need."""
 
 
-@env_app.command("add")
+@env_app.command(
+    "add",
+    epilog=examples(
+        'dshpc env add numpy "pandas>=2,<3"',
+        "dshpc env add --apt libgomp1",
+        "dshpc env add --r dplyr",
+    ),
+)
 def env_add(
     names: _Names,
     *,
@@ -51,11 +60,13 @@ def env_add(
     """Declare packages in environment/; `dshpc env lock` then fixes their versions."""
     from dshpc_setup.environment import editing
 
-    file = editing.add(project_of(dir), _kind(apt, r), names)
-    _told("added", names, [file], json_output)
+    project, kind = project_of(dir), _kind(apt, r)
+    before = editing.replaced(project, kind, names)
+    file = editing.add(project, kind, names)
+    _told("added", names, [file], json_output, before)
 
 
-@env_app.command("remove")
+@env_app.command("remove", epilog=examples("dshpc env remove numpy"))
 def env_remove(
     names: _Names,
     *,
@@ -71,7 +82,7 @@ def env_remove(
     _told("removed", names, files, json_output)
 
 
-@env_app.command("lock")
+@env_app.command("lock", epilog=examples("dshpc env lock"))
 def env_lock(
     *,
     json_output: Json = False,
@@ -80,10 +91,16 @@ def env_lock(
 ) -> None:
     """Choose the versions of all that is declared, and of what that needs, and write them down."""
     from dshpc_setup.environment import standing
+    from dshpc_setup.environment.model import LOCK_SCHEMA
 
     lock = standing.make_lock(this_machine(), project_of(dir), reporter())
     if json_output:
-        print_json(lock.to_json())
+        print_json({"schema": LOCK_SCHEMA, "wheels": []} if lock is None else lock.to_json())
+    elif lock is None:
+        put(
+            as_called(f"Nothing is declared: the lock is removed. Next: {standing.NEXT_BUILD}")
+            + "\n"
+        )
     else:
         put("".join(f"{each.name} {each.version}\n" for each in lock.wheels))
         put("".join(f"{each.name} {each.version}\n" for each in lock.debian))
@@ -91,7 +108,7 @@ def env_lock(
     finish(Exit.OK)
 
 
-@env_app.command("show")
+@env_app.command("show", epilog=examples("dshpc env show"))
 def env_show(
     *,
     json_output: Json = False,
@@ -109,9 +126,11 @@ def env_show(
     finish(Exit.OK)
 
 
-@env_app.command("schema")
+@env_app.command("schema", epilog=examples("dshpc env schema python.json"))
 def env_schema(
-    name: Annotated[str, typer.Argument(metavar="FILE", help="python.json, or another of them.")],
+    name: Annotated[
+        str, typer.Argument(metavar="FILE", help="python.json, system_deps.json or r.json.")
+    ],
 ) -> None:
     """The JSON Schema of one of the files, for editors and other programs."""
     from dshpc_setup.environment.schema import SCHEMAS, published
@@ -128,7 +147,14 @@ def _kind(apt: bool, r: bool) -> str:
     return "apt" if apt else "r" if r else "python"
 
 
-def _told(verb: str, names: list[str], files: list[Path], json_output: bool) -> None:
+def _told(
+    verb: str,
+    names: list[str],
+    files: list[Path],
+    json_output: bool,
+    before: Mapping[str, str] | None = None,
+) -> None:
+    """`before`: what stood there in place of a name."""
     if json_output:
         print_json(
             {
@@ -138,6 +164,13 @@ def _told(verb: str, names: list[str], files: list[Path], json_output: bool) -> 
             }
         )
     else:
-        put(f"{verb.capitalize()} in {', '.join(map(str, files))}: {', '.join(names)}\n")
+        said = ", ".join(_shown(name, (before or {}).get(name)) for name in names)
+        put(f"{verb.capitalize()} in {', '.join(map(str, files))}: {said}\n")
         put(as_called("Next: dshpc env lock") + "\n")
     finish(Exit.OK)
+
+
+def _shown(name: str, before: str | None) -> str:
+    if before is None:
+        return name
+    return f"{name} (there already)" if name == before else f"{name} (in place of {before})"

@@ -70,7 +70,7 @@ def load(project: Path) -> Declaration | None:
 def requirements(data: bytes) -> tuple[list[Found], list[Problem]]:
     """A requirements file of plain names and versions; comments and empty lines may stand in it."""
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return [], [Problem("$", 1, "The file is not UTF-8.", "Save it as UTF-8.")]
     found: list[Found] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,14 +104,17 @@ def prepare(
     site: SiteFiles,
     *,
     fetch: bool,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Layer | None:
     """The layer that the image is to have, its wheels fetched; None where nothing is declared.
 
-    A dry run fetches nothing.
+    What was fetched for others goes then. A dry run fetches nothing and removes nothing.
     """
     lock = current_lock(project.folder, architecture)
     if lock is None:
+        if fetch:
+            locking.forget_others(project, None)
         return None
     if not fetch:
         return Layer(lock)
-    return Layer(lock, locking.wheel_files(machine, project, lock, site))
+    return Layer(lock, locking.wheel_files(machine, project, lock, site, say))

@@ -6,7 +6,7 @@ import hashlib
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,9 @@ from dshpc_setup.image.site import SiteFiles
 from dshpc_setup.machine import Machine
 from dshpc_setup.project import OWN, Project
 
+_SCRATCH = ".packages."
 WHEELS = f"{OWN}/wheels"  # what was fetched, by the files' names
+_SEEN = f"{OWN}/wheels.json"  # what of them was hashed, and how it looked then
 _FILE = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9_.]*)-(?P<version>[0-9A-Za-z][0-9A-Za-z_.!+]*)"
     r"(?:-[0-9][0-9A-Za-z_]*)?-[0-9A-Za-z_.]+-[0-9A-Za-z_.]+-[0-9A-Za-z_.]+\.whl"
@@ -140,11 +142,13 @@ def wheel_files(
     project: Project,
     lock: Lock,
     site: SiteFiles,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Path]:
     """File name -> file of each wheel of the lock; what is not here yet is fetched by its hash."""
     folder = project.folder / WHEELS
     wanted = [*lock.wheels, *([lock.installer] if lock.installer else [])]
-    missing = [each for each in wanted if _sha256(folder / each.file) != each.sha256]
+    seen = _seen(project)
+    missing = [each for each in wanted if not _is_here(folder / each.file, each, seen)]
     if missing:
         with _scratch(project) as scratch:
             new, cwd, file = (scratch / name for name in ("new", "cwd", "requirements.txt"))
@@ -152,21 +156,51 @@ def wheel_files(
             cwd.mkdir()
             file.write_text(with_hashes(missing), encoding="utf-8")
             pip = pip_module.find(machine, lock.architecture, site, cwd)
-            pip_module.fetch(machine, pip, pip_module.argv_locked(pip, new, file), cwd)
+            say("packages: fetching what is locked")
+            pip_module.fetch(machine, pip, pip_module.argv_locked(pip, new, file), cwd, say)
             _keep(new, project)
     for each in missing:
-        if _sha256(folder / each.file) != each.sha256:
+        if not _is_here(folder / each.file, each, seen):
             raise DshpcError(
                 f"The package index gave another file than {each.file}, which is locked.",
                 "",
                 ("Lock anew: dshpc env lock",),
             )
+    project.write_json(_SEEN, {each.file: _stamp(folder / each.file, each) for each in wanted})
     return {each.file: folder / each.file for each in wanted}
 
 
-def forget_others(project: Project, lock: Lock) -> None:
+def _seen(project: Project) -> dict[str, Any]:
+    try:
+        return project.read_json(_SEEN)
+    except DshpcError:  # damaged: then all are read again
+        return {}
+
+
+def _is_here(path: Path, wheel: Wheel, seen: Mapping[str, Any]) -> bool:
+    """Whether that very file is; one that was hashed and has not changed since is not read again: all
+    of them may be gigabytes, and each run of configure-environment asks."""
+    try:
+        return seen.get(wheel.file) == _stamp(path, wheel) or _sha256(path) == wheel.sha256
+    except FileNotFoundError:
+        return False
+
+
+def _stamp(path: Path, wheel: Wheel) -> list[str | int]:
+    found = path.stat()
+    return [wheel.sha256, found.st_size, found.st_mtime_ns]
+
+
+def forget(project: Project) -> None:
+    """Remove the lock and what was fetched for it: nothing is declared any more."""
+    forget_others(project, None)
+    (project.folder / FOLDER / LOCK).unlink(missing_ok=True)
+
+
+def forget_others(project: Project, lock: Lock | None) -> None:
     """Remove what was fetched for an earlier lock."""
-    kept = {each.file for each in lock.wheels} | {lock.installer.file if lock.installer else ""}
+    wanted = [] if lock is None else [*lock.wheels, lock.installer]
+    kept = {each.file for each in wanted if each is not None}
     folder = project.folder / WHEELS
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name not in kept:
@@ -181,8 +215,10 @@ def with_hashes(wheels: list[Wheel]) -> str:
 @contextmanager
 def _scratch(project: Project) -> Iterator[Path]:
     make_folder(project.own, project.owner)
+    for left in project.own.glob(f"{_SCRATCH}*"):  # of a run that was killed: it may be gigabytes
+        shutil.rmtree(left, ignore_errors=True)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=".packages.", dir=project.own))
+        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=project.own))
     except OSError as error:
         raise write_error(error, project.own) from None
     try:

@@ -17,7 +17,7 @@ from dshpc_setup.image.site import SiteFiles
 from dshpc_setup.machine import CommandResult, Machine
 
 _ASK_S = 30.0
-_FETCH_S = 3600.0
+_FETCH_S = 6 * 3600.0  # PyTorch's 3 GB on a slow line; where nothing comes, pip gives up by itself
 _OLD = 3  # what our program ends with where this pip cannot be told its target
 
 # `pip download --platform` chooses files by the target, and yet evaluates environment markers of the
@@ -94,9 +94,10 @@ def fetch(
     """Run one of these calls; raises DshpcError with the reason in plain words."""
 
     def show(line: str) -> None:
-        found = re.match(r"\s*(Collecting|Downloading) (\S+)", line)
+        found = re.match(r"\s*(Collecting|Downloading) (\S+)(?: (\([0-9.]+ [kMG]?B\)))?", line)
         if found:
-            say(f"packages: {found[1].lower()} {found[2].rpartition('/')[2]}")
+            size = f" {found[3]}" if found[3] else ""
+            say(f"packages: {found[1].lower()} {found[2].rpartition('/')[2]}{size}")
 
     done = machine.run(call, deadline_s=_FETCH_S, env=pip.env, cwd=str(cwd), on_line=show)
     if done.ok:
@@ -137,6 +138,8 @@ _ROUTINE = re.compile(
     r"\s*(Looking in|Processing|Collecting|Downloading|Using cached|Saved|Obtaining|INFO:"
     r"|WARNING: Location)"
 )
+
+_RETRY = re.compile(r"WARNING: Retrying \(")
 
 # The first that matches counts: a network that fails ends in "No matching distribution" as well.
 _REASONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -186,15 +189,25 @@ _REASONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 def failure(done: CommandResult, pip: Pip) -> DshpcError:
     """Why pip ended as it did."""
-    told = [line for line in done.text.splitlines() if not _ROUTINE.match(line)]
+    told = _once([line for line in done.text.splitlines() if not _ROUTINE.match(line)])
     text = redacted(tail("\n".join(told)), pip.secrets)
     if done.state == "timeout":
         return DshpcError(
-            f"Fetching Python packages was not done within {_FETCH_S / 60:.0f} minutes.",
+            f"Fetching Python packages was not done within {_FETCH_S / 3600:.0f} hours.",
             text,
-            ("See how fast the package index answers, then run again.",),
+            (
+                "See how fast the package index answers, then run again: pip keeps in its cache what "
+                "has come whole.",
+            ),
         )
     for pattern, brief, steps in _REASONS:
         if re.search(pattern, done.text):
             return DshpcError(f"{brief}.", text, steps)
     return DshpcError("pip could not fetch the packages.", text, ("See its words above.",))
+
+
+def _once(lines: Sequence[str]) -> list[str]:
+    """pip says why at each of its retries: the last one is enough, without the objects of its code."""
+    retries = [at for at, line in enumerate(lines) if _RETRY.search(line)]
+    kept = [line for at, line in enumerate(lines) if at not in retries[:-1]]
+    return [re.sub(r"<[\w.]+ object at 0x[0-9a-f]+>: ", "", line) for line in kept]

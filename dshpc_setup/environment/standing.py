@@ -8,7 +8,7 @@ from typing import Any
 from dshpc_setup import probes
 from dshpc_setup.environment import debian, declaration, locking
 from dshpc_setup.environment.layer import LABEL
-from dshpc_setup.environment.model import FOLDER, DebianPackage, Declaration, Lock
+from dshpc_setup.environment.model import FOLDER, LOCK, DebianPackage, Declaration, Lock
 from dshpc_setup.environment.target import PYTHON
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image.base import ensure_base
@@ -42,14 +42,20 @@ class Standing:
             return NEXT_LOCK
         return None if self.image == self.lock.digest else NEXT_BUILD
 
+    @property
+    def is_in_image(self) -> bool:
+        """Whether the image holds what is locked; of what is declared alone it holds nothing."""
+        if self.lock is None:
+            return self.declared.is_empty and self.image == ""
+        return self.image == self.lock.digest
+
     def to_json(self) -> dict[str, Any]:
         return {
             "schema": "dshpc.environment/1",
             "declared": self.declared.texts(),
             "locked": None if self.lock is None else self.lock.to_json(),
             "differences": list(self.differences),
-            "in_image": self.image is not None
-            and self.image == ("" if self.lock is None else self.lock.digest),
+            "in_image": self.is_in_image,
             "next": self.next_step,
         }
 
@@ -75,10 +81,17 @@ def _in_image(machine: Machine, project: Project) -> str | None:
     return None if image is None else image.labels.get(LABEL, "")
 
 
-def make_lock(machine: Machine, project: Project, reporter: Reporter) -> Lock:
-    """Resolve all that is declared and write the lock; raises DshpcError, the old lock then stays."""
+def make_lock(machine: Machine, project: Project, reporter: Reporter) -> Lock | None:
+    """Resolve all that is declared and write the lock; raises DshpcError, the old lock then stays.
+
+    Where nothing is declared any more, the lock goes: None.
+    """
     declared = declaration.load(project.folder)
     if declared is None or declared.is_empty:
+        if (project.folder / FOLDER / LOCK).exists():
+            with project.lock():
+                locking.forget(project)
+            return None
         raise DshpcError(
             f"Nothing is declared in {project.folder / FOLDER}.",
             "",

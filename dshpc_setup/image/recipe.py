@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,14 @@ def make_recipe(
     gpu_type: str,
     *,
     dry_run: bool,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Recipe:
     """Write the build context and say what is built from it; a dry run leaves no file behind."""
     buildkit = choose_builder(machine, facts) != "classic"
     site = gather_site(machine)
     folder = project.own / "build"
     arch = debian_arch(facts.engine.arch or facts.platform.arch or "")
-    layer = prepare(machine, project, arch, site, fetch=not dry_run)
+    layer = prepare(machine, project, arch, site, fetch=not dry_run, say=say)
     if dry_run:
         with tempfile.TemporaryDirectory() as scratch:
             new = Path(scratch) / "build"

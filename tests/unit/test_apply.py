@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup import apply, ownership
+from dshpc_setup import apply, files, ownership
 from dshpc_setup.apply import Wanted
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.project import Project
@@ -201,3 +201,17 @@ def test_any_edit_survives(tmp_path_factory: pytest.TempPathFactory, edit: bytes
     run(project, SECOND)
     if edit not in (b"a=1\n", b"a=2\n"):
         assert path.read_bytes() == edit
+
+
+def test_a_file_system_with_modes_of_its_own_takes_what_is_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.fchmod", refuses)
+    files.write_atomic(tmp_path / "plain", "x")
+    assert (tmp_path / "plain").read_text() == "x"
+    with pytest.raises(DshpcError, match="may not write"):
+        files.write_atomic(tmp_path / "secret", "x", mode=0o600)
+    assert [path.name for path in tmp_path.iterdir()] == ["plain"]

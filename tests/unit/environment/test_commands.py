@@ -62,3 +62,40 @@ def test_what_is_wrong_is_refused(
 def test_the_schema_is_printed(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert typed("env", "schema", file) == 0
     assert json.loads(capsys.readouterr().out)["additionalProperties"] is False
+
+
+def test_what_stood_there_before_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    typed("env", "add", "numpy", "Pandas>=2")
+    capsys.readouterr()
+    typed("env", "add", "numpy", "pandas==2.2", "scipy")
+    assert capsys.readouterr().out.splitlines()[0] == (
+        f"Added in {tmp_path}/environment/python.json: numpy (there already), "
+        "pandas==2.2 (in place of pandas>=2), scipy"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add", "../x", "numpy", "a;b"), ('"../x"', '"a;b"')),
+        (("add", "--apt", "lib gomp", "zlib1g", "foo=1"), ('"lib gomp", "foo=1" are no names',)),
+        (("remove", "a", "b"), ('"a", "b" are not declared',)),
+    ],
+)
+def test_all_that_is_wrong_is_said_at_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    said: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    assert typed("env", *words) == 64
+    err = capsys.readouterr().err
+    assert all(each in err for each in said)
+    assert "numpy" not in err.partition("What to do:")[0]

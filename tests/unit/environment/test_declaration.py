@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,63 @@ def test_a_broken_file_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(DshpcError, match="1 problem"):
         editing.add(Project(tmp_path), "python", ["attrs"])
     assert (tmp_path / "environment/python.json").read_text() == '{"libraries": {"numpy": 2}}'
+
+
+def test_a_file_that_holds_none_of_it_stays_as_it_is(tmp_path: Path) -> None:
+    text = '{"libraries":{"attrs":""}}'
+    lay(tmp_path, python=text, requirements="scipy\n")
+    changed = editing.remove(Project(tmp_path), "python", ["scipy"])
+    assert changed == [tmp_path / "environment/requirements.txt"]
+    assert (tmp_path / "environment/python.json").read_text() == text
+
+
+@pytest.mark.parametrize("words", [["numpy==1", "NumPy==2"], ["numpy", "numpy>=2"]])
+def test_a_package_that_is_named_in_two_ways_is_refused(tmp_path: Path, words: list[str]) -> None:
+    with pytest.raises(DshpcError, match="numpy is named twice") as caught:
+        editing.add(Project(tmp_path), "python", words)
+    assert caught.value.exit_code == Exit.USAGE
+    assert not (tmp_path / "environment").exists()
+    editing.add(Project(tmp_path), "python", ["numpy==2", "numpy==2"])
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    lay(tmp_path, requirements="\ufeffnumpy\nscipy\n")
+    editing.add(Project(tmp_path), "python", ["attrs"])
+    editing.remove(Project(tmp_path), "python", ["numpy"])
+    found = declaration.load(tmp_path)
+    assert found is not None
+    assert found.texts()["python"] == ("attrs", "scipy")
+
+
+def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+    lay(tmp_path, python='{"libraries": {"gone": ""}}')
+    names = [f"package{number}" for number in range(12)]
+    runs = [
+        threading.Thread(target=editing.add, args=(Project(tmp_path), "python", [name]))
+        for name in names
+    ]
+    runs.append(
+        threading.Thread(target=editing.remove, args=(Project(tmp_path), "python", ["gone"]))
+    )
+    for each in runs:
+        each.start()
+    for each in runs:
+        each.join()
+    found = declaration.load(tmp_path)
+    assert found is not None
+    assert found.texts()["python"] == tuple(sorted(names))
+
+
+def test_an_edit_that_takes_too_long_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editing, "WAIT_S", 0.1)
+    project = Project(tmp_path)
+    with editing._alone(project), pytest.raises(DshpcError, match="is changing") as caught:
+        editing.add(project, "apt", ["libgomp1"])
+    assert caught.value.exit_code == Exit.INCOMPLETE
+    assert declaration.load(tmp_path) is None
+    editing.add(project, "apt", ["libgomp1"])
 
 
 @pytest.mark.parametrize("file", SCHEMAS)

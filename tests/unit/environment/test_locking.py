@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup.environment import debian, layer, locking, pip
+from dshpc_setup.environment import debian, layer, locking, pip, standing
 from dshpc_setup.environment.model import DebianPackage, Declaration, Lock, Requirement, Wheel
 from dshpc_setup.environment.standing import Standing, lines
 from dshpc_setup.errors import DshpcError
@@ -19,6 +20,7 @@ from dshpc_setup.image.context import dockerfile, write_context
 from dshpc_setup.image.site import SiteFiles
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.project import Project
+from dshpc_setup.reporter import Silent
 from tests.unit.image.fakes import FakeMachine, ended
 
 SITE = SiteFiles("-----BEGIN CERTIFICATE-----\nx", 'Acquire::Retries "3";', {})
@@ -154,6 +156,87 @@ def test_a_missing_wheel_is_fetched_by_its_hash(tmp_path: Path) -> None:
     assert quiet.ran == []  # nothing is asked where all is here
 
 
+def test_what_has_not_changed_since_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = declare(tmp_path)
+    both = {WHEEL: b"wheel", PIP_WHEEL: b"pip"}
+    machine = PipMachine({"": [ended()]}, index=lambda _: both)
+    files = locking.wheel_files(machine, project, LOCK, SITE)
+    read: list[Path] = []
+    real = locking._sha256
+
+    def noted(path: Path) -> str:
+        read.append(path)
+        return real(path)
+
+    monkeypatch.setattr(locking, "_sha256", noted)
+    assert locking.wheel_files(PipMachine({}), project, LOCK, SITE) == files
+    assert read == []
+    # As long, and another: it is fetched anew
+    files[WHEEL].write_bytes(b"wheeL")
+    os.utime(files[WHEEL], ns=(1, 1))
+    assert locking.wheel_files(machine, project, LOCK, SITE)[WHEEL].read_bytes() == b"wheel"
+    assert files[WHEEL] in read
+    (tmp_path / ".dshpc/wheels.json").write_text("{")
+    assert locking.wheel_files(PipMachine({}), project, LOCK, SITE) == files
+
+
+def test_what_is_being_fetched_is_told_with_its_size(tmp_path: Path) -> None:
+    words: list[str] = []
+    lines = (
+        "Collecting torch==2.15.0",
+        "  Downloading https://h.example/p/torch-2.15.0-cp313.whl (539.2 MB)",
+        "  Using cached x.whl (1 kB)",
+    )
+
+    class Talking(PipMachine):
+        def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
+            for line in lines if more.get("on_line") else ():
+                more["on_line"](line)
+            return super().run(argv, **more)
+
+    both = {WHEEL: b"wheel", PIP_WHEEL: b"pip"}
+    machine = Talking({"": [ended()]}, index=lambda _: both)
+    locking.wheel_files(machine, declare(tmp_path), LOCK, SITE, words.append)
+    assert words == [
+        "packages: fetching what is locked",
+        "packages: collecting torch==2.15.0",
+        "packages: downloading torch-2.15.0-cp313.whl (539.2 MB)",
+    ]
+
+
+def test_what_a_killed_run_has_left_goes(tmp_path: Path) -> None:
+    left = tmp_path / ".dshpc/.packages.killed/new"
+    left.mkdir(parents=True)
+    (left / "torch.whl").write_bytes(b"half")
+    test_wheels_are_locked_with_their_hashes_and_kept(tmp_path)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("by", ["lock", "configure"])
+def test_where_nothing_is_declared_any_more_the_wheels_go(by: str, tmp_path: Path) -> None:
+    project = declare(tmp_path)
+    locking.write(project, LOCK)
+    wheel = tmp_path / ".dshpc/wheels" / WHEEL
+    wheel.parent.mkdir(parents=True)
+    wheel.write_bytes(b"wheel")
+    (tmp_path / "environment/requirements.txt").unlink()
+    (tmp_path / "environment/system_deps.json").unlink()
+    quiet = PipMachine({})
+    assert layer.prepare(quiet, project, "amd64", SITE, fetch=False) is None
+    assert wheel.exists()  # a dry run
+    if by == "lock":
+        assert standing.make_lock(quiet, project, Silent()) is None
+        assert not (tmp_path / "environment/lock.json").exists()
+        with pytest.raises(DshpcError, match="Nothing is declared"):
+            standing.make_lock(quiet, project, Silent())
+    else:
+        assert layer.prepare(quiet, project, "amd64", SITE, fetch=True) is None
+    assert not wheel.exists()
+    assert quiet.ran == []
+
+
 def test_another_file_of_the_same_name_is_refused(tmp_path: Path) -> None:
     project = declare(tmp_path)
     machine = PipMachine({"": [ended()]}, index=lambda _: {WHEEL: b"evil", PIP_WHEEL: b"pip"})
@@ -207,6 +290,16 @@ def test_the_reason_is_said_in_plain_words(words: str, brief: str) -> None:
     error = failed(words)
     assert error.brief == brief
     assert error.resolution
+
+
+def test_why_the_network_failed_is_shown_once() -> None:
+    retry = OFFLINE.splitlines()[0].replace(
+        "NewConnectionError('", "NewConnectionError('<pip._vendor.urllib3.X object at 0x7fee5>: "
+    )
+    error = failed("\n".join([retry, retry, retry, NOT_FOUND]))
+    assert error.details.count("Retrying") == 1
+    assert "0x7fee5" not in error.details
+    assert "name resolution" in error.details
 
 
 def test_the_conflict_itself_is_shown() -> None:
@@ -331,3 +424,17 @@ def test_what_to_type_next(now: Standing, step: str | None) -> None:
     assert now.next_step == step
     assert json.loads(json.dumps(now.to_json()))["next"] == step
     assert any(f"Next: {step}" == line for line in lines(now)) == (step is not None)
+
+
+@pytest.mark.parametrize(
+    ("now", "holds"),
+    [
+        (Standing(Declaration(), None, (), ""), True),
+        (Standing(DECLARED, None, (), ""), False),
+        (Standing(Declaration(), None, (), None), False),
+        (Standing(DECLARED, LOCK, (), "old"), False),
+        (Standing(DECLARED, LOCK, (), LOCK.digest), True),
+    ],
+)
+def test_whether_the_image_holds_them(now: Standing, holds: bool) -> None:
+    assert now.to_json()["in_image"] is holds

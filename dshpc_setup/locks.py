@@ -1,0 +1,27 @@
+"""Locks between processes: flock, which ends with the process that holds it, however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+
+_LOOK_S = 0.05  # between two tries
+
+
+def hold(handle: int, how: int, deadline_s: float = 0.0) -> bool:
+    """Whether the lock of an open file is ours within that time; true where its file system has none.
+
+    `how` is fcntl.LOCK_EX or LOCK_SH.
+    """
+    end = time.monotonic() + deadline_s
+    while True:
+        try:
+            fcntl.flock(handle, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_LOOK_S)
+        except OSError:  # such as ENOLCK of a network's file system
+            return True
+        else:
+            return True
