@@ -24,9 +24,8 @@ LINES = ("engine", "others", "jobs")
 # Of the tests on this machine's engine, those that go with another line: all take about as long.
 _ELSEWHERE = {
     "others": "test_apart test_container test_image test_isolation test_security",
-    "jobs": "test_doctor test_environment test_jobs test_key test_methods test_profiles test_record "
-    "test_restarts test_seed_recipes test_shipped_methods test_start_faults test_targets "
-    "test_workflows",
+    "jobs": "test_doctor test_environment test_job_signals test_jobs test_key test_methods "
+    "test_record test_restarts test_shipped_methods test_start_faults test_targets test_workflows",
 }
 _LINE_OF = {name: line for line, names in _ELSEWHERE.items() for name in names.split()}
 

@@ -146,10 +146,21 @@ def _error_object(
     arguments: list[str], code: int, brief: str, details: str, resolution: list[str]
 ) -> None:
     """The `dshpc.error/1` object, where --json asked for one and the command has not spoken yet."""
-    if "--json" not in arguments or arguments[0] in EXEC_COMMANDS or _told_json:
+    if arguments[:1] and arguments[0] in EXEC_COMMANDS:
+        return
+    if _told_json or not wants_json(arguments):
         return
     error = {"brief": brief, "details": details, "resolution": resolution, "exit_code": code}
     print_json({"schema": "dshpc.error/1", "exit_code": code, "error": error})
+
+
+def wants_json(arguments: list[str]) -> bool:
+    """Whether --json is asked of us; `dshpc run` has a command behind its options with words of its own."""
+    if arguments[:1] == ["run"] and "--json" in arguments:
+        from dshpc_setup.cli.submission import without_command
+
+        arguments = without_command(arguments)
+    return "--json" in arguments
 
 
 def print_json(value: dict[str, object]) -> None:
@@ -263,7 +274,7 @@ def told(command: Callable[[], int], arguments: list[str], program: str) -> int:
 
 def _told(error: DshpcError, arguments: list[str], program: str) -> int:
     code = int(error.exit_code)
-    if "--json" in arguments and not _told_json:
+    if not _told_json and wants_json(arguments):
         print_json(error.to_object())
     from dshpc_setup.cli.console import print_error
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from dshpc_setup.cli import ReaderGoneError, interrupted, print_json, told
+from dshpc_setup.cli import ReaderGoneError, interrupted, print_json, told, wants_json
 from dshpc_setup.cli.command_line import HELP, app, finish, finished
 from dshpc_setup.cli.passed_on import show_in_help
 from dshpc_setup.errors import Exit, usage_error
@@ -84,7 +84,7 @@ def _run(arguments: list[str], program: str) -> int:
 def _wrong_usage(error: Any, arguments: list[str]) -> int:
     from typer.rich_utils import rich_format_error
 
-    if "--json" in arguments:
+    if wants_json(arguments):
         said = usage_error(error.format_message(), "", "See what there is: --help")
         print_json(said.to_object())
     rich_format_error(error)

@@ -67,6 +67,12 @@ Dir = Annotated[
 ]
 
 
+def examples(*lines: str) -> str:
+    """What stands below a command's help: lines that can be typed."""
+    said = "\n\n".join(line.replace("[", r"\[") for line in lines)
+    return f"For example:\n\n{said}"
+
+
 def show_status(now: ClusterStatus, json_output: bool, *, changed: bool = False) -> None:
     """`changed`: after a command that was to put config/ in force."""
     from dshpc_setup.cluster.status import lines

@@ -127,7 +127,8 @@ def _called(name: str, *, whole: bool = False) -> str:
         return name
     path = os.path.join(os.path.dirname(launcher), name)
     try:
-        relative = os.path.relpath(path)
+        # In the container we stand elsewhere than who called
+        relative = os.path.relpath(path, os.environ.get("DSHPC_HERE") or None)
     except FileNotFoundError:  # the folder that we stand in was removed
         whole, relative = True, path
     if whole or relative.startswith("../../"):

@@ -8,12 +8,14 @@ looking.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.seen import seen_machine
-from dshpc_setup.errors import Exit, usage_error
+from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.facts import SECTIONS, Section
 from dshpc_setup.probes import DEADLINE_S, gather
 
@@ -76,11 +78,28 @@ def detect(asked: Asked) -> int:
         from dshpc_setup import explain
         from dshpc_setup.cli.facts import lines
 
-        text = lines(facts, sections)
+        text = lines(facts, sections, _gres_type(asked) if facts.gpus.devices else "model")
         if asked.explain:
             text += ["", *explain.lines(facts, sections)]
         put("\n".join([*text, ""]))
     return Exit.INCOMPLETE if facts.unanswered(sections) else Exit.OK
+
+
+def _gres_type(asked: Asked) -> str:
+    """What jobs call the GPUs here, by the settings of the project that we stand in.
+
+    Another machine has settings of its own; so has, for now, a project whose settings are broken.
+    """
+    from dshpc_setup import settings
+    from dshpc_setup.cli.folders import found_project
+
+    if asked.machine is not None or asked.root != "/":
+        return settings.Settings().gres_type
+    with suppress(DshpcError):
+        project = found_project(None)
+        found = project.settings(os.environ) if project else settings.load(env=os.environ)
+        return found.gres_type
+    return settings.Settings().gres_type
 
 
 def check_deadline(seconds: float) -> None:

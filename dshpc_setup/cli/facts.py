@@ -19,6 +19,7 @@ from dshpc_setup.facts import (
     Memory,
     Platform,
 )
+from dshpc_setup.plan.devices import asked_as
 from dshpc_setup.probes.engine_join import late_hooks, unknown_runtimes
 from dshpc_setup.probes.look import counted
 from dshpc_setup.problems import in_words
@@ -43,15 +44,20 @@ _MACHINES = {
 }
 
 
-def lines(facts: HostFacts, sections: Collection[str] = SECTIONS) -> list[str]:
-    """The summary: the sections that were asked for, then what could not be asked."""
+def lines(
+    facts: HostFacts, sections: Collection[str] = SECTIONS, gres_type: str = "model"
+) -> list[str]:
+    """The summary: the sections that were asked for, then what could not be asked.
+
+    `gres_type` is the setting: what jobs call the GPUs.
+    """
     found: list[str] = []
     for name, title, told in (
         ("platform", "System", _platform(facts.platform)),
         ("cpu", "CPUs", _cpu(facts.cpu)),
         ("memory", "Memory", _memory(facts.memory)),
         ("docker", "Docker", _docker(facts.engine)),
-        ("gpus", "GPUs", _gpus(facts.gpus)),
+        ("gpus", "GPUs", _gpus(facts.gpus, gres_type)),
     ):
         if name in sections:
             first, *rest = told
@@ -165,7 +171,7 @@ def _elsewhere(host: str | None) -> str:
     return "in a virtual machine or on another one" if local else "on another machine"
 
 
-def _gpus(it: Gpus) -> Iterable[str]:
+def _gpus(it: Gpus, gres_type: str) -> Iterable[str]:
     simulated = " (SIMULATED)" if it.simulated else ""
     whose = [each.vendor for each in it.devices if each.driver_version == it.driver_version]
     maker = f"{_VENDORS[whose[0]]} " if it.vendor == "mixed" and whose else ""
@@ -177,7 +183,7 @@ def _gpus(it: Gpus) -> Iterable[str]:
     if it.detail:
         yield it.detail
     for device in it.devices:
-        yield from _device(device)
+        yield from _device(device, gres_type)
     for unused in it.unused:
         name = unused.name or f"{_VENDORS[unused.vendor]} graphics"
         where = f" at {unused.pci_bus_id}" if unused.pci_bus_id else ""
@@ -189,12 +195,13 @@ def _gpus(it: Gpus) -> Iterable[str]:
         yield f"the layers disagree about {each.about}: {said}. {meaning}{finding}"
 
 
-def _device(it: GpuDevice) -> Iterable[str]:
+def _device(it: GpuDevice, gres_type: str) -> Iterable[str]:
     shared = "shared with the CPUs" if it.unified_memory else ""
     size = gib(it.memory_mib) if it.memory_mib is not None else "memory"
     memory = f"{size} {shared or ('unknown' if it.memory_mib is None else '')}".rstrip()
     name = it.name or f"{_VENDORS[it.vendor]} GPU"
-    use = "not for jobs" if it.problems else f"--gres=gpu:{it.slurm_type}:1"
+    types = dict.fromkeys(asked_as(it, gres_type))
+    use = ", ".join(f"--gres=gpu:{each}:1" for each in types) or "not for jobs"
     yield f"{it.index}: {name}, {memory}, {use}"
     parts = [it.pci_bus_id or "PCI address unknown", ", ".join(it.device_files) or "no device file"]
     if it.partition_of:

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
 from dshpc_setup.cli import interrupt_code, print_json, put
@@ -18,6 +19,7 @@ from dshpc_setup.cluster.gpus import Card, GpusNow, Part, look
 from dshpc_setup.errors import usage_error
 from dshpc_setup.printed import plain
 from dshpc_setup.problems import in_words
+from dshpc_setup.settings import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -62,11 +64,13 @@ def show(
     seen = seen_machine(root, machine, "")
     if machine is not None or root != "/":
         project = None  # what runs here says nothing about another machine
-    simulate = "" if project is None else project.settings(seen.env).simulate
+    settings = Settings() if project is None else project.settings(seen.env)
+    simulate = "" if project is None else settings.simulate
     if watching:
         looks = watch(seen, project, simulate, _WATCH_DEADLINE_S)
-        return _watch(looks, INTERVAL_S if interval is None else interval)
-    now = look(seen, project, simulate)
+        typed = (replace(each, gres_type=settings.gres_type) for each in looks)
+        return _watch(typed, INTERVAL_S if interval is None else interval)
+    now = replace(look(seen, project, simulate), gres_type=settings.gres_type)
     if json_output:
         print_json(now.to_json())
     else:

@@ -76,6 +76,20 @@ def lines_of(device: GpuDevice) -> tuple[list[GresLine], str | None]:
     return [line], None
 
 
+def asked_as(device: GpuDevice, gres_type: str) -> tuple[str, ...]:
+    """The type by which jobs ask for the GPU; of one in MIG mode, that of each of its instances.
+
+    () where no job can have it. `gres_type` is the setting of that name.
+    """
+    # Their files may be made only as they are first used
+    parts = tuple(replace(each, device_files=each.device_files or ("",)) for each in device.mig)
+    files = device.device_files or ("",)
+    lines, _ = lines_of(replace(device, device_files=files, mig=parts))
+    if gres_type == "index":
+        lines = typed_by_index(lines, [device])
+    return tuple(line.slurm_type for line in lines)
+
+
 def typed_by_index(lines: Sequence[GresLine], devices: Sequence[GpuDevice]) -> list[GresLine]:
     """The lines with a type each: "gpu0" by the card's index, "gpu0.1" for its second MIG instance."""
     cut = {device.index for device in devices if device.mig_mode == "enabled"}

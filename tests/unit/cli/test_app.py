@@ -257,6 +257,14 @@ def test_a_launcher_nearby_is_named_briefly_unless_one_goes_elsewhere(
     assert console.dshpc_command() == "'../a b/dshpc'"
 
 
+def test_in_the_container_a_launcher_is_named_as_from_the_callers_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DSHPC_COMMAND", "/home/ada/p/dshpc")
+    monkeypatch.setenv("DSHPC_HERE", "/home/ada/p/work")
+    assert console.as_called("dshpc up") == "../dshpc up"
+
+
 def test_in_a_folder_that_was_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -385,3 +393,27 @@ def test_questions(
     said = capsys.readouterr().err
     assert said.count("Do it? [y/N]") == times
     assert ("No answer" in said) is silent
+
+
+# Help
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run",),
+        *(("job", verb) for verb in ("list", "show", "logs", "cancel")),
+        *(("method", verb) for verb in ("list", "show", "validate", "init", "schema", "run")),
+        ("method", "check"),
+        *(("workflow", verb) for verb in ("run", "status", "cancel", "validate")),
+        *(("env", verb) for verb in ("add", "remove", "lock", "show", "schema")),
+    ],
+)
+def test_help_shows_a_line_to_type(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*words, "--help"], "dshpc") == 0
+    said = capsys.readouterr().out.partition("For example:")[2].split("\n")
+    lines = [line.strip() for line in said if line.strip()]
+    assert lines
+    assert all(line.startswith(f"dshpc {' '.join(words)}") for line in lines)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,9 @@ from dshpc_setup.facts import (
     Platform,
     UnusedGpu,
 )
+from dshpc_setup.plan import plan_cluster
+from dshpc_setup.plan.devices import asked_as
+from dshpc_setup.settings import Settings
 
 MACHINES = Path(__file__).parents[2] / "machines"
 
@@ -259,7 +263,8 @@ Docker  Docker 28.3.2, compose 2.38.2
         beside it compose 1.29.2 (docker-compose)
 GPUs    2, driver 550.163.01
         nvidia: one thing that is to be known of them
-        0: NVIDIA H100 80GB HBM3, 79.6 GiB, --gres=gpu:h100:1
+        0: NVIDIA H100 80GB HBM3, 79.6 GiB, --gres=gpu:1g.10gb:1,
+        --gres=gpu:3g.40gb:1
            0000:1a:00.0  /dev/nvidia0  NVLink x 18
            MIG on: 2 x 1g.10gb, 1 x 3g.40gb
         1: AMD GPU, memory shared with the CPUs, not for jobs
@@ -281,6 +286,75 @@ Not everything could be asked:
 
 def test_the_summary() -> None:
     assert "\n".join(lines(SHOWN)) + "\n" == TEXT
+
+
+MIXED = HostFacts(
+    SHOWN.platform, SHOWN.cpu, SHOWN.memory,
+    Gpus("present", (
+        GpuDevice(0, "nvidia", "H100", memory_mib=81559, slurm_type="h100", mig_mode="disabled"),
+        GpuDevice(2, "nvidia", "T4", memory_mib=15360, slurm_type="t4"),
+        GpuDevice(3, "nvidia", "A100", memory_mib=40960, slurm_type="a100", mig_mode="enabled",
+                  mig=(MigInstance("1g.5gb", "MIG-0"), MigInstance("1g.5gb", "MIG-1"))),
+        GpuDevice(4, "nvidia", "A100", memory_mib=40960, slurm_type="a100", mig_mode="enabled"),
+    )),
+    SHOWN.engine,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gres_type", "said"),
+    [
+        ("model", ["--gres=gpu:h100:1", "--gres=gpu:t4:1", "--gres=gpu:1g.5gb:1", "not for jobs"]),
+        (
+            "index",
+            ["--gres=gpu:gpu0:1", "--gres=gpu:gpu2:1", "--gres=gpu:gpu3.0:1, --gres=gpu:gpu3.1:1",
+             "not for jobs"],
+        ),
+    ],
+)  # fmt: skip
+def test_how_jobs_ask_for_each_gpu(gres_type: str, said: list[str]) -> None:
+    text = " ".join("\n".join(lines(MIXED, ("gpus",), gres_type)).split())
+    assert re.findall(r"GiB, (.+?) PCI", text) == said
+
+
+def test_the_types_are_those_of_the_plan() -> None:
+    """What is shown is what Slurm is told."""
+    files = {0: "/dev/nvidia0", 2: "/dev/nvidia2", 3: "/dev/nvidia3"}
+    devices = tuple(
+        replace(each, device_files=(files[each.index],),
+                mig=tuple(replace(part, device_files=(f"/dev/{part.uuid}",)) for part in each.mig))
+        for each in MIXED.gpus.devices if each.index in files
+    )  # fmt: skip
+    facts = replace(MIXED, gpus=replace(MIXED.gpus, devices=devices))
+    for gres_type in ("model", "index"):
+        made = plan_cluster(facts, Settings(gres_type=gres_type))
+        shown = [(each.index, kind) for each in devices for kind in asked_as(each, gres_type)]
+        assert shown == [(line.index, line.slurm_type) for line in made.gres]
+
+
+@pytest.mark.parametrize(
+    ("folder", "type_"), [("", "gpu0"), ("elsewhere", "h100"), ("broken", "h100")]
+)
+def test_the_settings_of_the_project_say_what_jobs_call_them(
+    folder: str,
+    type_: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / ".dshpc").mkdir()
+    (tmp_path / "dshpc.yaml").write_text("gres_type: index\n")
+    for name in ("elsewhere", "broken"):
+        (tmp_path / name / ".dshpc").mkdir(parents=True)
+    (tmp_path / "broken/dshpc.yaml").write_text("gres_type: [\n")
+    monkeypatch.chdir(tmp_path / folder)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    monkeypatch.setattr("dshpc_setup.cli.detect.gather", lambda *_, **__: MIXED)
+    monkeypatch.setattr("dshpc_setup.cli.detect.seen_machine", lambda *_: None)
+    assert cli.run(["detect", "--only", "gpus"], "dshpc") == 0
+    assert f"--gres=gpu:{type_}:1" in capsys.readouterr().out
+    assert cli.run(["detect", "--only", "gpus", "--root", "/other"], "dshpc") == 0
+    assert "--gres=gpu:h100:1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in MACHINES.glob("*/root.txtar")))
