@@ -282,7 +282,7 @@ def test_only_a_drain_of_our_own_doing_is_undone(fresh: Node, reason: str, resum
     fresh.exec("scontrol", "update", "nodename=node", "state=drain", f"reason={reason}")
     status = fresh.restart()
     assert status["ready"], fresh.log()
-    assert any(reason in note for note in status["notes"])
+    assert any(reason in note for note in status["notes"]), (status, fresh.log())
     health = fresh.try_exec(HEALTH)
     assert (health.returncode == 0) is resumed, health.stdout
     assert resumed or health.stdout == f"Node node is drained by root: {reason}\n"
