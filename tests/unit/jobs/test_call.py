@@ -34,7 +34,7 @@ SAFE = re.compile(r"--[a-z-]+(=[A-Za-z0-9._:%,/-]+)?")
 
 
 def plain(name: str = "train", **more: object) -> Request:
-    return Request("command", name, ("true",), "/work", **more)  # type: ignore[arg-type]
+    return Request("command", name, ("true",), "/lab", **more)  # type: ignore[arg-type]
 
 
 def test_the_whole_call() -> None:
@@ -44,19 +44,19 @@ def test_the_whole_call() -> None:
     found = fit(wanted, offer("h100", "h100"), None)
     assert isinstance(found, Fit)
     asked = plain(resources=wanted, partition="debug", dependency="afterok:17:18_3")
-    assert call.argv(asked, found, "/work/jobs/train-1") == (
-        "sbatch", "--parsable", "--requeue", "--job-name=train", "--chdir=/work/jobs/train-1",
-        "--output=/work/jobs/train-1/output.log", "--partition=debug", "--time=90", "--nodes=1", "--ntasks=2",
+    assert call.argv(asked, found, "/lab/jobs/train-1") == (
+        "sbatch", "--parsable", "--requeue", "--job-name=train", "--chdir=/lab/jobs/train-1",
+        "--output=/lab/jobs/train-1/output.log", "--partition=debug", "--time=90", "--nodes=1", "--ntasks=2",
         "--cpus-per-task=4", "--mem=32000M", "--gres=gpu:h100:2", "--dependency=afterok:17:18_3",
         "--kill-on-invalid-dep=yes", "--exclusive",
     )  # fmt: skip
 
 
 def test_an_array_has_a_log_for_each_task() -> None:
-    words = call.argv(plain(is_array=True, parameters=({}, {}, {})), Fit(), "/work/jobs/a")
+    words = call.argv(plain(is_array=True, parameters=({}, {}, {})), Fit(), "/lab/jobs/a")
     assert "--array=0-2" in words
-    assert "--output=/work/jobs/a/output-%a.log" in words
-    assert not any(word.startswith("--array") for word in call.argv(plain(), Fit(), "/work/jobs/a"))
+    assert "--output=/lab/jobs/a/output-%a.log" in words
+    assert not any(word.startswith("--array") for word in call.argv(plain(), Fit(), "/lab/jobs/a"))
 
 
 @given(TEXT, TEXT, st.lists(TEXT, max_size=3), TEXT)
@@ -67,22 +67,22 @@ def test_nothing_of_the_users_is_in_it(
         "method",
         name,
         tuple(argv),
-        "/work",
+        "/lab",
         Resources(env={"X": variable}),
         ({"p": value},),
-        inputs=(f"/work/{value}",),
+        inputs=(f"/lab/{value}",),
         method_dir=f"/m/{name}",
         fingerprint=value,
         workflow=name,
     )
-    words = call.argv(asked, Fit(), "/work/jobs/w-1")
+    words = call.argv(asked, Fit(), "/lab/jobs/w-1")
     assert words[0] == "sbatch"
     for word in words[1:]:
         assert SAFE.fullmatch(word), word
     job_name = words[3].removeprefix("--job-name=")
     assert words == (
-        "sbatch", "--parsable", "--requeue", f"--job-name={job_name}", "--chdir=/work/jobs/w-1",
-        "--output=/work/jobs/w-1/output.log", "--nodes=1",
+        "sbatch", "--parsable", "--requeue", f"--job-name={job_name}", "--chdir=/lab/jobs/w-1",
+        "--output=/lab/jobs/w-1/output.log", "--nodes=1",
     )  # fmt: skip
     assert re.fullmatch(r"[A-Za-z0-9._-]{1,40}", job_name)
 
@@ -90,7 +90,7 @@ def test_nothing_of_the_users_is_in_it(
 @given(TEXT)
 def test_a_dependency_is_slurms_own_words_or_refused(text: str) -> None:
     try:
-        words = call.argv(plain(dependency=text), Fit(), "/work/jobs/a")
+        words = call.argv(plain(dependency=text), Fit(), "/lab/jobs/a")
     except DshpcError:
         return
     assert words[-1] == "--kill-on-invalid-dep=yes"

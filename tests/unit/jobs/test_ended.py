@@ -22,7 +22,7 @@ _REST = (
 
 def line(
     name: str = "t", state: str = "COMPLETED", number: int = 6, *,
-    array: str = "", code: str = "0:0", folder: str = "/work/jobs/t", uid: int = 1000,
+    array: str = "", code: str = "0:0", folder: str = "/lab/jobs/t", uid: int = 1000,
 ) -> str:  # fmt: skip
     head = f"JobId={number} UserId=me({uid}) GroupId=me(1000) Name={name} JobState={state} "
     return head + _REST.format(array=array, code=code, folder=folder)
@@ -33,7 +33,7 @@ def test_a_line() -> None:
     assert found is not None
     assert (found.id, found.name, found.user, found.uid) == ("6", "t", "me", 1000)
     assert (found.state, found.exit_code, found.signal) == ("FAILED", 3, None)
-    assert found.folder == "/work/jobs/t"
+    assert found.folder == "/lab/jobs/t"
     assert found.started is not None
     assert found.ended == found.started + 2
     assert found.submitted == found.started - 1

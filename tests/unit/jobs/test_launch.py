@@ -18,7 +18,7 @@ from dshpc_setup.methods.model import Resources
 
 
 def request(**changes: Any) -> dict[str, Any]:
-    value = Request("command", "x", ("python3", "a b.py"), "/work", **changes).to_json()
+    value = Request("command", "x", ("python3", "a b.py"), "/lab", **changes).to_json()
     found = json.loads(json.dumps(value))
     assert isinstance(found, dict)
     return found
@@ -43,12 +43,12 @@ def test_a_job_is_told_its_places(folder: Path) -> None:
 
 
 def test_inputs_the_method_and_results_of_others(folder: Path) -> None:
-    asked = request(inputs=("/a b", "/c"), method_dir="/m", requires={"prepare": "/work/jobs/p"})
+    asked = request(inputs=("/a b", "/c"), method_dir="/m", requires={"prepare": "/lab/jobs/p"})
     found = launch.prepared(str(folder), asked, None)
     assert found["INPUT_FILE"] == "/a b"
     assert json.loads(found["INPUT_FILES"]) == ["/a b", "/c"]
     assert found["METHOD_DIR"] == "/m"
-    assert json.loads(Path(found["REQUIRES_FILE"]).read_text()) == {"prepare": "/work/jobs/p"}
+    assert json.loads(Path(found["REQUIRES_FILE"]).read_text()) == {"prepare": "/lab/jobs/p"}
 
 
 def test_each_task_of_an_array_has_its_own(folder: Path) -> None:

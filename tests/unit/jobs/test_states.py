@@ -27,7 +27,7 @@ def item(**changes: Any) -> dict[str, Any]:
         "tres_per_node": "gres/gpu:h100:2", "tres_per_job": "", "submit_time": number(100),
         "start_time": number(110), "end_time": number(999), "time_limit": number(60),
         "exit_code": {"return_code": number(0), "signal": {"id": number(None), "name": ""}},
-        "current_working_directory": "/work", "standard_output": "/work/slurm-17.out",
+        "current_working_directory": "/lab", "standard_output": "/lab/slurm-17.out",
         "partition": "debug", "restart_cnt": 0, "dependency": "",
         **changes,
     }  # fmt: skip
@@ -92,8 +92,8 @@ def test_numbers_of_arrays() -> None:
 
 
 def test_where_its_log_is() -> None:
-    assert states.log_of(known()) == "/work/slurm-17.out"
-    assert states.log_of(known(standard_output="out/%x-%j%%.log")) == "/work/out/train-17%.log"
+    assert states.log_of(known()) == "/lab/slurm-17.out"
+    assert states.log_of(known(standard_output="out/%x-%j%%.log")) == "/lab/out/train-17%.log"
     task = known(array_job_id=number(17), array_task_id=number(2), standard_output="/o/%A_%a")
     assert states.log_of(task) == "/o/17_2"
     assert states.log_of(known(array_task_string="0-3", standard_output="/o/17_4294967294")) == ""
