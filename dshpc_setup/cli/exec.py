@@ -349,7 +349,7 @@ def _has_folder(machine: LocalMachine, call: Call, folder: str) -> bool:
 def _phase(machine: LocalMachine, call: Call) -> str:
     """How far the container's start has come: "ready", "failed", "starting: STEP"; "" if not known."""
     argv = [call.docker, "exec", call.container, "cat", "/run/dshpc/phase"]
-    return machine.run(argv, deadline_s=_ASK_S).stdout.strip()
+    return next(iter(machine.run(argv, deadline_s=_ASK_S).stdout.splitlines()), "")
 
 
 def hand_over(argv: list[str]) -> NoReturn:

@@ -203,10 +203,11 @@ def change(machine: Machine, places: Places, signs_with: Signer) -> KeySet:
 
 def _refuse_unready(machine: Machine, places: Places) -> None:
     """Where the daemons would not come back from a reconfigure, nothing is begun."""
+    from dshpc_setup.container import status
     from dshpc_setup.container.check import missing_device
     from dshpc_setup.container.config import Candidate
 
-    phase = (read_text(f"{places.run}/phase") or "starting").strip()
+    phase = (status.read(places) or {}).get("phase", "starting")
     if phase != "ready":
         raise _not_now("The cluster is not ready.", f"It is: {phase}.")
     files = ("slurm.conf", "gres.conf")

@@ -7,7 +7,11 @@ instead of one that does not pass), `notes` (sentences for people), `steps` [{na
 ready and `changes` (the same as sentences), `customized` {file: custom|edited}, `config_sha256` {file
 of /config: hash of what was read}; these two are of the files that were tried, also where they were
 refused: by them the host tells whether they are others now. `reconfigured`: when `dshpc-node
-reconfigure` last did something (RFC 3339), null where it did not since the start.
+reconfigure` last did something (RFC 3339), null where it did not since the start. `container_began`:
+when the container's first process did, in clock ticks since the machine's boot. What an earlier start
+left behind has another one and is not believed: it lies there until `init` removes it, and who asks in
+the moments before would take the cluster for ready. /run/dshpc/phase, for shell scripts, has the phase
+on its first line and that number on its second.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import replace_text
+from dshpc_setup.container.storage import read_text, replace_text
 from dshpc_setup.errors import DshpcError
 
 SCHEMA = "dshpc.start/1"
@@ -69,6 +73,7 @@ class Status:
         self._began = time.monotonic()
         self.values: dict[str, Any] = {
             "schema": SCHEMA,
+            "container_began": _container_began(places),
             "phase": "starting",
             "ready": False,
             "failure": None,
@@ -119,17 +124,26 @@ class Status:
         # No sync: /run does not outlive a power cut anyway
         replace_text(self._places.status, f"{text}\n", sync=False)
         # For the health check, which is a shell script
-        replace_text(f"{self._places.run}/phase", f"{self.values['phase']}\n", sync=False)
+        phase = f"{self.values['phase']}\n{self.values['container_began']}\n"
+        replace_text(f"{self._places.run}/phase", phase, sync=False)
 
 
 def read(places: Places) -> dict[str, Any] | None:
-    """The status as last written; None before the first one."""
+    """The status as last written; None before this start's first one."""
     try:
         with open(places.status, encoding="utf-8") as file:
             found = json.load(file)
     except FileNotFoundError:
         return None
-    return found if isinstance(found, dict) else None
+    if not isinstance(found, dict) or found.get("container_began") != _container_began(places):
+        return None
+    return found
+
+
+def _container_began(places: Places) -> str:
+    """Field 22 of proc_pid_stat(5), the 20th behind the name, which may hold blanks and brackets."""
+    fields = (read_text(places.at("/proc/1/stat")) or "").rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 else ""
 
 
 def wait(places: Places, timeout_s: float) -> dict[str, Any] | None:

@@ -522,3 +522,30 @@ def test_a_start_that_was_killed_is_told_and_the_next_one_is_right(fresh: Node) 
         assert status["ready"], fresh.log()
         assert state(fresh) == "gpu:h100:2 idle"
         fresh.remove(volumes=False)
+
+
+def test_what_an_earlier_start_left_is_not_believed_by_any_of_its_readers(fresh: Node) -> None:
+    """It lies in the container until the first process removes it, which may be a while."""
+    fresh.run()
+    ready(fresh)
+    fresh.exec("sed", "-i", "/^trap /a sleep 2", "/usr/local/lib/dshpc/init")
+    docker("restart", fresh.name)
+    assert fresh.exec("head", "-n1", "/run/dshpc/phase") == "ready"  # the earlier start's
+    as_root = (AS_USER, "token", "0", "0", "root", "--")
+    asked = fresh.try_exec("env", "DSHPC_WAIT_S=60", *as_root, "sinfo", "-h")
+    assert (asked.returncode, "still starting" in asked.stderr) == (0, True), asked.stderr
+    docker("restart", fresh.name)
+    told = fresh.try_exec("dshpc-node", "wait", "--timeout", "0")
+    assert (told.returncode, told.stdout) == (3, "")
+    assert "not begun" in told.stderr
+    assert ready(fresh)["steps"]
+
+
+def test_a_container_that_is_stopped_before_its_first_step_ends_at_once(fresh: Node) -> None:
+    fresh.run()
+    ready(fresh)
+    fresh.exec("sed", "-i", "/^trap /a sleep 2", "/usr/local/lib/dshpc/init")
+    docker("restart", fresh.name)
+    docker("stop", "--time", "20", fresh.name)
+    code = docker("inspect", "--format", "{{.State.ExitCode}}", fresh.name).strip()
+    assert code == "143", "it was killed when the time was up"

@@ -22,6 +22,10 @@ def read(path: str) -> str:
         return ""
 
 
+def phase() -> str:
+    return read(PHASE).partition("\n")[0]
+
+
 def find() -> int:
     """The process id of `dshpc-node start`; 0 as long as there is none."""
     for name in os.listdir("/proc"):
@@ -39,7 +43,7 @@ def kill(when: str) -> None:
         time.sleep(float(when))
     else:
         wait_phase(when, until)
-    at = read(PHASE).strip()
+    at = phase()
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -51,7 +55,7 @@ def kill(when: str) -> None:
 def wait_phase(step: str, until: float) -> None:
     """Until the start is at that step; some are so short that they are seen once they are over."""
     while time.monotonic() < until:
-        now = read(PHASE).strip()
+        now = phase()
         if now == f"starting: {step}" or now in ("ready", "failed"):
             return
         if f'"name": "{step}"' in read("/run/dshpc/status.json"):

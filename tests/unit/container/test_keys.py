@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dshpc_setup.container import key_set, keys
 from dshpc_setup.container.key_set import Key, KeySet
 from dshpc_setup.container.places import Places
+from dshpc_setup.container.status import Status
 from dshpc_setup.errors import DshpcError, Exit
 from tests.unit.engine.fake import Answer, FakeMachine
 
@@ -28,7 +29,7 @@ BARE = bytes(range(256)) * 4  # what versions before key sets made: 1024 bytes
 def places(tmp_path: Path) -> Places:
     for folder in ("etc/slurm", "run/dshpc", "var/lib/dshpc/key"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "run/dshpc/phase").write_text("ready\n")
+    Status(Places(str(tmp_path))).ready()
     return Places(str(tmp_path))
 
 
@@ -390,7 +391,9 @@ def test_a_cluster_that_is_not_ready_keeps_its_key(
 ) -> None:
     keys.ensure_key(places, ME)
     content = Path(places.key).read_bytes()
-    (tmp_path / "run/dshpc/phase").write_text(f"{phase}\n")
+    now = Status(places)
+    now.values["phase"] = phase
+    now.write()
     with pytest.raises(DshpcError, match="not ready"):
         Cluster(places).change()
     assert Path(places.key).read_bytes() == content

@@ -29,7 +29,7 @@ def test_a_step_is_seen_while_it_runs_and_timed_after(places: Places, tmp_path: 
         found = status.read(places)
         assert found is not None
         assert (found["phase"], found["ready"]) == ("starting: detect", False)
-        assert (tmp_path / "run/dshpc/phase").read_text() == "starting: detect\n"
+        assert (tmp_path / "run/dshpc/phase").read_text().splitlines()[0] == "starting: detect"
     now.ready()
     found = status.wait(places, 5.0)
     assert found is not None
@@ -87,3 +87,22 @@ def test_a_cluster_that_runs_stays_ready_while_it_is_reconfigured(tmp_path: Path
     assert told is not None
     assert told["phase"] == "ready"
     assert [step["name"] for step in again.values["steps"]] == ["check"]
+
+
+def first_process(root: Path, began: int) -> None:
+    """Its name is what it wants to be called."""
+    (root / "proc/1").mkdir(parents=True, exist_ok=True)
+    fields = " ".join(map(str, range(4, 22)))
+    (root / "proc/1/stat").write_text(f"1 (a ) S 1 b) S {fields} {began} 99 98\n")
+
+
+def test_what_an_earlier_start_left_is_not_believed(places: Places, tmp_path: Path) -> None:
+    first_process(tmp_path, 4711)
+    status.Status(places).ready()
+    assert (tmp_path / "run/dshpc/phase").read_text() == "ready\n4711\n"
+    found = status.read(places)
+    assert found is not None
+    assert (found["phase"], found["container_began"]) == ("ready", "4711")
+    first_process(tmp_path, 4712)
+    assert status.read(places) is None
+    assert status.wait(places, 0.0) is None
