@@ -6,6 +6,8 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
+from dshpc_setup.signals import handled
+
 
 @contextlib.contextmanager
 def raised(ended_by: list[int]) -> Iterator[None]:
@@ -20,12 +22,6 @@ def raised(ended_by: list[int]) -> Iterator[None]:
             ended_by.append(number)
             raise KeyboardInterrupt
 
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
-    mine = {each: handler for each, handler in before.items() if handler == signal.SIG_DFL}
-    for each in mine:
-        signal.signal(each, interrupt)
-    try:
+    both = (signal.SIGTERM, signal.SIGHUP)
+    with handled([each for each in both if signal.getsignal(each) == signal.SIG_DFL], interrupt):
         yield
-    finally:
-        for each, handler in mine.items():
-            signal.signal(each, handler)

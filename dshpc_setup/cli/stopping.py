@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.signals import handled
 
 if TYPE_CHECKING:
     from dshpc_setup.machine import Machine
@@ -41,13 +42,8 @@ def passed_on(deliver: Callable[[], None]) -> Iterator[list[int]]:
         else:
             deliver()
 
-    for each in mine:
-        signal.signal(each, hear)
-    try:
+    with handled(mine, hear):
         yield came
-    finally:
-        for each, handler in mine.items():
-            signal.signal(each, handler)
 
 
 def deliver(machine: Machine, argv: Sequence[str]) -> None:

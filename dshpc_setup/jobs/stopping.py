@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+
+from dshpc_setup.signals import handled
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -20,7 +22,7 @@ def interruptible() -> Iterator[None]:
         if len(came) == 1:
             raise KeyboardInterrupt
 
-    with _handled(interrupt):
+    with handled(STOPS, interrupt):
         yield
 
 
@@ -29,17 +31,5 @@ def told_to_stop() -> Iterator[list[str]]:
     """The names of those that have come, kept until a submission of several jobs can stop: between two
     sbatch calls."""
     told: list[str] = []
-    with _handled(lambda number, _: told.append(signal.Signals(number).name)):
+    with handled(STOPS, lambda number, _: told.append(signal.Signals(number).name)):
         yield told
-
-
-@contextlib.contextmanager
-def _handled(handler: Callable[[int, object], None]) -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in STOPS}
-    for number in STOPS:
-        signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, former in before.items():
-            signal.signal(number, former)
