@@ -11,10 +11,13 @@ from dshpc_setup.container.places import Places
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.machine import CommandResult, Machine
 
-# The same words and, but for which one, the same exit code, without a Python for them
-_READ_REPORT = f"""cat {Places().status} && grep -q '^ "ready": true' {Places().status}"""
+# The same words and, but for which one, the same exit code, without a Python for them: this start's
+# report alone, see container/status.py
+READ_REPORT = f"""read -r first </proc/1/stat; set -- ${{first##*) }}
+grep -q "^ \\"container_began\\": \\"${{20}}\\"" {Places().status} && cat {Places().status} &&
+grep -q '^ "ready": true' {Places().status}"""
 _INSTEAD: Mapping[tuple[str, ...], Sequence[str]] = {
-    ("dshpc-node", "status"): ("sh", "-c", _READ_REPORT)
+    ("dshpc-node", "status"): ("sh", "-c", READ_REPORT)
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.checkup.narrowed import READ_REPORT
 from dshpc_setup.container.end_jobs import GRACE_S
 from tests.integration.conftest import docker
 from tests.integration.saved import SAVED
@@ -538,7 +539,10 @@ def test_what_an_earlier_start_left_is_not_believed_by_any_of_its_readers(fresh:
     told = fresh.try_exec("dshpc-node", "wait", "--timeout", "0")
     assert (told.returncode, told.stdout) == (3, "")
     assert "not begun" in told.stderr
+    as_doctor = fresh.try_exec("sh", "-c", READ_REPORT)
+    assert (as_doctor.returncode != 0, as_doctor.stdout) == (True, "")
     assert ready(fresh)["steps"]
+    assert fresh.exec("sh", "-c", READ_REPORT) == fresh.exec("dshpc-node", "status")
 
 
 def test_a_container_that_is_stopped_before_its_first_step_ends_at_once(fresh: Node) -> None:

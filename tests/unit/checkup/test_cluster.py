@@ -46,7 +46,7 @@ ROOM = Disk("tmp", "/tmp", 10, 20)
 OBSERVE = "docker exec p-slurm dshpc-node observe"
 HEALTHY: dict[str, Answer] = {
     OBSERVE: Answer(json.dumps(asdict(INSIDE))),
-    "docker exec p-slurm sh -c cat /run/dshpc/status.json": Answer(
+    "docker exec p-slurm sh -c read -r first": Answer(
         json.dumps({"phase": "ready", "ready": True})
     ),
     "docker exec p-slurm sinfo": Answer(NODES),
@@ -415,7 +415,7 @@ def _container_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Timed
     """The inside of a container whose start report lies under `tmp_path`."""
     run = tmp_path / "run/dshpc"
     run.mkdir(parents=True)
-    report = {"phase": "ready", "ready": True, "image_gpu_type": "nvidia"}
+    report = {"phase": "ready", "ready": True, "image_gpu_type": "nvidia", "container_began": ""}
     (run / "status.json").write_text(json.dumps(report))
     monkeypatch.setattr(cluster, "Places", lambda: Places(str(tmp_path)))
     monkeypatch.setattr(observe, "observe", lambda *_: INSIDE)
@@ -450,7 +450,7 @@ def test_inside_the_container_nothing_is_asked_of_docker(
 def test_a_broken_start_from_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = _container_machine(tmp_path, monkeypatch)
     failure = {"brief": "There is no network.", "details": "", "resolution": []}
-    status = {"phase": "failed", "ready": False, "failure": failure}
+    status = {"phase": "failed", "ready": False, "failure": failure, "container_began": ""}
     (tmp_path / "run/dshpc/status.json").write_text(json.dumps(status))
     found = cluster.inside_here(asked).cluster
     assert found is not None

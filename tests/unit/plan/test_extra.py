@@ -102,6 +102,7 @@ def test_the_place_in_the_file_is_named() -> None:
     [
         "SlurmctldPort=7000", "SlurmdPort=7001", "MpiDefault=pmix", "returntoservice=1",
         "MailProg=/usr/bin/mail", "InactiveLimit = 0", "SELECTTYPEPARAMETERS=CR_Core",
+        "SchedulerParameters=defer",
     ],
 )  # fmt: skip
 def test_a_line_of_the_users_replaces_ours(line: str) -> None:
@@ -111,6 +112,8 @@ def test_a_line_of_the_users_replaces_ours(line: str) -> None:
     assert len(re.findall(rf"(?im)^{key}\s*=", text)) == 1
     if key == "inactivelimit":
         assert "gives its GPU back" not in text, "a comment without its line"
+    if key == "schedulerparameters":
+        assert "begins within a second" not in text, "a comment without its line"
 
 
 def test_memory_defaults_exclude_each_other() -> None:
