@@ -17,7 +17,7 @@ import pytest
 
 from dshpc_setup.machine import Ended, Say, apart
 
-LATE_S = 0.3  # how much later than the deadline the end may come
+LATE_S = 1.0  # how late the end may come beside other work; alone: benchmarks/detect.py
 Question = Callable[[Say], None]
 
 
@@ -66,7 +66,7 @@ def ask_beside(question: Question, deadline_s: float = 5.0) -> Ended:
     took = time.monotonic() - started
     assert took < deadline_s + LATE_S
     if found["it"].state != "timeout":
-        assert took < 2, "nothing but a deadline is worth waiting for"
+        assert took < 4, "nothing but a deadline is worth waiting for"
     assert (found["other"].state, found["other"].items) == ("present", ("fine",))
     return found["it"]
 
@@ -107,16 +107,24 @@ def test_an_error_of_what_is_done_meanwhile_leaves_no_question_behind() -> None:
 
 
 def test_what_is_asked_meanwhile_is_asked_beside() -> None:
+    """Each waits for a word of the other: one after the other, they would be in vain."""
+    ours, theirs = os.pipe(), os.pipe()
     inner: list[Ended] = []
 
-    def slow(say: Say) -> None:
-        time.sleep(0.3)
-        say("slow")
+    def meet(say: Say, reads: int, writes: int) -> None:
+        os.write(writes, b"here")
+        say(os.read(reads, 4))
 
-    started = time.monotonic()
-    found = apart.ask({"it": slow}, 5, lambda: inner.append(apart.ask({"in": slow}, 5)["in"]))
-    assert time.monotonic() - started < 0.55
-    assert (found["it"].items, inner[0].items) == (("slow",), ("slow",))
+    found = apart.ask(
+        {"it": lambda say: meet(say, ours[0], theirs[1])},
+        20,
+        lambda: inner.append(
+            apart.ask({"in": lambda say: meet(say, theirs[0], ours[1])}, 20)["in"]
+        ),
+    )
+    for end in (*ours, *theirs):
+        os.close(end)
+    assert (found["it"].items, inner[0].items) == ((b"here",), (b"here",))
 
 
 def test_what_came_while_we_were_busy_counts_after_the_deadline_too() -> None:
@@ -124,7 +132,7 @@ def test_what_came_while_we_were_busy_counts_after_the_deadline_too() -> None:
         say("some")
         time.sleep(60)
 
-    found = apart.ask({"it": fine, "hung": hangs}, 0.2, lambda: time.sleep(0.4))
+    found = apart.ask({"it": fine, "hung": hangs}, 0.5, lambda: time.sleep(1.5))
     assert (found["it"].state, found["it"].items) == ("present", ("fine",))
     assert (found["hung"].state, found["hung"].items) == ("timeout", ("some",))
 
@@ -156,8 +164,8 @@ def test_sleeping() -> None:
         say({"pid": os.getpid()})
         time.sleep(60)
 
-    ended = ask_beside(question, 0.3)
-    assert (ended.state, ended.detail) == ("timeout", "no answer within 0.3 s")
+    ended = ask_beside(question, 1.0)
+    assert (ended.state, ended.detail) == ("timeout", "no answer within 1 s")
     assert is_gone(ended.items[0]["pid"]), "and what it said is kept"
 
 
@@ -169,7 +177,7 @@ def test_ignoring_every_polite_signal() -> None:
         while True:
             time.sleep(1)
 
-    ended = ask_beside(question, 0.3)
+    ended = ask_beside(question, 1.0)
     assert ended.state == "timeout"
     assert is_gone(ended.items[0])
 
@@ -179,7 +187,7 @@ def test_stopped() -> None:
         say(os.getpid())
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    ended = ask_beside(question, 0.3)
+    ended = ask_beside(question, 1.0)
     assert (ended.state, is_gone(ended.items[0])) == ("timeout", True)
 
 
@@ -200,7 +208,7 @@ def test_what_it_has_started_goes_with_it() -> None:
 
         apart.ask({"inner": inner}, 60)
 
-    ended = ask_beside(question, 0.8)
+    ended = ask_beside(question, 2.0)
     (tool, grandchild), inner = ended.items
     assert [is_gone(pid) for pid in (tool, grandchild, inner)] == [True, True, True]
 

@@ -460,8 +460,9 @@ class Terminal:
 
 
 def test_a_terminal_inside_and_its_size(cluster: Cluster) -> None:
+    # The trap first: Docker's client sets the size when the command runs already
     line = (
-        "test -t 0 && test -t 1 && stty size; trap 'stty size' WINCH; while :; do sleep 0.1; done"
+        "trap 'stty size' WINCH; test -t 0 && test -t 1 && stty size; while :; do sleep 0.1; done"
     )
     terminal = Terminal(cluster, ["exec", "sh", "-c", line])
     terminal.until(b"24 80")

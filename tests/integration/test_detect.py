@@ -18,7 +18,7 @@ from tests.integration.cluster import command
 from tests.integration.stuck import Stuck, build_nvml, eight_gpus, nvml_env, scenarios
 
 DEADLINE_S = 1.5
-LATE_S = 0.3
+LATE_S = 1.0  # beside other work; alone: benchmarks/detect.py
 START_S = 0.15  # of the interpreter, on a machine that is busy with tests
 
 
