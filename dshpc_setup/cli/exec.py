@@ -4,9 +4,9 @@ One `docker exec`, and nothing is asked before it: a question to the engine cost
 What went wrong is found out afterwards. The Docker client is used and not the API because it knows
 contexts, TLS, ssh and terminals. Imports are counted here: see benchmarks/srun.py.
 
-Of the caller's environment nothing goes along: SLURM_* and SBATCH_* of the host belong to its own
-cluster where it has one, and would send the job astray. DSHPC_PASS_ENV="NAME,SBATCH_*" lists those
-that shall.
+Of the caller's environment nothing but the time zone goes along: SLURM_* and SBATCH_* of the host belong
+to its own cluster where it has one, and would send the job astray. DSHPC_PASS_ENV="NAME,SBATCH_*" lists
+those that shall.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dshpc_setup.cli import exec_stdin
+from dshpc_setup.cli import exec_stdin, exec_zone
 
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class Call:
     def client(self, user: tuple[int, int, str], environ: Mapping[str, str]) -> list[str]:
         """The `docker exec` that runs it."""
         flags = {exec_stdin.NONE: [], exec_stdin.TTY: ["-i", "-t"]}.get(self.mode, ["-i"])
-        names = [*passed(environ), *self.more]
+        zone = [] if self.command == NODE else exec_zone.variables(environ)
+        names = [*zone, *passed(environ), *self.more]
         if self.mode == exec_stdin.TTY and environ.get("TERM") in _TERMS:
             names.append("TERM")
         if self.is_slurm:

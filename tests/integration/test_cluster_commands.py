@@ -288,6 +288,18 @@ def test_variables_go_along_only_where_listed(cluster: Cluster) -> None:
     assert cluster.run("exec", "sh", "-c", line, env=own).stdout == b"-3-\n"
 
 
+def test_times_are_those_of_the_callers_zone(cluster: Cluster) -> None:
+    india = {"TZ": "Asia/Kolkata"}  # five hours and a half before UTC, all the year
+    assert cluster.run("exec", "date", "+%z", env=india).stdout == b"+0530\n"
+    assert cluster.run("srun", "--mem=16", "date", "+%z", env=india).stdout == b"+0530\n"
+    at = ("--begin=2035-01-01T12:00:00", "--wrap=true")
+    job = cluster.run("sbatch", "--hold", "--parsable", *at, env=india).stdout.decode().strip()
+    start = ("-h", "-j", job, "-o", "%S")
+    assert cluster.run("squeue", *start, env=india).stdout == b"2035-01-01T12:00:00\n"
+    assert docker("exec", cluster.container, "squeue", *start) == "2035-01-01T06:30:00\n"
+    assert cluster.run("scancel", job).returncode == 0
+
+
 def test_an_argument_that_docker_would_change_is_refused(cluster: Cluster) -> None:
     done = subprocess.run(
         [*(part.encode() for part in RUN), b"exec", b"echo", b"\xff"],

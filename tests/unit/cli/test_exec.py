@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup import cli
 from dshpc_setup.cli import exec as exec_command
-from dshpc_setup.cli import exec_stdin
+from dshpc_setup.cli import exec_stdin, exec_zone
 from dshpc_setup.cli.exec_session import Session
 from dshpc_setup.project import find_project
 from tests.unit.engine.fake import Answer, FakeMachine
@@ -119,6 +119,13 @@ def _umask() -> object:
     os.umask(before)
 
 
+@pytest.fixture(autouse=True)
+def localtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where /etc/localtime would be: there is none."""
+    monkeypatch.setattr(exec_zone, "LOCALTIME", str(tmp_path / "localtime"))
+    return tmp_path / "localtime"
+
+
 BEHIND = ["/usr/local/lib/dshpc/as-user", "t", "1000", "100", r"DOM\user", "--"]
 
 
@@ -144,6 +151,45 @@ def test_what_speaks_to_people_knows_their_clock_and_how_we_are_called(
     call.more = found
     argv = call.client((0, 0, "root"), {})
     assert [argv[at + 1] for at, word in enumerate(argv) if word == "-e"][:3] == found
+
+
+@pytest.mark.parametrize(
+    ("link", "wanted"),
+    [
+        ("/usr/share/zoneinfo/Europe/Berlin", ["TZ=Europe/Berlin"]),
+        ("/var/db/timezone/zoneinfo/America/Argentina/Ushuaia", ["TZ=America/Argentina/Ushuaia"]),
+        ("/usr/share/zoneinfo/posix/Asia/Tokyo", ["TZ=Asia/Tokyo"]),
+        ("/usr/share/zoneinfo/Etc/UTC", []),
+        ("/usr/share/elsewhere", []),
+    ],
+)
+def test_the_zone_of_the_machine(link: str, wanted: list[str], localtime: Path) -> None:
+    localtime.symlink_to(link)
+    assert exec_zone.variables({}) == wanted
+
+
+@pytest.mark.parametrize(
+    ("tz", "wanted"),
+    [
+        ("Asia/Kolkata", ["TZ=Asia/Kolkata"]),
+        (":Asia/Kolkata", ["TZ=Asia/Kolkata"]),
+        ("CET-1CEST,M3.5.0,M10.5.0/3", ["TZ=CET-1CEST,M3.5.0,M10.5.0/3"]),
+        ("/usr/share/zoneinfo/Asia/Tokyo", ["TZ=Asia/Tokyo"]),
+        *((none, []) for none in ("", ":", "UTC", "Etc/UTC", "/nowhere", "a\nb", "\udcff")),
+    ],
+)
+def test_the_zone_that_the_caller_names(tz: str, wanted: list[str], localtime: Path) -> None:
+    localtime.symlink_to("/usr/share/zoneinfo/Europe/Berlin")
+    assert exec_zone.variables({"TZ": tz}) == wanted
+
+
+def test_the_zone_goes_along_with_commands_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    berlin = {"TZ": "Europe/Berlin"}
+    for command, arguments in (("squeue", []), ("exec", ["date"]), ("shell", [])):
+        assert "TZ=Europe/Berlin" in client(monkeypatch, command, arguments, berlin)
+    assert "TZ=Europe/Berlin" not in client(monkeypatch, exec_command.NODE, ["job", "list"], berlin)
+    argv = client(monkeypatch, "squeue", [], {**berlin, "DSHPC_PASS_ENV": "TZ"})
+    assert argv.index("TZ=Europe/Berlin") < argv.index("TZ"), "the last one counts"
 
 
 def test_exec_does_not_wait_for_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
