@@ -49,8 +49,8 @@ def argv(request: Request, fit: Fit, workspace: str) -> tuple[str, ...]:
     # One that waits for what can no longer come is ended, and not left in the queue
     words += ["--kill-on-invalid-dep=yes"] if request.dependency is not None else []
     exclusive = ["--exclusive"] if wanted.exclusive else []
-    # A job that ran when the container stopped begins anew at its start
-    return ("sbatch", "--parsable", "--requeue", *words, *exclusive)
+    # A job that ran when the container stopped begins anew at its start; what it printed stays
+    return ("sbatch", "--parsable", "--requeue", "--open-mode=append", *words, *exclusive)
 
 
 def _log(request: Request) -> str:

@@ -50,6 +50,8 @@ def main() -> int:
             request = json.load(file)
         task = _task(request, os.environ)
         keep_before(folder, task)
+        if os.environ.get("SLURM_RESTART_COUNT") and _size(f"{folder}/{of_task(LOG, task)}"):
+            _say("the job begins anew; what stands above is of the run before")
         variables = prepared(folder, request, task)
         os.environ.update(variables)
         argv = words(request, os.environ)

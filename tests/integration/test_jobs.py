@@ -73,7 +73,8 @@ def launch(cluster: Cluster, *argv: str, options: tuple[str, ...] = (), **change
     asked = Request("command", "test", argv, str(cluster.work), **changes)
     (folder / ".dshpc" / "request.json").write_text(json.dumps(asked.to_json()))
     name = "output-%a.log" if asked.is_array else "output.log"
-    argv = ("sbatch", "--parsable", f"--chdir={folder}", f"--output={folder}/{name}", *options)
+    own = ("--open-mode=append", f"--chdir={folder}", f"--output={folder}/{name}")
+    argv = ("sbatch", "--parsable", *own, *options)
     done = subprocess.run(
         ["docker", "exec", "-i", cluster.container, *argv],
         input=f"#!{LAUNCHER}\n", capture_output=True, text=True, timeout=60, check=False,
@@ -194,6 +195,8 @@ def test_a_job_that_runs_again_keeps_its_former_result(cluster: Cluster) -> None
     )
     assert (job.result("result.before.json")["exit_code"], job.result()["exit_code"]) == (1, 0)
     assert job.result()["restarts"] == 1
+    anew = "dshpc: the job begins anew; what stands above is of the run before"
+    assert job.log.splitlines() == ["run", anew, "run 1"]
 
 
 def test_a_full_disk_does_not_change_the_exit_code(cluster: Cluster) -> None:

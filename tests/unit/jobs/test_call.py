@@ -45,8 +45,9 @@ def test_the_whole_call() -> None:
     assert isinstance(found, Fit)
     asked = plain(resources=wanted, partition="debug", dependency="afterok:17:18_3")
     assert call.argv(asked, found, "/lab/jobs/train-1") == (
-        "sbatch", "--parsable", "--requeue", "--job-name=train", "--chdir=/lab/jobs/train-1",
-        "--output=/lab/jobs/train-1/output.log", "--partition=debug", "--time=90", "--nodes=1", "--ntasks=2",
+        "sbatch", "--parsable", "--requeue", "--open-mode=append", "--job-name=train",
+        "--chdir=/lab/jobs/train-1", "--output=/lab/jobs/train-1/output.log",
+        "--partition=debug", "--time=90", "--nodes=1", "--ntasks=2",
         "--cpus-per-task=4", "--mem=32000M", "--gres=gpu:h100:2", "--dependency=afterok:17:18_3",
         "--kill-on-invalid-dep=yes", "--exclusive",
     )  # fmt: skip
@@ -79,10 +80,10 @@ def test_nothing_of_the_users_is_in_it(
     assert words[0] == "sbatch"
     for word in words[1:]:
         assert SAFE.fullmatch(word), word
-    job_name = words[3].removeprefix("--job-name=")
+    job_name = words[4].removeprefix("--job-name=")
     assert words == (
-        "sbatch", "--parsable", "--requeue", f"--job-name={job_name}", "--chdir=/lab/jobs/w-1",
-        "--output=/lab/jobs/w-1/output.log", "--nodes=1",
+        "sbatch", "--parsable", "--requeue", "--open-mode=append", f"--job-name={job_name}",
+        "--chdir=/lab/jobs/w-1", "--output=/lab/jobs/w-1/output.log", "--nodes=1",
     )  # fmt: skip
     assert re.fullmatch(r"[A-Za-z0-9._-]{1,40}", job_name)
 
