@@ -102,6 +102,8 @@ def build(
     builder = choose_builder(machine, facts) if context.buildkit else "classic"
     argv, env = command(machine, builder, context, tag, {**args, "DSHPC_BUILD": digest})
     result = _run(machine, argv, env, reporter)
+    if not result.ok and failures.reason(result.text).name == failures.REMOVED:
+        result = _run(machine, argv, env, reporter)
     if not result.ok:
         raise _failed(result, context, kept=there is not None)
     made = inspect(machine, tag)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 TAIL_LINES = 25
+REMOVED = "removed"  # the reason that goes by itself
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -172,6 +173,15 @@ _REASONS: tuple[tuple[str, Reason], ...] = (
                 "--apt-mirror URL names another mirror.",
                 "With a base image of your own (--base-image), see that it is Debian trixie.",
             ),
+        ),
+    ),
+    (
+        # Step images that another build, or a prune, removed while this one was about to use them
+        r"(?:unable to find image|unknown parent image ID|no such image:) [\"']?sha256:",
+        Reason(
+            REMOVED,
+            "an image that it goes on from was removed meanwhile",
+            ("See whether something removes images beside it (`docker image prune`).", _AGAIN),
         ),
     ),
     (

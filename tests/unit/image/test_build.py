@@ -141,6 +141,16 @@ def test_a_failure_is_told_without_the_password() -> None:
     assert "still there" in caught.value.resolution[-1]
 
 
+def test_an_image_that_another_build_removed_meanwhile_is_made_once_more() -> None:
+    lost = ended('Step 2/9 : RUN x\nunable to find image "sha256:0c1f"\n', code=1)
+    seen = [NOT_THERE, ended(image(DIGEST))]
+    assert run(FakeMachine({INSPECT: [*seen], BUILD: [lost, ended()]})) == (True, "sha256:9")
+    machine = FakeMachine({INSPECT: [NOT_THERE], BUILD: [lost, lost, ended()]})
+    with pytest.raises(DshpcError, match="removed meanwhile"):
+        run(machine)
+    assert sum("build" in argv for argv in machine.ran) == 2
+
+
 def test_a_deadline_and_a_lying_builder() -> None:
     with pytest.raises(DshpcError, match="not done within"):
         run(FakeMachine({INSPECT: [NOT_THERE], BUILD: [TIMEOUT]}))

@@ -28,6 +28,10 @@ from dshpc_setup.image.failures import TAIL_LINES, Progress, reason, redacted, t
         ("ERROR: failed to receive status: rpc error: code = Unavailable: transport is closing",
          "daemon"),
         ("pull access denied for dshpc-base", "base"),
+        ('unable to find image "sha256:0c1f"', "removed"),
+        ("unknown parent image ID sha256:0c1f", "removed"),
+        ("No such image: sha256:0c1f", "removed"),
+        ("No such image: lab:1", "unknown"),
         ("ModuleNotFoundError: No module named 'x'", "unknown"),
     ],
 )  # fmt: skip
