@@ -454,6 +454,16 @@ class Terminal:
     def size(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
+    def resize(self, rows: int, columns: int, seconds: float = 30.0) -> None:
+        """Until it is seen: Docker's client listens a moment after it has told the first size."""
+        until = time.monotonic() + seconds
+        while f"{rows} {columns}".encode() not in self.seen:
+            assert time.monotonic() < until, f"no {rows} {columns} in {self.seen!r}"
+            self.size(rows, columns + 1)
+            self.size(rows, columns)
+            if select.select([self.master], [], [], 1.0)[0]:
+                self.seen += os.read(self.master, 4096)
+
     def type(self, text: bytes) -> None:
         os.write(self.master, text)
 
@@ -478,8 +488,7 @@ def test_a_terminal_inside_and_its_size(cluster: Cluster) -> None:
     )
     terminal = Terminal(cluster, ["exec", "sh", "-c", line])
     terminal.until(b"24 80")
-    terminal.size(33, 111)
-    terminal.until(b"33 111")
+    terminal.resize(33, 111)
     terminal.type(b"\x03")
     assert terminal.end() == 130
 
