@@ -190,11 +190,11 @@ def passed(environ: Mapping[str, str]) -> list[str]:
 
 
 def for_people(environ: Mapping[str, str]) -> list[str]:
-    """Variables for what speaks to people inside and starts no job: our clock, and how our command is
-    called from here."""
+    """Variables for what speaks to people inside: our clock, and how our command is called from here."""
     import time
 
     found = [f"DSHPC_UTC_OFFSET_S={time.localtime().tm_gmtoff}"]
+    found += [f"DSHPC_{zone}" for zone in exec_zone.variables(environ)]
     here = _here() or "/"
     if environ.get("DSHPC_COMMAND") and os.fsencode(here).decode(errors="ignore") == here:
         found += ["DSHPC_COMMAND", f"DSHPC_HERE={here}"]

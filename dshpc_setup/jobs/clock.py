@@ -6,7 +6,8 @@ import os
 import re
 import time
 
-OFFSET = "DSHPC_UTC_OFFSET_S"  # set by cli/exec.py: what the caller's clock is before UTC now, in seconds
+# Set by cli/exec.py: what the caller's clock is before UTC now, in seconds, and the name of its zone
+OFFSET, ZONE = "DSHPC_UTC_OFFSET_S", "DSHPC_TZ"
 
 
 def told(seconds: float) -> str:
@@ -18,3 +19,9 @@ def told(seconds: float) -> str:
         else time.localtime(seconds)
     )
     return time.strftime("%Y-%m-%d %H:%M:%S", here)
+
+
+def variables() -> dict[str, str]:
+    """What gives a program, and the job that it submits, the caller's clock."""
+    zone = os.environ.get(ZONE)
+    return {"TZ": zone} if zone else {}

@@ -6,7 +6,7 @@ import re
 from collections.abc import MutableMapping
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import call
+from dshpc_setup.jobs import call, clock
 from dshpc_setup.machine import CommandResult, Machine
 
 _SBATCH_S = 120.0  # sbatch itself waits for a controller that is busy
@@ -32,8 +32,12 @@ class AnswerLostError(DshpcError):
 
 
 def run(machine: Machine, argv: tuple[str, ...]) -> str:
-    """The job's id; raises DshpcError: AnswerLostError where the job may be queued all the same."""
-    done = machine.run(argv, deadline_s=_SBATCH_S, stdin=call.SCRIPT, cwd="/")
+    """The job's id; raises DshpcError: AnswerLostError where the job may be queued all the same.
+
+    The job's clock is the caller's, as with `dshpc srun`.
+    """
+    env = clock.variables()
+    done = machine.run(argv, deadline_s=_SBATCH_S, stdin=call.SCRIPT, env=env, cwd="/")
     job_id = done.stdout.strip().partition(";")[0]
     if done.ok and job_id.isascii() and job_id.isdecimal():
         return job_id

@@ -292,6 +292,8 @@ def test_times_are_those_of_the_callers_zone(cluster: Cluster) -> None:
     india = {"TZ": "Asia/Kolkata"}  # five hours and a half before UTC, all the year
     assert cluster.run("exec", "date", "+%z", env=india).stdout == b"+0530\n"
     assert cluster.run("srun", "--mem=16", "date", "+%z", env=india).stdout == b"+0530\n"
+    ran = cluster.run("run", "--wait", "--", "date", "+%z", env=india)
+    assert ran.stdout.splitlines()[-1:] == [b"+0530"], ran.stderr
     at = ("--begin=2035-01-01T12:00:00", "--wrap=true")
     job = cluster.run("sbatch", "--hold", "--parsable", *at, env=india).stdout.decode().strip()
     start = ("-h", "-j", job, "-o", "%S")

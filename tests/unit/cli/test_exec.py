@@ -147,6 +147,7 @@ def test_what_speaks_to_people_knows_their_clock_and_how_we_are_called(
     offset = ["DSHPC_UTC_OFFSET_S=-18000"]
     assert exec_command.for_people({"DSHPC_COMMAND": "/w/dshpc"}) == offset
     assert exec_command.for_people({}) == offset
+    assert exec_command.for_people({"TZ": "Asia/Tokyo"}) == [*offset, "DSHPC_TZ=Asia/Tokyo"]
     call = exec_command.Call(exec_command.NODE, ["job", "list"], RUNTIME)
     call.more = found
     argv = call.client((0, 0, "root"), {})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import call, lost, request, submit, workspace
+from dshpc_setup.jobs import call, clock, lost, request, submit, workspace
 from dshpc_setup.jobs.at_once import TakenBack
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
@@ -34,10 +34,12 @@ class Slurm(LocalMachine):
         self.code, self.says, self.state = code, says, state
         self.asked: list[tuple[str, ...]] = []
         self.scripts: list[object] = []
+        self.environments: list[object] = []
 
     def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
         self.asked.append(tuple(argv))
         self.scripts.append(more.get("stdin"))
+        self.environments.append(more.get("env"))
         if argv[0] == "squeue":
             return CommandResult(tuple(argv), "present", 0, '{"jobs": []}', "", 1)
         err = "sbatch: error: no\n" if self.code else ""
@@ -67,6 +69,16 @@ def test_a_job_gets_its_workspace_and_one_sbatch_call(tmp_path: Path) -> None:
     assert (own / "job.json").stat().st_mode & 0o777 == 0o666 & ~UMASK
     job = json.loads((own / "job.json").read_text())
     assert (job["schema"], job["job_id"], job["name"]) == ("dshpc.job/1", "17", "train")
+
+
+@pytest.mark.parametrize(("zone", "told"), [("Asia/Tokyo", {"TZ": "Asia/Tokyo"}), ("", {})])
+def test_the_jobs_clock_is_the_callers(
+    zone: str, told: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(clock.ZONE, zone)
+    slurm = Slurm()
+    submit.submit(slurm, asked(tmp_path), offer())
+    assert slurm.environments == [told]
 
 
 def test_a_dry_run_leaves_nothing(tmp_path: Path) -> None:
