@@ -68,7 +68,9 @@ class Call:
     def client(self, user: tuple[int, int, str], environ: Mapping[str, str]) -> list[str]:
         """The `docker exec` that runs it."""
         flags = {exec_stdin.NONE: [], exec_stdin.TTY: ["-i", "-t"]}.get(self.mode, ["-i"])
-        zone = [] if self.command == NODE else exec_zone.variables(environ)
+        # dshpc-node reads times that slurmctld has written, by its clock; jobs that it submits have ours
+        ours = "DSHPC_" if self.command == NODE else ""
+        zone = [f"{ours}{variable}" for variable in exec_zone.variables(environ)]
         names = [*zone, *passed(environ), *self.more]
         if self.mode == exec_stdin.TTY and environ.get("TERM") in _TERMS:
             names.append("TERM")
@@ -194,7 +196,6 @@ def for_people(environ: Mapping[str, str]) -> list[str]:
     import time
 
     found = [f"DSHPC_UTC_OFFSET_S={time.localtime().tm_gmtoff}"]
-    found += [f"DSHPC_{zone}" for zone in exec_zone.variables(environ)]
     here = _here() or "/"
     if environ.get("DSHPC_COMMAND") and os.fsencode(here).decode(errors="ignore") == here:
         found += ["DSHPC_COMMAND", f"DSHPC_HERE={here}"]

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.cli import exec_stdin
+from tests.integration.cluster import PREFIX
 from tests.integration.conftest import docker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +93,7 @@ def cluster(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
         "--dir",
         str(folder),
         "--prefix",
-        "dshpc-it-commands",
+        f"{PREFIX}commands",
         "--simulate",
         "h100:2",
     ]
@@ -647,7 +648,7 @@ def test_destroy_takes_this_cluster_and_no_other_of_the_folder(
     """As after configure with one prefix, and with another in the same folder."""
     image = docker("inspect", "--format", "{{.Image}}", cluster.container).strip()
     label = f"org.dshpc.project={tmp_path}"
-    own, other = (f"dshpc-it-{part}-{os.getpid()}" for part in ("own", "other"))
+    own, other = (f"{PREFIX}{part}-{os.getpid()}" for part in ("own", "other"))
     for prefix in (own, other):
         mark = f"com.docker.compose.project={prefix}"
         docker("network", "create", "--label", mark, f"{prefix}_default")
