@@ -1,8 +1,8 @@
 """All tests in lines beside each other: those on this machine's engine, those of jobs, and all others.
 
 Most of the time is waiting, and tests of one line do not meet those of another (tests/conftest.py). The
-output of the other lines comes after the first one's. Exit code: that of the first line that failed,
-else 0.
+output of the other lines comes after the first one's. Arguments are handed on to pytest. Exit code: that
+of the first line that failed, else 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BESIDE = ("others", "jobs")
 
 
 def main() -> int:
-    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *sys.argv[1:]]
     with ExitStack() as stack:
         beside: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
         try:
