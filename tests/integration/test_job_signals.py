@@ -10,8 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,15 @@ import pytest
 from dshpc_setup.jobs.request import Request
 from tests.integration.cluster import ROOT, wait_until
 
-# It saves for longer than the launcher waits before it hands a signal on
+# It saves until it may end: for longer than the launcher waits before it hands a signal on
 _SAVES = """
-import signal, sys, time
+import os, signal, sys, time
 def told(number, _):
     print(signal.Signals(number).name, flush=True)
-    if number == signal.SIGTERM:
-        end[0] = end[0] or time.monotonic() + 0.9
-end = [0.0]
 signal.signal(signal.SIGTERM, told)
 signal.signal(signal.SIGUSR1, told)
 print("begun", flush=True)
-while not end[0] or time.monotonic() < end[0]:
+while not os.path.exists("end"):
     time.sleep(0.02)
 sys.exit(9)
 """
@@ -41,10 +37,14 @@ def refused(): raise BlockingIOError(11, "Resource temporarily unavailable")
 os.fork = refused
 """
 _TOLD_BEFORE = """
+import time
 spawn = os.posix_spawnp
 def told(*arguments, **options):
     os.kill(os.getpid(), signal.SIGTERM)
-    return spawn(*arguments, **options)
+    pid = spawn(*arguments, **options)
+    while b"begun" not in open("output.log", "rb").read():  # else it has no handler yet
+        time.sleep(0.02)
+    return pid
 os.posix_spawnp = told
 """
 
@@ -70,8 +70,20 @@ class Job:
                 stderr=log,
                 start_new_session=True,
             )
-        wait_until(lambda: "begun" in self.told(), "its program runs", 20)
+        wait_until(lambda: "begun" in self.told(), "its program runs")
+        if not before:
+            wait_until(lambda: len(_group(self.pid)) == 3, "whoever hears what all are told runs")
         return self
+
+    def tell_all(self, number: int) -> None:
+        """Until the launcher has seen that all were told: another one listens then."""
+        before, count = _group(self.pid), self.told().count(signal.Signals(number).name)
+        os.killpg(self.pid, number)
+        self.hears(count + 1, signal.Signals(number).name)
+        wait_until(lambda: len(_group(self.pid) - before) == 1, "the launcher has looked")
+
+    def hears(self, count: int, name: str) -> None:
+        wait_until(lambda: self.told().count(name) >= count, f"its program is told {name}")
 
     @property
     def pid(self) -> int:
@@ -82,9 +94,10 @@ class Job:
         return self.log.read_text().split()
 
     def end(self) -> dict[str, Any]:
-        """Its result, with nothing of it left."""
+        """Its result, with nothing of it left, once its program may end."""
         assert self.child is not None
-        assert self.child.wait(20) == 9, self.log.read_text()
+        (self.folder / "end").touch()
+        assert self.child.wait(60) == 9, self.log.read_text()
         with pytest.raises(ProcessLookupError):
             os.killpg(self.pid, 0)
         found = json.loads((self.folder / ".dshpc" / "result.json").read_text())
@@ -98,25 +111,31 @@ def job(tmp_path: Path) -> Iterator[Job]:
     yield found
     if found.child is not None and found.child.poll() is None:
         os.killpg(found.pid, signal.SIGKILL)
-        found.child.wait(20)
+        found.child.wait(60)
 
 
-@pytest.mark.parametrize("tell", [os.kill, os.killpg])
-def test_what_all_are_told_and_what_the_launcher_alone_is_told(
-    job: Job, tell: Callable[[int, int], None]
-) -> None:
+def test_what_all_are_told_is_not_told_again(job: Job) -> None:
     job.start()
-    tell(job.pid, signal.SIGTERM)
+    job.tell_all(signal.SIGTERM)
+    assert job.end()["told_to_stop"] == "SIGTERM"
+    assert job.told() == ["begun", "SIGTERM"]
+
+
+def test_what_the_launcher_alone_is_told_is_handed_on(job: Job) -> None:
+    job.start()
+    os.kill(job.pid, signal.SIGTERM)
+    job.hears(1, "SIGTERM")
     assert job.end()["told_to_stop"] == "SIGTERM"
     assert job.told() == ["begun", "SIGTERM"]
 
 
 def test_one_after_the_other(job: Job) -> None:
     job.start()
-    for tell in (os.killpg, os.kill, os.killpg):
-        tell(job.pid, signal.SIGUSR1)
-        time.sleep(0.8)
-    os.killpg(job.pid, signal.SIGTERM)
+    job.tell_all(signal.SIGUSR1)
+    os.kill(job.pid, signal.SIGUSR1)
+    job.hears(2, "SIGUSR1")
+    job.tell_all(signal.SIGUSR1)
+    job.tell_all(signal.SIGTERM)
     job.end()
     assert job.told() == ["begun", *["SIGUSR1"] * 3, "SIGTERM"]
 
@@ -124,7 +143,8 @@ def test_one_after_the_other(job: Job) -> None:
 def test_two_at_once_of_which_the_program_has_one(job: Job) -> None:
     job.start()
     os.kill(job.pid, signal.SIGUSR1)
-    os.killpg(job.pid, signal.SIGTERM)
+    job.tell_all(signal.SIGTERM)
+    job.hears(1, "SIGUSR1")
     job.end()
     assert sorted(job.told()) == ["SIGTERM", "SIGUSR1", "begun"]
 
@@ -135,6 +155,7 @@ def test_where_nobody_else_could_hear_it(job: Job, before: str) -> None:
     job.start(before)
     if before == _NO_PROCESS:
         os.kill(job.pid, signal.SIGTERM)
+    job.hears(1, "SIGTERM")
     job.end()
     assert job.told() == ["begun", "SIGTERM"]
 
@@ -142,12 +163,15 @@ def test_where_nobody_else_could_hear_it(job: Job, before: str) -> None:
 def test_a_launcher_that_is_killed_leaves_its_program_alone(job: Job) -> None:
     assert job.start().child is not None
     os.kill(job.pid, signal.SIGKILL)
-    wait_until(lambda: len(_group(job.pid)) == 1, "only its program is left", 20)
+    wait_until(lambda: len(_group(job.pid)) == 1, "only its program is left")
     os.killpg(job.pid, signal.SIGKILL)
 
 
-def _group(number: int) -> list[str]:
+def _group(number: int) -> frozenset[str]:
     """The processes of a process group, without those that have ended."""
-    done = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True)
+    argv = ["ps", "-eo", "pgid=,pid=,stat="]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
     lines = [line.split() for line in done.stdout.splitlines()]
-    return [state for group, state in lines if group == str(number) and not state.startswith("Z")]
+    return frozenset(
+        pid for group, pid, state in lines if group == str(number) and not state.startswith("Z")
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -89,6 +90,26 @@ def launch(cluster: Cluster, *argv: str, options: tuple[str, ...] = (), **change
 def follow(cluster: Cluster, job: Job | str) -> Outcome:
     number = job if isinstance(job, str) else job.id
     return cluster.dshpc("job", "logs", number, "-f")
+
+
+@contextlib.contextmanager
+def started(cluster: Cluster, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A command line under way, with nothing of it left afterwards."""
+    with subprocess.Popen(
+        command("dshpc", *words), cwd=cluster.folder, env=environment(),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        try:
+            yield child
+        finally:
+            if child.poll() is None:
+                child.kill()
+
+
+def told_line(child: subprocess.Popen[str]) -> str:
+    """The next line of what it prints: then it listens to signals, too."""
+    assert child.stdout is not None
+    return child.stdout.readline()
 
 
 def shown(cluster: Cluster, number: str) -> dict[str, Any]:
@@ -187,7 +208,7 @@ def test_a_job_that_runs_again_keeps_its_former_result(cluster: Cluster) -> None
         cluster, "sh", "-c", 'echo run $SLURM_RESTART_COUNT; [ -n "$SLURM_RESTART_COUNT" ]'
     )
     wait_until(job.has_result, "it has run")
-    wait_until(lambda: shown(cluster, job.id)["state"] == "FAILED", "slurmctld knows")
+    wait_until(lambda: not cluster.said("squeue", "-h", "-a", "-j", job.id), "its node is free")
     cluster.said("scontrol", "requeue", job.id)
     cluster.said("scontrol", "update", f"jobid={job.id}", "starttime=now")
     wait_until(
@@ -220,9 +241,11 @@ def test_out_of_gpu_memory_is_said(cluster: Cluster) -> None:
 
 def test_out_of_memory_is_said(cluster: Cluster) -> None:
     """The kernel ends what takes more than the container may have."""
-    script = "import time; time.sleep(2); x = bytearray(3 << 30); print(len(x))"
-    job = launch(cluster, "python3", "-c", script)
+    wait = 'until [ -e "$JOB_WORKSPACE/go" ]; do sleep 0.1; done'
+    script = "x = bytearray(3 << 30); print(len(x))"
+    job = launch(cluster, "sh", "-c", f'{wait}; exec python3 -c "{script}"')
     docker("update", "--memory", "700m", "--memory-swap", "700m", cluster.container)
+    (job.folder / "go").touch()
     try:
         followed = follow(cluster, job)
     finally:
@@ -254,7 +277,7 @@ def test_an_array_and_its_tasks(cluster: Cluster) -> None:
 
 
 def test_why_a_job_waits(cluster: Cluster) -> None:
-    first = cluster.submit("--gres=gpu:t4:1", script="sleep 60")
+    first = cluster.submit("--gres=gpu:t4:1", script="sleep 600")
     second = cluster.submit("--gres=gpu:t4:1", script="true")
     never = cluster.submit("--hold", script="true")
     wait_until(lambda: "not free" in cluster.dshpc("job", "list").stdout, "the reason is there")
@@ -269,8 +292,8 @@ def test_a_plain_job_that_slurmctld_has_forgotten(cluster: Cluster) -> None:
     number = cluster.submit(script="exit 4")
     wait_until(lambda: shown(cluster, number)["state"] == "FAILED", "it has ended")
     log = cluster.said("cat", "/var/lib/dshpc/state/jobcomp/jobs.log")
-    assert f"JobId={number} " in log
-    line = log.splitlines()[-1].replace(f"JobId={number} ", "JobId=77777 ")
+    (line,) = [line for line in log.splitlines() if line.startswith(f"JobId={number} ")]
+    line = line.replace(f"JobId={number} ", "JobId=77777 ")
     cluster.exec(
         "sh", "-c", 'echo "$1" >> /var/lib/dshpc/state/jobcomp/jobs.log', "sh", line
     ).good()
@@ -333,7 +356,7 @@ def test_each_task_of_an_array_with_many_holes_is_found(cluster: Cluster) -> Non
 
 def test_another_user(cluster: Cluster) -> None:
     cluster.work.chmod(0o777)
-    number = cluster.submit(script="sleep 30")
+    number = cluster.submit(script="sleep 600")
     other = as_user(54321, "dshpc", "job", "cancel", number, cwd=cluster.folder)
     assert other.code == 2
     assert "you may not end it" in other.stdout
@@ -342,31 +365,25 @@ def test_another_user(cluster: Cluster) -> None:
 
 
 def test_following_survives_a_controller_that_is_away(cluster: Cluster) -> None:
-    job = launch(cluster, "sh", "-c", "echo one; sleep 6; echo two; exit 6")
-    wait_until((job.folder / "output.log").exists, "it runs")
-    child = subprocess.Popen(
-        command("dshpc", "job", "logs", job.id, "-f"), cwd=cluster.folder, env=environment(),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    time.sleep(1)
+    wait = 'until [ -e "$JOB_WORKSPACE/go" ]; do sleep 0.1; done'
+    job = launch(cluster, "sh", "-c", f"echo one; {wait}; echo two; exit 6")
     pid = cluster.said("pidof", "slurmctld").split()[0]
-    cluster.said("kill", "-STOP", pid)
-    time.sleep(3)
-    cluster.said("kill", "-CONT", pid)
-    stdout, stderr = child.communicate(timeout=120)
-    assert (child.returncode, stdout) == (6, "one\ntwo\n"), stderr
+    with started(cluster, "job", "logs", job.id, "-f") as child:
+        assert told_line(child) == "one\n"
+        cluster.said("kill", "-STOP", pid)
+        time.sleep(3)  # it asks every half second
+        cluster.said("kill", "-CONT", pid)
+        (job.folder / "go").touch()
+        stdout, stderr = child.communicate(timeout=120)
+    assert (child.returncode, stdout) == (6, "two\n"), stderr
 
 
 def test_ctrl_c_leaves_the_job_alone(cluster: Cluster) -> None:
-    job = launch(cluster, "sleep", "30")
-    wait_until(lambda: shown(cluster, job.id)["state"] == "RUNNING", "it runs")
-    child = subprocess.Popen(
-        command("dshpc", "job", "logs", job.id, "-f"), cwd=cluster.folder, env=environment(),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    time.sleep(2)
-    child.send_signal(2)
-    _, stderr = child.communicate(timeout=60)
+    job = launch(cluster, "sh", "-c", "echo begun; exec sleep 600")
+    with started(cluster, "job", "logs", job.id, "-f") as child:
+        assert told_line(child) == "begun\n"
+        child.send_signal(2)
+        _, stderr = child.communicate(timeout=60)
     assert child.returncode == 130
     assert "goes on" in stderr
     assert shown(cluster, job.id)["state"] == "RUNNING"
@@ -375,7 +392,10 @@ def test_ctrl_c_leaves_the_job_alone(cluster: Cluster) -> None:
 STAND_IN = """#!/bin/sh
 case "$(cat /run/dshpc/stand-in)" in
 late) cat >/tmp/late
-    { sleep 2; exec /usr/bin/sbatch "$@" </tmp/late; } >/dev/null 2>&1 &
+    {
+        until [ -e /run/dshpc/stand-in.go ]; do sleep 0.1; done
+        exec /usr/bin/sbatch "$@" </tmp/late
+    } >/dev/null 2>&1 &
     echo "sbatch: error: Socket timed out on send/recv operation" >&2; exit 1 ;;
 esac
 /usr/bin/sbatch "$@" >/dev/null
@@ -414,23 +434,20 @@ def test_a_lost_answer_of_sbatch(cluster: Cluster, stand_in: Callable[[str], Non
     refused = cluster.dshpc("run", "--name", "late", "--", "touch", str(cluster.work / "late"))
     assert refused.code == 3
     assert "The job was not submitted: sbatch got no answer" in refused.stderr
+    cluster.said("touch", "/run/dshpc/stand-in.go")
     wait_until(lambda: names(cluster, "late") != [], "Slurm takes it all the same")
     (late,) = names(cluster, "late")
     wait_until(lambda: shown(cluster, late)["state"] == "FAILED", "it has ended")
     assert not (cluster.work / "late").exists()
-    assert cluster.node()[1] in ("idle", "mixed")
+    wait_until(lambda: cluster.node()[1] == "idle", "the node was not taken out for it")
 
 
 def test_ctrl_c_in_a_submission(cluster: Cluster, stand_in: Callable[[str], None]) -> None:
     stand_in("hangs")
-    child = subprocess.Popen(
-        command("dshpc", "run", "--name", "hung", "--", "sleep", "30"), cwd=cluster.folder,
-        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    wait_until(lambda: names(cluster, "hung") != [], "Slurm has it")
-    child.send_signal(2)
-    _, stderr = child.communicate(timeout=60)
+    with started(cluster, "run", "--name", "hung", "--", "sleep", "600") as child:
+        wait_until(lambda: names(cluster, "hung") != [], "Slurm has it")
+        child.send_signal(2)
+        _, stderr = child.communicate(timeout=60)
     (hung,) = names(cluster, "hung")
     assert (child.returncode, f"Cancelled again: job {hung}." in stderr) == (130, True), stderr
     assert shown(cluster, hung)["state"] == "CANCELLED"

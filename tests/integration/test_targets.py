@@ -38,13 +38,14 @@ def run(cluster: Cluster, *words: str, script: str = 'echo "$CUDA_VISIBLE_DEVICE
 
 def held(cluster: Cluster, word: str) -> dict[str, Any]:
     """A job that has the GPUs until it is cancelled."""
-    one = run(cluster, "--json", "--target", word, script="sleep 60").good().report
+    one = run(cluster, "--json", "--target", word, script="sleep 600").good().report
     wait_until(lambda: cluster.job_state(one["job_id"])[0] == "RUNNING", "it runs")
     return one
 
 
 def test_the_node_has_a_type_for_each_and_all_else_as_before(cluster: Cluster) -> None:
-    assert cluster.node() == ("gpu:gpu0:1,gpu:gpu1:1", "idle")
+    wait_until(lambda: cluster.node()[1] == "idle", "the first job has ended")
+    assert cluster.node()[0] == "gpu:gpu0:1,gpu:gpu1:1"
     assert cluster.said("sinfo", "-h", "-o", "%f") == "nvidia,h100,gpumem80g,cc9.0"
     shown = cluster.dshpc("gpus").good().stdout
     assert "gpu0" in shown
@@ -169,7 +170,8 @@ def test_memory_for_each_gpu(cluster: Cluster) -> None:
 def test_by_model_it_is_refused_and_said_how_to_change(cluster: Cluster) -> None:
     """The last of this file: it makes the cluster another one."""
     cluster.configure("--gres-type", "model").good()
-    assert cluster.node() == ("gpu:h100:2", "idle")
+    wait_until(lambda: cluster.node()[1] == "idle", "the first job has ended")
+    assert cluster.node()[0] == "gpu:h100:2"
     refused = run(cluster, "--target", "::0")
     assert refused.code == 2
     assert "configure-environment --gres-type index" in refused.stderr

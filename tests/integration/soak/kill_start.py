@@ -43,13 +43,16 @@ def kill(when: str) -> None:
         time.sleep(float(when))
     else:
         wait_phase(when, until)
-    at = phase()
+    late = ""
     try:
         os.kill(pid, signal.SIGKILL)
+        while read(f"/proc/{pid}/cmdline"):  # it may go on for a moment, and get ready
+            pass
     except ProcessLookupError:
-        at = f"too late: {at}"
-    with open("/killed", "w", encoding="utf-8") as file:
-        file.write(f"{at or 'before its first step'}\n")
+        late = "too late: "
+    with open("/killed.new", "w", encoding="utf-8") as file:
+        file.write(f"{late}{phase() or 'before its first step'}\n")
+    os.rename("/killed.new", "/killed")
 
 
 def wait_phase(step: str, until: float) -> None:
