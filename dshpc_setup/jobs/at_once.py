@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
 
-_START_S = 5.0  # Slurm puts the start of a job off by up to 3 s where many come together
+_START_S = 10.0  # by then Slurm has looked at it also on a machine that is busy
 _LOOK_S = 0.1
 _ASK_S = 10.0
 _NOT_TRIED = frozenset(("None", "Priority", ""))  # reasons that say nothing of the GPUs yet
