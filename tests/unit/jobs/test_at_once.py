@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,6 +60,20 @@ def test_one_that_slurm_does_not_try_is_taken_back_in_the_end(
     monkeypatch.setattr(at_once, "_START_S", 0.0)
     slurm = Slurm("PENDING|Priority\n", "CANCELLED|None\n")
     assert at_once.begun_or_taken_back(slurm, "7") == TakenBack("Priority")
+
+
+def test_one_that_slurm_looks_at_late_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that is busy: each look takes seconds."""
+    now = [0.0]
+
+    def sleep(_seconds: float) -> None:
+        now[0] += 4.0
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr(at_once, "time", clock)
+    slurm = Slurm(*["PENDING|None\n"] * 3, "RUNNING|None\n")
+    assert at_once.begun_or_taken_back(slurm, "7") is None
+    assert slurm.cancelled == []
 
 
 def test_one_that_begins_in_that_moment_goes_on() -> None:
