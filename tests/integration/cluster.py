@@ -181,9 +181,12 @@ class Cluster:
         return str(self.inspect()["State"]["StartedAt"])
 
     def node(self) -> tuple[str, str]:
-        """Gres and state of its one node."""
-        gres, state = self.said("sinfo", "-h", "-N", "-o", "%G|%T").split("|")
-        return gres.split("(S:")[0], state
+        """Gres and state of its one node, once slurmd has said that the jobs which ended have left it."""
+        until = time.monotonic() + 60
+        while True:
+            gres, state = self.said("sinfo", "-h", "-N", "-o", "%G|%T").split("|")
+            if not (state == "completing" or state.endswith("+")) or time.monotonic() > until:
+                return gres.split("(S:")[0], state
 
     def texts(self) -> dict[str, str | None]:
         """The rendered files, None for one that is not there."""
