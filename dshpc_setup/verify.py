@@ -13,6 +13,9 @@ from dshpc_setup.machine import CommandResult, Machine
 READY_S = 120.0
 JOB_S = 60.0
 PATIENCE_S = 10  # how long the test job waits for other jobs
+LEFT_S = (
+    10.0  # a job that has ended is completing until slurmd says so: for that long it is asked again
+)
 _FIRST_OF = "${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-$ZE_AFFINITY_MASK}}"
 
 
@@ -108,8 +111,11 @@ def running_jobs(machine: Machine, container: str) -> int:
 
 
 def ask_cluster(machine: Machine, container: str) -> Cluster:
-    """The nodes as the controller knows them."""
+    """The nodes as the controller knows them, once the start's own first job has left them."""
+    until = machine.clock() + LEFT_S
     asked, nodes = node_state.ask_nodes(machine, container)
+    while any(node.plain_state == "completing" for node in nodes) and machine.clock() < until:
+        asked, nodes = node_state.ask_nodes(machine, container)
     if not asked.ok:
         raise DshpcError(
             "Slurm's controller does not answer.",

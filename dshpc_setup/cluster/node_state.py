@@ -14,7 +14,7 @@ from dshpc_setup.machine import CommandResult, Machine
 _ASK_S = 30.0
 _USABLE = ("idle", "mixed", "allocated", "completing", "planned")
 TAKEN_OUT = ("drained", "draining", "down")  # and to be resumed by a person
-_FLAGS = "*~#!%$@^-"  # sinfo(1), NODE STATE CODES: what may stand behind a state
+_FLAGS = "*~#!%$@^-+"  # sinfo(1), NODE STATE CODES: what may stand behind a state
 _LEFT_OUT = re.compile(r"Node (\S+) was set to \S+ by .* and is left so\b")  # daemons.take_back
 COLUMNS = "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"
 

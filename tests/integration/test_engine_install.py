@@ -80,7 +80,7 @@ TERMINAL = """
 class BareMachine:
     name: str
 
-    def run(self, *command: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["docker", "exec", self.name, *command],
             capture_output=True,
@@ -115,9 +115,10 @@ class BareMachine:
         return int(self.shell("cat /run/docker.pid"))
 
     def stop_dockerd(self) -> None:
-        self.shell("kill $(cat /run/docker.pid)")
-        until = time.monotonic() + 30
-        while self.run("test", "-e", "/run/docker.pid").returncode == 0:
+        pid = self.dockerd()
+        self.shell(f"kill {pid}")
+        until = time.monotonic() + 90
+        while self.run("test", "-e", f"/proc/{pid}").returncode == 0:
             assert time.monotonic() < until, "dockerd does not end"
             time.sleep(0.1)
 
@@ -146,7 +147,7 @@ def bare(
             "--volume", f"{folder}:{Path(APT_FILE).parent}:ro",
             base_image.ref, "sleep", "1800",
         ],
-        capture_output=True, timeout=60, check=True, env={**os.environ, **site.proxy_env()},
+        capture_output=True, timeout=180, check=True, env={**os.environ, **site.proxy_env()},
     )  # fmt: skip
     machine = BareMachine(name)
     try:
@@ -162,7 +163,7 @@ def bare(
         subprocess.run(
             ["docker", "rm", "--force", "--volumes", name],
             capture_output=True,
-            timeout=60,
+            timeout=180,
             check=True,
         )
 

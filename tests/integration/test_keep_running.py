@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
-from tests.integration.cluster import Cluster, command, made, run
+from tests.integration.cluster import Cluster, command, made, run, wait_until
 
 MADE_UP = ("--simulate", "h100:2")
 
@@ -42,7 +39,7 @@ def test_a_start_that_failed_is_tried_again_once_mended(fresh: Cluster) -> None:
 def test_a_drained_node_is_told_and_its_jobs_go_on(fresh: Cluster) -> None:
     fresh.configure(*MADE_UP).good()
     job = fresh.submit("--gres=gpu:1", script="sleep 600")
-    _until(lambda: fresh.job_state(job)[0] == "RUNNING")
+    wait_until(lambda: fresh.job_state(job)[0] == "RUNNING", "the job runs")
     fresh.said(
         "scontrol", "update", f"nodename={fresh.prefix}", "state=drain", "reason=maintenance"
     )
@@ -56,7 +53,7 @@ def test_a_drained_node_is_told_and_its_jobs_go_on(fresh: Cluster) -> None:
 def test_running_jobs_are_not_interrupted_unasked(fresh: Cluster) -> None:
     fresh.configure(*MADE_UP).good()
     job = fresh.submit("--gres=gpu:1", script="sleep 600")
-    _until(lambda: fresh.job_state(job)[0] == "RUNNING")
+    wait_until(lambda: fresh.job_state(job)[0] == "RUNNING", "the job runs")
     began = fresh.started_at
     argv = command("configure-environment", "--dir", str(fresh.folder), "--shm-size", "2g")
     refused = run(argv)
@@ -87,10 +84,3 @@ def test_the_queue_of_another_folder_is_not_taken_unasked(fresh: Cluster) -> Non
         run(command("configure-environment", *flags, "--take-over")).good()
         run(command("dshpc", "down"), cwd=heir.folder).good()
         run(command("configure-environment", *flags)).good()  # it is this folder's now
-
-
-def _until(done: Callable[[], bool], seconds: float = 30) -> None:
-    until = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < until
-        time.sleep(0.2)

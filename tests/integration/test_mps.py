@@ -68,8 +68,9 @@ def test_a_daemon_that_ends_is_started_again(shared: Cluster, tmp_path: Path) ->
     with_program(shared, tmp_path, LISTENS)
     ask = ("s6-svstat", "-o", "pid", "/run/dshpc/services/mps")
     first = shared.said(*ask)
+    assert int(first) > 1
     shared.said("kill", "-9", first)
-    wait_until(lambda: shared.said(*ask) not in (first, "-1"), "another daemon", 10)
+    wait_until(lambda: shared.said(*ask) not in (first, "-1"), "another daemon", 30)
 
 
 def test_the_daemon_outlives_jobs_that_save_as_the_container_stops(shared: Cluster) -> None:

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from tests.integration.cluster import Cluster, docker, made
+from tests.integration.saved import SAVED
 from tests.integration.soak.hardware import Hardware, in_place, random_hardware
 from tests.integration.soak.ledger import Ledger
 from tests.integration.soak.node import Node, build_image, gres_of
 
 pytestmark = pytest.mark.timeout(5400)
 SAMPLE, WHOLE = 5, 200
-SAVED_S = 6  # a killed slurmctld knows what it has written down, which it does that often
 # In a machine of these, whatever the soak has queued can run, one kind after the other.
 LAST = (
     *(Hardware(f"{name}:16") for name in ("h100", "a100", "t4", "l40s", "rtx4090")),
@@ -54,7 +54,7 @@ class Soak:
     def move(self, hardware: Hardware) -> None:
         """The container is removed and made anew on another machine."""
         if self.choose.random() < 0.15:
-            time.sleep(SAVED_S)
+            self.node.shell(SAVED)
             docker("kill", self.node.name)
             docker("rm", self.node.name)
         else:
@@ -102,7 +102,7 @@ class Soak:
         node, here = self.node, self.hardware
         gres = ["--gres=gpu:1"] if here.gres else []
         node.said("srun", "--quiet", "--mem=16", "-n1", *gres, "true")
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while node.said("sinfo", "-h", "-N", "-o", "%T") != "idle":
             assert time.monotonic() < until, node.said("scontrol", "show", "node")
         if not here.gres:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,21 +18,58 @@ class Answers:
     ):
         self.result = CommandResult((), state, code, stdout, stderr, 1.0)
         self.argv: list[str] = []
+        self.now = 0.0
 
     def run(self, argv: list[str], *, deadline_s: float, **_: Any) -> CommandResult:
         self.argv = argv
+        self.now += 1.0
         return self.result
+
+    def clock(self) -> float:
+        return self.now
 
 
 @pytest.mark.parametrize(
     ("state", "ready"),
-    [("idle", True), ("mixed-", True), ("completing", True), ("drained", False), ("idle*", False)],
+    [
+        ("idle", True),
+        ("mixed-", True),
+        ("allocated+", True),
+        ("completing", True),
+        ("drained", False),
+        ("idle*", False),
+    ],
 )
 def test_which_states_take_jobs(state: str, ready: bool) -> None:
-    text = f"a|gpu:h100:2(S:0)|gpu:h100:0(IDX:N/A)|{state}|none\n"
-    cluster = verify.ask_cluster(Answers(0, text), "c")  # type: ignore[arg-type]
+    cluster = verify.ask_cluster(Answers(0, node_line(state)), "c")  # type: ignore[arg-type]
     assert cluster.ready is ready
-    assert cluster.nodes == (Node("a", "gpu:h100:2", state.rstrip("*-")),)
+    assert cluster.nodes == (Node("a", "gpu:h100:2", state.rstrip("*-+")),)
+
+
+def node_line(state: str) -> str:
+    return f"a|gpu:h100:2(S:0)|gpu:h100:0(IDX:N/A)|{state}|none\n"
+
+
+class Completing(Answers):
+    """The job that has ended leaves the node at the third question."""
+
+    def run(self, argv: list[str], *, deadline_s: float, **_: Any) -> CommandResult:
+        self.result = replace(
+            self.result, stdout=node_line("completing" if self.now < 2 else "idle")
+        )
+        return super().run(argv, deadline_s=deadline_s)
+
+
+def test_a_node_that_the_first_job_is_leaving_is_asked_for_again() -> None:
+    machine = Completing(0)
+    assert verify.ask_cluster(machine, "c").nodes[0].state == "idle"  # type: ignore[arg-type]
+    assert machine.now == 3
+    stays = Answers(0, node_line("completing"))
+    assert verify.ask_cluster(stays, "c").nodes[0].state == "completing"  # type: ignore[arg-type]
+    assert verify.LEFT_S <= stays.now <= verify.LEFT_S + 1
+    busy = Answers(0, node_line("mixed"))
+    verify.ask_cluster(busy, "c")  # type: ignore[arg-type]
+    assert busy.now == 1, "jobs of others are not waited for"
 
 
 def test_a_controller_without_nodes_is_not_ready_and_a_silent_one_an_error() -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from tests.integration.soak.hardware import Hardware
 from tests.integration.soak.node import Node
 
-RUN_S = 60  # until a job runs that can
-END_S = 40
+RUN_S = 120  # until a job runs that can
+END_S = 90
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED")
 
 _SCRIPT = """
