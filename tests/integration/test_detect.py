@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from dshpc_setup.machine.local import LocalMachine
-from tests.integration.cluster import command
+from tests.integration.cluster import command, wait_until
 from tests.integration.stuck import Stuck, build_nvml, eight_gpus, nvml_env, scenarios
 
-DEADLINE_S = 1.5
-LATE_S = 1.0  # beside other work; alone: benchmarks/detect.py
-START_S = 0.15  # of the interpreter, on a machine that is busy with tests
+DEADLINE_S = 3.0  # on a busy machine, enough for all that answers
+ENDS_S = 20.0  # what hangs does so for minutes; how late the end is: benchmarks/detect.py
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +64,13 @@ def test_one_that_hangs_delays_nothing_else(name: str, stuck: dict[str, Stuck]) 
     started = time.monotonic()
     done, found = detect("--deadline", str(DEADLINE_S), *it.arguments, env=it.env)
     took = time.monotonic() - started
-    assert took < DEADLINE_S + LATE_S + START_S
+    assert took < ENDS_S
     assert (done.returncode, done.stderr) == (3, b"")
     assert (it.probe, it.state) in {(one["probe"], one["state"]) for one in found["evidence"]}
     assert it.known(found)
     if name == "nvidia-smi":
-        assert not running(f"{it.env['PATH'].split(':')[0]}/nvidia-smi"), "nothing is left running"
+        stub = f"{it.env['PATH'].split(':')[0]}/nvidia-smi"
+        wait_until(lambda: not running(stub), "nothing is left running")
 
 
 def test_cards_before_the_one_that_hangs_are_told(
@@ -78,7 +78,7 @@ def test_cards_before_the_one_that_hangs_are_told(
 ) -> None:
     for key, value in stuck["NVML at the fifth card"].env.items():
         monkeypatch.setenv(key, value)
-    reply = LocalMachine().nvml(1)
+    reply = LocalMachine().nvml(DEADLINE_S)
     assert reply.state == "timeout"
     assert [card["uuid"] for card in reply.value["devices"]] == [f"GPU-{n:08x}" for n in range(4)]
 
@@ -106,15 +106,13 @@ def test_interrupted_while_it_waits(number: signal.Signals, stuck: dict[str, Stu
         start_new_session=True,
     ) as child:
         stub = f"{it.env['PATH'].split(':')[0]}/nvidia-smi"
-        until = time.monotonic() + 10
-        while not running(stub) and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_until(lambda: bool(running(stub)), "the tool is asked")
         os.killpg(child.pid, number)
-        out, err = child.communicate(timeout=5)
+        out, err = child.communicate(timeout=60)
     assert child.returncode == 128 + number
     assert json.loads(out)["schema"] == "dshpc.error/1"
     assert b"interrupted" in err
-    assert not running(stub)
+    wait_until(lambda: not running(stub), "nothing is left running")
 
 
 def test_a_reader_that_has_gone(tmp_path: Path) -> None:

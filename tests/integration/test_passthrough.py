@@ -203,9 +203,7 @@ def test_an_image_that_is_not_here_is_not_pulled(
     device_nodes: tuple[str, ...], image_facts: HostFacts
 ) -> None:
     facts, plan = planned(image_facts, gpu(0, "intel", device_nodes[0]))
-    started = time.monotonic()
     proof = proven(facts, plan, "dshpc-test-no-such-image:1")
-    assert time.monotonic() - started < 5  # nobody was asked for it
     assert proof.attempts[3].finding == findings.NO_IMAGE
 
 
@@ -214,10 +212,10 @@ def test_a_container_that_hangs_ends_at_the_deadline_and_is_removed(
 ) -> None:
     facts, plan = planned(image_facts, gpu(0, "intel", device_nodes[0]))
     started = time.monotonic()
-    proof = proven(facts, plan, hanging_image, deadline_s=3.0, every=True)
-    assert time.monotonic() - started < 15
+    proof = proven(facts, plan, hanging_image, deadline_s=6.0, every=True)
+    assert time.monotonic() - started < 90  # its container would hang for 900
     assert proof.attempts[3].finding == findings.TEST_HUNG
-    assert "did not end within 3 s" in proof.reason
+    assert "did not end within 6 s" in proof.reason
     assert left_behind() == []
 
 
@@ -250,7 +248,7 @@ def test_the_command_proves_what_works(
     device_nodes: tuple[str, ...], base_image: BaseImage, tmp_path: Path
 ) -> None:
     with command(tmp_path, device_nodes[0], "--json", "--image", base_image.ref) as child:
-        out, said = child.communicate(timeout=60)
+        out, said = child.communicate(timeout=180)
     found = json.loads(out)
     assert (child.returncode, found["exit_code"], found["works"]) == (0, 0, True), said
     assert [row["state"] for row in found["attempts"]] == ["impossible"] * 3 + ["works"]
@@ -262,7 +260,7 @@ def test_the_command_names_an_image_that_is_not_here(
     device_nodes: tuple[str, ...], tmp_path: Path
 ) -> None:
     with command(tmp_path, device_nodes[0], "--json", "--image", "dshpc-no-such:1") as child:
-        out, _ = child.communicate(timeout=60)
+        out, _ = child.communicate(timeout=180)
     assert child.returncode == 2
     assert "dshpc-no-such:1 is not on this machine" in json.loads(out)["error"]["brief"]
 
@@ -271,13 +269,13 @@ def test_on_ctrl_c_the_container_is_removed_and_the_command_ends_with_130(
     device_nodes: tuple[str, ...], hanging_image: str, tmp_path: Path
 ) -> None:
     with command(tmp_path, device_nodes[0], "--json", "--image", hanging_image) as child:
-        until = time.monotonic() + 30
-        while not docker("ps", "--quiet", "--filter", "label=org.dshpc.test=1"):
+        until = time.monotonic() + 90
+        while not docker("ps", "--quiet", "--filter", f"ancestor={hanging_image}"):
             assert time.monotonic() < until, "the test container never ran"
             assert child.poll() is None
             time.sleep(0.1)
         child.send_signal(signal.SIGINT)
-        out, said = child.communicate(timeout=30)
+        out, said = child.communicate(timeout=90)
     assert child.returncode == 130, said
     assert json.loads(out)["exit_code"] == 130
     assert left_behind() == []
