@@ -10,10 +10,12 @@ from dshpc_setup.container.places import Places
 
 # In the container, as root; ends once all is written that was true when it began
 SAVED = f"""
-seen=$(mktemp); sleep 0.02
+seen=$(mktemp); sleep 0.02; changed=
 for job in $(squeue --noheader --states=all --format=%A | sort -u); do
-    scontrol update jobid="$job" comment=saved 2>/dev/null || true
+    if scontrol update jobid="$job" comment=saved 2>/dev/null; then changed=yes; fi
 done
+# jobs that have ended are not changed any more
+[ "$changed" ] || scancel "$(sbatch --parsable --hold --chdir=/ --output=/dev/null --wrap=true)"
 until [ {Places().state}/slurmctld/job_state -nt "$seen" ]; do sleep 0.1; done
 rm "$seen"
 """
