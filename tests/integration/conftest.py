@@ -100,8 +100,9 @@ def v2_plugins(
     script = """
         if [ -s "$0" ]; then export APT_CONFIG="$0"; fi
         cd /out
-        apt-get -qq -o APT::Sandbox::User=root update
-        apt-get -qq -o APT::Sandbox::User=root download docker-buildx docker-compose
+        set -- -qq -o APT::Sandbox::User=root -o Acquire::Retries=3
+        apt-get "$@" update
+        apt-get "$@" download docker-buildx docker-compose
         for package in *.deb; do dpkg -x "$package" unpacked; done
         cp -r unpacked/usr/libexec/docker/cli-plugins .
         chown -R "$(stat -c %u:%g /out)" /out

@@ -153,6 +153,7 @@ def bare(
     try:
         site_folder = Path(APT_FILE).parent
         machine.shell(f"cp {APT_FILE} /etc/apt/apt.conf.d/99site")
+        machine.shell("echo 'Acquire::Retries 3;' >/etc/apt/apt.conf.d/99retries")
         machine.shell(f"cp {site_folder}/ensure.py {site_folder}/terminal.py /opt")
         machine.shell("apt-get -qq update && apt-get -qq install -y --no-install-recommends "
                       "python3 sudo >/dev/null 2>&1")  # fmt: skip

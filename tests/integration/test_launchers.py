@@ -422,7 +422,7 @@ def docker(*arguments: str) -> None:
 @pytest.fixture
 def bare_container(base_image: BaseImage, tmp_path: Path) -> Iterator[Container]:
     make_checkout(tmp_path / "project", whole_lock=True)
-    (tmp_path / "99site").write_text(host_apt_settings())
+    (tmp_path / "99site").write_text(f"Acquire::Retries 3;\n{host_apt_settings()}")
     name = f"dshpc-test-launchers-{uuid.uuid4().hex[:8]}"
     passed = ("http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL")
     options = [f"--env={key}={os.environ[key]}" for key in passed if key in os.environ]
