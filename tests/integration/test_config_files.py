@@ -217,7 +217,7 @@ def test_jobs_that_cannot_run_are_explained(cluster: Cluster) -> None:
             text = cluster.dshpc("status").good().stdout
             return all(line in text for line in told)
 
-        wait_until(all_told, "each is explained")
+        wait_until(all_told, "each is explained", 150)  # Slurm looks at dependencies once a minute
         text = cluster.dshpc("status").good().stdout
         assert "3 queued jobs cannot run" in text
         assert f"{waits} (" not in text
@@ -225,7 +225,7 @@ def test_jobs_that_cannot_run_are_explained(cluster: Cluster) -> None:
         go.touch()
     assert cluster.job_state(both)[0] == "PENDING"
     cluster.configure("--simulate", "h100:2").good()
-    wait_until(lambda: cluster.job_state(both)[0] == "COMPLETED", "it runs once both are back")
+    wait_until(lambda: cluster.job_state(both)[0] == "COMPLETED", "both are back", 150)
 
 
 def test_a_node_that_a_person_took_out(cluster: Cluster) -> None:
