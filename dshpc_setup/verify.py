@@ -13,9 +13,7 @@ from dshpc_setup.machine import CommandResult, Machine
 READY_S = 120.0
 JOB_S = 60.0
 PATIENCE_S = 10  # how long the test job waits for other jobs
-LEFT_S = (
-    10.0  # a job that has ended is completing until slurmd says so: for that long it is asked again
-)
+LEFT_S = 10.0  # for so long a node is asked again that a job which has ended is still leaving
 _FIRST_OF = "${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-$ZE_AFFINITY_MASK}}"
 
 
