@@ -27,7 +27,7 @@ def test_a_lock_has_one_holder(two: list[int]) -> None:
     assert locks.hold(two[0], fcntl.LOCK_EX)
     began = time.monotonic()
     assert not locks.hold(two[1], fcntl.LOCK_EX, 0.2)
-    assert 0.2 <= time.monotonic() - began < 5
+    assert 0.2 <= time.monotonic() - began < 30
     fcntl.flock(two[0], fcntl.LOCK_UN)
     assert locks.hold(two[1], fcntl.LOCK_EX)
 
@@ -36,7 +36,7 @@ def test_one_that_is_given_back_is_taken(two: list[int]) -> None:
     assert locks.hold(two[0], fcntl.LOCK_EX)
     later = threading.Timer(0.1, lambda: fcntl.flock(two[0], fcntl.LOCK_UN))
     later.start()
-    assert locks.hold(two[1], fcntl.LOCK_EX, 10)
+    assert locks.hold(two[1], fcntl.LOCK_EX, 60)
     later.join()
 
 

@@ -158,8 +158,9 @@ def test_jobs_that_were_queued_again_begin_once_they_have_completed(
 ) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     machine = Completing(2)
-    jobs.let_begin(machine, ("12", "13"), time.monotonic())
+    jobs.let_begin(machine, ("12", "13"), 1000.0)
     assert machine.orders == [["scontrol", "update", "jobid=12,13", "starttime=now"]]
     assert machine.times == -1
     assert slept[0] > 1.0  # in another second than they ended

@@ -401,10 +401,10 @@ def test_an_entity_is_never_expanded() -> None:
     ids=["signs", "cards", "depth", "processes", "grammar", "lines", "blanks"],
 )
 def test_rubbish_costs_little(rubbish: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()  # what other processes take does not count
     nvidia_xml.parse(rubbish)
     nvidia_xml.readings(rubbish)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 PLAIN = """\

@@ -66,13 +66,13 @@ def test_a_cancellation_stops_the_run(tmp_path: Path) -> None:
     begun, seen = threading.Event(), []
 
     def cancel() -> None:
-        begun.wait(10)
-        with state.cancelling(work, "pipe", 10.0) as stopped:
+        begun.wait(60)
+        with state.cancelling(work, "pipe", 60.0) as stopped:
             seen.append(stopped)
 
     def happens() -> None:
         begun.set()
-        for _ in range(200):  # until the other one has set its mark
+        for _ in range(1500):  # until the other one has set its mark
             if is_cancelled():
                 return
             threading.Event().wait(0.02)
@@ -153,7 +153,7 @@ def test_a_run_that_is_cancelled_from_elsewhere(
 
     def happens() -> None:
         other.start()
-        taken.wait(10)
+        taken.wait(60)
 
     controller: Any = _Cluster(tmp_path, happens)
     hold = locks.hold
@@ -171,7 +171,7 @@ def test_a_run_that_is_cancelled_from_elsewhere(
     monkeypatch.setattr(submit, "load_offer", lambda _: _OFFER)
     with pytest.raises(DshpcError, match="it is being cancelled") as caught:
         inside.run(_asked(tmp_path))
-    other.join(10)
+    other.join(60)
     assert "Cancelled again: a (job 101)." in caught.value.details
     assert [call[0] for call in controller.calls].count("sbatch") == 1
     assert answers[0]["jobs"] == [{"name": "a", "job_id": "101"}]
