@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -17,7 +18,9 @@ import pytest
 
 from dshpc_setup.machine import Ended, Say, apart
 
-LATE_S = 1.0  # how late the end may come beside other work; alone: benchmarks/detect.py
+# How late the end may come on a busy machine: all that hangs here hangs longer. Figures: benchmarks/detect.py
+LATE_S = 20.0
+LONG_S = 60.0
 Question = Callable[[Say], None]
 
 
@@ -27,7 +30,7 @@ def _nothing_is_left() -> Iterator[None]:
     before = len(os.listdir("/proc/self/fd"))
     yield
     assert len(os.listdir("/proc/self/fd")) == before
-    until = time.monotonic() + 5
+    until = time.monotonic() + LATE_S
     while _has_children() and time.monotonic() < until:
         time.sleep(0.01)
         apart.ask({}, 1)  # reaps one that was killed before, where its end took a moment
@@ -44,7 +47,8 @@ def _has_children() -> bool:
 
 def is_gone(pid: int) -> bool:
     """Whether the process ends within a moment: one that is not our child is reaped by another."""
-    for _ in range(100):
+    until = time.monotonic() + LATE_S
+    while time.monotonic() < until:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):
@@ -59,16 +63,54 @@ def fine(say: Say) -> None:
     say("fine")
 
 
-def ask_beside(question: Question, deadline_s: float = 5.0) -> Ended:
+def ask_beside(
+    question: Question,
+    deadline_s: float = 40.0,
+    meanwhile: Callable[[], object] | None = None,
+) -> Ended:
     """How the question ended; one beside it must come to its own end, and the deadline must hold."""
     started = time.monotonic()
-    found = apart.ask({"it": question, "other": fine}, deadline_s)
+    found = apart.ask({"it": question, "other": fine}, deadline_s, meanwhile)
     took = time.monotonic() - started
     assert took < deadline_s + LATE_S
     if found["it"].state != "timeout":
-        assert took < 4, "nothing but a deadline is worth waiting for"
+        assert took < LATE_S, "nothing but a deadline is worth waiting for"
     assert (found["other"].state, found["other"].items) == ("present", ("fine",))
     return found["it"]
+
+
+def one_has_ended() -> None:
+    """Until one of the children has; it is not reaped."""
+    until = time.monotonic() + LONG_S
+    while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def ask_to_the_deadline(question: Question, words: int = 1, deadline_s: float = 0.5) -> Ended:
+    """As `ask_beside`, of one that hangs. It has said so many words and the other one all that it says
+    before anybody listens, however late that is.
+    """
+    hears, tells = os.pipe()
+
+    def telling(say: Say) -> None:
+        def say_and_tell(item: object) -> None:
+            say(item)
+            os.write(tells, b".")
+
+        question(say_and_tell)
+
+    def wait() -> None:
+        for _ in range(words):
+            assert select.select([hears], [], [], LONG_S)[0], "it has said nothing"
+            os.read(hears, 1)
+        one_has_ended()
+
+    try:
+        return ask_beside(telling, deadline_s, wait)
+    finally:
+        os.close(hears)
+        os.close(tells)
 
 
 # Meanwhile
@@ -82,7 +124,9 @@ def test_what_is_done_meanwhile_is_done_here_once_all_are_asked() -> None:
         say(os.getpid())
 
     done: list[tuple[int, bytes]] = []
-    found = apart.ask({"it": question}, 5, lambda: done.append((os.getpid(), os.read(began, 1))))
+    found = apart.ask(
+        {"it": question}, LONG_S, lambda: done.append((os.getpid(), os.read(began, 1)))
+    )
     assert done == [(os.getpid(), b".")]  # had it not been asked by then, this would hang
     assert found["it"].items != (os.getpid(),)
     for end in (began, asked):
@@ -128,11 +172,21 @@ def test_what_is_asked_meanwhile_is_asked_beside() -> None:
 
 
 def test_what_came_while_we_were_busy_counts_after_the_deadline_too() -> None:
+    hears, tells = os.pipe()
+
     def hangs(say: Say) -> None:
         say("some")
+        os.write(tells, b".")
         time.sleep(60)
 
-    found = apart.ask({"it": fine, "hung": hangs}, 0.5, lambda: time.sleep(1.5))
+    def busy() -> None:
+        os.read(hears, 1)
+        one_has_ended()
+        time.sleep(0.2)
+
+    found = apart.ask({"it": fine, "hung": hangs}, 0.1, busy)
+    for end in (hears, tells):
+        os.close(end)
     assert (found["it"].state, found["it"].items) == ("present", ("fine",))
     assert (found["hung"].state, found["hung"].items) == ("timeout", ("some",))
 
@@ -151,7 +205,7 @@ def test_ctrl_c_before_what_is_asked_meanwhile_ends_all() -> None:
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         apart.ask({"it": hangs}, 60, press_and_ask)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < LATE_S
     assert inner[0].state == "timeout"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -164,7 +218,7 @@ def test_sleeping() -> None:
         say({"pid": os.getpid()})
         time.sleep(60)
 
-    ended = ask_beside(question, 1.0)
+    ended = ask_to_the_deadline(question, deadline_s=1.0)
     assert (ended.state, ended.detail) == ("timeout", "no answer within 1 s")
     assert is_gone(ended.items[0]["pid"]), "and what it said is kept"
 
@@ -177,7 +231,7 @@ def test_ignoring_every_polite_signal() -> None:
         while True:
             time.sleep(1)
 
-    ended = ask_beside(question, 1.0)
+    ended = ask_to_the_deadline(question)
     assert ended.state == "timeout"
     assert is_gone(ended.items[0])
 
@@ -187,7 +241,7 @@ def test_stopped() -> None:
         say(os.getpid())
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    ended = ask_beside(question, 1.0)
+    ended = ask_to_the_deadline(question)
     assert (ended.state, is_gone(ended.items[0])) == ("timeout", True)
 
 
@@ -208,7 +262,7 @@ def test_what_it_has_started_goes_with_it() -> None:
 
         apart.ask({"inner": inner}, 60)
 
-    ended = ask_beside(question, 2.0)
+    ended = ask_to_the_deadline(question, words=2)
     (tool, grandchild), inner = ended.items
     assert [is_gone(pid) for pid in (tool, grandchild, inner)] == [True, True, True]
 
@@ -285,7 +339,7 @@ def test_printing_for_ever() -> None:
         while True:
             os.write(1, b"x" * 65536)
 
-    assert ask_beside(question, 0.4).state == "timeout"
+    assert ask_to_the_deadline(question, words=0).state == "timeout"
 
 
 def test_an_answer_larger_than_a_pipe() -> None:
@@ -305,7 +359,7 @@ def test_an_answer_without_an_end() -> None:
         while True:
             say(b"x" * (1 << 20))
 
-    ended = ask_beside(question, 30)
+    ended = ask_beside(question)
     assert (ended.state, ended.detail) == ("error", "the answer is longer than 64 MiB")
 
 
@@ -343,18 +397,21 @@ def test_a_grandchild_of_one_that_crashed() -> None:
 
 def test_the_number_of_one_that_is_gone_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds later it may be another process's: a signal to it must not be ours."""
-    gone: dict[int, float] = {}
+    gone: set[int] = set()
+    last = [0]  # what the last call of waitpid has found
     late: list[int] = []
     killpg, waitpid = os.killpg, os.waitpid
 
     def reaped(pid: int, options: int) -> tuple[int, int]:
         found = waitpid(pid, options)
-        gone[found[0]] = time.monotonic()
+        last[0] = found[0]
+        gone.add(found[0])
         return found
 
     def signalled(pid: int, number: int) -> None:
-        if time.monotonic() > gone.get(pid, time.monotonic()) + 0.1:
+        if pid in gone and last[0] != pid:  # not at once
             late.append(pid)
+        last[0] = 0
         killpg(pid, number)
 
     def dying(_: Say) -> None:
@@ -364,7 +421,7 @@ def test_the_number_of_one_that_is_gone_is_not_used_again(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "killpg", signalled)
     monkeypatch.setattr(os, "waitpid", reaped)
-    found = apart.ask({"it": dying, "other": lambda _: time.sleep(60)}, 1)
+    found = apart.ask({"it": dying, "other": lambda _: time.sleep(60)}, 1, one_has_ended)
     assert (found["it"].state, found["other"].state) == ("error", "timeout")
     assert late == []
 
@@ -389,16 +446,25 @@ def test_threads_of_a_question_do_not_mix_what_they_say() -> None:
 
 
 def test_fifty_at_once() -> None:
+    """None comes to its end before all have begun: one after the other, they would be in vain."""
+    (comes, here), (waits, go) = os.pipe(), os.pipe()
+
     def question(number: int) -> Question:
         def wait_and_say(say: Say) -> None:
-            time.sleep(0.2)
+            os.write(here, b".")
+            os.read(waits, 1)
             say(number)
 
         return wait_and_say
 
-    started = time.monotonic()
-    found = apart.ask({str(number): question(number) for number in range(50)}, 10)
-    assert time.monotonic() - started < 5, "they are asked at the same time"
+    def let_go() -> None:
+        for _ in range(50):
+            os.read(comes, 1)
+        os.write(go, b"." * 50)
+
+    found = apart.ask({str(number): question(number) for number in range(50)}, LONG_S, let_go)
+    for end in (comes, here, waits, go):
+        os.close(end)
     assert [end.items for end in found.values()] == [(number,) for number in range(50)]
 
 
@@ -425,9 +491,11 @@ def test_other_threads_may_run() -> None:
     try:
         assert ask_beside(fine).state == "present"
         found: list[Ended] = []
-        asking = threading.Thread(target=lambda: found.append(apart.ask({"it": fine}, 5)["it"]))
+        asking = threading.Thread(
+            target=lambda: found.append(apart.ask({"it": fine}, LONG_S)["it"])
+        )
         asking.start()
-        asking.join(10)
+        asking.join(LONG_S)
         assert found[0].items == ("fine",)
     finally:
         stop.set()
@@ -454,7 +522,7 @@ def test_ctrl_c_while_waiting_ends_them(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         apart.ask({"it": question, "other": fine}, 60)
     presser.join()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < LATE_S
     assert is_gone(int(note.read_text()))
 
 
@@ -486,7 +554,7 @@ def test_ctrl_c_at_any_moment(tmp_path: Path) -> None:
         time.sleep(0.02 + round_ * 0.0037)
         os.killpg(child.pid, signal.SIGINT)  # as a terminal does
         try:
-            out, _ = child.communicate(timeout=10)
+            out, _ = child.communicate(timeout=LONG_S)
         finally:
             child.kill()
         assert out == b"%d ended\n" % child.pid
@@ -499,13 +567,13 @@ def test_closed_standard_streams(tmp_path: Path, closed: str) -> None:
     script = (
         "import sys\n"
         "from dshpc_setup.machine import apart\n"
-        "found = apart.ask({'a': lambda say: say(1), 'b': lambda say: say(2)}, 5)\n"
+        "found = apart.ask({'a': lambda say: say(1), 'b': lambda say: say(2)}, 40)\n"
         "open(sys.argv[1], 'w').write(repr([end.items for end in found.values()]))\n"
     )
     subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", script, str(note)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=20,
+        timeout=LONG_S,
         check=True,
     )
     assert note.read_text() == "[(1,), (2,)]"

@@ -219,7 +219,7 @@ def test_the_specification_is_older_than_the_machine(broken: Bench) -> None:
     broken.run(["docker", "rm", "--force", "stale"])
     spec = cdi.nvidia_spec(driver="535.00")
     cdi.write_spec(broken, spec)
-    time.sleep(0.5)  # the engine watches the folder
+    cdi.wait_taken_up(broken)
     gone = broken.container("--name", "stale", *CDI_ALL)
     broken.run(["docker", "rm", "--force", "stale"])
     assert gone.returncode != 0
@@ -251,8 +251,10 @@ def test_what_is_missing_inside(broken: Bench) -> None:
 def test_a_driver_that_hangs_in_the_container(broken: Bench) -> None:
     broken.put(hardware.DESCRIPTION, hardware.nvml_text(more="hang nvmlInit_v2"))
     flags = ("--name", "hangs", "--stop-timeout", "0", *CDI_ALL)  # Podman waits 10 s otherwise
+    begun = broken.container("--detach", *flags, script=LIST)
+    assert begun.returncode == 0, begun.stderr
     with pytest.raises(subprocess.TimeoutExpired):
-        broken.container(*flags, script=LIST, deadline_s=3)
+        broken.run(["docker", "wait", "hangs"], 3)
     broken.docker("rm", "--force", "hangs", deadline_s=30)
     assert broken.docker("ps", "--all", "--quiet") == ""
 
@@ -260,12 +262,21 @@ def test_a_driver_that_hangs_in_the_container(broken: Bench) -> None:
 @DOCKERS
 def test_a_hook_that_hangs_holds_its_container(broken: Bench) -> None:
     broken.put(hardware.HANG, "")
-    with pytest.raises(subprocess.TimeoutExpired):
-        broken.container("--name", "held", *GPUS_ALL, deadline_s=3)
-    with pytest.raises(subprocess.TimeoutExpired):
-        broken.run(["docker", "rm", "--force", "held"], 3)
-    broken.remove(hardware.HANG)
-    until = time.monotonic() + 30  # the client's first request is still being worked on
+    broken.docker("create", "--rm", "--name", "held", "--network", "none", *GPUS_ALL, broken.image)
+    start = broken.outer.start(["docker", "start", "held"], broken.env, broken.folder / "held.log")
+    try:
+        until = time.monotonic() + 60
+        while broken.run(["pgrep", "-f", "nvidia-container-runtime-hook"]).returncode != 0:
+            assert start.poll() is None, (broken.folder / "held.log").read_text()
+            assert time.monotonic() < until, "the hook was not called"
+            time.sleep(0.05)
+        with pytest.raises(subprocess.TimeoutExpired):
+            broken.run(["docker", "rm", "--force", "held"], 3)
+        assert start.poll() is None
+    finally:
+        broken.remove(hardware.HANG)
+        start.wait(60)
+    until = time.monotonic() + 60  # the first request to remove it is still being worked on
     while broken.docker("ps", "--all", "--quiet"):
         assert time.monotonic() < until, "the container is still there"
         broken.run(["docker", "rm", "--force", "held"], 30)
@@ -297,7 +308,7 @@ def test_specifications_of_other_vendors(whole: Bench) -> None:
     try:
         cdi.write_spec(whole, cdi.intel_spec(), "intel")
         cdi.write_spec(whole, cdi.amd_spec(), "amd")
-        time.sleep(0.5)
+        cdi.wait_taken_up(whole)
         script = "cd /dev; ls -d kfd dri/*"
         intel = whole.container("--device", "intel.com/gpu=card0", script=script)
         assert intel.stdout.split() == ["dri/renderD128"]
@@ -328,7 +339,7 @@ def test_a_room_ends_with_whoever_opened_it(tmp_path: Path) -> None:
         pid = child.stdout.readline().strip()
         assert Path(f"/proc/{pid}/root/run/bench").exists()
         child.kill()
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < until, "the room is still there"
         time.sleep(0.05)

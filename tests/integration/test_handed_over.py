@@ -69,7 +69,7 @@ def cluster_image(standard: Cluster, bench_folder: Path) -> Path:
     docker("tag", f"{standard.container}:nvidia", name)
     try:
         with archive.open("wb") as output:
-            subprocess.run(["docker", "save", name], stdout=output, timeout=120, check=True)
+            subprocess.run(["docker", "save", name], stdout=output, timeout=300, check=True)
     finally:
         docker("rmi", name)
     return archive

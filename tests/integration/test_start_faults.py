@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 import subprocess
@@ -57,12 +58,14 @@ def right(node: Node, hardware: Hardware, job: str = "") -> dict[str, Any]:
     status = node.ready()
     assert gres_of(status["gres"]) == hardware.gres
     assert node.said("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0"
-    left = node.shell("find /var/lib/dshpc /etc /run /config -name '*.dshpc-tmp' 2>/dev/null")
+    left = node.shell(
+        "find /var/lib/dshpc /etc /run /config -ignore_readdir_race -name '*.dshpc-tmp'"
+    )
     assert left == ""
     if job:
         assert node.states()[job][0] == "PENDING"
         node.said("scontrol", "release", job)
-        wait_until(lambda: node.states()[job][0] == "COMPLETED", "the held job runs", 30)
+        wait_until(lambda: node.states()[job][0] == "COMPLETED", "the held job runs")
     assert node.exec(HEALTH).code == 0, node.exec(HEALTH)
     node.stays()
     return status
@@ -78,7 +81,7 @@ def kill_start(node: Node, hardware: Hardware, when: str) -> str:
         "--volume", f"{HERE}:/hook:ro",
         entrypoint=("python3", "/hook/kill_start.py", when, INIT),
     )  # fmt: skip
-    wait_until(lambda: node.exec("cat", "/killed").code == 0, f"killed at {when}", 60)
+    wait_until(lambda: node.exec("cat", "/killed").code == 0, f"killed at {when}", 90)
     return node.said("cat", "/killed")
 
 
@@ -159,19 +162,21 @@ def test_jobs_end_well_after_daemons_were_killed(node: Node, victims: tuple[str,
     with subprocess.Popen(
         ["docker", "exec", node.name, *command, script], stdout=subprocess.PIPE, text=True
     ) as client:
-        wait_until(lambda: _running(node) == 2, "both run", 30)
-        node.shell(SAVED)
-        for _ in range(2):
-            for service, took in _kill(node, victims).items():
-                print(f"{service} is back after {took:.2f} s")
-                assert took < BACK_S
-        assert _running(node) == 2
-        go.touch()
+        try:
+            wait_until(lambda: _running(node) == 2, "both run")
+            node.shell(SAVED)
+            for _ in range(2):
+                for service, took in _kill(node, victims).items():
+                    print(f"{service} is back after {took:.2f} s")
+                    assert took < BACK_S
+            assert _running(node) == 2
+        finally:
+            go.touch()
         said, _ = client.communicate(timeout=60)
         assert (client.returncode, said) == (3, "srun done\n")
     wait_until(lambda: node.states()[job][0] == "COMPLETED", "the batch job ends", 60)
     assert out.read_text() == "batch done\n"
-    wait_until(lambda: node.cluster.node()[1] == "idle", "idle", 30)
+    wait_until(lambda: node.cluster.node()[1] == "idle", "idle")
     node.stays()
 
 
@@ -179,19 +184,32 @@ def _running(node: Node) -> int:
     return len(node.said("squeue", "-h", "-t", "RUNNING", "-o", "%i").split())
 
 
+# Measured in the container: to ask by `docker exec` takes up to seconds each time on a busy machine
+_KILL = """
+import json, subprocess, sys, time
+
+def said(*argv):
+    done = subprocess.run(argv, capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+def pid(service):
+    return said("s6-svstat", "-o", "pid", "/run/dshpc/services/" + service)
+
+before = {service: pid(service) for service in sys.argv[1:]}
+began, took = time.monotonic(), {}
+subprocess.run(["kill", "-9", *before.values()], check=True)
+while set(took) != set(before) and time.monotonic() - began < 30:
+    for service in set(before) - set(took):
+        if pid(service) not in (before[service], "-1", None) and said("scontrol", "ping") is not None:
+            took[service] = time.monotonic() - began
+print(json.dumps(took))
+"""
+
+
 def _kill(node: Node, victims: tuple[str, ...]) -> dict[str, float]:
-    """Seconds until each is up under another process id and slurmctld and the node answer."""
-    before = {service: node.pid(service) for service in victims}
-    began = time.monotonic()
-    node.said("kill", "-9", *(str(pid) for pid in before.values()))
-    took: dict[str, float] = {}
-    while len(took) < len(victims):
-        assert time.monotonic() - began < 30, (took, node.log())
-        for service in victims:
-            back = node.pid(service) not in (before[service], -1)
-            answers = node.exec("scontrol", "ping").code == 0
-            if service not in took and back and answers:
-                took[service] = time.monotonic() - began
+    """Seconds until each is up under another process id and slurmctld answers."""
+    took: dict[str, float] = json.loads(node.said("python3", "-c", _KILL, *victims))
+    assert set(took) == set(victims), (took, node.log())
     return took
 
 
@@ -203,16 +221,16 @@ def test_a_killed_supervisor_of_a_daemon_is_replaced(node: Node, service: str) -
     script = f"until [ -e {go} ]; do sleep 0.1; done"
     argv = ("sbatch", "--parsable", "--mem=16", "-o", "/dev/null", "--wrap", script)
     job = node.said(*argv)
-    wait_until(lambda: _running(node) == 1, "it runs", 30)
+    wait_until(lambda: _running(node) == 1, "it runs")
     node.shell(SAVED)
     node.shell('kill -9 "$(pgrep -f "s6-supervise $1")"', service)
     began = time.monotonic()
-    wait_until(lambda: node.exec("scontrol", "ping").code == 0, "slurmctld answers", 20)
+    # the new supervisor has the daemon in its hands, and does not start one after the other in vain
+    wait_until(lambda: node.pid(service) > 0 and _one(node, service), "one, supervised")
+    wait_until(lambda: node.exec("scontrol", "ping").code == 0, "slurmctld answers")
     go.touch()
     wait_until(lambda: node.states()[job][0] == "COMPLETED", "the job ends", 60)
     node.said("srun", "--mem=16", "--gres=gpu:1", "true")
-    # the new supervisor has the daemon in its hands, and does not start one after the other in vain
-    wait_until(lambda: node.pid(service) > 0 and _one(node, service), "one, supervised", 30)
     steady = node.pid(service)
     time.sleep(3)
     assert node.pid(service) == steady, node.log()
@@ -276,7 +294,7 @@ def test_a_state_volume_that_fills_up_while_jobs_run(node: Node) -> None:
         node.run(TWO)
         node.ready()
         job = held_job(node)
-        _saved_soon(node)
+        node.shell(SAVED)
         fill(folder)
         node.exec("srun", "--mem=16", "true", timeout_s=60)
         node.stays()
@@ -284,12 +302,6 @@ def test_a_state_volume_that_fills_up_while_jobs_run(node: Node) -> None:
         wait_until(lambda: node.exec("srun", "--mem=16", "true").code == 0, "jobs run again", 60)
         node.restart()
         right(node, TWO, job)
-
-
-def _saved_soon(node: Node) -> None:
-    wait_until(lambda: node.exec("find", "/var/lib/dshpc/state/slurmctld", "-name", "hash.*")
-               .stdout != "", "the job is written down", 30)  # fmt: skip
-    time.sleep(6)  # slurmctld saves at least that often
 
 
 def test_a_read_only_state_volume_is_said(node: Node) -> None:
@@ -434,7 +446,7 @@ def test_a_clock_that_jumps_while_jobs_run(node: Node, clock: Clock, seconds: in
     begun = node.cluster.work / f"begun{seconds}"
     script = f"touch {begun}; until [ -e {go} ]; do sleep 0.1; done; echo done >{out}"
     job = node.said("sbatch", "--parsable", "--mem=16", "-o", "/dev/null", "--wrap", script)
-    wait_until(begun.exists, "it runs", 30)
+    wait_until(begun.exists, "it runs")
     clock.jump(seconds)
     clock.is_right(node, seconds)
     wait_until(lambda: node.exec("srun", "--mem=16", "true").code == 0, "another job runs", 60)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +18,10 @@ from tests.integration.bench.hardware import (
     Card,
 )
 
+WATCHES = ("trixie", "newest")
 CDI_HOOK = "/usr/bin/nvidia-cdi-hook"
+_TAKEN_UP_S = 60.0
+_LONG_AGO_S = 3600.0
 _OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 
 
@@ -94,11 +99,34 @@ def intel_spec() -> Any:
 def write_spec(bench: Bench, spec: Any, name: str = "nvidia") -> None:
     """The specification where every engine looks for it, and the hook that it may call."""
     bench.put(CDI_HOOK, (STANDINS / "nvidia" / "nvidia-cdi-hook").read_bytes(), 0o755)
-    bench.outer.put(f"/etc/cdi/{name}.json", json.dumps(spec, indent=2))
+    write_text(bench, json.dumps(spec, indent=2), name)
+
+
+def write_text(bench: Bench, text: str, name: str = "nvidia") -> None:
+    """Whole at once, as the vendors' generators do it; `wait_taken_up` sees that nobody has read it."""
+    path = bench.outer.path(f"/etc/cdi/{name}.json")
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    written = time.time() - _LONG_AGO_S
+    os.utime(new, (written, written))
+    new.rename(path)
 
 
 def remove_spec(bench: Bench, name: str = "nvidia") -> None:
     bench.outer.path(f"/etc/cdi/{name}.json").unlink(missing_ok=True)
+
+
+def wait_taken_up(bench: Bench) -> None:
+    """Until an engine that watches the folder has read all that was written there.
+
+    Its refresh is under a lock, which a container that asks for a device waits for. Podman reads the
+    folder for each container, and Docker before 25 never.
+    """
+    until = time.monotonic() + _TAKEN_UP_S
+    for path in bench.outer.path("/etc/cdi").glob("*.json") if bench.kind in WATCHES else ():
+        while (found := path.stat()).st_atime_ns <= found.st_mtime_ns:
+            assert time.monotonic() < until, f"the engine has not read {path.name}"
+            time.sleep(0.01)
 
 
 def turn_on(bench: Bench) -> None:

@@ -21,7 +21,7 @@ KINDS: tuple[Kind, ...] = ("host", "trixie", "newest", "podman")
 
 _CHECKOUT = Path(__file__).parents[3]
 _DSHPC = "import sys; from dshpc_setup.cli import run; sys.exit(run(sys.argv[1:], 'dshpc'))"
-_UP_S = 60.0
+_UP_S = 120.0
 _DOWN_S = 30.0
 _DOCKER_SOCKET = "/run/docker.sock"
 _PODMAN_SOCKET = "/run/podman/podman.sock"
@@ -122,11 +122,16 @@ class Bench:
         assert self.daemon is None
         self.daemon = self.inner.start(self._argv(), self.env, self.log)
         until = time.monotonic() + _UP_S
-        while self.run(["docker", "version"], 20).returncode != 0:
+        while not self._answers():
             said = self.log.read_text(errors="replace")[-3000:]
             assert self.daemon.poll() is None, f"the engine ended: {said}"
             assert time.monotonic() < until, f"the engine does not answer: {said}"
             time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.run(["docker", "version"], 20).returncode == 0
+        return False
 
     def stop(self) -> None:
         """The daemon and its containers, ended."""
@@ -138,7 +143,7 @@ class Bench:
                 if names:
                     self.docker("rm", "--force", *names, deadline_s=_DOWN_S)
             # nsenter passes no signal on: the daemon is asked by its own process id
-            self.outer.run(["sh", "-c", self._ask_to_end()], self.env, 10)
+            self.outer.run(["sh", "-c", self._ask_to_end()], self.env, _DOWN_S)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.daemon.wait(_DOWN_S)
         if self.daemon.poll() is None:

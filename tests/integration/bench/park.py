@@ -53,6 +53,7 @@ class Park:
         hardware.add_nvidia(made, self._built)
         cdi.remove_spec(made, "second")
         cdi.write_spec(made, cdi.nvidia_spec())
+        cdi.wait_taken_up(made)
 
     def amd(self, kind: Kind) -> Bench:
         """A machine with four AMD cards, whose nodes belong to a group of the number 109."""

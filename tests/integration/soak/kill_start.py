@@ -35,7 +35,7 @@ def find() -> int:
 
 
 def kill(when: str) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     pid = 0
     while not pid and time.monotonic() < until:
         pid = find()
@@ -46,10 +46,10 @@ def kill(when: str) -> None:
     late = ""
     try:
         os.kill(pid, signal.SIGKILL)
-        while read(f"/proc/{pid}/cmdline"):  # it may go on for a moment, and get ready
-            pass
     except ProcessLookupError:
         late = "too late: "
+    while os.path.exists(f"/proc/{pid}"):  # until then it may go a step on, or not be reaped yet
+        time.sleep(0.01)
     with open("/killed.new", "w", encoding="utf-8") as file:
         file.write(f"{late}{phase() or 'before its first step'}\n")
     os.rename("/killed.new", "/killed")
