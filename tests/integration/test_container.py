@@ -133,13 +133,11 @@ def node(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]
     found.remove()
 
 
-def until(true: Callable[[], bool], seconds: float = 60.0) -> float:
-    """How long it took."""
+def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
     began = time.monotonic()
     while not true():
         assert time.monotonic() - began < seconds, "it did not happen in time"
         time.sleep(0.05)
-    return time.monotonic() - began
 
 
 # Start
@@ -189,9 +187,9 @@ def test_a_host_name_that_does_not_resolve_is_mended(fresh: Node, tmp_path: Path
     status = fresh.wait()
     assert status["ready"], fresh.log()
     assert any("did not resolve" in note for note in status["notes"])
-    began = time.monotonic()
-    fresh.exec("srun", "true")
-    assert time.monotonic() - began < 10
+    # Where it does not, each srun takes 20 s longer; what docker exec takes does not count
+    times = fresh.exec("bash", "-c", "TIMEFORMAT=%R; { time srun true; } 2>&1").split()
+    assert float(times[-1]) < 15
 
 
 @pytest.mark.parametrize(
@@ -238,16 +236,17 @@ def test_stop_is_quick_and_the_queue_and_users_outlive_the_container(fresh: Node
     user = (AS_USER, "t", "4242", "4242", r"DOM\ada", "--")
     fresh.exec(*user, "sbatch", "-J", "hers", "--begin=now+1hour", "-o", "/dev/null", "--wrap=true")
     until(lambda: fresh.jobs().get("once") == "RUNNING")
-    began = time.monotonic()
+    # After these seconds the engine kills it, and the code is 137
     docker("stop", "--time", "10", fresh.name)
-    assert time.monotonic() - began < 9
     assert docker("inspect", "--format", "{{.State.ExitCode}}", fresh.name).strip() == "0"
     fresh.remove(volumes=False)
     fresh.run()
     status = fresh.wait()
     assert status["ready"], fresh.log()
     # what ran is gone with the container: nothing may hold a GPU in its name
-    assert fresh.jobs() == {"later": "PENDING", "again": "PENDING", "hers": "PENDING"}
+    jobs = fresh.jobs()
+    assert jobs.pop("again") in ("PENDING", "RUNNING"), "it begins anew a second after the start"
+    assert jobs == {"later": "PENDING", "hers": "PENDING"}
     assert any("1 queued again, 1 ended" in note for note in status["notes"])
     assert fresh.exec("squeue", "-h", "-n", "hers", "-o", "%u") == r"DOM\ada"
     assert fresh.exec("id", "-u", r"DOM\ada") == "4242"
@@ -298,14 +297,13 @@ def test_killed_daemons_are_back_and_jobs_outlive_them(node: Node) -> None:
     for service in ("slurmctld", "slurmd"):
         before = node.exec("s6-svstat", "-o", "pid", f"/run/dshpc/services/{service}")
         node.exec("kill", "-9", before)
-        took = until(
+        until(  # how fast: test_start_faults
             lambda service=service, before=before: (  # type: ignore[misc]
                 node.try_exec("scontrol", "ping").returncode == 0
                 and node.exec("s6-svstat", "-o", "pid", f"/run/dshpc/services/{service}")
                 not in (before, "-1")
             )
         )
-        assert took < 15
     assert node.jobs().get("outlive") == "RUNNING"
     node.exec("scancel", "-n", "outlive")
     until(lambda: not node.jobs())
@@ -313,8 +311,10 @@ def test_killed_daemons_are_back_and_jobs_outlive_them(node: Node) -> None:
 
 
 def test_zombies_are_reaped(node: Node) -> None:
-    node.exec("sh", "-c", "(sleep 0.1 &); (setsid sleep 0.1 &)")
-    until(lambda: "Z" not in node.exec("ps", "-eo", "stat"))
+    script = "(sleep 0.1 & echo /proc/$!); (setsid sleep 0.1 & echo /proc/$!)"
+    places = node.exec("sh", "-c", script).split()
+    assert len(places) == 2
+    until(lambda: node.try_exec("ls", "-d", *places).stdout == "")  # a zombie still has its place
 
 
 # Files of the user

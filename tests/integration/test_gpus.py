@@ -68,7 +68,7 @@ def test_which_job_holds_which_gpu(fresh: Cluster) -> None:
     end(fresh, mixed, alone)
     assert held(fresh) == [[], [], []]
 
-    array = fresh.submit("--gres=gpu:t4:1", "--array=3", script="sleep 60")
+    array = fresh.submit("--gres=gpu:t4:1", "--array=3", script="sleep 600")
     wait_until(lambda: held(fresh)[2] == [f"{array}_3"], "the task of the array holds the T4")
     table = fresh.dshpc("gpus").good().stdout.splitlines()
     assert "SIMULATED" in table[0]
@@ -126,7 +126,7 @@ def test_watching_ends_with_ctrl_c(standard: Cluster) -> None:
         if empty == 2:
             break
     os.killpg(child.pid, signal.SIGINT)
-    _, said = child.communicate(timeout=20)
+    _, said = child.communicate(timeout=60)
     assert (child.returncode, said) == (130, "")
 
 
@@ -140,7 +140,7 @@ power_limit=70000 uuid=GPU-0b name=Tesla T4
 
 
 def test_what_nvml_measures(describe: Describe) -> None:
-    reply = describe(MEASURED).nvml_readings(10)
+    reply = describe(MEASURED).nvml_readings(60)
     assert (reply.state, reply.detail) == ("present", None)
     cut, whole = (nvidia.parse(item) for item in reply.value["devices"])
     assert (cut.memory_used_mib, cut.utilization_percent, cut.power_w) == (12, None, 80.0)
@@ -154,4 +154,4 @@ def test_an_nvml_that_hangs(describe: Describe, function: str) -> None:
     began = time.monotonic()
     reply = machine.nvml_readings(0.5)
     assert reply.state == "timeout"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30

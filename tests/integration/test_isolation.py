@@ -95,8 +95,12 @@ def fresh(image: str, nodes: Path, tmp_path: Path) -> Iterator[Enforced]:
 
 def groups(container: str) -> list[str]:
     """The control groups of a container that the host has."""
-    number = docker("inspect", "--format", "{{.Id}}", container).strip()
-    return [str(path) for path in TREES.rglob(f"*{number}*")]
+    return groups_of(docker("inspect", "--format", "{{.Id}}", container).strip())
+
+
+def groups_of(number: str) -> list[str]:
+    """os.walk passes over those of other containers that vanish meanwhile."""
+    return [folder for folder, _, _ in os.walk(TREES) if number in folder]
 
 
 @pytest.mark.parametrize("who", [(), (AS_USER, "t1", "4242", "4242", "ada", "--")])
@@ -115,7 +119,9 @@ def test_a_job_opens_its_own_gpus_alone(
 
 
 def test_two_jobs_at_once_count_their_gpus_from_0(node: Enforced) -> None:
-    script = f"srun --gres=gpu:1 bash -c 'sleep 1; {LOOK}'"
+    meet = "touch /tmp/both/$$; until [ $(ls /tmp/both | wc -l) = 2 ]; do sleep 0.1; done"
+    script = f"srun --gres=gpu:1 bash -c '{meet}; {LOOK}'"
+    node.exec("mkdir", "-m", "777", "/tmp/both")
     said = node.exec("bash", "-c", f"{script} >/tmp/a & {script} >/tmp/b; wait; cat /tmp/a /tmp/b")
     lines = said.splitlines()
     assert sorted([lines[:3], lines[3:]]) == [
@@ -150,7 +156,8 @@ def test_cores_beyond_the_jobs_are_not_to_be_had(node: Enforced) -> None:
 
 
 def test_a_process_that_leaves_its_session_ends_with_the_job(node: Enforced) -> None:
-    node.exec("srun", "sh", "-c", "setsid sleep 4321 >/dev/null 2>&1 & sleep 0.3")
+    has_left = "until grep -q sleep /proc/$!/comm; do sleep 0.1; done"
+    node.exec("srun", "sh", "-c", f"setsid sleep 4321 >/dev/null 2>&1 & {has_left}")
     until(lambda: node.try_exec("pgrep", "-f", "sleep 4321").returncode == 1)
 
 
@@ -182,7 +189,7 @@ def test_jobs_go_on_while_daemons_are_killed(node: Enforced) -> None:
     until(lambda: node.try_exec("srun", "-D", "/", "true").returncode == 0)
     assert node.look("srun", "-D", "/", "--gres=gpu:1") == [REFUSED, ALLOWED, "gpus=0"]
     node.exec("touch", "/tmp/go")
-    until(lambda: "long" not in node.jobs(), 30)
+    until(lambda: "long" not in node.jobs())
     assert node.exec("cat", "/tmp/long.out").split("\n") == [ALLOWED, REFUSED, "gpus=0"]
 
 
@@ -201,7 +208,7 @@ def test_restart_and_removal_leave_no_control_group(fresh: Enforced) -> None:
     number = docker("inspect", "--format", "{{.Id}}", fresh.name).strip()
     assert groups(fresh.name)  # so that the search below can find one
     fresh.remove(volumes=False)
-    assert [str(path) for path in TREES.rglob(f"*{number}*")] == []
+    until(lambda: groups_of(number) == [])
     fresh.start()
     assert fresh.wait()["ready"], fresh.log()
     assert sorted(fresh.look("srun", "--gres=gpu:1")) == [ALLOWED, REFUSED, "gpus=0"]

@@ -26,15 +26,18 @@ LOCAL = LocalMachine()
 def test_a_grandchild_that_holds_the_streams_does_not_hold_us() -> None:
     started = time.monotonic()
     result = LOCAL.run(["sh", "-c", "sleep 60 & echo done"], deadline_s=60)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 40
     assert (result.state, result.code, result.stdout) == ("present", 0, "done\n")
 
 
 def test_a_child_that_ignores_the_polite_signal_is_killed_with_its_group() -> None:
     script = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
-    started = time.monotonic()
-    result = LOCAL.run(["sh", "-c", script], deadline_s=0.5)
-    assert time.monotonic() - started < 10
+    for deadline_s in (0.5, 5.0, 20.0):  # by which it must have said its number
+        started = time.monotonic()
+        result = LOCAL.run(["sh", "-c", script], deadline_s=deadline_s)
+        assert time.monotonic() - started < deadline_s + 30
+        if result.stdout:
+            break
     assert (result.state, result.code) == ("timeout", None)
     with pytest.raises(ProcessLookupError):
         os.kill(int(result.stdout.split()[0]), 0)
@@ -55,8 +58,8 @@ def test_a_file_on_the_path_hides_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("stream", ["", " >&2"])
 def test_one_that_never_stops_printing_is_ended(stream: str) -> None:
     started = time.monotonic()
-    result = LOCAL.run(["sh", "-c", f"exec yes{stream}"], deadline_s=60)
-    assert time.monotonic() - started < 20
+    result = LOCAL.run(["sh", "-c", f"exec yes{stream}"], deadline_s=120)
+    assert time.monotonic() - started < 60
     assert (result.state, result.code) == ("error", None)
     assert "more than 64 MiB" in result.stderr
     assert len(result.text) < 10_000
@@ -69,30 +72,32 @@ def test_where_no_folder_can_be_written_commands_run_all_the_same(
         raise FileNotFoundError(2, "No usable temporary directory found")
 
     monkeypatch.setattr("tempfile.TemporaryFile", full)
-    assert LOCAL.run(["cat"], stdin="x", deadline_s=5).stdout == "x"
+    assert LOCAL.run(["cat"], stdin="x", deadline_s=60).stdout == "x"
 
 
 def test_all_lines_come_however_many_the_last_moment_brings() -> None:
     seen: list[str] = []
-    LOCAL.run(["seq", "400000"], deadline_s=30, on_line=seen.append)
+    LOCAL.run(["seq", "400000"], deadline_s=60, on_line=seen.append)
     assert (len(seen), seen[-1]) == (400000, "400000")
 
 
-def test_lines_come_as_they_are_printed() -> None:
-    seen: list[tuple[str, float]] = []
-    script = "import time; print('a', flush=True); time.sleep(0.5); print('b', end='')"
-    LOCAL.run(
-        [sys.executable, "-c", script],
-        deadline_s=10,
-        on_line=lambda line: seen.append((line, time.monotonic())),
-    )
-    assert [line for line, _ in seen] == ["a", "b"]
-    assert seen[1][1] - seen[0][1] > 0.3
+def test_lines_come_as_they_are_printed(tmp_path: Path) -> None:
+    """The second is not printed before the first has come."""
+    seen: list[str] = []
+    go = tmp_path / "go"
+
+    def come(line: str) -> None:
+        seen.append(line)
+        go.touch()
+
+    script = 'echo a; until [ -e "$0" ]; do sleep 0.01; done; printf b'
+    result = LOCAL.run(["sh", "-c", script, str(go)], deadline_s=60, on_line=come)
+    assert (result.state, seen) == ("present", ["a", "b"])
 
 
 def test_the_engine_answers(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    facts = probes.gather(LOCAL)
+    facts = probes.gather(LOCAL, deadline_s=60)
     assert (facts.engine.state, facts.engine.server_version) == ("present", engine)
     assert facts.engine.compose is not None
     assert facts.engine.cgroup_version in (1, 2)
@@ -101,7 +106,7 @@ def test_the_engine_answers(engine: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def asked(
-    host: str, *, deadline_s: float = 5, uid: int | None = None, **env: str
+    host: str, *, deadline_s: float = 30, uid: int | None = None, **env: str
 ) -> tuple[str, str, float]:
     """State, reason and seconds of an engine asked in a process of its own.
 
@@ -112,7 +117,7 @@ def asked(
 
 
 def reply_of(
-    host: str, *, deadline_s: float = 5, uid: int | None = None, **env: str
+    host: str, *, deadline_s: float = 30, uid: int | None = None, **env: str
 ) -> dict[str, Any]:
     """The whole reply; `host` is an endpoint, the name of a context, or "" for neither."""
     script = (
@@ -127,7 +132,7 @@ def reply_of(
     )
     kind = "DOCKER_HOST" if "://" in host else "DOCKER_CONTEXT"
     env = {"DOCKER_HOST": "", "DOCKER_CONTEXT": "", **env, kind: host}
-    result = LOCAL.run([sys.executable, "-c", script, *sys.path], deadline_s=30, env=env)
+    result = LOCAL.run([sys.executable, "-c", script, *sys.path], deadline_s=90, env=env)
     assert result.ok, result.text
     found: dict[str, Any] = json.loads(result.stdout)
     return found
@@ -154,7 +159,7 @@ def test_an_engine_that_never_answers_is_a_timeout(listener: socket.socket) -> N
     listener.listen()
     state, _, seconds = asked(f"unix://{listener.getsockname()}", deadline_s=1.5)
     assert state == "timeout"
-    assert seconds < 4
+    assert seconds < 20
 
 
 def test_a_socket_of_others_is_denied(listener: socket.socket) -> None:
@@ -259,7 +264,7 @@ def test_an_answer_of_known_length_is_not_waited_for(tmp_path: Path) -> None:
         Thread(target=serve, daemon=True).start()
         started = time.monotonic()
         reply = docker_socket.ask(str(path), {"host": "unix"}, 60)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 40
         assert reply is not None
         assert (reply.state, reply.value["info"]) == ("present", PLAIN)
         server.shutdown(socket.SHUT_RDWR)
@@ -297,9 +302,9 @@ def test_a_context_names_its_endpoint(tmp_path: Path) -> None:
 def test_the_plain_answer_is_the_sdks(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in docker_api.CHOICE:
         monkeypatch.delenv(name, raising=False)
-    plain = docker_api.ask(20)
+    plain = docker_api.ask(60)
     monkeypatch.setattr(docker_socket, "ask", lambda *_: None)
-    asked = docker_api.ask(20)
+    asked = docker_api.ask(60)
     assert (plain.state, plain.source) == (asked.state, asked.source) == ("present", asked.source)
     assert plain.value["version"] == asked.value["version"]
     assert set(plain.value["info"]) == set(asked.value["info"])

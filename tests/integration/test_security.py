@@ -50,11 +50,14 @@ def in_job(cluster: Cluster, uid: int, script: str) -> Outcome:
 @pytest.fixture
 def adas_job(cluster: Cluster) -> Iterator[str]:
     """A job of hers that runs until it is cancelled."""
-    argv = ("sbatch", "--parsable", "--mem=16", "-o", "out", "--wrap", f"sleep 600 # {NEVER}")
+    script = f"echo up; sleep 600 # {NEVER}"
+    argv = ("sbatch", "--parsable", "--mem=16", "-o", "%j", "--wrap", script)
     job = user(cluster, ADA, *argv).good().stdout.strip()
-    wait_until(lambda: cluster.job_state(job)[0] == "RUNNING", "it runs")
+    out = cluster.work / str(ADA) / job
+    wait_until(lambda: out.exists() and out.read_text() == "up\n", "it runs")
     yield job
     cluster.said("scancel", job)
+    wait_until(lambda: "idle" in cluster.node()[1], "it has ended")
 
 
 # --- Rights

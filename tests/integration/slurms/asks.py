@@ -23,7 +23,7 @@ _TELL_TOGETHER = f"""
 tries=0
 until [ "$(ls /tmp/together | wc -l)" -ge "$2" ]; do
     tries=$((tries + 1))
-    [ "$tries" -lt 500 ] || exit 9
+    [ "$tries" -lt 1600 ] || exit 9
     sleep 0.05
 done
 """

@@ -18,9 +18,9 @@ from tests.integration.slurms.hardware import add_nodes
 from tests.integration.slurms.room import NamedRoom, slurm_room
 from tests.integration.slurms.roots import SlurmRoot
 
-_UP_S = 30.0
-_ANSWER_S = 30.0  # longer than slurmd waits for a device file that is not there
-_JOB_S = 40.0
+_UP_S = 90.0
+_ANSWER_S = 90.0  # longer than slurmd waits for a device file that is not there
+_JOB_S = 120.0
 _CLEARED_S = 5.0
 _OURS = Path(__file__).parents[3] / "container/rootfs/usr/local/lib/dshpc"  # slurm.conf names some
 _RUNNING = "Running as primary controller"
