@@ -61,7 +61,7 @@ class Tool:
         """What it prints for this text in this folder; it has to succeed."""
         done = subprocess.run(
             [*self.compose.argv, *arguments], capture_output=True, input=text, text=True,
-            timeout=60, check=False, cwd=cwd, env={**os.environ, **self.environment},
+            timeout=180, check=False, cwd=cwd, env={**os.environ, **self.environment},
         )  # fmt: skip
         assert done.returncode == 0, f"{self.compose.version} {arguments}: {done.stderr}\n{text}"
         return done.stdout
@@ -207,7 +207,9 @@ def test_every_file_is_taken(tool: Tool, local_machine: LocalMachine, tmp_path: 
         assert len(texts) > 14
     with ThreadPoolExecutor(4) as pool:
         words = pool.map(
-            lambda text: check(local_machine, tool.compose, text, folder=str(tmp_path)),
+            lambda text: check(
+                local_machine, tool.compose, text, folder=str(tmp_path), deadline_s=180
+            ),
             texts.values(),
         )
     refused = {key: said for key, said in zip(texts, words, strict=True) if said is not None}
@@ -302,7 +304,7 @@ def folder(tmp_path: Path, tool: Tool, local_machine: LocalMachine) -> Iterator[
     if (tmp_path / "docker-compose.yml").exists():
         run_compose(
             local_machine, tool.compose, str(tmp_path), ["down", "--volumes"],
-            project=LABEL, deadline_s=60,
+            project=LABEL, deadline_s=180,
         )  # fmt: skip
 
 
@@ -310,7 +312,7 @@ def created(tool: Tool, machine: LocalMachine, folder: Path, text: str) -> dict[
     """The HostConfig of the container that compose creates for this text."""
     (folder / "docker-compose.yml").write_text(text)
     arguments = ["up", "--no-start", "--no-build"]
-    run_compose(machine, tool.compose, str(folder), arguments, project=LABEL, deadline_s=60)
+    run_compose(machine, tool.compose, str(folder), arguments, project=LABEL, deadline_s=180)
     (found,) = json.loads(docker("inspect", f"{LABEL}-slurm"))
     host = found["HostConfig"]
     assert isinstance(host, dict)

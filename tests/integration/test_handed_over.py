@@ -118,7 +118,7 @@ def loaded(
         if kind not in there:
             there[kind] = stack.enter_context(open_bench(kind))
             hardware.add_nvidia(there[kind], built)
-            there[kind].docker("load", "--input", str(cluster_image), deadline_s=180)
+            there[kind].docker("load", "--input", str(cluster_image), deadline_s=300)
         return there[kind]
 
     with contextlib.ExitStack() as stack:

@@ -69,7 +69,7 @@ def kit(
 def tag() -> Iterator[str]:
     name = f"{RUN}:{secrets.token_hex(4)}"
     yield name
-    subprocess.run(["docker", "rmi", "-f", name], capture_output=True, timeout=60, check=False)
+    subprocess.run(["docker", "rmi", "-f", name], capture_output=True, timeout=180, check=False)
 
 
 # --- the base image

@@ -46,7 +46,7 @@ def told(folder: Path, table: str | None, env: dict[str, str], shell: str = "sh"
         env={"HOME": "/home/x", "PATH": os.environ["PATH"], **env},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

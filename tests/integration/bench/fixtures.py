@@ -46,7 +46,7 @@ def image_archive(base_image: BaseImage, bench_folder: Path) -> Path:
     """The base image as a file, for engines that have no image yet."""
     archive = bench_folder / "base.tar"
     with archive.open("wb") as output:
-        subprocess.run(["docker", "save", base_image.ref], stdout=output, timeout=120, check=True)
+        subprocess.run(["docker", "save", base_image.ref], stdout=output, timeout=300, check=True)
     return archive
 
 
@@ -75,7 +75,7 @@ def open_bench(
         try:
             with bench(kind, folder, root) as made:
                 made.start()
-                made.docker("load", "--input", str(image_archive), deadline_s=120)
+                made.docker("load", "--input", str(image_archive), deadline_s=300)
                 made.image = base_image.ref
                 yield made
         finally:

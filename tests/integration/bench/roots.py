@@ -12,8 +12,8 @@ from pathlib import Path
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.image.site import APT_FILE, SiteFiles
 
-_MAKE_S = 400.0
-_COPY_S = 120.0
+_MAKE_S = 600.0
+_COPY_S = 400.0
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 # The suite beside the base image's own comes from the same archive as that: snapshots are dated back,
@@ -63,7 +63,7 @@ def root_with(
         yield root
     finally:
         subprocess.run(
-            ["docker", "rm", "--force", name], capture_output=True, timeout=60, check=False
+            ["docker", "rm", "--force", name], capture_output=True, timeout=180, check=False
         )
         gone = ["rm", "-rf", "--one-file-system", str(root), str(settings)]
         subprocess.run(gone, timeout=_COPY_S, check=True)

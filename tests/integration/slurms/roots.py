@@ -21,9 +21,9 @@ _PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client"),
     *("slurm-wlm-nvml-plugin", "slurm-wlm-rsmi-plugin"),
 )
-_MAKE_S = 400.0
-_COPY_S = 120.0
-_ASK_S = 20.0
+_MAKE_S = 600.0
+_COPY_S = 400.0
+_ASK_S = 90.0
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 # All packages come from the one suite, so that it works as its users have it; its address is that of
@@ -87,7 +87,7 @@ def slurm_root(suite: str, base: BaseImage, site: SiteFiles, folder: Path) -> It
         yield SlurmRoot(root, _version(root), _slurm_user(root))
     finally:
         subprocess.run(
-            ["docker", "rm", "--force", name], capture_output=True, timeout=60, check=False
+            ["docker", "rm", "--force", name], capture_output=True, timeout=180, check=False
         )
         gone = ["rm", "-rf", "--one-file-system", str(root), str(settings)]
         subprocess.run(gone, timeout=_COPY_S, check=True)
