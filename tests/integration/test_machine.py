@@ -32,12 +32,11 @@ def test_a_grandchild_that_holds_the_streams_does_not_hold_us() -> None:
 
 def test_a_child_that_ignores_the_polite_signal_is_killed_with_its_group() -> None:
     script = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
-    for deadline_s in (0.5, 5.0, 20.0):  # by which it must have said its number
-        started = time.monotonic()
-        result = LOCAL.run(["sh", "-c", script], deadline_s=deadline_s)
-        assert time.monotonic() - started < deadline_s + 30
-        if result.stdout:
-            break
+    started = time.monotonic()
+    result = LOCAL.run(["sh", "-c", script], deadline_s=0.5)
+    if not result.stdout:  # on a very busy machine
+        result = LOCAL.run(["sh", "-c", script], deadline_s=15)
+    assert time.monotonic() - started < 50
     assert (result.state, result.code) == ("timeout", None)
     with pytest.raises(ProcessLookupError):
         os.kill(int(result.stdout.split()[0]), 0)

@@ -204,12 +204,11 @@ def test_a_hang_does_not_delay_the_other_probes(
 ) -> None:
     machine = describe(f"{TWO_CARDS}hang nvmlInitWithFlags\n")
     monkeypatch.setattr(nvidia_layers, "in_container", lambda _: False)
-    for deadline_s in (1.0, 15.0):  # the others answer within the first, but on a very busy machine
-        started = time.monotonic()
-        facts = probes.gather(machine, engine=False, deadline_s=deadline_s)
-        assert time.monotonic() - started < deadline_s + 30
-        if facts.memory.total_mib and facts.cpu.logical:
-            break
+    started = time.monotonic()
+    facts = probes.gather(machine, engine=False, deadline_s=1.0)
+    if not (facts.memory.total_mib and facts.cpu.logical):  # on a very busy machine
+        facts = probes.gather(machine, engine=False, deadline_s=15.0)
+    assert time.monotonic() - started < 50
     assert facts.gpus.state == "timeout", facts.gpus.detail
     assert facts.memory.total_mib
     assert facts.cpu.logical
