@@ -183,13 +183,12 @@ def test_a_context_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def answering(tmp_path: Path) -> Iterator[Callable[[bytes], str]]:
     """Makes an endpoint that says the same to everybody."""
-    servers: list[socket.socket] = []
+    serving: list[tuple[socket.socket, Thread]] = []
 
     def start(answer: bytes) -> str:
         server = socket.socket(socket.AF_UNIX)
-        server.bind(str(tmp_path / f"{len(servers)}.sock"))
+        server.bind(str(tmp_path / f"{len(serving)}.sock"))
         server.listen()
-        servers.append(server)
 
         def serve() -> None:
             with contextlib.suppress(OSError):
@@ -199,13 +198,22 @@ def answering(tmp_path: Path) -> Iterator[Callable[[bytes], str]]:
                         connection.recv(65536)
                         connection.sendall(answer)
 
-        Thread(target=serve, daemon=True).start()
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
+        serving.append((server, thread))
         return f"unix://{server.getsockname()}"
 
     yield start
-    for server in servers:
-        server.shutdown(socket.SHUT_RDWR)
+    for server, thread in serving:
+        end(server, thread)
         server.close()
+
+
+def end(server: socket.socket, thread: Thread) -> None:
+    """The thread is over before its socket is closed: the next one's may get the same number."""
+    server.shutdown(socket.SHUT_RDWR)
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def http(body: str, status: str = "200 OK", kind: str = "application/json") -> bytes:
@@ -260,13 +268,14 @@ def test_an_answer_of_known_length_is_not_waited_for(tmp_path: Path) -> None:
                     for at in range(0, len(answer), 7):  # in crumbs
                         connection.sendall(answer[at : at + 7])
 
-        Thread(target=serve, daemon=True).start()
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
         started = time.monotonic()
         reply = docker_socket.ask(str(path), {"host": "unix"}, 60)
         assert time.monotonic() - started < 40
         assert reply is not None
         assert (reply.state, reply.value["info"]) == ("present", PLAIN)
-        server.shutdown(socket.SHUT_RDWR)
+        end(server, thread)
     for connection in kept:
         connection.close()
 
