@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -68,6 +69,8 @@ def ask(runtime: dict[str, Any], verb: str, request: Handed) -> dict[str, Any]:
     UnansweredError where it may have done it all the same."""
     from dshpc_setup.machine.local import LocalMachine
 
+    # Before signals are heard: `stop` runs a command too, and a module that is half imported has none
+    import_module("dshpc_setup.machine.commands")
     call = execution.Call(execution.NODE, ["job", verb], runtime)
     call.mode = exec_stdin.DIRECT
     argv = call.client(execution.calling_user(os.environ), os.environ)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,24 @@ def test_ctrl_c_is_handed_on_and_the_answer_is_waited_for(
     assert (stopped[-1], called[1]) == ("TERM", "exec")
     assert "told to stop" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_signal_finds_nothing_half_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What hands it on runs a command in the midst of whatever was interrupted."""
+    there: list[bool] = []
+
+    class Looks(Docker):
+        def run(self, argv: list[str], *, deadline_s: float, **more: Any) -> CommandResult:
+            there.append("dshpc_setup.machine.commands" in sys.modules)
+            return super().run(argv, deadline_s=deadline_s, **more)
+
+    answer = json.dumps(ANSWER) + "\n"
+    monkeypatch.setattr(
+        "dshpc_setup.machine.local.LocalMachine", lambda: Looks("present", answer, 0)
+    )
+    monkeypatch.delitem(sys.modules, "dshpc_setup.machine.commands", raising=False)
+    job_request.ask(RUNTIME, "submit", Request("command", "a", ("x",), "/w"))
+    assert there == [True]
 
 
 def test_a_second_ctrl_c_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
