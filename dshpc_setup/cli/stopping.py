@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DELIVER_S = 10.0
+_PATIENCE_S = 30.0  # sbatch is ended at once; what it has queued is looked for, and cancelled
 _NOT_THERE = 3  # as-user's exit code where nothing runs under the token: not yet, or no longer
 _ENDED = "has ended"  # what it then says of the latter
 _TRIES = 10
@@ -27,7 +28,8 @@ _AGAIN_S = 0.1
 
 @contextlib.contextmanager
 def passed_on(deliver: Callable[[], None]) -> Iterator[list[int]]:
-    """While it lasts the first of INT, TERM and HUP is handed on, and a second one ends us as ever.
+    """While it lasts the first of INT, TERM and HUP is handed on, and a second one ends us as ever; so
+    does the time where nothing has come of the first.
 
     Gives the numbers of those that have come. One that our caller ignores (nohup) stays ignored.
     """
@@ -41,9 +43,18 @@ def passed_on(deliver: Callable[[], None]) -> Iterator[list[int]]:
             mine[signal.Signals(number)](number, frame)  # type: ignore[arg-type]
         else:
             deliver()
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S)
 
-    with handled(mine, hear):
-        yield came
+    with handled(mine, hear), handled([signal.SIGALRM], _give_up):
+        try:
+            yield came
+        finally:
+            if came:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _give_up(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def deliver(machine: Machine, argv: Sequence[str]) -> None:

@@ -80,19 +80,27 @@ def settled(machine: Machine, folder: str, why: DshpcError) -> str:
 
 def taken_back(machine: Machine, folders: Sequence[str]) -> DshpcError:
     """What an interrupted submission has left is ended, or kept from running: what is to be said."""
-    cancelled, left = [], []
+    cancelled, left, late = [], [], []
     for folder in folders:
         record = records.of_folder(folder)
         number = str(record.number) if record is not None and record.number else None
         number = number or find(machine, folder, 0.0)
         if number is None:
-            if not withdraw(folder):
+            if withdraw(folder):
+                late.append(folder)
+            else:
                 left.append(f"the job in {folder}")
         elif machine.run(("scancel", number), deadline_s=_CANCEL_S).ok:
             cancelled.append(number)
             withdraw(folder)  # what it has written stays
         else:
             left.append(f"job {number}")
+    if late:  # one that runs nothing would wait for its turn all the same
+        time.sleep(_PAUSE_S)
+    for folder in late:
+        number = find(machine, folder, 0.0)
+        if number is not None and machine.run(("scancel", number), deadline_s=_CANCEL_S).ok:
+            cancelled.append(number)
     said = "Nothing was submitted."
     if cancelled:
         said = f"Cancelled again: job {gpu_words.listed(cancelled)}."

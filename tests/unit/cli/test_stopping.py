@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from typing import Any
 
 import pytest
@@ -30,6 +31,18 @@ def test_the_first_signal_is_handed_on_and_the_second_ends_us() -> None:
             signal.raise_signal(signal.SIGINT)
     assert handed == [1]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_where_nothing_comes_of_it_the_time_ends_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "_PATIENCE_S", 0.05)
+    before = signal.getsignal(signal.SIGALRM)
+    with stopping.passed_on(lambda: None) as came:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(60)
+    assert came == [signal.SIGINT]
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
 def test_a_signal_that_our_caller_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -358,6 +358,7 @@ HELD = f'{{"jobs": [{{"job_id": 8, "current_working_directory": "/x"}}, {_OURS}]
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lost, "_LOOK_S", 0.0)
+    monkeypatch.setattr(lost, "_PAUSE_S", 0.0)
 
 
 @pytest.mark.parametrize(("words", "code", "state"), LOST)
@@ -433,6 +434,28 @@ def test_a_signal_in_sbatch_leaves_nothing_queued(
     assert (("scancel", "17") in slurm.asked) is is_queued
     assert tree(tmp_path) == ["jobs"]
     assert signal.getsignal(number) == before
+
+
+def test_one_that_slurm_takes_a_moment_later_does_not_stay_in_the_queue(tmp_path: Path) -> None:
+    class Late(Lost):
+        def during(self, argv: Sequence[str]) -> None:
+            if argv[0] == "sbatch":
+                self.asked.append(tuple(argv))
+                os.kill(os.getpid(), signal.SIGTERM)
+            if argv[0] == "scancel":
+                self.code = 0
+
+        def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
+            done = super().run(argv, **more)
+            if argv[0] == "squeue":
+                self.queue = HELD
+            return done
+
+    slurm = Late("")
+    error = interrupted(slurm, asked(tmp_path), offer())
+    assert "Cancelled again: job 17." in error.brief
+    assert slurm.asked[-1] == ("scancel", "17")
+    assert tree(tmp_path) == ["jobs"]
 
 
 def test_a_signal_between_two_targets_takes_both_back(tmp_path: Path) -> None:
