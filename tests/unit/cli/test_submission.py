@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -271,20 +270,19 @@ def test_ctrl_c_is_handed_on_and_the_answer_is_waited_for(
 
 def test_a_signal_finds_nothing_half_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """What hands it on runs a command in the midst of whatever was interrupted."""
-    there: list[bool] = []
+    order: list[str] = []
 
     class Looks(Docker):
         def run(self, argv: list[str], *, deadline_s: float, **more: Any) -> CommandResult:
-            there.append("dshpc_setup.machine.commands" in sys.modules)
+            order.append("run")
             return super().run(argv, deadline_s=deadline_s, **more)
 
     answer = json.dumps(ANSWER) + "\n"
-    monkeypatch.setattr(
-        "dshpc_setup.machine.local.LocalMachine", lambda: Looks("present", answer, 0)
-    )
-    monkeypatch.delitem(sys.modules, "dshpc_setup.machine.commands", raising=False)
+    found = Looks("present", answer, 0)
+    monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: found)
+    monkeypatch.setattr(job_request, "import_module", order.append)
     job_request.ask(RUNTIME, "submit", Request("command", "a", ("x",), "/w"))
-    assert there == [True]
+    assert order == ["dshpc_setup.machine.commands", "run"]
 
 
 def test_a_second_ctrl_c_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
