@@ -90,7 +90,7 @@ def taken_back(machine: Machine, folders: Sequence[str]) -> DshpcError:
                 late.append(folder)
             else:
                 left.append(f"the job in {folder}")
-        elif machine.run(("scancel", number), deadline_s=_CANCEL_S).ok:
+        elif _cancel(machine, number):
             cancelled.append(number)
             withdraw(folder)  # what it has written stays
         else:
@@ -99,7 +99,7 @@ def taken_back(machine: Machine, folders: Sequence[str]) -> DshpcError:
         time.sleep(_PAUSE_S)
     for folder in late:
         number = find(machine, folder, 0.0)
-        if number is not None and machine.run(("scancel", number), deadline_s=_CANCEL_S).ok:
+        if number is not None and _cancel(machine, number):
             cancelled.append(number)
     said = "Nothing was submitted."
     if cancelled:
@@ -112,3 +112,7 @@ def taken_back(machine: Machine, folders: Sequence[str]) -> DshpcError:
             Exit.INTERRUPTED,
         )
     return DshpcError(f"Interrupted. {said}", "", (), Exit.INTERRUPTED)
+
+
+def _cancel(machine: Machine, number: str) -> bool:
+    return machine.run(("scancel", number), deadline_s=_CANCEL_S).ok
