@@ -72,8 +72,8 @@ class Call:
         ours = "DSHPC_" if self.command == NODE else ""
         zone = [f"{ours}{variable}" for variable in exec_zone.variables(environ)]
         names = [*zone, *passed(environ), *self.more]
-        if self.mode == exec_stdin.TTY and environ.get("TERM") in _TERMS:
-            names.append("TERM")
+        if self.mode == exec_stdin.TTY:
+            names += _of_terminal(environ)
         if self.is_slurm:
             names.append(f"DSHPC_WAIT_S={_START_S}")
         umask = os.umask(0o022)
@@ -213,6 +213,18 @@ def _open_streams() -> None:
 
 def _terminals() -> tuple[bool, bool, bool]:
     return os.isatty(0), os.isatty(1), os.isatty(2)
+
+
+def _of_terminal(environ: Mapping[str, str]) -> list[str]:
+    """What the one inside begins with: our type where the image knows it, and our size if we have one."""
+    found = ["TERM"] if environ.get("TERM") in _TERMS else []
+    try:
+        size = os.get_terminal_size(0)
+    except OSError:  # it was closed just now
+        return found
+    if size.lines and size.columns:
+        found.append(f"DSHPC_TERMINAL_SIZE={size.lines} {size.columns}")
+    return found
 
 
 def _here() -> str | None:

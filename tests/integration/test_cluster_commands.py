@@ -522,6 +522,18 @@ def test_srun_with_a_terminal_of_its_own(cluster: Cluster) -> None:
     assert terminal.end() == 9
 
 
+@pytest.mark.parametrize(("told", "seen"), [("33 111", "33 111"), (None, "0 0")])
+def test_a_terminal_has_its_size_before_the_client_tells_it(
+    cluster: Cluster, told: str | None, seen: str
+) -> None:
+    """A client without a terminal never tells one: Docker before 23 does so when the command runs."""
+    size = [] if told is None else ["-e", f"DSHPC_TERMINAL_SIZE={told}"]
+    as_user = ["/usr/local/lib/dshpc/as-user", "size", "0", "0", "root", "--"]
+    line = "stty size; env | grep SIZE || :"
+    printed = docker("exec", "-t", *size, cluster.container, *as_user, "sh", "-c", line)
+    assert printed.split("\r\n") == [seen, ""]
+
+
 def test_a_terminal_as_stdin_and_a_pipe_as_stdout(cluster: Cluster) -> None:
     read, write = os.pipe()
     terminal = Terminal(cluster, ["exec", "cat"], stdout=write)

@@ -207,6 +207,29 @@ def test_a_shell_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "TERM" not in client(monkeypatch, "shell", [], {"TERM": "xterm-kitty"}, ALL)
 
 
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [
+        ((80, 24), ["DSHPC_TERMINAL_SIZE=24 80"]),
+        ((0, 0), []),  # a serial line, or expect: it has none
+        (OSError("gone"), []),
+    ],
+)
+def test_a_terminal_has_its_size_from_the_start(
+    size: tuple[int, int] | OSError, wanted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get_terminal_size(fd: int) -> os.terminal_size:
+        if isinstance(size, OSError):
+            raise size
+        return os.terminal_size(size)
+
+    monkeypatch.setattr(os, "get_terminal_size", get_terminal_size)
+    argv = client(monkeypatch, "srun", ["--pty", "vi"], {}, ALL)
+    assert [part for part in argv if part.startswith("DSHPC_TERMINAL_SIZE")] == wanted
+    argv = client(monkeypatch, "srun", ["hostname"], {}, (True, True, False))
+    assert not any(part.startswith("DSHPC_TERMINAL_SIZE") for part in argv)
+
+
 def test_a_command_without_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "-i" not in client(monkeypatch, "squeue", [], {})
 
