@@ -66,8 +66,8 @@ class Request:
 
 def main(argv: Sequence[str]) -> int:
     """Make or find the environment; 0, 2 for an error, 130 where the user interrupted."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    for number in heeded():
+        signal.signal(number, _interrupt)
     try:
         print(make(parse(argv)))
     except SetupError as error:
@@ -274,34 +274,58 @@ def run(
 ) -> None:
     """Run one step, its output in the log; at the deadline end it and its children."""
     log_path = venv / MARKER / "log"
+    process = None
     with log_path.open("w+") as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=cwd,
-            env=environ,
-            pass_fds=(lock,),
-            start_new_session=True,
-        )
         try:
+            with not_interrupted():
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    env=environ,
+                    pass_fds=(lock,),
+                    start_new_session=True,
+                )
             code = process.wait(timeout=STEP_DEADLINE_S)
         except subprocess.TimeoutExpired:
-            _end(process)
             raise SetupError(
                 f"a step was not done after {STEP_DEADLINE_S:.0f} s: {' '.join(command[:6])}",
                 f"What it said: {log_path}",
                 "Look whether the network is slow or a proxy holds the connection; run this again.",
             ) from None
-        except BaseException:
-            _end(process)
-            raise
+        finally:
+            if process is not None and process.returncode is None:
+                _end(process)
     if code != 0:
         text = log_path.read_text(errors="replace")
         raise SetupError(
             "the private Python environment could not be made.", *explain(text, log_path)
         )
+
+
+@contextlib.contextmanager
+def not_interrupted() -> Iterator[None]:
+    """Ctrl-C counts when it is over: a start that it cuts in two leaves a process that nobody knows."""
+    caught: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _frame: caught.append(number))
+        for number in heeded()
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for late in caught:
+        os.kill(os.getpid(), late)
+
+
+def heeded() -> tuple[signal.Signals, ...]:
+    """What ends us: not what whoever started us has us ignore, as nohup does."""
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return tuple(number for number in ending if signal.getsignal(number) != signal.SIG_IGN)
 
 
 def explain(log: str, log_path: Path) -> tuple[str, ...]:

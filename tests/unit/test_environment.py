@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -53,6 +55,40 @@ def test_with_nothing_set_the_first_system_bundle_is_taken(bundle: str, linux: N
 def test_pip_is_kept_from_installing_elsewhere() -> None:
     environ = {"PIP_TARGET": "/t", "PIP_PREFIX": "/p", "PIP_USER": "1", "PIP_INDEX_URL": "u"}
     assert environment.pip_environment(environ) == {"PIP_USER": "0", "PIP_INDEX_URL": "u"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_step_that_is_interrupted_as_it_starts_is_ended(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between fork and the return of Popen: its process is known to nobody yet."""
+
+    class Started:
+        returncode = None
+
+        def __init__(self, *_given: object, **_more: object) -> None:
+            os.kill(os.getpid(), number)
+
+    ended: list[object] = []
+    monkeypatch.setattr("scripts.environment.subprocess.Popen", Started)
+    monkeypatch.setattr(environment, "_end", ended.append)
+    (tmp_path / environment.MARKER).mkdir()
+    before = signal.signal(number, environment._interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            environment.run(["pip"], tmp_path, lock=9)
+        assert signal.getsignal(number) is environment._interrupt
+    finally:
+        signal.signal(number, before)
+    assert [type(process) for process in ended] == [Started]
+
+
+def test_what_whoever_started_it_has_it_ignore_does_not_end_it() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    try:
+        assert environment.heeded() == (signal.SIGINT, signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize(
