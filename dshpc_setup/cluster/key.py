@@ -51,8 +51,8 @@ class Rotated:
             return said
         return (
             f"{said}\nsrun or salloc waited in the queue meanwhile (jobs {', '.join(self.waiting)}). "
-            "Where squeue shows such a job running and its srun still waits, Slurm's answer was lost: "
-            "end that srun and start it again."
+            "Where squeue shows such a job running and its srun still waits two minutes later, Slurm's "
+            "answer was lost: end that srun and start it again."
         )
 
 

@@ -47,6 +47,7 @@ _SPARE_S = 5
 _ASK_S = 20.0
 _TAKEN_UP_S = 5.0
 _RESTARTED_S = 10.0
+_NODE_KNOWN_S = 5.0
 _POLL_S = 0.01
 
 Signer = Callable[[str], str | None]
@@ -236,6 +237,20 @@ def _taken_up(machine: Machine, places: Places, kid: str, signs_with: Signer) ->
                 break
         else:
             raise _not_now(f"{service} has not taken up the new key.", done.text)
+    _node_known(machine, places)
+
+
+def _node_known(machine: Machine, places: Places) -> None:
+    """Until slurmctld takes the node for up again: an srun that asks before is put off for a minute."""
+    from dshpc_setup.container import daemons
+
+    node = (read_text(f"{places.run}/node") or "").strip()
+    until = time.monotonic() + _NODE_KNOWN_S
+    while time.monotonic() < until:
+        found = daemons.show_node(machine, node)
+        if found is not None and found.registered:
+            return
+        time.sleep(_POLL_S)
 
 
 def _signed(signs_with: Signer, service: str, kid: str, deadline_s: float) -> bool:

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -309,10 +310,14 @@ class Cluster(FakeMachine):
     def __init__(self, places: Places, deaf: dict[str, str] | None = None) -> None:
         self.signs: dict[str, str | None] = dict.fromkeys(("slurmctld", "slurmd"))
         self.places, self.deaf, self.seen = places, deaf or {}, list[KeySet]()
+        self.states: Iterator[str] = itertools.repeat("IDLE")
         super().__init__(
             commands={
                 "scontrol show config": Answer("AuthInfo = ttl=120\n"),
                 "scontrol reconfigure": lambda _: self.reads("reconfigure"),
+                "scontrol -o show node": lambda _: Answer(
+                    f"NodeName=n State={next(self.states)}\n"
+                ),
                 "squeue": Answer("7|0|\n8|1|\n"),
                 "s6-svc": lambda argv: self.reads(argv[1], os.path.basename(argv[2])),
             }
@@ -357,6 +362,28 @@ def test_each_file_is_in_force_before_the_next_is_written(places: Places) -> Non
     assert began + 120 <= end <= ended + 126  # the lifetime of tokens here, and a little
     assert Path(places.key).stat().st_mode & 0o7777 == 0o600
     assert not [argv for argv in machine.ran if argv[0] == "s6-svc"]
+
+
+def test_the_node_is_up_again_before_the_next_is_written(places: Places) -> None:
+    keys.ensure_key(places, ME)
+    machine = Cluster(places)
+    said = ("UNKNOWN", "IDLE", "MIXED*", "MIXED", "UNKNOWN", "UNKNOWN", "ALLOCATED")
+    machine.states = iter(said)
+    machine.change()
+    assert list(machine.states) == []
+    asked = [argv[1] for argv in machine.ran if argv[0] == "scontrol"]
+    assert asked == ["show", *("reconfigure", "-o", "-o") * 2, "reconfigure", "-o", "-o", "-o"]
+
+
+def test_a_node_that_stays_away_does_not_keep_the_key(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "_NODE_KNOWN_S", 0.02)
+    keys.ensure_key(places, ME)
+    machine = Cluster(places)
+    machine.states = itertools.repeat("DOWN*")
+    after = machine.change()
+    assert set(machine.signs.values()) == {after.current.kid}
 
 
 @pytest.mark.parametrize("order", ["-r", "-k"])
