@@ -1,46 +1,113 @@
 """All tests in lines beside each other: those on this machine's engine, those of jobs, and all others.
 
 Most of the time is waiting, and tests of one line do not meet those of another (tests/conftest.py). The
-output of the other lines comes after the first one's. Arguments are handed on to pytest. Exit code: that
-of the first line that failed, else 0.
+output of the other lines comes after the first one's. Arguments are handed on to pytest.
+
+A few integration tests that failed are run once more, alone, and what came of it is said at the end:
+docs/decisions/0023-a-second-look.md. With --full each failure counts. Exit code: 0 where all passed, at
+once or then; else that of the first line that failed.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import IO
 
-BESIDE = ("others", "jobs")
+LINES = ("engine", "others", "jobs")
+MOST = 5
+"""So many may be the machine's doing; of more there is nothing to look at but the failures."""
 
 
-def main() -> int:
-    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *sys.argv[1:]]
+def main(arguments: Sequence[str]) -> int:
+    with tempfile.TemporaryDirectory(prefix="dshpc-lines-") as folder:
+        caches = {line: Path(folder) / line for line in LINES}
+        codes = _run(arguments, caches)
+        code = next((code for code in codes if code), 0)
+        if code == 0:
+            return 0
+        failed = [_failed(caches[line]) for line in LINES]
+    again = worth_a_second_look(codes, failed) if "--full" not in arguments else []
+    if not again:
+        return code
+    _say("run once more, alone, after a first failure (above)", again)
+    second = subprocess.run([*_pytest(arguments), "-p", "no:cacheprovider", *again], check=False)
+    if second.returncode:
+        return code
+    _say("FAILED AT FIRST, PASSED ALONE: not sound, whether it is the test or what it tests", again)
+    return 0
+
+
+def worth_a_second_look(codes: Sequence[int], failed: Sequence[Sequence[str] | None]) -> list[str]:
+    """The tests to run once more; none where the failures speak for themselves.
+
+    `codes` are pytest's of each line, `failed` the ids of what failed there, None where it left no word.
+    """
+    if any(code not in (0, 1) for code in codes):
+        return []  # it was interrupted, or could not collect them
+    found: list[str] = []
+    for code, ids in zip(codes, failed, strict=True):
+        if code and not ids:
+            return []
+        found += ids or ()
+    sound = len(found) <= MOST and all(
+        name.startswith("tests/integration/") and "::" in name for name in found
+    )
+    return found if sound else []
+
+
+def _run(arguments: Sequence[str], caches: dict[str, Path]) -> list[int]:
+    """The exit codes of all lines; each leaves what failed in its cache."""
+
+    def argv(line: str) -> list[str]:
+        return [*_pytest(arguments), "-o", f"cache_dir={caches[line]}", "--line", line]
+
+    first, *beside = LINES
     with ExitStack() as stack:
-        beside: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        started: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
         try:
-            for line in BESIDE:
+            for line in beside:
                 output: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
-                beside.append((_started([*pytest, "--line", line], output), output))
-            codes = [subprocess.run([*pytest, "--line", "engine"], check=False).returncode]
-            codes += [process.wait() for process, _ in beside]
+                started.append((_started(argv(line), output), output))
+            codes = [subprocess.run(argv(first), check=False).returncode]
+            codes += [process.wait() for process, _ in started]
         finally:
-            for process, _ in beside:
+            for process, _ in started:
                 if process.poll() is None:
                     process.kill()
                     process.wait()
         sys.stdout.flush()
-        for _, printed in beside:
+        for _, printed in started:
             printed.seek(0)
             sys.stdout.buffer.write(printed.read())
-    return next((code for code in codes if code), 0)
+        sys.stdout.flush()
+    return codes
+
+
+def _pytest(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "pytest", *arguments]
 
 
 def _started(argv: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
 
 
+def _failed(cache: Path) -> list[str] | None:
+    """What `--last-failed` would run."""
+    try:
+        return list(json.loads((cache / "v" / "cache" / "lastfailed").read_text()))
+    except (OSError, ValueError):
+        return None
+
+
+def _say(what: str, tests: Sequence[str]) -> None:
+    print(f"\nrun-tests: {what}:", *(f"  {name}" for name in tests), sep="\n", flush=True)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

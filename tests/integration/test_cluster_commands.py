@@ -45,6 +45,7 @@ class Cluster:
         runtime = json.loads((folder / ".dshpc/runtime.json").read_text())
         self.folder, self.work = folder, Path(runtime["work"])
         self.container: str = runtime["container"]
+        self.started: list[subprocess.Popen[bytes]] = []
         self.env = {
             name: value
             for name, value in os.environ.items()
@@ -73,7 +74,9 @@ class Cluster:
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         options.setdefault("cwd", self.work)
-        return subprocess.Popen([*RUN, *arguments], env=self.env, **options)
+        child = subprocess.Popen([*RUN, *arguments], env=self.env, **options)
+        self.started.append(child)
+        return child
 
     def processes(self, pattern: str) -> list[str]:
         """Command lines in the container that match."""
@@ -101,6 +104,23 @@ def cluster(engine: str) -> Iterator[Cluster]:
         done_bytes = cluster.run("destroy", "--yes", "--image")
         assert done_bytes.returncode == 0, done_bytes.stderr
         assert cluster.container not in docker("ps", "-a", "--format", "{{.Names}}").split()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(cluster: Cluster) -> Iterator[None]:
+    """A test that fails leaves no command, and no job, to the next."""
+    yield
+    while cluster.started:
+        child = cluster.started.pop()
+        if child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(timeout=30)
+            finally:
+                child.kill()
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -531,7 +551,7 @@ def test_a_terminal_has_its_size_before_the_client_tells_it(
     as_user = ["/usr/local/lib/dshpc/as-user", "size", "0", "0", "root", "--"]
     line = "stty size; env | grep SIZE || :"
     printed = docker("exec", "-t", *size, cluster.container, *as_user, "sh", "-c", line)
-    assert printed.split("\r\n") == [seen, ""]
+    assert printed == f"{seen}\n"
 
 
 def test_a_terminal_as_stdin_and_a_pipe_as_stdout(cluster: Cluster) -> None:

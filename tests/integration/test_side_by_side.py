@@ -1,0 +1,80 @@
+"""`./run-tests` from the lines' end on: what failed is run once more, alone, and said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CONFTEST = """
+    def pytest_addoption(parser):
+        parser.addoption("--full", action="store_true")
+        parser.addoption("--line")
+
+    def pytest_collection_modifyitems(config, items):
+        line = config.getoption("--line")
+        items[:] = [item for item in items if line is None or line in item.name]
+"""
+TESTS = """
+    import pathlib, pytest
+
+    def fails(name, times):
+        ran = pathlib.Path(name)
+        ran.write_text(ran.read_text() + "." if ran.exists() else ".")
+        assert len(ran.read_text()) > times, f"{name} for once"
+
+    @pytest.mark.parametrize("odd", ["a b", "é-[x]"])
+    def test_engine(odd): fails("engine" + odd, ENGINE)
+    def test_others(): fails("others", OTHERS)
+    def test_jobs(): fails("jobs", 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("engine", "others", "arguments", "code", "ran"),
+    [
+        (0, 0, (), 0, (1, 1, 1)),
+        (1, 0, (), 0, (2, 1, 1)),
+        (1, 1, (), 0, (2, 2, 1)),
+        (2, 1, (), 1, (2, 2, 1)),
+        (1, 0, ("--full",), 1, (1, 1, 1)),
+    ],
+)
+def test_a_second_look(
+    tmp_path: Path,
+    engine: int,
+    others: int,
+    arguments: tuple[str, ...],
+    code: int,
+    ran: tuple[int, int, int],
+) -> None:
+    folder = tmp_path / "tests" / "integration"
+    folder.mkdir(parents=True)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(textwrap.dedent(CONFTEST))
+    text = TESTS.replace("ENGINE", str(engine)).replace("OTHERS", str(others))
+    (folder / "test_it.py").write_text(textwrap.dedent(text))
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "side_by_side.py", *arguments],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout
+    counted = tuple(len((tmp_path / name).read_text()) for name in ("enginea b", "others", "jobs"))
+    assert counted == ran
+    assert done.stdout.count("AssertionError: others for once") == min(others, 1)
+    told = "FAILED AT FIRST, PASSED ALONE" in done.stdout
+    assert told == (code == 0 and engine > 0)
+    if told:
+        named = done.stdout.partition("PASSED ALONE")[2]
+        assert ("test_it.py::test_others" in named) == (others > 0)
+        assert "test_it.py::test_engine[a b]" in named
