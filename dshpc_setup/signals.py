@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 
 
@@ -18,3 +19,26 @@ def handled(numbers: Iterable[int], handler: Callable[[int, object], object]) ->
     finally:
         for number, former in before.items():
             signal.signal(number, former)
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Ctrl-C, and what else has a handler, counts once this is over.
+
+    For what must not be cut in two, as the start of a process: between its fork and the return of Popen
+    nobody knows it, and nobody would end it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are handled in the main thread alone
+        return
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    caught: list[int] = []
+    try:
+        with handled(
+            [number for number in ending if callable(signal.getsignal(number))],
+            lambda number, _frame: caught.append(number),
+        ):
+            yield
+    finally:
+        for number in caught:
+            signal.raise_signal(number)

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
+from dshpc_setup import signals
 from dshpc_setup.machine import CommandResult
 
 if TYPE_CHECKING:
@@ -44,20 +45,26 @@ def run(
     command = tuple(argv)
     with _scratch() as out, _scratch() as err:
         feed = _feed(stdin)
+        child = None
         try:
-            child = subprocess.Popen(
-                command,
-                stdin=feed if feed is not None else subprocess.DEVNULL,
-                stdout=out,
-                stderr=out if on_line else err,
-                cwd=cwd,
-                env=dict(env),
-                start_new_session=not _may_ask(command),
-            )
+            with signals.held_back():
+                child = subprocess.Popen(
+                    command,
+                    stdin=feed if feed is not None else subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out if on_line else err,
+                    cwd=cwd,
+                    env=dict(env),
+                    start_new_session=not _may_ask(command),
+                )
         except (FileNotFoundError, NotADirectoryError) as error:  # a file may stand on the PATH
             return CommandResult(command, "absent", None, "", str(error), _since(started))
         except OSError as error:
             return CommandResult(command, "denied", None, "", str(error), _since(started))
+        except BaseException:  # Ctrl-C as it began
+            if child is not None:
+                _kill(child)
+            raise
         finally:
             if feed is not None:
                 feed.close()

@@ -6,7 +6,9 @@ import contextlib
 import hashlib
 import json
 import os
+import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +42,24 @@ def test_a_child_that_ignores_the_polite_signal_is_killed_with_its_group() -> No
     assert (result.state, result.code) == ("timeout", None)
     with pytest.raises(ProcessLookupError):
         os.kill(int(result.stdout.split()[0]), 0)
+
+
+def test_ctrl_c_as_a_command_begins_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between fork and the return of Popen nobody but its parent could end it."""
+    begin = subprocess.Popen.__init__
+    begun: list[int] = []
+
+    def interrupted(self: subprocess.Popen[bytes], *given: Any, **more: Any) -> None:
+        begin(self, *given, **more)
+        begun.append(self.pid)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        LOCAL.run(["sleep", "60"], deadline_s=90)
+    (pid,) = begun
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_no_program_and_no_right_to_it_are_told_apart(tmp_path: Path) -> None:
