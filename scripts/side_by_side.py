@@ -3,7 +3,7 @@
 Most of the time is waiting, and tests of one line do not meet those of another (tests/conftest.py). The
 output of the other lines comes after the first one's. Arguments are handed on to pytest.
 
-A few integration tests that failed are run once more, alone, and what came of it is said at the end:
+Integration tests that failed in a few files are run once more, alone, and what came of it is said at the end:
 docs/decisions/0023-a-second-look.md. With --full each failure counts. Exit code: 0 where all passed, at
 once or then; else that of the first line that failed.
 """
@@ -21,7 +21,10 @@ from typing import IO
 
 LINES = ("engine", "others", "jobs")
 MOST = 5
-"""So many may be the machine's doing; of more there is nothing to look at but the failures."""
+"""In so many files tests may fail by luck; of more there is nothing to look at but the failures.
+
+Files and not tests, for those of one share a cluster: what upsets it fails several.
+"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,10 +58,9 @@ def worth_a_second_look(codes: Sequence[int], failed: Sequence[Sequence[str] | N
         if code and not ids:
             return []
         found += ids or ()
-    sound = len(found) <= MOST and all(
-        name.startswith("tests/integration/") and "::" in name for name in found
-    )
-    return found if sound else []
+    if not all(name.startswith("tests/integration/") and "::" in name for name in found):
+        return []
+    return found if len({name.partition("::")[0] for name in found}) <= MOST else []
 
 
 def _run(arguments: Sequence[str], caches: dict[str, Path]) -> list[int]:

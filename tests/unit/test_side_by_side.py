@@ -8,7 +8,9 @@ from scripts.side_by_side import MOST, worth_a_second_look
 
 ONE = "tests/integration/test_jobs.py::test_a[x-1]"
 OTHER = "tests/integration/test_image.py::test_b"
-MANY = [f"{OTHER}[{number}]" for number in range(MOST)]
+MANY = [
+    f"tests/integration/test_{number}.py::test_c[{case}]" for number in range(MOST) for case in "ab"
+]
 
 
 @pytest.mark.parametrize(
@@ -17,7 +19,7 @@ MANY = [f"{OTHER}[{number}]" for number in range(MOST)]
         ((0, 1, 0), (None, [ONE], None), [ONE]),
         ((1, 0, 1), ([ONE], [], [OTHER]), [ONE, OTHER]),
         ((0, 1, 0), (None, MANY, None), MANY),
-        # more than that, over all lines
+        # more files than that, over all lines
         ((1, 1, 0), ([ONE], MANY, None), []),
         # a unit test is not a matter of luck
         ((0, 1, 0), (None, [ONE, "tests/unit/test_a.py::test_c"], None), []),
