@@ -214,6 +214,8 @@ def test_a_job_that_runs_again_keeps_its_former_result(cluster: Cluster) -> None
     )
     wait_until(job.has_result, "it has run")
     wait_until(lambda: not cluster.said("squeue", "-h", "-a", "-j", job.id), "its node is free")
+    # slurmd refuses a credential of the second in which it revoked the former ("already killed")
+    time.sleep(1.1)
     cluster.said("scontrol", "requeue", job.id)
     cluster.said("scontrol", "update", f"jobid={job.id}", "starttime=now")
     wait_until(
