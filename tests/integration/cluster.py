@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -332,6 +333,18 @@ class Started:
             if word in line:
                 return
         pytest.fail(f"it ended before it said {word!r}:\n{self.seen}")
+
+    def wait_until(self, true: Callable[[], bool], what: str, timeout_s: float) -> None:
+        """As wait_until; where it is in vain, what the run has said is told."""
+        until = time.monotonic() + timeout_s
+        while not true():
+            ended = self.child.poll()
+            if ended is not None or time.monotonic() > until:
+                if ended is None:
+                    self.signal(signal.SIGINT)
+                said = self.end()
+                pytest.fail(f"{'it ended' if ended is not None else 'too late'}: {what}\n{said}")
+            time.sleep(0.1)
 
     def signal(self, number: int) -> None:
         """As a terminal does: to the whole group."""

@@ -400,7 +400,7 @@ STUCK = ("--apt-mirror", "http://mirror.invalid/debian")
 def test_ctrl_c_in_the_middle_of_the_build(fresh: Cluster, start_configure: Start) -> None:
     with black_hole() as (env, connections):
         going = start_configure(fresh, *MADE_UP, *STUCK, env=env)
-        wait_until(lambda: connections() > 0, "the build fetches packages", 180)
+        going.wait_until(lambda: connections() > 0, "the build fetches packages", 180)
         going.signal(signal.SIGINT)
         outcome = going.end()
         refused(outcome, 130, "Interrupted")
@@ -470,7 +470,7 @@ def test_engine_that_dies_in_the_middle_of_the_build(
     with made("dies") as cluster, second_engine(base_image) as (host, engine):
         with black_hole() as (env, connections):
             going = start_configure(cluster, *MADE_UP, *STUCK, env={**env, "DOCKER_HOST": host})
-            wait_until(lambda: connections() > 0, "the build fetches packages", 180)
+            going.wait_until(lambda: connections() > 0, "the build fetches packages", 180)
             kill_tree(engine.pid)
             engine.wait(30)
             outcome = going.end()
