@@ -313,9 +313,9 @@ def test_specifications_of_other_vendors(whole: Bench) -> None:
         cdi.wait_taken_up(whole)
         script = "cd /dev; ls -d kfd dri/*"
         intel = whole.container("--device", "intel.com/gpu=card0", script=script)
-        assert intel.stdout.split() == ["dri/renderD128"]
+        assert intel.stdout.split() == ["dri/renderD128"], intel
         amd = whole.container("--device", "amd.com/gpu=1", script=script)
-        assert amd.stdout.split() == ["dri/renderD129", "kfd"]
+        assert amd.stdout.split() == ["dri/renderD129", "kfd"], amd
     finally:
         cdi.remove_spec(whole, "intel")
         cdi.remove_spec(whole, "amd")
