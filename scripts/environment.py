@@ -307,7 +307,10 @@ def run(
 
 @contextlib.contextmanager
 def not_interrupted() -> Iterator[None]:
-    """Ctrl-C counts when it is over: a start that it cuts in two leaves a process that nobody knows."""
+    """Ctrl-C counts when it is over: a start that it cuts in two leaves a process that nobody knows.
+
+    As dshpc_setup.signals.held_back, which this script does not see: it runs alone (-I).
+    """
     caught: list[int] = []
     before = {
         number: signal.signal(number, lambda number, _frame: caught.append(number))

@@ -245,17 +245,21 @@ def _node_known(machine: Machine, places: Places) -> None:
     from dshpc_setup.container import daemons
 
     node = (read_text(f"{places.run}/node") or "").strip()
-    until = time.monotonic() + _NODE_KNOWN_S
-    while time.monotonic() < until:
+
+    def is_up() -> bool:
         found = daemons.show_node(machine, node)
-        if found is not None and found.registered:
-            return
-        time.sleep(_POLL_S)
+        return found is not None and found.registered
+
+    _within(_NODE_KNOWN_S, is_up)
 
 
 def _signed(signs_with: Signer, service: str, kid: str, deadline_s: float) -> bool:
+    return _within(deadline_s, lambda: signs_with(service) == kid)
+
+
+def _within(deadline_s: float, true: Callable[[], bool]) -> bool:
     until = time.monotonic() + deadline_s
-    while signs_with(service) != kid:
+    while not true():
         if time.monotonic() >= until:
             return False
         time.sleep(_POLL_S)

@@ -412,22 +412,32 @@ def interrupted(slurm: Slurm, wanted: Request, has: Offer) -> DshpcError:
     return told.value
 
 
+class Signalled(Lost):
+    """A signal comes while sbatch runs, before it has said anything."""
+
+    number: int = signal.SIGTERM
+
+    def during(self, argv: Sequence[str]) -> None:
+        if argv[0] == "sbatch":
+            self.asked.append(tuple(argv))
+            os.kill(os.getpid(), self.number)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("is_queued", [True, False])
 def test_a_signal_in_sbatch_leaves_nothing_queued(
     number: int, is_queued: bool, tmp_path: Path
 ) -> None:
-    class Interrupted(Lost):
+    class Interrupted(Signalled):
         def during(self, argv: Sequence[str]) -> None:
-            if argv[0] == "sbatch":
-                self.asked.append(tuple(argv))
-                os.kill(os.getpid(), number)
+            super().during(argv)
             if argv[0] == "scancel":
                 self.code = 0
                 os.kill(os.getpid(), number)  # a second one disturbs nothing
 
     before = signal.getsignal(number)
     slurm = Interrupted("")
+    slurm.number = number
     slurm.queue = HELD if is_queued else None
     error = interrupted(slurm, asked(tmp_path), offer())
     assert ("Cancelled again: job 17." if is_queued else "Nothing was submitted.") in error.brief
@@ -437,11 +447,9 @@ def test_a_signal_in_sbatch_leaves_nothing_queued(
 
 
 def test_one_that_slurm_takes_a_moment_later_does_not_stay_in_the_queue(tmp_path: Path) -> None:
-    class Late(Lost):
+    class Late(Signalled):
         def during(self, argv: Sequence[str]) -> None:
-            if argv[0] == "sbatch":
-                self.asked.append(tuple(argv))
-                os.kill(os.getpid(), signal.SIGTERM)
+            super().during(argv)
             if argv[0] == "scancel":
                 self.code = 0
 
@@ -472,13 +480,7 @@ def test_a_signal_between_two_targets_takes_both_back(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_cancelled_is_named(tmp_path: Path) -> None:
-    class Stubborn(Lost):
-        def during(self, argv: Sequence[str]) -> None:
-            if argv[0] == "sbatch":
-                self.asked.append(tuple(argv))
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    slurm = Stubborn("no")
+    slurm = Signalled("no")
     slurm.queue = HELD
     error = interrupted(slurm, asked(tmp_path), offer())
     assert "not all could be taken back: job 17." in error.brief
