@@ -21,15 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
 
-    from dshpc_setup.errors import DshpcError
-    from dshpc_setup.machine.local import LocalMachine
-
 AS_USER = "/usr/local/lib/dshpc/as-user"
 NODE = "node"  # no command of ours: a Call of dshpc-node, which waits for the cluster as Slurm's do
-_OWN = ".dshpc"  # as project.OWN, whose module costs 30 ms to import
+OWN = ".dshpc"  # as project.OWN, whose module costs 30 ms to import
 _START_S = 60  # how long a Slurm command waits for a cluster that is still starting
-_ASK_S = 20.0
-_NOT_STARTED = 2  # as-user's exit code for a cluster that does not get ready
 # What the image's ncurses-base describes: another name would leave an editor without a terminal.
 _TERMS = ("xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-256color", "linux",
           "vt100", "vt220", "rxvt")  # fmt: skip
@@ -124,24 +119,30 @@ def main(arguments: list[str]) -> int:
 
 def run(call: Call) -> int:
     """Run it with our streams and signals: its exit code. Raises DshpcError where it cannot be."""
-    for text in call.argv:
-        _check_text(text)
+    for argument in call.argv:
+        _check(argument)
     from dshpc_setup.cli.exec_session import Session
 
     told = call.folder is None and os.isatty(2)  # a script's stderr is kept as the command's own
     if told:
-        _say(f"this folder is not in the work folder: the command runs in {call.work}.")
+        say(f"this folder is not in the work folder: the command runs in {call.work}.")
     session = Session(call.client(calling_user(os.environ), os.environ), call.deliver, call.mode)
     try:
         code, died_by = session.run()
     except OSError as error:
-        _no_client(call.docker, error)
+        from dshpc_setup.cli.exec_trouble import no_client
+
+        raise no_client(call.docker, str(error)) from None
     if session.gave_up:
-        _say(f"Docker does not answer: SIG{session.gave_up} could not be delivered, and what was "
-             "started may still run.")  # fmt: skip
+        say(
+            f"Docker does not answer: SIG{session.gave_up} could not be delivered, and what was "
+            "started may still run."
+        )
     elif died_by:
         session.abandon(died_by)
     elif code != 0:
+        from dshpc_setup.cli.exec_trouble import explain
+
         explain(call, code, told=told)
     return code
 
@@ -242,7 +243,7 @@ def project_folder(environ: Mapping[str, str]) -> str:
     named = environ.get("DSHPC_DIR")
     at = os.path.abspath(named) if named else _here() or "/"
     folder = at
-    while not named and not os.path.isdir(os.path.join(folder, _OWN)):
+    while not named and not os.path.isdir(os.path.join(folder, OWN)):
         if folder == "/":
             return at
         folder = os.path.dirname(folder)
@@ -255,115 +256,30 @@ def runtime(environ: Mapping[str, str]) -> dict[str, Any]:
 
     folder = project_folder(environ)
     try:
-        with open(os.path.join(folder, _OWN, "runtime.json"), encoding="utf-8") as file:
+        with open(os.path.join(folder, OWN, "runtime.json"), encoding="utf-8") as file:
             value = json.load(file)
     except (OSError, ValueError):
         value = None
     if not isinstance(value, dict) or not {"container", "work"} <= value.keys():
-        _no_project(folder if os.path.isdir(os.path.join(folder, _OWN)) else None, folder)
+        from dshpc_setup.cli.exec_trouble import no_project
+
+        raise no_project(folder, _here())
     return value
 
 
-# What follows runs only after something went wrong, and may take its time.
-
-
-def _error(brief: str, details: str, *resolution: str) -> DshpcError:
-    from dshpc_setup.errors import DshpcError
-
-    return DshpcError(brief, details, resolution)
-
-
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """A line of our own, beside what the command says."""
     sys.stderr.write(f"dshpc: {text}\n")
     sys.stderr.flush()
 
 
-def _no_project(folder: str | None, at: str) -> NoReturn:
-    if folder is not None:
-        raise _error(
-            f"The cluster in {folder} was never set up to its end.",
-            f"There is no usable {_OWN}/runtime.json in it.",
-            f"cd {folder} && configure-environment",
-        )
-    if _here() is None:
-        raise _error("The folder that you are in was removed.", "", "Go to another.")
-    raise _error(
-        f"There is no cluster in {at} or above it.",
-        f"No folder there holds {_OWN}, which configure-environment makes.",
-        "Go to the folder where you ran configure-environment, or run it here.",
-        "Or name that folder in the environment variable DSHPC_DIR.",
-    )
-
-
-def _no_client(docker: str, error: OSError) -> NoReturn:
-    raise _error(
-        f"The program {docker} cannot be started.",
-        str(error),
-        "Run configure-environment: it installs Docker, or says how.",
-    ) from None
-
-
-def _check_text(text: str) -> None:
+def _check(argument: str) -> None:
     try:
-        text.encode()
+        argument.encode()
     except UnicodeEncodeError:
-        from dshpc_setup.errors import usage_error
+        from dshpc_setup.cli.exec_trouble import no_text
 
-        raise usage_error(
-            f"The argument {os.fsencode(text)!r} is not valid UTF-8.",
-            "Docker would hand it on with other characters in place of those.",
-            "Rename the file, or pass the name through a file or stdin.",
-        ) from None
-
-
-def explain(call: Call, code: int, *, told: bool) -> None:
-    """Raise where it was not the command that failed but the way to it; else say what may help."""
-    from dshpc_setup.cli.console import as_called
-    from dshpc_setup.engine import containers
-    from dshpc_setup.machine.local import LocalMachine
-
-    machine = LocalMachine()
-    found = containers.inspect(machine, call.container)
-    if found is None:
-        raise _error(
-            f"The cluster is not there: no container is called {call.container}.",
-            "",
-            "Start it: dshpc up",
-        )
-    if not found.running or found.status != "running":
-        raise _error(
-            f"The cluster is not running: its container {call.container} is {found.status}.",
-            "",
-            "Start it: dshpc up",
-        )
-    where = call.folder or call.work
-    if code in (126, 127) and not _has_folder(machine, call, where):
-        raise _error(
-            f"The running cluster has no folder {where}.",
-            f"The work folder {call.work} was not mounted when it was started, or is not shared "
-            "with Docker.",
-            "Start it anew: dshpc up",
-        )
-    if call.is_slurm and code == _NOT_STARTED and (phase := _phase(machine, call)) != "ready":
-        if phase == "failed":  # as-user has said that much: the command was never begun
-            _say(as_called("when that is mended, start it again: dshpc restart"))
-        return
-    if call.folder is None and not told:
-        _say(f"this folder is not in the work folder: commands run in {call.work}, and files "
-             f"elsewhere are not seen there.")  # fmt: skip
-    if call.is_slurm and found.health == "unhealthy":
-        _say(as_called("the cluster is not healthy; dshpc status says why."))
-
-
-def _has_folder(machine: LocalMachine, call: Call, folder: str) -> bool:
-    argv = [call.docker, "exec", call.container, "test", "-d", folder]
-    return machine.run(argv, deadline_s=_ASK_S).ok
-
-
-def _phase(machine: LocalMachine, call: Call) -> str:
-    """How far the container's start has come: "ready", "failed", "starting: STEP"; "" if not known."""
-    argv = [call.docker, "exec", call.container, "cat", "/run/dshpc/phase"]
-    return next(iter(machine.run(argv, deadline_s=_ASK_S).stdout.splitlines()), "")
+        raise no_text(argument) from None
 
 
 def hand_over(argv: list[str]) -> NoReturn:
@@ -373,4 +289,6 @@ def hand_over(argv: list[str]) -> NoReturn:
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
-        _no_client(argv[0], error)
+        from dshpc_setup.cli.exec_trouble import no_client
+
+        raise no_client(argv[0], str(error)) from None

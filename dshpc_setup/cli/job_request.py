@@ -131,15 +131,12 @@ def _without_answer(
     said: Sequence[str],
 ) -> DshpcError:
     """Why a client that ended gave none; `submitted` may be, unless it never got there."""
-    if done.state == "absent":
-        return DshpcError(
-            f"The program {call.docker} cannot be started.", done.text,
-            ("Run configure-environment: it installs Docker, or says how.",),
-        )  # fmt: skip
-    execution.explain(call, done.code or 1, told=True)
-    if done.code == Exit.USAGE:
-        from dshpc_setup.cli import job_trouble
+    from dshpc_setup.cli import exec_trouble, job_trouble
 
+    if done.state == "absent":
+        return exec_trouble.no_client(call.docker, done.text)
+    exec_trouble.explain(call, done.code or 1, told=True)
+    if done.code == Exit.USAGE:
         return job_trouble.older("\n".join(said))
     how = f"It ended with {done.code} ({done.state})."
     if submitted is not None and done.code not in _NEVER_BEGUN:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import cli
-from dshpc_setup.cli import app, job_request, submission, submitting
+from dshpc_setup.cli import app, exec_trouble, job_request, submission, submitting
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli.job_request import UnansweredError
 from dshpc_setup.cli.submission import Line, parsed
@@ -234,7 +234,7 @@ def test_a_client_that_ends_without_an_answer_may_have_submitted_it(
     code: int, unsure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     docker(monkeypatch, "present", "", code)
-    monkeypatch.setattr(execution, "explain", lambda *_, **__: None)
+    monkeypatch.setattr(exec_trouble, "explain", lambda *_, **__: None)
     with pytest.raises(DshpcError) as told:
         job_request.ask(RUNTIME, "submit", Request("command", "a", ("x",), "/w"))
     assert isinstance(told.value, UnansweredError) is unsure
