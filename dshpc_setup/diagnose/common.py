@@ -5,10 +5,11 @@ from __future__ import annotations
 from dshpc_setup import vendors
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
-from dshpc_setup.facts import GpuDevice, Vendor
+from dshpc_setup.facts import Evidence, GpuDevice, Vendor
 from dshpc_setup.fixes import Fix
 
 _ASKED: dict[Vendor, str] = {"amd": "kfd", "intel": "intel"}  # the first probe of a vendor
+_LONGEST = 200  # characters of one answer
 
 
 def set_up(known: Known) -> Fix:
@@ -44,3 +45,10 @@ def named(gpu: GpuDevice) -> str:
     """ "GPU 3 (NVIDIA H100 80GB HBM3, 0000:66:00.0)"."""
     about = ", ".join(filter(None, (gpu.name, gpu.pci_bus_id)))
     return f"GPU {gpu.index}" + (f" ({about})" if about else "")
+
+
+def answered(item: Evidence) -> str:
+    """What a probe was told, cut where a tool's whole output is in it."""
+    detail = item.detail or ""
+    cut = detail if len(detail) <= _LONGEST else f"{detail[:_LONGEST]} ..."
+    return f"{item.probe}: {item.state} ({item.source}) {cut}".strip()

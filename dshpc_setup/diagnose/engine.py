@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose import toolkit
+from dshpc_setup.diagnose.common import answered
 from dshpc_setup.diagnose.engine_state import CHECKS as STATE
 from dshpc_setup.diagnose.engine_state import COMMAND, others
 from dshpc_setup.diagnose.model import (
@@ -41,6 +42,7 @@ def _compose(known: Known) -> Verdict:
         return not_here("The engine is outside of this container.")
     return fault(
         "Neither compose v2 nor v1 is installed.",
+        *(answered(item) for item in known.facts.evidence if item.probe == "compose"),
         fix=(
             Fix("Set it up, which installs it", "configure-environment", automatic=True),
             *remedies.compose_v2(known.facts),

@@ -115,6 +115,7 @@ def _compose(known: Known) -> Verdict:
     return fault(
         f"{COMPOSE_FILE} is missing: it says how the cluster is started, and without it dshpc up "
         "and down cannot work.",
+        f"{found.path}: {found.owner}",
         fix=(_AGAIN,),
     )
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from dshpc_setup import problems, vendors
 from dshpc_setup.diagnose import intel
-from dshpc_setup.diagnose.common import named
+from dshpc_setup.diagnose.common import answered, named
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -18,7 +18,7 @@ from dshpc_setup.diagnose.model import (
     unknown,
     warning,
 )
-from dshpc_setup.facts import Disagreement, Evidence, UnusedGpu, Vendor
+from dshpc_setup.facts import Disagreement, UnusedGpu, Vendor
 from dshpc_setup.fixes import Fix
 
 _GPU_EVIDENCE = frozenset(
@@ -36,7 +36,6 @@ _CARDS = (
 )
 # Words of the probes for cards that are left out with nothing wrong
 _BY_CHOICE = ("virtual machines", "display adapter", "excluded by", "too old for ROCm")
-_LONGEST = 200  # characters of one answer
 _LEAST_FREE = 0.1  # of a GPU's memory
 _HOLDERS: dict[Vendor, str] = {
     "nvidia": "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory --format=csv",
@@ -55,20 +54,13 @@ def _gpus(known: Known) -> Verdict:
         return fine(
             *(f"{label}{device.index}: {device.name or device.vendor}" for device in gpus.devices)
         )
-    evidence = tuple(_answer(item) for item in known.facts.evidence if item.probe in _GPU_EVIDENCE)
+    evidence = tuple(answered(item) for item in known.facts.evidence if item.probe in _GPU_EVIDENCE)
     if gpus.state in ("absent", "unsupported"):
         cause = _sentence(gpus.detail or "there is none")
         return note(cause, *evidence, title="No GPU detected for jobs", fix=(_MADE_UP,))
     cause = gpus.detail or f"the GPUs could not be read: {gpus.state}"
     fix = _let_in(known) if gpus.state == "denied" else (_ask_driver(known),)
     return fault(_sentence(cause), *evidence, fix=fix)
-
-
-def _answer(item: Evidence) -> str:
-    """What a probe was told, cut where a tool's whole output is in it."""
-    detail = item.detail or ""
-    cut = detail if len(detail) <= _LONGEST else f"{detail[:_LONGEST]} ..."
-    return f"{item.probe}: {item.state} ({item.source}) {cut}".strip()
 
 
 def _sentence(text: str) -> str:

@@ -55,7 +55,8 @@ def _runs(known: Known) -> Verdict:
     if found.state == "paused":
         frozen = f"The container {found.container} is paused: every process in it stands still."
         wake = Fix("Let it go on", "dshpc up", automatic=True)
-        return replace(fault(frozen, fix=(wake,)), title="The cluster's container is paused")
+        title = "The cluster's container is paused"
+        return replace(fault(frozen, _told(found), fix=(wake,)), title=title)
     if found.state == "restarting":
         title = "The cluster's container is restarting"
         return replace(_ended(found, seen, log), title=title)
@@ -69,6 +70,7 @@ def _missing(known: Known, found: ClusterStatus) -> Verdict:
     return replace(
         fault(
             cause + (" Its image is not on this engine either." if gone else ""),
+            _told(found),
             fix=(set_up(known) if gone else _UP,),
         ),
         title="The cluster's container does not exist",
@@ -84,9 +86,14 @@ def _ended(found: ClusterStatus, seen: ContainerSeen | None, log: tuple[str, ...
     look = Fix("Look at how it ended", f"docker logs --tail 50 {quote(found.container)}")
     return fault(
         f"The container {found.container} is {found.state}.{how}",
+        _told(found),
         *log,
         fix=(_UP, look) if code else (_UP,),
     )
+
+
+def _told(found: ClusterStatus) -> str:
+    return f"{found.container}: {found.state}"
 
 
 def _out_of_memory(_: Known, seen: ContainerSeen) -> Verdict:

@@ -9,6 +9,7 @@ import pytest
 from dshpc_setup.diagnose import Finding, Known, diagnose
 from dshpc_setup.diagnose.amd import CHECKS
 from tests.unit.diagnose.known import findings, known
+from tests.unit.diagnose.tables import Tables, text
 
 M = "mi210x4-xgmi"
 FIRES = {
@@ -68,43 +69,16 @@ WORDS = {
 }
 
 
-def text(finding: Finding) -> str:
-    steps = (f"{fix.text} {fix.command}" for fix in finding.fix)
-    return "\n".join((finding.title, finding.cause, *finding.evidence, *steps))
-
-
 def found(about: Known, identity: str) -> Finding:
     return next(finding for finding in diagnose(about, CHECKS) if finding.id == identity)
 
 
-@pytest.mark.parametrize("identity", FIRES)
-def test_it_fires_here_and_not_there(identity: str) -> None:
-    there, near_miss = FIRES[identity]
-    finding = findings(there)[identity]
-    assert finding.state in ("warn", "error")
-    assert finding.title == next(check.fault_title for check in CHECKS if check.id == identity)
-    assert finding.cause.endswith(".")
-    assert finding.evidence
-    assert finding.fix
-    assert findings(near_miss)[identity].state in ("ok", "skipped")
-
-
-@pytest.mark.parametrize("identity", NOTES)
-def test_it_is_worth_knowing_here_and_not_there(identity: str) -> None:
-    there, near_miss = NOTES[identity]
-    assert findings(there)[identity].state == "info"
-    assert findings(there)[identity].cause.endswith(".")
-    assert findings(near_miss)[identity].state in ("ok", "skipped")
-
-
-@pytest.mark.parametrize(("identity", "name"), MORE)
-def test_its_state(identity: str, name: str) -> None:
-    assert findings(name)[identity].state == MORE[identity, name]
-
-
-@pytest.mark.parametrize(("identity", "name"), WORDS)
-def test_its_words(identity: str, name: str) -> None:
-    assert WORDS[identity, name] in text(findings(name)[identity])
+class TestAmd(Tables):
+    checks = CHECKS
+    fires = FIRES
+    notes = NOTES
+    states = MORE
+    words = WORDS
 
 
 @pytest.mark.parametrize("name", ["vm-no-gpu", "workstation-rtx4090", "max1550", "macos-arm"])

@@ -373,6 +373,12 @@ def test_no_check_crashes_on_any_machine(name: str) -> None:
     assert [each.id for each in diagnose(known(name), mine) if each.state == "crashed"] == []
 
 
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in FOLDER.glob("*/root.txtar")))
+def test_each_fault_tells_what_was_read(name: str) -> None:
+    faults = [each for each in diagnose(known(name)) if each.state in ("warn", "error")]
+    assert [each.id for each in faults if not each.evidence] == []
+
+
 def test_a_container_without_an_engine_is_sent_to_its_machine() -> None:
     told = found(on("container-none-handed-over", state="absent", host=SOCKET), "DSH-DK-001")
     assert (told.state, told.title) == ("error", "No Docker engine is in this container")

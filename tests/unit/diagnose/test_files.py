@@ -12,6 +12,7 @@ from dshpc_setup.diagnose.slurm import in_its_words
 from dshpc_setup.fixes import Fix
 from dshpc_setup.observed import Observed
 from tests.unit.diagnose.known import findings, known
+from tests.unit.diagnose.tables import Tables
 
 W = "workstation-rtx4090"
 FIRES = {
@@ -21,7 +22,7 @@ FIRES = {
     "DSH-FI-005": ("files-invalid", "files-closed"),
     "DSH-FI-007": ("files-env-open", "files-env-missing"),
     "DSH-FI-008": ("files-manifest-missing", "files-never-set-up"),
-    "DSH-FI-009": ("files-compose-missing", "files-never-set-up"),
+    "DSH-FI-009": ("files-compose-missing", "files-healthy"),
     "DSH-FI-010": ("files-other-gpus", "files-same-gpus"),
     "DSH-FI-011": ("files-unknown-setting", "host-unknown-setting"),
     "DSH-FI-012": ("files-half-written", "files-healthy"),
@@ -37,9 +38,9 @@ NOTES = {
 """The same for what is worth knowing only."""
 
 MORE = {
-    ("DSH-FI-001", "files-never-set-up"): "skipped",
+    ("DSH-FI-001", "files-never-set-up"): "blocked",
     ("DSH-FI-002", "files-customized"): "ok",
-    ("DSH-FI-002", "files-never-set-up"): "skipped",
+    ("DSH-FI-002", "files-never-set-up"): "blocked",
     ("DSH-FI-004", "files-staleness-unknown"): "skipped",
     ("DSH-FI-004", "files-healthy"): "ok",
     ("DSH-FI-005", "files-yaml-invalid"): "ok",
@@ -47,7 +48,7 @@ MORE = {
     ("DSH-FI-008", "files-manifest-broken"): "error",
     ("DSH-FI-008", "files-healthy"): "ok",
     ("DSH-FI-008", "healthy"): "skipped",
-    ("DSH-FI-009", "files-healthy"): "ok",
+    ("DSH-FI-009", "files-never-set-up"): "skipped",
     ("DSH-FI-010", "files-no-gpu-written"): "warn",
     ("DSH-FI-010", "files-own-gpus"): "warn",
     ("DSH-FI-010", "files-healthy"): "skipped",
@@ -84,11 +85,6 @@ AUTOMATIC = {
 }
 
 
-def text(finding: Finding) -> str:
-    steps = (f"{fix.text} {fix.command}" for fix in finding.fix)
-    return "\n".join((finding.title, finding.cause, *finding.evidence, *steps))
-
-
 def found(about: Known, identity: str) -> Finding:
     return next(finding for finding in diagnose(about, CHECKS) if finding.id == identity)
 
@@ -97,33 +93,13 @@ def of(case: str, identity: str) -> Finding:
     return findings(f"{W}/{case}")[identity]
 
 
-@pytest.mark.parametrize("identity", FIRES)
-def test_it_fires_here_and_not_there(identity: str) -> None:
-    there, near_miss = FIRES[identity]
-    finding = of(there, identity)
-    assert finding.state in ("warn", "error")
-    assert finding.title == next(check.fault_title for check in CHECKS if check.id == identity)
-    assert finding.cause.endswith(".")
-    assert finding.fix
-    assert of(near_miss, identity).state in ("ok", "skipped")
-
-
-@pytest.mark.parametrize("identity", NOTES)
-def test_it_is_worth_knowing_here_and_not_there(identity: str) -> None:
-    there, near_miss = NOTES[identity]
-    assert of(there, identity).state == "info"
-    assert of(there, identity).cause.endswith(".")
-    assert of(near_miss, identity).state == "ok"
-
-
-@pytest.mark.parametrize(("identity", "case"), MORE)
-def test_its_state(identity: str, case: str) -> None:
-    assert of(case, identity).state == MORE[identity, case]
-
-
-@pytest.mark.parametrize(("identity", "case"), WORDS)
-def test_its_words(identity: str, case: str) -> None:
-    assert WORDS[identity, case] in text(of(case, identity))
+class TestFiles(Tables):
+    checks = CHECKS
+    before = f"{W}/"
+    fires = FIRES
+    notes = NOTES
+    states = MORE
+    words = WORDS
 
 
 @pytest.mark.parametrize(("identity", "case"), AUTOMATIC)

@@ -12,6 +12,7 @@ from dshpc_setup.diagnose.host import CHECKS, in_settings_file
 from dshpc_setup.facts import Evidence
 from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import findings, known
+from tests.unit.diagnose.tables import Tables
 
 W = "workstation-rtx4090"
 FIRES = {
@@ -64,44 +65,16 @@ WORDS = {
 }
 
 
-def text(finding: Finding) -> str:
-    steps = (f"{fix.text} {fix.command}" for fix in finding.fix)
-    return "\n".join((finding.title, finding.cause, *finding.evidence, *steps))
-
-
 def found(about: Known, identity: str) -> Finding:
     return next(finding for finding in diagnose(about, CHECKS) if finding.id == identity)
 
 
-@pytest.mark.parametrize("identity", FIRES)
-def test_it_fires_here_and_not_there(identity: str) -> None:
-    there, near_miss = FIRES[identity]
-    finding = findings(there)[identity]
-    assert finding.state in ("warn", "error")
-    assert finding.title == next(check.fault_title for check in CHECKS if check.id == identity)
-    assert finding.cause.endswith(".")
-    assert finding.evidence
-    assert finding.fix
-    assert findings(near_miss)[identity].state in ("ok", "skipped")
-
-
-@pytest.mark.parametrize("identity", NOTES)
-def test_it_is_worth_knowing_here_and_not_there(identity: str) -> None:
-    there, near_miss = NOTES[identity]
-    assert findings(there)[identity].state == "info"
-    assert findings(there)[identity].cause.endswith(".")
-    assert findings(near_miss)[identity].state in ("ok", "skipped")
-
-
-@pytest.mark.parametrize(("identity", "name"), MORE)
-def test_its_state(identity: str, name: str) -> None:
-    assert findings(name)[identity].state == MORE[identity, name]
-    assert findings(name)[identity].blocked_by is None
-
-
-@pytest.mark.parametrize(("identity", "name"), WORDS)
-def test_its_words(identity: str, name: str) -> None:
-    assert WORDS[identity, name] in text(findings(name)[identity])
+class TestHost(Tables):
+    checks = CHECKS
+    fires = FIRES
+    notes = NOTES
+    states = MORE
+    words = WORDS
 
 
 def changed(part: str, **fields: Any) -> Known:

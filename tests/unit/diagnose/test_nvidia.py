@@ -16,6 +16,7 @@ from dshpc_setup.observed import Inside, Observed
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, proof_key
 from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import findings, known
+from tests.unit.diagnose.tables import Tables, text
 
 W = "workstation-rtx4090"
 FIRES = {
@@ -44,6 +45,12 @@ FIRES = {
 }  # fmt: skip
 """Id -> a machine where it must fire, and its near miss."""
 
+NOTES = {
+    "DSH-NV-029": ("a100-ecc-persistence-off", "a5000-nouveau-beside"),
+    "DSH-NV-082": ("a100-ecc-persistence-off", "a100x2"),
+}
+"""The same for what is worth knowing only."""
+
 MORE = {
     ("DSH-NV-003", "a100x2-nvml-denied"): "error",
     ("DSH-NV-003", "container-h100-no-permission"): "error",
@@ -60,8 +67,6 @@ MORE = {
     ("DSH-NV-020", f"{W}/kernel-xid-79"): "warn",
     ("DSH-NV-021", f"{W}/kernel-xid-reset"): "warn",
     ("DSH-NV-021", f"{W}/kernel-xid-79"): "ok",
-    ("DSH-NV-029", "a100-ecc-persistence-off"): "info",
-    ("DSH-NV-029", "a5000-nouveau-beside"): "ok",
     ("DSH-NV-029", "h100x8-nvlink"): "ok",
     ("DSH-NV-030", "wsl2-no-dxg-driver-in-windows"): "warn",
     ("DSH-NV-030", "wsl2-rtx3080"): "ok",
@@ -73,8 +78,6 @@ MORE = {
     ("DSH-NV-080", "h100x4-nvml-crashes-smi-lists"): "warn",
     ("DSH-NV-081", "h100x8-nvlink/kernel-switch"): "ok",
     ("DSH-NV-081", f"{W}/kernel-denied"): "skipped",
-    ("DSH-NV-082", "a100-ecc-persistence-off"): "info",
-    ("DSH-NV-082", "a100x2"): "ok",
 }
 
 WORDS = {
@@ -101,34 +104,12 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("identity", FIRES)
-def test_it_fires_here_and_not_there(identity: str) -> None:
-    there, near_miss = FIRES[identity]
-    finding = findings(there)[identity]
-    assert finding.state in ("warn", "error")
-    assert finding.title == next(check.fault_title for check in CHECKS if check.id == identity)
-    assert finding.cause.endswith(".")
-    assert finding.evidence
-    assert finding.fix
-    other = findings(near_miss)[identity]
-    assert other.state in ("ok", "info", "skipped")
-    assert other.title != finding.title
-    assert other.blocked_by is None
-
-
-@pytest.mark.parametrize(("identity", "name"), MORE)
-def test_its_state(identity: str, name: str) -> None:
-    assert findings(name)[identity].state == MORE[identity, name]
-
-
-@pytest.mark.parametrize(("identity", "name"), WORDS)
-def test_its_words(identity: str, name: str) -> None:
-    assert WORDS[identity, name] in text(findings(name)[identity])
-
-
-def text(finding: Finding) -> str:
-    steps = (f"{fix.text} {fix.command}" for fix in finding.fix)
-    return "\n".join((finding.title, finding.cause, *finding.evidence, *steps))
+class TestNvidia(Tables):
+    checks = CHECKS
+    fires = FIRES
+    notes = NOTES
+    states = MORE
+    words = WORDS
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,7 @@ def test_no_check_crashes_and_each_fault_says_why(case: str) -> None:
         assert finding.state != "crashed", finding
         if finding.state in FAULTS:
             assert re.search(r"[.!]$", finding.cause), finding
+            assert finding.evidence, finding
             assert finding.fix, finding
             assert not re.search(r"\bNone\b", " ".join((finding.cause, *finding.evidence))), finding
 
