@@ -63,6 +63,10 @@ PROGRAM: dict[int, str] = {
 RECOVERY = 154
 """Says which step the driver itself wants: "GPU recovery action changed from 0x0 (None) to ...". """
 
+# nvmlDeviceGpuRecoveryAction_t: drivers word a number differently, "GPU Reset Required" and "PF FLR"
+_STEP = re.compile(r"\bto 0x(?P<step>[0-9a-f]{1,8})\b", re.IGNORECASE)
+_STEPS: dict[int, Literal["reset", "restart"]] = {1: "reset", 2: "restart", 4: "reset"}
+
 
 def xids(log: KernelLog) -> tuple[Xid, ...]:
     """Oldest first. Those of NVSwitches (SXid) are none."""
@@ -72,6 +76,20 @@ def xids(log: KernelLog) -> tuple[Xid, ...]:
         for line, match in found
         if match
     )
+
+
+def wanted(log: KernelLog, step: Literal["reset", "restart"]) -> dict[str, str]:
+    """The cards for which the driver itself wants this step, each with the line that says so.
+
+    A later line of a card takes the place of an earlier one.
+    """
+    newest = {item.address: item.line for item in xids(log) if item.number == RECOVERY}
+    return {address: line for address, line in newest.items() if _step_of(line) == step}
+
+
+def _step_of(line: str) -> Literal["reset", "restart"] | None:
+    told = _STEP.search(line)
+    return None if told is None else _STEPS.get(int(told["step"], 16))
 
 
 def _address(text: str) -> str:

@@ -255,7 +255,12 @@ def _versions(gpus: Gpus) -> tuple[str, ...]:
 
 
 _TITLES = findings.TITLES
-_LOADING = (NOUVEAU, nvidia_kernel.UNSIGNED)
+_LOADING = (
+    NOUVEAU,
+    nvidia_kernel.UNSIGNED,
+    nvidia_kernel.WRONG_MODULES,
+    nvidia_kernel.GPU_TOO_OLD,
+)
 
 CHECKS: tuple[Check, ...] = (
     Check(NOUVEAU, "driver", "No other driver holds the NVIDIA card",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
-from dshpc_setup.diagnose.kernel_log import RECOVERY, lines, xids
+from dshpc_setup.diagnose.kernel_log import lines, wanted, xids
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.nvidia_told import (
     by_test,
@@ -56,7 +56,7 @@ def _readable(known: Known) -> Verdict:
         cause = (
             "A GPU's device node is missing or is not the driver's: no program can open the GPU."
         )
-        return warning(cause, *words, fix=remedies.load_driver(known.facts))
+        return warning(cause, *words, fix=remedies.make_nodes(known.facts))
     if told:
         cause = "The driver holds a card that it could not start: jobs do not get it."
         return warning(cause, *words, *log, fix=(see, *remedies.reboot(known.facts)))
@@ -176,15 +176,7 @@ def _reset(known: Known) -> Verdict:
     if nvml_code(known) == _RESET_REQUIRED:
         alone = cards(known) if len(cards(known)) == 1 else ()
         return fault(cause, *said(evidence(known, "nvml")), fix=_reset_steps(known, alone))
-    wanted = [item for item in xids(known.observed.kernel) if item.number == RECOVERY]
-    newest = {
-        item.address: item.line for item in wanted
-    }  # a later one takes the place of an earlier
-    asked = {
-        address: line
-        for address, line in newest.items()
-        if "reset" in line.rsplit(" to ", 1)[-1].lower()
-    }
+    asked = wanted(known.observed.kernel, "reset")
     if asked:
         fix = remedies.reset_gpu(known.facts, tuple(asked))
         return warning("The driver asked for a reset of the GPU.", *asked.values(), fix=fix)

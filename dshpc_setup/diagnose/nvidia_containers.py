@@ -13,6 +13,7 @@ from dshpc_setup.diagnose.model import (
     fine,
     not_here,
     note,
+    unknown,
     warning,
 )
 from dshpc_setup.diagnose.nvidia_told import (
@@ -121,13 +122,32 @@ def _uvm(known: Known) -> Verdict:
     told = by_test(known, findings.NO_UVM)
     if told is not None:
         return told
-    lacking = [spec.path for spec in known.facts.engine.cdi_specs if _UVM in spec.missing]
-    if not lacking or in_wsl(known):
-        return fine()
+    if in_wsl(known):
+        return not_here("WSL has no such node.")
+    specs = known.facts.engine.cdi_specs
+    lacking = [spec.path for spec in specs if _UVM in spec.missing]
+    if not lacking:
+        return _uvm_unnamed(known)
     return warning(
         f"{_UVM} is not there, without which CUDA does not start; it comes with the first CUDA program of "
         "root, or by the command below.",
         *(f"{path} names it, and it is missing" for path in lacking),
+        fix=remedies.load_uvm(known.facts),
+    )
+
+
+def _uvm_unnamed(known: Known) -> Verdict:
+    """Where no CDI specification misses it."""
+    proof, met = tested(known), known.observed.device_links
+    by_spec = any(_UVM in spec.nodes for spec in known.facts.engine.cdi_specs)
+    if by_spec or _UVM in met.links or (proof is not None and proof.works):
+        return fine()
+    if met.state != "present":
+        return unknown(f"{_UVM} was not looked for.")
+    return note(
+        f"{_UVM} is not there yet. The first CUDA program of root makes it, and NVIDIA's hook does for a "
+        "container; another user's program does not start before.",
+        "there is none beside the GPUs' own nodes",
         fix=remedies.load_uvm(known.facts),
     )
 

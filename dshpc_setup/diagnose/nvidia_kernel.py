@@ -17,6 +17,7 @@ from dshpc_setup.diagnose.kernel_log import (
     RECOVERY,
     Xid,
     lines,
+    wanted,
     why_unread,
     xids,
 )
@@ -115,19 +116,22 @@ def _flavour(known: Known) -> Verdict:
         cause = (
             "This GPU needs NVIDIA's open kernel modules, and the proprietary ones are installed."
         )
-        return say(cause, *wants_open, *_about(known), fix=_open_modules(known))
+        return say(cause, *_with_about(known, wants_open), fix=_open_modules(known))
     if wants_other and "proprietary kernel module" not in words:
         cause = (
             "NVIDIA's open kernel modules are installed, and this GPU is too old for them: it has no GSP "
             "(they need Turing or newer)."
         )
         fix = Fix(f"Install the driver with its proprietary kernel modules: {DRIVER_GUIDE}")
-        return say(cause, *wants_other, *_about(known), fix=(fix, *remedies.reboot(known.facts)))
+        told = _with_about(known, wants_other)
+        return say(cause, *told, fix=(fix, *remedies.reboot(known.facts)))
     return fine(*filter(None, (words,)))
 
 
-def _about(known: Known) -> tuple[str, ...]:
-    return lines(known.observed.kernel, r"NVRM: The NVIDIA GPU |RmInitAdapter failed", 2)
+def _with_about(known: Known, told: tuple[str, ...]) -> tuple[str, ...]:
+    """The lines, and those that name the card; a line may do both."""
+    about = lines(known.observed.kernel, r"NVRM: The NVIDIA GPU |RmInitAdapter failed", 2)
+    return tuple(dict.fromkeys((*told, *about)))
 
 
 def _open_modules(known: Known) -> Fixes:
@@ -188,13 +192,22 @@ def _xids(known: Known) -> Verdict:
         words = "; ".join(f"Xid {number}: {CARD[number].words}" for number in numbers)
         cause = f"The driver reported errors of a GPU since the machine started. {words}."
         return warning(cause, *_told(known, hard), fix=_after(known, hard))
+    if restart := wanted(known.observed.kernel, "restart"):
+        asking = [item for item in found if item.line == restart.get(item.address)]
+        cause = "The driver reported an error of a GPU, and wants the machine to be restarted."
+        before = [item for item in found if item.address in restart and item not in asking]
+        return warning(cause, *_told(known, [*before, *asking]), fix=remedies.reboot(known.facts))
     soft = [item for item in found if item.number != RECOVERY]
-    if soft:
-        counts = Counter(item.number for item in soft)
-        words = "; ".join(_of_program(number, count) for number, count in counts.items())
+    if not soft:
+        return fine()
+    counts = Counter(item.number for item in soft)
+    words = "; ".join(_of_program(number, count) for number, count in counts.items())
+    if set(counts) <= set(PROGRAM):
         cause = f"The driver reported errors that are mostly a program's. {words}."
         return titled("Programs failed on a GPU (Xid)", note(cause, *_told(known, soft)))
-    return fine()
+    return note(
+        f"The driver reported errors since the machine started. {words}.", *_told(known, soft)
+    )
 
 
 def _of_program(number: int, count: int) -> str:

@@ -17,6 +17,7 @@ from dshpc_setup.remedies.family import Fixes, family
 from dshpc_setup.remedies.toolkit import generate_cdi
 
 DRIVER_GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
+NIXOS_GUIDE = "https://wiki.nixos.org/wiki/Nvidia"
 FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 
 _SHOWN_NODES = 8  # as many as fit a line
@@ -56,6 +57,8 @@ def install_driver(facts: HostFacts) -> Fixes:
         )
     if family(platform) == "arch":
         return (Fix(text, "sudo pacman -S --needed nvidia-open nvidia-utils"),)
+    if family(platform) == "nixos":
+        return (Fix(f"{text}: {NIXOS_GUIDE}"),)
     return (Fix(f"{text}: {DRIVER_GUIDE}"),)
 
 
@@ -118,6 +121,13 @@ def load_driver(facts: HostFacts) -> Fixes:
         return update_wsl(facts)
     load = Fix("Load the NVIDIA driver and make its device nodes", "sudo nvidia-modprobe -c=0 -u")
     return (load, *_else_install(facts))
+
+
+def make_nodes(facts: HostFacts) -> Fixes:
+    """The device nodes of a driver that is loaded and answers."""
+    first = Fix("Make the device nodes of the NVIDIA driver", "sudo nvidia-modprobe -c=0 -u")
+    otherwise = replace(reboot(facts)[0], text="Where that does not help, restart the machine")
+    return (first, otherwise)
 
 
 def load_uvm(facts: HostFacts) -> Fixes:

@@ -118,6 +118,8 @@ def test_where_no_command_is_known_the_guide_is_named() -> None:
         assert "https://docs.nvidia.com/" in first.text
     (nix,) = remedies.install_toolkit(machine(NIXOS))
     assert nix.command == "sudo nixos-rebuild switch"
+    (driver,) = remedies.install_driver(machine(NIXOS))
+    assert (driver.command, "wiki.nixos.org" in driver.text) == (None, True)
     (alpine,) = remedies.install_toolkit(machine(ALPINE))
     assert alpine.command is None
     amd = remedies.install_toolkit(machine(), "amd")

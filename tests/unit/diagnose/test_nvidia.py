@@ -12,7 +12,7 @@ from dshpc_setup.diagnose.nvidia import CHECKS
 from dshpc_setup.facts import CdiSpec
 from dshpc_setup.fixes import Fix
 from dshpc_setup.handover import Handover
-from dshpc_setup.observed import Inside, Observed
+from dshpc_setup.observed import DeviceLinks, Inside, Observed
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, proof_key
 from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import findings, known
@@ -224,7 +224,10 @@ def test_what_the_test_container_was_warned_of(identity: str) -> None:
 def test_cudas_node_is_missed_by_a_cdi_specification() -> None:
     here = known(W)
     for missing, state in (("/dev/nvidia-uvm", "warn"), ("/dev/nvidia-uvm-tools", "ok")):
-        spec = CdiSpec("/etc/cdi/nvidia.yaml", "present", "nvidia.com/gpu", missing=(missing,))
+        nodes = ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+        spec = CdiSpec(
+            "/etc/cdi/nvidia.yaml", "present", "nvidia.com/gpu", nodes=nodes, missing=(missing,)
+        )
         engine = replace(here.facts.engine, cdi_specs=(spec,))
         made = replace(here, facts=replace(here.facts, engine=engine))
         finding = found(made, "DSH-NV-015")
@@ -335,3 +338,54 @@ def test_an_older_driver_is_not_advised_where_other_cards_need_this_one() -> Non
     alone = found(replace(here, observed=replace(here.observed, kernel=log)), "DSH-NV-084")
     assert alone.state == "error"
     assert alone.fix[0].command == "sudo ubuntu-drivers install"
+
+
+# -- what the driver itself asks for ----------------------------------------------------------------
+
+
+def test_a_restart_that_the_driver_asks_for_is_told_after_any_xid() -> None:
+    asked = findings(f"{W}/kernel-xid-restart")
+    told = asked["DSH-NV-081"]
+    assert (told.state, [fix.command for fix in told.fix]) == ("warn", ["sudo reboot"])
+    assert "62" in text(told)
+    assert "OS Reboot" in text(told)
+    assert asked["DSH-NV-021"].state == "ok"
+
+
+def test_a_reset_is_known_by_its_number_whatever_the_driver_calls_it() -> None:
+    asked = findings(f"{W}/kernel-xid-reset-new-words")
+    assert asked["DSH-NV-021"].state == "warn"
+    assert "--gpu-reset -i 0000:01:00.0" in text(asked["DSH-NV-021"])
+    other = asked["DSH-NV-081"]
+    assert other.state == "info"
+    assert "program" not in other.title + other.cause
+
+
+@pytest.mark.parametrize(("case", "root"), [("kernel-too-old-for-open", "DSH-NV-005"),
+                                            ("kernel-legacy-gpu", "DSH-NV-084")])  # fmt: skip
+def test_a_card_that_the_driver_refuses_is_why_the_driver_is_not_loaded(
+    case: str, root: str
+) -> None:
+    seen = findings(f"workstation-rtx4090-no-driver/{case}")
+    assert seen["DSH-NV-062"].caused_by == seen["DSH-GP-001"].caused_by == root
+    assert len(set(seen[root].evidence)) == len(seen[root].evidence)
+    assert findings("workstation-rtx4090-no-driver")["DSH-NV-062"].caused_by is None
+
+
+def test_a_missing_node_of_a_loaded_driver_needs_no_driver_installed() -> None:
+    steps = [fix.command for fix in findings("rtx4090-proc-disagrees")["DSH-NV-003"].fix]
+    assert steps == ["sudo nvidia-modprobe -c=0 -u", "sudo reboot"]
+
+
+def test_cudas_node_is_called_there_only_where_it_was_met() -> None:
+    here = known("rtx4090-runtime-not-in-force")
+    assert here.facts.engine.cdi_specs == ()
+    assert found(here, "DSH-NV-015").state == "skipped"
+    for links, state in (
+        ({"/dev/nvidia0": True, "/dev/nvidia-uvm": False}, "ok"),
+        ({"/dev/nvidia0": True}, "info"),
+    ):
+        seen = Observed(device_links=DeviceLinks("present", links))
+        assert found(replace(here, observed=seen), "DSH-NV-015").state == state
+    assert findings("wsl2-rtx3080")["DSH-NV-015"].state == "skipped"
+    assert findings(W)["DSH-NV-015"].state == "ok"
