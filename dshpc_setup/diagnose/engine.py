@@ -145,9 +145,15 @@ def _disk(known: Known) -> Verdict:
             *seen,
             fix=fix,
         )
-    if disk.free_mib < _WARN_MIB or few:
+    if disk.free_mib < _WARN_MIB:
         return warning("It will be full soon: an image takes some GiB.", *seen, fix=fix)
-    return fine(*seen)
+    if not few:
+        return fine(*seen)
+    cause = (
+        "It has room, but hardly a file more can be made there: its inodes are used up. An image has "
+        'thousands of files, and Docker calls this "no space left on device" too.'
+    )
+    return warning(cause, *seen, fix=fix)
 
 
 _NEEDED = ("DSH-DK-001",)

@@ -29,6 +29,18 @@ LIKELY = frozenset(
 )
 """Somebody's to mend even where another way is left; and untested, so that they are no errors yet."""
 
+MENDED_BY_CDI = frozenset({findings.ROOTLESS})
+"""Those of which CDI is the remedy: nothing is left to mend where the engine has the GPUs by it."""
+
+
+def is_likely(identity: str, facts: HostFacts) -> bool:
+    """Whether the facts alone make this a warning: to be mended, and not sure before a test-run."""
+    return identity in LIKELY or (identity == findings.NO_TOOLKIT and _is_registered(facts))
+
+
+def _is_registered(facts: HostFacts) -> bool:
+    return "nvidia" in facts.engine.runtimes
+
 
 def why_none(known: Known) -> str | None:
     """Why there is nothing to hand over, or to ask about; None where there is."""
@@ -76,7 +88,7 @@ def _foreseen(row: Attempt, facts: HostFacts) -> Attempt:
     elif row.mechanism == "device-request" and handover.driver != "amd":
         cause = _by_request(facts)
     elif row.mechanism == "runtime" and handover.driver == "nvidia":
-        cause = _device_rules(facts, hook_alone=False)
+        cause = _removed(facts) or _device_rules(facts, hook_alone=False)
     else:
         cause = None
     return row if cause is None else row.failed(cause)
@@ -118,8 +130,8 @@ def _by_request(facts: HostFacts) -> Cause | None:
     told = nvidia_toolkit(engine)
     if told is None or (told.cdi_hook and at_least(engine.server_version, _REQUEST_BY_CDI_SINCE)):
         return None
-    if "nvidia" in engine.runtimes:  # it was found and registered once: what is newer is an update
-        return _hook(facts, told)
+    if _is_registered(facts):  # it was found once: what is newer is an update
+        return _removed(facts) or _hook(facts, told)
     fix = remedies.install_toolkit(facts)
     if told.state == "absent":
         return Cause(findings.NO_TOOLKIT, f"the {TOOLKITS['nvidia']} is not installed", fix)
@@ -134,6 +146,19 @@ def _by_request(facts: HostFacts) -> Cause | None:
             remedies.restart_docker(facts),
         )
     return _hook(facts, told)
+
+
+def _removed(facts: HostFacts) -> Cause | None:
+    """A toolkit that the engine was told of, and that is in none of its usual folders any more."""
+    told = nvidia_toolkit(facts.engine)
+    seen_from_here = facts.engine.kind == "engine" and not facts.platform.in_container
+    if not seen_from_here or told is None or told.state != "absent":
+        return None
+    says = (
+        f"the runtime nvidia is registered, and the {TOOLKITS['nvidia']}, whose program it is, is not "
+        "there: it was removed"
+    )
+    return Cause(findings.NO_TOOLKIT, says, remedies.install_toolkit(facts))
 
 
 def _hook(facts: HostFacts, told: Toolkit) -> Cause | None:

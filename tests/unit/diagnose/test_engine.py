@@ -276,6 +276,13 @@ def test_the_disk(free_mib: int, free_inodes: int | None, state: str) -> None:
     assert found(disk(free_mib, free_inodes), "DSH-DK-081").state == state
 
 
+def test_a_disk_without_inodes_is_not_said_to_fill_up() -> None:
+    told = found(disk(50_000, 0), "DSH-DK-081")
+    assert "inodes" in told.cause
+    assert "takes some GiB" not in told.cause
+    assert "takes some GiB" in found(disk(3000, 0), "DSH-DK-081").cause
+
+
 def test_a_disk_that_nobody_looked_at_is_not_called_well() -> None:
     assert found(RTX4090, "DSH-DK-081").state == "skipped"
 
@@ -319,6 +326,25 @@ def test_where_one_way_was_tried_what_cannot_be_had_is_no_fault_of_its_own() -> 
     told = known("rtx4090-toolkit-missing")
     assert found(told, "DSH-DK-007").state == "error"
     assert found(told, "DSH-DK-016").state == "info"
+
+
+def test_a_rootless_engine_that_has_the_gpus_by_cdi_is_well() -> None:
+    with_cdi = on(RTX4090, rootless=True)
+    assert with_cdi.facts.engine.cdi_devices
+    assert found(with_cdi, "DSH-DK-011").state == "info"
+    without = on(RTX4090, rootless=True, cdi_devices=(), cdi_specs=())
+    assert found(without, "DSH-DK-011").state == "warn"
+
+
+def test_a_toolkit_that_was_removed_after_it_was_registered() -> None:
+    gone = Toolkit("nvidia", "absent")
+    engine: dict[str, Any] = {"toolkits": (gone,), "cdi_devices": (), "cdi_specs": ()}
+    told = found(on(RTX4090, **engine), "DSH-DK-007")
+    assert (told.state, "was removed" in told.cause) == ("warn", True)
+    assert "nvidia-container-toolkit" in (told.fix[-3].command or "")
+    assert found(on(RTX4090, cdi_devices=(), cdi_specs=()), "DSH-DK-007").state == "ok"
+    unseen = on(RTX4090, kind="remote", **engine)
+    assert "was removed" not in found(unseen, "DSH-DK-007").cause
 
 
 def test_without_gpus_nothing_is_wrong_with_handing_them_over() -> None:
