@@ -63,7 +63,8 @@ def _journal(machine: Machine) -> KernelLog | None:
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """The lines about GPUs, oldest first, without times; each text once, the newest 200 of them.
+    """The lines about GPUs, oldest first, without times; each text once, where it came
+    last, the newest 200 of them.
 
     A line has up to 300 characters, all of them printable. Never raises.
     """
@@ -72,7 +73,9 @@ def parse(text: str) -> tuple[str, ...]:
         # What follows the cut of a line is of no use to anybody, and may be of any length
         words = _plain(_STAMP.sub("", line[: 4 * MOST_LETTERS], count=1))[:MOST_LETTERS].rstrip()
         if _ABOUT.search(words):
-            found.setdefault(words)
+            # A line that comes again is news: what the driver wished in between is over
+            found.pop(words, None)
+            found[words] = None
     return tuple(found)[-MOST_LINES:]
 
 

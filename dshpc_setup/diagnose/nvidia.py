@@ -18,6 +18,7 @@ from dshpc_setup.diagnose.nvidia_told import (
     on_board,
     on_nvidia,
     said,
+    silent,
     titled,
 )
 from dshpc_setup.facts import Gpus, UnusedGpu
@@ -140,10 +141,10 @@ def _loaded(known: Known) -> Verdict:
         beside = note("No kernel driver holds it: jobs do not get it.", *words)
         loose = titled("An NVIDIA card has no driver", beside) if idle else None
         return by_test(known, findings.DRIVER_NOT_LOADED) or loose or fine(*said(told))
-    silent = nvml_code(known) == _NOT_LOADED or (
+    unloaded = nvml_code(known) == _NOT_LOADED or (
         not driver_loaded(known) and not in_container(known)
     )
-    if facts.gpus.state != "error" or not silent:
+    if facts.gpus.state != "error" or not unloaded:
         return by_test(known, findings.DRIVER_NOT_LOADED) or fine(*said(told))
     cause = (
         "There is an NVIDIA card, and the kernel has not loaded NVIDIA's driver (nvidia-smi fails)."
@@ -170,19 +171,15 @@ def _nvgpu(known: Known) -> Verdict:
 @on_nvidia
 def _answers(known: Known) -> Verdict:
     """Whether the driver answers within its time."""
-    silent = [
-        item
-        for item in known.facts.evidence
-        if item.probe in ("nvml", "nvidia-smi") and item.state == "timeout"
-    ]
+    unanswered = silent(known)
     hung = lines(known.observed.kernel, r"task \S*nvidia\S* blocked for more than", 3)
-    if not silent:
+    if not unanswered:
         return by_test(known, findings.DRIVER_HANGS) or fine()
     cause = (
         "The driver was asked and gave no answer: a GPU or its driver is stuck. nvidia-smi hangs then "
         "too, and must not be tried again and again."
     )
-    words = tuple(text for item in silent for text in said(item))
+    words = tuple(text for item in unanswered for text in said(item))
     verdict = warning if cards(known) else fault
     return verdict(cause, *words, *hung, fix=remedies.hung_driver(known.facts))
 

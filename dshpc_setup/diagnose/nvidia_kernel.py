@@ -29,6 +29,7 @@ from dshpc_setup.diagnose.nvidia_told import (
     in_wsl,
     on_board,
     on_nvidia,
+    silent,
     titled,
 )
 from dshpc_setup.diagnose.proof import Look
@@ -187,16 +188,18 @@ def _xids(known: Known) -> Verdict:
     """Errors that the driver wrote down since the machine started: of cards, else of programs."""
     found = xids(known.observed.kernel)
     hard = [item for item in found if item.number in CARD]
+    restart = wanted(known.observed.kernel, "restart")
+    asking = [item for item in found if item.line == restart.get(item.address)]
     if hard:
         numbers = list(dict.fromkeys(item.number for item in hard))
         words = "; ".join(f"Xid {number}: {CARD[number].words}" for number in numbers)
         cause = f"The driver reported errors of a GPU since the machine started. {words}."
-        return warning(cause, *_told(known, hard), fix=_after(known, hard))
-    if restart := wanted(known.observed.kernel, "restart"):
-        asking = [item for item in found if item.line == restart.get(item.address)]
+        both = [item for item in found if item in hard or item in asking]
+        return warning(cause, *_told(known, both), fix=_after(known, hard))
+    if asking:
         cause = "The driver reported an error of a GPU, and wants the machine to be restarted."
-        before = [item for item in found if item.address in restart and item not in asking]
-        return warning(cause, *_told(known, [*before, *asking]), fix=remedies.reboot(known.facts))
+        theirs = [item for item in found if item.address in restart]
+        return warning(cause, *_told(known, theirs), fix=remedies.reboot(known.facts))
     soft = [item for item in found if item.number != RECOVERY]
     if not soft:
         return fine()
@@ -224,18 +227,23 @@ def _told(known: Known, items: list[Xid]) -> tuple[str, ...]:
 
 
 def _after(known: Known, items: list[Xid]) -> Fixes:
-    """Steps for these errors, the mildest that is enough for all of them."""
+    """Steps for these errors, the mildest that is enough for all of them.
+
+    A driver that wants a restart is not asked for a reset, and one that hangs is asked for nothing.
+    """
     numbers = {item.number for item in items}
     kinds = {CARD[number].remedy for number in numbers}
     steps: list[Fix] = []
     by_reset = [item for item in items if CARD[item.number].remedy in _BY_RESET]
-    if by_reset:
+    hangs = bool(silent(known))
+    restart = hangs or bool(wanted(known.observed.kernel, "restart"))
+    if by_reset and not restart:
         steps += remedies.reset_gpu(known.facts, [item.address for item in by_reset])
-    if "restart" in kinds:
+    if restart or "restart" in kinds:
         steps += remedies.reboot(known.facts)
-    if 74 in numbers:
+    if 74 in numbers and not hangs:
         steps.append(Fix("See which NVLink connections are down", "nvidia-smi nvlink --status"))
-    if kinds & {"replace", "watch"} or {48, 63, 94, 95} & numbers:
+    if not hangs and (kinds & {"replace", "watch"} or {48, 63, 94, 95} & numbers):
         steps.append(Fix("See the memory errors of each GPU", "nvidia-smi -q -d ECC,ROW_REMAPPER"))
     if "driver" in kinds:
         steps.append(Fix("Where it comes again, try a newer driver of NVIDIA's"))

@@ -73,6 +73,14 @@ def _is_own(words: str) -> bool:
     return words.startswith("nvidia ")
 
 
+def silent(known: Known) -> list[Evidence]:
+    """The questions to NVIDIA's driver that got no answer in time."""
+    asked = ("nvml", "nvidia-smi")
+    return [
+        item for item in known.facts.evidence if item.probe in asked and item.state == "timeout"
+    ]
+
+
 def said(item: Evidence | None) -> tuple[str, ...]:
     """("NVML: error 18: a version mismatch",), for a finding's evidence."""
     if item is None:

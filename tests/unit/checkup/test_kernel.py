@@ -64,6 +64,13 @@ def test_the_newest_are_kept_and_each_text_once() -> None:
     assert (found[0], found[-1]) == ("NVRM: Xid number 300", "NVRM: Xid number 499")
 
 
+def test_what_comes_again_stands_where_it_came_last() -> None:
+    wish = "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1"
+    over = "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x1 to 0x0 (None)"
+    lines = (f"[  {at}.0] {line}" for at, line in enumerate((wish, over, wish)))
+    assert kernel.parse("\n".join(lines)) == (over, wish)
+
+
 @given(
     st.text()
     | st.lists(st.sampled_from((*KEPT, *LEFT, "\x1b[31mNVRM\x00", "NVRM " * 200))).map("\n".join)

@@ -12,7 +12,7 @@ from dshpc_setup.diagnose.nvidia import CHECKS
 from dshpc_setup.facts import CdiSpec
 from dshpc_setup.fixes import Fix
 from dshpc_setup.handover import Handover
-from dshpc_setup.observed import DeviceLinks, Inside, Observed
+from dshpc_setup.observed import DeviceLinks, Inside, KernelLog, Observed
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, proof_key
 from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import findings, known
@@ -350,6 +350,28 @@ def test_a_restart_that_the_driver_asks_for_is_told_after_any_xid() -> None:
     assert "62" in text(told)
     assert "OS Reboot" in text(told)
     assert asked["DSH-NV-021"].state == "ok"
+
+
+def after(name: str, *log: str) -> Finding:
+    """DSH-NV-081 of a machine with these lines in its kernel's log."""
+    seen = Observed(kernel=KernelLog("present", log))
+    return found(replace(known(name), observed=seen), "DSH-NV-081")
+
+
+def test_a_driver_that_wants_a_restart_or_hangs_is_not_asked_for_a_reset() -> None:
+    xid = "NVRM: Xid (PCI:0000:01:00): {}"
+    gsp, links = xid.format("119, Timeout after 6s"), xid.format("74, pid=1")
+    wish = xid.format("154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)")
+    over = xid.format("154, GPU recovery action changed from 0x2 (OS Reboot) to 0x0 (None)")
+    assert "--gpu-reset" in text(after(W, gsp, links))
+    assert "--gpu-reset" in text(after(W, gsp, wish, over))
+    wants = after(W, gsp, links, wish)
+    assert wants.fix[0].command == "sudo reboot"
+    assert wish in wants.evidence
+    assert "--gpu-reset" not in text(wants)
+    hangs = after("workstation-rtx4090-nvml-hangs", gsp, links)
+    assert hangs.fix[0].command == "sudo reboot"
+    assert not [fix for fix in hangs.fix if "nvidia-smi" in (fix.command or "")]
 
 
 def test_a_reset_is_known_by_its_number_whatever_the_driver_calls_it() -> None:
