@@ -103,8 +103,9 @@ def method_run(
 ) -> None:
     """Submit a method as a job, or with many parameter sets as a job array."""
     asked = Asked(
-        name, (), tuple(param or ()), tuple(input or ()), array, gpus, gpu_type, gpu_memory,
-        cpus, memory, time, shards, partition, dry_run, tuple(target or ()), no_wait,
+        name, parameters=tuple(param or ()), inputs=tuple(input or ()), array=array, gpus=gpus,
+        gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=cpus, memory=memory, time=time, shards=shards,
+        partition=partition, targets=tuple(target or ()), dry_run=dry_run, no_wait=no_wait,
     )  # fmt: skip
     finish(carry_out(Line("method run", asked, dir, wait, json_output)))
 
@@ -174,7 +175,8 @@ def run(
 ) -> None:
     """Submit a command as a job: dshpc run --gpus 1 --gpu-memory 8GB -- python3 train.py"""
     asked = Asked(
-        name, tuple(command), (), tuple(input or ()), None, gpus, gpu_type, gpu_memory,
-        cpus, memory, time, shards, partition, dry_run, tuple(target or ()), no_wait,
+        name, tuple(command), inputs=tuple(input or ()), gpus=gpus, gpu_type=gpu_type,
+        gpu_memory=gpu_memory, cpus=cpus, memory=memory, time=time, shards=shards,
+        partition=partition, targets=tuple(target or ()), dry_run=dry_run, no_wait=no_wait,
     )  # fmt: skip
     finish(carry_out(Line("run", asked, dir, wait, json_output)))
