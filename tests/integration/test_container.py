@@ -467,6 +467,12 @@ def test_as_user_refuses_what_it_cannot_mean(node: Node, argv: tuple[str, ...]) 
     assert node.try_exec(AS_USER, *argv).returncode == 64
 
 
+def test_as_user_waits_for_its_folder_which_a_start_makes_anew(node: Node) -> None:
+    tokens = "/run/dshpc/exec"
+    anew = f"rm -rf {tokens}; (sleep 0.3; mkdir {tokens}) & exec {AS_USER} w 0 0 root -- echo begun"
+    assert node.exec("sh", "-c", anew) == "begun"
+
+
 def test_a_signal_reaches_the_command_and_not_its_successor(node: Node) -> None:
     script = 'trap "echo heard; exit 3" INT; echo begun; while :; do sleep 0.05; done'
     with subprocess.Popen(
