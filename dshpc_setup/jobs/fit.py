@@ -93,7 +93,8 @@ def _gpus(wanted: Resources, offer: Offer, room: Room | None, clock: Clock | Non
         free = _free(mixed, room)
         return Fit((_item("", wanted.gpus),), mixed, wanted.gpus, free, notes=(note,))
     if not able:
-        need = gpu_words.need(wanted, of_one_kind=mixed is None)
+        enough = sum(suits(gpu, wanted, offer) for gpu in offer.gpus) >= wanted.gpus
+        need = gpu_words.need(wanted, of_one_kind=enough)
         cuda = f" and CUDA {offer.cuda or 'of a version that is not known'}"
         cuda = cuda if wanted.cuda and any(gpu.vendor == "nvidia" for gpu in offer.gpus) else ""
         has = gpu_words.have(offer, room, clock)
@@ -173,9 +174,10 @@ def suits(gpu: OfferedGpu, wanted: Resources, offer: Offer) -> bool:
 
 
 def has_memory(gpu: OfferedGpu, least_mib: int) -> bool:
-    """Whole gigabytes are what cards are sold by: one of 80 GB reports 81559 MiB, and does for 80 GB."""
-    sold = (gpu.sold_gb or 0) * 1024 if least_mib % 1024 == 0 else 0
-    return max(gpu.memory_mib or 0, sold) >= least_mib
+    """Whole gigabytes are what cards are sold by: one of 16 GB reports 15360 MiB, and does for 16 GB,
+    be they written as 16384 or as 16000."""
+    gigabyte = next((size for size in (1024, 1000) if least_mib % size == 0), 0)
+    return max(gpu.memory_mib or 0, (gpu.sold_gb or 0) * gigabyte) >= least_mib
 
 
 def types_of(said: str, offer: Offer) -> frozenset[str]:

@@ -29,10 +29,11 @@ class Clock:
         return time.strftime(form, here)
 
 
-def need(wanted: Resources, *, of_one_kind: bool = True) -> str:
-    """ "2 GPUs with 40 GB", "1 GPU named h100 with compute capability 8.0 and CUDA 12.4"."""
+def need(wanted: Resources, *, of_one_kind: bool = False) -> str:
+    """ "2 GPUs with 40 GB", "1 GPU named h100 with compute capability 8.0 and CUDA 12.4"; with
+    `of_one_kind` also that several must be alike."""
     count = wanted.gpus
-    of_which = " of one kind" if count > 1 and of_one_kind else ""
+    alike = count > 1 and of_one_kind
     named = f" named {shown(wanted.gpu_type)}" if wanted.gpu_type else ""
     features = [
         *([asked_size(wanted.gpu_memory_mb)] if wanted.gpu_memory_mb else []),
@@ -45,7 +46,9 @@ def need(wanted: Resources, *, of_one_kind: bool = True) -> str:
     ]
     with_all = f" with {listed(features)}" if features else ""
     plain = f"{count} GPU{'s' if count != 1 else ''}"
-    return f"{plain}{named}{with_all}" if named or with_all else f"{plain}{of_which}"
+    if named or with_all:
+        return f"{plain}{named}{with_all}{', all of one kind' if alike else ''}"
+    return f"{plain}{' of one kind' if alike else ''}"
 
 
 def have(offer: Offer, room: Room | None, clock: Clock | None) -> str:

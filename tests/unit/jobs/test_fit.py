@@ -37,7 +37,9 @@ def why(wanted: Resources, room: Room | None = None, partition: str | None = Non
         (Resources(gpus=1), "gpu:t4:1"),
         (Resources(gpus=2), "gpu:h100:2"),
         (Resources(gpus=1, gpu_memory_mb=16384), "gpu:t4:1"),
+        (Resources(gpus=1, gpu_memory_mb=16000), "gpu:t4:1"),  # sold with 16 GB, reports 15360 MiB
         (Resources(gpus=1, gpu_memory_mb=15361), "gpu:h100:1"),
+        (Resources(gpus=1, gpu_memory_mb=17000), "gpu:h100:1"),
         (Resources(gpus=1, gpu_memory_mb=81920), "gpu:h100:1"),
         (Resources(gpus=1, min_compute_capability="7.5"), "gpu:t4:1"),
         (Resources(gpus=1, min_compute_capability="8.0"), "gpu:h100:1"),
@@ -204,7 +206,9 @@ WANTED = st.builds(
     Resources,
     gpus=st.integers(0, 4),
     gpu_type=st.sampled_from([None, "nvidia", "amd", "h100", "T4", "1g.10gb", "k80", "%j", "x:9"]),
-    gpu_memory_mb=st.sampled_from([None, 1, 9728, 10240, 15361, 16384, 81559, 81920, 200000]),
+    gpu_memory_mb=st.sampled_from(
+        [None, 1, 9728, 10000, 10240, 15361, 16384, 81559, 81920, 200000]
+    ),
     min_compute_capability=st.sampled_from([None, "7.5", "8.0", "9.0", "9.1"]),
     cuda=st.sampled_from([None, "11.0", "12.4", "12.10"]),
     cpus=st.sampled_from([None, 0, 1, 8, 9]),
@@ -286,3 +290,22 @@ def test_of_several_that_are_held_the_first_that_becomes_free_is_told() -> None:
     assert "2x h100 (80 GB), busy until 14:00, and" in why(
         Resources(gpus=4), Room({"h100": (soon, soon)})
     )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_told"),
+    [
+        (Resources(gpus=3, gpu_type="nvidia"), True),  # there are three of them
+        (Resources(gpus=2, gpu_memory_mb=10000), True),
+        (Resources(gpus=2, gpu_memory_mb=40960), False),
+        (Resources(gpus=4, gpu_type="nvidia"), False),
+        (Resources(gpus=3), True),
+        (Resources(gpus=4), False),
+    ],
+)
+def test_that_gpus_must_be_alike_is_told_where_there_would_be_enough(
+    wanted: Resources, is_told: bool
+) -> None:
+    refused = fit(wanted, offer("h100", "t4", "1g.10gb"), None)
+    assert isinstance(refused, Refusal)
+    assert ("of one kind" in refused.whys[0]) == is_told
