@@ -147,12 +147,28 @@ def _files(work: str, name: str) -> Iterator[tuple[int, int]]:
     except OSError as error:
         for handle in handles:
             os.close(handle)
-        raise write_error(error, at) from None
+        raise _not_kept(work, error) from None
     try:
         yield handles[0], handles[1]
     finally:
         for handle in handles:
             os.close(handle)
+
+
+def _not_kept(work: str, error: OSError) -> DshpcError:
+    """Why what a workflow has run cannot be kept; the first who ran one may have made the folder."""
+    at = folder(work)
+    shared = os.path.dirname(at)
+    if not isinstance(error, PermissionError) or os.getuid() == 0 or os.path.isdir(at):
+        return write_error(error, at)
+    todo = workspace.room_for_writing(error, work)
+    if os.path.isdir(shared):
+        todo = f"Let its owner give it the same rights: chmod --reference={work} {shared}"
+    return DshpcError(
+        f"The folder {at} cannot be made: {error.strerror or error}.",
+        "It holds what this user's workflows have run.",
+        (todo,),
+    )
 
 
 def _of_somebody_else(at: str) -> DshpcError:

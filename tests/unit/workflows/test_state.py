@@ -105,3 +105,29 @@ def test_the_folder_may_be_used_as_the_work_folder(tmp_path: Path) -> None:
     with state.lock(str(tmp_path), "pipe"):
         pass
     assert os.stat(tmp_path / "jobs" / state.FOLDER).st_mode & 0o7777 == 0o1777
+
+
+@pytest.mark.parametrize(
+    ("shared_is_there", "todo"),
+    [
+        (True, "chmod --reference={work} {work}/jobs/.workflows"),
+        (False, "chmod 1777 {work}/jobs"),
+    ],
+)
+def test_who_may_not_make_a_folder_there_is_told_whose_rights_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_is_there: bool, todo: str
+) -> None:
+    work = str(tmp_path)
+    (tmp_path / "jobs").mkdir()
+    if shared_is_there:
+        (tmp_path / "jobs" / ".workflows").mkdir()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    monkeypatch.setattr(os, "getuid", lambda: 4321)
+    with pytest.raises(DshpcError) as caught, state.lock(work, "pipe"):
+        pass
+    assert "4321 cannot be made: Permission denied" in caught.value.brief
+    assert todo.format(work=work) in caught.value.resolution[0]
