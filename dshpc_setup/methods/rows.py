@@ -6,7 +6,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,14 @@ class Row:
     line: Callable[[str], int]  # of a key
 
 
-def rows(text: str, name: str) -> tuple[list[Row], list[Problem]]:
-    """The sets of a file of that name, as far as it can be read, and what is wrong with its form."""
+def rows(
+    text: str, name: str, unknown: Callable[[str], tuple[str, str] | None]
+) -> tuple[list[Row], list[Problem]]:
+    """The sets of a file of that name, as far as it can be read, and what is wrong with its form.
+
+    `unknown` says of a column's name what is wrong with it, and what would be right; None where it is a
+    parameter's. Such a column is in no set: it is told once, and not for each row.
+    """
     ending = os.path.splitext(name)[1].lower()
     first = text.lstrip()[:1]
     is_csv = ending in (".csv", ".tsv")
@@ -35,7 +41,7 @@ def rows(text: str, name: str) -> tuple[list[Row], list[Problem]]:
         return _json_list(text)
     if ending in (".jsonl", ".ndjson") or (first == "{" and not is_csv):
         return _json_lines(text)
-    return _csv(text)
+    return _csv(text, unknown)
 
 
 def _json_list(text: str) -> tuple[list[Row], list[Problem]]:
@@ -89,24 +95,30 @@ def _always(line: int) -> Callable[[str], int]:
     return lambda _: line
 
 
-def _csv(text: str) -> tuple[list[Row], list[Problem]]:
+def _csv(
+    text: str, unknown: Callable[[str], tuple[str, str] | None]
+) -> tuple[list[Row], list[Problem]]:
     lines = _csv_lines(text)
     found: list[Row] = []
     problems: list[Problem] = []
     header: list[str] = []
+    known: list[bool] = []
     at = -1  # the header's place, as a list of JSON would number the rows
     try:
         for at, (line, cells) in enumerate(lines, -1):
             if not header:
                 header = [each.strip() for each in cells]
-                problems += _header_problems(header, line)
+                wrong = [unknown(name) if name else None for name in header]
+                known = [each is None for each in wrong]
+                problems += _header_problems(header, wrong, line)
             elif len(cells) != len(header):
                 count = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
                 what = f"The row has {count}, and the header {len(header)}."
                 right = "As many cells as the header; a cell with a comma stands in double quotes."
                 problems.append(Problem(path_text((at,)), line, what, right))
             else:
-                given = {name: cell for name, cell in zip(header, cells, strict=True) if cell}
+                there = zip(header, cells, known, strict=True)
+                given = {name: cell for name, cell, is_known in there if cell and is_known}
                 found.append(Row(given, (at,), True, _always(line)))
             if len(problems) >= MOST_PROBLEMS:
                 break
@@ -128,10 +140,14 @@ def _csv_lines(text: str) -> Iterator[tuple[int, list[str]]]:
         begins = reader.line_num + 1
 
 
-def _header_problems(header: list[str], line: int) -> Iterable[Problem]:
-    for index, name in enumerate(header):
+def _header_problems(
+    header: list[str], wrong: Sequence[tuple[str, str] | None], line: int
+) -> Iterable[Problem]:
+    for index, (name, is_wrong) in enumerate(zip(header, wrong, strict=True)):
         if not name:
             what = f"Column {index + 1} has no name."
             yield Problem("$", line, what, "The first line holds the parameters' names.")
         elif name in header[:index]:
             yield Problem("$", line, f"The column {shown(name)} comes twice.", "Keep one of them.")
+        elif is_wrong is not None:
+            yield Problem("$", line, f"The column {shown(name)}: {is_wrong[0]}", is_wrong[1])

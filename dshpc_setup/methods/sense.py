@@ -48,6 +48,10 @@ class Parts:
         bad = any(wrong[: len(path)] == path for wrong in self._wrong)
         return None if bad and path else at
 
+    def is_wrong(self, *path: str | int) -> bool:
+        """Whether something stands there that is wrong in itself."""
+        return path in self._wrong
+
     def each(self, *path: str | int) -> Iterator[tuple[Path, Any]]:
         """The items of a list or object that are right in themselves, with their paths.
 
@@ -145,7 +149,9 @@ def _resources(parts: Parts) -> Iterator[Wrong]:
     if memory is not None and least is not None and memory < least:
         what = f"The job would get {memory} MB, and needs at least {least} (min_memory_mb)."
         yield wrong("memory_mb", what, f"Write {least} or more, or leave one of the two out.")
-    yield from _gpus(get)
+    # How many are asked for is not known where that itself is wrong
+    if not any(parts.is_wrong("resources", name) for name in ("gpus", "shards")):
+        yield from _gpus(get)
     nodes, tasks = get("nodes"), get("tasks")
     if nodes is not None and tasks is not None and nodes > tasks:
         what = f"{nodes} nodes cannot share {tasks} tasks."

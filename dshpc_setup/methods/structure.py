@@ -28,6 +28,7 @@ _KEYS |= {*SCHEMA["properties"], *SCHEMA["properties"]["resources"]["properties"
 _SAME = {"int": "integer", "float": "number", "double": "number", "bool": "boolean"}
 _SAME |= {"str": "string", "text": "string", "path": "file"}
 _TRUTH = {"true": "true", "yes": "true", "false": "false", "no": "false"}
+_SHORTEST = 3  # letters of a word that may be another one's beginning
 _SHORT_WHOLE = re.compile(r"-?[1-9][0-9]{0,14}|0")
 
 
@@ -64,9 +65,14 @@ def differences(value: Any, schema: Schema = SCHEMA, path: Path = ()) -> Iterato
 
 
 def nearest(word: str, known: list[str]) -> str | None:
-    """The known word that is most like this one, if any is."""
+    """The known word that is most like this one, if any is; or the one that begins with it: `time` is
+    unlike `time_limit`, by its length."""
     lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(word.lower()[:64], lower, 1)
+    said = word.lower()[:64]
+    near = difflib.get_close_matches(said, lower, 1)
+    if not near and len(said) >= _SHORTEST:
+        longer = [each for each in lower if each.startswith(said)]
+        near = longer if len(longer) == 1 else []
     return lower[near[0]] if near else None
 
 

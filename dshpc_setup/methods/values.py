@@ -53,7 +53,12 @@ def table(method: Method, text: str, name: str) -> tuple[list[Values], list[Prob
     `name` is the file's: its ending says what it holds, and where it does not, its first character.
     An empty cell of a CSV is a value that was not given. At most 50 problems are told.
     """
-    found_rows, problems = rows(text.removeprefix("\ufeff"), name)
+    known = [each.name for each in method.parameters]
+    found_rows, problems = rows(
+        text.removeprefix("\ufeff"),
+        name,
+        lambda column: None if column in known else _unknown(column, known),
+    )
     if not found_rows and not problems:
         what = "It holds no parameter set."
         problems = [Problem("$", 1, what, "One set for each job of the array.")]
@@ -100,7 +105,7 @@ _Read = Callable[[Parameter, Any], Value]
 
 def _set(method: Method, given: Mapping[str, Any], read: _Read) -> tuple[Values, list[_Wrong]]:
     known = {each.name: each for each in method.parameters}
-    wrong = [_unknown(name, list(known)) for name in given if name not in known]
+    wrong = [_Wrong(name, *_unknown(name, list(known))) for name in given if name not in known]
     values: Values = {}
     for name, parameter in known.items():
         if name not in given:
@@ -117,11 +122,12 @@ def _set(method: Method, given: Mapping[str, Any], read: _Read) -> tuple[Values,
     return values, wrong
 
 
-def _unknown(name: str, known: list[str]) -> _Wrong:
+def _unknown(name: str, known: list[str]) -> tuple[str, str]:
+    """What is wrong with a name that is no parameter's, and what would be right."""
     near = nearest(name, known)
     there = f"There are: {', '.join(known)}." if known else "The method takes no parameters."
     right = f"Did you mean {near}? {there}" if near else there
-    return _Wrong(name, "The method has no such parameter.", right)
+    return "The method has no such parameter.", right
 
 
 def _default(method: Method, parameter: Parameter) -> Value:
@@ -177,7 +183,8 @@ def _number(text: str, kind: str) -> Value:
         int(text) if _WHOLE.fullmatch(text) else _whole(text) if kind == "integer" else float(text)
     )
     if value in (float("inf"), float("-inf")) or (isinstance(value, int) and _too_large(value)):
-        raise _RefusedError(f"{shown(text)} is too large.", f"At most {_MOST_WHOLE}.")
+        most = _MOST_WHOLE if isinstance(value, int) else "about 1.8e308"
+        raise _RefusedError(f"{shown(text)} is too large.", f"At most {most}.")
     return value
 
 

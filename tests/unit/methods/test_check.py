@@ -63,6 +63,8 @@ def test_a_command_as_a_list_is_not_split() -> None:
     [
         ("comand", "x", "$.comand", 'no key "comand"', 'Did you mean "command"?'),
         ("gpus", 1, "$.gpus", 'no key "gpus"', "It belongs to $.resources."),
+        ("desc", "x", "$.desc", 'no key "desc"', 'Did you mean "description"?'),
+        ("de", "x", "$.de", 'no key "de"', "There are: $schema, name"),
         ("zzz", 1, "$.zzz", 'no key "zzz"', "There are: $schema, name"),
         ("name", "a b", "$.name", "right form", "letters, digits"),
         ("name", "a\n", "$.name", "right form", "letters"),
@@ -99,6 +101,8 @@ def test_one_wrong_key(key: str, value: Any, path: str, what: str, right: str) -
         ({"nodes": 0}, "nodes", "less than 1"),
         ({"tasks": 0}, "tasks", "less than 1"),
         ({"memory": 1}, "memory", "no key"),
+        ({"gpus": "1", "gpu_type": "h100"}, "gpus", 'It is the text "1"'),
+        ({"shards": "1", "cuda": "12.4"}, "shards", 'It is the text "1"'),
         ({"memory_mb": 1, "min_memory_mb": 2}, "memory_mb", "needs at least 2"),
         ({"gpus": 0, "gpu_type": "h100"}, "gpu_type", "gpus is 0"),
         ({"gpu_memory_mb": 1}, "gpu_memory_mb", "no gpus are asked for"),

@@ -96,6 +96,14 @@ def test_texts_that_are_no_values(kind: str, text: str, what: str) -> None:
     assert problems[0].right
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "right"),
+    [("number", "1e999", "At most about 1.8e308."), ("integer", "1e300", f"At most {2**63 - 1}.")],
+)
+def test_the_largest_number_that_is_told_is_the_largest(kind: str, text: str, right: str) -> None:
+    assert typed(of_kind(kind), [f"p={text}"])[1][0].right == right
+
+
 def test_all_problems_at_once() -> None:
     words = ["epochs=x", "verbos=1", "note=a", "note=b", "lost", "kind=c"]
     _, problems = typed(METHOD, words)
@@ -176,12 +184,20 @@ def test_tables(name: str, text: str) -> None:
         ("a.csv", 'lr,note\n1,"a\n', "$", 2, "It is no CSV"),
         ("a.csv", "lr,lr\n1,2\n", "$", 1, "comes twice"),
         ("a.csv", "lr,\n1,2\n", "$", 1, "Column 2 has no name"),
+        ("a.csv", "lr,epoch\n1,\n", "$", 1, 'The column "epoch": The method has no such'),
     ],
 )
 def test_a_wrong_table(name: str, text: str, path: str, line: int, what: str) -> None:
     _, problems = table(METHOD, text, name)
     assert (problems[0].path, problems[0].line) == (path, line)
     assert what in problems[0].what
+
+
+def test_a_column_that_is_no_parameter_is_told_once_and_hides_nothing() -> None:
+    text = "lr,epoch\n" + "1,2\n" * 100 + "x,2\n"
+    _, problems = table(METHOD, text, "a.csv")
+    assert [(each.path, each.line) for each in problems] == [("$", 1), ("$[100].lr", 102)]
+    assert "Did you mean epochs?" in problems[0].right
 
 
 def test_problems_of_a_table_have_an_end() -> None:
