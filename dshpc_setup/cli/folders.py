@@ -20,10 +20,13 @@ def folder_of(named: Path | None) -> Path:
         raise usage_error(
             "The folder that you are in was removed.", "", "Go to another, or name one: --dir DIR."
         ) from None
-    if named is not None and here.exists() and not here.is_dir():
-        raise usage_error(f"--dir {named}: that is a file, and no folder.")
-    if named is not None and not here.is_dir():
-        raise usage_error(f"--dir {named}: there is no such folder.")
+    try:
+        if named is not None and here.exists() and not here.is_dir():
+            raise usage_error(f"--dir {named}: that is a file, and no folder.")
+        if named is not None and not here.is_dir():
+            raise usage_error(f"--dir {named}: there is no such folder.")
+    except PermissionError:
+        raise usage_error(f"--dir {named}: you may not look there.") from None
     return here
 
 

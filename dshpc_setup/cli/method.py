@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -138,6 +139,7 @@ def _checked(entry: Entry) -> dict[str, object]:
 def _asked(names: Sequence[str], every: bool, top: Path) -> Sequence[Entry]:
     """What is to be validated; raises DshpcError (64) where nothing or what is not there is named."""
     from dshpc_setup.methods import store
+    from dshpc_setup.methods.check import may_be_there
     from dshpc_setup.methods.schema import FILE
 
     if every == bool(names):
@@ -152,7 +154,7 @@ def _asked(names: Sequence[str], every: bool, top: Path) -> Sequence[Entry]:
         path = Path(name)
         if "/" in name or name in (".", "..") or name.endswith(FILE):
             folder = path.parent if path.name == FILE else path
-            if not folder.is_dir():
+            if not may_be_there(folder) or os.path.isfile(folder):
                 raise usage_error(
                     f"There is no folder {folder}.", "", f"Name a folder with a {FILE}."
                 )

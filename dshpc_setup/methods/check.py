@@ -38,6 +38,18 @@ def read(folder: Path) -> Checked:
     return (None, (data,)) if isinstance(data, Problem) else check(data, folder)
 
 
+def may_be_there(path: Path) -> bool:
+    """Whether there is something, or a folder on the way keeps us from looking: what that is, reading it
+    says."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def contents(path: Path) -> bytes | Problem:
     """The bytes of a regular file, a little more than one may have at most; a pipe is not waited for."""
     try:

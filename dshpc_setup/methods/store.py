@@ -12,7 +12,7 @@ from dshpc_setup import resources
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.methods import document
 from dshpc_setup.methods import shown as words
-from dshpc_setup.methods.check import check, contents
+from dshpc_setup.methods.check import check, contents, may_be_there
 from dshpc_setup.methods.model import Method, Problem
 from dshpc_setup.methods.schema import FILE
 from dshpc_setup.methods.shown import one_line, shown
@@ -140,7 +140,7 @@ def _method_folders(folder: Path) -> Iterator[Path]:
             f"Cannot read {folder}: {error.strerror}.", "", ("Make it readable for you.",)
         ) from None
     for name in names:
-        if not name.startswith(".") and (folder / name / FILE).exists():
+        if not name.startswith(".") and may_be_there(folder / name / FILE):
             yield folder / name
 
 

@@ -69,11 +69,13 @@ def told(file: FilePath, each: Problem) -> str:
 def contents(file: FilePath) -> bytes:
     """The bytes of a regular file, a little more than one may have at most; raises DshpcError (64)."""
     from dshpc_setup.methods.check import contents as of_file
+    from dshpc_setup.methods.check import may_be_there
 
     data = of_file(file)
     if isinstance(data, bytes):
         return data
-    what = f"There is no workflow file {file}." if not file.exists() else f"{file}: {data.what}"
+    there = f"{file}: {data.what}"
+    what = there if may_be_there(file) else f"There is no workflow file {file}."
     raise usage_error(what, "", "Name a file: dshpc workflow run FILE.yaml")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dshpc_setup.cli import run
 from dshpc_setup.methods.schema import published
-from tests.unit.methods.made import folder, text_of
+from tests.unit.methods.made import folder, shut, text_of
 
 Captured = tuple[int, str, str]
 
@@ -128,3 +128,14 @@ def test_the_schema(dshpc) -> None:  # type: ignore[no-untyped-def]
 def test_a_method_in_r_says_how_r_gets_into_the_image(dshpc) -> None:  # type: ignore[no-untyped-def]
     assert "dshpc env add --apt r-base-core" in dshpc("init", "stats", "--command", "Rscript")[1]
     assert "r-base-core" not in dshpc("init", "other")[1]
+
+
+def test_what_may_not_be_looked_at_is_said(dshpc, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    closed = folder(tmp_path / "closed", "train")
+    shut(monkeypatch, tmp_path / "closed")
+    code, out, _ = dshpc("validate", f"{closed}/method.json")
+    assert (code, "It cannot be read: Permission denied." in out) == (2, True)
+    code, _, err = dshpc("list", "--dir", str(closed))
+    assert (code, "you may not look there" in err) == (64, True)
+    monkeypatch.undo()
+    assert dshpc("validate", f"{closed}/main.py/method.json")[0] == 64  # a file is no folder

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from dshpc_setup.methods.check import check, read
 from dshpc_setup.methods.model import Method, Problem
@@ -50,3 +54,18 @@ def only(found: tuple[Problem, ...]) -> Problem:
 
 def looked(path: Path) -> tuple[Problem, ...]:
     return read(path)[1]
+
+
+def shut(patch: pytest.MonkeyPatch, top: Path) -> None:
+    """What lies in a folder may not be looked at, as without its `x`; tests may run as root."""
+
+    def kept(real: Any) -> Any:
+        def call(path: Any, *more: Any, **options: Any) -> Any:
+            if not isinstance(path, int) and os.fspath(path).startswith(f"{top}/"):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return real(path, *more, **options)
+
+        return call
+
+    patch.setattr(os, "stat", kept(os.stat))
+    patch.setattr(os, "open", kept(os.open))

@@ -10,7 +10,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.methods import new, store
 from dshpc_setup.methods.check import read
 from dshpc_setup.methods.store import Entry, find, folders, survey
-from tests.unit.methods.made import folder, text_of
+from tests.unit.methods.made import folder, shut, text_of
 
 
 def names(entries: tuple[Entry, ...]) -> list[tuple[str, bool]]:
@@ -40,6 +40,17 @@ def test_a_broken_one_hides_no_other(tmp_path: Path) -> None:
     (tmp_path / "README.md").touch()
     assert names(survey([tmp_path])) == [("bad", False), ("declared", False), ("good", True)]
     assert find([tmp_path], "good").name == "good"
+
+
+def test_one_that_may_not_be_read_is_told_and_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder(tmp_path, "good")
+    folder(tmp_path, "closed")
+    shut(monkeypatch, tmp_path / "closed")
+    assert names(survey([tmp_path])) == [("closed", False), ("good", True)]
+    assert find([tmp_path], "good").name == "good"
+    assert "It cannot be read: Permission denied." in refused(tmp_path, "closed").details
 
 
 def test_the_declared_name_counts(tmp_path: Path) -> None:

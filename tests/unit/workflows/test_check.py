@@ -12,6 +12,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.workflows.check import check, load, name_of, told
 from dshpc_setup.workflows.model import Need
 from dshpc_setup.workflows.schema import NOT_OFFERED, RESOURCES_NOT_OFFERED, TOP_NOT_OFFERED
+from tests.unit.methods.made import shut
 from tests.unit.workflows.made import job, method, only, place, problems, valid
 
 _SEED = """
@@ -261,6 +262,14 @@ def test_load_tells_all_with_file_and_line(tmp_path: Path) -> None:
     assert f"{file}:3: $.jobs.a.runtime: " in caught.value.details
     file.unlink()
     with pytest.raises(DshpcError, match="There is no workflow file"):
+        load(place(tmp_path))
+
+
+def test_a_file_that_may_not_be_read_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shut(monkeypatch, tmp_path)
+    with pytest.raises(DshpcError, match=r"pipe\.yaml: It cannot be read: Permission denied"):
         load(place(tmp_path))
 
 
