@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.plan import plan_cluster
+from dshpc_setup.render import render_slurm
+from dshpc_setup.settings import Settings
 from tests.integration.slurms.asks import asks
 from tests.integration.slurms.cases import ALL, EXTRAS, Case, cases
 from tests.integration.slurms.cluster import Answer, Runs, run
+from tests.integration.slurms.hardware import hybrid
 from tests.integration.slurms.judge import answer_complaints, bad_lines, complaints, gres_shown
 from tests.integration.slurms.roots import SUITES, SlurmRoot
-from tests.unit.machine.test_machines import FOLDER, NAMES
+from tests.unit.machine.test_machines import FOLDER, NAMES, look
 
 pytest_plugins = ("tests.integration.slurms.fixtures",)
 
@@ -88,6 +93,28 @@ def test_a_file_named_twice_is_found_out(slurms: dict[str, SlurmRoot], tmp_path:
     outcome = run(slurms["trixie"], replace(case, texts=spoiled), tmp_path / "run")
     assert outcome.accepted.code != 0
     assert "slurmd ended with 1" in complaints(case, outcome)
+
+
+# What slurmd says of such a processor as it counts it
+_UNEVEN = re.compile(r"differs from hardware|Thread count .* not multiple of core count")
+
+
+def test_cpus_of_two_kinds_are_all_counted(slurms: dict[str, SlurmRoot], tmp_path: Path) -> None:
+    """Unasked, slurmd counts none but the fast cores of such a processor, and refuses the node."""
+    facts = look("hybrid-cpu")
+    assert facts.memory.limit_mib is not None
+    plan = plan_cluster(facts, Settings(reserve_mib=facts.memory.limit_mib - 600))
+    case = Case(plan, render_slurm(plan))
+    assert plan.cpus == 24
+    files = hybrid(fast=8, slow=8)
+    for suite, root in slurms.items():
+        found = complaints(case, run(root, case, tmp_path / suite, files))
+        assert [text for text in found if not _UNEVEN.search(text)] == [], found
+    unasked = {**case.texts}
+    unasked["slurm.conf"] = unasked["slurm.conf"].replace("SlurmdParameters=allow_ecores\n", "")
+    assert unasked != case.texts
+    outcome = run(slurms["trixie"], replace(case, texts=unasked), tmp_path / "unasked", files)
+    assert "Low socket*core" in outcome.node
 
 
 # What the judge itself makes of words: a positive and a near miss each

@@ -79,6 +79,15 @@ def test_node_line_with_and_without_gpus() -> None:
     )
 
 
+def test_slow_cores_count_unless_the_user_says_another_word_to_slurmd() -> None:
+    """Without allow_ecores slurmd has 16 of a 13900K's 32 CPUs, and the node is refused."""
+    assert "SlurmdParameters=allow_ecores" in lines(render_slurm(PLAN)["slurm.conf"])
+    own = ExtraLine("SlurmdParameters", "SlurmdParameters=l3cache_as_socket")
+    text = render_slurm(replace(PLAN, extra=(own,)))["slurm.conf"]
+    found = [line for line in lines(text) if line.startswith("SlurmdParameters")]
+    assert found == [own.text]
+
+
 def test_gres_lines_and_reasons_that_stay_comments() -> None:
     text = render_slurm(GPUS)["gres.conf"]
     flags = "Flags=nvidia_gpu_env,amd_gpu_env"  # slurmd refuses lines with different ones

@@ -27,9 +27,10 @@ _RUNNING = "Running as primary controller"
 _ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _NO_ANSWER = 124
 
-# The only line that is not rendered: the recorded machines have up to 256 CPUs, and this one has not
+# All that is not as it was rendered: the recorded machines have up to 256 CPUs, and this one has not
 # as many. Without it slurmd would refuse the node as smaller than it is said to be.
-_FOREIGN = "\nSlurmdParameters=config_overrides\n"
+_OURS_ALONE, _FOREIGN = "\nSlurmdParameters=", "\nSlurmdParameters=config_overrides,"
+_PROCESSOR = "/processor"
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,22 @@ Runs = Callable[[str, str], Outcome]
 """(suite, name of a case) -> what happened there."""
 
 
-def run(root: SlurmRoot, case: Case, folder: Path) -> Outcome:
-    """Start both daemons on a case's texts, ask for all that its plan promises, and end them."""
+def run(
+    root: SlurmRoot, case: Case, folder: Path, processor: Mapping[str, str] | None = None
+) -> Outcome:
+    """Start both daemons on a case's texts, ask for all that its plan promises, and end them.
+
+    `processor`: the files by which slurmd counts the CPUs, instead of this machine's; it then believes
+    them and not what the texts say.
+    """
     plan, place = case.plan, folder / "room"
+    own = {"HWLOC_FSROOT": _PROCESSOR, "HWLOC_COMPONENTS": "linux,stop"} if processor else {}
     place.mkdir(parents=True)
     with slurm_room(root, plan.node, place) as room:
         add_nodes(room, plan)
-        _configure(room, root, case.texts)
+        _configure(room, root, case.texts if processor else _believed(case.texts))
+        for path, text in (processor or {}).items():
+            room.put(f"{_PROCESSOR}/{path}", text)
         accepted = _run(room, ("slurmd", "-G", "-N", plan.node))
         told = gpu_places.needed(case.gpus, plan, own_gres=False)
         listed = gpu_places.parse_listed(accepted.said) if told else gpu_places.as_planned(plan)
@@ -77,18 +87,24 @@ def run(root: SlurmRoot, case: Case, folder: Path) -> Outcome:
             stopped = _wait_for_controller(controller, logs[0])
             if stopped:
                 return Outcome(accepted, logs[0].read_text(), stopped=stopped)
-            with _daemon(room, ("slurmd", "-D", "-N", plan.node), logs[1]) as daemon:
+            with _daemon(room, ("slurmd", "-D", "-N", plan.node), logs[1], own) as daemon:
                 node, stopped = _wait_for_node(room, plan.node, daemon)
                 answers = {} if stopped else dict(_answers(room, plan))
                 said = [log.read_text() for log in logs]
     return Outcome(accepted, said[0], said[1], node, answers, stopped)
 
 
+def _believed(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """The texts with which slurmd takes the recorded machine's CPUs and memory for this one's."""
+    text = texts["slurm.conf"]
+    assert text.count(_OURS_ALONE) == 1
+    return {**texts, "slurm.conf": text.replace(_OURS_ALONE, _FOREIGN)}
+
+
 def _configure(room: NamedRoom, root: SlurmRoot, texts: Mapping[str, str]) -> None:
     """/etc/slurm, the key and the folders, as the product's own container has them."""
     for name, text in texts.items():
-        more = _FOREIGN if name == "slurm.conf" else ""
-        room.put(f"/etc/slurm/{name}", text + more)
+        room.put(f"/etc/slurm/{name}", text)
     for file in _OURS.glob("*"):
         if file.is_file():
             room.put(f"/usr/local/lib/dshpc/{file.name}", file.read_bytes(), 0o755)
@@ -108,9 +124,11 @@ def _configure(room: NamedRoom, root: SlurmRoot, texts: Mapping[str, str]) -> No
 
 
 @contextlib.contextmanager
-def _daemon(room: NamedRoom, argv: tuple[str, ...], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _daemon(
+    room: NamedRoom, argv: tuple[str, ...], log: Path, more: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon in the foreground; it ends with its room at the latest, and is reaped here."""
-    child = room.start(argv, _ENV, log)
+    child = room.start(argv, {**_ENV, **(more or {})}, log)
     try:
         yield child
     finally:

@@ -1,9 +1,10 @@
-"""The made-up GPUs of a plan in a room: their device nodes."""
+"""Made-up hardware in a room: the device nodes of a plan's GPUs, and a processor."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable, Mapping
 
 from dshpc_setup.plan import ClusterPlan
 from tests.integration.bench.room import Room
@@ -23,3 +24,31 @@ def add_nodes(room: Room, plan: ClusterPlan) -> None:
         link = room.path(path)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)
+
+
+def hybrid(*, fast: int, slow: int) -> Mapping[str, str]:
+    """What Linux tells of a processor of Intel's with fast cores, of two threads, and slow ones of one."""
+    cores: list[tuple[int, ...]] = [(2 * core, 2 * core + 1) for core in range(fast)]
+    cores += [(2 * fast + core,) for core in range(slow)]
+    every = range(2 * fast + slow)
+    folder = "sys/devices/system/cpu"
+    files = {
+        **{f"{folder}/{name}": f"0-{every[-1]}\n" for name in ("online", "possible", "present")},
+        "sys/devices/cpu_core/cpus": f"0-{2 * fast - 1}\n",
+        "sys/devices/cpu_atom/cpus": f"{2 * fast}-{every[-1]}\n",
+        "proc/cpuinfo": "".join(f"processor\t: {cpu}\n\n" for cpu in every),
+        "proc/meminfo": "MemTotal:       32505856 kB\n",
+    }
+    for number, threads in enumerate(cores):
+        for cpu in threads:
+            ids = {"physical_package_id": "0", "die_id": "0", "core_id": str(number)}
+            masks = {"core_cpus": threads, "package_cpus": every, "die_cpus": every}
+            told = {**ids, **{name: _mask(cpus) for name, cpus in masks.items()}}
+            files |= {
+                f"{folder}/cpu{cpu}/topology/{name}": f"{text}\n" for name, text in told.items()
+            }
+    return files
+
+
+def _mask(cpus: Iterable[int]) -> str:
+    return f"{sum(1 << cpu for cpu in cpus):08x}"
