@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.facts import HostFacts, State
 
 Shape = tuple[int, int, int]  # sockets, cores per socket, threads per core
@@ -20,13 +20,22 @@ def cpus(facts: HostFacts) -> int:
 
 
 def memory(facts: HostFacts, reserve_mib: int | None) -> int:
-    """MiB for jobs: what every limit allows, less the reserve (by default a tenth)."""
+    """MiB for jobs: what every limit allows, less the reserve (by default a tenth).
+
+    Raises DshpcError where no limit is known, and (usage) where the reserve leaves nothing.
+    """
     limits = (facts.memory.limit_mib, facts.engine.memory_mib)
     known = [limit for limit in limits if limit]
     if not known:
         raise _unknown("how much memory this machine has", facts.memory.state)
     limit = min(known)
     kept = limit // 10 if reserve_mib is None else reserve_mib
+    if kept >= limit > 1:
+        raise usage_error(
+            f"reserve_mib = {kept} leaves no memory for jobs: there are {limit} MiB.",
+            "It is what jobs do not get. Without this setting it is a tenth.",
+            f"Give a smaller one, on the host: configure-environment --reserve-mib {limit // 10}",
+        )
     return max(1, limit - kept)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Cpu, Engine, Memory, Platform
 from dshpc_setup.plan import node, plan_cluster
 from dshpc_setup.settings import load
@@ -35,7 +35,23 @@ def test_the_engines_own_machine_may_be_smaller() -> None:
 def test_the_reserve_is_a_setting() -> None:
     assert plan_cluster(facts(), load(flags={"reserve_mib": "1000"})).real_memory_mib == 15000
     assert plan_cluster(facts(), load(flags={"reserve_mib": "0"})).real_memory_mib == 16000
-    assert plan_cluster(facts(), load(flags={"reserve_mib": "99999"})).real_memory_mib == 1
+
+
+@pytest.mark.parametrize("engine_mib", [None, 8000])
+def test_a_reserve_that_leaves_nothing_is_refused(engine_mib: int | None) -> None:
+    """A node of 1 MiB would look well, and refuse every job that names its memory."""
+    limit = engine_mib or 16000
+    here = facts(engine=Engine("present", memory_mib=engine_mib))
+    for kept in (limit, 99999):
+        with pytest.raises(DshpcError) as caught:
+            plan_cluster(here, load(flags={"reserve_mib": str(kept)}))
+        error = caught.value
+        assert error.exit_code == Exit.USAGE
+        assert f"reserve_mib = {kept}" in error.brief
+        assert f"{limit} MiB" in error.brief
+        assert f"--reserve-mib {limit // 10}" in error.resolution[0]
+    plan = plan_cluster(here, load(flags={"reserve_mib": str(limit - 1)}))
+    assert plan.real_memory_mib == 1
 
 
 @pytest.mark.parametrize(
