@@ -50,6 +50,9 @@ def test_precedence_flag_environment_remembered_file_default() -> None:
         ("a: *b\n", "dshpc.yaml:1:4", "valid YAML"),
         ("gpu: amd\n? [a, b]\n: c\n", "dshpc.yaml:2:3", "name of a setting"),
         ("? {a: b}\n: c\n", "dshpc.yaml:1:3", "name of a setting"),
+        ("partitions:\n- short: 30\n", "dshpc.yaml:1:1", "partitions takes a single value"),
+        ("prefix: a\0b\n", "dshpc.yaml", "valid YAML"),
+        ("devices: " + "[" * 3000 + "]" * 3000, "dshpc.yaml", "too deep"),
     ],
 )
 def test_a_broken_file_is_refused_with_line_and_column(text: str, where: str, word: str) -> None:
@@ -58,6 +61,7 @@ def test_a_broken_file_is_refused_with_line_and_column(text: str, where: str, wo
     assert caught.value.brief.startswith(where + ":")
     assert word in caught.value.brief
     assert caught.value.exit_code == Exit.USAGE
+    assert any("and run again" in step for step in caught.value.resolution)
 
 
 def test_an_unknown_key_names_the_nearest() -> None:
