@@ -8,8 +8,10 @@ files, one that dies after it is completed by the next run.
 from __future__ import annotations
 
 import difflib
+import errno
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,10 +214,15 @@ def _manifest(project: Project, changes: tuple[Change, ...]) -> str:
 def read_text(path: Path) -> str | None:
     """What the file holds, byte for byte (surrogateescape); None where there is none."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise OSError(errno.EINVAL, "it is no regular file")  # a pipe would be waited for
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return None
     except OSError as error:
+        aside = shlex.join(["mv", str(path), f"{path}.old"])
         raise DshpcError(
-            f"Cannot read {path}.", str(error), ("Make it a readable file and run again.",)
+            f"Cannot read {path}: {error.strerror or error}.",
+            "It must be a text file that you may read.",
+            (f"Make it a text file, or put it aside: {aside}", "Then run again."),
         ) from None

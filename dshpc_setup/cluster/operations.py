@@ -149,7 +149,11 @@ def _not_in_force(project: Project, now: ClusterStatus) -> list[str]:
     manifest = project.manifest
     found = []
     for name in CONFIG_FILES:
-        text = read_text(project.folder / "config" / name)
+        try:
+            text = read_text(project.folder / "config" / name)
+        except DshpcError as error:  # the cluster goes on, and its state is what was asked for
+            found.append(f"{error.brief} {error.resolution[0]}")
+            continue
         owner = ownership.classify(text, manifest.get(f"config/{name}"))
         read = now.config_sha256.get(name)
         if owner in ("custom", "edited") and ownership.digest(text or "") != read:

@@ -56,6 +56,19 @@ def test_a_marked_file_is_never_written_to(project: Project) -> None:
     assert not (project.folder / "config/slurm.conf.dshpc-new").exists()
 
 
+def test_what_is_no_file_is_told_and_waited_for_by_nobody(project: Project) -> None:
+    run(project, FIRST)
+    path = project.folder / "config/slurm.conf"
+    path.unlink()
+    for make, why in ((os.mkfifo, "no regular file"), (os.mkdir, "Is a directory")):
+        make(path)
+        with pytest.raises(DshpcError, match=why) as caught:
+            apply.compare(project, SECOND)
+        assert caught.value.resolution[0].endswith(f"mv {path} {path}.old")
+        path.rename(f"{path}.{make.__name__}")
+    assert run(project, SECOND)["config/slurm.conf"] == "created"
+
+
 def test_an_edited_file_is_kept_and_the_new_text_goes_beside_it(project: Project) -> None:
     run(project, FIRST)
     (project.folder / "config/slurm.conf").write_text("a=edited\n")

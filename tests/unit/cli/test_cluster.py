@@ -514,6 +514,10 @@ def test_whose_files_are_in_force(project: Project) -> None:
     (project.folder / "config/gres.conf").write_text("# again\n")
     (note,) = cluster.status(fake, project).notes
     assert note == "config/gres.conf is not in force as it is now: dshpc reconfigure"
+    (project.folder / "config/gres.conf").unlink()
+    (project.folder / "config/gres.conf").mkdir()  # what is asked for is how the cluster is
+    (note,) = cluster.status(fake, project).notes
+    assert note.startswith(f"Cannot read {project.folder}/config/gres.conf: Is a directory. ")
 
 
 def test_simulated_gpus_are_labelled(project: Project) -> None:
