@@ -8,12 +8,14 @@ from typing import Literal
 
 Owner = Literal["missing", "ours", "custom", "edited"]
 
+BOM = "\ufeff"  # what editors on Windows put before the first line
+
 _MARKED = re.compile(r"^[ \t]*#[ \t]*USER_CUSTOMIZED[ \t]*=[ \t]*true[ \t]*\r?$", re.M | re.I)
 
 
 def is_marked(text: str) -> bool:
     """Whether a comment line says `# USER_CUSTOMIZED=true`."""
-    return _MARKED.search(text) is not None
+    return _MARKED.search(text.removeprefix(BOM)) is not None
 
 
 def digest(text: str) -> str:

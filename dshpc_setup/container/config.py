@@ -45,7 +45,7 @@ def choose(places: Places, rendered: Mapping[str, str]) -> Candidate:
         hashes[name] = ownership.digest(text)
         owner = ownership.classify(text, recorded.get(f"config/{name}"))
         if owner in ("custom", "edited"):
-            texts[name] = text
+            texts[name] = text.removeprefix(ownership.BOM)  # Slurm would take it for a word
             customized[name] = str(owner)
     return Candidate(texts, customized, hashes, rendered)
 

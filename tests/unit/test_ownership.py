@@ -20,6 +20,11 @@ def test_the_marker_in_its_spellings(line: str) -> None:
     assert is_marked(f"ClusterName=a\n{line}\nSlurmUser=slurm\n")
 
 
+def test_the_marker_behind_the_mark_of_a_windows_editor() -> None:
+    assert is_marked("\ufeff# USER_CUSTOMIZED=true\nClusterName=a\n")
+    assert not is_marked("ClusterName=a\n\ufeff# USER_CUSTOMIZED=true\n")
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -142,3 +142,16 @@ def test_a_nul_is_told_with_its_line(places: Places, tmp_path: Path, text: bytes
     assert f"config/gres.conf, line {number}: it holds a NUL character" in caught.value.brief
     (tmp_path / "config/gres.conf").write_bytes(text.replace(b"\0", b"\\0"))
     assert config.choose(places, OURS).customized == {"gres.conf": "edited"}
+
+
+@pytest.mark.parametrize("line", [b"# USER_CUSTOMIZED=true", b"# by hand"])
+def test_the_mark_of_a_windows_editor_is_not_handed_to_slurm(
+    places: Places, tmp_path: Path, line: bytes
+) -> None:
+    """slurmd calls it a parse error; the host compares the file with the hash of all its bytes."""
+    raw = b"\xef\xbb\xbf" + line + b"\r\nClusterName=a\r\n"
+    (tmp_path / "config/slurm.conf").write_bytes(raw)
+    found = config.choose(places, OURS)
+    assert found.texts["slurm.conf"].encode() == raw[3:]
+    assert found.customized == {"slurm.conf": "custom" if b"CUSTOM" in line else "edited"}
+    assert found.sha256 == {"slurm.conf": digest(raw.decode())}
