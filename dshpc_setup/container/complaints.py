@@ -13,6 +13,7 @@ _MOST_LINES = 12  # of what Slurm says; a file of noise makes one complaint a li
 _MOST_ERRORS = 20  # that are looked at
 _MOST_VALUES = 5
 _LONGEST = 300
+_INCLUDE = "Include"
 
 
 def explain(said: str, candidate: Candidate) -> DshpcError:
@@ -32,6 +33,8 @@ def explain(said: str, candidate: Candidate) -> DshpcError:
 
     near = difflib.get_close_matches(key, _known_keys(candidate, key), 1, 0.75) if key else []
     right = f"Did you mean {near[0]}?" if near else ""
+    if key == _INCLUDE:  # config/ is read, and nothing in it but the files that we render
+        right = "Write the lines of that file in the place of this one."
     return DshpcError(
         f"{candidate.where(name)}, line {number}: {_why(errors, key)}",
         f"The line is: {shortened(line.strip())}\n{details}",
@@ -42,6 +45,8 @@ def explain(said: str, candidate: Candidate) -> DshpcError:
 def _why(errors: list[str], key: str) -> str:
     if not key:
         return "Slurm cannot read it."
+    if key == _INCLUDE:
+        return "the file that it includes is not there in the container."
     if any("unrecognized key" in text for text in errors):
         return f"Slurm knows no {key!r} there."
     return f"{errors[-1].rstrip('.')}."
@@ -81,6 +86,9 @@ def _culprit(errors: Sequence[str], candidate: Candidate) -> tuple[str, int, str
         if match and 0 < int(match[2]) <= len(lines):
             return match[1], int(match[2]), lines[int(match[2]) - 1], ""
     for name, lines in texts:
+        if found := _by_include(errors, lines):
+            return name, *found
+    for name, lines in texts:
         if found := _by_value(errors, lines):
             return name, *found
     return "", 0, "", ""
@@ -96,6 +104,19 @@ def _by_key(errors: Sequence[str], lines: Sequence[str]) -> tuple[int, str, str]
         for number, line in enumerate(lines, 1):
             if key.search(line.partition("#")[0]):
                 return number, line, match[1]
+    return None
+
+
+def _by_include(errors: Sequence[str], lines: Sequence[str]) -> tuple[int, str, str] | None:
+    """(line number, line, key) of the first Include of a file that Slurm does not find."""
+    for error in errors:
+        missing = re.search(r"cannot stat file \S*?([^/\s]+):", error)
+        if missing is None:
+            continue
+        included = re.compile(rf"(?i)\s*include\s+(?:\S*/)?{re.escape(missing[1])}\s*$")
+        for number, line in enumerate(lines, 1):
+            if included.match(line.partition("#")[0]):
+                return number, line, _INCLUDE
     return None
 
 

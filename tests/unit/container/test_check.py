@@ -127,6 +127,21 @@ def test_of_an_unknown_key_slurm_says_both_and_the_key_tells_more() -> None:
     assert error.resolution[0] == "Did you mean Type?"
 
 
+def test_a_file_that_is_included_in_vain_is_told_with_its_line() -> None:
+    """As slurmd 24.11.5 says it; it tries again for a minute."""
+    said = (
+        "slurmd: error: s_p_parse_file: cannot stat file /run/dshpc/new/extra.conf: No such file or "
+        "directory, retrying in 1sec up to 60sec\n"
+    )
+    text = f"{SLURM}\nInclude other.conf\n  include extra.conf # mine\n"
+    error = explain(said, candidate(text, GRES, "slurm.conf"))
+    number = text.split("\n").index("  include extra.conf # mine") + 1
+    assert error.brief.startswith(f"config/slurm.conf, line {number}: the file that it includes")
+    assert error.resolution[0] == "Write the lines of that file in the place of this one."
+    other = explain(said.replace("extra", "third"), candidate(text, GRES, "slurm.conf"))
+    assert other.brief == "Slurm refuses this configuration."
+
+
 def test_a_line_of_the_setting_sends_people_to_the_setting() -> None:
     text = SLURM + "ReturnToServise=1\n"
     said = "slurmd: error: _parse_next_key: Parsing error at unrecognized key: ReturnToServise\n"
