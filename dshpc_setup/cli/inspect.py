@@ -16,7 +16,7 @@ from dshpc_setup.files import write_atomic
 from dshpc_setup.machine import Machine
 from dshpc_setup.project import Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings
-from dshpc_setup.settings_file import as_text, changed, item_text, joined, without
+from dshpc_setup.settings.edited import as_text, changed, item_text, joined, without
 
 _COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
 

@@ -87,6 +87,8 @@ def test_an_unknown_key_names_the_nearest() -> None:
         ("shm_size", "big"),
         ("partition", "a b"),
         ("work", "a\nb"),
+        ("work", ""),
+        ("work", "  "),
         ("base_image", "--all-tags"),
         ("base_image", "debian trixie"),
         ("base_image", "Debian"),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.settings import load
-from dshpc_setup.settings_file import as_text, changed, item_text, joined, without
+from dshpc_setup.settings.edited import as_text, changed, item_text, joined, without
 
 WRITTEN = """\
 # our lab

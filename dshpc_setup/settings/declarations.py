@@ -1,0 +1,166 @@
+"""Each setting, declared once: its key in dshpc.yaml, its flag, its variable, and how its text is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dshpc_setup.settings import texts
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One setting: its key in dshpc.yaml, its flag, its variable, how its text is read."""
+
+    name: str
+    default: Any
+    help: str
+    parse: Callable[[str], Any]
+    metavar: str = "TEXT"
+    in_container: bool = False  # handed to the container's environment
+    list_separator: str = ","  # between the items of a YAML list
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def env(self) -> str:
+        return "DSHPC_" + self.name.upper()
+
+
+DECLARATIONS: tuple[Declaration, ...] = (
+    Declaration(
+        "prefix",
+        "dshpc",
+        "Name of this cluster: container <prefix>-slurm, Slurm node and cluster <prefix>.",
+        texts.prefix,
+        "NAME",
+        in_container=True,
+    ),
+    Declaration(
+        "gpu",
+        "auto",
+        "Which GPUs to use: auto, nvidia, amd, intel or none.",
+        texts.choice("auto", "nvidia", "amd", "intel", "none"),
+        "VENDOR",
+        in_container=True,
+    ),
+    Declaration(
+        "devices",
+        (),
+        "Only these GPUs, by index or UUID: 0,2.",
+        texts.devices,
+        "LIST",
+    ),
+    Declaration(
+        "simulate",
+        "",
+        "Made-up GPUs instead of real ones: h100:2, mig, mixed, mi300x:8, or several at once, "
+        "h100:2+t4:1 (16 at most); none to stop.",
+        texts.profile,
+        "PROFILE",
+        in_container=True,
+    ),
+    Declaration(
+        "work",
+        "work",
+        "Folder of your data and scripts, seen in the cluster under the same path.",
+        texts.folder,
+        "DIR",
+    ),
+    Declaration(
+        "partition",
+        "debug",
+        "Name of the Slurm partition.",
+        texts.identifier,
+        "NAME",
+        in_container=True,
+    ),
+    Declaration(
+        "partitions",
+        (),
+        "More partitions beside it, each NAME or NAME=LONGEST TIME: short=1:00:00,long=7-0.",
+        texts.partitions,
+        "LIST",
+        in_container=True,
+    ),
+    Declaration(
+        "gpu_sharing",
+        "none",
+        "Let jobs share a GPU: none, shard:N (N jobs on each GPU, --gres=shard:1) or mps "
+        "(NVIDIA MPS, --gres=mps:50 for half a GPU).",
+        texts.sharing,
+        "HOW",
+        in_container=True,
+    ),
+    Declaration(
+        "gres_type",
+        "model",
+        "What Slurm calls the GPUs: model (--gres=gpu:h100:1), or index: a name for each "
+        "(--gres=gpu:gpu0:1, --target NODE::0,2), so that particular ones can be asked for.",
+        texts.choice("model", "index"),
+        "HOW",
+        in_container=True,
+    ),
+    Declaration(
+        "isolation",
+        "default",
+        "default: a job's GPUs are named by environment variables; enforced: a job can open no other "
+        "device and use no more memory and cores than its own (the container gets more rights).",
+        texts.choice("default", "enforced"),
+        "TIER",
+        in_container=True,
+    ),
+    Declaration(
+        "slurm_conf_extra",
+        "",
+        "Further lines for slurm.conf, such as SchedulerParameters=defer; in dshpc.yaml a text of "
+        "several lines or a list.",
+        texts.lines,
+        "TEXT",
+        in_container=True,
+        list_separator="\n",
+    ),
+    Declaration(
+        "reserve_mib",
+        None,
+        "Memory in MiB kept from jobs (default: a tenth).",
+        texts.count,
+        "MIB",
+        in_container=True,
+    ),
+    Declaration("shm_size", "1g", "Size of /dev/shm for jobs, such as 8g.", texts.size, "SIZE"),
+    Declaration(
+        "base_image",
+        "debian:trixie-slim",
+        "Base image; where no registry answers, it is made with debootstrap.",
+        texts.image,
+        "IMAGE",
+    ),
+    Declaration(
+        "apt_mirror",
+        "",
+        "Debian package mirror for the image (default: the host's own, if it is Debian).",
+        texts.mirror,
+        "URL",
+    ),
+    Declaration(
+        "cuda_runtime",
+        "no",
+        "Put Debian's CUDA runtime libraries into the image: yes or no.",
+        texts.choice("yes", "no"),
+        "YES|NO",
+    ),
+    Declaration(
+        "amd_profiling",
+        "no",
+        "Let AMD's profilers and debuggers work: seccomp unconfined and ptrace (SYS_PTRACE); "
+        "yes or no.",
+        texts.choice("yes", "no"),
+        "YES|NO",
+    ),
+)
+
+BY_NAME: Mapping[str, Declaration] = {item.name: item for item in DECLARATIONS}

@@ -1,0 +1,150 @@
+"""How the text of a setting is read, wherever it stood: a value, or ValueError whose words follow the text.
+
+"prefix = 'A b' must be 1 to 40 lower-case letters": the words continue a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+
+def choice(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            import difflib  # only for a mistake: each start of the container imports this module
+
+            near = difflib.get_close_matches(text, choices, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"is none of {', '.join(choices)}{hint}")
+        return text
+
+    return parse
+
+
+def prefix(text: str) -> str:
+    # It becomes a container name, a host name, a Slurm node name and a cluster name.
+    if not re.fullmatch(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?", text):
+        raise ValueError(
+            "must be 1 to 40 lower-case letters, digits and '-', beginning with a letter "
+            "and not ending in '-'"
+        )
+    if text == "default":
+        raise ValueError("is the word by which Slurm names defaults, and no node")
+    return text
+
+
+def devices(text: str) -> tuple[str, ...]:
+    items = tuple(item.strip() for item in text.split(",") if item.strip())
+    for item in items:
+        if not re.fullmatch(r"[0-9]{1,3}|(?:GPU|MIG)-[0-9A-Za-z/-]+", item):
+            raise ValueError(f"holds {item!r}, which is neither an index nor a GPU-/MIG- UUID")
+    if len(set(items)) != len(items):
+        raise ValueError("names a device twice")
+    return items
+
+
+def count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise ValueError("must be a whole number of 0 or more")
+    return int(text)
+
+
+def size(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]{0,6}[kmg]", text.lower()):
+        raise ValueError("must be a size such as 512m or 2g")
+    return text.lower()
+
+
+def profile(text: str) -> str:
+    if text in ("", "none"):
+        return ""
+    from dshpc_setup.machine.profiles import parse_profile
+
+    parse_profile(text)
+    return text
+
+
+def folder(text: str) -> str:
+    if not text.strip():
+        raise ValueError("names no folder")
+    if any(ord(char) < 32 for char in text):
+        raise ValueError("holds a control character")
+    return text
+
+
+def image(text: str) -> str:
+    if len(text) > 255 or not re.fullmatch(_IMAGE, text, re.ASCII):
+        raise ValueError("is no name of an image, such as debian:trixie-slim")
+    return text
+
+
+_NAME = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
+# As the registries' own grammar has it: host/path:tag@digest, or the id of an image
+_IMAGE = (
+    rf"(?:{_HOST}/)?{_NAME}(?:/{_NAME})*(?::\w[\w.-]{{0,127}})?(?:@[a-z0-9]+:[0-9a-f]{{32,128}})?"
+    r"|sha256:[0-9a-f]{64}"
+)
+
+
+def mirror(text: str) -> str:
+    # It becomes a line of sources.list, which is cut at spaces
+    if re.match(r"[a-z]+://[^/]*@", text):
+        raise ValueError("holds a login, which would stay readable in the image")
+    if text and not re.fullmatch(rf"https?://{_HOST}(?:/[A-Za-z0-9._~%+=:@,/-]*)?", text):
+        raise ValueError("is no address such as http://mirror.example.org/debian")
+    return text
+
+
+def lines(text: str) -> str:
+    # What ends a line for some of its readers and not for others must be in none
+    if any(not char.isprintable() and char not in "\n\t" for char in text):
+        raise ValueError("holds a character that cannot be printed")
+    return text.rstrip("\n")
+
+
+def sharing(text: str) -> str:
+    if text in ("none", "mps"):
+        return text
+    found = re.fullmatch(r"shard:([1-9][0-9]{0,2})", text)
+    if found is None or not 2 <= int(found[1]) <= 128:
+        raise ValueError("is none of none, mps and shard:N with 2 to 128 jobs for each GPU")
+    return text
+
+
+# As Slurm reads MaxTime: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]
+_TIME = re.compile(
+    r"\d{1,7}|\d{1,6}:\d{1,2}(?::\d{1,2})?|\d{1,5}-\d{1,3}(?::\d{1,2}){0,2}", re.ASCII
+)
+
+
+def partitions(text: str) -> tuple[tuple[str, str], ...]:
+    """(name, longest time as Slurm writes it) each; INFINITE without one."""
+    found: list[tuple[str, str]] = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, given, longest = (part.strip() for part in item.partition("="))
+        if given and not longest:
+            raise ValueError(
+                f"holds {item!r}, which names no time: {name}=1:00:00 for an hour at most, or {name} "
+                "for no limit"
+            )
+        if longest and longest.lower() != "infinite" and not _TIME.fullmatch(longest):
+            raise ValueError(
+                f"holds {item!r}, whose time is none such as 30 (minutes), 1:00:00 or 7-0 (days)"
+            )
+        is_time = longest and longest.lower() != "infinite"
+        if is_time and not longest.strip("0:-"):
+            raise ValueError(f"holds {item!r}, whose time is zero: no job could run there")
+        found.append((identifier(name), longest if is_time else "INFINITE"))
+    if len({name.lower() for name, _ in found}) != len(found):
+        raise ValueError("names a partition twice")
+    return tuple(found)
+
+
+def identifier(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", text):
+        raise ValueError("must be letters, digits, '-' and '_', beginning with a letter")
+    if text.lower() == "default":
+        raise ValueError("is the word by which Slurm names defaults, and no partition")
+    return text
