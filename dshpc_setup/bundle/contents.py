@@ -53,6 +53,12 @@ def listed(files: Mapping[str, str]) -> dict[str, str]:
     return {NAME: f"{_HEAD}{''.join(lines)}", **{name: files[name] for name in names}}
 
 
+def taken_out(files: Mapping[str, str]) -> list[str]:
+    """What the list names, and is not there any more."""
+    names = (line.partition(" ")[0] for line in files.get(NAME, "").splitlines())
+    return [name for name in names if name in _SENTENCES and name not in files]
+
+
 def _size(count: int) -> str:
     return f"{count} B" if count < 1000 else f"{count / 1000:.1f} kB"
 

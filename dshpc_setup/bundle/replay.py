@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup.bundle import PROOF_SCHEMA, SETTINGS_SCHEMA, archive
+from dshpc_setup.bundle import PROOF_SCHEMA, SETTINGS_SCHEMA, archive, contents
 from dshpc_setup.checkup import stored
 from dshpc_setup.diagnose import Known
 from dshpc_setup.errors import DshpcError, usage_error
@@ -26,6 +26,7 @@ from dshpc_setup.observed import Observed
 from dshpc_setup.passthrough import Passthrough, proof_key
 from dshpc_setup.settings import Settings, load
 
+_ANEW = "Have the report made anew: dshpc doctor --bundle FILE.tar.gz"
 _MACHINE = "machine"
 _OF_A_MACHINE = (
     *("machine.yaml", "root.txtar", "commands.yaml"),
@@ -61,6 +62,13 @@ def machine_of(path: str | os.PathLike[str]) -> RecordedMachine:
         return RecordedMachine(inner if is_report else os.fspath(path))
     if f"{_MACHINE}/machine.yaml" not in texts:
         raise _no_report(path, f"There is no {_MACHINE}/machine.yaml in it.")
+    for name in contents.taken_out(texts):
+        if name.startswith(f"{_MACHINE}/"):
+            raise usage_error(
+                f"{os.fspath(path)}: {name} was taken out of it.",
+                "What it told of the machine would look as if it were not there.",
+                _ANEW,
+            )
     where = Path(path) / _MACHINE
     with tempfile.TemporaryDirectory(prefix="dshpc-report-") as folder:
         for name in _OF_A_MACHINE:
@@ -190,5 +198,5 @@ def _elsewhere(error: DshpcError, folder: str, path: str | os.PathLike[str]) -> 
     return usage_error(
         f"{os.fspath(path)}: {named(error.brief)}",
         named(error.details),
-        "Have the report made anew: dshpc doctor --bundle FILE.tar.gz",
+        _ANEW,
     )

@@ -236,6 +236,18 @@ def test_what_an_older_report_does_not_hold_is_not_known(report: Path) -> None:
     seen_machine("/", report, "")
 
 
+def test_a_part_of_the_machine_that_was_taken_out_is_not_absent(report: Path) -> None:
+    files = archive.unpack(report.read_bytes())
+    for name in ("machine/root.txtar", "machine/nvml.json", "machine/commands.yaml"):
+        report.write_bytes(archive.pack("top", {k: v for k, v in files.items() if k != name}))
+        with pytest.raises(DshpcError, match=f"{name} was taken out") as caught:
+            machine_of(report)
+        assert caught.value.exit_code == Exit.USAGE
+    rest = {name: text for name, text in files.items() if not name.startswith("log/")}
+    report.write_bytes(archive.pack("top", rest))
+    assert machine_of(report).nvml(1).state == "present"
+
+
 def test_contents_are_told_first(report: Path) -> None:
     with tarfile.open(report) as tar:
         names = [member.name for member in tar]
