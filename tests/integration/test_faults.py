@@ -428,11 +428,12 @@ def second_engine(base: BaseImage) -> Iterator[tuple[str, subprocess.Popen[bytes
     run(as_root("ip", "link", "add", bridge, "type", "bridge")).good()
     run(as_root("ip", "address", "add", "198.51.100.1/29", "dev", bridge)).good()
     host = f"unix://{top}/s"
+    namespace = f"dshpc-test-{os.getpid()}"  # the folder's own name may hold "_" where none may be
     log = (top / "log").open("wb")
     argv = [
         "setpriv", "--pdeathsig", "TERM",  # it ends with us
         "dockerd", "--host", host, "--data-root", f"{top}/data", "--exec-root", f"{top}/exec",
-        "--pidfile", f"{top}/pid", "--group", str(os.getgid()), "--containerd-namespace", top.name,
+        "--pidfile", f"{top}/pid", "--group", str(os.getgid()), "--containerd-namespace", namespace,
         "--bridge", bridge, "--iptables=false", "--ip6tables=false", "--ip-forward=false",
         "--ip-masq=false", "--userland-proxy=false",
     ]  # fmt: skip
