@@ -94,41 +94,48 @@ def _culprit(errors: Sequence[str], candidate: Candidate) -> tuple[str, int, str
     return "", 0, "", ""
 
 
-def _by_key(errors: Sequence[str], lines: Sequence[str]) -> tuple[int, str, str] | None:
-    """(line number, line, key) of the first line with a key that Slurm does not know."""
+_Found = tuple[int, str, str]
+"""Line number, line, key."""
+
+
+def _by_key(errors: Sequence[str], lines: Sequence[str]) -> _Found | None:
+    """The first line with a key that Slurm does not know."""
     for error in errors:
         match = re.search(r"unrecognized key: (\S+)", error)
         if match is None:
             continue
         key = re.compile(rf"(?i)(?:^|\s){re.escape(match[1])}\s*[+\-*/]?=")
-        for number, line in enumerate(lines, 1):
-            if key.search(line.partition("#")[0]):
-                return number, line, match[1]
+        if found := _first(lines, key):
+            return *found, match[1]
     return None
 
 
-def _by_include(errors: Sequence[str], lines: Sequence[str]) -> tuple[int, str, str] | None:
-    """(line number, line, key) of the first Include of a file that Slurm does not find."""
+def _by_include(errors: Sequence[str], lines: Sequence[str]) -> _Found | None:
+    """The first Include of a file that Slurm does not find."""
     for error in errors:
         missing = re.search(r"cannot stat file \S*?([^/\s]+):", error)
         if missing is None:
             continue
-        included = re.compile(rf"(?i)\s*include\s+(?:\S*/)?{re.escape(missing[1])}\s*$")
-        for number, line in enumerate(lines, 1):
-            if included.match(line.partition("#")[0]):
-                return number, line, _INCLUDE
+        included = rf"(?i)^\s*include\s+(?:\S*/)?{re.escape(missing[1])}\s*$"
+        if found := _first(lines, re.compile(included)):
+            return *found, _INCLUDE
     return None
 
 
-def _by_value(errors: Sequence[str], lines: Sequence[str]) -> tuple[int, str, str] | None:
-    """(line number, line, key) of the first line with a value that an error quotes."""
+def _by_value(errors: Sequence[str], lines: Sequence[str]) -> _Found | None:
+    """The first line with a value that an error quotes."""
     for error in errors:
         quoted = re.findall(r"[\"'(]([\w/.,:+-]{3,})[\"')]|\b([a-z_]+/[a-z_0-9]+)\b", error)
         for value in (first or second for first, second in quoted[:_MOST_VALUES]):
-            for number, line in enumerate(lines, 1):
-                if f"={value}" in line.partition("#")[0]:
-                    return number, line, line.partition("=")[0].strip()
+            if found := _first(lines, re.compile(re.escape(f"={value}"))):
+                return *found, found[1].partition("=")[0].strip()
     return None
+
+
+def _first(lines: Sequence[str], pattern: re.Pattern[str]) -> tuple[int, str] | None:
+    """Number and text of the first line that has it before a comment."""
+    numbered = enumerate(lines, 1)
+    return next((each for each in numbered if pattern.search(each[1].partition("#")[0])), None)
 
 
 def _known_keys(candidate: Candidate, but: str) -> list[str]:
