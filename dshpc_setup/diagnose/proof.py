@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, not_here, note, unknown, warning
-from dshpc_setup.diagnose.ways import MENDED_BY_CDI, foreseen, is_likely, tested, why_none
+from dshpc_setup.diagnose.ways import foreseen, is_likely, tested, why_none
 from dshpc_setup.facts import Engine
 from dshpc_setup.fixes import Fix
 from dshpc_setup.passthrough import Attempt, Passthrough, findings
@@ -75,9 +75,7 @@ def from_facts(identity: str) -> Look:
             return fine()
         verdict = _of_row(found, row)
         read = _read(known.facts.engine)
-        if found.works and found.handover.mechanism == "cdi" and identity in MENDED_BY_CDI:
-            return verdict
-        likely = is_likely(identity, known.facts)
+        likely = is_likely(identity, known.facts, found)
         if likely and (found.works or verdict.state == "error"):
             return warning(verdict.cause, *read, fix=row.fix)
         return replace(verdict, evidence=read) if verdict.state == "error" else verdict

@@ -15,7 +15,7 @@ _REQUEST_BY_CDI_SINCE = (
     "29.2"  # Docker: --gpus asks for a CDI device first where there is nvidia-cdi-hook
 )
 
-LIKELY = frozenset(
+_LIKELY = frozenset(
     {
         findings.NOT_RESTARTED,
         findings.RUNTIME_NOT_REGISTERED,
@@ -29,13 +29,18 @@ LIKELY = frozenset(
 )
 """Somebody's to mend even where another way is left; and untested, so that they are no errors yet."""
 
-MENDED_BY_CDI = frozenset({findings.ROOTLESS})
+_MENDED_BY_CDI = frozenset({findings.ROOTLESS})
 """Those of which CDI is the remedy: nothing is left to mend where the engine has the GPUs by it."""
 
 
-def is_likely(identity: str, facts: HostFacts) -> bool:
-    """Whether the facts alone make this a warning: to be mended, and not sure before a test-run."""
-    return identity in LIKELY or (identity == findings.NO_TOOLKIT and _is_registered(facts))
+def is_likely(identity: str, facts: HostFacts, found: Passthrough) -> bool:
+    """Whether the facts alone make this a warning: to be mended, and not sure before a test-run.
+
+    `found` is what a test-run of these facts would show.
+    """
+    if identity in _MENDED_BY_CDI and found.works and found.handover.mechanism == "cdi":
+        return False
+    return identity in _LIKELY or (identity == findings.NO_TOOLKIT and _is_registered(facts))
 
 
 def _is_registered(facts: HostFacts) -> bool:
