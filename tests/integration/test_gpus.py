@@ -74,25 +74,31 @@ def test_which_job_holds_which_gpu(fresh: Cluster) -> None:
     assert "SIMULATED" in table[0]
     assert [line.split()[-1] for line in table[2:4]] == ["free", "free"]
     assert f"{array}_3 root wrap" in table[4]
-    # Who waits for a GPU keeps nobody from another one, nor does the time limit of who has it
-    fresh.said("scontrol", "update", f"JobId={array}_3", "TimeLimit=10")
+    fresh.said("scancel", array)
+
+    fresh.dshpc("down").good()
+    report = fresh.dshpc("gpus", "--json").good().report
+    assert report["cluster"]["state"] == "missing"
+    assert [gpu["jobs"] for gpu in report["gpus"]] == [None] * 3
+
+
+def test_who_waits_for_a_gpu_keeps_nobody_from_another(fresh: Cluster) -> None:
+    """Nor does the time limit of the job that has it, by which Slurm plans (decision 0024)."""
+    fresh.configure("--simulate", "mixed").good()
+    holder = fresh.submit("--gres=gpu:t4:1", "-t", "10", script="sleep 600")
+    wait_until(lambda: fresh.job_state(holder)[0] == "RUNNING", "a job holds the T4")
     waiting = fresh.submit("--gres=gpu:t4:1", script="sleep 600")
     wait_until(lambda: fresh.job_state(waiting)[0] == "PENDING", "the second job waits")
     free, _ = start(fresh, "gpu:h100:1", "-t", "10")
     assert fresh.job_state(waiting)[0] == "PENDING"
-    # ... unless root gives it the right of way, and Slurm knows when it could begin
+    # ... unless root gives one the right of way, and Slurm knows when it could begin
     wide = fresh.submit("--gres=gpu:h100:2", script="true")
     fresh.said("scontrol", "update", f"JobId={wide}", "Priority=1000000")
     behind = fresh.submit("--gres=gpu:h100:1", script="true")
     time.sleep(3)
     assert fresh.job_state(behind)[0] == "PENDING"
     end(fresh, free, wide, behind)
-    fresh.said("scancel", array, waiting)
-
-    fresh.dshpc("down").good()
-    report = fresh.dshpc("gpus", "--json").good().report
-    assert report["cluster"]["state"] == "missing"
-    assert [gpu["jobs"] for gpu in report["gpus"]] == [None] * 3
+    fresh.said("scancel", holder, waiting)
 
 
 def test_which_job_holds_which_instance(fresh: Cluster) -> None:
