@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 from dshpc_setup.errors import DshpcError
 
+_TEMPORARY = ".dshpc-tmp"
+_PRIVATE = os.O_NOFOLLOW | os.O_CLOEXEC
 _WHY = {
     errno.ENOSPC: ("the disk is full", "Make room on that disk and run again."),
     errno.EDQUOT: ("your disk quota is used up", "Make room and run again."),
@@ -46,20 +49,33 @@ def make_folder(path: Path, owner: tuple[int, int] | None = None, mode: int = 0o
         for folder in reversed(missing):
             folder.mkdir(mode=mode)
             if owner is not None:
-                os.chown(folder, *owner)
+                os.chown(folder, *owner, follow_symlinks=False)
         if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(path))
     except OSError as error:
         raise write_error(error, path) from None
 
 
+def temporary_name(name: str) -> str:
+    """Beside the file of that name; another at each call, so that nobody can be there before us."""
+    return f".{name}.{os.urandom(6).hex()}{_TEMPORARY}"
+
+
+def is_temporary(name: str, final: str) -> bool:
+    """Whether it is one that a run which died left beside the file `final`; also of older versions."""
+    return name.startswith(f".{final}.") and name.endswith(_TEMPORARY)
+
+
 def write_temporary(
     final: Path, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None
 ) -> Path:
-    """A complete, synced file beside `final`, ready to be renamed over it."""
-    temporary = final.with_name(f".{final.name}.dshpc-tmp")
+    """A complete, synced file beside `final`, ready to be renamed over it.
+
+    It is made anew, never one that is there: in a folder such as /tmp others can lay files and links.
+    """
+    temporary = final.with_name(temporary_name(final.name))
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PRIVATE, 0o600)
         try:
             with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(text)
@@ -74,6 +90,24 @@ def write_temporary(
     except OSError as error:
         raise write_error(error, final) from None
     return temporary
+
+
+def read_plain(path: Path) -> bytes | None:
+    """A plain file, None where there is none; raises OSError for what is none: a pipe would be waited for."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(handle)
 
 
 def _give_mode(handle: int, mode: int) -> None:

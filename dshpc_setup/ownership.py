@@ -20,7 +20,12 @@ def is_marked(text: str) -> bool:
 
 def digest(text: str) -> str:
     """SHA-256 of the text as written (UTF-8)."""
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return digest_of(text.encode("utf-8", "surrogateescape"))
+
+
+def digest_of(content: bytes) -> str:
+    """The same of what lies in a file."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def classify(text: str | None, recorded_sha256: str | None) -> Owner:

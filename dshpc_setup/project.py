@@ -10,17 +10,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dshpc_setup import foreign, trust
 from dshpc_setup import settings as settings_module
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.files import make_folder, write_atomic, write_error
+from dshpc_setup.files import make_folder, read_plain, write_atomic
+from dshpc_setup.run_lock import held, held_by_another
 from dshpc_setup.settings import Settings
 
 LABEL = "org.dshpc.project"  # of what is the project's in the engine: its folder
-OWN = ".dshpc"
+GPUS_LABEL = "org.dshpc.gpus"  # the GPUs that the jobs of a cluster get, where they are real
+OWN = trust.OWN
 PROOF = f"{OWN}/passthrough.json"  # the passthrough proof of an earlier run
 RENDERED = f"{OWN}/rendered.json"  # what the files were last rendered from: render.inputs
 REJECTED = f"{OWN}/rejected.json"  # new texts that the user does not want
@@ -28,14 +31,36 @@ REMEMBERED = f"{OWN}/remembered.json"
 RUNTIME = f"{OWN}/runtime.json"
 MANIFEST = "config/manifest.json"
 MANIFEST_SCHEMA = "dshpc.manifest/1"
+_TWO_RUNS = "Two runs in one folder would write over each other."
+# What leads to programs, mounts and settings of the cluster, and the folders that it lies in
+_READ = (
+    OWN, "config", "environment", "dshpc.yaml", "docker-compose.yml", ".env", MANIFEST,
+    *(f"config/{name}" for name in ("slurm.conf", "gres.conf", "cgroup.conf")),
+    REMEMBERED, RUNTIME, PROOF, RENDERED, REJECTED, f"{OWN}/journal.json", f"{OWN}/used.json",
+    f"{OWN}/build", f"{OWN}/wheels", f"{OWN}/wheels.json",
+)  # fmt: skip
 
 
 class Project:
-    """A project folder; `owner` is the (uid, gid) that files made under sudo are given to."""
+    """A project folder; `owner` is the (uid, gid) that files made under sudo are given to.
 
-    def __init__(self, folder: Path, owner: tuple[int, int] | None = None) -> None:
+    `foreign` is the uid of another user whose it is: then it is data at most, and only the name of
+    its cluster and its settings are read, to be shown. `ignored` are folders nearer to where the search
+    began that are not used.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        owner: tuple[int, int] | None = None,
+        *,
+        foreign: int | None = None,
+        ignored: Sequence[trust.Place] = (),
+    ) -> None:
         self.folder = folder
         self.owner = owner
+        self.foreign = foreign
+        self.ignored = tuple(ignored)
 
     @property
     def own(self) -> Path:
@@ -52,18 +77,40 @@ class Project:
             return
         for folder in folders:
             for at, _, files in os.walk(folder):
-                os.chown(at, *self.owner)
+                os.chown(at, *self.owner, follow_symlinks=False)
                 for name in files:
                     os.chown(os.path.join(at, name), *self.owner, follow_symlinks=False)
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the folder for one run; a second one is refused with the first one's process id."""
+    def lock(self, *, files: bool = True) -> Iterator[None]:
+        """Hold the folder for one run; a second one is refused with the first one's process id.
+
+        `files`: the run uses what lies in the folder; without it, root may hold another user's. Raises
+        DshpcError where the folder is not this user's, or others could have written there.
+        """
         self._refuse_strangers()
+        where = f"in {self.folder}"
+        if self.foreign is not None and not files:
+            with held_by_another(self.own / "lock", where, _TWO_RUNS):
+                yield
+            return
+        self.need_own()
         self.prepare()
-        why = "Two runs in one folder would write over each other."
-        with held(self.own / "lock", f"in {self.folder}", why, self.owner):
+        self.need_own()  # of what was made now, too
+        with held(self.own / "lock", where, _TWO_RUNS, self.owner):
             yield
+
+    def need_own(self) -> None:
+        """Raises DshpcError where files of this folder may not be used: it is another user's, or others
+        could have written them."""
+        place = trust.judged(os.path.realpath(self.folder))
+        if place.foreign:
+            raise _of_another(place)
+        fault = place.fault
+        for name in _READ if fault is None else ():
+            fault = fault or trust.of_file(str(self.folder / name))
+        if fault is not None:
+            raise unsafe(str(self.folder), fault)
 
     def _refuse_strangers(self) -> None:
         """Raises DshpcError for who may not write where the files of somebody else's cluster are."""
@@ -74,7 +121,7 @@ class Project:
             except OSError:  # not there, or in a folder that may not be looked into
                 continue
             if me not in (0, uid) and not os.access(path, os.W_OK):
-                name = _user_name(uid)
+                name = trust.user_name(uid)
                 raise DshpcError(
                     f"The cluster in {self.folder} belongs to {name}.",
                     f"Only {name} and root may change it: {path} is not yours to write.",
@@ -84,6 +131,15 @@ class Project:
                     ),
                 )
 
+    def _bytes(self, name: str) -> bytes | None:
+        """A file under the project folder, None where there is none; raises OSError.
+
+        Of another user's folder only what is a plain file of his, and no link to another.
+        """
+        if self.foreign is None:
+            return read_plain(self.folder / name)
+        return trust.read(str(self.folder), name.split("/"), (0, self.foreign))
+
     def read_json(self, name: str) -> dict[str, Any]:
         """An object of ours under the project folder; {} where there is none.
 
@@ -92,11 +148,10 @@ class Project:
         """
         path = self.folder / name
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
+            text = self._bytes(name)
+            value = {} if text is None else foreign.value(text.decode("utf-8"))
             if not isinstance(value, dict):
                 raise ValueError("it holds no JSON object")
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
         except (OSError, ValueError) as error:
             raise DshpcError(
                 f"{path} cannot be read.",
@@ -154,20 +209,19 @@ class Project:
         """The settings in force here; `settings_file` must exist, dshpc.yaml in the folder may."""
         path = settings_file or self.folder / "dshpc.yaml"
         try:
-            text: str | None = path.read_text(encoding="utf-8")
-        except (FileNotFoundError, NotADirectoryError):
-            if settings_file is not None:
-                raise DshpcError(
-                    f"There is no settings file {settings_file}.",
-                    "",
-                    ("Give the path of an existing file to --settings.",),
-                    64,
-                ) from None
-            text = None
+            data = self._bytes("dshpc.yaml") if settings_file is None else read_plain(path)
+            text = None if data is None else data.decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise DshpcError(
                 f"Cannot read {path}.", str(error), ("Make it a readable UTF-8 text.",), 64
             ) from None
+        if text is None and settings_file is not None:
+            raise DshpcError(
+                f"There is no settings file {settings_file}.",
+                "",
+                ("Give the path of an existing file to --settings.",),
+                64,
+            )
         return settings_module.load(
             flags=flags,
             env=env,
@@ -190,48 +244,11 @@ class Project:
         return {str(path): str(digest) for path, digest in self.read_json(REJECTED).items()}
 
     def runtime(self) -> dict[str, Any]:
-        """What the commands need to reach the cluster: container, work, prefix."""
-        return self.read_note(RUNTIME)
-
-
-@contextlib.contextmanager
-def held(path: Path, where: str, why: str, owner: tuple[int, int] | None = None) -> Iterator[None]:
-    """Hold the file for one run; raises DshpcError with the process id of another that holds it.
-
-    `where` is what is worked on ("in DIR"), `why` says in a sentence what two runs would do to it.
-    """
-    import fcntl
-
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        if owner is not None:
-            os.fchown(handle, *owner)
-    except OSError as error:
-        raise write_error(error, path) from None
-    try:
+        """What the commands need to reach the cluster: container, work, prefix; data, never a program."""
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise DshpcError(
-                f"Another run (process {holder}) is at work {where}.",
-                why,
-                ("Wait until it has ended, then run again.",),
-            ) from None
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _user_name(uid: int) -> str:
-    import pwd
-
-    try:
-        return f"the user {pwd.getpwuid(uid).pw_name}"
-    except KeyError:
-        return f"user {uid}"
+            return trust.usable(self._bytes(RUNTIME))
+        except OSError:
+            return {}
 
 
 def json_text(value: Mapping[str, Any]) -> str:
@@ -240,26 +257,76 @@ def json_text(value: Mapping[str, Any]) -> str:
 
 
 def find_project(start: Path, env: Mapping[str, str]) -> Project | None:
-    """The project at or above `start`; DSHPC_DIR names one outright."""
+    """The project at or above `start`; DSHPC_DIR names one outright.
+
+    Raises DshpcError where the one that is named could have been written by others.
+    """
     named = env.get("DSHPC_DIR")
     if named:
-        return Project(Path(named).absolute().resolve())
-    for folder in (start, *start.parents):
-        if (folder / OWN).is_dir():
-            return Project(folder)
-    return None
+        return project_at(Path(named))
+    place, ignored = trust.search(os.path.realpath(start))
+    return None if place is None else _project(place, ignored)
 
 
 def need_project(start: Path, env: Mapping[str, str]) -> Project:
     """As find_project; raises DshpcError where there is none."""
     project = find_project(start, env)
     if project is None:
-        raise DshpcError(
-            f"There is no cluster in {start} or above it.",
-            "No folder there holds .dshpc, which configure-environment makes.",
-            (
-                "Go to the folder where you ran configure-environment, or run it here.",
-                "Or name that folder in the environment variable DSHPC_DIR.",
-            ),
-        )
+        raise no_project(str(start), trust.search(os.path.realpath(start))[1])
     return project
+
+
+def project_at(folder: Path, owner: tuple[int, int] | None = None) -> Project:
+    """The project in a folder that was named, which need not be there yet.
+
+    Raises DshpcError where others could have written what is in it.
+    """
+    place = trust.judged(os.path.realpath(folder))
+    if place.fault is not None:
+        raise unsafe(place.folder, place.fault)
+    return _project(place, (), owner)
+
+
+def _project(
+    place: trust.Place, ignored: Sequence[trust.Place], owner: tuple[int, int] | None = None
+) -> Project:
+    foreign = place.uid if place.foreign else None
+    return Project(Path(place.folder), owner, foreign=foreign, ignored=ignored)
+
+
+def no_project(folder: str, ignored: Sequence[trust.Place]) -> DshpcError:
+    """Nothing in `folder` or above it tells of a cluster that may be used."""
+    for place in reversed(ignored):
+        if place.fault is not None:
+            return unsafe(place.folder, place.fault)
+    return DshpcError(
+        f"There is no cluster in {folder} or above it.",
+        f"No folder there holds {OWN}, which configure-environment makes.",
+        (
+            "Go to the folder where you ran configure-environment, or run it here.",
+            "Or name that folder in the environment variable DSHPC_DIR.",
+        ),
+    )
+
+
+def unsafe(folder: str, fault: trust.Fault) -> DshpcError:
+    """A project folder that others could have written into."""
+    return DshpcError(
+        f"The folder {folder} is not used as a project: others can change what is read there.",
+        fault.why,
+        (fault.remedy, "Or choose another folder: --dir DIR, or DSHPC_DIR."),
+    )
+
+
+def _of_another(place: trust.Place) -> DshpcError:
+    """What lies in another user's folder would be run with our rights."""
+    name, login = trust.user_name(place.uid), trust.login_of(place.uid)
+    as_owner = f"sudo -u {login}" if login else f"sudo -u '#{place.uid}'"
+    return DshpcError(
+        f"The cluster in {place.folder} belongs to {name}.",
+        f"This command uses its files, which {name} can write: they would run with your rights.",
+        (
+            f"Run it as that user: {as_owner} dshpc ...",
+            "Or make one of your own in another folder: configure-environment --dir DIR",
+        ),
+    )
