@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import stat
 import sys
 import time
 from collections.abc import Sequence
@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.jobs import clock, command_words, records, states, view
+from dshpc_setup.jobs import clock, command_words, no_links, states, view
 from dshpc_setup.jobs.command_words import Words, parsed, put
 from dshpc_setup.jobs.look import Look, unknown
+from dshpc_setup.jobs.no_links import NotTheirsError
 from dshpc_setup.jobs.states import JobId
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import CommandResult
@@ -27,14 +28,22 @@ _BLOCK = 1 << 16
 def list_main(rest: Sequence[str]) -> int:
     words = parsed(rest)
     now = time.time()
-    found = command_words.look_at(words).all(whole=words.all)
+    looked = command_words.look_at(words)
+    found = looked.all(whole=words.all)
     if words.json:
-        _print({"schema": JOBS, "exit_code": 0, "jobs": [each.to_json(now) for each in found]})
+        jobs = [each.to_json(now) for each in found]
+        _print({"schema": JOBS, "exit_code": 0, "jobs": jobs, "notes": looked.limits.lines()})
     elif not found:
         sys.stdout.write(f"There are no jobs{'' if words.all else '; older ones: --all'}.\n")
     else:
         sys.stdout.write(f"{_table(found, now)}\n")
+    _tell_limits(looked, words)
     return 0
+
+
+def _tell_limits(looked: Look, words: Words) -> None:
+    if not words.json:
+        sys.stderr.write("".join(f"dshpc: {line}\n" for line in looked.limits.lines()))
 
 
 def show_main(rest: Sequence[str]) -> int:
@@ -42,16 +51,18 @@ def show_main(rest: Sequence[str]) -> int:
     looked = command_words.look_at(words)
     _, found = looked.one(_one(words))
     found = _with_reasons(looked, found)
-    made = _made(found)
+    made = _made(looked, found)
     if words.json:
         jobs = [each.to_json() for each in found]
-        _print({"schema": SHOWN, "exit_code": 0, "jobs": jobs, **made})
+        notes = looked.limits.lines()
+        _print({"schema": SHOWN, "exit_code": 0, "jobs": jobs, **made, "notes": notes})
     elif len(found) == 1:
         sys.stdout.write("\n".join(lines(found[0], made)) + "\n")
     else:
         whole = replace(found[0], task=None, log=None)
         said = [_table(found, time.time()), *lines_of_workspace(whole, made)]
         sys.stdout.write("\n".join(said) + "\n")
+    _tell_limits(looked, words)
     return 0
 
 
@@ -74,10 +85,9 @@ def _with_reasons(looked: Look, found: list[View]) -> list[View]:
     ]
 
 
-def _made(found: Sequence[View]) -> dict[str, Any]:
+def _made(looked: Look, found: Sequence[View]) -> dict[str, Any]:
     """What the job was made from, as its workspace has it."""
-    folder = found[0].workspace
-    record = records.of_folder(folder, whole=True) if folder else None
+    record = looked.record(found[0].workspace, whole=True)
     if record is None:
         return {"request": None, "sbatch": None}
     sbatch = record.job.get("sbatch")
@@ -151,7 +161,8 @@ def logs_main(rest: Sequence[str]) -> int:
         from dshpc_setup.jobs import follow
 
         return follow.main([text, "--work", words.work])
-    job, found = command_words.look_at(words).one(text)
+    looked = command_words.look_at(words)
+    job, found = looked.one(text)
     if len(found) > 1:
         tasks = ", ".join(str(each.task) for each in found[:8] if each.task is not None)
         raise usage_error(
@@ -172,26 +183,38 @@ def logs_main(rest: Sequence[str]) -> int:
             "It was made by sbatch, and the controller has forgotten it.",
             ("Look into the folder that it was submitted from: slurm-NUMBER.out",),
         )
-    return _copy(log, found[0])
+    return _copy(log, found[0], looked.work)
 
 
-def _copy(log: str, one: View) -> int:
+def _copy(log: str, one: View, work: str) -> int:
     """The bytes as they are."""
     name = states.shown(log, 300)
     try:
-        handle = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise DshpcError(f"The log of job {one.id} is no file: {name}")
-            while block := os.read(handle, _BLOCK):
-                put(block)
-        finally:
-            os.close(handle)
+        handle = no_links.file_at(log, work, one.uid)
     except FileNotFoundError:
         what = "has not begun yet" if one.state == "PENDING" else "has no log"
         raise DshpcError(f"Job {one.id} {what}: there is no {name}.") from None
+    except IsADirectoryError:
+        raise DshpcError(f"The log of job {one.id} is no file: {name}") from None
+    except NotTheirsError as error:
+        raise DshpcError(
+            f"What lies in {name} is not of job {one.id}: {error.strerror}.",
+            "Somebody else may have put it in the log's place.",
+            (f"Look who: ls -ln {name}",),
+        ) from None
     except PermissionError as error:
         raise DshpcError(f"You may not read {name}.", error.strerror or "") from None
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise DshpcError(
+            f"The log of job {one.id} is not read: {name} leads through a symbolic link.",
+            "The link may lead to a file that is not the job's.",
+            (f"Look where: namei {name}",),
+        ) from None
+    with open(handle, "rb", buffering=0) as file:
+        while block := file.read(_BLOCK):
+            put(block)
     return 0
 
 

@@ -296,8 +296,7 @@ def _last_good(incoming: Incoming, method: str, project: str) -> str:
 
 def _ended_well(record: Record) -> bool:
     """The job; of an array all of its tasks."""
-    count = record.job.get("tasks")
-    tasks = range(count) if isinstance(count, int) and count > 0 else [None]
+    tasks = range(record.task_count) if record.task_count else [None]
     results = (record.result(task) for task in tasks)
     return all(result is not None and ended_well(result) for result in results)
 

@@ -6,20 +6,22 @@ be away for a while.
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
 import sys
 import time
 from collections.abc import Sequence
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import command_words, records, states, view
+from dshpc_setup.jobs import command_words, no_links, states, view
 from dshpc_setup.jobs.command_words import parsed, put
-from dshpc_setup.jobs.launch import STOPPING
+from dshpc_setup.jobs.end_record import STOPPING
 from dshpc_setup.jobs.look import Look, unknown
+from dshpc_setup.jobs.no_links import NotTheirsError
 from dshpc_setup.jobs.states import JobId, Known
 from dshpc_setup.jobs.view import View
-from dshpc_setup.jobs.workspace import OWN, RESULT, of_task
+from dshpc_setup.jobs.workspace import RESULT, Workspace, of_task
+from dshpc_setup.printed import harmless
 
 _TICK_S = 0.1
 _SOON_S, _QUEUED_S, _RUNS_S = 0.5, 2.0, 2.0  # between two questions
@@ -34,9 +36,10 @@ def main(rest: Sequence[str]) -> int:
     if len(words.ids) != 1:
         raise unknown_target("")
     target = words.ids[0]
-    job = _of_folder(target) if target.startswith("/") else states.parse_id(target)
+    look = command_words.look_at(words)
+    job = _of_folder(look, target) if target.startswith("/") else states.parse_id(target)
     try:
-        return _Follower(command_words.look_at(words), job).follow()
+        return _Follower(look, job).follow()
     except KeyboardInterrupt:
         if not target.startswith("/"):  # a submission that waits has words of its own
             _say(f"no longer followed; job {job} goes on. End it: dshpc job cancel {job}")
@@ -45,8 +48,8 @@ def main(rest: Sequence[str]) -> int:
         return 141
 
 
-def _of_folder(folder: str) -> JobId:
-    record = records.of_folder(folder)
+def _of_folder(look: Look, folder: str) -> JobId:
+    record = look.record(folder)
     if record is None or record.number is None:
         raise unknown_target(folder)
     return JobId(record.number)
@@ -135,10 +138,10 @@ class _Follower:
     def _take_log(self, job: Known) -> None:
         """Its log, from now on; one that runs again begins a new one."""
         if self.log is None:
-            record = self.look.record_of(job.folder, job.number)
+            record = self.look.record_of(job)
             path = record.log(job.task) if record else states.log_of(job)
-            result = f"{record.folder}/{OWN}/{of_task(RESULT, job.task)}" if record else None
-            self.log = _Log(path, result)
+            result = (record.place, of_task(RESULT, job.task)) if record else None
+            self.log = _Log(path, self.look.work, job.uid, result)
 
     def _until_next(self) -> None:
         """Wait until the controller is to be asked again, with the log flowing."""
@@ -160,7 +163,7 @@ class _Follower:
         if not found:
             raise unknown(self.id)
         if self.log is None and len(found) == 1 and found[0].log:
-            _Log(found[0].log, None).pump()
+            _Log(found[0].log, self.look.work, found[0].uid, None).pump()
         if len(found) == 1 and found[0].gpus and "running" not in self.told:
             _say(f"job {self.id} ran on {'; '.join(gpu.text for gpu in found[0].gpus)}")
         lost = self._taken_out(found)
@@ -184,7 +187,7 @@ class _Follower:
     def _taken_out(self, found: Sequence[View]) -> int:
         """How many tasks of an array were cancelled while they waited: Slurm keeps nothing of them."""
         folder = found[0].workspace if self.id.task is None else None
-        record = records.of_folder(folder) if folder else None
+        record = self.look.record(folder)
         if record is None:
             return 0
         begun = {one.task for one in found if one.task is not None}.union(record.tasks())
@@ -210,10 +213,12 @@ class _Follower:
 
 
 class _Log:
-    """A log that grows; `result` appears as the job ends."""
+    """A user's log that grows; `result`, a file of a workspace, appears as the job ends."""
 
-    def __init__(self, path: str, result: str | None) -> None:
-        self.path, self.result = path, result
+    def __init__(
+        self, path: str, work: str, uid: int | None, result: tuple[Workspace, str] | None
+    ) -> None:
+        self.path, self.work, self.uid, self.result = path, work, uid, result
         self.at = 0
         self.is_refused = False
         self.seen = _stamp(result)
@@ -221,15 +226,15 @@ class _Log:
     def pump(self) -> None:
         """What is new goes to stdout; a log that was begun anew is read from its beginning."""
         try:
-            handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
-        except OSError:  # not there yet
+            handle = no_links.file_at(self.path, self.work, self.uid)
+        except FileNotFoundError:  # not there yet
+            return
+        except OSError as error:
+            if isinstance(error, IsADirectoryError | NotTheirsError) or error.errno == errno.ELOOP:
+                self._refuse()
             return
         try:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                self._refuse()
-                return
-            if found.st_size < self.at:
+            if os.fstat(handle).st_size < self.at:
                 self.at = 0
             os.lseek(handle, self.at, os.SEEK_SET)
             while block := os.read(handle, 1 << 16):
@@ -239,10 +244,10 @@ class _Log:
             os.close(handle)
 
     def _refuse(self) -> None:
-        """Said once: a folder or a pipe stands in the log's place."""
+        """Said once: a link, a folder, a pipe or another user's file stands in the log's place."""
         if not self.is_refused:
             self.is_refused = True
-            _say(f"the log is no file: {states.shown(self.path, 300)}")
+            _say(f"the log is no file of the job's user: {states.shown(self.path, 300)}")
 
     def has_new_result(self) -> bool:
         now = _stamp(self.result)
@@ -251,12 +256,16 @@ class _Log:
         return new
 
 
-def _stamp(path: str | None) -> tuple[int, int] | None:
+def _stamp(result: tuple[Workspace, str] | None) -> tuple[int, int] | None:
+    if result is None:
+        return None
+    place, name = result
     try:
-        found = os.stat(path) if path else None
+        with place.own() as own:
+            found = os.stat(name, dir_fd=own, follow_symlinks=False)
     except OSError:
         return None
-    return (found.st_ino, found.st_mtime_ns) if found else None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _is_full(folder: str | None) -> bool:
@@ -288,5 +297,5 @@ def _say(text: str) -> None:
         from dshpc_setup.cli.console import as_called
 
         text = as_called(text)
-    sys.stderr.write(f"dshpc: {text}\n")
+    sys.stderr.write(f"dshpc: {harmless(text)}\n")
     sys.stderr.flush()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.jobs import offer as offer_module
 from dshpc_setup.jobs.offer import OfferedGpu
 from dshpc_setup.probes import ranges
@@ -83,7 +83,7 @@ def known(table: str = TABLE, offer: str = offer_module.FILE) -> Places:
     gpus: tuple[OfferedGpu, ...] = ()
     try:
         with open(offer, encoding="utf-8") as file:
-            gpus = offer_module.from_json(json.load(file)).gpus
+            gpus = offer_module.from_json(foreign.of_file(file)).gpus
     except (OSError, ValueError):
         pass
     try:

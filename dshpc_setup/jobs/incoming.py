@@ -1,19 +1,20 @@
 """Inputs on their way to a job: in the work folder as they are, from elsewhere as copies.
 
-The container sees the work folder only. Copies wait in a folder of the work folder's `jobs` until the
-submission moves them into the workspace.
+The container sees the work folder only. Copies wait beside the user's workspaces until the submission
+moves them into one. They are the user's alone, as the workspace is.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs.workspace import JOBS, room_for_writing
+from dshpc_setup.jobs import ground, no_links, workspace
+from dshpc_setup.jobs.ground import room_for_writing
 
 _BLOCK = 1 << 20
 
@@ -21,11 +22,12 @@ _BLOCK = 1 << 20
 @dataclass
 class Incoming:
     """`folder` is made with the first copy; with `dry`, nothing is. `owner` (uid, gid) where we are
-    root for somebody else."""
+    root for somebody else. `prepare` has the cluster make the user's folder, where we may not."""
 
     work: str
     owner: tuple[int, int] | None = None
     dry: bool = False
+    prepare: Callable[[], None] | None = None
     folder: str | None = None
     _copies: dict[str, str] = field(default_factory=dict)
 
@@ -51,7 +53,12 @@ class Incoming:
     def remove(self) -> None:
         """Where nothing was submitted."""
         if self.folder is not None and not self.dry:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(OSError), workspace.user_opened(self.work, self._uid) as user:
+                no_links.remove(os.path.basename(self.folder), user)
+
+    @property
+    def _uid(self) -> int:
+        return self.owner[0] if self.owner is not None else os.getuid()
 
     def _copy(self, real: str) -> str:
         folder = self._made()
@@ -77,60 +84,65 @@ class Incoming:
     def _made(self) -> str:
         if self.folder is not None:
             return self.folder
-        jobs = f"{self.work.rstrip('/')}/{JOBS}"
-        self.folder = f"{jobs}/.incoming-{os.urandom(6).hex()}"
-        if self.dry:
-            return self.folder
-        try:
-            made = not os.path.isdir(jobs) and _make(jobs)
-            with self._opened(jobs) as at:
-                if made:
-                    os.fchmod(at, os.stat(self.work).st_mode & 0o7777)  # as submit.py makes it
-                    self._give(at)
-                os.mkdir(os.path.basename(self.folder), 0o755, dir_fd=at)
-            with self._opened(self.folder) as at:
-                self._give(at)
-        except OSError as error:
-            raise DshpcError(
-                f"The work folder {self.work} cannot be written to: {error.strerror or error}.",
-                "An input from elsewhere has to be copied into it.",
-                (room_for_writing(error, self.work),),
-            ) from None
-        return self.folder
-
-    def _fill(self, folder: str, name: str, real: str) -> None:
-        """A new file with what is in `real`, and with its permissions."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(real, "rb") as source, self._opened(folder) as at:
-            target = os.open(name, flags, 0o600, dir_fd=at)
-            with open(target, "wb") as file:
-                shutil.copyfileobj(source, file, _BLOCK)
-                os.fchmod(target, os.fstat(source.fileno()).st_mode & 0o777 | 0o600)
-                self._give(target)
+        name = f".incoming-{os.urandom(6).hex()}"
+        folder = f"{workspace.of_user(self.work, self._uid)}/{name}"
+        if not self.dry:
+            try:
+                with self._user() as user:
+                    made = no_links.new_folder(name, user, 0o700)
+                    try:
+                        self._give(made)
+                    finally:
+                        os.close(made)
+            except OSError as error:
+                raise DshpcError(
+                    f"The work folder {self.work} cannot be written to: {error.strerror or error}.",
+                    "An input from elsewhere has to be copied into it.",
+                    (room_for_writing(error, self.work),),
+                ) from None
+        self.folder = folder
+        return folder
 
     @contextmanager
-    def _opened(self, folder: str) -> Iterator[int]:
-        """A folder, open. As root for somebody else it is none that a link leads to: its owner could
-        lead us anywhere."""
-        link = os.O_NOFOLLOW if self.owner is not None else 0
-        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | link)
+    def _user(self) -> Iterator[int]:
+        """The folder of the user's workspaces, open; made by whoever may."""
+        if os.getuid() == 0:
+            with suppress(PermissionError):  # of_user says why
+                ground.prepare(self.work, *(self.owner or (0, 0)))
+        elif self.prepare is not None and not self._is_ready():
+            self.prepare()
+        with ground.of_user(self.work, self._uid) as user:
+            yield user
+
+    def _is_ready(self) -> bool:
         try:
-            yield at
-        finally:
-            os.close(at)
+            with ground.of_user(self.work, self._uid):
+                return True
+        except (PermissionError, DshpcError):
+            return False
+
+    def _fill(self, folder: str, name: str, real: str) -> None:
+        """A new file with what is in `real`; executable where that is."""
+        with (
+            open(_file(real), "rb") as source,
+            workspace.user_opened(self.work, self._uid) as user,
+            no_links.opened(os.path.basename(folder), user) as at,
+        ):
+            target = no_links.new_file(name, at)
+            with open(target, "wb") as file:
+                shutil.copyfileobj(source, file, _BLOCK)
+                no_links.give_mode(target, os.fstat(source.fileno()).st_mode & 0o700 | 0o600)
+                self._give(target)
 
     def _give(self, at: int) -> None:
         if self.owner is not None:
             os.fchown(at, *self.owner)
 
 
-def _make(folder: str) -> bool:
-    """Whether it was us: another submission may have made it just now."""
-    try:
-        os.mkdir(folder)
-    except FileExistsError:
-        return False
-    return True
+def _file(real: str) -> int:
+    """What its name leads to by now, open: no link any more, and nothing to wait for."""
+    with no_links.opened(os.path.dirname(real)) as folder:
+        return no_links.file(os.path.basename(real), folder, None)
 
 
 def check(path: str, real: str) -> None:

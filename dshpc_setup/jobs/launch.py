@@ -14,7 +14,10 @@ import time
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from dshpc_setup.jobs import memory_kills, results
+from dshpc_setup import foreign
+from dshpc_setup.jobs import end_record, here, memory_kills, no_links, results
+from dshpc_setup.jobs.end_record import STOPPING
+from dshpc_setup.jobs.here import Here
 from dshpc_setup.jobs.witness import Witness
 from dshpc_setup.jobs.workspace import (
     LOG,
@@ -23,13 +26,11 @@ from dshpc_setup.jobs.workspace import (
     REQUEST,
     RESULT,
     RESULT_SCHEMA,
-    is_ours,
     of_task,
 )
 
 NOT_FOUND, NOT_RUN = 127, 126  # as a shell says it
 _LATER_S = 0.5
-STOPPING = "/run/dshpc/stopping"  # the container is (container/rootfs, `stop`)
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _ENDS = frozenset(("SIGTERM", "SIGINT", "SIGHUP"))
 _GPU_VARIABLES = (
@@ -42,23 +43,30 @@ def main() -> int:
     """Run the job whose workspace this folder is; the result is its exit code."""
     folder = os.getcwd()
     try:
-        if not is_ours(f"{folder}/{OWN}"):
-            # slurmstepd goes to /tmp where it cannot go to the workspace: anybody may write there
-            _say(f"{folder} is no workspace of this user's: was the job's own removed?")
-            return NOT_FOUND
-        with open(f"{folder}/{OWN}/{REQUEST}", encoding="utf-8") as file:
-            request = json.load(file)
+        at = here.opened(folder)
+    except OSError as error:
+        _say(
+            f"{folder} is no workspace of this user's: was the job's own removed? ({error.strerror})"
+        )
+        return NOT_FOUND
+    try:
+        with open(no_links.file(REQUEST, at.own, os.getuid()), encoding="utf-8") as file:
+            request = foreign.of_file(file)
         task = _task(request, os.environ)
-        keep_before(folder, task)
-        if os.environ.get("SLURM_RESTART_COUNT") and _size(f"{folder}/{of_task(LOG, task)}"):
+        here.keep_log_private(at)
+        keep_before(at, task)
+        if os.environ.get("SLURM_RESTART_COUNT") and here.size(at, of_task(LOG, task)):
             _say("the job begins anew; what stands above is of the run before")
-        variables = prepared(folder, request, task)
+        variables = prepared(at, request, task)
         os.environ.update(variables)
         argv = words(request, os.environ)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         _say(f"{folder}/{OWN}/{REQUEST} does not say what shall run: {error}")
         return NOT_FOUND
-    run = _Run(folder, task, argv)
+    if not at.is_still_there():
+        _say(f"{folder}/{OWN} is gone: the job was taken back")
+        return NOT_FOUND
+    run = _Run(at, task, argv)
     where = str(request.get("cwd") or variables["JOB_WORKSPACE"])
     try:
         os.chdir(where)
@@ -73,15 +81,15 @@ def _task(request: Mapping[str, Any], environ: Mapping[str, str]) -> int | None:
     return int(environ["SLURM_ARRAY_TASK_ID"]) if request.get("is_array") else None
 
 
-def prepared(folder: str, request: Mapping[str, Any], task: int | None) -> dict[str, str]:
+def prepared(at: Here, request: Mapping[str, Any], task: int | None) -> dict[str, str]:
     """The variables of the job, with the folder and the files that they name made."""
-    own = folder
+    folder = own = at.path
     if task is not None:
         own = f"{folder}/task-{task}"
-        os.makedirs(own, exist_ok=True)
+        here.make_folder(at, f"task-{task}")
     params = f"{folder}/{OWN}/{of_task(PARAMS, task)}"
     given: Any = request.get("parameters") or ({},)
-    write_json(params, given[task or 0], 0o600)  # as request.json
+    write_json(of_task(PARAMS, task), given[task or 0], at.own)
     found = {str(key): str(value) for key, value in request["resources"].get("env", {}).items()}
     found.update(JOB_WORKSPACE=own, PARAMS_FILE=params)
     inputs = [str(path) for path in request.get("inputs") or ()]
@@ -91,8 +99,9 @@ def prepared(folder: str, request: Mapping[str, Any], task: int | None) -> dict[
     if request.get("method_dir"):
         found["METHOD_DIR"] = str(request["method_dir"])
     if request.get("requires"):
-        found["REQUIRES_FILE"] = f"{folder}/{OWN}/{of_task('requires.json', task)}"
-        write_json(found["REQUIRES_FILE"], request["requires"])
+        requires = of_task("requires.json", task)
+        found["REQUIRES_FILE"] = f"{folder}/{OWN}/{requires}"
+        write_json(requires, request["requires"], at.own)
     return found
 
 
@@ -110,25 +119,25 @@ def words(request: Mapping[str, Any], environ: MutableMapping[str, str]) -> list
     return ["srun", "--", *argv]
 
 
-def keep_before(folder: str, task: int | None) -> None:
+def keep_before(at: Here, task: int | None) -> None:
     """The result of an earlier run of the same job stands beside: Slurm runs it again."""
-    result = f"{folder}/{OWN}/{of_task(RESULT, task)}"
-    if os.path.exists(result):
-        os.replace(result, f"{folder}/{OWN}/{of_task('result.before.json', task)}")
+    before = of_task("result.before.json", task)
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(of_task(RESULT, task), before, src_dir_fd=at.own, dst_dir_fd=at.own)
 
 
 class _Run:
     """One run of the words, from its start to the written result."""
 
-    def __init__(self, folder: str, task: int | None, argv: list[str]) -> None:
-        self.folder, self.task, self.argv = folder, task, argv
+    def __init__(self, at: Here, task: int | None, argv: list[str]) -> None:
+        self.at, self.task, self.argv = at, task, argv
         self.child = 0
         self.told: list[str] = []  # signals that came to us
         self.due: list[int] = []  # those that its program may have to be handed
         self.witness = Witness(_STOPS)
         self.kills = memory_kills.count()
-        self.log = f"{folder}/{of_task(LOG, task)}"
-        self.log_from = _size(self.log)
+        self.log = of_task(LOG, task)
+        self.log_from = here.size(at, self.log)
 
     def run(self) -> int:
         started = time.time()
@@ -148,6 +157,7 @@ class _Run:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
         _, status, usage = os.wait4(self.child, 0)
         self.child = 0
+        end_record.write(os.environ, os.waitstatus_to_exitcode(status))
         self.witness.end()
         return self._end(status, usage.ru_maxrss, started)
 
@@ -200,7 +210,7 @@ class _Run:
 
             killed_by_kernel = code == 128 + signal.SIGKILL and memory_kills.count() > self.kills
             found = ended_by_memory.judge(
-                _tail(self.log, self.log_from, ended_by_memory.TAIL_BYTES),
+                here.tail(self.at, self.log, self.log_from, ended_by_memory.TAIL_BYTES),
                 has_gpu=_has_gpu(os.environ),
                 killed=killed_by_kernel,
             )
@@ -240,50 +250,21 @@ class _Run:
             "told_to_stop": self.told[0] if self.told else None,
             "gpus": {name: environ[name] for name in _GPU_VARIABLES if name in environ},
         }
-        path = f"{self.folder}/{OWN}/{of_task(RESULT, self.task)}"
+        name = of_task(RESULT, self.task)
         try:
-            write_json(path, result)
+            write_json(name, result, self.at.own)
         except OSError as error:
+            path = f"{self.at.path}/{OWN}/{name}"
             _say(f"how the job ended could not be written to {path}: {error.strerror}")
 
 
-def write_json(path: str, value: object, mode: int = 0o666) -> None:
-    """The old file or the new, never half of one."""
-
-    def opener(name: str, flags: int) -> int:
-        return os.open(name, flags, mode)
-
-    temporary = f"{path}.dshpc-tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8", opener=opener) as file:
-            json.dump(value, file, ensure_ascii=False, indent=1)
-            file.write("\n")
-        os.replace(temporary, path)
-    except OSError:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+def write_json(name: str, value: object, at: int) -> None:
+    """The old file or the new, never half of one; values of parameters may be secret."""
+    no_links.replace(name, json.dumps(value, ensure_ascii=False, indent=1) + "\n", at)
 
 
 def _has_gpu(environ: Mapping[str, str]) -> bool:
     return any(environ.get(name) for name in ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS"))
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
-
-
-def _tail(path: str, begin: int, most: int) -> str:
-    """What this run printed last: an earlier one may have been out of memory."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(begin, _size(path) - most))
-            return file.read(most).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _say(text: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import ended, held, records, states, view
 from dshpc_setup.jobs.ended import Ended
+from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.states import JobId, Known
 from dshpc_setup.jobs.view import View
@@ -33,6 +34,7 @@ class Look:
     work: str
     log: str | None = field(default_factory=ended.path)
     places: held.Places = field(default_factory=held.known)
+    limits: Limits = field(default_factory=Limits)  # of `all`, and what else was left out
 
     def known(self, number: int | None = None) -> tuple[Known, ...]:
         """What slurmctld has, of one job or of all; raises DshpcError where it does not answer."""
@@ -48,10 +50,19 @@ class Look:
             pass
         raise states.no_answer(asked)
 
-    def record_of(self, folder: str, number: int, *, whole: bool = False) -> Record | None:
-        """The workspace that a job runs in; None for one that plain sbatch has made."""
-        found = records.of_folder(folder, whole=whole) if folder else None
-        return found if found is not None and found.number in (number, None) else None
+    def record_of(self, job: Known | Ended) -> Record | None:
+        """The workspace that a job runs in; None for one that plain sbatch has made, and where it is not
+        that of the user whose job Slurm says it is."""
+        found = self.record(job.folder)
+        if found is None or found.place.uid != job.uid:
+            return None
+        return found if found.number in (job.number, None) else None
+
+    def record(self, folder: str | None, *, whole: bool = False) -> Record | None:
+        """The workspace of that path."""
+        if not folder:
+            return None
+        return records.of_folder(self.work, folder, whole=whole, limits=self.limits)
 
     def views(
         self,
@@ -65,7 +76,7 @@ class Look:
         """
         jobs = self.known(job.number) if known is None else known
         found = {
-            each.id: view.of_known(each, self.record_of(each.folder, each.number), self.places)
+            each.id: view.of_known(each, self.record_of(each), self.places)
             for each in states.of(job, jobs)
         }
         found = {one.id: one for one in (self._narrowed(each, job) for each in found.values())}
@@ -80,14 +91,18 @@ class Look:
             # Its line without a task is of those that the controller still has together
             new = past.id not in found and not (groups and past.task is None)
             if new and job.task in (None, past.task):
-                record = self.record_of(past.folder, past.number)
+                record = self.record_of(past)
                 found[past.id] = view.of_ended(past, record, self.places)
         if not found:
-            record = records.find(self.work, job.number)
+            record = records.find(self.work, job.number, self.limits)
             if record is not None:
                 tasks: list[int | None] = [*record.tasks()] or [None]
                 picked = [task for task in tasks if job.task in (None, task)]
-                each_view = (view.of_record(record, task, self.places) for task in picked)
+                each_view = (
+                    view.of_record(record, task, self.places)
+                    for task in picked
+                    if not self.limits.is_late(record.folder)
+                )
                 found = {one.id: one for one in each_view}
         return sorted(found.values(), key=view.in_order)
 
@@ -95,12 +110,13 @@ class Look:
         """Of tasks that wait together, or were cancelled together, the one that is asked for."""
         if job.task is None or not states.is_group(one.id):
             return one
-        record = records.of_folder(one.workspace) if one.workspace else None
+        record = self.record(one.workspace)
         return view.of_task(one, job.task, record)
 
     def one(self, text: str) -> tuple[JobId, list[View]]:
         """The job of that number; raises DshpcError where there is none."""
         job = states.parse_id(text)
+        self.limits.begin()
         found = self.views(job)
         if not found:
             raise self._no_task(job) or unknown(job)
@@ -110,7 +126,7 @@ class Look:
         """Why a task of an array is not known; None where there is no such array."""
         whole = self.views(JobId(job.number)) if job.task is not None else []
         folder = next((one.workspace for one in whole if one.workspace), None)
-        record = records.of_folder(folder) if folder else None
+        record = self.record(folder)
         if record is None:
             return None
         step = (f"See all of it: dshpc job show {job.number}",)
@@ -125,12 +141,11 @@ class Look:
 
     def all(self, *, whole: bool) -> list[View]:
         """Running, queued and lately ended jobs; `whole`: all that have left a trace."""
+        self.limits.begin()
         jobs = [job for job in self.known() if (job.user, job.name) != _PROOF]
         why = _reasons(self.machine, tuple(jobs))
         found = {
-            job.id: view.of_known(
-                job, self.record_of(job.folder, job.number), self.places, why.get(job.id)
-            )
+            job.id: view.of_known(job, self.record_of(job), self.places, why.get(job.id))
             for job in jobs
         }
         seen = {job.number for job in jobs}
@@ -153,13 +168,16 @@ class Look:
             if (job.ended or 0.0) < since:
                 break
             logged.add(job.number)
-            yield view.of_ended(job, self.record_of(job.folder, job.number), self.places)
+            yield view.of_ended(job, self.record_of(job), self.places)
         if since:
             return
-        for record in records.newest_first(self.work):
+        for record in records.newest_first(self.work, limits=self.limits):
             if record.number is not None and record.number not in seen | logged:
                 tasks: list[int | None] = [*record.tasks()] or [None]
-                yield from (view.of_record(record, task, self.places) for task in tasks)
+                for task in tasks:
+                    if self.limits.is_late(record.folder):
+                        return
+                    yield view.of_record(record, task, self.places)
 
 
 def _reasons(machine: Machine, jobs: tuple[Known, ...]) -> dict[str, str]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Sequence
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import gpu_words, records, states
-from dshpc_setup.jobs.workspace import OWN, PARAMS
+from dshpc_setup.jobs import gpu_words, no_links, records, states, workspace
+from dshpc_setup.jobs.workspace import OWN, PARAMS, Workspace
 from dshpc_setup.machine import Machine
 
 _LOOK_S = 20.0  # for a controller that is away for a moment
@@ -38,31 +37,44 @@ def find(machine: Machine, folder: str, look_s: float) -> str | None:
         time.sleep(_PAUSE_S)
 
 
-def withdraw(folder: str) -> bool:
+def withdraw(place: Workspace) -> bool:
     """Take the workspace away, so that its job never runs; False where that has begun."""
-    own, aside = f"{folder}/{OWN}", f"{folder}/{OWN}-withdrawn"
+    aside = f"{OWN}-withdrawn"
     try:
-        os.rename(own, aside)  # in one step: the launcher finds all of it, or nothing
-        if any(name.startswith(_BEGUN) for name in os.listdir(aside)):
-            os.rename(aside, own)
-            return False
+        with place.opened() as at, contextlib.suppress(FileNotFoundError):
+            # In one step: the launcher finds all of it, or nothing
+            os.rename(OWN, aside, src_dir_fd=at, dst_dir_fd=at)
+            with no_links.opened(aside, at) as own:
+                begun = any(name.startswith(_BEGUN) for name in os.listdir(own))
+            if begun:
+                os.rename(aside, OWN, src_dir_fd=at, dst_dir_fd=at)
+                return False
     except FileNotFoundError:  # not made to its end, or gone
         pass
     except OSError:
         return False
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(place)
     return True
 
 
-def settled(machine: Machine, folder: str, why: DshpcError) -> str:
+def remove(place: Workspace) -> None:
+    """As far as it goes."""
+    with (
+        contextlib.suppress(OSError),
+        workspace.user_opened(place.work, place.uid) as at,
+    ):
+        no_links.remove(place.name, at)
+
+
+def settled(machine: Machine, place: Workspace, why: DshpcError) -> str:
     """The job's number, where it is queued; raises DshpcError where it is not, and never will be.
 
     `why` says how the answer was lost.
     """
-    number = find(machine, folder, _LOOK_S)
+    number = find(machine, place.path, _LOOK_S)
     if number is not None:
         return number
-    if withdraw(folder):
+    if withdraw(place):
         raise DshpcError(
             f"The job was not submitted: {why.brief}",
             f"{why.details}\nIts workspace is removed: should Slurm take it later all the same, it "
@@ -72,27 +84,27 @@ def settled(machine: Machine, folder: str, why: DshpcError) -> str:
         )
     raise DshpcError(
         f"The job has begun, and its number is not known: {why.brief}",
-        f"{why.details}\nIts workspace is {folder}.",
+        f"{why.details}\nIts workspace is {place.path}.",
         ("Find it: dshpc job list", "See what is wrong: dshpc doctor"),
         Exit.INCOMPLETE,
     )
 
 
-def taken_back(machine: Machine, folders: Sequence[str]) -> DshpcError:
+def taken_back(machine: Machine, places: Sequence[Workspace]) -> DshpcError:
     """What an interrupted submission has left is ended, or kept from running: what is to be said."""
     cancelled, left, late = [], [], []
-    for folder in folders:
-        record = records.of_folder(folder)
+    for place in places:
+        record = records.of_place(place)
         number = str(record.number) if record is not None and record.number else None
-        number = number or find(machine, folder, 0.0)
+        number = number or find(machine, place.path, 0.0)
         if number is None:
-            if withdraw(folder):
-                late.append(folder)
+            if withdraw(place):
+                late.append(place.path)
             else:
-                left.append(f"the job in {folder}")
+                left.append(f"the job in {place.path}")
         elif _cancel(machine, number):
             cancelled.append(number)
-            withdraw(folder)  # what it has written stays
+            withdraw(place)  # what it has written stays
         else:
             left.append(f"job {number}")
     if late:  # one that runs nothing would wait for its turn all the same

@@ -6,15 +6,24 @@ The files belong to users: they are data, of any shape. What cannot be read is n
 from __future__ import annotations
 
 import contextlib
-import json
+import itertools
 import math
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dshpc_setup.jobs import results
+from dshpc_setup import foreign
+from dshpc_setup.jobs import no_links, results, workspace
+from dshpc_setup.jobs.limits import (
+    MOST_BYTES,
+    MOST_REQUEST_BYTES,
+    MOST_RESULTS,
+    MOST_TASKS,
+    MOST_USERS,
+    MOST_WORKSPACES,
+    Limits,
+)
 from dshpc_setup.jobs.workspace import (
     JOB,
     JOBS,
@@ -22,23 +31,23 @@ from dshpc_setup.jobs.workspace import (
     OWN,
     REQUEST,
     RESULT,
-    given_owner,
+    Workspace,
     of_task,
 )
-from dshpc_setup.methods.depth import is_deeper
-
-_MOST_BYTES = 8 << 20
-_MOST_TASKS = 4_000_001  # Slurm's largest MaxArraySize
-_MOST_DEPTH = 64  # ours are at five; what is printed again must not be as deep as Python's stack
 
 
 @dataclass(frozen=True)
 class Record:
     """A workspace; `job` is job.json, {} where the submission has not come to its end."""
 
-    folder: str
+    place: Workspace
     job: Mapping[str, Any]
     request: Mapping[str, Any] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits, compare=False, repr=False)
+
+    @property
+    def folder(self) -> str:
+        return self.place.path
 
     @property
     def number(self) -> int | None:
@@ -49,95 +58,157 @@ class Record:
     def task_count(self) -> int:
         """Of an array, how many tasks it was submitted with; 0 for a job that is none."""
         count = self.job.get("tasks")
-        return count if isinstance(count, int) and 0 < count <= _MOST_TASKS else 0
+        return count if isinstance(count, int) and 0 < count <= MOST_TASKS else 0
 
     def result(self, task: int | None) -> dict[str, Any] | None:
         """How it ended, by its launcher; None while it runs, and where it was killed."""
-        return results.checked(read(f"{self.folder}/{OWN}/{of_task(RESULT, task)}")) or None
+        name = of_task(RESULT, task)
+        return results.checked(read(self.place, name, self.limits)) or None
 
     def tasks(self) -> list[int]:
         """Of an array, the tasks that have ended."""
         stem, ending = os.path.splitext(RESULT)
         try:
-            names = os.listdir(f"{self.folder}/{OWN}")
+            with self.place.own() as own:
+                names = _names(own, MOST_RESULTS)
         except OSError:
             return []
+        if len(names) > MOST_RESULTS:
+            self.limits.meet("results", self.folder)
         numbers = (
             name[len(stem) + 1 : -len(ending)] for name in names if name.startswith(f"{stem}-")
         )
-        return sorted(int(text) for text in numbers if _is_number(text))
+        return sorted({int(text) for text in numbers if _is_number(text)})[:MOST_RESULTS]
+
+    def without_result(self) -> str:
+        """Of an array, the tasks that have not ended: "3-9"; however many it was submitted with."""
+        from dshpc_setup.probes import ranges
+
+        return ranges.missing(self.task_count, self.tasks())
 
     def log(self, task: int | None) -> str:
         return f"{self.folder}/{of_task(LOG, task)}"
 
 
-def of_folder(folder: str, *, whole: bool = False) -> Record | None:
+def _names(folder: int, most: int) -> list[str]:
+    """What lies in an open folder, of which there may be millions: one more than so many at most."""
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in itertools.islice(entries, most + 1)]
+
+
+def of_folder(
+    work: str, folder: str, *, whole: bool = False, limits: Limits | None = None
+) -> Record | None:
     """The workspace of that folder; None where it is none, or not ours to read.
 
     `whole`: with its request, which may hold a thousand sets of parameters.
     """
-    if not os.path.isdir(f"{folder}/{OWN}"):
+    place = workspace.of_path(work, folder)
+    return None if place is None else of_place(place, whole=whole, limits=limits)
+
+
+def of_place(
+    place: Workspace, *, whole: bool = False, limits: Limits | None = None
+) -> Record | None:
+    """As `of_folder`."""
+    limits = limits or Limits()
+    if limits.is_late(place.path):
         return None
-    job = read(f"{folder}/{OWN}/{JOB}")
-    request = read(f"{folder}/{OWN}/{REQUEST}") if whole or not job else {}
-    return Record(folder, job, request) if job or request else None
+    job = read(place, JOB, limits)
+    request = read(place, REQUEST, limits) if whole or not job else {}
+    return Record(place, job, request, limits) if job or request else None
 
 
-def newest_first(work: str, owner: int | None = None) -> Iterator[Record]:
+def newest_first(
+    work: str, owner: int | None = None, limits: Limits | None = None
+) -> Iterator[Record]:
     """The caller's own workspaces of a work folder; root's are everybody's. `owner`: that user's alone.
 
     The newest is what was submitted, or ended, last: what people do in their workspaces counts not.
     """
-    folders: list[tuple[float, str, int]] = []
-    try:
-        with os.scandir(f"{work}/{JOBS}") as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):  # removed just now, or no workspace
-                    seen = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(seen.st_mode):
-                        when = os.stat(f"{entry.path}/{OWN}").st_mtime
-                        folders.append((when, entry.path, seen.st_uid))
-    except OSError:
-        return
+    limits = limits or Limits()
     uid = os.getuid() if owner is None else owner
-    owners = {each for _, _, each in folders}
-    if uid == os.getuid() != 0 and len(owners) == 1 and uid not in owners:
-        # All are of one other user: that user's alone, or the file system gives all to that one
-        given = given_owner(f"{work}/{JOBS}")
-        uid = uid if given is None else given
-    whole = owner is None and uid == 0
-    found = [(when, path) for when, path, each in folders if whole or uid == each]
-    for _, path in sorted(found, reverse=True):
-        record = of_folder(path)
+    users = _users(work, limits) if owner is None and uid == 0 else [uid]
+    found = [each for user in users for each in _of_user(work, user, limits)]
+    for _, _, place in sorted(found, key=lambda each: each[:2], reverse=True):
+        record = of_place(place, limits=limits)
         if record is not None:
             yield record
 
 
-def find(work: str, number: int) -> Record | None:
+def _users(work: str, limits: Limits) -> list[int]:
+    """Whose workspaces there are."""
+    try:
+        with no_links.opened(f"{work}/{JOBS}") as at:
+            names = _names(at, MOST_USERS)
+    except OSError:
+        return []
+    if len(names) > MOST_USERS:
+        limits.meet("users", f"{work}/{JOBS}")
+    return [int(name) for name in names if _is_number(name)]
+
+
+def _of_user(work: str, uid: int, limits: Limits) -> list[tuple[float, str, Workspace]]:
+    """When each was submitted or ended, its name, its place."""
+    found: list[tuple[float, str, Workspace]] = []
+    folder = workspace.of_user(work, uid)
+    try:
+        with workspace.user_opened(work, uid) as at, os.scandir(at) as entries:
+            for count, entry in enumerate(entries):
+                if count >= MOST_WORKSPACES:
+                    limits.meet("workspaces", folder)
+                    break
+                if limits.is_late(folder):
+                    break
+                place = workspace.of_path(work, f"{folder}/{entry.name}")
+                with contextlib.suppress(OSError):  # removed just now, or no workspace
+                    if place is not None:
+                        seen = os.stat(f"{entry.name}/{OWN}", dir_fd=at, follow_symlinks=False)
+                        found.append((seen.st_mtime, entry.name, place))
+    except OSError:
+        return []
+    return found
+
+
+def find(work: str, number: int, limits: Limits | None = None) -> Record | None:
     """The newest workspace of that job: numbers begin anew where a cluster was destroyed."""
-    return next((record for record in newest_first(work) if record.number == number), None)
+    found = newest_first(work, limits=limits)
+    return next((record for record in found if record.number == number), None)
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 10
 
 
-def read(path: str) -> dict[str, Any]:
-    """A JSON object; {} where there is none, or none that can be read.
+def read(place: Workspace, name: str, limits: Limits | None = None) -> dict[str, Any]:
+    """A JSON object of its folder `.job`; {} where there is none, none that can be read, or a larger one."""
+    try:
+        with place.own() as own:
+            return read_at(name, own, place.uid, limits, folder=f"{place.path}/{OWN}")
+    except OSError:
+        return {}
+
+
+def read_at(
+    name: str, at: int, uid: int, limits: Limits | None = None, *, folder: str = ""
+) -> dict[str, Any]:
+    """A JSON object of that user's; {} where there is none, or none that can be read, or a larger one.
 
     What is no number of JSON (NaN, Infinity, 1e999) is None in it, as what is not known.
     """
+    is_request = name == REQUEST
+    most = MOST_REQUEST_BYTES if is_request else MOST_BYTES
     try:
-        # A pipe in a user's folder must not hold us up
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                return {}
-            text = file.read(_MOST_BYTES)
-        value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
-    except (OSError, ValueError, RecursionError):
+        with open(no_links.file(name, at, uid), "rb") as file:
+            text = file.read(most + 1)
+        if len(text) > most:
+            if limits:
+                limits.meet("request-bytes" if is_request else "bytes", f"{folder}/{name}")
+            return {}
+        value = foreign.value(text, parse_constant=lambda _: None, parse_float=_finite)
+    except (OSError, ValueError):
         return {}
-    return value if isinstance(value, dict) and not is_deeper(value, _MOST_DEPTH) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _finite(text: str) -> float | None:

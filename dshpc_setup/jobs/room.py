@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.machine import Machine
 
@@ -52,7 +52,7 @@ def parse(text: str, types: Sequence[str] = ()) -> Room | None:
     """`squeue --json`; None for what is none of its answers. `types` of all GPUs, as Slurm counts them,
     say which GPU a share is of."""
     try:
-        jobs = json.loads(text)["jobs"]
+        jobs = foreign.value(text)["jobs"]
         found: dict[str, tuple[float | None, ...]] = {}
         holders: dict[str, tuple[str, ...]] = {}
         shared: dict[int, list[tuple[float | None, str]]] = {}
@@ -70,7 +70,7 @@ def parse(text: str, types: Sequence[str] = ()) -> Room | None:
             last = max(ends) if len(ends) == len(some) else None
             found[name] = (*found.get(name, ()), last)
             holders[name] = (*holders.get(name, ()), *[holder for _, holder in some])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
     return Room(found, holders)
 

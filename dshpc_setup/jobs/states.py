@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.printed import plain
@@ -39,6 +39,7 @@ ENDED = frozenset(
     "COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL BOOT_FAIL PREEMPTED DEADLINE "
     "REVOKED".split()
 )
+_LATEST = 253402300800  # the year 10000: what a calendar can show ends here
 _ID = re.compile(r"([0-9]{1,10})(?:_([0-9]{1,10}))?", re.ASCII)
 
 
@@ -77,6 +78,7 @@ class Known:
     restarts: int
     dependency: str = ""
     begins: float | None = None  # when Slurm lets it begin, or expects it to
+    uid: int | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -103,7 +105,7 @@ def words(state: str) -> str:
 def parse(text: str) -> tuple[Known, ...]:
     """`squeue --json`; raises ValueError for what is none of its answers."""
     try:
-        value = json.loads(text)
+        value = foreign.value(text)
     except RecursionError as error:
         raise ValueError(str(error)) from error
     items = value.get("jobs") if isinstance(value, dict) else None
@@ -150,6 +152,7 @@ def _known(item: Mapping[str, Any]) -> Known:
         restarts=_number(item.get("restart_cnt")) or 0,
         dependency=str(item.get("dependency") or ""),
         begins=started,
+        uid=_number(item.get("user_id")),
     )
 
 
@@ -188,7 +191,7 @@ def _number(value: object) -> int | None:
 
 def _time(value: object) -> float | None:
     found = _number(value)
-    return float(found) if found else None
+    return float(found) if found and 0 < found < _LATEST else None
 
 
 def log_of(known: Known) -> str:

@@ -13,12 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.jobs import (
     answer,
     call,
     choosing,
     gpu_words,
+    ground,
+    no_links,
     node_out,
     offer,
     request,
@@ -31,6 +34,7 @@ from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.stopping import interruptible
+from dshpc_setup.jobs.workspace import Workspace
 from dshpc_setup.machine import Machine
 from dshpc_setup.methods.model import Value
 
@@ -65,7 +69,7 @@ def _answered(rest: list[str], command: Callable[[Machine, Request, Offer], dict
 
 def _request(text: str) -> Request:
     try:
-        return request.from_json(json.loads(text))
+        return request.from_json(foreign.value(text))
     except ValueError as error:
         raise usage_error("What shall be submitted cannot be read.", str(error)) from None
 
@@ -73,7 +77,7 @@ def _request(text: str) -> Request:
 def load_offer(path: str) -> Offer:
     try:
         with open(path, encoding="utf-8") as file:
-            return offer.from_json(json.load(file))
+            return offer.from_json(foreign.of_file(file))
     except (OSError, ValueError) as error:
         raise DshpcError(
             "The cluster has not said yet what it offers to jobs.",
@@ -85,7 +89,7 @@ def load_offer(path: str) -> Offer:
 
 def _or_taken_back(machine: Machine, asked: Request, has: Offer) -> dict[str, Any]:
     """As `submit`; raises DshpcError, with nothing left queued, where a signal ends it before its end."""
-    made: list[str] = []
+    made: list[Workspace] = []
     with interruptible():
         try:
             return submit(machine, asked, has, made)
@@ -96,7 +100,7 @@ def _or_taken_back(machine: Machine, asked: Request, has: Offer) -> dict[str, An
 
 
 def submit(
-    machine: Machine, asked: Request, has: Offer, made: list[str] | None = None
+    machine: Machine, asked: Request, has: Offer, made: list[Workspace] | None = None
 ) -> dict[str, Any]:
     """The `dshpc.job-submitted/1` object; with `dry_run` of what would be. Raises DshpcError.
 
@@ -113,11 +117,11 @@ def submit(
     done: list[dict[str, Any]] = []
     try:
         for place, (one, found) in enumerate(jobs, 1):
-            made.append(f"{asked.work}/{workspace.JOBS}/{workspace.new_name(asked.name)}")
+            made.append(Workspace(asked.work, os.getuid(), workspace.new_name(asked.name)))
             done.append(_submitted(machine, one, found, made[-1], is_last=place == len(jobs)))
             done[-1]["notes"] += [*answer.notes(found, has, now, clock), *answer.place(one)]
             if at_once and not asked.dry_run:
-                _begin_or_go(machine, asked, done[-1])
+                _begin_or_go(machine, asked, done[-1], made[-1])
     except DshpcError as error:
         ids = [str(item["job_id"]) for item in done if item["job_id"]]
         if not ids:
@@ -129,7 +133,7 @@ def submit(
     return {**whole, "jobs": done} if asked.targets else whole
 
 
-def _begin_or_go(machine: Machine, asked: Request, job: dict[str, Any]) -> None:
+def _begin_or_go(machine: Machine, asked: Request, job: dict[str, Any], place: Workspace) -> None:
     """Where it has not begun it is taken back, and DshpcError raised; its workspace goes with it,
     unless something ran there."""
     from dshpc_setup.jobs import at_once
@@ -145,7 +149,7 @@ def _begin_or_go(machine: Machine, asked: Request, job: dict[str, Any]) -> None:
         waits = f"all but {taken.begun} of its tasks"
         details += f" What had begun is ended, and what it wrote is in {folder}."
     else:
-        _remove(folder)
+        _remove(place)
     raise DshpcError(
         f"{gpu_words.shown(asked.name)} cannot begin at once: "
         f"Slurm lets {waits} wait ({taken.reason}).",
@@ -155,19 +159,19 @@ def _begin_or_go(machine: Machine, asked: Request, job: dict[str, Any]) -> None:
 
 
 def _submitted(
-    machine: Machine, asked: Request, found: Fit, folder: str, *, is_last: bool
+    machine: Machine, asked: Request, found: Fit, place: Workspace, *, is_last: bool
 ) -> dict[str, Any]:
     """One job, with its workspace; with `dry_run` only what would be."""
-    argv = call.argv(asked, found, folder)
+    argv = call.argv(asked, found, place.path)
     job_id: str | None = None
     notes: list[str] = []
     if not asked.dry_run:
-        _make(folder, asked, copy_inputs=not is_last)
-        job_id, notes = _queued(machine, argv, folder)
-        _remember(folder, asked, argv, job_id, answer.gpus(found))
+        _make(place, asked, copy_inputs=not is_last)
+        job_id, notes = _queued(machine, argv, place)
+        _remember(place, asked, argv, job_id, answer.gpus(found))
     return {
         "job_id": job_id,
-        "workspace": folder,
+        "workspace": place.path,
         "sbatch": list(argv),
         "gpus": answer.gpus(found),
         "notes": notes,
@@ -184,40 +188,61 @@ def _check_array(asked: Request, has: Offer) -> None:
         )  # fmt: skip
 
 
-def _make(folder: str, asked: Request, *, copy_inputs: bool = False) -> None:
+def _make(place: Workspace, asked: Request, *, copy_inputs: bool = False) -> None:
     """The workspace, with what was asked for and the copies of its inputs in it; with `copy_inputs`
     another job needs those, too."""
-    jobs = os.path.dirname(folder)
     try:
-        workspace.make_shared(jobs, asked.work)
-        os.mkdir(folder)
-        try:
-            _fill(folder, asked, copy_inputs=copy_inputs)
-        except OSError:
-            _remove(folder)
-            raise
+        with ground.of_user(place.work, place.uid) as user:
+            made = no_links.new_folder(place.name, user, workspace.folder_mode())
+            try:
+                _fill(made, user, place, asked, copy_inputs=copy_inputs)
+            except OSError:
+                no_links.remove(place.name, user)
+                raise
+            finally:
+                os.close(made)
     except OSError as error:
-        raise workspace.not_made(folder, asked.work, error) from None
+        raise ground.not_made(place.path, asked.work, error) from None
 
 
-def _fill(folder: str, asked: Request, *, copy_inputs: bool) -> None:
-    own = f"{folder}/{workspace.OWN}"
-    os.mkdir(own)
-    if asked.incoming is not None:
-        if copy_inputs:
-            import shutil
+def _fill(made: int, user: int, place: Workspace, asked: Request, *, copy_inputs: bool) -> None:
+    """`made` and `user` are the workspace and the folder that it lies in."""
+    own = no_links.new_folder(workspace.OWN, made, 0o700)
+    try:
+        if asked.incoming is not None:
+            incoming = os.path.basename(asked.incoming)  # where `incoming` has made it
+            if copy_inputs:
+                _copy(incoming, user, made)
+            else:
+                os.rename(incoming, INPUTS, src_dir_fd=user, dst_dir_fd=made)
+        value = moved_in(asked, place.path).to_json()
+        no_links.replace(workspace.REQUEST, json.dumps(value), own)
+    finally:
+        os.close(own)
 
-            shutil.copytree(asked.incoming, f"{folder}/{INPUTS}")
-        else:
-            os.rename(asked.incoming, f"{folder}/{INPUTS}")
-    # Values of parameters and variables are nobody else's, whatever the umask: they may be secret
-    _write(f"{own}/{workspace.REQUEST}", moved_in(asked, folder).to_json(), 0o600)
 
-
-def _remove(folder: str) -> None:
+def _copy(incoming: str, user: int, made: int) -> None:
+    """The files of a folder of copies."""
     import shutil
 
-    shutil.rmtree(folder, ignore_errors=True)
+    target = no_links.new_folder(INPUTS, made, 0o700)
+    try:
+        with no_links.opened(incoming, user) as source:
+            for name in os.listdir(source):
+                with (
+                    open(no_links.file(name, source, os.getuid()), "rb") as file,
+                    open(no_links.new_file(name, target), "wb") as copy,
+                ):
+                    shutil.copyfileobj(file, copy, 1 << 20)
+                    no_links.give_mode(copy.fileno(), os.fstat(file.fileno()).st_mode & 0o700)
+    finally:
+        os.close(target)
+
+
+def _remove(place: Workspace) -> None:
+    from dshpc_setup.jobs import lost
+
+    lost.remove(place)
 
 
 def moved_in(asked: Request, folder: str) -> Request:
@@ -241,34 +266,29 @@ def moved_in(asked: Request, folder: str) -> Request:
     )
 
 
-def _write(path: str, value: Mapping[str, Any], mode: int = 0o666) -> None:
-    def opener(name: str, flags: int) -> int:
-        return os.open(name, flags, mode)
-
-    with open(path, "w", encoding="utf-8", opener=opener) as file:
-        json.dump(value, file)
-
-
-def _queued(machine: Machine, argv: tuple[str, ...], folder: str) -> tuple[str, list[str]]:
+def _queued(machine: Machine, argv: tuple[str, ...], place: Workspace) -> tuple[str, list[str]]:
     """The job's id, and what one should know. Where sbatch refuses, the workspace goes again."""
     try:
         return sbatch.run(machine, argv), []
     except sbatch.AnswerLostError as error:
         from dshpc_setup.jobs import lost
 
-        return lost.settled(machine, folder, error), [
+        return lost.settled(machine, place, error), [
             f"{error.brief} The job was found in the queue."
         ]
     except DshpcError:
-        _remove(folder)
+        _remove(place)
         raise
 
 
 def _remember(
-    folder: str, asked: Request, argv: tuple[str, ...], job_id: str, gpus: Mapping[str, Any] | None
+    place: Workspace,
+    asked: Request,
+    argv: tuple[str, ...],
+    job_id: str,
+    gpus: Mapping[str, Any] | None,
 ) -> None:
     """The job's record, the `dshpc.job/1` object; where it cannot be kept the job runs all the same."""
-    path = f"{folder}/{workspace.OWN}/{workspace.JOB}"
     value = {
         "schema": workspace.JOB_SCHEMA,
         "job_id": job_id,
@@ -281,10 +301,9 @@ def _remember(
         "workflow": asked.workflow,
         "fingerprint": asked.fingerprint,
     }
-    temporary = f"{path}.dshpc-tmp"
     try:
-        _write(temporary, value)
-        os.replace(temporary, path)
+        with place.own() as own:
+            no_links.replace(workspace.JOB, json.dumps(value), own)
     except OSError as error:
         sys.stderr.write(f"dshpc: the record of job {job_id} could not be written: {error}\n")
 

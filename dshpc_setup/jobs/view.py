@@ -51,6 +51,7 @@ class View:
     log: str | None = None
     restarts: int = 0
     not_begun: str | None = None  # why its program was never started
+    uid: int | None = None
 
     @property
     def words(self) -> str:
@@ -114,16 +115,14 @@ def _of(job: Known | Ended, record: Record | None) -> View:
         signal=_signal(job.state, job.signal),
         workspace=record.folder if record else None,
         log=_log(record, job.task),
+        uid=job.uid,
     )
 
 
 def _not_begun(job: Ended, record: Record | None) -> str:
     """ "3-9": the log has one line, without a task, for all tasks of an array that were cancelled in
     the queue."""
-    from dshpc_setup.probes import ranges
-
-    count = record.task_count if record and job.task is None else 0
-    return ranges.text(sorted(set(range(count)).difference(record.tasks() if record else ())))
+    return record.without_result() if record and job.task is None and record.task_count else ""
 
 
 def of_record(record: Record, task: int | None, places: Places) -> View:
@@ -142,6 +141,7 @@ def of_record(record: Record, task: int | None, places: Places) -> View:
         state=state,
         workspace=record.folder,
         log=_log(record, task),
+        uid=record.place.uid,
     )
     return _with_result(view, result, places)
 
@@ -241,7 +241,8 @@ def table(views: Sequence[View], now: float, me: str | None = None) -> str:
     rows = [head, *(_row(view, several, now) for view in views)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
     lines = []
-    for row, why in zip(rows, ["", *(view.reason or "" for view in views)], strict=True):
+    whys = ["", *(states.shown(view.reason or "", 300) for view in views)]
+    for row, why in zip(rows, whys, strict=True):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         lines.append("  ".join([*cells, why]).rstrip())
     return "\n".join(lines)
@@ -253,12 +254,17 @@ def _row(view: View, several: bool, now: float) -> tuple[str, ...]:
         states.shown(view.id, 40),
         states.shown(view.name, 30),
         *((states.shown(view.user or "?", 20),) if several else ()),
-        _MEMORY.get(view.out_of_memory or "", view.words) if view.state == "FAILED" else view.words,
+        states.shown(_state(view), 40),
         which(view.gpus),
         "" if seconds is None else duration(seconds),
         "" if view.exit_code is None else str(view.exit_code),
         "" if view.max_rss_mib is None else f"{view.max_rss_mib} MiB",
     )  # fmt: skip
+
+
+def _state(view: View) -> str:
+    failed = view.state == "FAILED"
+    return _MEMORY.get(view.out_of_memory or "", view.words) if failed else view.words
 
 
 def which(gpus: Sequence[Gpu]) -> str:

@@ -1,34 +1,115 @@
 """A job's own folder in the work folder: what lies where, and under which names.
 
-<work>/jobs/<name>-<time>-<random>/   JOB_WORKSPACE, where the job runs and leaves its results
-    output.log                        what it printed (of an array: output-<task>.log)
-    task-<task>/                      of an array: the JOB_WORKSPACE of each task
-    inputs/                           copies of inputs from outside the work folder
-    .dshpc/request.json               what was asked for (dshpc.job-request/1)
-    .dshpc/job.json                   the job's number, its sbatch call (dshpc.job/1)
-    .dshpc/params.json                PARAMS_FILE (of an array: params-<task>.json)
-    .dshpc/result.json                how it ended (dshpc.job-result/1; of an array: result-<task>.json)
+<work>/jobs/                          root's, or the cluster's owner's: nobody else moves what is in it
+    <uid>/                            what one user's jobs have: that user's, who alone writes there
+        <name>-<time>-<random>/       JOB_WORKSPACE, where the job runs and leaves its results
+            output.log                what it printed (of an array: output-<task>.log)
+            task-<task>/              of an array: the JOB_WORKSPACE of each task
+            inputs/                   copies of inputs from outside the work folder
+            .job/request.json         what was asked for (dshpc.job-request/1)
+            .job/job.json             the job's number, its sbatch call (dshpc.job/1)
+            .job/params.json          PARAMS_FILE (of an array: params-<task>.json)
+            .job/result.json          how it ended (dshpc.job-result/1; of an array: result-<task>.json)
+        .workflows/                   what each workflow of the user's has run last
+
+A workspace is 0700, or 0750 with the setting `workspace_access: group`; `.job` is always 0700.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
-import stat
 import time
+
+from dshpc_setup.jobs import no_links
 
 TYPE_CHECKING = False  # importing typing costs a job's start
 if TYPE_CHECKING:
-    from dshpc_setup.errors import DshpcError
+    from collections.abc import Iterator
 
 JOBS = "jobs"
-OWN = ".dshpc"
+OWN = ".job"
 REQUEST, JOB = "request.json", "job.json"
 PARAMS, RESULT, LOG = "params.json", "result.json", "output.log"
 JOB_SCHEMA, RESULT_SCHEMA = "dshpc.job/1", "dshpc.job-result/1"
 LAUNCHER = "/usr/local/lib/dshpc/job"  # what the batch script becomes
+ACCESS = "DSHPC_WORKSPACE_ACCESS"  # the setting, in the container's environment
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+
+
+class Workspace:
+    """One workspace, by its place; whether it is there, and whose, is seen as it is opened."""
+
+    def __init__(self, work: str, uid: int, name: str) -> None:
+        self.work, self.uid, self.name = work, uid, name
+
+    @property
+    def path(self) -> str:
+        return f"{of_user(self.work, self.uid)}/{self.name}"
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        """The folder, open; OSError where it is not there, or not that user's."""
+        handle = _of_owner(self.work, (JOBS, str(self.uid), self.name), self.uid)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
+    @contextlib.contextmanager
+    def own(self) -> Iterator[int]:
+        """Its folder `.job`, open; as `opened`."""
+        handle = _of_owner(self.work, (JOBS, str(self.uid), self.name, OWN), self.uid)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
+
+def of_path(work: str, path: str) -> Workspace | None:
+    """The workspace that a path names; None for one that names none."""
+    top = f"{work.rstrip('/')}/{JOBS}/"
+    uid, _, name = path[len(top) :].partition("/") if path.startswith(top) else ("", "", "")
+    known = _NUMBER.fullmatch(uid) and name and not name.startswith(".") and "/" not in name
+    return Workspace(work.rstrip("/"), int(uid), name) if known else None
+
+
+def of_user(work: str, uid: int) -> str:
+    """The folder of a user's workspaces."""
+    return f"{work.rstrip('/')}/{JOBS}/{uid}"
+
+
+@contextlib.contextmanager
+def user_opened(work: str, uid: int) -> Iterator[int]:
+    """That folder, open; OSError where it is not there, or not that user's."""
+    handle = _of_owner(work, (JOBS, str(uid)), uid)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _of_owner(work: str, parts: tuple[str, ...], uid: int) -> int:
+    """The folder at `parts`; all of them behind `jobs` are that user's."""
+    at = no_links.walked(work, parts[:1])
+    for part in parts[1:]:
+        before = at
+        try:
+            at = no_links.folder(part, before)
+            try:
+                no_links.check_owner(os.fstat(at), uid, at, part)
+            except BaseException:
+                os.close(at)
+                raise
+        finally:
+            os.close(before)
+    return at
+
+
+def folder_mode() -> int:
+    """Of a workspace, as the cluster's setting says."""
+    return 0o750 if os.environ.get(ACCESS) == "group" else 0o700
 
 
 def plain(name: str) -> str:
@@ -39,73 +120,6 @@ def plain(name: str) -> str:
 def new_name(name: str) -> str:
     """A folder's name with a random ending, sorted by time: "train-20260131-235959-1a2b3c"."""
     return f"{plain(name)}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
-
-
-def make_shared(folder: str, work: str) -> None:
-    """A folder in `work` that may be there: who may make folders in the work folder may do so in it."""
-    if os.path.isdir(folder):
-        return
-    try:
-        os.mkdir(folder)
-    except FileExistsError:
-        if not os.path.isdir(folder):  # else another submission has made it just now
-            raise
-        return
-    with contextlib.suppress(PermissionError):  # a file system that has modes and owners of its own
-        os.chmod(folder, stat.S_IMODE(os.stat(work).st_mode))
-
-
-def not_made(folder: str, work: str, error: OSError) -> DshpcError:
-    """Why a workspace cannot be made, in words."""
-    from dshpc_setup.errors import DshpcError
-
-    jobs = os.path.dirname(folder)
-    why = "A job's workspace lies in the work folder and belongs to who submits it."
-    todo = room_for_writing(error, work)
-    refused = isinstance(error, PermissionError)
-    if refused and os.getuid() == 0:
-        why += " Its file system refuses root (as NFS does with root_squash)."
-        todo = f"Submit as a user who may write in {work}, without sudo."
-    elif refused and os.path.isdir(jobs) and os.access(work, os.W_OK) > os.access(jobs, os.W_OK):
-        why += f" This user may write in {work}, and not in {jobs}."
-        todo = f"Let its owner give it the same rights: chmod --reference={work} {jobs}"
-    return DshpcError(
-        f"The workspace {folder} cannot be made: {error.strerror or error}.", why, (todo,)
-    )
-
-
-def is_ours(folder: str) -> bool:
-    """Whether it is a real folder of this user's; OSError where there is none.
-
-    There are file systems that give all files to one user, or root's to nobody: NFS with root_squash
-    or all_squash, WSL's /mnt/c, what Docker Desktop shares. What we make beside it is that one's, too.
-    """
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode):
-        return False
-    return found.st_uid == os.getuid() or found.st_uid == given_owner(os.path.dirname(folder))
-
-
-def given_owner(folder: str) -> int | None:
-    """Whom the file system gives a file that we make there; None where we cannot."""
-    path = f"{folder}/.dshpc-{os.urandom(6).hex()}"
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        try:
-            return os.lstat(path).st_uid
-        finally:
-            os.unlink(path)
-    except OSError:
-        return None
-
-
-def room_for_writing(error: OSError, work: str) -> str:
-    """What a user has to do for a workspace or a copy that could not be written in the work folder."""
-    jobs = f"{work.rstrip('/')}/{JOBS}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"Make room in {work}: workspaces of old jobs, which nobody removes, lie in {jobs}."
-    place = jobs if os.path.isdir(jobs) else work
-    return f"Make it possible for this user to write in {place}; for all users: chmod 1777 {place}"
 
 
 def of_task(name: str, task: int | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
 
-from dshpc_setup.methods.depth import is_deeper
+from dshpc_setup.foreign import is_deeper
 from dshpc_setup.methods.model import Problem
 from dshpc_setup.methods.reader import MOST_DEPTH, Reader
 from dshpc_setup.methods.scanner import HALF, LINE_END, LONGEST_NUMBER

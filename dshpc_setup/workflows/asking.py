@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.errors import usage_error
 from dshpc_setup.jobs import method_parts
 from dshpc_setup.jobs.incoming import Incoming
@@ -38,7 +38,7 @@ class Asked:
 def from_json(text: str) -> Asked:
     """Raises DshpcError (usage) for what is none."""
     try:
-        value = json.loads(text)
+        value = foreign.value(text)
         if value.pop("schema") != SCHEMA:
             raise ValueError(f"not a {SCHEMA} object")
         return Asked(**value)
@@ -53,6 +53,7 @@ class Where:
     project: str
     work: str
     owner: tuple[int, int] | None = None
+    prepare: Callable[[], None] | None = None  # as of Incoming
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def run(workflow: Workflow, prints: Prints, where: Where, how: How) -> tuple[Ask
     try:
         for job in workflow.jobs:
             without = not how.copies_for(job.name)
-            incoming = Incoming(where.work, where.owner, dry=without)
+            incoming = Incoming(where.work, where.owner, without, where.prepare)
             copies.append(incoming)
             request = _request(job, where, incoming, prints.of[job.name])
             jobs.append({

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.jobs import ended, records, view
+from dshpc_setup.jobs import ended, view
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.jobs.states import JobId
 from dshpc_setup.jobs.view import View
@@ -77,13 +77,17 @@ def run(asked: Asked) -> dict[str, Any]:
         before = _standings(look, last) if last else []
         preflight.refuse_running(asked.name, before)
         preflight.check_fits(look.machine, jobs, has)
-        here = [
-            each.workspace for each in before if each.workspace and os.path.isdir(each.workspace)
-        ]
+        here = [each.workspace for each in before if each.workspace and _is_there(look, each)]
         kept = {} if asked.again else preflight.unchanged(jobs, last, before, here)
         good = [each.name for each in before if each.kind == "good"]
         submission = Submission(look.machine, asked, has, kept, last, good, is_cancelled)
         return submission.run(jobs)
+
+
+def _is_there(look: Look, each: Standing) -> bool:
+    """Whether its workspace still is, and is this user's: only such a result counts as one."""
+    record = look.record(each.workspace)
+    return record is not None and record.place.uid == os.getuid()
 
 
 def _standings(
@@ -122,7 +126,7 @@ def _ours(look: Look, ran: Ran, views: Sequence[View]) -> View | None:
     for each in views:
         if each.workspace == ran.workspace:
             return each
-    record = records.of_folder(ran.workspace) if ran.workspace else None
+    record = look.record(ran.workspace)
     return view.of_record(record, None, look.places) if record is not None else None
 
 

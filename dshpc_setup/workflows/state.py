@@ -1,4 +1,4 @@
-"""What a workflow's last run was: <work>/jobs/.workflows/UID/NAME.json, one run of it at a time.
+"""What a workflow's last run was: <work>/jobs/UID/.workflows/NAME.json, one run of it at a time.
 
 Each user has workflows of their own: of two users with one name, neither takes the other's results.
 """
@@ -11,15 +11,13 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from dshpc_setup import locks
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.files import write_atomic, write_error
-from dshpc_setup.jobs import workspace
-from dshpc_setup.jobs.records import read as read_object
-from dshpc_setup.jobs.workspace import JOBS
+from dshpc_setup.files import write_error
+from dshpc_setup.jobs import ground, no_links, records, workspace
+from dshpc_setup.jobs.no_links import NotTheirsError
 from dshpc_setup.workflows.model import ENDINGS, Need
 
 SCHEMA = "dshpc.workflow-state/1"
@@ -55,7 +53,18 @@ class State:
 
 def folder(work: str) -> str:
     """This user's."""
-    return f"{work}/{JOBS}/{FOLDER}/{os.getuid()}"
+    return f"{workspace.of_user(work, os.getuid())}/{FOLDER}"
+
+
+@contextlib.contextmanager
+def _opened_folder(work: str) -> Iterator[int]:
+    """That folder, open; OSError where it is not there, or not this user's."""
+    with (
+        workspace.user_opened(work, os.getuid()) as user,
+        no_links.opened(FOLDER, user) as at,
+    ):
+        no_links.check_owner(os.fstat(at), os.getuid(), user, FOLDER)
+        yield at
 
 
 def path(work: str, name: str) -> str:
@@ -64,7 +73,11 @@ def path(work: str, name: str) -> str:
 
 def read(work: str, name: str) -> State | None:
     """The last run; None where there was none, or its file is not one of ours."""
-    value = read_object(path(work, name))
+    try:
+        with _opened_folder(work) as at:
+            value = records.read_at(f"{name}.json", at, os.getuid())
+    except OSError:
+        return None
     return _parsed(value) if value.get("schema") == SCHEMA else None
 
 
@@ -92,7 +105,8 @@ def _ran(part: Mapping[str, Any]) -> Ran:
 def names(work: str) -> list[str]:
     """The workflows that have been run."""
     try:
-        listed = os.listdir(folder(work))
+        with _opened_folder(work) as at:
+            listed = os.listdir(at)
     except OSError:
         return []
     return sorted(name[:-5] for name in listed if name.endswith(".json") and name[0] != ".")
@@ -101,10 +115,15 @@ def names(work: str) -> list[str]:
 def write(work: str, state: State) -> None:
     """Raises DshpcError where it cannot be written."""
     value = {"schema": SCHEMA, **asdict(state)}
-    write_atomic(Path(path(work, state.name)), json.dumps(value, indent=1) + "\n")
+    try:
+        with _opened_folder(work) as at:
+            text = json.dumps(value, indent=1) + "\n"
+            no_links.replace(f"{state.name}.json", text, at, sync=True)
+    except OSError as error:
+        raise write_error(error, path(work, state.name)) from None
 
 
-def _opened(lock: str) -> int:
+def _opened(lock: str, at: int) -> int:
     """The lock's file: for reading, so that another user's can be held, too.
 
     Linux lets nobody open what may be another's with O_CREAT in a folder such as /tmp
@@ -112,38 +131,35 @@ def _opened(lock: str) -> int:
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        return os.open(lock, flags)
+        return os.open(lock, flags, dir_fd=at)
     except FileNotFoundError:
         with contextlib.suppress(FileExistsError):  # made by another run meanwhile
-            return os.open(lock, flags | os.O_CREAT | os.O_EXCL, 0o644)
-        return os.open(lock, flags)
+            return os.open(lock, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=at)
+        return os.open(lock, flags, dir_fd=at)
 
 
 def is_begun(work: str, name: str) -> bool:
     """Whether it has been run, or its first run has begun."""
-    return os.path.exists(path(work, name)) or os.path.exists(_lock_path(work, name))
-
-
-def _lock_path(work: str, name: str) -> str:
-    return f"{folder(work)}/{name}.lock"
+    try:
+        with _opened_folder(work) as at:
+            return not {f"{name}.json", f"{name}.lock"}.isdisjoint(os.listdir(at))
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
 def _files(work: str, name: str) -> Iterator[tuple[int, int]]:
     """The lock, and the mark that a cancellation sets: another lock, for one that is held ends with
     its process. Makes the folder; raises DshpcError where it cannot be written."""
-    at = folder(work)
-    shared = os.path.dirname(at)
     handles: list[int] = []
     try:
-        for each in (os.path.dirname(shared), shared):
-            workspace.make_shared(each, work)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(at, 0o700)
-        if not workspace.is_ours(at):
-            raise _of_somebody_else(at)
-        for file in (_lock_path(work, name), f"{at}/{name}.cancel"):
-            handles.append(_opened(file))
+        with ground.of_user(work, os.getuid()) as user:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(FOLDER, 0o700, dir_fd=user)
+            with no_links.opened(FOLDER, user) as at:
+                no_links.check_owner(os.fstat(at), os.getuid(), user, FOLDER)
+                for file in (f"{name}.lock", f"{name}.cancel"):
+                    handles.append(_opened(file, at))
     except OSError as error:
         for handle in handles:
             os.close(handle)
@@ -156,18 +172,16 @@ def _files(work: str, name: str) -> Iterator[tuple[int, int]]:
 
 
 def _not_kept(work: str, error: OSError) -> DshpcError:
-    """Why what a workflow has run cannot be kept; the first who ran one may have made the folder."""
+    """Why what a workflow has run cannot be kept."""
     at = folder(work)
-    shared = os.path.dirname(at)
+    if isinstance(error, NotTheirsError):
+        return _of_somebody_else(at)
     if not isinstance(error, PermissionError) or os.getuid() == 0 or os.path.isdir(at):
         return write_error(error, at)
-    todo = workspace.room_for_writing(error, work)
-    if os.path.isdir(shared):
-        todo = f"Let its owner give it the same rights: chmod --reference={work} {shared}"
     return DshpcError(
         f"The folder {at} cannot be made: {error.strerror or error}.",
         "It holds what this user's workflows have run.",
-        (todo,),
+        (ground.room_for_writing(error, work),),
     )
 
 
@@ -175,7 +189,7 @@ def _of_somebody_else(at: str) -> DshpcError:
     return DshpcError(
         f"The folder {at} is not this user's.",
         "It holds what this user's workflows have run, so that results of others are not taken for it.",
-        (f"Let its owner remove it: rm -r {at}",),
+        (f"Remove it: rm -r {at}",),
     )
 
 

@@ -21,7 +21,8 @@ Or into a folder of the work folder, for those that name it:
 
 
 def how_to_install() -> str:
-    work = os.path.dirname(os.path.dirname(os.environ["JOB_WORKSPACE"]))
+    jobs_of_user = os.path.dirname(os.environ["JOB_WORKSPACE"])
+    work = os.path.dirname(os.path.dirname(jobs_of_user))
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return INSTALL.format(folder=shlex.quote(f"{work}/python"), version=version)
 

@@ -64,20 +64,20 @@ class Job:
         return (self.folder / "output.log").read_text()
 
     def result(self, name: str = "result.json") -> dict[str, Any]:
-        value = json.loads((self.folder / ".dshpc" / name).read_text())
+        value = json.loads((self.folder / ".job" / name).read_text())
         assert isinstance(value, dict)
         return value
 
     def has_result(self, name: str = "result.json") -> bool:
-        return (self.folder / ".dshpc" / name).exists()
+        return (self.folder / ".job" / name).exists()
 
 
 def launch(cluster: Cluster, *argv: str, options: tuple[str, ...] = (), **changes: Any) -> Job:
     """A job as a submission leaves it for the launcher."""
-    folder = cluster.work / "jobs" / f"job-{time.time_ns()}"
-    (folder / ".dshpc").mkdir(parents=True)
+    folder = cluster.work / "jobs/0" / f"job-{time.time_ns()}"
+    (folder / ".job").mkdir(parents=True)
     asked = Request("command", "test", argv, str(cluster.work), **changes)
-    (folder / ".dshpc" / "request.json").write_text(json.dumps(asked.to_json()))
+    (folder / ".job" / "request.json").write_text(json.dumps(asked.to_json()))
     name = "output-%a.log" if asked.is_array else "output.log"
     own = ("--open-mode=append", f"--chdir={folder}", f"--output={folder}/{name}")
     argv = ("sbatch", "--parsable", *own, *options)
@@ -88,7 +88,7 @@ def launch(cluster: Cluster, *argv: str, options: tuple[str, ...] = (), **change
     assert done.returncode == 0, done.stderr
     number = done.stdout.strip()
     told = {"schema": "dshpc.job/1", "job_id": int(number), "sbatch": list(argv)}
-    (folder / ".dshpc" / "job.json").write_text(json.dumps(told))
+    (folder / ".job" / "job.json").write_text(json.dumps(told))
     return Job(number, folder)
 
 
@@ -227,8 +227,27 @@ def test_a_job_that_runs_again_keeps_its_former_result(cluster: Cluster) -> None
     assert job.log.splitlines() == ["run", anew, "run 1"]
 
 
+@pytest.mark.parametrize(
+    ("options", "lines"), [((), ["run", "run 1"]), (("--open-mode=truncate",), ["run 1"])]
+)
+def test_the_log_of_a_plain_job_that_runs_again_goes_on(
+    cluster: Cluster, options: tuple[str, ...], lines: list[str]
+) -> None:
+    """Unless the job says otherwise: Slurm's own default is to empty it."""
+    script = 'echo run $SLURM_RESTART_COUNT; [ -n "$SLURM_RESTART_COUNT" ] || sleep 600'
+    job = cluster.submit("--requeue", *options, script=script)
+    wait_until(lambda: cluster.output(job) == "run\n", "it runs")
+    cluster.said("scontrol", "requeue", job)
+    wait_until(lambda: cluster.job_state(job)[0] == "PENDING", "it is queued again")
+    time.sleep(1.1)  # as above
+    cluster.said("scontrol", "update", f"jobid={job}", "starttime=now")
+    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "it has run again")
+    ran = [line for line in cluster.output(job).splitlines() if line.startswith("run")]
+    assert ran == lines
+
+
 def test_a_full_disk_does_not_change_the_exit_code(cluster: Cluster) -> None:
-    job = launch(cluster, "sh", "-c", "rm -r .dshpc; exit 5")
+    job = launch(cluster, "sh", "-c", "rm -r .job; exit 5")
     assert follow(cluster, job).code == 5
 
 
@@ -317,8 +336,9 @@ def test_the_log_of_ended_jobs_survives_a_restart(cluster: Cluster) -> None:
     script = f"[ ! -e saved ] || exit 0; trap '{save}' TERM; echo run; while :; do sleep 0.1; done"
     running = launch(cluster, "sh", "-c", f'cd "$JOB_WORKSPACE"; {script}')
     wait_until(lambda: (running.folder / "output.log").exists() and running.log != "", "it runs")
-    restarted = cluster.dshpc("restart").good()
-    assert "1 running job is stopped, with 7 s to save work" in restarted.stderr
+    restarted = cluster.dshpc("restart", "--stop-jobs").good()
+    assert "1 job runs, stopped now with 7 s to save work" in restarted.stderr
+    assert "begins anew at the next start" in restarted.stderr
     assert (running.folder / "told").read_text() == "told\n"
     assert shown(cluster, number)["state"] == "COMPLETED"
     owner = cluster.said("stat", "-c", "%U %a", "/var/lib/dshpc/state/jobcomp/jobs.log")

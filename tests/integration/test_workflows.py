@@ -252,7 +252,7 @@ def test_inputs_from_elsewhere_are_copied(cluster: Cluster, tmp_path: Path) -> N
     _run(cluster, file, "--wait").good()
     assert Path(_jobs(cluster, "inputs")["a"]["log"]).read_text() == "from elsewhere"
     assert _actions(_run(cluster, file, "--json")) == {"a": "reused"}
-    assert not list((cluster.work / "jobs").glob(".incoming-*"))
+    assert not list((cluster.work / "jobs").glob("*/.incoming-*"))
     (tmp_path / "in.txt").write_text("something else")
     assert _actions(_run(cluster, file, "--json")) == {"a": "submitted"}
     _done(cluster, "inputs")
@@ -276,7 +276,7 @@ def test_of_an_ordinary_user(cluster: Cluster) -> None:
     called = replace(cluster, env={"SUDO_UID": "4242", "SUDO_GID": "4242"})
     _run(called, file, "--wait").good()
     assert Path(_jobs(called, "users")["a"]["log"]).read_text() == "4242\n"
-    state = cluster.work / "jobs/.workflows/4242"
+    state = cluster.work / "jobs/4242/.workflows"
     assert (state.stat().st_uid, state.stat().st_mode & 0o777) == (4242, 0o700)
     # Another one's of that name is another one
     assert cluster.dshpc("workflow", "status", "users").code == 64

@@ -44,6 +44,11 @@ class Played(LocalMachine):
         return CommandResult(tuple(argv), state, code, out, err, 1.0)
 
 
+def workspace(work: Path, name: str = "a") -> Path:
+    """The workspace of that name, of the user who runs the tests."""
+    return work / "jobs" / str(os.getuid()) / name
+
+
 def queue(*items: dict[str, Any]) -> str:
     return json.dumps({"jobs": list(items)})
 
@@ -63,7 +68,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Answers],
         machine = Played(answers)
 
         def look(words: command_words.Words) -> Look:
-            return Look(machine, words.work, log=str(log), places=held.Places({}))
+            return Look(machine, str(tmp_path), log=str(log), places=held.Places({}))
 
         monkeypatch.setattr(command_words, "look_at", look)
         return machine
@@ -248,14 +253,15 @@ def test_the_controller_may_go_away_as_the_job_ends(
 
 def test_a_log_that_is_no_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path, tmp_path / "pipe"):
-        log = follow._Log(str(path), None)
+    (tmp_path / "link").symlink_to(tmp_path / "log")
+    for path in (tmp_path, tmp_path / "pipe", tmp_path / "link"):
+        log = follow._Log(str(path), "/w", os.getuid(), None)
         log.pump()
         log.pump()
-        assert capfd.readouterr().err == f"dshpc: the log is no file: {path}\n"
+        assert capfd.readouterr().err == f"dshpc: the log is no file of the job's user: {path}\n"
     good = tmp_path / "log"
     good.write_text("one\n")
-    follow._Log(str(good), None).pump()
+    follow._Log(str(good), "/w", os.getuid(), None).pump()
     assert capfd.readouterr() == ("one\n", "")
 
 
@@ -296,12 +302,13 @@ def test_tasks_that_were_cancelled_before_they_began_are_not_done(
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    (tmp_path / ".dshpc").mkdir()
-    (tmp_path / ".dshpc/job.json").write_text(json.dumps({"job_id": 17, "tasks": tasks}))
+    own = workspace(tmp_path) / ".job"
+    own.mkdir(parents=True)
+    (own / "job.json").write_text(json.dumps({"job_id": 17, "tasks": tasks}))
     left = [
         over(
             "COMPLETED", 0, array_job_id=number(17), array_task_id=number(task),
-            current_working_directory=str(tmp_path),
+            current_working_directory=str(workspace(tmp_path)),
         )
         for task in (0, 3)
     ]  # fmt: skip
@@ -311,7 +318,7 @@ def test_tasks_that_were_cancelled_before_they_began_are_not_done(
     assert said in capfd.readouterr().err
     assert follow.main(["17_3", "--work", "/w"]) == 0
     for task in (1, 2):  # forgotten by the controller, where no log of ended jobs is kept
-        (tmp_path / f".dshpc/result-{task}.json").write_text('{"exit_code": 0}')
+        (own / f"result-{task}.json").write_text('{"exit_code": 0}')
     assert follow.main(["17", "--work", "/w"]) == 0
 
 
@@ -347,7 +354,7 @@ def test_words_that_are_not_expected() -> None:
 
 def an_array(folder: Path, tasks: int, ended_tasks: Sequence[int] = ()) -> dict[str, Any]:
     """The workspace of job 17, an array, and what squeue says of its place."""
-    own = folder / ".dshpc"
+    own = folder / ".job"
     own.mkdir(parents=True)
     (own / "job.json").write_text(json.dumps({"job_id": 17, "tasks": tasks}))
     for task in ended_tasks:
@@ -358,8 +365,8 @@ def an_array(folder: Path, tasks: int, ended_tasks: Sequence[int] = ()) -> dict[
 def test_a_task_that_waits_with_others_is_shown_alone(
     tmp_path: Path, play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = an_array(tmp_path / "a", 10)
-    (tmp_path / "a/.dshpc/request.json").write_text(
+    place = an_array(workspace(tmp_path), 10)
+    (workspace(tmp_path) / ".job/request.json").write_text(
         json.dumps({"argv": ["x"], "parameters": [{"n": at} for at in range(10)]})
     )
     waiting = item(job_state=["PENDING"], state_reason="Priority", array_task_string="2-9",
@@ -369,7 +376,7 @@ def test_a_task_that_waits_with_others_is_shown_alone(
     said = capsys.readouterr().out
     assert said.startswith("Job 17_3 (train) of me: queued\n")
     assert "other jobs are before it" in said
-    assert f"{tmp_path}/a/output-3.log" in said
+    assert f"{workspace(tmp_path)}/output-3.log" in said
     assert '{"n": 3}' in said
     with pytest.raises(DshpcError, match=r"Job 17_3 has not begun yet.*output-3\.log"):
         inside.main(["logs", "17", "--task", "3", "--work", "/w"])
@@ -380,7 +387,7 @@ def test_a_task_that_waits_with_others_is_shown_alone(
 def test_a_task_that_left_no_trace_and_one_that_there_never_was(
     tmp_path: Path, play: Callable[[Answers], Played]
 ) -> None:
-    place = an_array(tmp_path / "a", 10)
+    place = an_array(workspace(tmp_path), 10)
     waiting = item(job_state=["PENDING"], array_task_string="2-8", gres_detail=[], **place)
     play(lambda argv: (0, queue(waiting) if argv[0] == "squeue" else ""))
     with pytest.raises(DshpcError, match="Nothing is known of task 9 of job 17") as told:
@@ -394,8 +401,8 @@ def test_a_task_that_left_no_trace_and_one_that_there_never_was(
 def test_tasks_that_were_cancelled_in_the_queue_are_counted_once(
     tmp_path: Path, play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = an_array(tmp_path / "a", 10, (0, 1))
-    never = line("train", "CANCELLED", 17, folder=str(tmp_path / "a"))
+    place = an_array(workspace(tmp_path), 10, (0, 1))
+    never = line("train", "CANCELLED", 17, folder=str(workspace(tmp_path)), uid=os.getuid())
     log = tmp_path / "jobs.log"
     log.write_text(f"{log.read_text()}{never.replace('NodeList=lab', 'NodeList=(null)')}\n")
     done = [
@@ -422,7 +429,7 @@ def test_tasks_that_were_cancelled_in_the_queue_are_counted_once(
 def test_tasks_that_failed_alike_are_told_in_one_line(
     tmp_path: Path, play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = {**an_array(tmp_path / "a", 50), "nodes": "lab"}
+    place = {**an_array(workspace(tmp_path), 50), "nodes": "lab"}
     tasks = [over("FAILED", 3, array_task_id=number(task), **place) for task in range(50)]
     play(lambda argv: (0, queue(*tasks) if argv[0] == "squeue" else ""))
     assert follow.main(["17", "--work", "/w"]) == 3
@@ -474,11 +481,11 @@ def test_a_full_disk_is_said_of_a_job_that_failed(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    own = tmp_path / "a/.dshpc"
+    own = workspace(tmp_path) / ".job"
     own.mkdir(parents=True)
     (own / "job.json").write_text(json.dumps({"job_id": 17}))
-    failed = over("FAILED", 1, current_working_directory=str(tmp_path / "a"))
+    failed = over("FAILED", 1, current_working_directory=str(workspace(tmp_path)))
     play(lambda argv: (0, queue(failed) if argv[0] == "squeue" else ""))
     monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_bavail=free))
     assert follow.main(["17", "--work", "/w"]) == 1
-    assert ("the disk of /w is full" in capsys.readouterr().err) == (free == 0)
+    assert (f"the disk of {tmp_path} is full" in capsys.readouterr().err) == (free == 0)

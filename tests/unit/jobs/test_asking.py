@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import asking, records
+from dshpc_setup.jobs import asking, no_links
 from dshpc_setup.jobs.asking import Asked
 from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.sizes import mib
@@ -75,7 +75,7 @@ def test_a_result_that_is_needed_is_the_newest_that_is_good(project: Path) -> No
     with pytest.raises(DshpcError, match="needs the result of the method train"):
         asking.of_method(Asked("test"), str(project), incoming(project))
     for number, code in enumerate((0, 0, 1)):
-        own = project / f"work/jobs/train-{number}/.dshpc"
+        own = project / f"work/jobs/{os.getuid()}/train-{number}/.job"
         own.mkdir(parents=True)
         (own / "job.json").write_text(
             json.dumps({"kind": "method", "name": "train", "job_id": "7"})
@@ -83,9 +83,9 @@ def test_a_result_that_is_needed_is_the_newest_that_is_good(project: Path) -> No
         (own / "result.json").write_text(json.dumps({"exit_code": code}))
         os.utime(own, (number, number))
     # A file that somebody has put into an older one does not make that the newest
-    os.utime(project / "work/jobs/train-0", (9e9, 9e9))
+    os.utime(project / f"work/jobs/{os.getuid()}/train-0", (9e9, 9e9))
     found = asking.of_method(Asked("test"), str(project), incoming(project))
-    assert found.requires == {"train": str(project / "work" / "jobs" / "train-1")}
+    assert found.requires == {"train": str(project / f"work/jobs/{os.getuid()}/train-1")}
 
 
 @pytest.mark.parametrize("told", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", None])
@@ -93,7 +93,7 @@ def test_a_program_that_was_told_to_stop_has_no_good_result(
     project: Path, told: str | None
 ) -> None:
     method(project, "test", requires=["train"])
-    own = project / "work/jobs/train-1/.dshpc"
+    own = project / f"work/jobs/{os.getuid()}/train-1/.job"
     own.mkdir(parents=True)
     (own / "job.json").write_text(json.dumps({"kind": "method", "name": "train", "job_id": "7"}))
     (own / "result.json").write_text(json.dumps({"exit_code": 0, "told_to_stop": told}))
@@ -106,7 +106,7 @@ def test_a_program_that_was_told_to_stop_has_no_good_result(
 
 def test_another_users_result_is_not_taken(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     method(project, "test", requires=["train"])
-    own = project / "work/jobs/train-1/.dshpc"
+    own = project / f"work/jobs/{os.getuid()}/train-1/.job"
     own.mkdir(parents=True)
     (own / "job.json").write_text(json.dumps({"kind": "method", "name": "train", "job_id": "7"}))
     (own / "result.json").write_text(json.dumps({"exit_code": 0}))
@@ -115,7 +115,7 @@ def test_another_users_result_is_not_taken(project: Path, monkeypatch: pytest.Mo
         (uid, None, True), (0, (uid, 7), True), (uid + 1, None, False), (0, (uid + 1, 7), False),
     ):  # fmt: skip
         monkeypatch.setattr("os.getuid", lambda who=who: who)
-        monkeypatch.setattr(records, "given_owner", lambda _, who=who: who)
+        monkeypatch.setattr(no_links, "given_owner", lambda _, who=who: who)
         asked = Incoming(str(project / "work"), owner)
         if good:
             assert asking.of_method(Asked("test"), str(project), asked).requires
@@ -164,7 +164,7 @@ def test_a_check_says_which_results_are_still_needed(project: Path) -> None:
 
 def test_an_array_is_good_once_all_its_tasks_are(project: Path) -> None:
     method(project, "test", requires=["train"])
-    own = project / "work/jobs/train-1/.dshpc"
+    own = project / f"work/jobs/{os.getuid()}/train-1/.job"
     own.mkdir(parents=True)
     told = {"kind": "method", "name": "train", "job_id": "7", "tasks": 2}
     (own / "job.json").write_text(json.dumps(told))
@@ -176,7 +176,7 @@ def test_an_array_is_good_once_all_its_tasks_are(project: Path) -> None:
         asking.of_method(Asked("test"), str(project), incoming(project))
     (own / "result-1.json").write_text(json.dumps({"exit_code": 0}))
     found = asking.of_method(Asked("test"), str(project), incoming(project))
-    assert found.requires == {"train": str(project / "work" / "jobs" / "train-1")}
+    assert found.requires == {"train": str(project / f"work/jobs/{os.getuid()}/train-1")}
 
 
 @pytest.mark.parametrize(
@@ -233,9 +233,9 @@ def test_inputs_in_the_work_folder_stay_and_others_are_copied(project: Path) -> 
     assert taking.take(str(work / "link")) == first  # one file, one copy
     assert (Path(first).read_text(), Path(second).read_text()) == ("1", "2")
     assert {Path(first).parent, Path(second).parent} == {Path(str(taking.folder))}
-    assert Path(first).parent.parent == work / "jobs"
+    assert Path(first).parent.parent == work / "jobs" / str(os.getuid())
     taking.remove()
-    assert list((work / "jobs").iterdir()) == []
+    assert list((work / "jobs" / str(os.getuid())).iterdir()) == []
 
 
 def test_a_dry_run_copies_nothing(project: Path) -> None:

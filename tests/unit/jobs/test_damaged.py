@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.jobs import asked, command_words, held, records
 from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.workspace import Workspace
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.workflows import state
 
@@ -68,7 +70,7 @@ def strict(text: str) -> Any:
 
 
 def workspace(work: Path, **files: Any) -> Path:
-    own = work / "jobs" / "train-1" / ".dshpc"
+    own = work / "jobs" / str(os.getuid()) / "train-1" / ".job"
     own.mkdir(parents=True, exist_ok=True)
     for name, value in files.items():
         text = value if isinstance(value, str) else json.dumps(value)
@@ -109,8 +111,9 @@ def test_what_is_no_number_of_json_is_not_known(tmp_path: Path) -> None:
 def test_what_is_too_deep_to_be_printed_is_not_read(
     tmp_path: Path, deep: int, is_read: bool
 ) -> None:
-    own = workspace(tmp_path, job={"job_id": 17}, request='{"a": ' + "[" * deep + "]" * deep + "}")
-    assert bool(records.read(f"{own}/request.json")) == is_read
+    workspace(tmp_path, job={"job_id": 17}, request='{"a": ' + "[" * deep + "]" * deep + "}")
+    place = Workspace(str(tmp_path), os.getuid(), "train-1")
+    assert bool(records.read(place, "request.json")) == is_read
     answer = strict(printed(tmp_path, "show", "17", "--json"))
     assert (answer["request"] is not None) == is_read
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import ground, no_links
 from dshpc_setup.jobs.incoming import Incoming
 
 
@@ -17,10 +18,19 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     """What was given to whom; nothing really is."""
     found: list[tuple[str, int, int]] = []
 
+    fstat, owned = os.fstat, set()
+
     def fchown(at: int, uid: int, gid: int) -> None:
         found.append((os.readlink(f"/proc/self/fd/{at}"), uid, gid))
+        owned.add(fstat(at).st_ino)
 
+    def fstat_of(at: int) -> os.stat_result:
+        seen = fstat(at)
+        return os.stat_result([*seen[:4], 1000, *seen[5:]]) if seen.st_ino in owned else seen
+
+    monkeypatch.setattr(os, "getuid", lambda: 0)
     monkeypatch.setattr(os, "fchown", fchown)
+    monkeypatch.setattr(os, "fstat", fstat_of)
     return found
 
 
@@ -39,10 +49,12 @@ def test_all_that_is_made_belongs_to_the_user(
     work, source = setting(tmp_path)
     copy = Incoming(str(work), (1000, 1001)).take(str(source))
     assert Path(copy).read_text() == "data"
-    assert stat.S_IMODE(os.stat(copy).st_mode) == 0o750
-    assert given == [
-        (path, 1000, 1001) for path in (str(work / "jobs"), os.path.dirname(copy), copy)
-    ]
+    assert stat.S_IMODE(os.stat(copy).st_mode) == 0o700  # executable as it was, and private
+    user = work / "jobs/1000"
+    made_aside, *rest = given
+    assert (os.path.dirname(made_aside[0]), made_aside[1:]) == (f"{work}/jobs", (1000, 1001))
+    assert rest == [(path, 1000, 1001) for path in (os.path.dirname(copy), copy)]
+    assert [path.stat().st_mode & 0o077 for path in (user, *user.rglob("*"))] == [0, 0, 0]
 
 
 def test_a_link_in_the_copys_place_is_not_followed(
@@ -62,21 +74,14 @@ def test_a_link_in_the_copys_place_is_not_followed(
 
 
 @pytest.mark.parametrize("owner", [(1000, 1000), None])
-def test_a_jobs_folder_that_is_a_link(
-    owner: tuple[int, int] | None, tmp_path: Path, given: list[tuple[str, int, int]]
-) -> None:
+def test_a_jobs_folder_that_is_a_link(owner: tuple[int, int] | None, tmp_path: Path) -> None:
     work, source = setting(tmp_path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (work / "jobs").symlink_to(elsewhere)
-    incoming = Incoming(str(work), owner)
-    if owner is None:  # the user's own link, with the user's own rights
-        assert Path(incoming.take(str(source))).read_text() == "data"
-    else:
-        with pytest.raises(DshpcError, match="cannot be written to"):
-            incoming.take(str(source))
-        assert list(elsewhere.iterdir()) == []
-    assert given == []
+    with pytest.raises(DshpcError, match="cannot be written to"):
+        Incoming(str(work), owner).take(str(source))
+    assert list(elsewhere.iterdir()) == []
 
 
 def test_a_folder_of_copies_that_became_a_link_gets_none(
@@ -96,16 +101,27 @@ def test_a_folder_of_copies_that_became_a_link_gets_none(
     assert list(elsewhere.iterdir()) == []
 
 
-def test_another_submission_may_make_the_folder_at_the_same_moment(
+def test_who_may_not_make_the_users_folder_asks_for_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "work" / "jobs").mkdir(parents=True)
-    (tmp_path / "a.csv").write_text("1\n")
-    isdir = os.path.isdir
-    late = [str(tmp_path / "work" / "jobs")]  # not there yet as it is looked for
-    monkeypatch.setattr(
-        "os.path.isdir", lambda path: late.pop() != path if path in late else isdir(path)
-    )
-    copy = Incoming(str(tmp_path / "work")).take(str(tmp_path / "a.csv"))
-    assert Path(copy).read_text() == "1\n"
-    assert not late
+    work, source = setting(tmp_path)
+    (tmp_path / "b").write_text("b")
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid or 4711)
+    monkeypatch.setattr(no_links, "given_owner", lambda _: 0)  # so that what root makes is 4711's
+    jobs_of = ground._jobs_of
+    asked: list[Path] = []
+
+    def refused(at: int, work: str, owner: int) -> int:
+        if not asked:
+            raise PermissionError(13, "no")
+        return jobs_of(at, work, owner)
+
+    monkeypatch.setattr(ground, "_jobs_of", refused)
+    incoming = Incoming(str(work), prepare=lambda: asked.append(work))
+    assert Path(incoming.take(str(source))).read_text() == "data"
+    incoming.take(str(tmp_path / "b"))
+    Incoming(str(work), prepare=lambda: asked.append(work)).take(str(source))
+    assert len(asked) == 1
+    incoming.remove()
+    (left,) = (work / "jobs" / str(os.getuid())).iterdir()
+    assert str(left) != incoming.folder

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dshpc_setup.jobs import launch, workspace
+from dshpc_setup.jobs import here as workspace
+from dshpc_setup.jobs import launch, no_links
+from dshpc_setup.jobs.here import Here
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.methods.model import Resources
 
@@ -26,13 +28,18 @@ def request(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / ".dshpc").mkdir()
+    (tmp_path / ".job").mkdir()
     return tmp_path
 
 
+def at(folder: Path) -> Here:
+    """That workspace as the launcher has it, which goes on to stand where it stood."""
+    return Here(str(folder), no_links.folder(str(folder)), no_links.folder(str(folder / ".job")))
+
+
 def test_a_job_is_told_its_places(folder: Path) -> None:
-    found = launch.prepared(str(folder), request(parameters=({"n": 1, "s": "ü"},)), None)
-    params = folder / ".dshpc" / "params.json"
+    found = launch.prepared(at(folder), request(parameters=({"n": 1, "s": "ü"},)), None)
+    params = folder / ".job" / "params.json"
     assert found == {
         "JOB_WORKSPACE": str(folder),
         "PARAMS_FILE": str(params),
@@ -44,7 +51,7 @@ def test_a_job_is_told_its_places(folder: Path) -> None:
 
 def test_inputs_the_method_and_results_of_others(folder: Path) -> None:
     asked = request(inputs=("/a b", "/c"), method_dir="/m", requires={"prepare": "/lab/jobs/p"})
-    found = launch.prepared(str(folder), asked, None)
+    found = launch.prepared(at(folder), asked, None)
     assert found["INPUT_FILE"] == "/a b"
     assert json.loads(found["INPUT_FILES"]) == ["/a b", "/c"]
     assert found["METHOD_DIR"] == "/m"
@@ -53,16 +60,16 @@ def test_inputs_the_method_and_results_of_others(folder: Path) -> None:
 
 def test_each_task_of_an_array_has_its_own(folder: Path) -> None:
     asked = request(parameters=({"n": 0}, {"n": 1}), is_array=True)
-    found = launch.prepared(str(folder), asked, 1)
+    found = launch.prepared(at(folder), asked, 1)
     assert found["JOB_WORKSPACE"] == f"{folder}/task-1"
     assert (folder / "task-1").is_dir()
-    assert json.loads((folder / ".dshpc" / "params-1.json").read_text()) == {"n": 1}
-    assert not (folder / ".dshpc" / "params-0.json").exists()
+    assert json.loads((folder / ".job" / "params-1.json").read_text()) == {"n": 1}
+    assert not (folder / ".job" / "params-0.json").exists()
 
 
 def test_a_methods_variables_do_not_replace_ours(folder: Path) -> None:
     env = {"OMP_NUM_THREADS": "4", "JOB_WORKSPACE": "/elsewhere"}
-    found = launch.prepared(str(folder), request(resources=Resources(env=env)), None)
+    found = launch.prepared(at(folder), request(resources=Resources(env=env)), None)
     assert found["OMP_NUM_THREADS"] == "4"
     assert found["JOB_WORKSPACE"] == str(folder)
 
@@ -73,8 +80,8 @@ VALUES = st.dictionaries(st.text(max_size=8), st.text(max_size=30) | st.integers
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(parameters=VALUES)
 def test_parameters_are_data(folder: Path, parameters: dict[str, Any]) -> None:
-    launch.prepared(str(folder), {**request(), "parameters": [parameters]}, None)
-    text = (folder / ".dshpc" / "params.json").read_text(encoding="utf-8")
+    launch.prepared(at(folder), {**request(), "parameters": [parameters]}, None)
+    text = (folder / ".job" / "params.json").read_text(encoding="utf-8")
     assert json.loads(text) == parameters
 
 
@@ -111,7 +118,7 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_request_that_is_damaged_is_no_crash(
     here: Path, wrong: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (here / ".dshpc" / "request.json").write_text(wrong)
+    (here / ".job" / "request.json").write_text(wrong)
     assert launch.main() == launch.NOT_FOUND
     assert "does not say what shall run" in capfd.readouterr().err
 
@@ -119,13 +126,14 @@ def test_a_request_that_is_damaged_is_no_crash(
 def test_a_folder_of_somebody_else_is_refused(
     here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert workspace.is_ours(f"{here}/.dshpc")
+    workspace.opened(str(here))
+    (here / ".job" / "request.json").write_text(json.dumps(request()))
     other = os.getuid() + 1
     monkeypatch.setattr("os.getuid", lambda: other)
     # What that one makes here is of that one
-    monkeypatch.setattr(workspace, "given_owner", lambda folder: {str(here): other}[folder])
-    assert not workspace.is_ours(f"{here}/.dshpc")
-    (here / ".dshpc" / "request.json").write_text(json.dumps(request()))
+    monkeypatch.setattr(no_links, "given_owner", lambda _: other)
+    with pytest.raises(no_links.NotTheirsError):
+        workspace.opened(str(here))
     assert launch.main() == launch.NOT_FOUND
     assert "no workspace of this user's" in capfd.readouterr().err
 
@@ -135,19 +143,79 @@ def test_where_all_files_are_given_to_another_the_workspace_is_ours(
 ) -> None:
     owner = os.getuid()
     monkeypatch.setattr("os.getuid", lambda: owner + 1)  # what we make is of `owner` all the same
-    assert workspace.given_owner(str(here)) == owner
-    assert workspace.is_ours(f"{here}/.dshpc")
-    assert sorted(path.name for path in here.iterdir()) == [".dshpc"]
-    monkeypatch.setattr(workspace, "given_owner", lambda _: None)  # we may not write there
-    assert not workspace.is_ours(f"{here}/.dshpc")
+    at = workspace.opened(str(here))
+    assert no_links.others_given(at.folder) == owner
+    assert sorted(path.name for path in here.iterdir()) == [".job"]
+    monkeypatch.setattr(no_links, "given_owner", lambda _: None)  # we may not write there
+    with pytest.raises(no_links.NotTheirsError):
+        workspace.opened(str(here))
 
 
-def test_a_link_to_a_folder_is_none(tmp_path: Path) -> None:
+def test_a_workspace_in_a_folder_of_somebody_else_is_refused(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who owns that could have put another workspace of ours in its place."""
+    fstat, above = os.fstat, os.stat("..").st_ino
+
+    def told(handle: int) -> os.stat_result:
+        found = fstat(handle)
+        theirs = [*found[:4], found.st_uid + 1, *found[5:]]
+        return os.stat_result(theirs) if found.st_ino == above else found
+
+    monkeypatch.setattr("os.fstat", told)
+    with pytest.raises(no_links.NotTheirsError):
+        workspace.opened(str(here))
+
+
+def test_a_link_to_a_folder_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own").mkdir()
-    (tmp_path / ".dshpc").symlink_to(tmp_path / "own")
-    assert not workspace.is_ours(f"{tmp_path}/.dshpc")
-    with pytest.raises(OSError, match="No such file"):
-        workspace.is_ours(f"{tmp_path}/own/.dshpc")
+    (tmp_path / ".job").symlink_to(tmp_path / "own")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotADirectoryError):
+        workspace.opened(str(tmp_path))
+
+
+def test_a_request_that_is_a_link_is_not_read(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "elsewhere").write_text(json.dumps(request()))
+    (here / ".job" / "request.json").symlink_to(here / "elsewhere")
+    assert launch.main() == launch.NOT_FOUND
+    assert "does not say what shall run" in capfd.readouterr().err
+
+
+def test_a_job_that_was_taken_back_as_it_began_does_not_run(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / ".job" / "request.json").write_text(json.dumps(request()))
+    prepared = launch.prepared
+
+    def taken_away(*words: Any) -> dict[str, str]:
+        (here / ".job").rename(here / "aside")
+        return prepared(*words)
+
+    monkeypatch.setattr(launch, "prepared", taken_away)
+    assert launch.main() == launch.NOT_FOUND
+    assert "taken back" in capfd.readouterr().err
+    assert (here / "aside/params.json").exists()  # by which the submission sees that it had begun
+
+
+def test_the_log_is_read_by_its_user_alone(here: Path) -> None:
+    log = here / "output.log"
+    kept = os.dup(1)
+    try:
+        for mode, of_log in ((0o700, 0o600), (0o750, 0o640)):
+            here.chmod(mode)
+            log.write_text("")
+            log.chmod(0o644)
+            handle = os.open(log, os.O_WRONLY)
+            os.dup2(handle, 1)
+            os.close(handle)
+            workspace.keep_log_private(workspace.opened(str(here)))
+            assert log.stat().st_mode & 0o777 == of_log
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
@@ -166,25 +234,25 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
 def test_one_that_was_told_to_stop_is_not_judged(
     folder: Path, told: list[str], status: int, said: str | None
 ) -> None:
-    run = launch._Run(str(folder), None, ["x"])
+    run = launch._Run(at(folder), None, ["x"])
     (folder / "output.log").write_text(OOM)
     run.told = told
     run._end(status, 2048, 5.0)
-    result = json.loads((folder / ".dshpc" / "result.json").read_text())
+    result = json.loads((folder / ".job" / "result.json").read_text())
     assert result["out_of_memory"] == said
     assert result["told_to_stop"] == (told[0] if told else None)
 
 
 def test_a_signal_that_has_no_name(folder: Path) -> None:
-    run = launch._Run(str(folder), None, ["x"])
+    run = launch._Run(at(folder), None, ["x"])
     assert run._end(40, 2048, 5.0) == 168
-    assert json.loads((folder / ".dshpc" / "result.json").read_text())["signal"] == "signal 40"
+    assert json.loads((folder / ".job" / "result.json").read_text())["signal"] == "signal 40"
 
 
 def test_a_signal_that_comes_as_the_job_has_just_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = launch._Run(str(folder), None, ["x"])
+    run = launch._Run(at(folder), None, ["x"])
     run.child = 2**22 + 1
     asked: list[int] = []
 
@@ -211,7 +279,7 @@ def test_a_signal_that_comes_as_the_job_has_just_ended(
 def test_what_all_were_told_is_not_handed_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch, heard: int | None, handed: list[int]
 ) -> None:
-    run = launch._Run(str(folder), None, ["x"])
+    run = launch._Run(at(folder), None, ["x"])
     run.child = 77
     given: list[int] = []
     monkeypatch.setattr(run.witness, "heard", lambda: heard)
@@ -227,24 +295,24 @@ def test_what_all_were_told_is_not_handed_on(
 def test_a_run_that_the_stop_of_the_container_cut_short_has_no_result(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = launch._Run(str(folder), None, ["x"])
+    run = launch._Run(at(folder), None, ["x"])
     monkeypatch.setattr(launch, "STOPPING", str(folder / "stopping"))
     (folder / "stopping").mkdir()
     assert run._end(15, 2048, 5.0) == 143
-    assert not (folder / ".dshpc" / "result.json").exists()
+    assert not (folder / ".job" / "result.json").exists()
     (folder / "stopping").rmdir()
     run._end(15, 2048, 5.0)
-    assert (folder / ".dshpc" / "result.json").exists()
+    assert (folder / ".job" / "result.json").exists()
 
 
 def test_the_result_of_an_earlier_run_is_kept(folder: Path) -> None:
-    own = folder / ".dshpc"
-    launch.keep_before(str(folder), None)
+    own = folder / ".job"
+    launch.keep_before(at(folder), None)
     assert list(own.iterdir()) == []
     (own / "result.json").write_text("1")
     (own / "result-7.json").write_text("7")
-    launch.keep_before(str(folder), None)
-    launch.keep_before(str(folder), 7)
+    launch.keep_before(at(folder), None)
+    launch.keep_before(at(folder), 7)
     assert {path.name: path.read_text() for path in own.iterdir()} == {
         "result.before.json": "1",
         "result.before-7.json": "7",
@@ -252,12 +320,14 @@ def test_the_result_of_an_earlier_run_is_kept(folder: Path) -> None:
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(folder: Path) -> None:
-    path = folder / "x.json"
-    launch.write_json(str(path), {"a": 1})
+    path = folder / ".job" / "x.json"
+    launch.write_json("x.json", {"a": 1}, at(folder).own)
+    path.with_name("x.json.dshpc-tmp").symlink_to("x.json")  # left behind, or laid there
+    launch.write_json("x.json", {"a": 1}, at(folder).own)
     with pytest.raises(OSError, match="No such file"):
-        launch.write_json(str(folder / "missing" / "x.json"), {})
+        launch.write_json("missing/x.json", {}, at(folder).own)
     assert json.loads(path.read_text()) == {"a": 1}
-    assert [item.name for item in folder.iterdir() if "tmp" in item.name] == []
+    assert [item.name for item in path.parent.iterdir() if "tmp" in item.name] == []
 
 
 @pytest.fixture
@@ -279,7 +349,7 @@ def test_a_job_runs_in_its_folder_else_in_its_workspace(folder: Path, started: l
     other = folder / "a b"
     other.mkdir()
     for cwd in (str(other), None):
-        launch.write_json(f"{folder}/.dshpc/request.json", request(cwd=cwd))
+        launch.write_json("request.json", request(cwd=cwd), at(folder).own)
         os.chdir(folder)
         assert launch.main() == 0
         assert os.environ["JOB_WORKSPACE"] == str(folder)
@@ -289,11 +359,11 @@ def test_a_job_runs_in_its_folder_else_in_its_workspace(folder: Path, started: l
 def test_a_folder_that_is_gone_is_told(
     folder: Path, started: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    launch.write_json(f"{folder}/.dshpc/request.json", request(cwd=f"{folder}/gone"))
+    launch.write_json("request.json", request(cwd=f"{folder}/gone"), at(folder).own)
     assert launch.main() == 126
     assert started == []
     assert "gone, in which it was to run, cannot be entered" in capfd.readouterr().err
-    result = json.loads((folder / ".dshpc/result.json").read_text())
+    result = json.loads((folder / ".job/result.json").read_text())
     assert "cannot be entered" in result["not_started"]
 
 
@@ -319,7 +389,7 @@ def test_what_it_says_can_fail_on_a_full_disk_alone(monkeypatch: pytest.MonkeyPa
     ("word", "package"), [("Rscript", "r-base-core"), ("ffmpeg", "PACKAGE"), ("R", "r-base-core")]
 )
 def test_a_command_that_the_image_lacks(folder: Path, word: str, package: str) -> None:
-    why, code = launch._Run(str(folder), None, [word])._why(FileNotFoundError(2, "x"))
+    why, code = launch._Run(at(folder), None, [word])._why(FileNotFoundError(2, "x"))
     assert code == 127
     assert why.startswith(f"{word}: there is no such command in the cluster's container.")
     assert why.endswith(f"dshpc env add --apt {package}")

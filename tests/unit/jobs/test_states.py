@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ def item(**changes: Any) -> dict[str, Any]:
     return {
         "job_id": 17, "array_job_id": number(0), "array_task_id": number(None),
         "array_task_string": "", "het_job_id": number(0), "name": "train", "user_name": "me",
+        "user_id": os.getuid(),
         "job_state": ["RUNNING"], "state_reason": "None", "gres_detail": ["gpu:h100:2(IDX:0-1)"],
         "tres_per_node": "gres/gpu:h100:2", "tres_per_job": "", "submit_time": number(100),
         "start_time": number(110), "end_time": number(999), "time_limit": number(60),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import call, clock, lost, request, submit, workspace
+from dshpc_setup.jobs import call, clock, ground, lost, no_links, request, submit
 from dshpc_setup.jobs.at_once import TakenBack
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
@@ -22,8 +22,7 @@ from dshpc_setup.methods.model import Resources
 from tests.unit.jobs.offers import offer
 from tests.unit.jobs.test_targets import by_index
 
-UMASK = os.umask(0o022)
-os.umask(UMASK)
+HERE = f"jobs/{os.getuid()}"  # the folder of the workspaces of who runs the tests
 
 
 class Slurm(LocalMachine):
@@ -63,10 +62,11 @@ def test_a_job_gets_its_workspace_and_one_sbatch_call(tmp_path: Path) -> None:
     assert answer["gpus"]["type"] == "h100"
     assert slurm.asked == [tuple(answer["sbatch"])]  # one kind of GPU: nobody asks what is free
     assert slurm.scripts == [call.SCRIPT]
-    own = Path(answer["workspace"]) / ".dshpc"
+    own = Path(answer["workspace"]) / ".job"
     assert request.from_json(json.loads((own / "request.json").read_text())) == wanted
     assert (own / "request.json").stat().st_mode & 0o777 == 0o600
-    assert (own / "job.json").stat().st_mode & 0o777 == 0o666 & ~UMASK
+    assert (own / "job.json").stat().st_mode & 0o777 == 0o600
+    assert {path.stat().st_mode & 0o777 for path in (own, own.parent, own.parent.parent)} == {0o700}
     job = json.loads((own / "job.json").read_text())
     assert (job["schema"], job["job_id"], job["name"]) == ("dshpc.job/1", "17", "train")
 
@@ -105,11 +105,11 @@ def test_where_sbatch_refuses_the_workspace_goes_again(tmp_path: Path) -> None:
     with pytest.raises(DshpcError, match="did not take") as told:
         submit.submit(Slurm(1, ""), asked(tmp_path), offer())
     assert "sbatch: error: no" in told.value.details
-    assert tree(tmp_path) == ["jobs"]
+    assert tree(tmp_path) == ["jobs", HERE]
 
 
 def test_copies_of_inputs_move_into_the_workspace(tmp_path: Path) -> None:
-    incoming = tmp_path / "jobs/.incoming-1"
+    incoming = tmp_path / HERE / ".incoming-1"
     incoming.mkdir(parents=True)
     (incoming / "data").write_text("x")
     wanted = asked(
@@ -119,7 +119,7 @@ def test_copies_of_inputs_move_into_the_workspace(tmp_path: Path) -> None:
         parameters=({"file": f"{incoming}/data", "text": "data", "n": 3},),
     )
     folder = submit.submit(Slurm(), wanted, offer())["workspace"]
-    told = json.loads(Path(folder, ".dshpc/request.json").read_text())
+    told = json.loads(Path(folder, ".job/request.json").read_text())
     assert told["inputs"] == [f"{folder}/inputs/data", f"{tmp_path}/there"]
     assert told["parameters"] == [{"file": f"{folder}/inputs/data", "text": "data", "n": 3}]
     assert Path(folder, "inputs/data").read_text() == "x"
@@ -140,20 +140,17 @@ def test_a_work_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uid", "closed", "said"),
+    ("uid", "said"),
     [
-        (4242, (), "for all users: chmod 1777 {work}/jobs"),
-        (4242, ("jobs",), "chmod --reference={work} {work}/jobs"),
-        (0, (), "Submit as a user who may write in {work}, without sudo."),
+        (4242, "for all users: mkdir -p {work}/jobs; chmod 1777 {work}/jobs"),
+        (0, "Submit as a user who may write in {work}, without sudo."),
     ],
 )
 def test_why_a_workspace_cannot_be_made(
-    uid: int, closed: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uid: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "jobs").mkdir()
     monkeypatch.setattr("os.getuid", lambda: uid)
-    monkeypatch.setattr("os.access", lambda path, _: Path(path).name not in closed)
-    error = workspace.not_made(
+    error = ground.not_made(
         f"{tmp_path}/jobs/x", str(tmp_path), PermissionError(errno.EACCES, "Permission denied")
     )
     assert error.resolution[0].endswith(said.format(work=tmp_path))
@@ -225,7 +222,7 @@ def named(work: Path, *words: tuple[str, ...], **more: Any) -> Request:
 
 
 def test_one_job_for_each_target(tmp_path: Path) -> None:
-    incoming = tmp_path / "jobs/.incoming-1"
+    incoming = tmp_path / HERE / ".incoming-1"
     incoming.mkdir(parents=True)
     (incoming / "data").write_text("x")
     wanted = named(
@@ -243,7 +240,7 @@ def test_one_job_for_each_target(tmp_path: Path) -> None:
     assert jobs[0]["notes"] == ["It waits for its GPU: GPU 0 is taken by job 9 of ada."]
     assert jobs[1]["notes"] == []
     for job, targets in zip(jobs, wanted.targets, strict=True):
-        kept = json.loads(Path(job["workspace"], ".dshpc/request.json").read_text())
+        kept = json.loads(Path(job["workspace"], ".job/request.json").read_text())
         assert kept["targets"] == [list(targets)]
         assert Path(job["workspace"], "inputs/data").read_text() == "x"
     assert not incoming.exists()
@@ -292,7 +289,7 @@ def test_without_waiting_any_job_that_does_not_begin_is_taken_back(tmp_path: Pat
         submit.submit(slurm, asked(tmp_path, if_busy="refuse"), offer())
     assert "Job 17 was taken back" in told.value.details
     assert slurm.asked[2][0] == "scancel"
-    assert tree(tmp_path) == ["jobs"]
+    assert tree(tmp_path) == ["jobs", HERE]
 
 
 def test_jobs_that_were_submitted_before_a_refusal_are_named(tmp_path: Path) -> None:
@@ -371,7 +368,7 @@ def test_a_job_whose_answer_is_lost_is_found_in_the_queue(
     assert answer["job_id"] == "17"
     assert "The job was found in the queue." in answer["notes"][0]
     assert [argv[0] for argv in slurm.asked] == ["sbatch", "squeue"]  # and no second sbatch
-    job = Path(answer["workspace"], ".dshpc/job.json")
+    job = Path(answer["workspace"], ".job/job.json")
     assert json.loads(job.read_text())["job_id"] == "17"
 
 
@@ -386,14 +383,14 @@ def test_one_that_is_not_in_the_queue_never_runs(
         submit.submit(slurm, asked(tmp_path), offer())
     assert told.value.exit_code == 3
     assert "runs nothing" in told.value.details
-    assert tree(tmp_path) == ["jobs"]
+    assert tree(tmp_path) == ["jobs", HERE]
     assert len([argv for argv in slurm.asked if argv[0] == "sbatch"]) == 1
 
 
 def test_one_that_has_begun_is_left_alone(tmp_path: Path) -> None:
     class Begun(Lost):
         def during(self, argv: Sequence[str]) -> None:
-            (own,) = tmp_path.glob("jobs/*/.dshpc")
+            (own,) = tmp_path.glob("jobs/*/*/.job")
             (own / "params.json").write_text("{}")
 
     slurm = Begun("", -9)
@@ -401,7 +398,7 @@ def test_one_that_has_begun_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(DshpcError, match="has begun, and its number is not known") as told:
         submit.submit(slurm, asked(tmp_path), offer())
     assert told.value.resolution[0] == "Find it: dshpc job list"
-    (own,) = tmp_path.glob("jobs/*/.dshpc")
+    (own,) = tmp_path.glob("jobs/*/*/.job")
     assert sorted(path.name for path in own.iterdir()) == ["params.json", "request.json"]
 
 
@@ -442,7 +439,7 @@ def test_a_signal_in_sbatch_leaves_nothing_queued(
     error = interrupted(slurm, asked(tmp_path), offer())
     assert ("Cancelled again: job 17." if is_queued else "Nothing was submitted.") in error.brief
     assert (("scancel", "17") in slurm.asked) is is_queued
-    assert tree(tmp_path) == ["jobs"]
+    assert tree(tmp_path) == ["jobs", HERE]
     assert signal.getsignal(number) == before
 
 
@@ -463,7 +460,7 @@ def test_one_that_slurm_takes_a_moment_later_does_not_stay_in_the_queue(tmp_path
     error = interrupted(slurm, asked(tmp_path), offer())
     assert "Cancelled again: job 17." in error.brief
     assert slurm.asked[-1] == ("scancel", "17")
-    assert tree(tmp_path) == ["jobs"]
+    assert tree(tmp_path) == ["jobs", HERE]
 
 
 def test_a_signal_between_two_targets_takes_both_back(tmp_path: Path) -> None:
@@ -499,31 +496,31 @@ def test_a_sure_refusal_leaves_no_workspace(words: str, tmp_path: Path) -> None:
     with pytest.raises(DshpcError, match="did not take") as told:
         submit.submit(Says(f"sbatch: error: {words}\n"), asked(tmp_path), offer())
     assert told.value.exit_code == 2
-    assert tree(tmp_path) == ["jobs"]
+    assert tree(tmp_path) == ["jobs", HERE]
 
 
 def test_a_workspace_that_cannot_be_filled_goes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: str, value: object, mode: int) -> None:
-        Path(path).write_text("{")
+    def full(name: str, text: str, at: int) -> None:
+        os.close(no_links.new_file(name, at))
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(submit, "_write", full)
+    monkeypatch.setattr(no_links, "replace", full)
     with pytest.raises(DshpcError, match="cannot be made: No space left"):
         submit.submit(Slurm(), asked(tmp_path), offer())
-    assert tree(tmp_path) == ["jobs"]
+    assert tree(tmp_path) == ["jobs", HERE]
 
 
 def test_a_folder_of_somebody_else_with_the_workspaces_name_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dshpc_setup.jobs.workspace.new_name", lambda _: "train-1")
-    (tmp_path / "jobs/train-1").mkdir(parents=True)
-    (tmp_path / "jobs/train-1/kept").write_text("")
+    (tmp_path / HERE / "train-1").mkdir(parents=True)
+    (tmp_path / HERE / "train-1/kept").write_text("")
     with pytest.raises(DshpcError, match="cannot be made: File exists"):
         submit.submit(Slurm(), asked(tmp_path), offer())
-    assert tree(tmp_path) == ["jobs", "jobs/train-1", "jobs/train-1/kept"]
+    assert tree(tmp_path) == ["jobs", HERE, f"{HERE}/train-1", f"{HERE}/train-1/kept"]
 
 
 def test_what_an_array_wrote_before_it_was_taken_back_stays(
@@ -534,7 +531,7 @@ def test_what_an_array_wrote_before_it_was_taken_back_stays(
     many = asked(tmp_path, is_array=True, parameters=({},) * 3, if_busy="refuse")
     with pytest.raises(DshpcError, match=r"lets all but 2 of its tasks wait \(Resources\)") as told:
         submit.submit(Slurm(), many, offer())
-    (folder,) = (tmp_path / "jobs").iterdir()
+    (folder,) = (tmp_path / HERE).iterdir()
     assert "Job 17 was taken back" in told.value.details
     assert str(folder) in told.value.details
 

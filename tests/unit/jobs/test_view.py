@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dshpc_setup.cluster import pending, stuck
-from dshpc_setup.jobs import asked, ended, records, results, view, waits
+from dshpc_setup.jobs import asked, ended, no_links, records, results, view, waits
 from dshpc_setup.jobs.held import Gpu, Places, parse_table
 from dshpc_setup.jobs.offer import OfferedGpu
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.view import View
+from dshpc_setup.jobs.workspace import Workspace
 from tests.unit.jobs.test_ended import line
 from tests.unit.jobs.test_states import known, number
 
@@ -33,12 +34,17 @@ TABLE = (
 PLACES = Places(parse_table(TABLE), CARDS)
 
 
+def place(folder: Path) -> Path:
+    """Where a workspace of that name lies, in the work folder that is its parent."""
+    return folder.parent / "jobs" / str(os.getuid()) / folder.name
+
+
 def workspace(folder: Path, **files: Any) -> Record:
-    own = folder / ".dshpc"
+    own = place(folder) / ".job"
     own.mkdir(parents=True)
     for name, value in {"job": {"job_id": 17}, **files}.items():
         (own / f"{name.replace('_', '-')}.json").write_text(json.dumps(value))
-    found = records.of_folder(str(folder))
+    found = records.of_folder(str(folder.parent), str(place(folder)))
     assert found is not None
     return found
 
@@ -101,13 +107,15 @@ def test_a_users_files_may_hold_anything(tmp_path: Path) -> None:
     odd = {"exit_code": "0", "max_rss_mib": [], "gpus": 7, "started": True, "out_of_memory": {}}
     record = workspace(tmp_path / "w", result=odd)
     assert view.of_record(record, None, PLACES).words == "not known"
-    (tmp_path / "w/.dshpc/result.json").write_text("[" * 100_000)
+    own = place(tmp_path / "w") / ".job"
+    (own / "result.json").write_text("[" * 100_000)
     assert record.result(None) is None
-    (tmp_path / "w/.dshpc/job.json").write_text('{"job_id": "17; x"}')
-    again = records.of_folder(str(tmp_path / "w"))
+    (own / "job.json").write_text('{"job_id": "17; x"}')
+    again = records.of_folder(str(tmp_path), record.folder)
     assert again is not None
     assert again.number is None
-    assert records.of_folder(str(tmp_path)) is None
+    for none in (tmp_path, tmp_path / "w", own.parent.parent, own, own.parent / ".." / "w"):
+        assert records.of_folder(str(tmp_path), str(none)) is None
 
 
 JSON = st.recursive(
@@ -130,10 +138,11 @@ GPUS = st.dictionaries(
 def test_a_forged_result_is_shown_and_moves_no_cursor(
     tmp_path: Path, result: dict[str, Any]
 ) -> None:
-    own = tmp_path / "w" / ".dshpc"
+    own = place(tmp_path / "w") / ".job"
     own.mkdir(parents=True, exist_ok=True)
     (own / "result.json").write_text(json.dumps(result))
-    one = view.of_record(Record(str(tmp_path / "w"), {"job_id": 17}), None, PLACES)
+    here = Workspace(str(tmp_path), os.getuid(), "w")
+    one = view.of_record(Record(here, {"job_id": 17}), None, PLACES)
     made: dict[str, Any] = {"request": None, "sbatch": None}
     said = [*view.table(view.together([one]), 1e9).split("\n"), *asked.lines(one, made)]
     assert all(text.isprintable() for text in said)
@@ -166,22 +175,32 @@ def test_what_a_result_may_say() -> None:
 
 
 def test_only_the_callers_own_workspaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace(tmp_path / "jobs" / "mine")
+    mine = place(workspace_folder := tmp_path / "mine").parent
+    workspace(workspace_folder)
     uid = os.getuid()
-    elsewhere = tmp_path / "elsewhere"
-    workspace(elsewhere)
-    (tmp_path / "jobs" / "link").symlink_to(elsewhere)
-    # The last: a file system that gives all files to one user
-    for who, gives, count in (
-        (uid, None, 1),
-        (0, None, 1),
-        (uid + 1, uid + 1, 0),
-        (uid + 1, uid, 1),
-    ):
+    (mine / "link").symlink_to(mine / "mine")
+    (mine.parent / str(uid + 2)).symlink_to(mine)
+    for who, count in ((uid, 1), (0, 1), (uid + 1, 0), (uid + 2, 0)):
         monkeypatch.setattr("os.getuid", lambda who=who: who)
-        monkeypatch.setattr(records, "given_owner", lambda _, gives=gives: gives)
+        monkeypatch.setattr(no_links, "given_owner", lambda _, who=who: who)
         assert len(list(records.newest_first(str(tmp_path)))) == count
         assert (records.find(str(tmp_path), 17) is not None) == bool(count)
+
+
+def test_a_workspace_in_anothers_folder_is_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies in the folder of a user and is not that user's, was put there by somebody else."""
+    workspace(tmp_path / "w")
+    uid = os.getuid()
+    forged = tmp_path / "jobs" / str(uid + 1)
+    place(tmp_path / "w").parent.rename(forged)
+    found = str(forged / "w")
+    assert records.of_folder(str(tmp_path), found) is None
+    # A file system that gives all files to one user: whose they are, it does not say
+    monkeypatch.setattr("os.getuid", lambda: uid + 1)
+    assert records.of_folder(str(tmp_path), found) is not None
+    assert len(list(records.newest_first(str(tmp_path)))) == 1
 
 
 def of_state(state: str, record: Record, code: int | None = 1) -> View:

@@ -79,7 +79,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_libraries: None) -> 
     def start(
         name: str, *words: str, module: Any = None, inputs: Any = (), requires: Any = None
     ) -> Any:
-        workspace = tmp_path / "jobs" / name
+        workspace = tmp_path / "jobs" / "1000" / name
         workspace.mkdir(parents=True, exist_ok=True)
         params, problems = values.typed(found(name), words)
         assert problems == []
@@ -259,7 +259,7 @@ def test_without_pytorch_it_is_said_how_to_get_it(run: Callable[..., Any], tmp_p
         "dshpc env add torch", standing.NEXT_LOCK, standing.NEXT_BUILD,
         "dshpc method run torch-check --wait",
     ]  # fmt: skip
-    assert json.loads((tmp_path / "jobs/torch-check/result.json").read_text())["torch"] is None
+    assert json.loads((tmp_path / "jobs/1000/torch-check/result.json").read_text())["torch"] is None
 
 
 class Product:
@@ -362,7 +362,7 @@ def test_points_come_from_the_seed(run: Callable[..., Any]) -> None:
 def test_a_model_is_trained_on_what_was_prepared(run: Callable[..., Any], tmp_path: Path) -> None:
     prepared = run("prepare-data", "rows=200")
     assert prepared == {"train_rows": 160, "test_rows": 40, "dropped_rows": 0}
-    requires = {"prepare-data": str(tmp_path / "jobs/prepare-data")}
+    requires = {"prepare-data": str(tmp_path / "jobs/1000/prepare-data")}
     good = run("train-model", requires=requires)
     assert list(good["weights"]) == ["", "x", "y"]
     assert good["test_accuracy"] > 0.8
@@ -379,7 +379,7 @@ def test_a_table_of_ones_own_is_prepared(run: Callable[..., Any], tmp_path: Path
     )
     result = run("prepare-data", "test_share=0.25", inputs=[table])
     assert result == {"train_rows": 15, "test_rows": 5, "dropped_rows": 4}
-    with open(tmp_path / "jobs/prepare-data/train.csv", encoding="utf-8") as file:
+    with open(tmp_path / "jobs/1000/prepare-data/train.csv", encoding="utf-8") as file:
         header, *lines = csv.reader(file)
     assert header == ["age", "same", "ill"]
     ages = [float(line[0]) for line in lines]
@@ -410,7 +410,7 @@ def test_results_are_collected_from_everywhere(run: Callable[..., Any], tmp_path
     assert list(result["columns"]) == ["m", "n"]
     assert result["columns"]["n"] == {"count": 3, "mean": 7, "stdev": 19**0.5, "min": 2, "max": 10}
     assert result["columns"]["m"]["stdev"] == 0
-    with open(tmp_path / "jobs/collect/table.csv", encoding="utf-8") as file:
+    with open(tmp_path / "jobs/1000/collect/table.csv", encoding="utf-8") as file:
         assert [row["n"] for row in csv.DictReader(file)] == ["", "9", "10", "2"]
     extra.write_text("[]")
     assert "holds no JSON object" in refused(run, "collect", inputs=[extra])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,11 @@ def _ended(work: Path, count: int) -> tuple[Look, _Forgot, State]:
     """So many jobs that have ended, and one of which nothing is known."""
     jobs, lines = {}, []
     for number in range(1, count + 1):
-        folder = work / "jobs" / str(number)
-        (folder / ".dshpc").mkdir(parents=True)
-        (folder / ".dshpc/job.json").write_text(json.dumps({"job_id": str(number)}))
+        folder = work / "jobs" / str(os.getuid()) / str(number)
+        (folder / ".job").mkdir(parents=True)
+        (folder / ".job/job.json").write_text(json.dumps({"job_id": str(number)}))
         jobs[f"n{number}"] = Ran(str(number), str(folder))
-        lines.append(line(number=number, folder=str(folder)))
+        lines.append(line(number=number, folder=str(folder), uid=os.getuid()))
     log = work / "jobs.log"
     log.write_text("\n".join(lines) + "\n")
     controller = _Forgot()

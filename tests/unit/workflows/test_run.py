@@ -84,7 +84,7 @@ def test_jobs_wait_by_slurms_own_dependencies(tmp_path: Path) -> None:
 def test_results_reach_those_that_require_them(tmp_path: Path) -> None:
     answer = _submit(tmp_path, Controller())
     folders = {each["name"]: each["workspace"] for each in answer["jobs"]}
-    request = json.loads((Path(folders["c"]) / ".dshpc/request.json").read_text())
+    request = json.loads((Path(folders["c"]) / ".job/request.json").read_text())
     assert request["requires"] == {"a": folders["a"], "b": folders["b"]}
     assert request["workflow"] == "pipe/c"
 
@@ -261,7 +261,7 @@ def test_only_for_jobs_that_run_are_inputs_copied(tmp_path: Path) -> None:
     only = asking.submitted(answer)
     assert only == {"b"}
     asked, _ = asking.run(workflow, prints(workflow), where, How(only=only))
-    assert [path.name for path in (work / "jobs").glob(".incoming-*/*")] == ["b.bin"]
+    assert [path.name for path in (work / "jobs").glob("*/.incoming-*/*")] == ["b.bin"]
     prints_of = [[job["request"]["fingerprint"] for job in each.jobs] for each in (planned, asked)]
     assert prints_of[0] == prints_of[1]
     with state.lock(str(work), "pipe"):

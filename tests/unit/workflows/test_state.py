@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import workspace
+from dshpc_setup.jobs import no_links
 from dshpc_setup.workflows import state
 from dshpc_setup.workflows.model import Need
 from dshpc_setup.workflows.state import Ran, State
@@ -77,8 +77,7 @@ def test_each_user_has_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     work, uid = str(tmp_path), os.getuid()
     with state.lock(work, "pipe"):
         state.write(work, State("pipe", "f", 0.0))
-        monkeypatch.setattr("os.getuid", lambda: uid + 1)
-        monkeypatch.setattr(workspace, "is_ours", lambda folder: folder.endswith(f"/{uid + 1}"))
+        monkeypatch.setattr("os.getuid", lambda: uid + 1)  # a file system of one user's
         assert (state.read(work, "pipe"), state.names(work)) == (None, [])
         assert not state.is_begun(work, "pipe")
         with state.lock(work, "pipe"):  # at the same time
@@ -86,48 +85,47 @@ def test_each_user_has_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert Path(state.folder(work)).stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_that_another_user_has_put_there_is_refused(
+def test_a_folder_that_another_user_has_put_there_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path(state.folder(str(tmp_path))).mkdir(parents=True)
-    uid = os.getuid()
-    os.rename(
-        state.folder(str(tmp_path)), Path(state.folder(str(tmp_path))).with_name(str(uid + 1))
-    )
+    work, uid = str(tmp_path), os.getuid()
+    with state.lock(work, "pipe"):
+        state.write(work, State("pipe", "forged", 0.0))
+    (tmp_path / "jobs" / str(uid)).rename(tmp_path / "jobs" / str(uid + 1))
     monkeypatch.setattr("os.getuid", lambda: uid + 1)
-    monkeypatch.setattr(workspace, "given_owner", lambda _: uid + 1)
-    with pytest.raises(DshpcError, match="is not this user's"):
-        state.lock(str(tmp_path), "pipe").__enter__()
+    monkeypatch.setattr(no_links, "given_owner", lambda _: uid + 1)
+    assert (state.read(work, "pipe"), state.names(work)) == (None, [])
+    assert not state.is_begun(work, "pipe")
+    with pytest.raises(DshpcError, match="is not a folder of this user's"):
+        state.lock(work, "pipe").__enter__()
+    with pytest.raises(DshpcError, match="Cannot write"):
+        state.write(work, State("pipe", "f", 0.0))
 
 
-def test_the_folder_may_be_used_as_the_work_folder(tmp_path: Path) -> None:
-    tmp_path.chmod(0o1777)
-    with state.lock(str(tmp_path), "pipe"):
-        pass
-    assert os.stat(tmp_path / "jobs" / state.FOLDER).st_mode & 0o7777 == 0o1777
+def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    work = str(tmp_path)
+    with state.lock(work, "pipe"):
+        state.write(work, State("pipe", "forged", 0.0))
+    mine = Path(state.folder(work))
+    mine.rename(tmp_path / "elsewhere")
+    mine.symlink_to(tmp_path / "elsewhere")
+    assert (state.read(work, "pipe"), state.names(work)) == (None, [])
+    with pytest.raises(DshpcError, match="Cannot write"):
+        state.lock(work, "pipe").__enter__()
 
 
-@pytest.mark.parametrize(
-    ("shared_is_there", "todo"),
-    [
-        (True, "chmod --reference={work} {work}/jobs/.workflows"),
-        (False, "chmod 1777 {work}/jobs"),
-    ],
-)
 def test_who_may_not_make_a_folder_there_is_told_whose_rights_are_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_is_there: bool, todo: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = str(tmp_path)
     (tmp_path / "jobs").mkdir()
-    if shared_is_there:
-        (tmp_path / "jobs" / ".workflows").mkdir()
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "mkdir", refuse)
     monkeypatch.setattr(os, "getuid", lambda: 4321)
     with pytest.raises(DshpcError) as caught, state.lock(work, "pipe"):
         pass
-    assert "4321 cannot be made: Permission denied" in caught.value.brief
-    assert todo.format(work=work) in caught.value.resolution[0]
+    assert "4321/.workflows cannot be made: Permission denied" in caught.value.brief
+    assert f"mkdir -p {work}/jobs; chmod 1777 {work}/jobs" in caught.value.resolution[0]

@@ -139,7 +139,9 @@ class _Cluster(Controller):
             self.happens()
         if argv[0] == "scancel":
             folder = _options(self.calls[0])["chdir"]
-            self.log.write_text(f"{line(number=101, state='CANCELLED', folder=folder)}\n")
+            self.log.write_text(
+                f"{line(number=101, state='CANCELLED', folder=folder, uid=os.getuid())}\n"
+            )
         return replace(done, stdout='{"jobs": []}') if argv[0] == "squeue" else done
 
 

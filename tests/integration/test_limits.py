@@ -1,0 +1,170 @@
+"""What a job that takes too much leaves standing, in the default tier: its daemons, and the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.test_container import AS_USER, HEALTH, Node, image, until
+
+__all__ = ["image"]
+
+pytestmark = pytest.mark.timeout(300)
+
+ADA = (AS_USER, "ada", "4242", "4242", "ada", "--")
+DAEMONS = "cat /run/dshpc/slurm*.ended 2>/dev/null; pgrep -x 'slurmctld|slurmd'"
+# Files outlive the processes that wrote them; with what the last of these takes there is no room
+FILL = "head -c 250M /dev/zero >/dev/shm/fill && python3 -c 'len(bytearray(900 << 20))'"
+
+
+@pytest.fixture(scope="module")
+def node(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    found = Node(image, tmp_path_factory.mktemp("config"))
+    limits = (
+        "--memory",
+        "500m",
+        "--memory-swap",
+        "500m",
+        "--shm-size",
+        "1g",
+        "--pids-limit",
+        "300",
+    )
+    found.run(*limits, devices=0, simulate="none")
+    assert found.wait()["ready"], found.log()
+    yield found
+    found.remove()
+
+
+def test_the_daemons_are_the_last_to_go(node: Node) -> None:
+    """The kernel took slurmctld, the largest process beside those that are small by themselves."""
+    before = node.exec("sh", "-c", DAEMONS)
+    for _ in range(3):
+        done = node.try_exec(*ADA, "srun", "-D", "/", "sh", "-c", FILL)
+        assert done.returncode != 0
+        assert "Killed" in done.stderr
+        # Its files are gone with it, else the next one could not even begin
+        until(lambda: node.exec("ls", "/dev/shm") == "")
+    eat = "len(bytearray(900 << 20))"
+    assert node.try_exec("srun", "-D", "/", "python3", "-c", eat).returncode == 137
+    assert node.exec("sh", "-c", DAEMONS) == before
+    until(lambda: node.exec(HEALTH) == "Node node is idle.")
+    assert "in shared memory (/dev/shm): removed." in node.log()
+
+
+def test_what_is_still_wanted_in_shared_memory_is_kept(node: Node) -> None:
+    node.exec(*ADA, "touch", "/dev/shm/before")
+    bob = (AS_USER, "bob", "4343", "4343", "bob", "--")  # he has no job
+    node.exec(*bob, "touch", "/dev/shm/of-bob")
+    node.exec(
+        *ADA, "sbatch", "-D", "/", "-J", "other", "-o", "/dev/null", "--wrap",
+        "until [ -e /tmp/go ]; do sleep 0.1; done",
+    )  # fmt: skip
+    node.exec(*ADA, "srun", "-D", "/", "touch", "/dev/shm/of a job")
+    node.exec("sleep", "5")  # longer than it takes to look for what is left
+    kept = node.exec("ls", "/dev/shm").splitlines()
+    assert kept == ["before", "of a job", "of-bob"]
+    node.exec("touch", "/tmp/go")
+    until(lambda: node.exec("ls", "/dev/shm").splitlines() == ["before", "of-bob"])
+    node.exec("sh", "-c", "rm /dev/shm/*")
+
+
+def test_tasks_are_ended_before_sessions_and_those_before_daemons(node: Node) -> None:
+    mine = ("cat", "/proc/self/oom_score_adj")
+    for who in ((), ADA):
+        assert node.exec(*who, "srun", "-D", "/", *mine) == "500"
+    assert node.exec(*ADA, *mine) == "250"
+    for daemon in ("slurmctld", "slurmd", "s6-svscan"):
+        assert node.exec("sh", "-c", f"cat /proc/$(pgrep -xo {daemon})/oom_score_adj") == "0"
+
+
+def test_a_task_begins_where_nobody_answers_its_prolog(node: Node) -> None:
+    """The service is stopped, as if it hung: a job is no worse off for that, and begins."""
+    node.exec("sh", "-c", "kill -STOP $(pgrep -xf '/bin/bash ./run tasks')")
+    try:
+        done = node.exec("timeout", "30", "srun", "-D", "/", "cat", "/proc/self/oom_score_adj")
+        assert done == "0"
+    finally:
+        node.exec("sh", "-c", "kill -CONT $(pgrep -xf '/bin/bash ./run tasks')")
+    node.exec("sh", "-c", "kill -KILL $(pgrep -xf '/bin/bash ./run tasks')")
+    until(lambda: node.exec("srun", "-D", "/", "cat", "/proc/self/oom_score_adj") == "500")
+
+
+def test_a_job_that_forks_without_an_end_meets_the_limit(node: Node) -> None:
+    script = "for i in $(seq 500); do sleep 5 & done; wait"
+    done = node.try_exec(*ADA, "srun", "-D", "/", "bash", "-c", script)
+    assert "Resource temporarily unavailable" in done.stderr or "Cannot fork" in done.stderr
+    until(lambda: node.exec(HEALTH) == "Node node is idle.")
+    seen = node.exec("dshpc-node", "observe")
+    assert '"pids_limit": 300' in seen
+    assert '"pids_refused": 0' not in seen
+
+
+def test_no_user_holds_a_lock_or_reads_a_pipe_of_the_daemons(node: Node) -> None:
+    node.exec(*ADA, "true")  # makes her known, under users.lock
+    for file in ("users.lock", "slurmctld.log"):
+        done = node.try_exec(*ADA, "sh", "-c", f"exec 3</run/dshpc/{file}")
+        assert "Permission denied" in done.stderr, file
+    modes = node.exec("find", "/run/dshpc", "-name", "*.lock", "-perm", "/077")
+    assert modes == ""
+
+
+BOB = (AS_USER, "bob", "4343", "4343", "bob", "--")
+# A process of its user that is no child of the job traces it, and never takes note of its end
+TRACED = """
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+me, seize = os.getpid(), 0x4206
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print("traced" if libc.ptrace(seize, me, None, None) == 0 else "refused", flush=True)
+        time.sleep(600)
+    os._exit(0)
+time.sleep(600)
+"""
+FLOOD = """
+import os, threading, time
+def write():
+    pipe = os.open("/run/dshpc/tasks", os.O_WRONLY)
+    while True:
+        os.write(pipe, b"%d\\n" % os.getpid() * 500)
+for _ in range(20):
+    threading.Thread(target=write, daemon=True).start()
+print("floods", flush=True)
+time.sleep(600)
+"""
+
+
+def _job_of_ada(node: Node, name: str, program: str, says: str) -> str:
+    """A batch job of hers that has said a word."""
+    log = f"/tmp/{name}.log"
+    submit = f"printf '#!/usr/bin/python3\\n%s' \"$0\" | sbatch --parsable -D / -o {log}"
+    job = node.exec(*ADA, "sh", "-c", submit, program).strip()
+    until(lambda: node.exec("sh", "-c", f"cat {log} 2>/dev/null || true").strip() == says)
+    return job
+
+
+def test_a_job_whose_task_is_traced_stops_nobody_else(node: Node) -> None:
+    """It stayed for ever, no other job began, and a minute later the node was drained."""
+    job = _job_of_ada(node, "traced", TRACED, "traced")
+    node.exec(*ADA, "scancel", job)
+    assert node.try_exec(*BOB, "timeout", "45", "srun", "-D", "/", "true").returncode == 0
+    assert node.exec("squeue", "-h", "-j", job, "-t", "all", "-o", "%T").strip() == "CANCELLED"
+    assert "kept a job from ending by tracing it" in node.log()
+
+
+def test_a_pipe_kept_full_holds_no_task_up(node: Node) -> None:
+    """What the task prolog writes to waited for who wrote without an end."""
+    job = _job_of_ada(node, "floods", FLOOD, "floods")
+    try:
+        for _ in range(3):
+            done = node.try_exec(*BOB, "timeout", "20", "srun", "-D", "/", "true")
+            assert done.returncode == 0
+        # Nor does what is noted of the tasks grow with each time that one is named
+        size = node.exec("sh", "-c", "cat /run/dshpc/shared-memory/4242 | wc -c")
+        assert int(size) < 1000
+    finally:
+        node.exec(*ADA, "scancel", job)
