@@ -1,13 +1,14 @@
 #!/bin/sh
 # What the image's stages run: `install.sh packages`, then `install.sh package` for dsHPC itself; where
 # methods need packages, `debian` and `python` for these. `versions NAME...` says what Debian offers.
-# Settings by environment: GPU_TYPE, CUDA_RUNTIME, APT_MIRROR. The site's certificates and apt settings,
-# if any, lie in /run/dshpc-site; nothing of them is copied.
+# Settings by environment: GPU_TYPE, CUDA_RUNTIME, APT_MIRROR, APT_SECURITY. The site's certificates and apt
+# settings, if any, lie in /run/dshpc-site; nothing of them is copied.
 set -eu
 
 site=/run/dshpc-site
 apt=/run/dshpc-build/apt
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+DEBIAN_SECURITY=http://deb.debian.org/debian-security
 
 say() { echo "dshpc: $*"; }
 
@@ -23,8 +24,17 @@ prepare_sources() {
     if [ -n "${APT_MIRROR:-}" ]; then
         signed=
         [ -e "$keyring" ] && signed="[signed-by=$keyring] "
-        echo "deb $signed$APT_MIRROR ${VERSION_CODENAME:?} main contrib non-free" \
-            >"$apt/sources.list"
+        suite=${VERSION_CODENAME:?}
+        echo "deb $signed$APT_MIRROR $suite main contrib non-free" >"$apt/sources.list"
+        # Without this suite the image would keep a Slurm with known holes
+        for security in "${APT_SECURITY:-}" "${APT_MIRROR%/debian}/debian-security" "$DEBIAN_SECURITY"; do
+            if [ -n "$security" ] && answers "$security/dists/$suite-security/InRelease"; then
+                echo "deb $signed$security $suite-security main contrib non-free" \
+                    >>"$apt/sources.list"
+                return
+            fi
+        done
+        say "no archive of Debian's security updates can be reached: the image is built without them." >&2
         return
     fi
     : >"$apt/sources.list"
@@ -38,6 +48,15 @@ prepare_sources() {
             -e 's/^(deb .*[[:space:]])main([[:space:]].*)?$/\1main contrib non-free/' \
             "$file" >"$apt/sources.list.d/${file##*/}"
     done
+}
+
+# Whether an archive has this file.
+answers() {
+    apt_tool /usr/lib/apt/apt-helper -o Acquire::Retries=0 -o Acquire::http::Timeout=15 \
+        -o Acquire::https::Timeout=15 download-file "$1" "$apt/answer" >/dev/null 2>&1 </dev/null
+    code=$?
+    rm -f "$apt/answer"
+    return "$code"
 }
 
 apt_get() { apt_tool apt-get "$@"; }
@@ -127,7 +146,11 @@ install_packages() {
     cuda=$(cuda_packages)
     # shellcheck disable=SC2086 # one package a word
     apt_get install -y --no-install-recommends \
-        slurmctld slurmd slurm-client s6 python3 procps $gpu $cuda
+        slurmctld slurmd slurm-client s6 python3 procps tcc $gpu $cuda
+    # What slurmctld is started with. tcc is all that takes, and half a megabyte; it goes again
+    mkdir -p /usr/local/lib/dshpc
+    tcc -Wall -Werror -shared -nostdlib -o /usr/local/lib/dshpc/durable.so /run/dshpc-build/durable.c
+    apt_get purge -y tcc
     # munge's package makes a key as it is installed: every user of this image would share it. We
     # use auth/slurm, whose key is made anew for every deployment.
     rm -f /etc/munge/munge.key
@@ -199,8 +222,11 @@ install_package() {
     mkdir -p /usr/local/share/dshpc
     ln -s /opt/dshpc/lib/dshpc_setup/_share/methods /usr/local/share/dshpc/methods
     chmod 755 /usr/local/bin/dshpc-node /usr/local/lib/dshpc/init /usr/local/lib/dshpc/health \
-        /usr/local/lib/dshpc/as-user /usr/local/lib/dshpc/task-prolog /usr/local/lib/dshpc/job \
+        /usr/local/lib/dshpc/as-user /usr/local/lib/dshpc/task-prolog \
+        /usr/local/lib/dshpc/task-epilog /usr/local/lib/dshpc/job \
         /usr/local/lib/dshpc/stop /usr/local/lib/dshpc/end-jobs \
+        /usr/local/lib/dshpc/confined /usr/local/lib/dshpc/shared-memory \
+        /usr/local/lib/dshpc/free-traced \
         /usr/local/lib/dshpc/services/*/run \
         /usr/local/lib/dshpc/services/*/finish \
         /usr/local/lib/dshpc/services/slurmctld/register

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Literal
 
 from dshpc_setup.container.places import Places
+from dshpc_setup.container.storage import open_lock
 from dshpc_setup.errors import DshpcError, Exit
 
 Change = Literal["dshpc reconfigure", "dshpc key rotate"]
@@ -32,8 +33,7 @@ def alone(places: Places, change: Change) -> Iterator[None]:
 
 
 def _take(held: ExitStack, places: Places, name: str) -> bool:
-    path = f"{places.run}/{name}"
-    lock = held.enter_context(open(path, "a", encoding="utf-8"))  # noqa: SIM115 - the stack ends it
+    lock = held.enter_context(open_lock(f"{places.run}/{name}"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dshpc_setup import foreign
 from dshpc_setup.container import key_set
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.storage import cannot_write, read_text, replace_text
@@ -100,7 +101,7 @@ def _manifest(places: Places) -> Mapping[str, str]:
     if text is None:
         return {}
     try:
-        files = json.loads(text)["files"]
+        files = foreign.value(text)["files"]
         return {str(name): str(value) for name, value in files.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DshpcError(
@@ -163,7 +164,7 @@ def load_last_good(places: Places) -> dict[str, str] | None:
     if text is None:
         return None
     try:
-        return {str(name): str(value) for name, value in json.loads(text).items()}
+        return {str(name): str(value) for name, value in foreign.value(text).items()}
     except (ValueError, AttributeError):
         return None  # damaged: as good as none, and written anew by the next good start
 

@@ -14,13 +14,14 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.settings import Settings
 
-_SUPERVISOR_S = 5.0
-_UP_S = 20.0
-_REGISTERED_S = 20.0
+# What ends by itself is seen at once: these are for machines that are slow
+_SUPERVISOR_S = 30.0
+_UP_S = 40.0
+_REGISTERED_S = 40.0
 _DOUBTFUL_S = 5.0
-PROOF_S = 20.0
+PROOF_S = 40.0  # seen: 13 s on an emulated processor with a load beside it
 SHORT_PROOF_S = 3.0  # where jobs of people may hold the node
-_ASK_S = 5.0
+_ASK_S = 20.0
 
 _SLURM = ("slurm", "Unknown")
 # Reasons that slurmctld gives for hardware and restarts (its node_mgr.c and job_mgr.c, 24.11)

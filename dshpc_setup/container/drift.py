@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.container import slurm_conf
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.storage import read_text, replace_text
@@ -41,7 +42,7 @@ def remembered(facts: HostFacts, image: str) -> dict[str, Any]:
 def load(places: Places) -> dict[str, Any] | None:
     """Those of the last start that got ready; damaged ones are as good as none."""
     try:
-        found = json.loads(read_text(_path(places)) or "null")
+        found = foreign.value(read_text(_path(places)) or "null")
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

@@ -6,8 +6,10 @@ import os
 import stat
 from collections.abc import Callable
 
-from dshpc_setup.container.places import Places
+from dshpc_setup.container import ends
+from dshpc_setup.container.places import HOMES, Places
 from dshpc_setup.container.storage import cannot_write, read_text
+from dshpc_setup.jobs import end_record
 
 
 def host_name_note(
@@ -62,7 +64,11 @@ def make_folders(places: Places, slurm: tuple[int, int]) -> None:
         ("/var/lib/dshpc/state", root, 0o755),
         ("/var/lib/dshpc/state/slurmctld", slurm, 0o700),
         ("/var/lib/dshpc/state/jobcomp", slurm, 0o755),
+        (end_record.ENDED, root, 0o755),
+        (ends.CONCLUDED, root, 0o755),
         ("/var/lib/dshpc/key", slurm, 0o700),
+        (HOMES, root, 0o755),
+        (f"{HOMES}/root", root, 0o700),
     ):
         folder = places.at(path)
         try:
@@ -74,6 +80,7 @@ def make_folders(places: Places, slurm: tuple[int, int]) -> None:
                 os.chmod(folder, mode)
         except OSError as error:
             raise cannot_write(folder, error) from None
+    ends.make_folder(places, *root)
 
 
 def adopt_state(places: Places, slurm: tuple[int, int]) -> str | None:

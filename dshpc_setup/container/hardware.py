@@ -8,22 +8,31 @@ from dataclasses import replace
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.machine import Machine
 
+_LONGER_S = 45.0  # somebody waits for the start, and a driver that hangs has it all
 _REBUILD = "run `configure-environment` on the host to rebuild it"
 
 
-def look(machine: Machine, simulate: str, *, deadline_s: float | None = None) -> HostFacts:
-    """The facts of this container; with a profile, its GPUs instead of the real ones.
-
-    Within the deadline, or the probes' own.
-    """
+def look(machine: Machine, simulate: str, *, deadline_s: float) -> HostFacts:
+    """The facts of this container; with a profile, its GPUs instead of the real ones."""
     from dshpc_setup import probes
 
-    if simulate:
-        from dshpc_setup.machine.simulated import SimulatedMachine
+    return probes.gather(_seen(machine, simulate), engine=False, deadline_s=deadline_s)
 
-        machine = SimulatedMachine(machine, simulate, devices_exist=False)
-    within_s = probes.DEADLINE_S if deadline_s is None else deadline_s
-    return probes.gather(machine, engine=False, deadline_s=within_s)
+
+def look_surely(machine: Machine, simulate: str, say: Callable[[str], None]) -> HostFacts:
+    """The same for a start: a node without GPUs is made of what is known, not of who was silent."""
+    from dshpc_setup import probes
+
+    seen = _seen(machine, simulate)
+    return probes.gather_surely(seen, say, engine=False, longer_s=_LONGER_S)
+
+
+def _seen(machine: Machine, simulate: str) -> Machine:
+    if not simulate:
+        return machine
+    from dshpc_setup.machine.simulated import SimulatedMachine
+
+    return SimulatedMachine(machine, simulate, devices_exist=False)
 
 
 def not_handed_in(machine: Machine, simulate: str) -> str | None:

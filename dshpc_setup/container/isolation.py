@@ -31,6 +31,7 @@ from dshpc_setup.probes import ranges
 TREE = "/sys/fs/cgroup"
 _V1 = ("cpuacct", "cpuset", "devices", "freezer", "memory")  # what Slurm's cgroup/v1 writes to
 _V2 = ("cpu", "cpuset", "memory")  # what Slurm's cgroup/v2 enables
+_PIDS = "pids"  # what our own service `tasks` writes to, where the kernel has it
 _WANTED = (
     ("slurm.conf", "ProctrackType", "proctrack/cgroup"),
     ("slurm.conf", "TaskPlugin", "task/cgroup"),
@@ -173,7 +174,8 @@ def _needed(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
             f"There is no control group for: {', '.join(missing)} (nothing is mounted for it below {TREE}).",
             ("See what the kernel has: cat /proc/cgroups",),
         )
-    return tuple(mount for mount in mounts if any(name in mount.controllers for name in _V1))
+    wanted = (*_V1, _PIDS)
+    return tuple(mount for mount in mounts if any(name in mount.controllers for name in wanted))
 
 
 def _make_writable(machine: Machine, mount: Mount) -> None:
@@ -208,6 +210,8 @@ def _move(pid: str, procs: str) -> None:
 def _enable(folder: str) -> None:
     for name in _V2:
         _write(f"{folder}/cgroup.subtree_control", f"+{name}")
+    with contextlib.suppress(OSError):  # without it the limit of all jobs together holds
+        _write(f"{folder}/cgroup.subtree_control", f"+{_PIDS}")
 
 
 def _try_rights(places: Places, version: int) -> None:

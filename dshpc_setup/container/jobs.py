@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from dshpc_setup.container import ends
+from dshpc_setup.container.places import Places
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 
-_ASK_S = 5.0
+_ASK_S = 20.0
+_CONCLUDE_S = 20.0  # slurmctld may still read its state
+_MOST = 20  # ids in a sentence
 _COMPLETED_S = 10.0
 _POLL_S = 0.1
 _OTHER_SECOND_S = 1.1
@@ -23,6 +27,15 @@ _WAIT_FOR_SOMETHING_ELSE = frozenset(
     "Reservation ReservationDeleted".split()
 )
 PROOF = "dshpc-proof"  # the name of the start's own job, which is root's
+
+
+@dataclass(frozen=True)
+class Again:
+    """A batch job that Slurm takes for running; `restarts` so far."""
+
+    job: str
+    uid: int
+    restarts: int
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,46 @@ class Tidied:
     again: tuple[str, ...] = ()
 
 
-def tidy_queue(machine: Machine, node: str, *, fresh: bool) -> Tidied:
+def conclude_ended(machine: Machine, places: Places) -> tuple[str, ...]:
+    """Ids of the jobs that slurmctld has restored as running and whose script had ended.
+
+    They do not run it again. Before slurmd registers: then slurmctld queues again by itself what began
+    20 s ago or earlier, and nobody can tell such a job from one that a person has queued again.
+    """
+    columns = "JobID:|,State:|,BatchFlag:|,RestartCnt:|,UserID:|"
+    result = machine.run(["squeue", "-h", "-a", "-O", columns], deadline_s=_CONCLUDE_S)
+    if not result.ok:
+        return ()
+    words = (line.partition("|")[0].strip() for line in result.stdout.split("\n"))
+    ends.forget(places, {int(word) for word in words if word.isdecimal()})  # they may wait by now
+    jobs = read_running(result.stdout)
+    found = []
+    for each in jobs:
+        # Of one that was concluded before, that run may have been cut off as well
+        code = ends.concluded_code(places, int(each.job), each.restarts)
+        if code is None:
+            code = ends.code_of(places, each.uid, int(each.job), each.restarts)
+        if code is not None:
+            ends.conclude(places, int(each.job), each.restarts + 1, code)
+            found.append(each.job)
+    return tuple(found)
+
+
+def read_running(text: str) -> tuple[Again, ...]:
+    """The batch jobs that run, of lines `id|state|batch flag|restarts|uid|`; others are not read."""
+    rows = ([field.strip() for field in line.split("|")] for line in text.split("\n"))
+    return tuple(
+        Again(row[0], int(row[4]), int(row[3]))
+        for row in rows
+        if len(row) == 6
+        and row[1:3] == ["RUNNING", "1"]
+        and all(row[n].isdecimal() for n in (0, 3, 4))
+    )
+
+
+def tidy_queue(
+    machine: Machine, node: str, *, fresh: bool, concluded: Collection[str] = ()
+) -> Tidied:
     """Put right what slurmctld itself does not in its queue.
 
     `fresh`: the container has just started. Nothing is left then of jobs that ran before, but
@@ -79,11 +131,22 @@ def tidy_queue(machine: Machine, node: str, *, fresh: bool) -> Tidied:
         if not done.ok and _NOT_NOW not in done.text:
             said.append(f"The queue could not be put right ({' '.join(argv)}): {done.text}")
     if fresh and (queue.again or queue.ended):
+        lost = [job for job in queue.again if job not in concluded]
         said.append(
-            f"Jobs that ran when the container stopped: {len(queue.again)} queued again, "
+            f"Jobs that ran when the container stopped: {len(lost)} queued again, "
             f"{len(queue.ended)} ended (not to be requeued, or not by sbatch)."
+            f"{_listed('Queued again', lost)}{_listed('Ended', queue.ended)}"
         )
+    if concluded:
+        what = "Jobs that had run to their end when the container was killed, and do not run again"
+        said.append(_listed(what, sorted(concluded, key=int)).lstrip())
     return Tidied(tuple(said), (*queue.again, *queue.delayed) if fresh else ())
+
+
+def _listed(what: str, jobs: Sequence[str]) -> str:
+    return (
+        f" {what}: {', '.join(jobs[:_MOST])}{', ...' if len(jobs) > _MOST else ''}." if jobs else ""
+    )
 
 
 def let_begin(machine: Machine, ids: Sequence[str], queued: float) -> None:

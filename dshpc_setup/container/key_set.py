@@ -12,6 +12,8 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 
+from dshpc_setup import foreign
+
 LEAST_BYTES = 16  # auth/slurm refuses less
 _IS_SET = re.compile(rb'\s*\{\s*"keys"\s*:')
 
@@ -52,7 +54,7 @@ def parse(content: bytes) -> KeySet:
     """The keys of a key file; ValueError says what is wrong with it."""
     if not is_set(content):
         return KeySet(_long_enough(Key("first", content)))
-    entries = json.loads(content)["keys"]
+    entries = foreign.value(content)["keys"]
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError('"keys" is no list of objects')
     keys = [_key(entry) for entry in entries]
@@ -157,7 +159,7 @@ def kid_of(token: bytes) -> str | None:
     """The `kid` in a token's header, "" where it names none, None where it is no token."""
     try:
         head = token.split(b".")[0]
-        found = json.loads(base64.urlsafe_b64decode(head + b"=" * (-len(head) % 4)))
+        found = foreign.value(base64.urlsafe_b64decode(head + b"=" * (-len(head) % 4)))
         return str(found.get("kid", ""))
     except (ValueError, AttributeError):
         return None

@@ -78,6 +78,12 @@ def ensure_key(places: Places, slurm: tuple[int, int]) -> str | None:
     return " ".join(filter(None, notes)) or None
 
 
+def refuse_unusable(places: Places) -> None:
+    """Raises what `ensure_key` would of a key that is there, and writes nothing."""
+    if os.path.lexists(places.key):
+        _load(places.key, os.lstat(places.key))
+
+
 def _mended(path: str, found: os.stat_result, slurm: tuple[int, int]) -> str | None:
     mode = stat.S_IMODE(found.st_mode)
     if mode == 0o600 and (found.st_uid, found.st_gid) == slurm:

@@ -30,7 +30,7 @@ def look(run: Run) -> Seen:
     """Steps "detect" and "plan"; afterwards the device links of the plan are there."""
     status = run.status
     with status.step("detect"):
-        facts = hardware.look(run.machine, run.settings.simulate)
+        facts = hardware.look_surely(run.machine, run.settings.simulate, status.say)
         facts, left_out = hardware.only_visible(facts, run.machine.is_device)
         if run.settings.simulate and not run.settings.devices:
             note = hardware.not_handed_in(run.machine, run.settings.simulate)
@@ -42,7 +42,7 @@ def look(run: Run) -> Seen:
                 status.note(sentence)
         status.values.update(image_gpu_type=built_for, simulated=facts.gpus.simulated)
     with status.step("plan"):
-        from dshpc_setup.plan import plan_cluster
+        from dshpc_setup.plan import devices, plan_cluster
 
         image = hardware.image_version(built_for)
         before = drift.load(run.places)
@@ -52,6 +52,8 @@ def look(run: Run) -> Seen:
             drift=[item.to_json() for item in changes],
         )
         plan = plan_cluster(facts, run.settings)
+        for sentence in devices.unhealthy_told(plan, facts.gpus):
+            status.note(sentence)
         make_links(run, plan.device_links)
     return Seen(facts, plan, image, changes)
 

@@ -12,14 +12,19 @@ _HELP = """usage: dshpc-node start
        dshpc-node doctor [-v|--json]         what is wrong, why, and what mends it
        dshpc-node observe                    what `dshpc doctor` asks: one JSON object
        dshpc-node reconfigure                detect, render and check anew, with jobs going on
+       dshpc-node check                      would a start here come up: one JSON object
        dshpc-node rotate-key                 a new key for the deployment, with jobs going on
+       dshpc-node saved-state check          can slurmctld read the queue that it has saved
+       dshpc-node saved-state restore|give-up   where it cannot: a copy of it, or an empty queue
        dshpc-node add-user UID GID NAME [HOME]
+       dshpc-node add-ground WORK UID GID    where a user's workspaces lie
        dshpc-node job VERB ...               what `dshpc method run` and `dshpc job` ask"""
 
 
 def main(arguments: list[str]) -> int:
     """The exit code; each command imports only what it needs."""
     from dshpc_setup.errors import DshpcError, Exit
+    from dshpc_setup.printed import harmless
 
     name, *rest = arguments or ["help"]
     if name != "job":  # which runs as a user of the host, with his
@@ -38,9 +43,9 @@ def main(arguments: list[str]) -> int:
 
             print_error(error)
             return int(error.exit_code)
-        print(error.brief, file=sys.stderr)
+        print(harmless(error.brief), file=sys.stderr)
         for line in (*error.details.splitlines(), *_steps(name, error.resolution)):
-            print(f"  {line}", file=sys.stderr)
+            print(f"  {harmless(line)}", file=sys.stderr)
         return int(error.exit_code)
 
 
@@ -84,7 +89,7 @@ def _status(rest: list[str]) -> int:
 def _print_status(timeout_s: float) -> int:
     import json
 
-    from dshpc_setup.container import status
+    from dshpc_setup.container import status, unclean
     from dshpc_setup.container.places import Places
     from dshpc_setup.errors import Exit
 
@@ -92,7 +97,8 @@ def _print_status(timeout_s: float) -> int:
     if found is None:
         print("The start has not begun yet.", file=sys.stderr)
         return Exit.INCOMPLETE
-    print(json.dumps(found, indent=1, ensure_ascii=False))
+    found["unclean_ends"] = unclean.found_at(Places())
+    print(json.dumps(found, indent=1))
     return {"ready": Exit.OK, "failed": Exit.ERROR}.get(str(found["phase"]), Exit.INCOMPLETE)
 
 
@@ -146,6 +152,16 @@ def _add_user(rest: list[str]) -> int:
     return 0
 
 
+def _add_ground(rest: list[str]) -> int:
+    from dshpc_setup.container import users
+    from dshpc_setup.container.places import Places
+
+    if len(rest) != 3:
+        raise _usage("dshpc-node add-ground takes WORK UID GID.")
+    users.add_ground(Places(), *rest)
+    return 0
+
+
 def _reconfigure(rest: list[str]) -> int:
     from dshpc_setup.container import reconfigure
     from dshpc_setup.container.places import Places
@@ -155,6 +171,15 @@ def _reconfigure(rest: list[str]) -> int:
     return reconfigure.reconfigure(LocalMachine(), Places(), os.environ)
 
 
+def _check(rest: list[str]) -> int:
+    from dshpc_setup.container import would_start
+    from dshpc_setup.container.places import Places
+    from dshpc_setup.machine.local import LocalMachine
+
+    _no_arguments(rest)
+    return would_start.would_start(LocalMachine(), Places(), os.environ)
+
+
 def _rotate_key(rest: list[str]) -> int:
     from dshpc_setup.container import keys
     from dshpc_setup.container.places import Places
@@ -162,6 +187,24 @@ def _rotate_key(rest: list[str]) -> int:
 
     _no_arguments(rest)
     return keys.rotate(LocalMachine(), Places())
+
+
+def _saved_state(rest: list[str]) -> int:
+    from dshpc_setup.container import saved_state
+    from dshpc_setup.container.places import Places
+    from dshpc_setup.container.run import slurm_user
+    from dshpc_setup.container.storage import read_text
+
+    places = Places()
+    text = read_text(f"{places.etc_slurm}/slurm.conf") or ""
+    match rest:
+        case ["check"]:
+            saved_state.check(places, text)
+        case ["restore" | "give-up" as choice]:
+            print(saved_state.repair(places, choice, text, slurm_user()))
+        case _:
+            raise _usage("dshpc-node saved-state takes check, restore or give-up.")
+    return 0
 
 
 def _job(rest: list[str]) -> int:
@@ -194,8 +237,11 @@ _COMMANDS = {
     "health": _health,
     "doctor": _doctor,
     "observe": _observe,
+    "saved-state": _saved_state,
     "add-user": _add_user,
+    "add-ground": _add_ground,
     "reconfigure": _reconfigure,
+    "check": _check,
     "rotate-key": _rotate_key,
     "job": _job,
     "help": _help,

@@ -50,7 +50,7 @@ def observe(
     }
     found: dict[str, Any] = {"time": time.time(), "wheel_version": __version__}
     found["gpus_state"] = "timeout"  # until it is said
-    found.update(_configuration(places), zombies=zombies(machine))
+    found.update(_configuration(places), zombies=zombies(machine), **processes(machine))
     devices: dict[str, bool] = {}
     for end in machine.apart(questions, deadline_s=deadline_s).values():
         for item in end.items:
@@ -92,6 +92,24 @@ def _types(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
 
 def _named(gpu: GpuDevice) -> str:
     return f"GPU {gpu.index} ({gpu.name or gpu.slurm_type})"
+
+
+def processes(machine: Machine) -> dict[str, int | None]:
+    """The container's limit of processes, and how often it was met since the container was made.
+
+    Slurm makes no control group for them: all are counted in the container's own.
+    """
+    for folder in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup"):  # version 1, version 2
+        limit = machine.read(f"{folder}/pids.max").text
+        if limit is not None:
+            events = re.search(
+                r"^max (\d+)$", machine.read(f"{folder}/pids.events").text or "", re.M
+            )
+            return {
+                "pids_limit": _number(limit.strip()),
+                "pids_refused": int(events[1]) if events else 0,
+            }
+    return {}
 
 
 def _configuration(places: Places) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,10 @@ said=$(scontrol ping 2>&1); echo "$said"
 case "$said" in *' is UP'*) ;; *) exit 0 ;; esac
 printf '\036'; scontrol show config 2>/dev/null | grep '^SLURM_VERSION'
 printf '\036'; scontrol show node -o 2>/dev/null
-printf '\036'; squeue -h -a -t OUT_OF_MEMORY -o '%i %j' 2>/dev/null"""
+printf '\036'; squeue -h -a -t OUT_OF_MEMORY -o '%i %j' 2>/dev/null
+# The processes first: slurmstepd stays until slurmctld knows that its job has ended
+printf '\036'; ps -eo args= | sed -n 's/^slurmstepd: \[\([0-9]*\)\..*/\1/p'
+printf '\036'; squeue -h -a -t RUNNING -O 'JobID:|,BatchFlag:|,TimeUsed:|' 2>/dev/null"""
 _DAEMONS = r"""for name in slurmctld slurmd; do
 printf '%s\037' "$name"; s6-svstat -o up,wantedup,pid,updownfor "$1/$name" 2>/dev/null
 printf '\037'; s6-svdt "$1/$name" 2>/dev/null
@@ -34,7 +38,8 @@ def slurm(machine: Machine, places: Places, deadline_s: float) -> dict[str, Any]
 
 def parse_slurm(asked: CommandResult) -> dict[str, Any]:
     """The controller, its version, its nodes, and the jobs that ended for want of memory."""
-    ping, version, nodes, jobs, *_ = [*asked.stdout.split(_NEXT), "", "", ""]
+    parts = [*asked.stdout.split(_NEXT), "", "", "", "", ""]
+    ping, version, nodes, jobs, processes, running, *_ = parts
     if " is UP" not in ping:
         lines = (line for line in ping.splitlines() if not line.startswith("*"))
         says = " ".join(" ".join(lines).split()) or asked.stderr.strip()
@@ -49,8 +54,21 @@ def parse_slurm(asked: CommandResult) -> dict[str, Any]:
         "controller": "up",
         "running_version": found[1] if found else None,
         "node_lines": tuple(line for line in nodes.splitlines() if "NodeName=" in line),
+        "without_process": parse_running(running, processes.split()),
         "out_of_memory": tuple(f"{job} ({name})" for job, _, name in told)[-_MOST_JOBS:],
     }
+
+
+def parse_running(text: str, with_process: Collection[str]) -> tuple[str, ...]:
+    """Of lines `id|batch flag|time used|`: batch jobs without a slurmstepd. One that began in the last
+    minute may be about to get one."""
+    rows = ([field.strip() for field in line.split("|")] for line in text.splitlines())
+    found = (
+        row[0]
+        for row in rows
+        if len(row) == 4 and row[1] == "1" and not re.fullmatch(r"0:\d\d", row[2])
+    )
+    return tuple(job for job in found if job.isdecimal() and job not in with_process)[-_MOST_JOBS:]
 
 
 def daemons(machine: Machine, places: Places, deadline_s: float) -> tuple[Daemon, ...]:

@@ -16,7 +16,7 @@ from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.run import Run
 from dshpc_setup.machine import Machine
 
-_ASK_S = 5.0
+_ASK_S = 20.0
 _MARK = "# Not in the configuration any more: stays until no job of it is left"
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Not /home: a work folder that lies there is mounted below it, and root would follow a path through a
+# folder that a user can rename things in
+HOMES = "/var/lib/dshpc/home"
 ASK = "ask.conf"  # beside slurm.conf
 FROM_HOST = "DSHPC_FROM_HOST=1"  # in the environment of what the host's dshpc asks of dshpc-node
 
@@ -29,6 +32,11 @@ class Places:
     def key(self) -> str:
         """The key of auth/slurm, in a volume of its own."""
         return self.at("/var/lib/dshpc/key/slurm.key")
+
+    @property
+    def homes(self) -> str:
+        """The users' homes, in a volume of their own: a folder for each, and root's."""
+        return self.at(HOMES)
 
     @property
     def config(self) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
-from dshpc_setup.container import folders, keys, state_volume, users
+from dshpc_setup.container import folders, keys, state_volume, unclean, users
+from dshpc_setup.container.places import HOMES
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import ended
@@ -23,9 +25,15 @@ def prepare(run: Run) -> None:
         folders.make_folders(places, run.slurm)
         state_volume.ensure_room(places)
         ended.trim(places.at(ended.LOG), run.slurm)
+        unclean.trim(places)
         note = folders.adopt_state(places, run.slurm)
         if note:
             status.note(note)
+        if os.path.ismount(places.state) and not os.path.ismount(places.homes):
+            status.note(
+                "What users leave in their homes is lost with this container: no volume is mounted at "
+                f"{HOMES}, as the rendered docker-compose.yml does."
+            )
     with status.step("users"):
         count = users.restore(places)
         if count:

@@ -41,7 +41,7 @@ def reconcile(run: Run, node: str, *, fresh: bool) -> Reconciled:
         told = daemons.take_back(run.machine, node, found, fresh=fresh)
         if told:
             run.status.note(told.note)
-        tidied = jobs.tidy_queue(run.machine, node, fresh=fresh)
+        tidied = jobs.tidy_queue(run.machine, node, fresh=fresh, concluded=run.concluded)
         for note in tidied.notes:
             run.status.note(note)
         return Reconciled(found, bool(told and told.resumed), tidied.again, time.monotonic())

@@ -19,6 +19,7 @@ class Run:
     settings: Settings
     slurm: tuple[int, int]  # SlurmUser's uid and gid
     restored: bool = False  # slurmctld has a saved state: this is not the first start
+    concluded: tuple[str, ...] = ()  # ids of jobs whose script had ended when slurmctld was killed
     up_since: float = 0.0  # when slurmd was started last, in seconds of the epoch
 
 

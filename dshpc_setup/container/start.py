@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from dshpc_setup import settings as settings_module
-from dshpc_setup.container import check, config, drift, jobs, state_volume, told, up
+from dshpc_setup.container import check, config, drift, jobs, saved_state, state_volume, told, up
 from dshpc_setup.container.in_force import in_force, remember
 from dshpc_setup.container.look import Seen, look
 from dshpc_setup.container.places import Places
@@ -40,12 +40,13 @@ def _start(run: Run) -> None:
     places, status = run.places, run.status
     prepare(run)
     seen = look(run)
-    _isolate(run, seen)
+    isolate(run, seen)
     before = config.load_last_good(places)
     candidate = in_force(run, seen)
     node = check.node_name(candidate, run.settings.node)
     status.values.update(node=node, gres=check.gres_of(candidate, node))
     up.name_node(run, node)
+    saved_state.check(places, candidate.texts["slurm.conf"])
     run.restored = state_volume.holds_state(places, candidate)
     own_gres = "gres.conf" in candidate.customized or bool(status.values["kept_last_good"])
     up.tell_jobs(run, candidate, seen, places.ask, own_gres=own_gres)
@@ -70,7 +71,7 @@ def _start(run: Run) -> None:
     jobs.let_begin(run.machine, proof.reconciled.again, proof.reconciled.queued)
 
 
-def _isolate(run: Run, seen: Seen) -> None:
+def isolate(run: Run, seen: Seen) -> None:
     """The enforced tier's ground; DshpcError where it cannot be had: never half of it."""
     if run.settings.isolation == "default":
         return

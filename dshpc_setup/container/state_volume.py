@@ -36,6 +36,11 @@ def ensure_room(places: Places) -> None:
         )
 
 
+def saved_in(places: Places, text: str) -> str:
+    """The folder in which slurmctld saves its state, by the text of slurm.conf."""
+    return places.at(slurm_conf.last(text, "StateSaveLocation") or _OURS)
+
+
 def holds_state(places: Places, candidate: Candidate) -> bool:
     """Whether slurmctld will find a state of before: then this is not the first start."""
     folder = slurm_conf.last(candidate.texts["slurm.conf"], "StateSaveLocation") or _OURS

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.storage import read_text, replace_text
 from dshpc_setup.errors import DshpcError
@@ -132,7 +133,7 @@ def read(places: Places) -> dict[str, Any] | None:
     """The status as last written; None before this start's first one."""
     try:
         with open(places.status, encoding="utf-8") as file:
-            found = json.load(file)
+            found = foreign.of_file(file)
     except FileNotFoundError:
         return None
     if not isinstance(found, dict) or found.get("container_began") != _container_began(places):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TextIO
 
 from dshpc_setup.errors import DshpcError
 
@@ -46,6 +47,15 @@ def replace_bytes(
 
 def replace_text(path: str, text: str, mode: int = 0o644, *, sync: bool = True) -> None:
     replace_bytes(path, text.encode("utf-8", "surrogateescape"), mode, sync=sync)
+
+
+def open_lock(path: str) -> TextIO:
+    """A file to be locked. Whoever may open it could hold the lock for ever: root alone may."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW, 0o600)
+
+    return open(path, "a", encoding="utf-8", opener=opener)
 
 
 def cannot_write(path: str, error: OSError) -> DshpcError:

@@ -14,9 +14,10 @@ from dshpc_setup.container.places import ASK, Places
 from dshpc_setup.container.storage import read_text, replace_text
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
+from dshpc_setup.silence import no_answer
 
-_PARSE_S = 30.0  # slurmd itself waits 19 s for a device file that is missing
-_TRIAL_S = 15.0
+_PARSE_S = 90.0  # slurmd itself waits 19 s for a device file that is missing
+_TRIAL_S = 40.0
 _RUNNING = "Running as primary controller"
 
 
@@ -48,6 +49,8 @@ def parse_error(
 ) -> DshpcError | None:
     """What slurmd says to the files in `folder`, written by `write_set`."""
     result = machine.run(["slurmd", "-G", "-N", node, "-f", f"{folder}/{ASK}"], deadline_s=_PARSE_S)
+    if result.state == "timeout":
+        return no_answer(result, "what slurmd thinks of the configuration")
     # slurmd goes on without a GPU that it cannot use; the node would then be refused as too small.
     # Of one more than slurm.conf speaks of it says "Ignoring extra GRES": that is no harm.
     ignored = re.search(r"warning: (Ignoring file-less .*)", result.text)
@@ -92,11 +95,17 @@ def _refusal(machine: Machine, candidate: Candidate, places: Places, folder: str
         network.end(pid)
     if up:
         return None
-    return read_text(log) or "slurmctld did not come up and gave no reason."
+    said = read_text(log) or ""
+    if up is None:
+        return f"slurmctld did not say within {_TRIAL_S:.0f} s that it runs.\n{said}"
+    return said or "slurmctld did not come up and gave no reason."
 
 
-def _runs(pid: int, log: str) -> bool:
-    """Whether it says that it is the controller now: it listens some time before it is sure of that."""
+def _runs(pid: int, log: str) -> bool | None:
+    """Whether it says that it is the controller now: it listens some time before it is sure of that.
+
+    None where it neither said so in time nor ended.
+    """
     until = time.monotonic() + _TRIAL_S
     while time.monotonic() < until:
         if _RUNNING in (read_text(log) or ""):
@@ -104,7 +113,7 @@ def _runs(pid: int, log: str) -> bool:
         if network.reaped(pid):
             return False
         time.sleep(0.005)
-    return False
+    return None
 
 
 def _moved(text: str, ports: tuple[int, int], folder: str) -> str:

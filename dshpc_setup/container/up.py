@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from dshpc_setup.container import check, daemons, network, trial
+from dshpc_setup.container import check, daemons, jobs, network, trial
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.look import Seen
 from dshpc_setup.container.run import Run
@@ -58,6 +58,8 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
             replace_text(f"{places.run}/first-start", "", sync=False)
         if not daemons.bring_up(machine, places, "slurmctld", port):
             raise _down(run, candidate, node, "slurmctld")
+        if run.restored:
+            run.concluded = jobs.conclude_ended(machine, places)
     with status.step("slurmd"):
         port = check.port(candidate.texts, *check.PORTS["slurmd"])
         run.up_since = time.time()

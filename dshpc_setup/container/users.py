@@ -4,23 +4,29 @@ A job of a user without a passwd entry fails with "Error generating job credenti
 one is held when the entry is gone after the container was made anew: so they are kept in the state
 volume and restored before slurmctld starts.
 
+Their homes are in a volume of their own: what a job leaves in $HOME stays when the container is made anew.
+
 A job has the groups that /etc/group here gives its user, and none that Docker's `--group-add` gave the
 container's first process: so every user is a member of the groups that own the GPUs' device files.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import read_text, replace_text
+from dshpc_setup.container import ends
+from dshpc_setup.container.places import HOMES, Places
+from dshpc_setup.container.storage import open_lock, read_text, replace_text
 from dshpc_setup.errors import DshpcError, usage_error
 
+ROOTS = f"{HOMES}/root"
 _OURS = "dsHPC user"  # the comment field of our passwd entries
 _SHELL = "/bin/bash"
 _MOST_ID = 2**32 - 2  # the last one means "no id"
@@ -30,7 +36,7 @@ _GPU_FILES = {"/dev": r"kfd|dxg|nvidia.*", "/dev/dri": r"renderD\d+", "/dev/nvid
 
 @dataclass(frozen=True)
 class User:
-    """A user as the host knows him; `home` None for the usual place."""
+    """A user as the host knows him; `home` None for the usual place, a folder of the home volume."""
 
     uid: int
     gid: int
@@ -83,16 +89,24 @@ def _unfit(text: str) -> str | None:
     return None
 
 
-def merge(passwd: str, group: str, users: Iterable[User], gpu_gids: Iterable[int] = ()) -> Accounts:
-    """The image's own entries stay as they are; ours are written anew, one for each user.
+def merge(
+    passwd: str,
+    group: str,
+    users: Iterable[User],
+    gpu_gids: Iterable[int] = (),
+    owners: Mapping[str, int] = MappingProxyType({}),
+) -> Accounts:
+    """The image's own entries stay as they are, but for root's home; ours are written anew, one for each
+    user.
 
     A uid of the image's own is used under the name it has there; a login name that is taken gets
-    the uid behind it. All users are made members of the groups `gpu_gids`.
+    the uid behind it. All users are made members of the groups `gpu_gids`. `owners`: home -> uid of those
+    that are there; nobody is given another's.
     """
-    lines = [line for line in passwd.splitlines() if not _is_ours(line)]
+    lines = [_at_home(line) for line in passwd.splitlines() if not _is_ours(line)]
     by_uid = {fields[2]: fields for fields in map(_fields, lines) if len(fields) > 5}
     logins = {line.partition(":")[0] for line in lines}
-    homes: set[str] = set()
+    homes = {ROOTS}
     groups = [line for line in group.splitlines() if not line.startswith(_GPU_GROUP)]
     known = []
     for user in users:
@@ -102,7 +116,7 @@ def merge(passwd: str, group: str, users: Iterable[User], gpu_gids: Iterable[int
             known.append(Known(user, own[0], own[5]))
             continue
         login = user.name if user.name not in logins else f"{user.name}-{user.uid}"
-        home = user.home or _home(user, homes)
+        home = user.home or _home(user, homes, owners)
         logins.add(login)
         homes.add(home)
         lines.append(f"{login}:x:{user.uid}:{user.gid}:{_OURS}:{home}:{_SHELL}")
@@ -112,6 +126,12 @@ def merge(passwd: str, group: str, users: Iterable[User], gpu_gids: Iterable[int
     return Accounts(
         "".join(f"{x}\n" for x in lines), "".join(f"{x}\n" for x in groups), tuple(known)
     )
+
+
+def _at_home(line: str) -> str:
+    """Root's home is in the volume, too: what is left in the container's own layer is gone with it."""
+    fields = _fields(line)
+    return ":".join([*fields[:5], ROOTS, *fields[6:]]) if fields[2:3] == ["0"] else line
 
 
 def _fields(line: str) -> list[str]:
@@ -161,10 +181,15 @@ def gpu_gids(places: Places) -> tuple[int, ...]:
     return tuple(sorted(found - {0}))
 
 
-def _home(user: User, taken: set[str]) -> str:
+def _home(user: User, taken: set[str], owners: Mapping[str, int]) -> str:
+    """One that is there and is this user's already, also after another name, else a new one."""
     safe = re.sub(r"[^A-Za-z0-9._@-]", "_", user.name)
-    home = f"/home/{safe}" if safe.strip(".") else f"/home/{user.uid}"
-    return home if home not in taken else f"{home}-{user.uid}"
+    usual = f"{HOMES}/{safe}" if safe.strip(".") else f"{HOMES}/{user.uid}"
+    own = sorted(home for home, uid in owners.items() if uid == user.uid)
+    for home in (*(home for home in own if home == usual), *own, usual):
+        if home not in taken and owners.get(home, user.uid) in (0, user.uid):
+            return home
+    return f"{usual}-{user.uid}"
 
 
 def to_text(users: Iterable[User]) -> str:
@@ -199,6 +224,11 @@ def restore(places: Places) -> int:
     return len(users)
 
 
+def refuse_unreadable(places: Places) -> None:
+    """Raises what `restore` would of a damaged list, and changes nothing."""
+    from_text(read_text(_list(places)) or "")
+
+
 def add(places: Places, user: User) -> Known:
     """Make one more user known, now and after every later start."""
     with _locked(places):
@@ -209,6 +239,22 @@ def add(places: Places, user: User) -> Known:
     return known[-1]
 
 
+def add_ground(places: Places, work: str, uid: str, gid: str) -> None:
+    """Where this user's workspaces lie, made by root; DshpcError where root may not.
+
+    `as-user` compares what is left in `ground` before each submission.
+    """
+    from dshpc_setup.jobs import ground
+
+    user = checked(uid, gid, "user") if uid != "0" else User(0, 0, "root")
+    try:
+        ground.prepare(work, user.uid, user.gid)
+    except OSError as error:
+        raise ground.not_made(f"{work}/jobs/{user.uid}", work, error) from None
+    os.makedirs(f"{places.run}/ground", exist_ok=True)
+    replace_text(f"{places.run}/ground/{user.uid}", f"{work}\n", sync=False)
+
+
 def _list(places: Places) -> str:
     return f"{places.state}/users"
 
@@ -216,14 +262,15 @@ def _list(places: Places) -> str:
 def _apply(places: Places, users: Iterable[User]) -> tuple[Known, ...]:
     passwd_path, group_path = places.at("/etc/passwd"), places.at("/etc/group")
     passwd, group = read_text(passwd_path) or "", read_text(group_path) or ""
-    accounts = merge(passwd, group, users, gpu_gids(places))
+    accounts = merge(passwd, group, users, gpu_gids(places), _owners(places))
     if accounts.group != group:
         replace_text(group_path, accounts.group)
     if accounts.passwd != passwd:
         replace_text(passwd_path, accounts.passwd)
     for known in accounts.known:
-        if known.home.startswith("/home/"):
-            _make_home(places.at(known.home), known.user)
+        ends.make_folder(places, known.user.uid, known.user.gid)
+        if known.home.startswith(f"{HOMES}/"):
+            _make_home(places, known)
         # What `as-user` compares before every command: a line it reads without a process of its own
         replace_text(
             f"{places.run}/users/{known.user.uid}",
@@ -233,15 +280,54 @@ def _apply(places: Places, users: Iterable[User]) -> tuple[Known, ...]:
     return accounts.known
 
 
-def _make_home(path: str, user: User) -> None:
-    if not os.path.isdir(path):
-        os.makedirs(path, mode=0o700)
-        os.chown(path, user.uid, user.gid)
+def _owners(places: Places) -> dict[str, int]:
+    """Whose each folder of the home volume is."""
+    try:
+        with os.scandir(places.homes) as found:
+            return {
+                f"{HOMES}/{item.name}": item.stat(follow_symlinks=False).st_uid for item in found
+            }
+    except FileNotFoundError:
+        return {}
+
+
+def _make_home(places: Places, known: Known) -> None:
+    """The user's home, for nobody else to read; and its usual path, where nothing else is there.
+
+    Only root can write in the folder that homes lie in, so what is there and root's was begun by us.
+    """
+    path, user = places.at(known.home), known.user
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, mode=0o700)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise _no_home(known, error.strerror or str(error)) from None
+    try:
+        owner = os.fstat(handle).st_uid
+        if owner not in (user.uid, os.geteuid()):
+            raise _no_home(known, f"it belongs to the user {owner}")
+        if owner != user.uid:
+            os.fchown(handle, user.uid, user.gid)
+    finally:
+        os.close(handle)
+    usual = places.at(f"/home/{os.path.basename(known.home)}")
+    if os.path.isdir(os.path.dirname(usual)) and not os.path.lexists(usual):
+        os.symlink(known.home, usual)
+
+
+def _no_home(known: Known, why: str) -> DshpcError:
+    return DshpcError(
+        f"{known.home} cannot be the home of {known.user.name}: {why}.",
+        "It is in the volume of the users' homes, where only root writes.",
+        (f"See what is there: docker exec CONTAINER ls -la {HOMES}", "Then move it away."),
+    )
 
 
 @contextmanager
 def _locked(places: Places) -> Iterator[None]:
     os.makedirs(f"{places.run}/users", exist_ok=True)
-    with open(f"{places.run}/users.lock", "w", encoding="utf-8") as lock:
+    with open_lock(f"{places.run}/users.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

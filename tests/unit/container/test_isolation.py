@@ -31,7 +31,7 @@ V1 = "198 197 0:79 / /sys/fs/cgroup rw,nosuid - tmpfs tmpfs rw,mode=755\n" + "".
         ("cpu,cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
     )
 )
-WRITTEN = ["cpu,cpuacct", "cpuset", "memory", "devices", "freezer"]
+WRITTEN = ["cpu,cpuacct", "cpuset", "memory", "devices", "freezer", "pids"]
 REMOUNT = ("mount", "-o", "remount,bind,rw")
 MACHINE = {
     "/sys/devices/system/cpu/online": "0-7\n",
@@ -161,7 +161,23 @@ def test_version_2_moves_the_processes_and_makes_the_group_of_the_steps(
     assert moved == [(f"{tree}/init/cgroup.procs", "1"), (f"{tree}/init/cgroup.procs", "27")]
     scope = tree / "system.slice/n1_slurmstepd.scope"
     for group in (tree, scope.parent, scope):
-        assert (group / "cgroup.subtree_control").read_text() == "+memory"  # the last of the three
+        assert (group / "cgroup.subtree_control").read_text() == "+pids"  # the last of them
+
+
+def test_a_kernel_that_counts_no_processes_for_groups_keeps_jobs_apart_all_the_same(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = isolation._write
+
+    def write(path: str, text: str) -> None:
+        if text == "+pids":
+            raise OSError(22, "Invalid argument")
+        if not path.endswith("cgroup.procs"):
+            real(path, text)
+
+    monkeypatch.setattr(isolation, "_write", write)
+    isolation.prepare(inside(V2.format("rw")), places(tree), "enforced", "n1")
+    assert (tree / "cgroup.subtree_control").read_text() == "+memory"
 
 
 def test_a_process_that_comes_meanwhile_is_moved_as_well(

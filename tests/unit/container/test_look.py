@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dshpc_setup.container import check, look
+from dshpc_setup.container import check, hardware, look
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.run import Run
@@ -16,6 +17,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.plan import DeviceLink
 from dshpc_setup.settings import Settings
+from tests.unit.diagnose.known import known
 
 LINKS = tuple(DeviceLink(f"/run/dshpc/gpus/dxg{number}", "/dev/null") for number in (0, 1))
 
@@ -53,3 +55,19 @@ def test_where_no_link_can_be_made_it_is_said(run: Run, tmp_path: Path) -> None:
     (tmp_path / "run/dshpc/gpus").write_text("in the way")
     with pytest.raises(DshpcError, match="cannot write"):
         look.make_links(run, LINKS)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"), [("exclude", "Jobs do not get it."), ("use", "Jobs get it")]
+)
+def test_a_gpu_that_its_firmware_calls_broken_is_in_the_status(
+    run: Run, monkeypatch: pytest.MonkeyPatch, setting: str, words: str
+) -> None:
+    seen = known("a100x2-one-broken").facts
+    monkeypatch.setattr(hardware, "look_surely", lambda *_: seen)
+    monkeypatch.setattr(hardware, "only_visible", lambda facts, _: (facts, ()))
+    run = replace(run, settings=Settings(unhealthy_gpus=setting))
+    assert len(look.look(run).plan.gres) == (1 if setting == "exclude" else 2)
+    (note,) = (text for text in run.status.values["notes"] if "DSH-NV-106" in text)
+    assert note.startswith("GPU 1 (NVIDIA A100 80GB PCIe): its firmware calls it broken")
+    assert words in note

@@ -200,6 +200,16 @@ def test_a_controller_that_answers_and_then_hangs_is_up() -> None:
     assert (found["controller"], found["running_version"], found["node_lines"]) == ("up", None, ())
 
 
+def test_a_batch_job_without_a_slurmstepd_is_told_once_it_had_a_minute_to_begin() -> None:
+    queue = (
+        "17 |1 |0:59 |\n18 |1 |1:00 |\n19 |1 |1-02:03:04 |\n20 |0 |5:00 |\n"
+        "21 |1 |2:00 |\nx |1 |2:00 |\n22|1|2:00\n"
+    )
+    assert observe_daemons.parse_running(queue, ["21"]) == ("18", "19")
+    asked = result("\x1e".join([UP, "", "", "", "21\n18\n", queue]))
+    assert observe_daemons.parse_slurm(asked)["without_process"] == ("19",)
+
+
 @given(st.text(max_size=200), st.sampled_from(["present", "timeout", "absent", "error"]))
 def test_any_answer_of_slurm_is_read(text: str, state: str) -> None:
     for stdout in (text, UP + text):

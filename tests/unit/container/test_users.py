@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.container import users
-from dshpc_setup.container.places import Places
+from dshpc_setup.container.places import HOMES, Places
 from dshpc_setup.container.users import User
 from dshpc_setup.errors import DshpcError, Exit
 
-PASSWD = "root:x:0:0:root:/root:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
+PASSWD = f"root:x:0:0:root:{users.ROOTS}:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
 GROUP = "root:x:0:\nslurm:x:64030:\nusers:x:100:\n"
 
 names = st.text(
@@ -27,14 +27,14 @@ people = st.builds(User, st.integers(1, 2**32 - 2), st.integers(0, 2**32 - 2), n
 
 def test_a_user_gets_an_entry_and_a_group() -> None:
     accounts = users.merge(PASSWD, GROUP, [User(1000, 1000, "ada")])
-    assert accounts.passwd == PASSWD + "ada:x:1000:1000:dsHPC user:/home/ada:/bin/bash\n"
+    assert accounts.passwd == f"{PASSWD}ada:x:1000:1000:dsHPC user:{HOMES}/ada:/bin/bash\n"
     assert accounts.group == GROUP + "ada:x:1000:\n"
 
 
 def test_a_domain_user_keeps_its_name() -> None:
     (known,) = users.merge(PASSWD, GROUP, [User(9, 9, "DOM\\ada lovelace")]).known
     assert known.login == "DOM\\ada lovelace"
-    assert known.home == "/home/DOM_ada_lovelace"
+    assert known.home == f"{HOMES}/DOM_ada_lovelace"
 
 
 def test_a_group_of_the_image_is_used() -> None:
@@ -61,7 +61,7 @@ def test_two_users_of_one_name_are_told_apart() -> None:
 
 def test_a_home_is_never_shared() -> None:
     accounts = users.merge(PASSWD, GROUP, [User(1, 1, "a/b"), User(2, 2, "a_b")])
-    assert [known.home for known in accounts.known] == ["/home/a_b", "/home/a_b-2"]
+    assert [known.home for known in accounts.known] == [f"{HOMES}/a_b", f"{HOMES}/a_b-2"]
 
 
 def test_every_user_is_in_the_groups_of_the_gpus() -> None:
@@ -162,9 +162,11 @@ def test_a_user_outlives_the_container(places: Places, tmp_path: Path) -> None:
     (tmp_path / "etc/passwd").write_text(PASSWD)  # a new container of the same image
     assert users.restore(places) == 1
     assert f"ada:x:{ada.uid}:" in (tmp_path / "etc/passwd").read_text()
-    assert (tmp_path / "home/ada").stat().st_uid == ada.uid
+    home = tmp_path / HOMES[1:] / "ada"
+    assert (home.stat().st_uid, home.stat().st_mode & 0o777) == (ada.uid, 0o700)
+    assert (tmp_path / "home/ada").readlink() == Path(HOMES, "ada")
     marker = tmp_path / f"run/dshpc/users/{ada.uid}"
-    assert marker.read_text() == f"{ada.gid}:ada:/home/ada:ada\n"
+    assert marker.read_text() == f"{ada.gid}:ada:{HOMES}/ada:ada\n"
 
 
 def test_a_user_added_later_may_use_the_gpus_too(places: Places, tmp_path: Path) -> None:
@@ -187,4 +189,50 @@ def test_a_user_who_changed_replaces_the_earlier_one(places: Places, tmp_path: P
     users.add(places, User(uid, os.getgid(), "ada"))
     users.add(places, User(uid, os.getgid(), "ada.l"))
     assert (tmp_path / "var/lib/dshpc/state/users").read_text() == f"{uid}:{os.getgid()}::ada.l\n"
-    assert "ada:" not in (tmp_path / "etc/passwd").read_text()
+    passwd = (tmp_path / "etc/passwd").read_text()
+    assert "\nada:" not in passwd
+    assert f":{HOMES}/ada:" in passwd, "what is there stays this user's"
+
+
+def test_nobody_is_given_anothers_home_and_each_keeps_his_own() -> None:
+    """The list of users may be lost, and names change; the volume with what people have made stays."""
+
+    def home(user: User, **owners: int) -> str:
+        there = {f"{HOMES}/{name}": uid for name, uid in owners.items()}
+        return users.merge(PASSWD, GROUP, [user], owners=there).known[0].home
+
+    ada = User(1000, 1000, "ada")
+    assert home(ada) == home(ada, ada=1000) == home(ada, ada=0) == f"{HOMES}/ada"
+    assert home(ada, ada=1001) == f"{HOMES}/ada-1000"
+    assert home(ada, ada=1001, lovelace=1000) == f"{HOMES}/lovelace"
+    assert home(User(1001, 1001, "root")) == f"{HOMES}/root-1001"
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_no_link_is_followed_to_a_home(places: Places, tmp_path: Path, kind: str) -> None:
+    homes, target = tmp_path / HOMES[1:], tmp_path / "etc/target"
+    homes.mkdir(parents=True)
+    target.mkdir(mode=0o755)
+    if kind == "link":
+        (homes / "ada").symlink_to(target)
+    else:
+        (homes / "ada").touch()
+    before = target.stat()
+    with pytest.raises(DshpcError, match="cannot be the home of ada"):
+        users.add(places, User(os.getuid() or 1000, os.getgid(), "ada"))
+    assert (target.stat().st_uid, target.stat().st_mode) == (before.st_uid, before.st_mode)
+
+
+def test_what_a_user_has_made_of_the_home_stays(places: Places, tmp_path: Path) -> None:
+    ada = User(os.getuid() or 1000, os.getgid(), "ada")
+    users.add(places, ada)
+    home = tmp_path / HOMES[1:] / "ada"
+    home.chmod(0o755)
+    (home / "result").write_text("x\n")
+    users.restore(places)
+    assert (home.stat().st_mode & 0o777, (home / "result").read_text()) == (0o755, "x\n")
+
+
+def test_roots_home_is_kept_too() -> None:
+    image = PASSWD.replace(users.ROOTS, "/root")
+    assert users.merge(image, GROUP, []).passwd == PASSWD

@@ -1,0 +1,115 @@
+"""Jobs whose script has ended, as they wrote it down, and what the next start makes of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.container import ends, jobs
+from dshpc_setup.container.places import Places
+from dshpc_setup.jobs import end_record
+
+UID = os.getuid()
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    found = Places(str(tmp_path))
+    ends.make_folder(found, UID, os.getgid())
+    return found
+
+
+def wrote(places: Places, job: int, text: str) -> None:
+    Path(places.at(f"{end_record.ENDED}/{UID}/{job % end_record.SLOTS}")).write_text(text)
+
+
+def test_an_end_counts_for_its_job_and_its_run_alone(places: Places) -> None:
+    wrote(places, 1017, "1017 2 3\n")
+    assert ends.code_of(places, UID, 1017, 2) == 3
+    assert ends.code_of(places, UID, 1017, 1) is None  # it was queued again since
+    assert ends.code_of(places, UID, 17, 2) is None  # its place is another job's
+    assert ends.code_of(places, UID, 1018, 0) is None
+    assert ends.code_of(places, UID + 1, 1017, 2) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "17 0", "17 0 x\n", "17 0 3\n17 0 3\n", "17 0 3 \n", "9" * 99]
+)
+def test_what_is_no_such_line_says_nothing(places: Places, text: str) -> None:
+    wrote(places, 17, text)
+    assert ends.code_of(places, UID, 17, 0) is None
+
+
+def test_an_end_without_its_code_is_not_taken_for_success(places: Places) -> None:
+    wrote(places, 17, "17 0 ?\n")
+    assert ends.code_of(places, UID, 17, 0) == ends.NOT_KNOWN != 0
+
+
+def test_links_pipes_and_folders_in_the_place_of_a_line_are_not_followed(places: Places) -> None:
+    folder = Path(places.at(f"{end_record.ENDED}/{UID}"))
+    (folder / "real").write_text("17 0 0\n")
+    (folder / "17").symlink_to("real")
+    os.mkfifo(folder / "18")
+    (folder / "19").mkdir()
+    assert [ends.code_of(places, UID, job, 0) for job in (17, 18, 19)] == [None] * 3
+
+
+def test_the_launcher_writes_what_the_start_reads(places: Places) -> None:
+    folder = places.at(end_record.ENDED)
+    end_record.write({"SLURM_JOB_ID": "1017", "SLURM_RESTART_COUNT": "1"}, 7, folder)
+    assert ends.code_of(places, UID, 1017, 1) == 7
+    end_record.write({"SLURM_JOB_ID": "17"}, -15, folder)
+    assert ends.code_of(places, UID, 17, 0) == 143
+    end_record.write({"SLURM_JOB_ID": "18"}, -9, folder)  # the container may be killed
+    assert ends.code_of(places, UID, 18, 0) is None
+    end_record.write({}, 0, folder)
+    end_record.write({"SLURM_JOB_ID": "19"}, 0, "/nowhere")
+
+
+def test_what_was_concluded_is_kept_as_long_as_its_job_is_queued(places: Places) -> None:
+    ends.conclude(places, 17, 1, 3)
+    ends.conclude(places, 18, 1, 0)
+    ends.forget(places, {17})
+    folder = Path(places.at(ends.CONCLUDED))
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"17": "1 3\n"}
+
+
+def test_the_start_concludes_whose_script_had_ended_and_says_so(places: Places) -> None:
+    from tests.unit.container.test_jobs import QUEUE, Slurm
+
+    wrote(places, 12, "12 0 4\n")
+    wrote(places, 13, "13 0 0\n")
+    ends.conclude(places, 16, 2, 5)  # by the start before, which was killed as well
+    ends.conclude(places, 17, 2, 5)
+    running = (
+        f"12 |RUNNING |1 |0 |{UID} |\n13 |RUNNING |1 |1 |{UID} |\n14 |RUNNING |0 |0 |{UID} |\n"
+        f"15|RUNNING|1|0|x|\n16 |PENDING |1 |2 |{UID} |\n"
+    )
+    assert jobs.conclude_ended(Slurm(running), places) == ("12",)
+    assert Path(places.at(f"{ends.CONCLUDED}/12")).read_text() == "1 4\n"
+    assert sorted(os.listdir(places.at(ends.CONCLUDED))) == ["12", "16"]
+    machine = Slurm(QUEUE)
+    tidied = jobs.tidy_queue(machine, "lab", fresh=True, concluded=("12",))
+    assert ["scontrol", "requeue", "12"] in machine.orders
+    assert "0 queued again" in tidied.notes[0]
+    assert "do not run again: 12." in tidied.notes[1]
+
+
+def test_one_whose_concluded_run_was_cut_off_is_concluded_again(places: Places) -> None:
+    """With its code, which that run's own line has not; one that a person has queued again runs."""
+    from tests.unit.container.test_jobs import Slurm
+
+    ends.conclude(places, 12, 1, 3)
+    wrote(places, 12, "12 1 ?\n")
+    ends.conclude(places, 13, 1, 0)
+    running = "".join(f"{job}|RUNNING|1|{runs}|{UID}|\n" for job, runs in ((12, 1), (13, 2)))
+    assert jobs.conclude_ended(Slurm(running), places) == ("12",)
+    assert [ends.concluded_code(places, 12, run) for run in (1, 2)] == [None, 3]
+
+
+def test_where_slurmctld_does_not_answer_nothing_is_concluded(places: Places) -> None:
+    from tests.unit.container.test_jobs import Slurm
+
+    assert jobs.conclude_ended(Slurm("", code=1), places) == ()

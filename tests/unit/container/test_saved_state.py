@@ -1,0 +1,129 @@
+"""Slurm's saved queue: found damaged before slurmctld takes it for empty, and repaired as was chosen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.container import saved_state
+from dshpc_setup.container.places import Places
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import ended
+
+CONF = "StateSaveLocation=/state\n"
+ME = (os.getuid(), os.getgid())
+RECORDS = b"records of jobs"
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    (tmp_path / "state").mkdir()
+    (tmp_path / ended.LOG.lstrip("/")).parent.mkdir(parents=True)
+    return Places(str(tmp_path))
+
+
+def put(places: Places, name: str, content: bytes) -> Path:
+    path = Path(places.at(f"/state/{name}"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def state(next_job: int) -> bytes:
+    return saved_state.empty(next_job) + RECORDS
+
+
+def lost(places: Places) -> DshpcError:
+    with pytest.raises(DshpcError) as raised:
+        saved_state.check(places, CONF)
+    return raised.value
+
+
+def test_a_header_is_what_slurmctld_writes() -> None:
+    """The first bytes of a job_state of 24.11.5."""
+    seen = bytes.fromhex(
+        "00000011" + b"PROTOCOL_VERSION\0".hex() + "2a00" + "000000006b03c2cf" + "00000324"
+    )
+    made = saved_state.empty(0x324)
+    assert made[:23] == seen[:23]
+    assert (made[31:35], len(made)) == (seen[31:35], 43)
+
+
+def test_nothing_is_said_of_a_first_start_and_of_a_state_that_can_be_read(places: Places) -> None:
+    saved_state.check(places, CONF)
+    put(places, "job_state", state(3))
+    saved_state.check(places, CONF)
+
+
+def test_slurmctld_was_killed_between_two_of_its_steps(places: Places) -> None:
+    put(places, "job_state.old", state(3))
+    saved_state.check(places, CONF)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage" * 99, state(3)[:30], b"\0" * 4096])
+def test_an_empty_or_damaged_state_stops_the_start(places: Places, content: bytes) -> None:
+    put(places, "job_state", content)
+    put(places, "job_state.old", content)
+    put(places, "hash.7/job.17/script", b"#!/bin/sh")
+    error = lost(places)
+    assert "17" in error.details
+    assert "give-up" in " ".join(error.resolution)
+    assert "restore" not in " ".join(error.resolution)  # there is no copy
+    put(places, "job_state.kept", state(9))
+    assert "saved-state restore" in " ".join(lost(places).resolution)
+
+
+def test_a_damaged_state_is_not_passed_over_for_its_old_one(places: Places) -> None:
+    """What the old one does not know would be given up without a word."""
+    put(places, "job_state", b"garbage")
+    put(places, "job_state.old", state(9))
+    assert "restore" in " ".join(lost(places).resolution)
+
+
+@pytest.mark.parametrize("trace", ["hash.7/job.17/script", "log"])
+def test_files_that_are_gone_are_missed_where_there_were_jobs(places: Places, trace: str) -> None:
+    if trace == "log":
+        Path(places.at(ended.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
+    else:
+        put(places, trace, b"")
+    lost(places)
+
+
+def test_a_copy_is_taken_and_no_number_comes_twice(places: Places) -> None:
+    put(places, "job_state", b"")
+    put(places, "job_state.old", b"")
+    put(places, "job_state.kept", state(9))
+    put(places, "hash.7/job.17/script", b"#!/bin/sh")
+    Path(places.at(ended.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
+    done = saved_state.repair(places, "restore", CONF, ME)
+    found = Path(places.at("/state/job_state"))
+    header = saved_state.read(str(found))
+    assert header is not None
+    assert header.next_job == 42
+    assert found.read_bytes().endswith(RECORDS)
+    assert "42" in done
+    saved_state.check(places, CONF)
+    (aside,) = Path(places.at(saved_state.SET_ASIDE)).iterdir()
+    assert sorted(path.name for path in aside.iterdir()) == ["job_state", "job_state.old"]
+
+
+def test_giving_up_keeps_the_scripts_and_the_numbers(places: Places) -> None:
+    put(places, "job_state", b"garbage")
+    put(places, "hash.7/job.17/script", b"#!/bin/sh")
+    saved_state.repair(places, "give-up", CONF, ME)
+    header = saved_state.read(places.at("/state/job_state"))
+    assert header is not None
+    assert (header.next_job, header.size) == (18, 43)
+    (aside,) = Path(places.at(saved_state.SET_ASIDE)).iterdir()
+    assert (aside / "job.17" / "script").read_bytes() == b"#!/bin/sh"
+
+
+def test_nothing_is_repaired_that_can_be_read_and_no_copy_is_made_up(places: Places) -> None:
+    put(places, "job_state", b"garbage")
+    with pytest.raises(DshpcError, match="no copy"):
+        saved_state.repair(places, "restore", CONF, ME)
+    put(places, "job_state", state(3))
+    with pytest.raises(DshpcError, match="can be read"):
+        saved_state.repair(places, "give-up", CONF, ME)
