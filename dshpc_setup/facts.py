@@ -21,6 +21,10 @@ EngineKind = Literal["engine", "desktop", "podman", "snap", "remote"]
 MigMode = Literal["enabled", "disabled", "unsupported"]
 ComputeMode = Literal["default", "exclusive-thread", "prohibited", "exclusive-process"]
 Virtualization = Literal["none", "passthrough", "vgpu", "host-vgpu", "host-vsga"]
+FabricFault = Literal[
+    "unhealthy", "limited-capacity", "degraded-bandwidth", "route-recovery", "route-unhealthy",
+    "access-timeout", "incorrect-configuration",
+]  # fmt: skip
 FabricState = Literal["not-supported", "not-started", "in-progress", "completed"]
 
 Section = Literal["platform", "cpu", "memory", "gpus", "docker"]
@@ -111,7 +115,7 @@ class Memory:
 
     total_mib: int | None = None
     limit_mib: int | None = None
-    limited_by: str | None = None  # "cgroup" | "engine"
+    limited_by: str | None = None  # "cgroup" | "cpuset" | "engine"
     state: State = "present"
 
     @property
@@ -145,6 +149,35 @@ class Fabric:
 
     state: FabricState
     status: int | None = None  # nvmlReturn_t; says something only where `state` is completed
+
+
+@dataclass(frozen=True)
+class RasCount:
+    """Errors that a part of an AMD GPU found itself and could not correct, since the driver's start."""
+
+    block: str  # "umc" (memory), "gfx", "sdma", ...
+    count: int
+
+
+@dataclass(frozen=True)
+class GpuHealth:
+    """What a GPU's firmware and driver count of its own faults; None: they do not tell.
+
+    Uncorrected memory errors: `volatile` since the driver's start, `aggregate` of the card's life; `dram` of
+    its memory (all places, where a card does not tell them apart), `sram` inside the chip.
+    """
+
+    volatile_dram: int | None = None
+    volatile_sram: int | None = None
+    aggregate_dram: int | None = None
+    aggregate_sram: int | None = None
+    sram_over_threshold: bool | None = None  # more than the firmware allows
+    remap_pending: bool | None = None  # rows of memory wait for a reset to be replaced
+    remap_failed: bool | None = None  # a row could not be replaced: no spare one is left
+    retirement_pending: bool | None = None  # pages of memory wait for a reset (before Ampere)
+    mig_pending: MigMode | None = None  # the mode after the next reset, where it is another one
+    fabric: tuple[FabricFault, ...] = ()
+    ras: tuple[RasCount, ...] = ()  # AMD: parts with uncorrected errors
 
 
 @dataclass(frozen=True)
@@ -189,6 +222,7 @@ class GpuDevice:
     virtualization: Virtualization | None = None
     fabric: Fabric | None = None
     partition_mode: str | None = None  # AMD: SPX, DPX, QPX, CPX, ...
+    health: GpuHealth | None = None  # None: it tells nothing of it
 
 
 @dataclass(frozen=True)
@@ -349,9 +383,24 @@ class HostFacts:
             found["conclusions"] = [asdict(item) for item in self.conclusions]
         return found
 
+    def late(self, probe: str | None = None) -> tuple[Evidence, ...]:
+        """Who gave no answer in time: of what they tell nothing is known, absence neither."""
+        return tuple(
+            item
+            for item in self.evidence
+            if item.state == "timeout" and probe in (None, item.probe)
+        )
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether the engine answered, and by HTTP 401 or 403: no socket's mode keeps us out."""
+        return self.engine.state == "denied" and any(
+            item.probe == "engine" and item.code in (401, 403) for item in self.evidence
+        )
+
     def unanswered(self, only: Collection[Section] = SECTIONS) -> tuple[str, ...]:
         """What timed out or could not be asked, a sentence each; () where all was answered."""
-        late = [item for item in self.evidence if item.state == "timeout"]
+        late = self.late()
         told = {f"{item.probe}: {item.detail or 'no answer in time'}": None for item in late}
         for name, fact in (
             ("platform", self.platform),

@@ -9,6 +9,7 @@ from dshpc_setup import remedies
 from dshpc_setup.diagnose import amd_cards
 from dshpc_setup.diagnose.amd_cards import disagreements, told_by
 from dshpc_setup.diagnose.common import named, none_of, of_vendor
+from dshpc_setup.diagnose.kernel_log import lines
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -28,7 +29,8 @@ NOT_LOADED = "DSH-AM-084"
 _KFD_BUILT = Fix(
     "See whether the kernel was built with it", 'grep HSA_AMD= "/boot/config-$(uname -r)"'
 )
-_OTHER_KERNEL = Fix("Where that is not set, install the distribution's usual kernel")
+_USUAL_KERNEL = Fix("Where that is not set, install the distribution's usual kernel")
+_OTHER_KERNEL = r"\bamd\w+: (?:version magic '|disagrees about version of symbol|Unknown symbol )"
 _PLACE = re.compile(r"is not loaded: (\S+) has `([^`]*)`")
 
 
@@ -55,7 +57,7 @@ def _kfd(known: Known) -> Verdict:
             f"The driver amdgpu holds the AMD card at {at}, and the kernel has no KFD, its part for "
             "computing: no program can compute on the card.",
             *told_by(lacking),
-            fix=(look, _KFD_BUILT, _OTHER_KERNEL),
+            fix=(look, _KFD_BUILT, _USUAL_KERNEL),
         )
     passed_over = told(
         f"KFD, the part of AMD's driver for computing, does not list the card at {at}: no program can "
@@ -101,10 +103,12 @@ def _loaded(known: Known) -> Verdict:
     if not cards:
         return fine() if of_vendor(known, "amd") else none_of(known, "amd")
     told = warning if known.facts.gpus.devices else fault
+    refused = lines(known.observed.kernel, _OTHER_KERNEL, 3)
+    why = "the kernel refused its module" if refused else "nothing that was read forbids it"
     return told(
-        f"The AMD card at {cards[0].pci_bus_id} has no driver: amdgpu is not loaded, and nothing "
-        "that was read forbids it.",
+        f"The AMD card at {cards[0].pci_bus_id} has no driver: amdgpu is not loaded, and {why}.",
         *(f"{card.pci_bus_id}: {card.reason}" for card in cards),
+        *refused,
         fix=(
             *remedies.amd_driver(known.facts),
             Fix("Where there is no such module, install the kernel's own, or AMD's driver package"),
@@ -181,7 +185,7 @@ def _wsl(known: Known) -> Verdict:
 
 CHECKS: tuple[Check, ...] = (
     Check(NOT_LOADED, "driver", "AMD's driver is loaded", "AMD's driver amdgpu is not loaded",
-          _loaded),
+          _loaded, because=(amd_cards.NO_FIRMWARE,)),
     Check(NO_KFD, "driver", "/dev/kfd is there", TITLES[NO_KFD], _kfd,
           because=(amd_cards.ATOMICS,)),
     Check(AMD_GROUP, "driver", "AMD's device nodes are open to jobs", TITLES[AMD_GROUP], _groups),

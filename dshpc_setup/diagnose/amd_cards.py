@@ -21,9 +21,12 @@ from dshpc_setup.diagnose.model import (
 )
 from dshpc_setup.facts import Disagreement
 from dshpc_setup.fixes import Fix
-from dshpc_setup.problems import PARTITIONS_MISSING
+from dshpc_setup.kernel_messages import devices
+from dshpc_setup.problems import PARTITIONS_MISSING, RAS_ASLEEP
 
 ATOMICS = "DSH-AM-044"
+NO_FIRMWARE = "DSH-AM-101"
+RAS = "DSH-AM-102"
 
 # kfd_device.c: "skipped device 1002:7340, PCI rejects atomics 730<0"
 _ATOMICS = re.compile(r"\bskipped device [0-9a-f]{4}:[0-9a-f]{4}, PCI rejects atomics")
@@ -31,6 +34,24 @@ _ATOMICS = re.compile(r"\bskipped device [0-9a-f]{4}:[0-9a-f]{4}, PCI rejects at
 # "GPU reset(1) failed", "GPU reset end with ret = -110"
 _FAILED = re.compile(r"\bamdgpu\b.*\bGPU reset(?:\(\d+\) failed| end with ret = -)")
 _RESET = re.compile(rf"{_FAILED.pattern}|\bamdgpu\b.*\b(?:ring \S+ timeout,|GPU reset begin\b)")
+# drivers/base/firmware_loader: "Direct firmware load for amdgpu/arcturus_gpu_info.bin failed with error
+# -2"; amdgpu: 'Failed to load gpu_info firmware "amdgpu/arcturus_gpu_info.bin"'. Some files are for parts
+# that a card does without (isp, dmcub): what counts is that the card did not start.
+_FIRMWARE = re.compile(
+    r"\bamdgpu\b.*(?:Direct firmware load for amdgpu/\S+ failed|Failed to (?:load|get) .*firmware \")",
+    re.IGNORECASE,
+)
+_NO_START = re.compile(r"\bamdgpu\b.*\bFatal error during GPU init")
+# amdgpu_ras.c, amdgpu_ras_eeprom.c; counts come with "no ..." where there are none
+_UNCORRECTED = re.compile(
+    r"\bamdgpu\b.*?(?<![\w.])(?P<count>[1-9]\d{0,18}) (?:new )?uncorrectable hardware errors detected",
+    re.IGNORECASE,
+)
+_FATAL_RAS = re.compile(
+    r"\bamdgpu\b.*(?:uncorrectable hardware error ?\(ERREVENT_ATHUB_INTERRUPT\) detected"
+    r"|\bThis GPU is in BAD status|RAS records:\d+ exceed threshold|GPU will not be initialized. Replace)",
+    re.IGNORECASE,
+)
 _SHOWN = 5
 # What ROCm's libraries have no code for; and Navi 2x, whose instructions are those of gfx1030
 _DROPPED = re.compile(r"gfx[78]0[0-9]|gfx101[0-3]")
@@ -110,6 +131,65 @@ def _resets(known: Known) -> Verdict:
     )
 
 
+def _firmware(known: Known) -> Verdict:
+    """Whether a card did not start because its firmware's files are missing."""
+    told = _in_log(known, _FIRMWARE)
+    stopped = _in_log(known, _NO_START)
+    if isinstance(told, Verdict) or isinstance(stopped, Verdict):
+        return told if isinstance(told, Verdict) else fine()
+    running = {at for gpu in of_vendor(known, "amd") for at in devices(gpu.pci_bus_id or "")}
+    failed = {at for line in stopped for at in devices(line)} - running
+    lines = [line for line in (*told, *stopped) if devices(line) & failed]
+    if not any(_FIRMWARE.search(line) for line in lines):
+        return fine("no card lacks its firmware")
+    say = warning if of_vendor(known, "amd") else fault
+    return say(
+        "AMD's driver did not find the firmware of a card, the files that it gives the card to run: the "
+        "card was not started.",
+        *lines[-_SHOWN:],
+        fix=remedies.amd_firmware(known.facts),
+    )
+
+
+def _ras(known: Known) -> Verdict:
+    """Errors of memory and of the chip that the card found itself (RAS) and could not correct."""
+    own = [
+        f"{named(gpu)}: {item.count} in {item.block}"
+        for gpu in of_vendor(known, "amd")
+        for item in (gpu.health.ras if gpu.health is not None else ())
+    ]
+    counted = _in_log(known, _UNCORRECTED)
+    fatal = _in_log(known, _FATAL_RAS)
+    if isinstance(counted, Verdict) or isinstance(fatal, Verdict):
+        if not own:
+            return counted if isinstance(counted, Verdict) else fine()
+        counted, fatal = [], []
+    counted = [*own, *(line for line in counted if not _unreadable_count(line))]
+    if not counted and not fatal:
+        return fine("no uncorrectable error is counted, and none is in the kernel's log")
+    say = fault if fatal else warning
+    after = (
+        "The card needs a restart of the machine, or a replacement."
+        if fatal
+        else "The program that used that memory has failed; the driver takes the memory out of use."
+    )
+    return say(
+        f"An AMD GPU reported hardware errors that it could not correct (RAS). {after}",
+        *dict.fromkeys((*counted[-_SHOWN:], *fatal[-_SHOWN:])),
+        fix=(
+            *(remedies.reboot(known.facts) if fatal else ()),
+            Fix("See the counts of each part of the GPU", "amd-smi metric --ecc --ecc-blocks"),
+            Fix("See the memory that was taken out of use", "amd-smi bad-pages"),
+            Fix("Where errors come again on one GPU, ask the seller: the card may be failing"),
+        ),
+    )
+
+
+def _unreadable_count(line: str) -> bool:
+    found = _UNCORRECTED.search(line)
+    return found is not None and int(found["count"]) % RAS_ASLEEP == 0
+
+
 def _in_log(known: Known, pattern: re.Pattern[str]) -> list[str] | Verdict:
     """Lines of the kernel's log; a verdict where there is nothing to look for, or nowhere to look."""
     amd = any(item.vendor == "amd" for item in known.facts.gpus.unused)
@@ -118,7 +198,7 @@ def _in_log(known: Known, pattern: re.Pattern[str]) -> list[str] | Verdict:
     unread = kernel_log.why_unread(known.observed.kernel)
     if unread is not None:
         return unknown(unread)
-    return [line for line in known.observed.kernel.lines if pattern.search(line)]
+    return [line for line in kernel_log.messages(known.observed.kernel) if pattern.search(line)]
 
 
 def _target(known: Known) -> Verdict:
@@ -154,5 +234,10 @@ CHECKS: tuple[Check, ...] = (
           _target),
     Check(PARTITIONS_MISSING, "driver", "All partitions of the cards are there",
           "AMD partitions are missing", _partitions),
-    Check("DSH-AM-085", "driver", "No AMD GPU was reset", "An AMD GPU was reset", _resets),
+    Check("DSH-AM-085", "driver", "No AMD GPU was reset", "An AMD GPU was reset", _resets,
+          because=(RAS,)),
+    Check(NO_FIRMWARE, "driver", "Every AMD card has its firmware",
+          "The firmware of an AMD GPU is missing", _firmware),
+    Check(RAS, "driver", "No AMD GPU reported an uncorrectable error",
+          "An AMD GPU reported uncorrectable errors (RAS)", _ras),
 )  # fmt: skip

@@ -31,6 +31,11 @@ def of_vendor(known: Known, vendor: Vendor) -> tuple[GpuDevice, ...]:
     return tuple(gpu for gpu in known.facts.gpus.devices if gpu.vendor == vendor)
 
 
+def in_plan(known: Known, gpu: GpuDevice) -> bool:
+    """Whether the plan gives it to jobs; not where there is no plan."""
+    return known.plan is not None and any(line.index == gpu.index for line in known.plan.gres)
+
+
 def none_of(known: Known, vendor: Vendor) -> Verdict:
     """Why there is no GPU of a vendor to look at: there is none, or it could not be read."""
     asked = [item for item in known.facts.evidence if item.probe == _ASKED.get(vendor)]

@@ -40,6 +40,11 @@ def _compose(known: Known) -> Verdict:
         return fine(f"{' '.join(compose.argv)} {compose.version}")
     if known.facts.engine.state == "unsupported":
         return not_here("The engine is outside of this container.")
+    if late := known.facts.late("compose"):
+        return unknown(
+            "Compose did not answer in time; whether it is installed is not known.",
+            *map(answered, late),
+        )
     return fault(
         "Neither compose v2 nor v1 is installed.",
         *(answered(item) for item in known.facts.evidence if item.probe == "compose"),
@@ -81,6 +86,8 @@ def _buildx(known: Known) -> Verdict:
         return fine(*filter(None, (engine.buildx,)))
     if not at_least(engine.server_version, _BUILDX_SINCE):
         return fine("the client builds by itself")
+    if late := known.facts.late("buildx"):
+        return unknown("buildx did not answer in time.", *map(answered, late))
     return _as_told(
         "buildx is missing",
         "The plugin buildx is not installed. A docker client of 23.0 or newer builds images with its old "

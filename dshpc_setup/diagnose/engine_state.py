@@ -29,6 +29,7 @@ _SCHEMES = (
     "http+unix",
 )  # of an engine's address
 _LOOK = Fix("See what Docker says", "docker version")
+_FORBIDDEN = "The engine's policy refuses this user"
 _OWN_ENGINE = Fix(
     "Use the engine of this machine",
     "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default",
@@ -41,12 +42,22 @@ _DESKTOP_ON_WSL = Fix(
 
 def _answers(known: Known) -> Verdict:
     engine = known.facts.engine
+    if engine.state == "present" and engine.os_type == "windows":
+        return _told(
+            known,
+            "The engine runs Windows containers",
+            "The engine answers and runs Windows containers, as Docker Desktop does in that mode: the "
+            "cluster is a Linux container.",
+            *remedies.linux_containers(known.facts),
+        )
     if engine.state == "present":
         return fine(f"{engine.server_version} at {engine.host}")
     if engine.state == "unsupported" and known.observed.inside is not None:
         return fine("Asked from inside of the cluster's container.")
     if engine.state == "unsupported":
         return unknown(f"{(engine.detail or 'the engine was not asked').capitalize()}.")
+    if known.facts.forbidden:
+        return _told(known, _FORBIDDEN, f"{_FORBIDDEN}.", *remedies.engine_policy(known.facts))
     if engine.state == "denied":
         return _told(
             known,
@@ -205,6 +216,14 @@ def _denied(known: Known) -> Verdict:
     engine = known.facts.engine
     if engine.state != "denied":
         return _from_proof_or_unasked(known, findings.ENGINE_DENIED)
+    if known.facts.forbidden:
+        verdict = fault(
+            "The engine answers, and an authorization plugin, or a proxy before it, refuses what it is "
+            "asked for. The socket is open to this user: its group is not the cause.",
+            ": ".join(filter(None, (engine.host, engine.detail))),
+            fix=remedies.engine_policy(known.facts),
+        )
+        return replace(verdict, title=_FORBIDDEN)
     return fault(
         "The engine runs, and this user may not use it: its socket is for root and the group docker.",
         ": ".join(filter(None, (engine.host, engine.detail))),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dshpc_setup import problems, vendors
+from dshpc_setup import problems, remedies, vendors
 from dshpc_setup.diagnose import intel
-from dshpc_setup.diagnose.common import answered, named
+from dshpc_setup.diagnose.common import answered, in_plan, named
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -20,19 +20,23 @@ from dshpc_setup.diagnose.model import (
 )
 from dshpc_setup.facts import Disagreement, UnusedGpu, Vendor
 from dshpc_setup.fixes import Fix
+from dshpc_setup.problems import NO_NODE
 
 _GPU_EVIDENCE = frozenset(
-    "nvidia jetson wsl nvidia-pci nvidia-module nvidia-nodes nvml nvidia-smi nvidia-proc "
+    "nvidia jetson wsl nvidia-pci nvidia-module nvidia-nodes nvidia-uvm nvml nvidia-smi "
+    "nvidia-answer nvidia-proc "
     "amd kfd kfd-device drm amdsmi amd-smi rocm-smi amd-blacklist intel intel-device".split()
 )
 _DRIVERS = tuple(
     f"DSH-{number}"
-    for number in "NV-001 NV-002 NV-004 NV-005 NV-084 NV-006 NV-031 NV-015 NV-013 NV-022 NV-030 NV-062 "
-    "NV-020 NV-021 NV-003 NV-080 NV-083 AM-084 AM-044 AM-039 AM-038 GP-020".split()
+    for number in "NV-001 NV-002 NV-004 NV-005 NV-084 NV-104 NV-103 NV-105 NV-102 NV-006 NV-031 NV-015 "
+    "NV-013 NV-022 NV-030 NV-062 "
+    "NV-020 NV-021 NV-003 NV-080 NV-083 AM-101 AM-084 AM-044 AM-039 AM-038 GP-020".split()
 )
 _CARDS = (
-    *(f"DSH-NV-{number}" for number in "020 021 019 018 028 003".split()),
+    *(f"DSH-NV-{number}" for number in "106 107 020 021 019 018 028 003".split()),
     "DSH-GP-004",
+    NO_NODE,
 )
 # Words of the probes for cards that are left out with nothing wrong
 _BY_CHOICE = ("virtual machines", "display adapter", "excluded by", "too old for ROCm")
@@ -98,7 +102,7 @@ def _broken_gpus(known: Known) -> Verdict:
     broken = tuple(
         f"{named(device)}: {problems.in_words(device.problems) or 'it has no device file'}"
         for device in known.facts.gpus.devices
-        if device.problems or not device.device_files
+        if (device.problems or not device.device_files) and not in_plan(known, device)
     )
     if not broken:
         return fine()
@@ -106,6 +110,43 @@ def _broken_gpus(known: Known) -> Verdict:
     return warning(
         cause, *broken, fix=(Fix("Once they are, take them in", "configure-environment"),)
     )
+
+
+def _nodes(known: Known) -> Verdict:
+    """Whether the nodes are there of all that a library, a tool or the kernel lists."""
+    gone = [item for item in known.facts.gpus.disagreements if item.finding == NO_NODE]
+    gpus = known.facts.gpus.devices
+    if not gone:
+        return (
+            fine(*(path for gpu in gpus for path in gpu.device_files))
+            if gpus
+            else not_here("There is no GPU.")
+        )
+    closed = [gpu for gpu in gpus if NO_NODE in gpu.problems]
+    vendors_of = dict.fromkeys(gpu.vendor for gpu in (closed or gpus))
+    steps = [
+        step for vendor in vendors_of for step in _node_steps(known, vendor, whole=bool(closed))
+    ]
+    words = [line for item in gone for line in _both_sides(item)]
+    if not closed:
+        cause = (
+            "Device nodes of MIG instances are missing: NVIDIA's tools make them as an instance is first "
+            "used, or the command below does."
+        )
+        return warning(cause, *words, fix=tuple(steps))
+    cause = "A GPU is listed and its device node is not there: no program can open it, and no job gets it."
+    none = not any(gpu.device_files and not gpu.problems for gpu in gpus)
+    return (fault if none else warning)(cause, *map(named, closed), *words, fix=tuple(steps))
+
+
+def _node_steps(known: Known, vendor: Vendor, *, whole: bool) -> tuple[Fix, ...]:
+    """What makes the nodes of the vendor's GPUs, or of MIG instances where the cards have theirs."""
+    if known.facts.platform.in_container:
+        return (Fix("Start the container anew, with the GPUs handed over"),)
+    if vendor == "nvidia":
+        return remedies.make_nodes(known.facts) if whole else remedies.make_mig_nodes(known.facts)
+    look = "See whether this /dev is the machine's own, and which nodes it has"
+    return (Fix(look, "findmnt /dev; ls -l /dev/kfd /dev/dri"), *remedies.reboot(known.facts))
 
 
 def _unused(known: Known) -> Verdict:
@@ -168,7 +209,7 @@ def _vendors(known: Known) -> Verdict:
 
 def _types(known: Known) -> Verdict:
     """Several types of one maker: --gres=gpu:1 then means any of them."""
-    usable = [gpu for gpu in known.facts.gpus.devices if not gpu.problems]
+    usable = [gpu for gpu in known.facts.gpus.devices if not gpu.problems or in_plan(known, gpu)]
     types = Counter(gpu.slurm_type for gpu in usable)
     read = ", ".join(f"{count} x {name}" for name, count in types.items())
     if len(types) < 2 or len({gpu.vendor for gpu in usable}) > 1:
@@ -250,6 +291,8 @@ CHECKS: tuple[Check, ...] = (
           because=_DRIVERS),
     Check("DSH-GP-002", "gpu", "Every GPU can be scheduled", "GPUs are left out", _broken_gpus,
           needs=("DSH-GP-001",), because=_CARDS),
+    Check(NO_NODE, "gpu", "Every GPU has its device node", "A GPU's device node is missing", _nodes,
+          because=("DSH-AM-039", "DSH-GP-004")),
     Check("DSH-GP-003", "gpu", "All graphics hardware is in use", "Graphics hardware is not used",
           _unused),
     Check("DSH-GP-004", "gpu", "All sources say the same of the GPUs",

@@ -87,6 +87,13 @@ def _memory_limit(known: Known) -> Verdict:
             read,
             fix=(Fix("Raise it, where that is Docker Desktop: Settings, Resources, Memory"),),
         )
+    if memory.limited_by == "cpuset":
+        return note(
+            "This session may use the memory of some NUMA nodes alone, less than half of the machine's, "
+            "and the plan counts with no more.",
+            read,
+            fix=(Fix("See which nodes", "grep Mems_allowed_list /proc/self/status"),),
+        )
     return note(
         "A control group gives this session less than half of the machine's memory, and the plan "
         "counts with no more.",

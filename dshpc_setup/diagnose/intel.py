@@ -63,7 +63,7 @@ def _hangs(known: Known) -> Verdict:
     unread = kernel_log.why_unread(known.observed.kernel)
     if unread is not None:
         return unknown(unread)
-    lines = [line for line in known.observed.kernel.lines if _HANG.search(line)]
+    lines = [line for line in kernel_log.messages(known.observed.kernel) if _HANG.search(line)]
     if not lines:
         return fine("no hang in the kernel's log")
     return warning(

@@ -1,81 +1,97 @@
-"""What the kernel's log says of NVIDIA's cards, in values. Pure.
-
-Source: NVIDIA's Xid catalogue (docs: Xid Errors, "Analyzing Xid Errors with the Xid Catalog") for what
-the numbers mean and what is to be done first.
-"""
+"""What the kernel's log says of NVIDIA's cards and switches, in values. Pure."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
+from dshpc_setup.diagnose.xid_catalogue import NVLINK_5, RECOVERY, Severity, of_sxid, of_xid
+from dshpc_setup.kernel_messages import joined
 from dshpc_setup.observed import KernelLog
 
+_ADDRESS = r"\((?:PCI:)?(?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?"
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?"
-    r"(?: [^)]{0,60})?\): (?P<number>\d{1,4})\b",
+    rf"NVRM: Xid {_ADDRESS}(?: [^)]{{0,60}})?\): (?P<number>\d{{1,4}})\b", re.IGNORECASE | re.ASCII
+)
+# "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"; the lines of the same
+# error with its severity and its data come beside it
+_SXID = re.compile(
+    rf"nvidia-nvswitch\d{{1,3}}: SXid {_ADDRESS}\): (?P<number>\d{{4,6}}), (?P<fatal>Fatal|Non-fatal)\b",
     re.IGNORECASE | re.ASCII,
 )
-
-Remedy = Literal["reset", "restart", "watch", "replace", "driver"]
+_NONFATAL = re.compile(r"\bNon-?fatal\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Xid:
-    """An error that NVIDIA's driver wrote down."""
+    """An error that NVIDIA's driver wrote down: of a GPU (Xid) or of an NVSwitch (SXid)."""
 
     number: int
     address: str  # as GpuDevice.pci_bus_id: 0000:41:00.0
     line: str
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """Of an Xid that is about a card: a few words, and what kind of step comes first."""
-
+    severity: Severity
     words: str
-    remedy: Remedy
+    remedy: str
 
-
-CARD: dict[int, Meaning] = {
-    48: Meaning("a memory error that ECC could not correct", "reset"),
-    63: Meaning("memory is to be replaced by spare memory, which a reset does", "reset"),
-    64: Meaning("bad memory could not be replaced by spare memory", "replace"),
-    74: Meaning("an NVLink connection failed", "reset"),
-    79: Meaning("the GPU has fallen off the bus", "restart"),
-    92: Meaning("many memory errors, which ECC corrected", "watch"),
-    94: Meaning("a memory error that ended one program (contained)", "reset"),
-    95: Meaning("a memory error that may have harmed every program (uncontained)", "reset"),
-    119: Meaning("the GPU's own processor (GSP) did not answer the driver", "driver"),
-    120: Meaning("the GPU's own processor (GSP) failed", "driver"),
-}
-"""Faults of a card, or of what it is plugged into."""
-
-PROGRAM: dict[int, str] = {
-    13: "a program made the graphics engine fail",
-    31: "a program used memory that is not its own",
-    43: "a program was stopped by an error of its own",
-    45: "a program's work was cleaned up after an earlier error",
-}
-"""Mostly faults of a program."""
-
-RECOVERY = 154
-"""Says which step the driver itself wants: "GPU recovery action changed from 0x0 (None) to ...". """
 
 # nvmlDeviceGpuRecoveryAction_t: drivers word a number differently, "GPU Reset Required" and "PF FLR"
 _STEP = re.compile(r"\bto 0x(?P<step>[0-9a-f]{1,8})\b", re.IGNORECASE)
 _STEPS: dict[int, Literal["reset", "restart"]] = {1: "reset", 2: "restart", 4: "reset"}
 
 
+@lru_cache(maxsize=8)
+def _messages(lines: tuple[str, ...]) -> tuple[str, ...]:
+    return joined(lines)
+
+
+def messages(log: KernelLog) -> tuple[str, ...]:
+    """Its messages, oldest first; those of several lines are joined, also in reports of older versions."""
+    return _messages(log.lines)
+
+
 def xids(log: KernelLog) -> tuple[Xid, ...]:
     """Oldest first. Those of NVSwitches (SXid) are none."""
-    found = ((line, _XID.search(line)) for line in log.lines)
-    return tuple(
-        Xid(int(match["number"]), _address(match["address"]), line)
-        for line, match in found
-        if match
-    )
+    found = ((line, _XID.search(line)) for line in messages(log))
+    return tuple(_xid(line, match) for line, match in found if match)
+
+
+def _xid(line: str, match: re.Match[str]) -> Xid:
+    number = int(match["number"])
+    means = of_xid(number)
+    # NVLink 5 says in each line how grave it is; a line that does not is taken as it is catalogued
+    harmless = number in NVLINK_5 and _NONFATAL.search(line) is not None
+    severity: Severity = "note" if harmless else means.severity
+    return Xid(number, _address(match["address"]), line, severity, means.words, means.remedy)
+
+
+def sxids(log: KernelLog) -> tuple[Xid, ...]:
+    """Of NVSwitches, oldest first."""
+    found = ((line, _SXID.search(line)) for line in messages(log))
+    return tuple(_sxid(line, match) for line, match in found if match)
+
+
+def _sxid(line: str, match: re.Match[str]) -> Xid:
+    number, fatal = int(match["number"]), match["fatal"].lower() == "fatal"
+    means = of_sxid(number)
+    severity: Severity = "fatal" if fatal else means.severity
+    if severity == "fatal" and not fatal:
+        severity = "fault"
+    return Xid(number, _address(match["address"]), line, severity, means.words, means.remedy)
+
+
+def past(log: KernelLog) -> frozenset[Xid]:
+    """Errors of a card of which the driver said later that it wants no step any more (Xid 154, None)."""
+    over: set[Xid] = set()
+    open_: dict[str, list[Xid]] = {}
+    for item in xids(log):
+        told = _STEP.search(item.line) if item.number == RECOVERY else None
+        if told is not None and int(told["step"], 16) == 0:
+            over.update(open_.pop(item.address, ()))
+        else:
+            open_.setdefault(item.address, []).append(item)
+    return frozenset(over)
 
 
 def wanted(log: KernelLog, step: Literal["reset", "restart"]) -> dict[str, str]:
@@ -99,8 +115,8 @@ def _address(text: str) -> str:
 
 
 def lines(log: KernelLog, pattern: str, most: int = 5) -> tuple[str, ...]:
-    """The newest lines that hold the pattern, any case."""
-    found = [line for line in log.lines if re.search(pattern, line, re.IGNORECASE)]
+    """The newest messages that hold the pattern, any case."""
+    found = [line for line in messages(log) if re.search(pattern, line, re.IGNORECASE)]
     return tuple(found[-most:])
 
 

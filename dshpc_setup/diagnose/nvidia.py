@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dshpc_setup import remedies
-from dshpc_setup.diagnose import nvidia_cards, nvidia_containers, nvidia_kernel
+from dshpc_setup.diagnose import (
+    nvidia_cards,
+    nvidia_containers,
+    nvidia_health,
+    nvidia_kernel,
+    nvidia_starts,
+)
 from dshpc_setup.diagnose.kernel_log import lines
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.nvidia_told import (
+    answer,
     by_test,
     cards,
     driver_loaded,
@@ -109,7 +116,7 @@ def _without_nouveau(known: Known) -> Fixes:
 @on_nvidia
 def _library(known: Known) -> Verdict:
     """Whether NVIDIA's management library is where programs find it."""
-    found = evidence(known, "nvml")
+    found = answer(known)
     if found is None or found.code != _NO_LIBRARY or on_board(known) or in_wsl(known):
         return by_test(known, findings.NO_LIBRARY) or fine()
     if cards(known):
@@ -141,17 +148,14 @@ def _loaded(known: Known) -> Verdict:
         beside = note("No kernel driver holds it: jobs do not get it.", *words)
         loose = titled("An NVIDIA card has no driver", beside) if idle else None
         return by_test(known, findings.DRIVER_NOT_LOADED) or loose or fine(*said(told))
-    unloaded = nvml_code(known) == _NOT_LOADED or (
-        not driver_loaded(known) and not in_container(known)
-    )
+    said_so = nvml_code(known) == _NOT_LOADED
+    unloaded = said_so if in_container(known) else not driver_loaded(known)
     if facts.gpus.state != "error" or not unloaded:
         return by_test(known, findings.DRIVER_NOT_LOADED) or fine(*said(told))
     cause = (
         "There is an NVIDIA card, and the kernel has not loaded NVIDIA's driver (nvidia-smi fails)."
     )
-    return fault(
-        cause, *said(told), *words, *said(evidence(known, "nvml")), fix=remedies.load_driver(facts)
-    )
+    return fault(cause, *said(told), *words, *said(answer(known)), fix=remedies.load_driver(facts))
 
 
 def _nvgpu(known: Known) -> Verdict:
@@ -203,8 +207,14 @@ def _driver_age(known: Known) -> Verdict:
 @on_nvidia
 def _driver_error(known: Known) -> Verdict:
     """Whether the driver answers with an error that no other check tells of."""
-    found = evidence(known, "nvml")
-    if found is None or found.state != "error" or found.code in _TOLD_ELSEWHERE:
+    found = answer(known)
+    if found is None or found.state != "error":
+        return by_test(known, findings.DRIVER_ERROR) or fine()
+    if found.code == _NOT_LOADED and driver_loaded(known) and not in_container(known):
+        cause = "NVIDIA's driver is loaded, and its library and tools cannot reach it."
+        fix = (*remedies.make_nodes(known.facts), *remedies.hung_driver(known.facts)[:1])
+        return fault(cause, *said(found), *lines(known.observed.kernel, r"NVRM", 3), fix=fix)
+    if found.code in _TOLD_ELSEWHERE:
         return by_test(known, findings.DRIVER_ERROR) or fine()
     if found.code == _UNKNOWN and in_container(known):
         return fine()  # the container's nodes were closed: DSH-NV-013 says so
@@ -257,9 +267,14 @@ _LOADING = (
     nvidia_kernel.UNSIGNED,
     nvidia_kernel.WRONG_MODULES,
     nvidia_kernel.GPU_TOO_OLD,
+    nvidia_starts.OTHER_KERNEL,
+    nvidia_starts.HELD_BY_ANOTHER,
+    nvidia_starts.NO_POWER,
+    nvidia_starts.NO_ADDRESSES,
 )
 
 CHECKS: tuple[Check, ...] = (
+    *nvidia_health.CHECKS,
     Check(NOUVEAU, "driver", "No other driver holds the NVIDIA card",
           "nouveau holds the NVIDIA card", _nouveau),
     Check(findings.DRIVER_NOT_LOADED, "driver", "The NVIDIA driver is loaded",
@@ -281,6 +296,7 @@ CHECKS: tuple[Check, ...] = (
     Check(DRIVER_TOO_OLD, "driver", "The NVIDIA driver is new enough",
           "The NVIDIA driver is too old", _driver_age),
     *nvidia_kernel.CHECKS,
+    *nvidia_starts.CHECKS,
     *nvidia_cards.CHECKS,
     *nvidia_containers.CHECKS,
 )  # fmt: skip

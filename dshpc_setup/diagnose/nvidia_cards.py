@@ -9,6 +9,7 @@ from dshpc_setup.diagnose.common import named
 from dshpc_setup.diagnose.kernel_log import lines, wanted, xids
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.nvidia_told import (
+    answer,
     by_test,
     cards,
     evidence,
@@ -52,15 +53,12 @@ def _readable(known: Known) -> Verdict:
     if closed:
         cause = "The driver lists a GPU and cannot open it: jobs do not get it."
         return left_out(known, closed, cause, (see, *_reset_steps(known, closed)))
-    if told and any(item.about.startswith("/dev/") for item in told):
-        cause = (
-            "A GPU's device node is missing or is not the driver's: no program can open the GPU."
-        )
-        return warning(cause, *words, fix=remedies.make_nodes(known.facts))
     if told:
         cause = "The driver holds a card that it could not start: jobs do not get it."
-        return warning(cause, *words, *log, fix=(see, *remedies.reboot(known.facts)))
-    nvml = evidence(known, "nvml")
+        say = warning if cards(known) else fault
+        heard = () if cards(known) else said(answer(known))
+        return say(cause, *words, *heard, *log, fix=(see, *remedies.reboot(known.facts)))
+    nvml = answer(known)
     if cards(known) or nvml is None:
         return fine(*(named(gpu) for gpu in cards(known)))
     if nvml.code == _DENIED or nvml.state == "denied":
@@ -76,13 +74,11 @@ def _readable(known: Known) -> Verdict:
 
 
 def _closed(known: Known) -> list[Disagreement]:
-    """Cards that the driver did not start, and nodes that are not there."""
+    """Cards that the driver did not start."""
     return [
         item
         for item in known.facts.gpus.disagreements
-        if item.meaning.startswith(
-            ("the driver could not start this card", "no program can use that GPU")
-        )
+        if item.meaning.startswith("the driver could not start this card")
     ]
 
 
@@ -140,7 +136,7 @@ def _fabric_states(gpus: tuple[GpuDevice, ...]) -> tuple[str, ...]:
 @on_nvidia
 def _on_the_bus(known: Known) -> Verdict:
     """Whether a card has fallen off the bus."""
-    log = tuple(item.line for item in xids(known.observed.kernel) if item.number == 79)[-3:]
+    log = _fell_off(known)
     fix = (
         *remedies.reboot(known.facts),
         Fix(
@@ -156,14 +152,21 @@ def _on_the_bus(known: Known) -> Verdict:
         say = fault if verdict.state == "error" else warning
         return say(cause, *verdict.evidence, *log, fix=fix)
     if nvml_code(known) == _GPU_IS_LOST:
-        return fault(cause, *said(evidence(known, "nvml")), *log, fix=fix)
+        return fault(cause, *said(answer(known)), *log, fix=fix)
     gone = [item for item in known.facts.gpus.disagreements if "left the bus" in item.meaning]
     if gone:
         words = (f"{layer.source}: {layer.says}" for item in gone for layer in item.layers)
         return warning(cause, *words, *log, fix=fix)
     if log:
-        return warning(f"{cause} It was seen since the machine started.", *log, fix=fix)
+        return fault(f"{cause} It was seen since the machine started.", *log, fix=fix)
     return by_test(known, LOST) or fine()
+
+
+def _fell_off(known: Known) -> tuple[str, ...]:
+    """What the kernel's log says of it: an Xid, or that a card did not answer at the driver's start."""
+    told = [item.line for item in xids(known.observed.kernel) if item.number == 79]
+    started = lines(known.observed.kernel, r"NVRM: The NVIDIA GPU .{0,200}fallen off the bus", 3)
+    return tuple(dict.fromkeys((*told, *started)))[-3:]
 
 
 @on_nvidia
@@ -175,7 +178,7 @@ def _reset(known: Known) -> Verdict:
         return left_out(known, waiting, cause, _reset_steps(known, waiting))
     if nvml_code(known) == _RESET_REQUIRED:
         alone = cards(known) if len(cards(known)) == 1 else ()
-        return fault(cause, *said(evidence(known, "nvml")), fix=_reset_steps(known, alone))
+        return fault(cause, *said(answer(known)), fix=_reset_steps(known, alone))
     asked = wanted(known.observed.kernel, "reset")
     if asked:
         fix = remedies.reset_gpu(known.facts, tuple(asked))
@@ -248,7 +251,7 @@ CHECKS: tuple[Check, ...] = (
     Check(RESET, "driver", "No NVIDIA GPU needs a reset", _TITLES[RESET], _reset,
           because=(LOST, "DSH-NV-081")),
     Check(UNREADABLE, "driver", "Every NVIDIA GPU can be opened", "An NVIDIA GPU cannot be opened",
-          _readable, because=("DSH-NV-005", "DSH-NV-084", LOST, RESET)),
+          _readable, because=("DSH-NV-005", "DSH-NV-084", "DSH-NV-105", "DSH-NV-102", LOST, RESET)),
     Check(NO_INSTANCES, "driver", "Every GPU in MIG mode has instances", _TITLES[NO_INSTANCES],
           _instances),
     Check(NO_FABRIC, "driver", "The Fabric Manager has set up every GPU", _TITLES[NO_FABRIC],

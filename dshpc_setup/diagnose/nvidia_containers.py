@@ -13,10 +13,10 @@ from dshpc_setup.diagnose.model import (
     fine,
     not_here,
     note,
-    unknown,
     warning,
 )
 from dshpc_setup.diagnose.nvidia_told import (
+    answer,
     by_test,
     cards,
     evidence,
@@ -31,12 +31,11 @@ from dshpc_setup.diagnose.proof import Look, from_proof
 from dshpc_setup.diagnose.ways import tested
 from dshpc_setup.facts import Disagreement
 from dshpc_setup.fixes import Fix
-from dshpc_setup.nvidia_driver import WSL_DEVICE, WSL_FOLDER
+from dshpc_setup.nvidia_driver import UVM, WSL_DEVICE, WSL_FOLDER
 from dshpc_setup.passthrough import findings
 from dshpc_setup.problems import DRIVER_TOO_OLD, LINUX_DRIVER_INSIDE
 
 _BLOCKED, _UNKNOWN = 17, 999
-_UVM = "/dev/nvidia-uvm"
 _PACKAGE = re.compile(r"\bpackage ([a-z0-9.+-]+)")  # of dpkg, as the probe names them
 
 
@@ -51,7 +50,7 @@ def _kept(known: Known) -> Verdict:
         return fault(
             'NVML says "Unknown Error" in this container though its nodes are there: the device cgroup '
             "has closed them, mostly because systemd was reloaded on the host.",
-            *said(evidence(known, "nvml")),
+            *said(answer(known)),
             fix=(Fix("Start the container anew on the host"), *remedies.device_links(known.facts)),
         )
     closed = _closed(known)
@@ -124,31 +123,24 @@ def _uvm(known: Known) -> Verdict:
         return told
     if in_wsl(known):
         return not_here("WSL has no such node.")
-    specs = known.facts.engine.cdi_specs
-    lacking = [spec.path for spec in specs if _UVM in spec.missing]
-    if not lacking:
-        return _uvm_unnamed(known)
+    lacking = [spec.path for spec in known.facts.engine.cdi_specs if UVM in spec.missing]
+    if not lacking and evidence(known, "nvidia-uvm") is None:
+        nodes = evidence(known, "nvidia-nodes")
+        there = nodes is not None and nodes.state == "present"
+        return fine(UVM) if there else not_here("There is no device node of NVIDIA's.")
+    if not lacking and not in_container(known):
+        return note(
+            f"{UVM} is not there yet. The first CUDA program of root makes it, and NVIDIA's hook does "
+            "for a container; another user's program does not start before.",
+            "there is none beside the GPUs' own nodes",
+            fix=remedies.load_uvm(known.facts),
+        )
+    anew = Fix("Start the container anew, with all of NVIDIA's nodes handed over")
     return warning(
-        f"{_UVM} is not there, without which CUDA does not start; it comes with the first CUDA program of "
+        f"{UVM} is not there, without which CUDA does not start; it comes with the first CUDA program of "
         "root, or by the command below.",
         *(f"{path} names it, and it is missing" for path in lacking),
-        fix=remedies.load_uvm(known.facts),
-    )
-
-
-def _uvm_unnamed(known: Known) -> Verdict:
-    """Where no CDI specification misses it."""
-    proof, met = tested(known), known.observed.device_links
-    by_spec = any(_UVM in spec.nodes for spec in known.facts.engine.cdi_specs)
-    if by_spec or _UVM in met.links or (proof is not None and proof.works):
-        return fine()
-    if met.state != "present":
-        return unknown(f"{_UVM} was not looked for.")
-    return note(
-        f"{_UVM} is not there yet. The first CUDA program of root makes it, and NVIDIA's hook does for a "
-        "container; another user's program does not start before.",
-        "there is none beside the GPUs' own nodes",
-        fix=remedies.load_uvm(known.facts),
+        fix=(anew,) if in_container(known) else remedies.load_uvm(known.facts),
     )
 
 
@@ -169,7 +161,7 @@ def _wsl_gpu(known: Known) -> Verdict:
     if cards(known):
         return fine(WSL_DEVICE)
     gpus, lent = known.facts.gpus, evidence(known, "wsl")
-    words = (*said(lent), *said(evidence(known, "nvml")))
+    words = (*said(lent), *said(answer(known)))
     fix = remedies.update_wsl(known.facts)
     if gpus.state in ("error", "timeout", "denied"):
         cause = (

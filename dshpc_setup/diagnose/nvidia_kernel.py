@@ -1,4 +1,5 @@
-"""What the kernel's log says of NVIDIA's driver: refused, of the wrong kind, too new, errors of cards.
+"""What the kernel's log says of NVIDIA's driver: refused, of the wrong kind, too new; errors of cards and
+switches.
 
 Sources of the texts: Linux kernel/module/signing.c; NVIDIA's driver (NVRM: ...), as in
 NVIDIA/open-gpu-kernel-modules, and its Xid catalogue.
@@ -11,28 +12,17 @@ from collections import Counter
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
-from dshpc_setup.diagnose.kernel_log import (
-    CARD,
-    PROGRAM,
-    RECOVERY,
-    Xid,
-    lines,
-    wanted,
-    why_unread,
-    xids,
-)
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, unknown, warning
+from dshpc_setup.diagnose.kernel_log import Xid, lines, past, sxids, wanted, xids
+from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.nvidia_told import (
     cards,
     driver_loaded,
     evidence,
-    in_wsl,
-    on_board,
-    on_nvidia,
     silent,
     titled,
+    with_log,
 )
-from dshpc_setup.diagnose.proof import Look
+from dshpc_setup.diagnose.xid_catalogue import NVLINK_5, RECOVERY
 from dshpc_setup.fixes import Fix
 from dshpc_setup.problems import LOST
 from dshpc_setup.remedies import Fixes
@@ -41,6 +31,7 @@ from dshpc_setup.remedies.driver import DRIVER_GUIDE
 UNSIGNED = "DSH-NV-004"
 WRONG_MODULES = "DSH-NV-005"
 XIDS = "DSH-NV-081"
+SXIDS = "DSH-NV-101"
 GPU_TOO_OLD = "DSH-NV-084"
 
 # A module that was let in leaves "module verification failed ... tainting kernel": no refusal.
@@ -49,6 +40,7 @@ _REFUSED = (
     r"|Key was rejected by service"
 )
 _WANTS_OPEN = r"requires use of the NVIDIA open kernel modules"
+# Over two lines: "NVRM: installed in this system is not supported by open", "NVRM: nvidia.ko because ..."
 _WANTS_PROPRIETARY = r"not supported by open nvidia\.ko"
 _LEGACY = r"supported through the NVIDIA (?P<series>\d{2,3})\.\S{1,4} Legacy drivers"
 _KEYS = {
@@ -60,19 +52,7 @@ _BY_RESET = ("reset", "replace", "driver")  # a reset is their first step
 _SHOWN = 5
 
 
-def _with_log(look: Look) -> Look:
-    """The check, only where the kernel's log was read and the driver is one of this kernel."""
-
-    def looked(known: Known) -> Verdict:
-        if in_wsl(known) or on_board(known):
-            return fine()  # the driver of Windows, or of the board's own kernel
-        why = why_unread(known.observed.kernel)
-        return unknown(why) if why is not None else look(known)
-
-    return on_nvidia(looked)
-
-
-@_with_log
+@with_log
 def _signed(known: Known) -> Verdict:
     """Whether the kernel refused the driver for want of a signature."""
     refused = lines(known.observed.kernel, _REFUSED)
@@ -105,7 +85,7 @@ def _sign(known: Known) -> Fixes:
     )
 
 
-@_with_log
+@with_log
 def _flavour(known: Known) -> Verdict:
     """Whether the driver's kernel modules are of the kind that the GPU needs: open or proprietary."""
     module = evidence(known, "nvidia-module")
@@ -123,10 +103,17 @@ def _flavour(known: Known) -> Verdict:
             "NVIDIA's open kernel modules are installed, and this GPU is too old for them: it has no GSP "
             "(they need Turing or newer)."
         )
-        fix = Fix(f"Install the driver with its proprietary kernel modules: {DRIVER_GUIDE}")
-        told = _with_about(known, wants_other)
-        return say(cause, *told, fix=(fix, *remedies.reboot(known.facts)))
+        fix = remedies.proprietary_modules(known.facts, _series(known))
+        return say(cause, *_with_about(known, wants_other), fix=fix)
     return fine(*filter(None, (words,)))
+
+
+def _series(known: Known) -> int | None:
+    """The driver's: of what answers, else of what the kernel loaded, which a refused card ends with."""
+    loading = lines(known.observed.kernel, r"NVRM: loading NVIDIA UNIX", 1)
+    told = (known.facts.gpus.driver_version, *loading)
+    found = (re.search(r"(?<![\d.])(\d{3})\.\d{1,3}\b", text or "", re.ASCII) for text in told)
+    return next((int(match[1]) for match in found if match), None)
 
 
 def _with_about(known: Known, told: tuple[str, ...]) -> tuple[str, ...]:
@@ -155,7 +142,7 @@ def _open_modules(known: Known) -> Fixes:
     return (install, *remedies.reboot(known.facts))
 
 
-@_with_log
+@with_log
 def _supported(known: Known) -> Verdict:
     """Whether the driver has left this GPU to an older series of drivers."""
     log = known.observed.kernel
@@ -183,19 +170,21 @@ def _supported(known: Known) -> Verdict:
     )
 
 
-@_with_log
+@with_log
 def _xids(known: Known) -> Verdict:
     """Errors that the driver wrote down since the machine started: of cards, else of programs."""
-    found = xids(known.observed.kernel)
-    hard = [item for item in found if item.number in CARD]
-    restart = wanted(known.observed.kernel, "restart")
+    log = known.observed.kernel
+    found = xids(log)
+    hard = [item for item in found if item.severity in ("fatal", "fault")]
+    restart = wanted(log, "restart")
     asking = [item for item in found if item.line == restart.get(item.address)]
     if hard:
-        numbers = list(dict.fromkeys(item.number for item in hard))
-        words = "; ".join(f"Xid {number}: {CARD[number].words}" for number in numbers)
-        cause = f"The driver reported errors of a GPU since the machine started. {words}."
+        over = past(log)
+        fatal = any(item.severity == "fatal" and item not in over for item in hard)
+        say, what = (fault, "a fatal error") if fatal else (warning, "errors")
+        cause = f"The driver reported {what} of a GPU since the machine started. {_worded(hard)}."
         both = [item for item in found if item in hard or item in asking]
-        return warning(cause, *_told(known, both), fix=_after(known, hard))
+        return say(cause, *_told(known, both), fix=_after(known, hard))
     if asking:
         cause = "The driver reported an error of a GPU, and wants the machine to be restarted."
         theirs = [item for item in found if item.address in restart]
@@ -203,9 +192,9 @@ def _xids(known: Known) -> Verdict:
     soft = [item for item in found if item.number != RECOVERY]
     if not soft:
         return fine()
-    counts = Counter(item.number for item in soft)
-    words = "; ".join(_of_program(number, count) for number, count in counts.items())
-    if set(counts) <= set(PROGRAM):
+    counts = Counter((item.number, item.words) for item in soft)
+    words = "; ".join(f"Xid {number} ({_times(n)}): {says}" for (number, says), n in counts.items())
+    if all(item.severity == "program" for item in soft):
         cause = f"The driver reported errors that are mostly a program's. {words}."
         return titled("Programs failed on a GPU (Xid)", note(cause, *_told(known, soft)))
     return note(
@@ -213,9 +202,12 @@ def _xids(known: Known) -> Verdict:
     )
 
 
-def _of_program(number: int, count: int) -> str:
-    times = "once" if count == 1 else f"{count} times"
-    return f"Xid {number} ({times}): {PROGRAM.get(number, 'see the Xid catalogue of NVIDIA')}"
+def _worded(items: list[Xid], name: str = "Xid") -> str:
+    return "; ".join(dict.fromkeys(f"{name} {item.number}: {item.words}" for item in items))
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _told(known: Known, items: list[Xid]) -> tuple[str, ...]:
@@ -232,24 +224,62 @@ def _after(known: Known, items: list[Xid]) -> Fixes:
     A driver that wants a restart is not asked for a reset, and one that hangs is asked for nothing.
     """
     numbers = {item.number for item in items}
-    kinds = {CARD[number].remedy for number in numbers}
+    kinds = {item.remedy for item in items}
     steps: list[Fix] = []
-    by_reset = [item for item in items if CARD[item.number].remedy in _BY_RESET]
+    by_reset = [item for item in items if item.remedy in _BY_RESET]
     hangs = bool(silent(known))
     restart = hangs or bool(wanted(known.observed.kernel, "restart"))
+    if "power" in kinds:
+        steps += remedies.power_cables(known.facts)
     if by_reset and not restart:
         steps += remedies.reset_gpu(known.facts, [item.address for item in by_reset])
     if restart or "restart" in kinds:
         steps += remedies.reboot(known.facts)
-    if 74 in numbers and not hangs:
+    if numbers & {74, *NVLINK_5} and not hangs:
         steps.append(Fix("See which NVLink connections are down", "nvidia-smi nvlink --status"))
-    if not hangs and (kinds & {"replace", "watch"} or {48, 63, 94, 95} & numbers):
+    if not hangs and ("replace" in kinds or {48, 63, 92, 94, 95, 171, 172} & numbers):
         steps.append(Fix("See the memory errors of each GPU", "nvidia-smi -q -d ECC,ROW_REMAPPER"))
-    if "driver" in kinds:
+    if kinds & {"driver", "update"}:
         steps.append(Fix("Where it comes again, try a newer driver of NVIDIA's"))
     steps.append(
         Fix("Where an error comes again on one GPU, ask the seller: the card may be failing")
     )
+    return tuple(dict.fromkeys(steps))
+
+
+@with_log
+def _sxids(known: Known) -> Verdict:
+    """Errors that the driver of the NVSwitches wrote down since the machine started."""
+    found = list(sxids(known.observed.kernel))
+    grave = [item for item in found if item.severity == "fatal"]
+    hard = grave or [item for item in found if item.severity == "fault"]
+    words = tuple(item.line for item in (hard or found)[-_SHOWN:])
+    if hard:
+        say, what = (fault, "a fatal error") if grave else (warning, "errors")
+        cause = (
+            f"The driver reported {what} of an NVSwitch, which joins the GPUs. "
+            f"{_worded(hard, 'SXid')}."
+        )
+        return say(cause, *words, fix=_after_switch(known, hard))
+    if not found:
+        return fine()
+    told = f"An NVSwitch told of events that need no step. {_worded(found, 'SXid')}."
+    return titled("An NVSwitch told of events (SXid)", note(told, *words))
+
+
+def _after_switch(known: Known, items: list[Xid]) -> Fixes:
+    kinds = {item.remedy for item in items}
+    steps: list[Fix] = []
+    if "restart" in kinds or silent(known):
+        steps += remedies.reboot(known.facts)
+    elif "reset" in kinds:
+        steps += remedies.reset_fabric(known.facts)
+    if "cooling" in kinds:
+        steps.append(Fix("See to the machine's cooling: fans, filters, the air that it is given"))
+    if "cables" in kinds:
+        steps.append(Fix("Have the link's cables and connectors seen to"))
+    steps.append(Fix("See which NVLink connections are down", "nvidia-smi nvlink --status"))
+    steps.append(Fix("Where it comes again at one switch or link, ask the seller"))
     return tuple(dict.fromkeys(steps))
 
 
@@ -262,4 +292,6 @@ CHECKS: tuple[Check, ...] = (
           "The NVIDIA driver no longer supports the GPU", _supported),
     Check(XIDS, "driver", "The kernel's log holds no error of an NVIDIA GPU",
           "The kernel's log holds Xid errors of a GPU", _xids, because=(LOST,)),
+    Check(SXIDS, "driver", "The kernel's log holds no error of an NVSwitch",
+          "The kernel's log holds SXid errors of an NVSwitch", _sxids),
 )  # fmt: skip

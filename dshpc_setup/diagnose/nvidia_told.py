@@ -7,7 +7,17 @@ from dataclasses import replace
 from functools import wraps
 
 from dshpc_setup.diagnose.common import named, of_vendor
-from dshpc_setup.diagnose.model import FAULTS, Known, Verdict, fault, not_here, unknown, warning
+from dshpc_setup.diagnose.kernel_log import why_unread
+from dshpc_setup.diagnose.model import (
+    FAULTS,
+    Known,
+    Verdict,
+    fault,
+    fine,
+    not_here,
+    unknown,
+    warning,
+)
 from dshpc_setup.diagnose.proof import Look, from_proof
 from dshpc_setup.facts import Evidence, GpuDevice
 from dshpc_setup.fixes import Fix
@@ -21,6 +31,19 @@ def on_nvidia(look: Look) -> Look:
         return elsewhere(known) or look(known)
 
     return looked
+
+
+def with_log(look: Look) -> Look:
+    """The check, only where the kernel's log was read and the driver is one of this kernel."""
+
+    @wraps(look)
+    def looked(known: Known) -> Verdict:
+        if in_wsl(known) or on_board(known):
+            return fine()  # the driver of Windows, or of the board's own kernel
+        why = why_unread(known.observed.kernel)
+        return unknown(why) if why is not None else look(known)
+
+    return on_nvidia(looked)
 
 
 def elsewhere(known: Known) -> Verdict | None:
@@ -85,17 +108,26 @@ def said(item: Evidence | None) -> tuple[str, ...]:
     """("NVML: error 18: a version mismatch",), for a finding's evidence."""
     if item is None:
         return ()
-    name = {"nvml": "NVML", "nvidia-pci": "PCI", "nvidia-module": "kernel"}.get(
-        item.probe, item.probe
-    )
+    names = {
+        "nvml": "NVML",
+        "nvidia-answer": "nvidia-smi",
+        "nvidia-pci": "PCI",
+        "nvidia-module": "kernel",
+    }
+    name = names.get(item.probe, item.probe)
     code = f" {item.code}" if item.code is not None and item.state != "present" else ""
     detail = f": {item.detail}" if item.detail else ""
     return (f"{name}: {item.state}{code}{detail}",)
 
 
+def answer(known: Known) -> Evidence | None:
+    """What the driver answered, by NVML's numbers: through its library, else through nvidia-smi."""
+    return evidence(known, "nvml", "nvidia-answer")
+
+
 def nvml_code(known: Known) -> int | None:
     """NVML's error number (nvmlReturn_t)."""
-    item = evidence(known, "nvml")
+    item = answer(known)
     return item.code if item is not None else None
 
 

@@ -21,10 +21,11 @@ from dshpc_setup.diagnose.model import (
 from dshpc_setup.diagnose.slurm_known import (
     RUNS,
     of_container,
+    of_inside,
 )
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import ContainerSeen
+from dshpc_setup.observed import ContainerSeen, Inside
 
 _LAST_LINES = 5  # of the container's log, as evidence
 _OFTEN = 3  # restarts by the engine
@@ -211,6 +212,43 @@ def _shared_memory(_: Known, seen: ContainerSeen) -> Verdict:
     )
 
 
+def _processes(_: Known, inside: Inside) -> Verdict:
+    if not inside.pids_refused:
+        return fine(f"at most {inside.pids_limit}" if inside.pids_limit else "no limit")
+    limit = inside.pids_limit or 0
+    return warning(
+        "The container had as many processes and threads as it may have, and the kernel refused it more: "
+        'jobs fail with "Resource temporarily unavailable" or "can\'t start new thread".',
+        f"limit: {limit}, refused: {inside.pids_refused} times since the container was made",
+        fix=(
+            Fix("See who has many", "dshpc exec ps -eLo user= | sort | uniq -c | sort -n"),
+            Fix("Where they are wanted, allow more", f"dshpc config set pids_limit {limit * 2}"),
+            Fix("Then make the container anew", "configure-environment"),
+        ),
+    )
+
+
+def _sharing(_: Known, seen: ContainerSeen) -> Verdict:
+    if seen.sharing is None:
+        return unknown("The engine did not tell of other clusters.")
+    if not seen.sharing:
+        return fine()
+    one = seen.sharing[0]
+    at = f" in {quote(one.folder)}"
+    return warning(
+        "Neither cluster knows of the other's jobs: a GPU is given to a job of each, which then share its "
+        "memory and its time, or one of them fails (CUDA out of memory).",
+        *(f"{each.prefix} ({each.folder}): {', '.join(each.gpus)}" for each in seen.sharing),
+        fix=(
+            Fix("Let each have GPUs of its own, in both folders", "dshpc config set devices 0,1"),
+            Fix("Then make the container anew", "configure-environment"),
+            Fix(f"Or stop the other one,{at}", f"dshpc down --dir {quote(one.folder)}"),
+            Fix("Or remove one that was set up in this folder before",
+                f"dshpc destroy --prefix {quote(one.prefix)}"),
+        ),
+    )  # fmt: skip
+
+
 _ENGINE = ("DSH-DK-001", "DSH-DK-086")  # it answers, and there is a command to ask it by
 
 CONTAINER_CHECKS: tuple[Check, ...] = (
@@ -232,6 +270,11 @@ CONTAINER_CHECKS: tuple[Check, ...] = (
     Check("DSH-SL-035", "slurm", "No port of the cluster is open to other machines",
           "Ports of the cluster are open to other machines", of_container(_published),
           needs=_ENGINE),
+    Check("DSH-SL-046", "slurm", "The container did not run out of processes",
+          "The cluster's container ran out of processes", of_inside(_processes),
+          needs=(RUNS,)),
+    Check("DSH-SL-047", "slurm", "No other cluster has the same GPUs",
+          "Another cluster has the same GPUs", of_container(_sharing), needs=(RUNS,)),
     Check("DSH-DK-045", "slurm", "Jobs have shared memory", "/dev/shm in the container is small",
           of_container(_shared_memory), needs=_ENGINE),
 )  # fmt: skip

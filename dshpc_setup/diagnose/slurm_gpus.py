@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dshpc_setup.cluster import stuck
-from dshpc_setup.diagnose.common import cluster
+from dshpc_setup.diagnose.common import cluster, in_plan
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -93,7 +93,8 @@ def _device_files(known: Known, inside: Inside) -> Verdict:
     closed = tuple(path for path, opens in inside.device_files.items() if not opens)
     if not closed:
         return fine(*inside.device_files)
-    sound = (gpu for gpu in known.facts.gpus.devices if not gpu.problems)
+    gpus = known.facts.gpus.devices
+    sound = (gpu for gpu in gpus if not gpu.problems or in_plan(known, gpu))
     on_host = {path for gpu in sound for path in gpu.device_files}
     if set(closed) <= on_host:
         fixes = (

@@ -126,6 +126,25 @@ def _jobs_out_of_memory(_: Known, inside: Inside) -> Verdict:
     )  # fmt: skip
 
 
+def _without_process(known: Known, inside: Inside) -> Verdict:
+    jobs = inside.without_process
+    if not jobs:
+        return fine()
+    ids = " ".join(jobs)
+    return fault(
+        "Slurm takes jobs for running of which no process is left: they hold their CPUs and GPUs for "
+        "nothing.",
+        f"RUNNING for a minute or longer, without a slurmstepd: {', '.join(jobs)}",
+        fix=(
+            Fix(
+                "Run them again",
+                f"docker exec {cluster(known).container} scontrol requeue {','.join(jobs)}",
+            ),
+            Fix("Or give them up", f"dshpc scancel {ids}"),
+        ),
+    )
+
+
 QUEUE_CHECKS: tuple[Check, ...] = (
     Check("DSH-SL-020", "slurm", "Jobs ask for GPUs that are there",
           "A GPU is asked for that the cluster has not (invalid GRES specification)", _unknown_gres,
@@ -137,4 +156,6 @@ QUEUE_CHECKS: tuple[Check, ...] = (
           needs=(RUNS,), because=("DSH-SL-014",)),
     Check("DSH-SL-025", "slurm", "No job ran out of memory lately", "Jobs ran out of memory",
           of_inside(_jobs_out_of_memory), needs=(RUNS,), because=("DSH-SL-024",)),
+    Check("DSH-SL-039", "slurm", "Jobs that run have processes", "Jobs run without a process",
+          of_inside(_without_process), needs=_NEEDS, because=(NODE_DAEMON_UP,)),
 )  # fmt: skip

@@ -69,6 +69,11 @@ _REASONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        r"seccomp profile",  # "Error reading seccomp profile", "opening seccomp profile (...) failed"
+        f"The seccomp profile that {FILE} names cannot be read",
+        ("Write it again: configure-environment",),
+    ),
+    (
         r"yaml:|ScannerError|Unsupported config option|validating .*: |is invalid because",
         f"{FILE} is broken, or this compose is too old for it",
         (f"Where you changed {FILE}: look at the line above.",),
@@ -97,21 +102,36 @@ def check(
     `gpu_stanza` keeps to those that it does. Raises DshpcError where there is no answer, which is no
     refusal: INCOMPLETE at the deadline, ERROR where the tool cannot be run any more.
     """
+    args = ["config", "-q"]
     # A name of its own: one made from the folder's may be empty, and none may stand in .env
-    args = ["-p", "dshpc-check", "config", "-q"]
-    argv = _command(machine, compose, folder, "-", args)
-    done = machine.run(
-        argv,
+    done = with_text(
+        machine, compose, text, args, folder=folder, project="dshpc-check", deadline_s=deadline_s
+    )
+    if done.state != "present":
+        raise failure(done, compose, args, deadline_s)
+    if done.code == 0:
+        return None
+    return _TRACE.sub("", f"{done.text}\n").strip() or f"exit code {done.code}"
+
+
+def with_text(
+    machine: Machine,
+    compose: Compose,
+    text: str,
+    args: Sequence[str],
+    *,
+    folder: str,
+    project: str,
+    deadline_s: float,
+) -> CommandResult:
+    """Run `compose ARGS` with this text for the compose file of a folder, however that ends."""
+    return machine.run(
+        _command(machine, compose, folder, "-", ["-p", project, *args]),
         deadline_s=deadline_s,
         stdin=text,
         env={"PYTHONIOENCODING": "utf-8"},  # v1 reads stdin in the encoding of the locale
         cwd=folder if machine.exists(folder) else None,  # where v1 looks for .env with `-f -`
     )
-    if done.state != "present":
-        raise failure(done, compose, args[2:], deadline_s)
-    if done.code == 0:
-        return None
-    return _TRACE.sub("", f"{done.text}\n").strip() or f"exit code {done.code}"
 
 
 def run_compose(
@@ -164,7 +184,7 @@ def failure(
     """What a compose call that failed means."""
     what = f"{' '.join(compose.argv)} {args[0] if args else ''}".strip()
     if done.state == "timeout":
-        brief = f"{what} was not done after {deadline_s:.0f} seconds"
+        brief = f"{what} was not done after {max(deadline_s, done.ms / 1000):.0f} seconds"
         return DshpcError(brief, last_lines(done), ("Run this again.",), Exit.INCOMPLETE)
     if done.state != "present":
         brief = f"{compose.argv[0]} cannot be run any more"

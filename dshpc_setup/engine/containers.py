@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.engine import inspecting
 from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.errors import DshpcError, Exit
@@ -202,7 +202,7 @@ def _inspect(machine: Machine, kind: str, name: str) -> dict[str, Any] | None:
             return None
         raise engine_error(done, f"Docker could not be asked for the {kind} {name}")
     try:
-        (value,) = json.loads(done.stdout)
+        (value,) = foreign.value(done.stdout)
     except ValueError as error:
         brief = f"Docker's answer about the {kind} {name} cannot be read"
         raise DshpcError(brief, f"{error}: {done.stdout[:200]}") from error

@@ -23,7 +23,7 @@ _PID_FILES_OF = {
 }
 _UP_S = 90.0
 _START_S = 120.0
-_ASK_S = 10.0
+_ASK_S = 20.0
 
 # What dockerd says before it dies -> why, and what to do. First match wins; the most telling first.
 _REASONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -141,7 +141,10 @@ def start(machine: Machine, reporter: Reporter, *, interactive: bool) -> None:
 
 
 def answers(machine: Machine) -> str | None:
-    """The engine's version where it answers root or us, else None (denied is an answer as well)."""
+    """The engine's version where it answers root or us, else None (denied is an answer as well).
+
+    None says that nothing answered within the deadline, and not that no engine runs.
+    """
     asked = machine.run(["docker", "version", "--format", "{{.Server.Version}}"], deadline_s=_ASK_S)
     if asked.ok and asked.stdout.strip():
         return asked.stdout.strip()

@@ -10,9 +10,6 @@ import sys
 from collections.abc import Sequence
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.facts import HostFacts
-from dshpc_setup.machine import Machine
-from dshpc_setup.reporter import Reporter
 
 
 class _Lines:
@@ -31,29 +28,11 @@ class _Lines:
     def note(self, text: str) -> None:
         _say(text)
 
-    def ask(self, question: str) -> bool:
+    def ask(self, question: str, *, by_yes: bool = True) -> bool:
         if self._yes or not self._interactive:
             _say(f"{question} {'yes (--yes)' if self._yes else 'no (no terminal, no --yes)'}")
             return self._yes
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-
-
-def ensure(machine: Machine, reporter: Reporter, *, interactive: bool) -> HostFacts:
-    """The facts of a machine on which engine and compose answer; raises `DshpcError` otherwise."""
-    from dshpc_setup import probes
-    from dshpc_setup.engine.install import ensure_engine
-
-    facts = probes.gather(machine)
-    if ensure_engine(machine, facts, reporter, interactive=interactive).changed:
-        facts = probes.gather(machine)
-    engine = facts.engine
-    if engine.state != "present":
-        brief = f"Docker was installed and started, but does not answer ({engine.state})"
-        raise DshpcError(brief, engine.detail or "", ("See: docker version",), Exit.INCOMPLETE)
-    if engine.compose is None:
-        brief = "Docker Compose was installed, but does not answer"
-        raise DshpcError(brief, "", ("See: docker compose version; docker-compose version",))
-    return facts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,11 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--yes", action="store_true", help="install and start without a question")
     options = parser.parse_args(arguments)
     interactive = sys.stdin.isatty()
+    from dshpc_setup.engine.tools import ready
     from dshpc_setup.machine.local import LocalMachine
 
+    machine, reporter = LocalMachine(), _Lines(options.yes, interactive)
     try:
-        reporter = _Lines(options.yes, interactive)
-        engine = ensure(LocalMachine(), reporter, interactive=interactive).engine
+        engine = ready(machine, machine, reporter, interactive=interactive).engine
     except DshpcError as error:
         steps = [f"  {number}. {step}" for number, step in enumerate(error.resolution, 1)]
         detail = [f"  {line}" for line in error.details.splitlines()]

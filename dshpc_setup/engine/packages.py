@@ -12,6 +12,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Platform
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.reporter import Reporter
+from dshpc_setup.silence import answered
 
 ManagerName = Literal["apt", "dnf", "zypper", "pacman", "apk"]
 
@@ -89,8 +90,12 @@ def manager(machine: Machine) -> Manager | None:
 
 
 def available(machine: Machine, manager: Manager, name: str) -> bool:
-    """Whether the package is installed or can be, as far as the local lists know."""
-    done = machine.run([*manager.query, name], deadline_s=_QUERY_S, env={"LC_ALL": "C"})
+    """Whether the package is installed or can be, as far as the local lists know.
+
+    Raises DshpcError (INCOMPLETE) where the package manager does not answer.
+    """
+    asked = machine.run([*manager.query, name], deadline_s=_QUERY_S, env={"LC_ALL": "C"})
+    done = answered(asked, f"whether {name} can be installed")
     if not done.ok:
         return False
     match manager.name:

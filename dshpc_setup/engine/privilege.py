@@ -14,10 +14,13 @@ from typing import Literal
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.silence import answered
 
 RootWay = Literal["already", "sudo", "sudo-asks", "no"]
 
 _ASK_S = 10.0  # a directory service behind getent or sudo may be slow, or gone
+_AGAIN_S = 60.0  # where the answer decides, and did not come
+_LEAST_S = 60.0  # what runs as root changes something: it is not ended for being slow
 _SUDO_DENIES = re.compile(r"not in the sudoers|not allowed to (?:execute|run)|may not run sudo")
 
 
@@ -60,6 +63,11 @@ def caller(machine: Machine) -> Caller:
 def _passwd_entry(machine: Machine, uid: int) -> Caller | None:
     """Name, group and home of a uid: getent (directory services too), the file, macOS's `id -P`."""
     asked = machine.run(["getent", "passwd", str(uid)], deadline_s=_ASK_S)
+    if asked.state == "timeout" and (known := parse_passwd(_passwd(machine), uid)):
+        return known
+    if asked.state == "timeout":  # a user of a directory: his name is in no file
+        again = machine.run(["getent", "passwd", str(uid)], deadline_s=_AGAIN_S)
+        asked = answered(again, f"which user {uid} is")
     if asked.ok:
         text = asked.stdout
     elif machine.system[0] == "Darwin":
@@ -67,8 +75,12 @@ def _passwd_entry(machine: Machine, uid: int) -> Caller | None:
         fields = machine.run(["id", "-P", str(uid)], deadline_s=_ASK_S).stdout.strip().split(":")
         text = ":".join([*fields[:4], *fields[7:]]) if len(fields) == 10 else ""
     else:
-        text = machine.read("/etc/passwd").text or ""
+        text = _passwd(machine)
     return parse_passwd(text, uid)
+
+
+def _passwd(machine: Machine) -> str:
+    return machine.read("/etc/passwd").text or ""
 
 
 def parse_passwd(text: str, uid: int) -> Caller | None:
@@ -90,12 +102,18 @@ def _own_gid(machine: Machine) -> int:
 
 
 def can_be_root(machine: Machine, interactive: bool) -> RootWay:
-    """How root is to be had: `already`, `sudo` (no password), `sudo-asks` (a terminal), `no`."""
+    """How root is to be had: `already`, `sudo` (no password), `sudo-asks` (a terminal), `no`.
+
+    Raises DshpcError (INCOMPLETE) where sudo does not answer.
+    """
     if machine.uid == 0:
         return "already"
     if machine.which("sudo") is None:
         return "no"
-    if machine.run(["sudo", "-n", "true"], deadline_s=_ASK_S).ok:
+    asked = machine.run(["sudo", "-n", "true"], deadline_s=_ASK_S)
+    if asked.state == "timeout":  # a directory service behind it, or a busy machine
+        asked = machine.run(["sudo", "-n", "true"], deadline_s=_AGAIN_S)
+    if answered(asked, "whether sudo lets your user become root").ok:
         return "sudo"
     return "sudo-asks" if interactive else "no"
 
@@ -139,7 +157,7 @@ def run_as_root(
 
     What sudo started cannot be killed by us, so the deadline goes along as `timeout`.
     """
-    timed = list(argv)
+    timed, deadline_s = list(argv), max(deadline_s, _LEAST_S)
     if machine.uid != 0 and machine.which("timeout"):
         timed = ["timeout", "-k", "10", str(max(1, int(deadline_s))), *argv]
     full = as_root(machine, timed, interactive=interactive, env=env, by_hand=by_hand or [argv])

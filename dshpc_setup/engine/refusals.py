@@ -5,15 +5,18 @@ Recognising each case asks the machine; deciding is in install.py.
 
 from __future__ import annotations
 
+import re
 import shlex
 from urllib.parse import urlsplit
 
+from dshpc_setup import remedies
 from dshpc_setup.engine import packages, privilege
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.facts import Engine, Platform
+from dshpc_setup.facts import Engine, HostFacts, Platform
 from dshpc_setup.machine import Machine
+from dshpc_setup.silence import answered
 
-_ASK_S = 10.0
+_ASK_S = 20.0
 _DEFAULT_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
 _ANSWERS, _API, _DENIED = "DSH-DK-001", "DSH-DK-037", "DSH-DK-074"  # findings of doctor
 _LOGIN = "Log out and in again (or, for this terminal only: newgrp docker)"
@@ -54,6 +57,7 @@ def denied(machine: Machine, engine: Engine) -> EngineDeniedError:
 def in_docker_group(machine: Machine, user: privilege.Caller) -> bool:
     """What the group database says, which a login only reads at its start."""
     asked = machine.run(["getent", "group", "docker"], deadline_s=_ASK_S)
+    # Docker's packages make the group in the file, which is true as well where getent is silent
     text = asked.stdout if asked.ok else machine.read("/etc/group").text or ""
     for line in text.splitlines():
         fields = line.split(":")
@@ -143,6 +147,29 @@ def macos(machine: Machine) -> DshpcError:
     )
 
 
+def unfit(facts: HostFacts) -> DshpcError | None:
+    """Where no Linux container can run, or the engine's own policy refuses us; None elsewhere."""
+    if facts.platform.kind == "wsl1" and facts.engine.state != "present":
+        return wsl1()
+    if facts.engine.state == "present" and facts.engine.os_type == "windows":
+        return DshpcError(
+            "The Docker engine runs Windows containers",
+            "Docker Desktop was switched to them; the cluster is a Linux container.",
+            (*_steps(remedies.linux_containers(facts)), "Then run this again.", look_up(_ANSWERS)),
+        )
+    if facts.forbidden:
+        return DshpcError(
+            "The Docker engine's policy refuses this user",
+            facts.engine.detail or "It answered with HTTP 403.",
+            (*_steps(remedies.engine_policy(facts)), "Then run this again.", look_up(_DENIED)),
+        )
+    return None
+
+
+def _steps(fixes: remedies.Fixes) -> tuple[str, ...]:
+    return tuple(f"{fix.text}: {fix.command}" if fix.command else fix.text for fix in fixes)
+
+
 def wsl1() -> DshpcError:
     return DshpcError(
         "Docker cannot run in WSL 1",
@@ -160,9 +187,15 @@ def desktop_client(machine: Machine) -> bool:
     path = machine.which("docker")
     if path is None:
         return False
-    return "docker-desktop" in (machine.readlink(path) or "") or (
-        "WSL 2 distro" in machine.run([path, "--version"], deadline_s=_ASK_S).text
-    )
+    if "docker-desktop" in (machine.readlink(path) or ""):
+        return True
+    return "WSL 2 distro" in _version_text(machine, path)
+
+
+def _version_text(machine: Machine, path: str) -> str:
+    """What the docker command says of itself; raises where it does not answer."""
+    asked = machine.run([path, "--version"], deadline_s=_ASK_S)
+    return answered(asked, "which program the docker command is").text
 
 
 def desktop_off(engine: Engine) -> DshpcError:
@@ -179,10 +212,13 @@ def desktop_off(engine: Engine) -> DshpcError:
 
 
 def podman_shim(machine: Machine) -> bool:
-    """Whether `docker` is Podman under another name (package podman-docker)."""
-    if machine.which("docker") is None:
+    """Whether `docker` is Podman under another name (package podman-docker: a script, or a link)."""
+    path = machine.which("docker")
+    if path is None:
         return False
-    return "podman" in machine.run(["docker", "--version"], deadline_s=_ASK_S).text.lower()
+    if re.search(r"^exec .*/podman\b", machine.read(path).text or "", re.MULTILINE):
+        return True
+    return "podman" in _version_text(machine, "docker").lower()
 
 
 def podman() -> DshpcError:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.facts import State
 from dshpc_setup.machine import Reply, docker_socket
 
@@ -65,7 +65,7 @@ def _by_default() -> bool:
     folder = os.environ.get("DOCKER_CONFIG") or os.path.join(os.path.expanduser("~"), ".docker")
     try:
         with open(os.path.join(folder, "config.json"), "rb") as file:
-            config = json.load(file)
+            config = foreign.of_file(file)
     except FileNotFoundError:
         return True
     except (OSError, ValueError, RecursionError):
@@ -96,7 +96,7 @@ def _ask(deadline_s: float, where: dict[str, Any]) -> Reply:
         return Reply("present", value, where["host"])
     except Exception as error:  # noqa: BLE001  (the SDK lets many layers' errors through)
         source = str(where.get("host") or "docker")
-        code = getattr(error, "errno", None)
+        code = _status_of(error) or getattr(error, "errno", None)
         return Reply(_state_of(error), dict(where), source, _innermost(error), code)
 
 
@@ -148,7 +148,7 @@ def _by_command(where: dict[str, Any], deadline_s: float) -> Reply:
                 words = f"no answer within {deadline_s:g} s"
             return Reply(state, dict(where), where["host"], words, result.code)
         try:
-            value[key] = json.loads(result.stdout)
+            value[key] = foreign.value(result.stdout)
         except (ValueError, RecursionError):
             words = f"its answer is no JSON: {result.stdout.strip()[:_KEPT_TEXT]!r}"
             return Reply("error", dict(where), where["host"], words)
@@ -168,13 +168,19 @@ def _chain(error: BaseException) -> list[BaseException]:
     return found
 
 
+def _status_of(error: BaseException) -> int | None:
+    """401 or 403: the word of an authorization plugin, or of a proxy before the engine."""
+    told = (getattr(item, "status_code", None) for item in _chain(error))
+    return next((code for code in told if code in (401, 403)), None)
+
+
 def _state_of(error: BaseException) -> State:
     kinds = _chain(error)
     names = " ".join(type(item).__name__ for item in kinds)
     if any(isinstance(item, PermissionError) for item in kinds):
         return "denied"
-    if any(getattr(item, "status_code", None) in (401, 403) for item in kinds):
-        return "denied"  # an authorization plugin's word
+    if _status_of(error) is not None:
+        return "denied"
     if any(isinstance(item, (FileNotFoundError, ConnectionRefusedError)) for item in kinds):
         return "absent"  # no socket, or one that nobody listens on
     if any(isinstance(item, TimeoutError) for item in kinds) or "Timeout" in names:

@@ -6,11 +6,11 @@ goes beyond plain answers (TLS, ssh, a proxy that speaks in chunks) is left to i
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.machine import Reply
 
 _OLDEST_API = (1, 24)  # what the SDK speaks
@@ -64,7 +64,7 @@ def _get(path: str, what: str, until: float) -> dict[str, Any]:
     if not re.match(rb"HTTP/1\.[01] 200 ", head) or b"chunked" in head.lower():
         raise NotPlainError
     try:
-        value = json.loads(body)
+        value = foreign.value(body)
     except (ValueError, RecursionError) as error:
         raise NotPlainError from error
     if not isinstance(value, dict):

@@ -6,7 +6,6 @@ types.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from dshpc_setup import foreign
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult, Reply
@@ -38,13 +38,15 @@ _DEEPEST = 5  # value, devices, one device, its instances, one of them
 _WHOLE = frozenset(
     "index memory_bytes minor numa_node mig_mode gi ci persistence compute_mode ecc virtualization "
     "cuda_version count link state status error memory_used_bytes memory_total_bytes utilization "
-    "temperature_c power_mw power_limit_mw".split()
+    "temperature_c power_mw power_limit_mw mig_pending retired_pending health_mask health_summary "
+    "uncorrectable pending failed volatile_dram volatile_sram aggregate_dram aggregate_sram "
+    "sram_threshold".split()
 )
 _TEXTS = frozenset(
     "name uuid pci_bus_id cpus driver_version nvml_version kind peer text host".split()
 )
 _LISTS = frozenset("devices mig nvlinks compute slices".split())
-_OBJECTS = frozenset("fabric errors version info".split())
+_OBJECTS = frozenset("fabric errors version info remapped ecc_errors".split())
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,11 @@ def read_root(folder: Path) -> Tree:
         raise bad(path, str(error)) from None
 
 
+def read_kernel_log(folder: Path) -> str | None:
+    """kernel.log, the kernel's log as `dmesg` or the journal print it; None where there is none."""
+    return read_text(folder / "kernel.log", _MOST_BYTES)
+
+
 def read_commands(folder: Path) -> dict[tuple[str, ...], CommandResult]:
     """commands.yaml: what each command line answered."""
     path = folder / "commands.yaml"
@@ -202,7 +209,7 @@ def read_reply(folder: Path, question: str) -> Reply:
     if text is None:
         return Reply("absent", None, source, "it is not there", missing)
     try:
-        found = json.loads(text)
+        found = foreign.value(text)
     except (ValueError, RecursionError) as error:
         raise bad(path, f"it is no JSON: {error}") from None
     if not isinstance(found, dict) or found.get("state") not in _STATES:
@@ -240,7 +247,7 @@ def _check(path: Path, where: str, value: Any, deep: int = 1) -> None:
             raise bad(path, f"'{here}' must be an object")
         if key in _LISTS:
             _check_list(path, here, key, item, deep)
-        if key == "fabric":
+        if key in ("fabric", "remapped", "ecc_errors"):
             _check(path, here, item, deep + 1)
 
 

@@ -7,10 +7,17 @@ The value of a `present` reply:
                   "numa_node", "cpus": "0-15", "mig_mode": 0|1,
                   "mig": [{"index", "name", "uuid", "memory_bytes", "gi", "ci", "slices"}],
                   "persistence": 0|1, "compute_mode": 0..3, "ecc": 0|1, "virtualization": 0..4,
-                  "fabric": {"state": 0..3, "status": nvmlReturn_t},
+                  "fabric": {"state": 0..3, "status": nvmlReturn_t, "health_mask": bits,
+                             "health_summary": 0..3},
+                  "mig_pending": 0|1, "retired_pending": 0|1,
+                  "remapped": {"uncorrectable": 2, "pending": 0|1, "failed": 0|1},
+                  "ecc_errors": {"volatile_dram": 0, "volatile_sram": 0, "aggregate_dram": 0,
+                                 "aggregate_sram": 0, "sram_threshold": 0|1},
                   "nvlinks": [{"link": 0, "peer": "0000:1b:00.0", "kind": "gpu"|"switch"|"cpu"}],
                   "errors": {"memory_bytes": 3}}]}
 
+Of `ecc_errors` (uncorrected ones), `remapped` and `fabric` there is what the driver tells; a health
+that it does not support is missing.
 Numbers are those of NVML's own enumerations; `nvlinks` are the links that are up, each without `peer`
 or `kind` where the driver does not tell; so is the fabric's `status`.
 

@@ -97,12 +97,18 @@ def _fill(nvml: Any, handle: Any, found: Found, errors: Errors) -> None:
     ask("mig_mode", lambda: int(nvml.nvmlDeviceGetMigMode(handle)[0]))
     if found.get("mig_mode") == 1:
         ask("mig", lambda: _instances(nvml, handle))
+    if "mig_mode" in found:
+        ask("mig_pending", lambda: int(nvml.nvmlDeviceGetMigMode(handle)[1]))
     ask("persistence", lambda: int(nvml.nvmlDeviceGetPersistenceMode(handle)))
     ask("compute_mode", lambda: int(nvml.nvmlDeviceGetComputeMode(handle)))
     ask("ecc", lambda: int(nvml.nvmlDeviceGetEccMode(handle)[0]))
     ask("virtualization", lambda: int(nvml.nvmlDeviceGetVirtualizationMode(handle)))
     ask("fabric", lambda: _fabric(nvml, handle))
     ask("nvlinks", lambda: _links(nvml, handle))
+    if found.get("ecc") == 1:
+        ask("retired_pending", lambda: int(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)))
+        ask("remapped", lambda: _remapped(nvml, handle))
+        _put_ecc(nvml, handle, found, errors)
 
 
 def _instances(nvml: Any, handle: Any) -> list[dict[str, Any]]:
@@ -143,18 +149,82 @@ def _slices(nvml: Any, part: Any) -> list[int]:
     ]
 
 
+def _remapped(nvml: Any, handle: Any) -> dict[str, int]:
+    _, uncorrectable, pending, failed = nvml.nvmlDeviceGetRemappedRows(handle)
+    return {"uncorrectable": int(uncorrectable), "pending": int(pending), "failed": int(failed)}
+
+
+_GPU_GONE = (15, 16)  # lost, or of no use before a reset
+_UNCORRECTED = 1
+_COUNTERS = {"volatile": 0, "aggregate": 1}
+_PLACES = {"dram": 2, "sram": 7}
+
+
+def _put_ecc(nvml: Any, handle: Any, found: Found, errors: Errors) -> None:
+    """Uncorrected errors since the driver's start and of the card's life, as far as it tells them.
+
+    Cards before Ampere do not tell where, and have the sum of all places as that of their memory.
+    """
+    counts: dict[str, Any] = {}
+    codes: Errors = {}
+    for when, counter in _COUNTERS.items():
+        for where, place in _PLACES.items():
+            put(
+                nvml, counts, codes, f"{when}_{where}",
+                lambda counter=counter, place=place: int(  # type: ignore[misc]
+                    nvml.nvmlDeviceGetMemoryErrorCounter(handle, _UNCORRECTED, counter, place)
+                ),
+            )  # fmt: skip
+        if not any(f"{when}_{where}" in counts for where in _PLACES):
+            put(
+                nvml, counts, codes, f"{when}_dram",
+                lambda counter=counter: int(  # type: ignore[misc]
+                    nvml.nvmlDeviceGetTotalEccErrors(handle, _UNCORRECTED, counter)
+                ),
+            )  # fmt: skip
+    put(nvml, counts, codes, "sram_threshold", lambda: _sram_threshold(nvml, handle))
+    if counts:
+        found["ecc_errors"] = counts
+    grave = [code for code in codes.values() if code in _GPU_GONE]
+    if grave or (codes and not counts):
+        errors["ecc_errors"] = grave[0] if grave else next(iter(codes.values()))
+
+
+def _sram_threshold(nvml: Any, handle: Any) -> int:
+    import ctypes
+
+    status = nvml.c_nvmlEccSramErrorStatus_v1_t()
+    nvml.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
+    return int(status.bThresholdExceeded)
+
+
+# Not found, a version that it does not know, an argument that it takes for wrong
+_OLDER = (_FUNCTION_NOT_FOUND, 25, _INVALID_ARGUMENT)
+
+
 def _fabric(nvml: Any, handle: Any) -> dict[str, int]:
     import ctypes
 
-    try:
-        found = nvml.c_nvmlGpuFabricInfoV_t()
-        nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(found))
-    except nvml.NVMLError as error:
-        if int(error.value) != _FUNCTION_NOT_FOUND:
-            raise
-        # Older drivers know the call without a version only.
-        found = nvml.c_nvmlGpuFabricInfo_t()
-        nvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(found))
+    for name in ("c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t"):
+        make = getattr(nvml, name, None)
+        if make is None:
+            continue
+        try:
+            found = make()
+            nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(found))
+        except nvml.NVMLError as error:
+            if int(error.value) not in _OLDER:
+                raise
+            continue
+        told = {
+            "health_mask": found.healthMask,
+            "health_summary": getattr(found, "healthSummary", 0),
+        }
+        health = {key: int(value) for key, value in told.items() if value}  # 0: not supported
+        return {"state": int(found.state) & 0xFF, "status": int(found.status), **health}
+    # Older drivers know the call without a version only.
+    found = nvml.c_nvmlGpuFabricInfo_t()
+    nvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(found))
     return {"state": int(found.state) & 0xFF, "status": int(found.status)}
 
 

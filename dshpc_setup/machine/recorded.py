@@ -5,6 +5,7 @@
     commands.yaml   a list of {argv, code, stdout, stderr} or {argv, state: absent|denied|timeout}
     nvml.json       {"state", "value", "code", "detail", "source"}; no file: there is no such library
     nvml-readings.json, amdsmi.json, docker.json    the same
+    kernel.log      what `dmesg` or `journalctl --dmesg` printed, or a part of it; with times or without
 
 `programs` says where the commands are ({docker: /usr/bin/docker, rocm-smi: null}); without it, those
 that answer are in /usr/bin, and there are no others. YAML and not TOML: Python 3.10 reads no TOML by
@@ -63,6 +64,7 @@ class RecordedMachine:
         self._known = self.tree.names()
         self._children = _children(self._known)
         self._commands = folder.read_commands(self.folder)
+        self.kernel_log = folder.read_kernel_log(self.folder)
         self._replies = {name: folder.read_reply(self.folder, name) for name in folder.REPLIES}
 
     @property
@@ -198,6 +200,10 @@ class RecordedMachine:
             return CommandResult(argv, "absent", None, "", f"{argv[0]}: not found", 1.0)
         where = self.folder / "commands.yaml"
         raise Unrecorded(f"{where} does not hold the command {list(argv)}")
+
+    def has_command(self, *argv: str) -> bool:
+        """Whether the command was recorded, whatever came of it."""
+        return argv in self._commands
 
     def start_daemon(self, argv: Sequence[str], *, log: str) -> int:
         raise Unrecorded(

@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dshpc_setup import foreign
 from dshpc_setup.facts import State
 
 _LONGEST_PATH = 4096
@@ -157,7 +158,7 @@ def _name(text: str) -> str:
     if not text.startswith('"'):
         return text
     try:
-        return str(json.loads(text))
+        return str(foreign.value(text))
     except ValueError:
         raise TreeError(f"the name {text[:60]} is no JSON string") from None
 
@@ -166,7 +167,7 @@ def _unquoted(path: str, body: str) -> str:
     pieces = []
     for line in filter(str.strip, body.split("\n")):
         try:
-            piece = json.loads(line)
+            piece = foreign.value(line)
         except (ValueError, RecursionError):
             piece = None
         if not isinstance(piece, str):

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dshpc_setup.passthrough.bench import DEADLINE_S, Bench
 from dshpc_setup.passthrough.key import proof_key
 from dshpc_setup.passthrough.model import Attempt, Cause, Passthrough
-from dshpc_setup.passthrough.prove import prove, untested, without_test
+from dshpc_setup.passthrough.prove import prove, untested, why_none, without_test
 
 __all__ = [
     "DEADLINE_S",
@@ -30,5 +30,6 @@ __all__ = [
     "proof_key",
     "prove",
     "untested",
+    "why_none",
     "without_test",
 ]

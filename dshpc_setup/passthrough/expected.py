@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dshpc_setup import nvidia_driver
 from dshpc_setup.facts import GpuDevice, HostFacts, Vendor
 from dshpc_setup.plan import ClusterPlan, GresLine
 
@@ -12,8 +13,7 @@ COMPUTE_LIBRARY = "libcuda.so.1"
 MANAGEMENT_LIBRARY = "libnvidia-ml.so.1"
 DXG = "/dev/dxg"
 KFD = "/dev/kfd"
-UVM = "/dev/nvidia-uvm"
-CONTROL = "/dev/nvidiactl"
+UVM, CONTROL = nvidia_driver.UVM, nvidia_driver.CONTROL
 
 _SAME_KERNEL = ("engine", "podman", "snap")
 # Of the dozen nodes of a Jetson those that CUDA opens first: the toolkit's lists leave others out.

@@ -51,7 +51,8 @@ def judge(
     if result.state == "timeout":
         return Cause(
             findings.TEST_HUNG,
-            f"the test container did not end within {deadline_s:.0f} s: the driver, or the hook that "
+            f"the test container did not end within {max(deadline_s, result.ms / 1000):.0f} s: the "
+            "driver, or the hook that "
             "hands it over, hangs",
             remedies.hung_driver(facts),
         )

@@ -49,7 +49,7 @@ def untested(facts: HostFacts, plan: ClusterPlan, whole: bool, reason: str) -> P
     if first is not None:
         return Passthrough(first, reason, rows)
     none = Passthrough(NOTHING, "", rows)
-    return replace(none, reason=_why_none(none))
+    return replace(none, reason=why_none(none))
 
 
 def prove(
@@ -110,7 +110,7 @@ def _proven(machine: Machine, case: Case, *, every: bool) -> Passthrough:
     chosen = next((row for row in tried if row.state == "works"), None)
     if chosen is None or chosen.handover is None:
         none = Passthrough(NOTHING, "", tried, warnings=_warnings(wishes[rows[0].mechanism]))
-        return replace(none, reason=_why_none(none))
+        return replace(none, reason=why_none(none))
     count = f"{expected.count} GPU{'s' if expected.count > 1 else ''}"
     reason = f"Proven by a test container: {count} by {chosen.way}."
     warnings = _warnings(wishes[chosen.mechanism])
@@ -127,7 +127,7 @@ def _warnings(wishes: tuple[Unmet, ...]) -> tuple[Cause, ...]:
     return tuple(item.cause for item in wishes if item.severity == "warn")
 
 
-def _why_none(none: Passthrough) -> str:
+def why_none(none: Passthrough) -> str:
     """The cause to mend first; without its mechanism where all have the same."""
     if len({row.reason for row in none.attempts}) == 1:
         return f"{none.attempts[0].reason}."

@@ -139,7 +139,7 @@ CDI = (
 _REST = r"[^\s\"'\\`:]{0,200}(?![^\s\"'\\`:])"
 _NO_NODE = (
     rf"(?:error gathering device information while adding custom device|container create: stat|"
-    rf"error stat'ing file|cannot stat|\bstat) {Q}(?P<node>/dev/"
+    rf"error stat'ing file|cannot stat|\bl?stat) {Q}(?P<node>/dev/"
 )
 _GONE = _REST + rf"){Q}: no such (?:file|device)"
 

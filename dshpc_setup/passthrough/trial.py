@@ -13,6 +13,7 @@ from dshpc_setup.passthrough.expected import Expected
 from dshpc_setup.passthrough.judge import judge
 from dshpc_setup.passthrough.look import SCRIPT
 from dshpc_setup.passthrough.model import Attempt
+from dshpc_setup.silence import in_words
 
 LABEL = "org.dshpc.test=1"
 _ASK_S = 20.0
@@ -84,4 +85,6 @@ def _remove(machine: Machine, name: str) -> str:
     gone = machine.run(["docker", "rm", "--force", name], deadline_s=_ASK_S)
     if gone.ok or gone.state == "absent" or "no such container" in gone.text.lower():
         return ""
+    if gone.state == "timeout":
+        return f" (the test container may still be there: {in_words(gone)}; docker rm -f {name})"
     return f" (the test container is still there; remove it: docker rm -f {name})"

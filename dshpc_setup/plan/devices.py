@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from dshpc_setup.errors import usage_error
 from dshpc_setup.facts import GpuDevice, Gpus
-from dshpc_setup.plan.model import DeviceLink, GresLine
+from dshpc_setup.plan.model import ClusterPlan, DeviceLink, GresLine
+from dshpc_setup.problems import UNHEALTHY, in_words
 from dshpc_setup.settings import Settings
 
 TYPED = "gpu"  # before the index: Slurm refuses a type that is a number
@@ -35,7 +36,14 @@ def choose(gpus: Gpus, settings: Settings) -> tuple[list[GpuDevice], list[str]]:
             left_out.append(f"The setting gpu = {settings.gpu} leaves none of the GPUs found.")
     if settings.devices:
         devices = [_named(name, devices) for name in settings.devices]
+    if settings.unhealthy_gpus == "use":
+        devices = [_as_healthy(device) for device in devices]
     return devices, left_out
+
+
+def _as_healthy(device: GpuDevice) -> GpuDevice:
+    """Without what its firmware says of it: it computes, and was asked for all the same."""
+    return replace(device, problems=tuple(it for it in device.problems if it not in UNHEALTHY))
 
 
 def _named(name: str, devices: list[GpuDevice]) -> GpuDevice:
@@ -57,7 +65,10 @@ def lines_of(device: GpuDevice) -> tuple[list[GresLine], str | None]:
     """Its lines of gres.conf, and why it has none or too few."""
     label = f"GPU {device.index} ({device.name or device.vendor})"
     if device.problems:
-        return [], f"{label}: {', '.join(device.problems)}."
+        use = (
+            " Jobs get it with the setting unhealthy_gpus: use." if _only_unhealthy(device) else ""
+        )
+        return [], f"{label}: {in_words(device.problems)}.{use}"
     if device.mig_mode == "enabled":
         if not device.mig:
             return [], f"{label} is in MIG mode and has no instances: nvidia-smi mig -cgi ... -C"
@@ -74,6 +85,27 @@ def lines_of(device: GpuDevice) -> tuple[list[GresLine], str | None]:
         device.slurm_type, device.vendor, device.device_files, device.index, device.uuid
     )
     return [line], None
+
+
+def _only_unhealthy(device: GpuDevice) -> bool:
+    return set(device.problems) <= UNHEALTHY
+
+
+def unhealthy_told(plan: ClusterPlan, gpus: Gpus) -> tuple[str, ...]:
+    """A sentence for each GPU that its own firmware calls broken, and whether jobs get it."""
+    given = {line.index for line in plan.gres}
+    return tuple(
+        f"GPU {device.index} ({device.name or device.vendor}): {in_words(ill)}. "
+        + ("Jobs get it (unhealthy_gpus: use)." if device.index in given else "Jobs do not get it.")
+        for device in gpus.devices
+        if (ill := [it for it in device.problems if it in UNHEALTHY])
+    )
+
+
+def unhealthy_reasons(gpus: Gpus) -> frozenset[str]:
+    """Those of a plan's `left_out` that `unhealthy_told` has told."""
+    ill = (device for device in gpus.devices if UNHEALTHY & set(device.problems))
+    return frozenset(reason for device in ill if (reason := lines_of(device)[1]))
 
 
 def asked_as(device: GpuDevice, gres_type: str) -> tuple[str, ...]:

@@ -138,6 +138,12 @@ class ClusterPlan:
         return bool(self.replaced & {"defmempercpu", "defmempernode", "defmempergpu"})
 
     @property
+    def own_scripts(self) -> bool:
+        """Whether `extra` names a script for the begin or the end of each job, which Slurm is to run."""
+        scripts = {"prolog", "epilog", "prologslurmctld", "epilogslurmctld"}
+        return bool(self.replaced & (scripts | {"prepplugins", "prepparameters"}))
+
+    @property
     def gpu_memory_default(self) -> int | None:
         """`DefMemPerGPU` of each partition, in MiB: for jobs that name GPUs and no memory."""
         replaced = self.replaced & {"defmempergpu", "jobdefaults"}

@@ -72,6 +72,7 @@ _ABOUT: Mapping[str, str] = {
 }
 _VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")  # each has a probe of its name
 DEADLINE_S = 10.0
+LONGER_S = 90.0  # a tool may take a third of it, and be asked in a second way
 _LEAST_S = 0.5
 
 
@@ -129,6 +130,26 @@ def gather(
         evidence=tuple(got.evidence),
         conclusions=(*conclusions, *concluded),
     )
+
+
+def gather_surely(
+    machine: Machine,
+    say: Callable[[str], None],
+    *,
+    engine: bool = True,
+    longer_s: float = LONGER_S,
+) -> HostFacts:
+    """The same for a run that acts on it: where an answer did not come, all are asked once more.
+
+    With more time: on a busy machine a tool is slow, and not missing. What is silent then is in `late`
+    of the facts.
+    """
+    facts = gather(machine, engine=engine)
+    if not (late := facts.late()):
+        return facts
+    names = ", ".join(dict.fromkeys(item.probe for item in late))
+    say(f"no answer yet from: {names}; asking once more, up to {longer_s:.0f} s")
+    return gather(machine, engine=engine, deadline_s=longer_s)
 
 
 @dataclass

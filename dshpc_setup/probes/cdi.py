@@ -6,13 +6,13 @@ what engines refuse. A file is YAML or JSON, and may be large: NVIDIA's names ev
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.facts import CdiDevice, CdiSpec, Engine
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes.engine_files import SNAP_DATA
@@ -197,7 +197,7 @@ def _loaded(text: str) -> Any:
     """Mappings, lists and texts: what stands where a text is wanted is read as one by engines too."""
     if text.lstrip().startswith("{"):
         try:
-            return json.loads(text, parse_int=str, parse_float=str)
+            return foreign.value(text, parse_int=str, parse_float=str)
         except (ValueError, RecursionError):
             pass  # it may be YAML all the same
     from dshpc_setup.probes import plain_yaml  # it takes time that most machines have no use for

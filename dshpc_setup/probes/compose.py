@@ -8,18 +8,37 @@ from collections.abc import Sequence
 
 from dshpc_setup.facts import Compose, Evidence
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.probes import plugins
 from dshpc_setup.probes.look import Look, kept
+from dshpc_setup.silence import in_words, no_answer
 
 _V2 = ("docker", "compose")
 _V1 = ("docker-compose",)
 _BUILDX = ("docker", "buildx", "version")
 _MOST_LINKS = 8
 _MOST_SAID = 160
+_AGAIN_S = 60.0  # where the answer decides, and did not come
+_LONG_S = 20.0  # with so much time docker is asked in a second way as well
 
 
 def find_compose(machine: Machine, deadline_s: float) -> Compose | None:
-    """The one to use: the plugin where there is one, else `docker-compose`."""
-    return plugin(machine, deadline_s)[0] or program(machine, deadline_s)[0]
+    """The one to use: the plugin where there is one, else `docker-compose`; None where neither is there.
+
+    One that does not answer is asked once more, with more time. Raises DshpcError (INCOMPLETE) where
+    there is no answer then either.
+    """
+    for ask in (plugin, program):
+        found, evidence = ask(machine, deadline_s)
+        if evidence.state == "timeout":
+            found, evidence = ask(machine, max(deadline_s, _AGAIN_S))
+        if evidence.state == "timeout":
+            late = CommandResult(
+                tuple(evidence.source.split()), "timeout", None, "", "", evidence.ms
+            )
+            raise no_answer(late, "whether Docker Compose is installed")
+        if found is not None:
+            return found
+    return None
 
 
 def plugin(machine: Machine, deadline_s: float) -> tuple[Compose | None, Evidence]:
@@ -49,6 +68,8 @@ def buildx(machine: Machine, deadline_s: float) -> tuple[str | None, Evidence]:
     """Version of the builder plugin: `github.com/docker/buildx v0.13.1 788433953`."""
     look = Look(machine)
     result = _run(look, _BUILDX, deadline_s)
+    if result.state == "timeout":
+        return _otherwise(look, "buildx", result, deadline_s), _only(look)
     # A CLI without the plugin may well end with 0, and a help text.
     mine = result.ok and "docker/buildx" in result.stdout
     version = parse_version(result.stdout) if mine else None
@@ -59,9 +80,33 @@ def buildx(machine: Machine, deadline_s: float) -> tuple[str | None, Evidence]:
 def _asked(look: Look, argv: tuple[str, ...], deadline_s: float) -> tuple[Compose | None, Evidence]:
     command = (*argv, "version", "--short")
     result = _run(look, command, deadline_s)
+    if result.state == "timeout" and argv == _V2:
+        version = _otherwise(look, "compose", result, deadline_s)
+        return (Compose(version, argv) if version else None), _only(look)
     version = parse_version(result.stdout) if result.ok else None
     _saw(look, "compose", command, result, version)
     return (Compose(version, argv) if version else None), _only(look)
+
+
+def _otherwise(
+    look: Look, plugin: plugins.Plugin, late: CommandResult, deadline_s: float
+) -> str | None:
+    """The version of a plugin that did not answer, as others tell it: silence is no absence."""
+    said = in_words(late)
+    if deadline_s >= _LONG_S:
+        done = look.machine.run(plugins.INFO, deadline_s=deadline_s)
+        version = parse_version(plugins.told_by_client(done, plugin) or "")
+        if version:
+            look.saw(plugin, "present", " ".join(plugins.INFO), f"{version}; {said}")
+            return version
+    found = plugins.on_disk(look.machine, plugin)
+    version = parse_version(found.version or "") if found else None
+    if found and version:
+        look.saw(plugin, "present", found.source, f"{version}: {found.path}; {said}")
+        return version
+    there = f", and {found.path} is there" if found else ""
+    look.saw(plugin, "timeout", " ".join(late.argv), f"{said}{there}")
+    return None
 
 
 def _run(look: Look, argv: tuple[str, ...], deadline_s: float) -> CommandResult:
@@ -76,6 +121,8 @@ def _saw(
     source = " ".join(argv)
     if version:
         look.saw(probe, "present", source, version, result.code)
+    elif result.state == "timeout":
+        look.saw(probe, "timeout", source, in_words(result))
     elif result.state != "present":
         why = "there is no such program" if result.state == "absent" else kept(result.text)
         look.saw(probe, result.state, source, why or None)

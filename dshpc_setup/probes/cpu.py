@@ -36,8 +36,7 @@ class Candidate:
 
 def probe(machine: Machine, deadline_s: float) -> Found[Cpu]:
     """Logical CPUs, their shape, and how many of them this process may use."""
-    del deadline_s  # a few small files; a command of macOS has its own
-    look = Look(machine)
+    look = Look(machine, deadline_s)
     if machine.system[0] == "Darwin":
         return look.found(_macos(look))
     online, source, failure = _online(look)
@@ -162,8 +161,7 @@ def _shape_by_ids(look: Look, online: frozenset[int]) -> tuple[Shape, Members]:
 
 def parse_allowed(status: str) -> str | None:
     """Cpus_allowed_list of /proc/self/status: cpuset and affinity in one."""
-    match = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
-    return match[1] if match else None
+    return ranges.in_status(status, "Cpus_allowed_list")
 
 
 def _siblings(look: Look, number: int, *names: str) -> frozenset[int]:
@@ -181,7 +179,9 @@ def _online(look: Look) -> tuple[frozenset[int], str, tuple[State, str]]:
     if online:
         return online, f"{_SYS}/online", ("present", "")
     cpuinfo = look.machine.read(_CPUINFO)
-    online = parse_cpuinfo(cpuinfo.text or "")
+    listed = parse_cpuinfo(cpuinfo.text or "")
+    # Where the list of those online is missing, each CPU may still say that it is not
+    online = frozenset(it for it in listed if look.text(f"{_SYS}/cpu{it}/online") != "0")
     if online:
         return online, _CPUINFO, ("present", "")
     if "denied" in (sysfs.state, cpuinfo.state):
@@ -202,7 +202,7 @@ def parse_cpuinfo(text: str) -> frozenset[int]:
 
 def _macos(look: Look) -> Cpu:
     names = ("hw.logicalcpu", "hw.physicalcpu", "hw.packages")
-    result = look.machine.run(["sysctl", "-n", *names], deadline_s=_COMMAND_S)
+    result = look.machine.run(["sysctl", "-n", *names], deadline_s=look.tool_s(_COMMAND_S))
     found = parse_sysctl(result.stdout) if result.ok else None
     if found is None:
         state: State = "error" if result.state == "present" else result.state

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from dshpc_setup.facts import Compose, Engine, EngineKind
+from dshpc_setup.facts import Compose, Engine, EngineKind, Evidence
 from dshpc_setup.machine import Machine, Reply
 from dshpc_setup.probes import compose, platform
 from dshpc_setup.probes.look import Found, Look, kept
@@ -38,8 +38,8 @@ class Kind:
 
 def probe(machine: Machine, deadline_s: float) -> Found[Engine]:
     """The engine of the current context, and compose and buildx where they are installed."""
-    look = Look(machine)
-    tool_s = min(deadline_s, _TOOL_S)
+    look = Look(machine, deadline_s)
+    tool_s = look.tool_s(_TOOL_S)
     # Beside the question to the engine, since each tool takes tens of milliseconds.
     plugin = _Beside(lambda: compose.plugin(machine, tool_s))
     program = _Beside(lambda: compose.program(machine, tool_s))
@@ -55,7 +55,8 @@ def probe(machine: Machine, deadline_s: float) -> Found[Engine]:
     disk_mib = _disk_mib(machine, fact)
     fact = replace(fact, compose=first, composes=composes, buildx=buildx, disk_mib=disk_mib)
     _conclude_engine(look, reply, fact, here)
-    _conclude_compose(look, composes)
+    late = [item for item in (each for _, each in found) if item.state == "timeout"]
+    _conclude_compose(look, composes, late)
     done = look.found(fact)
     tools = (*(evidence for _, evidence in found), built)
     return replace(done, evidence=(*done.evidence, *tools))
@@ -226,7 +227,11 @@ def _other_sockets(look: Look, fact: Engine) -> list[tuple[str, str]]:
     ]
 
 
-def _conclude_compose(look: Look, composes: tuple[Compose, ...]) -> None:
+def _conclude_compose(look: Look, composes: tuple[Compose, ...], late: list[Evidence]) -> None:
+    if not composes and late:
+        because = [(item.source, item.detail or "no answer in time") for item in late]
+        look.concluded("docker.compose", "not known (timeout)", *because)
+        return
     if not composes:
         why = "neither `docker compose` nor `docker-compose` says its version"
         look.concluded("docker.compose", "none", ("docker compose, docker-compose", why))

@@ -6,13 +6,13 @@ not in force (moby: daemon/nvidia_linux.go).
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from dshpc_setup import foreign
 from dshpc_setup.facts import Because, Engine, Toolkit
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes.container import Sign, signs
@@ -94,7 +94,7 @@ def _runtimes(look: Look, path: str) -> tuple[str, ...]:
 def parse_runtimes(text: str) -> tuple[str, ...] | None:
     """The names of `runtimes` in a daemon.json, sorted; None where the text is no JSON object."""
     try:
-        value = json.loads(text)
+        value = foreign.value(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):

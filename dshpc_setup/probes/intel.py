@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dshpc_setup.facts import Because, Disagreement, GpuDevice, Gpus, UnusedGpu
 from dshpc_setup.machine import Machine
-from dshpc_setup.probes import drm, naming, pci, unseen
+from dshpc_setup.probes import drm, naming, nodes, pci, unseen
 from dshpc_setup.probes.gpus import in_words
 from dshpc_setup.probes.look import Found, Look, counted
 from dshpc_setup.probes.platform import in_container
@@ -69,7 +69,11 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     look = Look(machine)
     cards = fetch(look)
     found = _sorted(look, cards, container=in_container(machine))
-    fact = unseen.sure(look, _fact(found), container=in_container(machine))
+    gone = nodes.missing(machine, found.devices, "DRM")
+    found.devices = [nodes.marked(machine, device) for device in found.devices]
+    fact = _fact(found)
+    fact = replace(fact, disagreements=(*fact.disagreements, *gone))
+    fact = unseen.sure(look, fact, container=in_container(machine))
     nothing = "no Intel card" if not cards else None
     look.saw("intel", fact.state, pci.ROOT, fact.detail or nothing)
     _denied(look, found.devices)

@@ -36,12 +36,17 @@ def failure(name: str, end: Ended) -> Evidence:
 class Look:
     """A probe's look at a machine: its clock started, its evidence collected in order."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, deadline_s: float = 0.0) -> None:
         self.machine = machine
+        self._deadline_s = deadline_s
         self._evidence: list[Evidence] = []
         self._conclusions: list[Conclusion] = []
         self._started = machine.clock()
         self.unseen: list[str] = []  # what may not be read: its silence says nothing
+
+    def tool_s(self, usual_s: float) -> float:
+        """The deadline of one tool: a third of the look's where that is more than usual."""
+        return max(min(self._deadline_s or usual_s, usual_s), self._deadline_s / 3)
 
     def saw(
         self,

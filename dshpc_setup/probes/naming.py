@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-# Words that do not tell one model from another: maker, brand, form factor, memory technology.
+# Words that do not tell one model from another: maker, brand, form factor, memory technology, and
+# what a driver calls a GPU that it has no name for ("NVIDIA Graphics Device").
 _NOISE = frozenset(
     "nvidia corporation amd ati intel tesla geforce quadro instinct radeon graphics arc "
     "data center gpu accelerator tm r c generation nvgpu pcie pci oam hbm hbm2 hbm2e hbm3 hbm3e "
-    "nvl sxm sxm2 sxm3 sxm4 sxm5 sxm6 series edition".split()
+    "nvl sxm sxm2 sxm3 sxm4 sxm5 sxm6 series edition device".split()
 )
 _MEMORY = re.compile(r"\d+(?:gb?|mb|gib)")
 _MOST = 40

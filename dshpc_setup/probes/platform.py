@@ -17,8 +17,7 @@ _KERNEL = "kernel release"
 
 def probe(machine: Machine, deadline_s: float) -> Found[Platform]:
     """The platform; always `present`, since a kernel always has a name."""
-    del deadline_s  # a few small files; a command of macOS has its own
-    look = Look(machine)
+    look = Look(machine, deadline_s)
     system, release, arch = machine.system
     if system == "Darwin":
         return look.found(_macos(look, release, arch))
@@ -48,7 +47,7 @@ def probe(machine: Machine, deadline_s: float) -> Found[Platform]:
 
 
 def _macos(look: Look, release: str, arch: str) -> Platform:
-    result = look.machine.run(["sw_vers", "-productVersion"], deadline_s=_COMMAND_S)
+    result = look.machine.run(["sw_vers", "-productVersion"], deadline_s=look.tool_s(_COMMAND_S))
     version = result.stdout.strip() or None if result.ok else None
     processor = "an Intel processor" if arch == "x86_64" else "Apple Silicon"
     look.concluded(

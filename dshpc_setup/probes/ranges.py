@@ -19,6 +19,23 @@ def text(numbers: Iterable[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
+def missing(count: int, numbers: Iterable[int]) -> str:
+    """Which of 0 to `count` - 1 are not among the numbers, as such a list: a count may be in the millions."""
+    spans: list[tuple[int, int]] = []
+    first = 0
+    for number in (*sorted({each for each in numbers if 0 <= each < count}), count):
+        if first < number:
+            spans.append((first, number - 1))
+        first = number + 1
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
+def in_status(status: str, name: str) -> str | None:
+    """A list of /proc/PID/status: "Cpus_allowed_list", "Mems_allowed_list"."""
+    match = re.search(rf"^{name}:\s*(\S+)", status, re.MULTILINE)
+    return match[1] if match else None
+
+
 def parse(text: str | None) -> frozenset[int]:
     """The numbers named; what is not of the form "0-3,8" counts for nothing."""
     found: set[int] = set()

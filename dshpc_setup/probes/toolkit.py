@@ -68,11 +68,11 @@ class Installed:
 
 def probe(machine: Machine, deadline_s: float) -> Found[Installed]:
     """A toolkit for each vendor whose driver or toolkit is here, and the engines' settings."""
-    look = Look(machine)
+    look = Look(machine, deadline_s)
     toolkits = []
     files: list[str] = []
     for vendor in TOOLKITS:
-        found, config = _toolkit(look, vendor, min(deadline_s, _TOOL_S))
+        found, config = _toolkit(look, vendor, look.tool_s(_TOOL_S))
         if found.state == "present" or _is_used(machine, vendor):
             look.saw(f"{vendor}-toolkit", found.state, _where(found), found.detail or found.version)
             toolkits.append(found)

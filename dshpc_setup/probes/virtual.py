@@ -244,7 +244,7 @@ def parse_owns_hardware(features: str, capabilities: str) -> bool:
 
 def _macos(look: Look) -> Verdict:
     name = "kern.hv_vmm_present"
-    result = look.machine.run(["sysctl", "-n", name], deadline_s=3.0)
+    result = look.machine.run(["sysctl", "-n", name], deadline_s=look.tool_s(3.0))
     if result.ok and result.stdout.strip() == "0":
         return Verdict("none", f"sysctl {name}", "0")
     if result.ok and result.stdout.strip() == "1":

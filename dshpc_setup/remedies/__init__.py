@@ -6,6 +6,7 @@ known for this distribution; elsewhere the text names the vendor's guide.
 engine   the container engine: restart, replace, switch on, choose another
 toolkit  the vendors' container toolkits, and their CDI specifications
 driver   drivers, cards and their device nodes
+kernel   what the kernel's log says of them
 image    what the image or the compose file asks for
 """
 
@@ -22,6 +23,7 @@ from dshpc_setup.remedies.driver import (
     library_of_another_version,
     load_driver,
     load_uvm,
+    make_mig_nodes,
     make_nodes,
     move_to_wsl2,
     newer_driver,
@@ -38,7 +40,9 @@ from dshpc_setup.remedies.engine import (
     docker_command,
     docker_group,
     enable_cdi,
+    engine_policy,
     free_space,
+    linux_containers,
     local_engine,
     look_at_engine,
     matching_client,
@@ -61,6 +65,14 @@ from dshpc_setup.remedies.image import (
     visible_devices,
     without_requirement,
 )
+from dshpc_setup.remedies.kernel import (
+    address_space,
+    amd_firmware,
+    power_cables,
+    proprietary_modules,
+    rebuild_module,
+    reset_fabric,
+)
 from dshpc_setup.remedies.toolkit import (
     cgroups_on,
     clashing_specs,
@@ -77,7 +89,9 @@ from dshpc_setup.remedies.toolkit import (
 __all__ = [
     "Family",
     "Fixes",
+    "address_space",
     "amd_driver",
+    "amd_firmware",
     "amd_groups",
     "cgroups_on",
     "clashing_specs",
@@ -88,6 +102,7 @@ __all__ = [
     "driver_capabilities",
     "driver_libraries",
     "enable_cdi",
+    "engine_policy",
     "fabric_manager",
     "family",
     "first_cdi",
@@ -100,11 +115,13 @@ __all__ = [
     "install_driver",
     "install_toolkit",
     "library_of_another_version",
+    "linux_containers",
     "load_driver",
     "load_image",
     "load_uvm",
     "local_engine",
     "look_at_engine",
+    "make_mig_nodes",
     "make_nodes",
     "matching_client",
     "matching_image",
@@ -118,11 +135,15 @@ __all__ = [
     "older_image",
     "other_compose_keys",
     "persistence",
+    "power_cables",
+    "proprietary_modules",
     "reboot",
+    "rebuild_module",
     "register_runtime",
     "reinstall_toolkit",
     "reload_driver",
     "replace_snap",
+    "reset_fabric",
     "reset_gpu",
     "restart_docker",
     "rootless_gpus",

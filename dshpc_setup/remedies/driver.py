@@ -130,6 +130,15 @@ def make_nodes(facts: HostFacts) -> Fixes:
     return (first, otherwise)
 
 
+def make_mig_nodes(_: HostFacts) -> Fixes:
+    """The capability nodes of MIG instances; nvidia-modprobe knows each by its file in /proc."""
+    command = (
+        "sudo find /proc/driver/nvidia/capabilities -path '*/mig/*' -name access "
+        "-exec nvidia-modprobe -f {} ';'"
+    )
+    return (Fix("Make the device nodes of the MIG instances", command),)
+
+
 def load_uvm(facts: HostFacts) -> Fixes:
     """The module that CUDA needs, and its device node."""
     if _is_wsl(facts):

@@ -168,6 +168,26 @@ def local_engine(_: HostFacts) -> Fixes:
     )
 
 
+def engine_policy(_: HostFacts) -> Fixes:
+    """An engine whose authorization plugin, or a proxy before it, decides who may do what."""
+    look = "See which plugin decides, or whether DOCKER_HOST names a proxy"
+    return (
+        Fix(look, "grep -s authorization-plugins /etc/docker/daemon.json; echo $DOCKER_HOST"),
+        Fix("Have whoever looks after it allow this user images, builds, containers with exec, networks "
+            "and volumes; groups and sudo change nothing"),
+    )  # fmt: skip
+
+
+def linux_containers(_: HostFacts) -> Fixes:
+    """Docker Desktop back in its usual mode."""
+    text = (
+        "Right-click Docker's whale in the Windows task bar and choose Switch to Linux containers; or in "
+        "PowerShell"
+    )
+    command = '& "$Env:ProgramFiles\\Docker\\Docker\\DockerCli.exe" -SwitchLinuxEngine'
+    return (Fix(text, command),)
+
+
 def docker_group(facts: HostFacts) -> Fixes:
     """Let this user speak with the engine."""
     if facts.engine.kind == "podman":

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dshpc_setup.facts import RasCount
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.amd import kfd, rocm_smi
 from dshpc_setup.probes.look import Look
+from dshpc_setup.problems import RAS_ASLEEP
+
+_UNCORRECTED = re.compile(r"^ue: ?(\d{1,18})\b", re.MULTILINE | re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,7 @@ class Attributes:
     memory_mode: str | None = None  # NPS1, NPS4, ...
     unique_id: int | None = None
     revision: int | None = None
+    ras: tuple[RasCount, ...] = ()  # uncorrected errors, where there are any
     target: str | None = None  # of its table of parts, where KFD is older than the target's number
 
 
@@ -45,8 +51,23 @@ def fetch(look: Look, folder: str) -> Attributes:
         memory_mode=look.text(f"{folder}/current_memory_partition") or None,
         unique_id=parse_unique_id(unique),
         revision=look.number(f"{folder}/revision"),
+        ras=_ras(look, f"{folder}/ras"),
         target=target_of_parts(parts),
     )
+
+
+def _ras(look: Look, folder: str) -> tuple[RasCount, ...]:
+    """The blocks of a card with RAS that count uncorrected errors: "umc_err_count" has "ue: 2"."""
+    found = []
+    for name in look.machine.listdir(folder):
+        block = name.removesuffix("_err_count")
+        if block == name:
+            continue
+        told = _UNCORRECTED.search(look.text(f"{folder}/{name}") or "")
+        count = int(told[1]) if told else 0
+        if count % RAS_ASLEEP:
+            found.append(RasCount(block, count))
+    return tuple(found)
 
 
 def _graphics_core(look: Look, die: str) -> tuple[int | None, ...]:

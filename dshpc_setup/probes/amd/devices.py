@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dshpc_setup.facts import GpuDevice, Link
+from dshpc_setup.facts import GpuDevice, GpuHealth, Link
 from dshpc_setup.probes import drm
 from dshpc_setup.probes.amd import kfd
 from dshpc_setup.probes.amd import names as amd_names
@@ -82,6 +82,7 @@ def _device(index: int, node: kfd.Node, beside: _Card, layers: Layers) -> GpuDev
         unified_memory=unified(node.device_id, target),
         links=beside.links,
         partition_mode=told.mode,
+        health=GpuHealth(ras=told.ras) if told.ras else None,
     )
 
 
@@ -146,7 +147,7 @@ def of_tools(cards: Iterable[ToolCard], look: Look) -> tuple[GpuDevice, ...]:
                 memory_mib=(card.memory_bytes or 0) >> 20 or None,
                 driver_version=card.driver_version,
                 compute=card.target,
-                slurm_type=amd_names.slurm_type(name, card.target),
+                slurm_type=amd_names.slurm_type(_chip(look, card) or name, card.target),
                 device_files=(f"/dev/dri/{render}",) if here else (),
                 numa_node=card.numa_node,
                 partition_of=card.address if shared else None,
@@ -169,6 +170,12 @@ def _with_cards_address(cards: Iterable[ToolCard]) -> Iterator[ToolCard]:
             yield replace(card, address=f"{card.address[:-1]}0")
         else:
             yield card
+
+
+def _chip(look: Look, card: ToolCard) -> str | None:
+    """What the card is by its ids, as KFD and DRM have it, in whatever words a tool calls it."""
+    board = amd_names.by_id(card.device_id, card.name)
+    return board or amd_names.by_table(look, card.device_id, card.revision)
 
 
 def name_of(look: Look, card: ToolCard) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dshpc_setup.facts import Because, Disagreement, GpuDevice, Gpus, State, UnusedGpu
 from dshpc_setup.machine import Machine
-from dshpc_setup.probes import drm, pci, unseen
+from dshpc_setup.probes import drm, nodes, pci, unseen
 from dshpc_setup.probes.amd import devices as amd_devices
 from dshpc_setup.probes.amd import kfd
 from dshpc_setup.probes.amd import partitions as amd_partitions
@@ -16,6 +16,7 @@ from dshpc_setup.probes.amd import unused as amd_unused
 from dshpc_setup.probes.amd import words as amd_words
 from dshpc_setup.probes.amd.search import Search, ask_tools, begin, completed, named
 from dshpc_setup.probes.look import Found, counted
+from dshpc_setup.problems import NO_KFD
 
 _KFD = "/dev/kfd"
 
@@ -33,25 +34,26 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
 
 
 def _with_kfd(search: Search) -> Gpus:
-    look, layers, nodes = search.look, search.layers, search.topology.nodes
-    look.saw("kfd", "present", kfd.NODES, counted(len(nodes), "GPU node"))
+    look, layers, listed = search.look, search.layers, search.topology.nodes
+    look.saw("kfd", "present", kfd.NODES, counted(len(listed), "GPU node"))
     if search.topology.unreadable:
         look.saw("kfd", "error", kfd.NODES, search.topology.unreadable)
     _saw_drm(search)
-    devices = named(search, amd_devices.build(nodes, layers))
+    devices = named(search, amd_devices.build(listed, layers))
     kept, unused, left_out = _usable(search, devices)
     kept = completed(search, kept) if kept else ()
     left = amd_unused.Left()
     if not search.container:
-        known = set(amd_partitions.by_card(nodes, layers))
+        known = set(amd_partitions.by_card(listed, layers))
         rest = [card for card in layers.cards.values() if card.address not in known]
         left = amd_unused.judge(look, rest, kfd=True)
     if left.detail:
         left_out.append(left.detail)
     driver = look.text("/sys/module/amdgpu/version") or None
+    shared = () if search.container else (_KFD,)
     kept = tuple(
         replace(
-            device,
+            nodes.marked(look.machine, device, shared),
             driver_version=device.driver_version or driver,
             group_ids=amd_devices.group_ids(look, device),
         )
@@ -67,11 +69,30 @@ def _with_kfd(search: Search) -> Gpus:
         detail="; ".join(left_out) or None,
         unused=(*unused, *amd_unused.as_unused(left, layers)),
         disagreements=(
-            *(() if search.topology.denied else amd_partitions.short(nodes, layers)),
+            *(() if search.topology.denied else amd_partitions.short(listed, layers)),
             *amd_unused.disagreements(left),
             *_device_node(search),
+            *_held_by_others(search, kept),
+            *nodes.missing(look.machine, kept, "KFD"),
         ),
     )
+
+
+def _held_by_others(search: Search, devices: tuple[GpuDevice, ...]) -> list[Disagreement]:
+    """GPUs of KFD's that the PCI bus does not have, or has with another driver."""
+    cards = search.layers.cards
+    if search.container:
+        return []
+    found = []
+    for address in dict.fromkeys(gpu.pci_bus_id for gpu in devices if gpu.pci_bus_id):
+        card = cards.get(address)
+        if card is not None and card.driver in ("amdgpu", None):
+            continue
+        says = f"held by {card.driver}" if card is not None else "has no AMD card at that address"
+        layers = (Because("KFD", "lists it"), Because(pci.ROOT, says))
+        meaning = "the card is changing hands, or one of the two is not this machine's own"
+        found.append(Disagreement(address, layers, meaning))
+    return found
 
 
 def _usable(
@@ -120,11 +141,11 @@ def _device_node(search: Search) -> tuple[Disagreement, ...]:
     access = machine.access(_KFD)
     if access == "denied":
         search.look.saw("kfd-device", "denied", _KFD, "this user is not in the group of /dev/kfd")
-    if access != "absent" or search.container or not machine.exists("/dev/null"):
+    if access != "absent" or search.container:
         return ()
     search.look.saw("kfd-device", "absent", _KFD, "the kernel lists GPUs, but has no device node")
     layers = (Because("KFD", "lists GPUs"), Because("/dev", "there is no kfd"))
-    return (Disagreement(_KFD, layers, "udev has not made the device node; jobs need it"),)
+    return (Disagreement(_KFD, layers, "udev has not made the device node; jobs need it", NO_KFD),)
 
 
 def _without_kfd(search: Search) -> Gpus:
@@ -194,7 +215,8 @@ def _by_tool(
             unused.append(_display(device, device.memory_mib))
             continue
         groups = amd_devices.group_ids(look, device)
-        kept.append(replace(device, index=len(kept), group_ids=groups))
+        usable = nodes.marked(look.machine, device, (_KFD,))
+        kept.append(replace(usable, index=len(kept), group_ids=groups))
     versions = [device.driver_version for device in devices if device.driver_version]
     words = [left.detail]
     if not kept:
@@ -235,6 +257,8 @@ def _nothing(
     left: amd_unused.Left,
     told: amd_tools.Told,
 ) -> tuple[State, str | None]:
+    if search.container and cards and search.look.machine.is_device(_KFD):
+        return "error", f"this container was handed {_KFD}, and KFD lists no GPU behind it"
     if search.container and cards:
         return "absent", "the machine has an AMD card; none was handed to this container"
     if left.wrong:

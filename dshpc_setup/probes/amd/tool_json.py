@@ -55,9 +55,10 @@ def said(value: object) -> str | None:
 
 
 def name(value: object) -> str | None:
-    """The same, where it is no number: a card without a name is called by its ids."""
+    """The same, where it is more than a number: a card without a name is called by its ids."""
     text = said(value)
-    return None if text is None or re.fullmatch(r"(0x)?[0-9a-fA-F]{1,8}", text) else text
+    nameless = r"(?:(?:AMD|ATI|Graphics)\s+)*(?:Device\s*)?(?:0x)?[0-9a-fA-F]{0,8}"
+    return None if text is None or re.fullmatch(nameless, text, re.IGNORECASE) else text
 
 
 def number(value: object) -> int | None:

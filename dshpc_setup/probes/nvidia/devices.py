@@ -18,6 +18,7 @@ from dshpc_setup.facts import (
 )
 from dshpc_setup.probes import naming, pci
 from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.nvidia import health as nvidia_health
 from dshpc_setup.probes.nvidia import instances as nvidia_instances
 from dshpc_setup.probes.nvidia.layers import OURS, Layers
 from dshpc_setup.probes.nvidia.values import count, text
@@ -171,6 +172,7 @@ def _device(
         ecc=_switch(item.get("ecc")),
         virtualization=_one_of(_VIRTUALIZATIONS, item.get("virtualization")),
         fabric=_fabric(item.get("fabric")),
+        health=nvidia_health.of(item),
     )
 
 
@@ -198,6 +200,7 @@ def _problems(
         found.append(NO_FABRIC)
     if _one_of(_COMPUTE_MODES, item.get("compute_mode")) == "prohibited":
         found.append(PROHIBITED)
+    found += nvidia_health.problems(nvidia_health.of(item), fabric=fabric)
     codes = item.get("errors")
     if isinstance(codes, dict):
         seen = {_PROBLEM_OF_CODE.get(code) for code in codes.values() if isinstance(code, int)}

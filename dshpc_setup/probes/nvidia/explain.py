@@ -33,14 +33,18 @@ _FIELDS = {
     "compute_mode": "compute mode",
     "cpus": "CPUs near it",
     "ecc": "ECC",
+    "ecc_errors": "ECC errors",
     "fabric": "NVSwitch fabric",
     "memory_bytes": "memory of its own",
     "mig_mode": "MIG",
+    "mig_pending": "pending MIG",
     "minor": "minor number",
     "numa_node": "NUMA node",
     "nvlinks": "NVLink",
     "pci_bus_id": "PCI address",
     "persistence": "persistence mode",
+    "remapped": "remapped rows",
+    "retired_pending": "retired pages",
     "virtualization": "virtualization mode",
 }
 

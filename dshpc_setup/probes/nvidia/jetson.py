@@ -44,6 +44,9 @@ _WITHOUT_CUDA = ("tegra20", "tegra30", "tegra114")
 
 # What CUDA opens beside the GPU's own nodes: memory, synchronisation, the display driver's clients.
 _BESIDE = ("host1x-fence", "nvhost-ctrl", "nvmap")
+# Without one of these CUDA does not start: its memory, and of the GPU's own nodes three.
+MEMORY = "/dev/nvmap"
+_NEEDED = (("ctrl", "as", "channel"), ("nvhost-ctrl-gpu", "nvhost-as-gpu", "nvhost-gpu"))
 _OLD_NODES = r"nvhost-(?:[a-z_]{1,20}-){0,3}gpu"
 
 
@@ -158,7 +161,9 @@ def _nodes(machine: Machine) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if name.startswith("nvhost-") and re.fullmatch(_OLD_NODES, name)
     ]
     own = [path for path in own if machine.is_device(path)]
-    if not any(path.endswith(("/ctrl", "/nvhost-ctrl-gpu")) for path in own):
+    there = {path.rpartition("/")[2] for path in own}
+    complete = any(there.issuperset(needed) for needed in _NEEDED)
+    if not complete or not machine.is_device(MEMORY):
         return (), tuple(own)
     beside = [f"/dev/{name}" for name in names if name in _BESIDE]
     render = (name for name in machine.listdir("/dev/dri") if name.startswith("renderD"))

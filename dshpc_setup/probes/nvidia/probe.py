@@ -10,15 +10,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dshpc_setup.facts import GpuDevice, Gpus, State
+from dshpc_setup.facts import Disagreement, GpuDevice, Gpus, State
 from dshpc_setup.machine import Machine, Reply
 from dshpc_setup.machine.nvml import LIBRARY
-from dshpc_setup.nvidia_driver import OLDEST_DRIVER, WSL_DEVICE, WSL_FOLDER, too_old
-from dshpc_setup.probes import pci, unseen
+from dshpc_setup.nvidia_driver import (
+    CONTROL,
+    OLDEST_DRIVER,
+    UVM,
+    WSL_DEVICE,
+    WSL_FOLDER,
+    too_old,
+)
+from dshpc_setup.probes import nodes, pci, unseen
 from dshpc_setup.probes.gpus import in_words
 from dshpc_setup.probes.look import Found, Look, counted
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia import explain as nvidia_explain
+from dshpc_setup.probes.nvidia import jetson
 from dshpc_setup.probes.nvidia import layers as nvidia_layers
 from dshpc_setup.probes.nvidia import reconcile as nvidia_reconcile
 from dshpc_setup.probes.nvidia.layers import OURS, Layers
@@ -58,6 +66,14 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
         pairs = [(device, item) for device, item in seen if device is not None]
     devices = tuple(device for device, _ in pairs)
     hidden = len(nvidia_devices.reported(told.value)) - len(devices) if told else 0
+    asked_last = nvml if told else failed
+    contradictions = nvidia_reconcile.disagreements(machine, layers, devices, told, asked_last)
+    if told is not None:
+        contradictions += _missing_nodes(look, layers, devices, told)
+    pairs = [
+        (nodes.marked(machine, gpu, _shared(machine, layers, gpu)), item) for gpu, item in pairs
+    ]
+    devices = tuple(device for device, _ in pairs)
     found = _concluded(layers, devices, told, failed, max(0, hidden))
     sure = unseen.sure(look, found, container=layers.container)
     if sure is not found:
@@ -66,13 +82,33 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     found = replace(
         found,
         unused=nvidia_reconcile.unused(machine, layers, devices, told if devices else None),
-        disagreements=nvidia_reconcile.disagreements(machine, layers, devices, told, nvml),
+        disagreements=contradictions,
     )
     nvidia_explain.gpus(look, layers, found, told, nvml, asked=asked)
     for device, item in pairs:
         assert told is not None
         nvidia_explain.device(look, layers, device, told, item)
     return look.found(found)
+
+
+def _shared(machine: Machine, layers: Layers, device: GpuDevice) -> tuple[str, ...]:
+    """The nodes that a job opens beside the GPU's own; WSL has none, and a Tegra's memory has one."""
+    if layers.dxg or machine.simulated is not None:
+        return ()
+    if layers.board is not None and device.unified_memory:
+        return (jetson.MEMORY,)
+    return (CONTROL,)
+
+
+def _missing_nodes(
+    look: Look, layers: Layers, devices: tuple[GpuDevice, ...], told: Told
+) -> tuple[Disagreement, ...]:
+    """Those that are not there though the GPUs are listed; CUDA's own node is evidence alone."""
+    machine = look.machine
+    shared = {path for gpu in devices for path in _shared(machine, layers, gpu)}
+    if CONTROL in shared and layers.nodes and not machine.is_device(UVM):
+        look.saw("nvidia-uvm", "absent", UVM)
+    return tuple(nodes.missing(machine, devices, told.teller, sorted(shared)))
 
 
 def _nothing(look: Look, layers: Layers) -> Found[Gpus]:
@@ -112,7 +148,7 @@ def _ask(look: Look, layers: Layers, nvml: Reply, until: float) -> tuple[Told | 
     """A list of GPUs; the reply that says why there is none; whether nvidia-smi was asked."""
     value: Mapping[str, Any] = nvml.value if isinstance(nvml.value, dict) else {}
     if nvml.state == "present":
-        return Told("NVML", value), nvml, False
+        return _whole("NVML", nvml), nvml, False
     partial = Told("NVML", value, nvml) if nvidia_devices.reported(value) else None
     failed, asked = nvml, False
     if nvml.state not in ("timeout", "denied") and nvml.code in (None, 12, 13):
@@ -122,8 +158,11 @@ def _ask(look: Look, layers: Layers, nvml: Reply, until: float) -> tuple[Told | 
 
             asked = True
             answer = nvidia_tool.ask(look, program, until)
-            if answer is not None and answer.state == "present":
-                return Told("nvidia-smi", _joined(answer.value, value)), answer, asked
+            board = layers.board is not None and layers.board.nodes
+            listed = answer.value and nvidia_devices.reported(answer.value)
+            if answer.state == "present" and (listed or not (partial or board)):
+                answer = replace(answer, value=_joined(answer.value, value))
+                return _whole("nvidia-smi", answer), answer, asked
             failed = _why(layers, nvml, answer)
     bare = partial is None and failed.state != "timeout"
     if bare and layers.board is not None and layers.board.nodes:
@@ -131,12 +170,20 @@ def _ask(look: Look, layers: Layers, nvml: Reply, until: float) -> tuple[Told | 
     return partial, failed, asked
 
 
-def _why(layers: Layers, nvml: Reply, answer: Reply | None) -> Reply:
-    """Of two that list nothing: NVML says more, but where nothing else hints at a GPU."""
-    if answer is None:
-        return nvml
+def _whole(teller: str, reply: Reply) -> Told:
+    """The list of a reply, cut short where it names fewer GPUs than it counts."""
+    told = reply.value if isinstance(reply.value, dict) else {}  # it may be damaged
+    count, listed = told.get("count"), len(nvidia_devices.reported(reply.value))
+    if not isinstance(count, int) or isinstance(count, bool) or not listed < count < 4096:
+        return Told(teller, reply.value)
+    return Told(teller, reply.value, replace(reply, detail=f"it counts {counted(count, 'GPU')}"))
+
+
+def _why(layers: Layers, nvml: Reply, answer: Reply) -> Reply:
+    """Of two that list nothing: the tool, where it names a cause of its own or is the only sign."""
     alone = nvml.code == 12 and not layers.cards and not layers.nodes
-    return answer if alone or answer.state in ("timeout", "denied") else nvml
+    named = answer.code not in (None, 12) or answer.state in ("timeout", "denied")
+    return answer if alone or named else nvml
 
 
 def _joined(listed: Mapping[str, Any], partial: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -166,7 +213,7 @@ def _concluded(
         elif uncounted is not None:
             state, why = conclude(layers, replace(failed, code=uncounted))
         else:
-            state, why = _lists_none(layers, hidden)
+            state, why = _lists_none(layers, hidden, told.teller)
         details.append(why)
     if too_old(version):
         details.append(
@@ -190,7 +237,7 @@ def _concluded(
 
 def _cut_short(layers: Layers, told: Told, number: int) -> str:
     expected = nvidia_reconcile.expected_count(layers, told)
-    how = "stopped answering" if told.cut and told.cut.state == "timeout" else "crashed"
+    how = nvidia_reconcile.how_cut(told)
     if expected is None:
         return f"{told.teller} {how} after {counted(number, 'GPU')}: there may be more"
     missing = max(0, expected - number)
@@ -205,31 +252,42 @@ def _uncounted(value: Mapping[str, Any]) -> int | None:
     return code if isinstance(code, int) else None
 
 
-def _lists_none(layers: Layers, hidden: int) -> tuple[State, str]:
+def _lists_none(layers: Layers, hidden: int, teller: str) -> tuple[State, str]:
+    if layers.wsl is not None and layers.dxg and LIBRARY in layers.wsl.lent:
+        return "error", f"Windows lends an NVIDIA GPU, but {teller} lists none"
+    if layers.container and layers.nodes:
+        named = ", ".join(layers.nodes)
+        return "error", f"this container was handed {named}, and {teller} lists no GPU behind it"
     ours = [card for card in layers.cards if card.driver != "vfio-pci"]
     excluded = [gpu.address for gpu in layers.listed.values() if gpu.excluded]
     if hidden:
         return "absent", (
-            f"NVML lists {counted(hidden, 'GPU')}; this container has no device node of "
+            f"{teller} lists {counted(hidden, 'GPU')}; this container has no device node of "
             f"{'it' if hidden == 1 else 'them'}"
         )
     if ours and not layers.container:
         if {card.address for card in ours} <= set(excluded):
             return "absent", "a setting of the driver excludes every NVIDIA card"
-        return "error", "NVML lists no GPU, though there is an NVIDIA card on the PCI bus"
-    return "absent", "NVML lists no GPU"
+        return "error", f"{teller} lists no GPU, though there is an NVIDIA card on the PCI bus"
+    return "absent", f"{teller} lists no GPU"
+
+
+def _reason(layers: Layers, reply: Reply) -> str:
+    """Why NVML or nvidia-smi lists nothing."""
+    if reply.code == 12 and layers.library is not None:
+        return f"NVIDIA's library {layers.library} cannot be loaded"
+    if reply.code == 9 and layers.module.name == "nvidia":
+        return "the NVIDIA driver is loaded and cannot be reached (are its device nodes there?)"
+    return _REASONS.get(reply.code or 0) or reply.detail or "NVML did not answer"
 
 
 def conclude(layers: Layers, reply: Reply) -> tuple[State, str]:
     """State and sentence where no layer lists the GPUs. Only what is surely nothing is `absent`."""
     cards = layers.cards
-    reason = _REASONS.get(reply.code or 0) or reply.detail or "NVML did not answer"
-    if reply.code == 12 and layers.library is not None:
-        reason = f"NVIDIA's library {layers.library} cannot be loaded"
+    reason = _reason(layers, reply)
     there = bool(cards) or bool(layers.nodes)
     if reply.state == "timeout":
-        who = "nvidia-smi" if "nvidia-smi" in reply.source else "NVML"
-        return "timeout", f"{who} gave {reason}: the driver may hang"
+        return "timeout", f"{nvidia_reconcile.teller_of(reply)} gave {reason}: the driver may hang"
     if layers.wsl is not None and not layers.wsl.dxg and not there:
         return "absent", layers.wsl.missing
     if layers.wsl is not None and layers.wsl.intruders:

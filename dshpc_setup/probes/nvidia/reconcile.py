@@ -99,7 +99,8 @@ def disagreements(
         found += _unlisted(machine, layers, devices, told)
         found += _off_the_bus(layers, devices, told)
         found += _held_by_others(layers, devices, told)
-        found += _nodes(machine, devices, told)
+    if layers.handed_over:
+        found += _nodes_of_nobody(layers, devices, told)
     found += _proc(layers, devices, told)
     return tuple(found)
 
@@ -120,7 +121,7 @@ def _versions(layers: Layers, told: Told | None, nvml: Reply) -> list[Disagreeme
     if refused:
         file = f"{layers.library}: {layers.library_version}" if layers.library_version else None
         says = "refuses to answer: driver and library are of different versions"
-        layers_of += (Because("NVML", f"{says} ({file})" if file else says),)
+        layers_of += (Because(teller_of(nvml), f"{says} ({file})" if file else says),)
     if not refused and all(same_version(module.version, version) for _, version in versions):
         return []
     meaning = (
@@ -160,11 +161,24 @@ def expected_count(layers: Layers, told: Told) -> int | None:
     return len(ours) if ours and not layers.container else None
 
 
+def how_cut(told: Told) -> str:
+    """How a list came to be cut short, as a verb: a reply that is `present` only broke off."""
+    ways = {"timeout": "stopped answering", "present": "broke off"}
+    return ways.get(told.cut.state if told.cut else "", "crashed")
+
+
+def teller_of(reply: Reply) -> str:
+    """Who gave this reply: NVML, or nvidia-smi."""
+    return "nvidia-smi" if "nvidia-smi" in reply.source else "NVML"
+
+
 def _cut_short(layers: Layers, told: Told, number: int) -> Disagreement:
     count = expected_count(layers, told)
-    how = "stopped answering" if told.cut and told.cut.state == "timeout" else "crashed"
+    how = how_cut(told)
     of = f" of {count}" if count is not None else ""
     ours = sum(card.driver in OURS for card in layers.cards)
+    broken = told.cut is not None and told.cut.state == "present"
+    why = "the answer was cut off" if broken else "one GPU or its driver is stuck"
     return Disagreement(
         "number of GPUs",
         (
@@ -173,8 +187,7 @@ def _cut_short(layers: Layers, told: Told, number: int) -> Disagreement:
             ),
             Because(pci.ROOT, f"{counted(ours, 'card')} bound to NVIDIA's driver"),
         ),
-        "one GPU or its driver is stuck; those that were told before it are listed, the others are "
-        "not known",
+        f"{why}; those that were told before it are listed, the others are not known",
     )
 
 
@@ -209,7 +222,13 @@ def _unlisted(
     counted = {device.pci_bus_id for device in devices}
     # A lost GPU without an address may be any of them.
     nameless = sum(device.pci_bus_id is None for device in devices)
-    missing = []
+    missing: list[tuple[pci.PciDevice, ProcGpu | None]] = [
+        (pci.PciDevice(known.address, pci.NVIDIA, None, 0, "nvidia", None, None), known)
+        for known in layers.listed.values()
+        if layers.on_bus(known.address) is None
+        and known.address not in counted
+        and not known.excluded
+    ]
     for card in layers.cards:
         known = layers.listed.get(card.address)
         excluded = known is not None and known.excluded
@@ -266,22 +285,23 @@ def _held_by_others(layers: Layers, devices: Sequence[GpuDevice], told: Told) ->
     ]
 
 
-def _nodes(machine: Machine, devices: Sequence[GpuDevice], told: Told) -> list[Disagreement]:
-    found = []
-    for device in devices:
-        for path in device.device_files:
-            if machine.is_device(path):
-                continue
-            there = "is no device node" if machine.exists(path) else "is not there"
-            label = device.name or device.uuid or f"GPU {device.index}"
-            found.append(
-                Disagreement(
-                    path,
-                    (Because(told.teller, f"lists {label}"), Because(path, there)),
-                    "no program can use that GPU yet: `nvidia-modprobe -c 0 -u` makes the nodes",
-                )
-            )
-    return found
+def _nodes_of_nobody(
+    layers: Layers, devices: Sequence[GpuDevice], told: Told
+) -> list[Disagreement]:
+    """Nodes that a container was handed, of GPUs that are not in the list; a lost one may be any."""
+    if told.cut is not None or any(device.minor is None for device in devices):
+        return []
+    own = {path for device in devices for path in device.device_files}
+    return [
+        Disagreement(
+            path,
+            (Because("/dev", "it was handed to this container"),
+             Because(told.teller, "lists no GPU that it belongs to")),
+            "the driver does not start the GPU behind it, or the node is one of another machine",
+        )
+        for path in layers.nodes
+        if path not in own
+    ]  # fmt: skip
 
 
 def _proc(layers: Layers, devices: Sequence[GpuDevice], told: Told) -> list[Disagreement]:

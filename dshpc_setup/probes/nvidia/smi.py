@@ -32,28 +32,29 @@ _FINAL = re.compile(
     r"|couldn't find libnvidia-ml",
     re.IGNORECASE,
 )
-# What it says where there is nothing to list: no GPU, no driver, no library.
-_NOTHING = re.compile(
-    r"No devices were found|couldn't communicate with the NVIDIA driver|Driver Not Loaded"
-    r"|couldn't find libnvidia-ml",
-    re.IGNORECASE,
-)
-# What else it says, with NVML's code for it.
+# What it says where it has nothing to list because there is no GPU.
+_NO_GPU = "no devices were found"
+# What else it says in place of a list, with NVML's code for it.
 _REFUSALS: tuple[tuple[str, State, int], ...] = (
     ("insufficient permissions", "denied", 4),
     ("driver/library version mismatch", "error", 18),
+    ("couldn't communicate with the nvidia driver", "error", 9),
+    ("driver not loaded", "error", 9),
+    ("couldn't find libnvidia-ml", "error", 12),
     ("gpu is lost", "error", 15),
     ("operating system", "error", 17),
     ("unknown error", "error", 999),
 )
 
 
-def ask(look: Look, program: str, until: float) -> Reply | None:
-    """Its list in NVML's shape, or why there is none; None where it says that there is nothing.
+def ask(look: Look, program: str, until: float) -> Reply:
+    """Its list in NVML's shape, an empty one where it says so, or why there is none, by NVML's code.
 
     An old nvidia-smi knows no XML, and one that fails for one GPU may list the others all the same.
+    A list that names fewer GPUs than it counts was cut off: another one may be whole.
     """
     results: list[CommandResult] = []
+    partial: dict[str, Any] = {}
     for arguments, parse in _LISTS:
         if arguments in _POORER and crashed(results[-1]):
             continue  # not for the fields that it was asked for
@@ -61,6 +62,12 @@ def ask(look: Look, program: str, until: float) -> Reply | None:
         if result.state == "timeout":
             return Reply("timeout", None, program, "no answer before its deadline")
         value = parse(result.stdout) and parse(result.text)  # lost cards stand in stderr
+        if value is not None and _missing(value, partial):
+            number = counted(len(value["devices"]), "GPU")
+            _saw(look, result, "error", f"it broke off after {number}")
+            partial = partial or value
+            results.append(result)
+            continue
         if value is not None:
             _saw(look, result, "present", counted(len(value["devices"]), "GPU"))
             if parse is nvidia_xml.parse:
@@ -74,17 +81,28 @@ def ask(look: Look, program: str, until: float) -> Reply | None:
         results.append(result)
         if gives_up(result):
             break
-    return _refusal(program, results)
+    if partial:
+        return Reply("present", partial, program)
+    answer = _refusal(program, results)
+    if answer.state != "error" or answer.code is not None:  # it named a cause
+        look.saw("nvidia-answer", answer.state, program, answer.detail, answer.code)
+    return answer
 
 
-def _refusal(program: str, results: list[CommandResult]) -> Reply | None:
+def _missing(value: Mapping[str, Any], partial: Mapping[str, Any]) -> bool:
+    """Whether GPUs are missing in a list that were counted, by itself or by one before it."""
+    counts = (each.get("count") for each in (value, partial))
+    return any(count is not None and len(value["devices"]) < count for count in counts)
+
+
+def _refusal(program: str, results: list[CommandResult]) -> Reply:
     """Why there is no list: garbage and silence are no word that there is nothing."""
-    said = " ".join(result.text[:_WORDS] for result in results)
-    if _NOTHING.search(said):
-        return None
+    said = " ".join(result.text[:_WORDS] for result in results).lower()
     first = results[0]
+    if _NO_GPU in said:
+        return Reply("present", {"devices": []}, program, "nvidia-smi says: No devices were found")
     for words, state, code in _REFUSALS:
-        if words in said.lower():
+        if words in said:
             return Reply(state, None, program, f"nvidia-smi says: {_short(results[-1])}", code)
     if first.state != "present":
         why = f"nvidia-smi gives no answer: {_short(first)}"

@@ -107,6 +107,10 @@ def switch(text: str) -> int | None:
     return {"enabled": 1, "disabled": 0}.get(text.strip().lower())
 
 
+def yes(text: str) -> int | None:
+    return {"yes": 1, "no": 0}.get(text.strip().lower())
+
+
 def compute_capability(text: str) -> list[int] | None:
     match = re.fullmatch(r"(\d{1,3})\.(\d{1,2})", text.strip(), re.ASCII)
     return [int(match[1]), int(match[2])] if match else None

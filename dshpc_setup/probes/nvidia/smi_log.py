@@ -120,7 +120,10 @@ def _device(card: Card) -> dict[str, Any]:
     found: dict[str, Any] = {}
     errors: dict[str, int] = {}
     put_all(found, errors, card.fields, _FACTS)
+    if "mig_mode" in errors:
+        errors.pop("mig_pending", None)  # the same is said of both
     _put_fabric(found, errors, card.fields)
+    _put_health(found, card.fields)
     if card.parts or found.get("mig_mode") == 1:
         model = found.get("name", "")
         found["mig"] = [_instance(part, at, model) for at, part in enumerate(card.parts)]
@@ -158,6 +161,42 @@ def _put_fabric(found: dict[str, Any], errors: dict[str, int], fields: Fields) -
         found["fabric"]["status"] = code_of(status) or UNKNOWN
 
 
+def _put_health(found: dict[str, Any], fields: Fields) -> None:
+    """What the card counts of its own faults; nothing where nvidia-smi has "N/A"."""
+    for key, table in (("ecc_errors", _ECC), ("remapped", _REMAPPED)):
+        told: dict[str, Any] = {}
+        put_all(told, {}, fields, table)
+        if key == "ecc_errors":
+            for when in ("volatile", "aggregate"):
+                _add_kinds(told, fields, when)
+        if told:
+            found[key] = told
+    if isinstance(found.get("fabric"), dict):
+        found["fabric"].update(_fabric_health(fields))
+
+
+def _add_kinds(told: dict[str, Any], fields: Fields, when: str) -> None:
+    """Since driver 535 the chip's errors are told by kind: parity, and two bits of a word."""
+    kinds = (
+        fields.get(f"ecc_errors/{when}/sram_uncorrectable_{kind}") for kind in ("parity", "secded")
+    )
+    counts = [count for text in kinds if text and (count := nvidia_fields.count(text)) is not None]
+    if counts and f"{when}_sram" not in told:
+        told[f"{when}_sram"] = sum(counts)
+
+
+def _fabric_health(fields: Fields) -> dict[str, int]:
+    """As NVML's mask and summary have it, of what is said to be wrong."""
+    mask = 0
+    for paths, bad, bits in _FABRIC_HEALTH:
+        text = next((fields[path] for path in paths if fields.get(path)), "").strip().lower()
+        mask |= bits if text in bad else 0
+    summary = fields.get("fabric/health/summary", "").strip().lower()
+    number = {"healthy": 1, "unhealthy": 2, "limited capacity": 3}.get(summary)
+    found = {"health_mask": mask} if mask else {}
+    return found if number is None else {**found, "health_summary": number}
+
+
 def _general(log: Log, read: Reader, *names: str) -> Any:
     for name in names:
         value = read(log.general.get(name, ""))
@@ -185,6 +224,16 @@ _FACTS: Table = (
     ("memory_bytes", nvidia_fields.total_size, _under(_MEMORY, "total")),
     ("minor", nvidia_fields.count, ("minor_number",)),
     ("mig_mode", nvidia_fields.switch, ("mig_mode/current_mig", "mig_mode/current")),
+    ("mig_pending", nvidia_fields.switch, ("mig_mode/pending_mig", "mig_mode/pending")),
+    (
+        "retired_pending",
+        nvidia_fields.yes,
+        (
+            "retired_pages/pending_retirement",
+            "retired_pages/pending_blacklist",
+            "retired_pages/pending_page_blacklist",
+        ),
+    ),
     ("persistence", nvidia_fields.switch, ("persistence_mode",)),
     ("compute_mode", nvidia_fields.compute_mode, ("compute_mode",)),
     ("ecc", nvidia_fields.switch, ("ecc_mode/current_ecc", "ecc_mode/current")),
@@ -193,6 +242,45 @@ _FACTS: Table = (
         nvidia_fields.virtualization,
         ("gpu_virtualization_mode/virtualization_mode",),
     ),
+)
+_ECC: Table = (
+    (
+        "volatile_dram",
+        nvidia_fields.count,
+        ("ecc_errors/volatile/dram_uncorrectable", "ecc_errors/volatile/double_bit/total"),
+    ),
+    ("volatile_sram", nvidia_fields.count, ("ecc_errors/volatile/sram_uncorrectable",)),
+    (
+        "aggregate_dram",
+        nvidia_fields.count,
+        ("ecc_errors/aggregate/dram_uncorrectable", "ecc_errors/aggregate/double_bit/total"),
+    ),
+    ("aggregate_sram", nvidia_fields.count, ("ecc_errors/aggregate/sram_uncorrectable",)),
+    ("sram_threshold", nvidia_fields.yes, ("ecc_errors/aggregate/sram_threshold_exceeded",)),
+)
+_REMAPPED: Table = (
+    (
+        "uncorrectable",
+        nvidia_fields.count,
+        ("remapped_rows/remapped_row_unc", "remapped_rows/uncorrectable_error"),
+    ),
+    ("pending", nvidia_fields.yes, ("remapped_rows/remapped_row_pending", "remapped_rows/pending")),
+    (
+        "failed",
+        nvidia_fields.yes,
+        ("remapped_rows/remapped_row_failure", "remapped_rows/remapping_failure_occurred"),
+    ),
+)
+# Paths, what is wrong, and the bits of NVML's mask (nvml.h: NVML_GPU_FABRIC_HEALTH_MASK_...)
+_FABRIC_HEALTH: tuple[tuple[tuple[str, ...], tuple[str, ...], int], ...] = (
+    (("fabric/health/bandwidth",), ("degraded",), 1),
+    (
+        ("fabric/health/route_recovery_in_progress", "fabric/health/route_recovery"),
+        ("true", "yes"),
+        1 << 2,
+    ),
+    (("fabric/health/route_unhealthy",), ("true", "yes"), 1 << 4),
+    (("fabric/health/access_timeout_recovery",), ("true", "yes"), 1 << 6),
 )
 _PART: Table = (
     ("index", nvidia_fields.count, ("index",)),

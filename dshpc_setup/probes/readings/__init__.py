@@ -6,7 +6,7 @@ is None: no driver tells them all, and a card that is cut into parts has some fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from dshpc_setup.facts import Evidence, GpuDevice, Gpus, State, Vendor
@@ -39,6 +39,7 @@ def gather(machine: Machine, gpus: Gpus, deadline_s: float) -> Readings:
     found: dict[int, Reading] = {}
     states: list[tuple[Vendor, State]] = []
     evidence: list[Evidence] = []
+    lost: list[int] = []
     for vendor in by_vendor:
         end = ended[vendor]
         answer = end.items[0] if end.items else None
@@ -46,12 +47,23 @@ def gather(machine: Machine, gpus: Gpus, deadline_s: float) -> Readings:
             state, readings = answer.fact
             found.update(readings)
             evidence += answer.evidence
+            lost += _lost(by_vendor[vendor], state, readings)
         else:
             evidence.append(failure(f"{vendor}-readings", end))
             state = evidence[-1].state
         states.append((vendor, state))
     in_order = tuple(found.get(device.index, Reading()) for device in gpus.devices)
-    return Readings(in_order, tuple(states), tuple(evidence))
+    return Readings(in_order, tuple(states), tuple(evidence), tuple(lost))
+
+
+def _lost(
+    devices: tuple[GpuDevice, ...], state: State, readings: Mapping[int, Reading]
+) -> list[int]:
+    """Those that NVIDIA's driver listed by a UUID, and that are not in its answer, or it is gone."""
+    if state not in ("present", "absent"):
+        return []
+    named = (gpu for gpu in devices if gpu.vendor == "nvidia" and gpu.uuid and not gpu.problems)
+    return [gpu.index for gpu in named if gpu.index not in readings]
 
 
 def _question(

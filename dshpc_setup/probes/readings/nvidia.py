@@ -34,7 +34,7 @@ def of_devices(devices: tuple[GpuDevice, ...], value: object) -> dict[int, Readi
     found: dict[int, Reading] = {}
     for device in devices:
         item = next((item for item in said if _is_of(device, item)), None)
-        if item is not None:
+        if item is not None and "error" not in item:
             found[device.index] = parse(item).parted(tuple(part.uuid for part in device.mig))
     return found
 

@@ -66,6 +66,7 @@ class Readings:
     devices: tuple[Reading, ...] = ()
     states: tuple[tuple[Vendor, State], ...] = ()
     evidence: tuple[Evidence, ...] = ()
+    lost: tuple[int, ...] = ()  # indexes of GPUs that were listed, and of which nothing is said now
 
     @property
     def hung(self) -> bool:
@@ -74,7 +75,8 @@ class Readings:
     @property
     def refused(self) -> bool:
         """Whether a vendor's values could not be asked, whatever the reason."""
-        return any(state in ("timeout", "denied", "error") for _, state in self.states)
+        failed = any(state in ("timeout", "denied", "error") for _, state in self.states)
+        return failed or bool(self.lost)
 
 
 Answer = tuple[State, Mapping[int, Reading]]

@@ -11,7 +11,10 @@
  *   gpu KEY=VALUE ... name=NAME    a card: minor, bus, memory (MiB), compute (9.0), cpus (0-3,8),
  *                                  uuid, mig (0 or 1), persistence (0 or 1), compute_mode (0 to 3),
  *                                  ecc (0 or 1), virtualization (0 to 4), fabric (STATE or
- *                                  STATE/STATUS), used (MiB), utilization (percent), temperature
+ *                                  STATE/STATUS), health (the fabric's, MASK/SUMMARY),
+ *                                  mig_pending (0 or 1), dram and sram (uncorrected errors,
+ *                                  VOLATILE/AGGREGATE), threshold (0 or 1), rows (remapped,
+ *                                  UNCORRECTABLE/PENDING/FAILED), retired (0 or 1), used (MiB), utilization (percent), temperature
  *                                  (C), power and power_limit (mW); name is the last key and takes
  *                                  the rest of the line
  *   instance KEY=VALUE ...         a MIG instance of the card before: gi, ci, memory, used,
@@ -50,6 +53,7 @@ struct card {
     int parent; /* -1, or the card that this is an instance of */
     unsigned minor, domain, bus, device, major_cc, minor_cc, gi, ci, slices, compute_slices;
     int mig, persistence, compute_mode, ecc, virtualization; /* -1: not supported */
+    int mig_pending, dram[2], sram[2], threshold, rows[3], retired, health[2];
     int fabric, fabric_status, utilization, temperature, power, power_limit;
     unsigned long long memory_mib, used_mib;
     struct link links[LINKS];
@@ -138,6 +142,19 @@ static void parse_card(const char *line, int instance)
     card->compute_mode = number_of(line, "compute_mode", -1);
     card->ecc = number_of(line, "ecc", -1);
     card->virtualization = number_of(line, "virtualization", -1);
+    card->mig_pending = number_of(line, "mig_pending", card->mig);
+    card->threshold = number_of(line, "threshold", -1);
+    card->retired = number_of(line, "retired", -1);
+    card->dram[0] = card->dram[1] = card->sram[0] = card->sram[1] = card->rows[0] = -1;
+    card->health[0] = card->health[1] = 0;
+    if (value_of(line, "dram", text))
+        sscanf(text, "%d/%d", &card->dram[0], &card->dram[1]);
+    if (value_of(line, "sram", text))
+        sscanf(text, "%d/%d", &card->sram[0], &card->sram[1]);
+    if (value_of(line, "rows", text))
+        sscanf(text, "%d/%d/%d", &card->rows[0], &card->rows[1], &card->rows[2]);
+    if (value_of(line, "health", text))
+        sscanf(text, "%d/%d", &card->health[0], &card->health[1]);
     card->utilization = number_of(line, "utilization", -1);
     card->temperature = number_of(line, "temperature", -1);
     card->power = number_of(line, "power", -1);
@@ -473,6 +490,68 @@ int nvmlDeviceGetEccMode(struct card *card, unsigned *current, unsigned *pending
     return OK;
 }
 
+enum { UNCORRECTED = 1, DRAM = 2, SRAM = 7 };
+
+int nvmlDeviceGetMemoryErrorCounter(struct card *card, unsigned kind, unsigned when, unsigned where,
+                                    unsigned long long *count)
+{
+    ENTER(card);
+    if (kind != UNCORRECTED || when > 1)
+        return INVALID;
+    const int *counts = where == DRAM ? card->dram : where == SRAM ? card->sram : NULL;
+    if (!counts || counts[when] < 0)
+        return UNSUPPORTED;
+    *count = (unsigned long long)counts[when];
+    return OK;
+}
+
+int nvmlDeviceGetTotalEccErrors(struct card *card, unsigned kind, unsigned when,
+                                unsigned long long *count)
+{
+    ENTER(card);
+    (void)kind, (void)when, (void)count;
+    return UNSUPPORTED;
+}
+
+struct sram_status {
+    unsigned version;
+    unsigned long long counts[11];
+    unsigned over_threshold;
+};
+
+int nvmlDeviceGetSramEccErrorStatus(struct card *card, struct sram_status *found)
+{
+    ENTER(card);
+    if ((found->version & 0xffffff) != sizeof *found)
+        return VERSION;
+    if (card->threshold < 0)
+        return UNSUPPORTED;
+    found->over_threshold = (unsigned)card->threshold;
+    return OK;
+}
+
+int nvmlDeviceGetRemappedRows(struct card *card, unsigned *correctable, unsigned *uncorrectable,
+                              unsigned *pending, unsigned *failed)
+{
+    ENTER(card);
+    if (card->rows[0] < 0)
+        return UNSUPPORTED;
+    *correctable = 0;
+    *uncorrectable = (unsigned)card->rows[0];
+    *pending = (unsigned)card->rows[1];
+    *failed = (unsigned)card->rows[2];
+    return OK;
+}
+
+int nvmlDeviceGetRetiredPagesPendingStatus(struct card *card, unsigned *pending)
+{
+    ENTER(card);
+    if (card->retired < 0)
+        return UNSUPPORTED;
+    *pending = (unsigned)card->retired;
+    return OK;
+}
+
 int nvmlDeviceGetUtilizationRates(struct card *card, unsigned *rates)
 {
     ENTER(card);
@@ -522,6 +601,11 @@ struct fabric_v2 {
     unsigned health;
 };
 
+struct fabric_v3 {
+    struct fabric_v2 v2;
+    unsigned char summary;
+};
+
 static int fill_fabric(const struct card *card, struct fabric *found)
 {
     if (card->fabric < 0)
@@ -541,9 +625,14 @@ int nvmlDeviceGetGpuFabricInfo(struct card *card, struct fabric *found)
 int nvmlDeviceGetGpuFabricInfoV(struct card *card, struct fabric_v2 *found)
 {
     ENTER(card);
-    if ((found->version & 0xffffff) != sizeof *found)
+    int newer = found->version == (sizeof(struct fabric_v3) | 3u << 24);
+    if (!newer && (found->version & 0xffffff) != sizeof *found)
         return VERSION;
-    return fill_fabric(card, &found->fabric);
+    int code = fill_fabric(card, &found->fabric);
+    found->health = (unsigned)card->health[0];
+    if (newer)
+        ((struct fabric_v3 *)found)->summary = (unsigned char)card->health[1];
+    return code;
 }
 
 /* A card without links, or one in MIG mode, supports none; one with links knows how many. */
@@ -623,7 +712,8 @@ int nvmlDeviceGetMigMode(struct card *card, unsigned *current, unsigned *pending
     ENTER(card);
     if (card->mig < 0)
         return UNSUPPORTED;
-    *current = *pending = (unsigned)card->mig;
+    *current = (unsigned)card->mig;
+    *pending = (unsigned)card->mig_pending;
     return OK;
 }
 

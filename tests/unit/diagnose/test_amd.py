@@ -19,6 +19,8 @@ FIRES = {
     "DSH-AM-044": (f"{M}/amd-atomics", f"{M}/amd-atomics-done"),
     "DSH-AM-084": ("mi300x-no-driver", "mi300x-no-kfd"),
     "DSH-AM-085": (f"{M}/amd-ring-timeout", f"{M}/amd-no-reset"),
+    "DSH-AM-101": ("mi300x-no-driver/amd-no-firmware", f"{M}/amd-optional-firmware"),
+    "DSH-AM-102": (f"{M}/amd-ras", f"{M}/amd-ras-none"),
 }
 """Id -> a machine where it must fire, and its near miss."""
 
@@ -52,6 +54,12 @@ MORE = {
     ("DSH-AM-085", f"{M}/amd-reset-failed"): "warn",
     ("DSH-AM-085", f"{M}/healthy"): "ok",
     ("DSH-AM-085", M): "skipped",
+    ("DSH-AM-101", "mi300x-no-driver/amd-no-firmware"): "error",
+    ("DSH-AM-101", f"{M}/amd-log-denied"): "skipped",
+    ("DSH-AM-102", f"{M}/amd-log-denied"): "skipped",
+    ("DSH-AM-102", f"{M}/amd-ras"): "warn",
+    ("DSH-AM-102", "mi210x4-ras-errors"): "warn",
+    ("DSH-AM-102", f"{M}/amd-ras-fatal"): "error",
 }
 
 WORDS = {
@@ -66,6 +74,9 @@ WORDS = {
     ("DSH-AM-084", "mi300x-no-driver"): "sudo modprobe amdgpu",
     ("DSH-AM-085", f"{M}/amd-ring-timeout"): "ring comp_1.0.1 timeout",
     ("DSH-AM-085", f"{M}/amd-reset-failed"): "sudo reboot",
+    ("DSH-AM-101", "mi300x-no-driver/amd-no-firmware"): "psp_13_0_6_sos.bin",
+    ("DSH-AM-102", f"{M}/amd-ras-fatal"): "sudo reboot",
+    ("DSH-AM-102", "mi210x4-ras-errors"): "2 in umc",
 }
 
 

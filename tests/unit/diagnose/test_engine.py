@@ -11,7 +11,7 @@ from dshpc_setup import remedies
 from dshpc_setup.diagnose import Finding, Known, catalogue, diagnose
 from dshpc_setup.diagnose.engine import CHECKS
 from dshpc_setup.engine import refusals
-from dshpc_setup.facts import Compose, Engine, Toolkit
+from dshpc_setup.facts import Compose, Engine, Evidence, Toolkit
 from dshpc_setup.handover import Handover
 from dshpc_setup.observed import Disk, Observed
 from dshpc_setup.passthrough import Attempt, Cause, findings
@@ -29,6 +29,13 @@ def on(name: str, **engine: Any) -> Known:
     """A recorded machine with another engine."""
     told = known(name)
     return replace(told, facts=replace(told.facts, engine=replace(told.facts.engine, **engine)))
+
+
+def forbidden() -> Known:
+    """An engine whose authorization plugin says no: its socket is open."""
+    told = on("vm-docker-denied", detail="authorization denied by plugin opa: not allowed")
+    seen = Evidence("engine", "denied", SOCKET, 1.0, told.facts.engine.detail, 403)
+    return replace(told, facts=replace(told.facts, evidence=(*told.facts.evidence, seen)))
 
 
 def disk(free_mib: int, free_inodes: int | None = None) -> Known:
@@ -185,6 +192,8 @@ SOCKET = "unix:///var/run/docker.sock"
         ("wsl1", "Docker cannot run in WSL 1", "wsl --set-version NAME 2"),
         ("vm-docker-denied", "This user may not use the Docker engine",
          'sudo usermod -aG docker "$USER"'),
+        (on("wsl2-rtx3080", os_type="windows"), "The engine runs Windows containers",
+         '& "$Env:ProgramFiles\\Docker\\Docker\\DockerCli.exe" -SwitchLinuxEngine'),
         (on("vm-no-gpu", state="timeout", host=SOCKET), "The Docker engine does not answer in time",
          "sudo systemctl restart docker"),
         ("engine-never-answers", "The engine at tcp://10.20.0.4:2376 does not answer",
@@ -445,3 +454,23 @@ def test_an_engine_that_answers_with_an_error_has_answered() -> None:
     here = on("vm-no-docker", state="error", detail="500")
     told = found(replace(here, endpoint=None), "DSH-DK-001")
     assert told.title == "The Docker engine answers with an error"
+
+
+def test_an_authorization_plugins_refusal_is_no_matter_of_a_group() -> None:
+    for identity in ("DSH-DK-074", "DSH-DK-001"):
+        told = found(forbidden(), identity)
+        assert (told.state, told.title) == ("error", "The engine's policy refuses this user")
+        steps = " ".join(f"{fix.text} {fix.command}" for fix in told.fix)
+        assert "authorization-plugins" in steps
+        assert "usermod" not in steps
+    error = refusals.unfit(forbidden().facts)
+    assert error is not None
+    assert "plugin opa" in error.details
+    assert not isinstance(error, refusals.EngineDeniedError), "sudo would change nothing"
+
+
+def test_an_engine_of_windows_containers_is_refused() -> None:
+    error = refusals.unfit(on("wsl2-rtx3080", os_type="windows").facts)
+    assert error is not None
+    assert "SwitchLinuxEngine" in error.resolution[0]
+    assert refusals.unfit(known("wsl2-rtx3080").facts) is None

@@ -18,6 +18,7 @@ FIRES = {
     "DSH-GP-001": ("vm-pci-denied", "vm-no-gpu"),
     "DSH-GP-002": ("a100x2-one-needs-reset", "a100x2"),
     "DSH-GP-004": ("nvidia-smi-without-a-card", "nvidia-smi-finds-nothing"),
+    "DSH-GP-009": ("rtx4090-proc-disagrees", "workstation-rtx4090"),
     "DSH-GP-008": ("workstation-rtx4090/gpu-memory-full", "workstation-rtx4090/gpu-memory-tight"),
     "DSH-GP-020": ("arc-b580-no-driver", "arc-b580-xe"),
     "DSH-GP-021": ("arc-b580-xe/intel-hang", "arc-b580-xe/intel-no-hang"),

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.diagnose.kernel_log import CARD, PROGRAM, RECOVERY, lines, why_unread, xids
+from dshpc_setup.diagnose.kernel_log import lines, sxids, why_unread, xids
+from dshpc_setup.diagnose.xid_catalogue import NVLINK_5, RECOVERY, SXIDS, XIDS, of_sxid, of_xid
 from dshpc_setup.facts import State
 from dshpc_setup.observed import KernelLog
 
@@ -63,10 +64,70 @@ def test_the_newest_lines_that_hold_a_pattern() -> None:
     assert lines(log, "nvrm", 2) == ("NVRM: 7", "NVRM: 8")
 
 
-def test_an_xid_is_of_a_card_or_of_a_program() -> None:
-    assert not set(CARD) & set(PROGRAM)
-    assert RECOVERY not in {*CARD, *PROGRAM}
-    assert {48, 63, 64, 74, 79, 92, 94, 95, 119, 120} == set(CARD)
+FATAL = {46, 48, 54, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, *NVLINK_5, 151, 158, 167, 169, 171,
+         172}  # fmt: skip
+
+
+def test_the_catalogue_of_xids() -> None:
+    """NVIDIA's own: what wants a reset, a restart or a hand at the machine at once is fatal."""
+    assert {number for number, means in XIDS.items() if means.severity == "fatal"} == FATAL
+    faults = {number for number, means in XIDS.items() if means.severity == "fault"}
+    assert faults == {63, 74, 78, 92, 94, 155, 156, 157, 168}
+    assert RECOVERY not in XIDS
+    for means in XIDS.values():
+        assert (means.severity == "fatal") <= (means.remedy != "none")
+        assert (means.severity in ("program", "note")) <= (means.remedy == "none")
+        assert means.words == means.words.strip().rstrip(".")
+    assert of_xid(9999).severity == "note"
+
+
+def test_the_catalogue_of_sxids() -> None:
+    """Always fatal ones want the whole machine restarted: table 23 of the guide has 20."""
+    restart = {number for number, means in SXIDS.items() if means.remedy == "restart"}
+    assert len(restart) == 20
+    assert {SXIDS[number].severity for number in restart} == {"fatal"}
+    assert len([1 for means in SXIDS.values() if means.severity == "fatal"]) == 20 + 42 + 1
+    assert of_sxid(26006).words == "an error of the switch's processor (SOE)"
+    assert of_sxid(99999).words == "an error of a part of the switch"
+
+
+SXID = "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): {}"
+
+
+@pytest.mark.parametrize(
+    ("line", "severity"),
+    [
+        ("20034, Fatal, Link 30 LTSSM Fault Up", "fatal"),
+        ("14001, Fatal, Link 30 something that the guide does not have", "fatal"),
+        ("20034, Non-fatal, Link 30 LTSSM Fault Up", "fault"),
+        ("20001, Non-fatal, Link 30 TX Replay Error", "note"),
+        ("28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)", "note"),
+        ("10004, Non-fatal, thermal event", "fault"),
+    ],
+)
+def test_an_sxid(line: str, severity: str) -> None:
+    (found,) = sxids(KernelLog("present", (SXID.format(line),)))
+    assert (found.address, found.severity) == ("0000:a9:00.0", severity)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        SXID.format("20034, Severity 1 Engine instance 30 Sub-engine instance 00"),
+        SXID.format("20034, Data {0x50610002, 0x10100030}"),
+        "NVRM: Xid (PCI:0000:a9:00): 74, Fatal",
+        "somebody writes of SXid 20034, Fatal",
+    ],
+)
+def test_no_sxid_of_its_own(line: str) -> None:
+    assert sxids(KernelLog("present", (line,))) == ()
+
+
+@given(st.sampled_from(NVLINK_5), st.sampled_from(("Fatal", "Nonfatal", "Non-fatal", "")))
+def test_nvlink_5_says_itself_how_grave_it_is(number: int, word: str) -> None:
+    line = f"NVRM: Xid (PCI:0000:04:00): {number}, RLW_CTRL {word} XC0 i0 Link 00 (0x3 0x80000000)"
+    (found,) = xids(KernelLog("present", (line,)))
+    assert found.severity == ("note" if word.startswith("Non") else "fatal")
 
 
 def test_why_a_log_is_not_known() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from dshpc_setup.diagnose import Finding, Known, diagnose
 from dshpc_setup.diagnose.nvidia import CHECKS
-from dshpc_setup.facts import CdiSpec
+from dshpc_setup.facts import CdiSpec, Evidence, GpuHealth
 from dshpc_setup.fixes import Fix
 from dshpc_setup.handover import Handover
-from dshpc_setup.observed import DeviceLinks, Inside, KernelLog, Observed
+from dshpc_setup.observed import Inside, KernelLog, Observed
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, proof_key
 from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import findings, known
@@ -42,6 +42,14 @@ FIRES = {
     "DSH-NV-081": (f"{W}/kernel-xid-memory", f"{W}/kernel-xid-program"),
     "DSH-NV-083": ("h100x4-nvml-hangs-halfway", "h100x4-nvml-crashes-smi-lists"),
     "DSH-NV-084": (f"{W}/kernel-legacy-gpu", f"{W}/kernel-usual"),
+    "DSH-NV-101": ("h100x8-nvlink/kernel-switch-fatal", "h100x8-nvlink/kernel-switch"),
+    "DSH-NV-102": (f"{W}-no-driver/kernel-no-addresses", f"{W}/kernel-usual"),
+    "DSH-NV-103": (f"{W}-no-driver/kernel-other-driver-first", "workstation-rtx4090-vfio"),
+    "DSH-NV-104": (f"{W}-no-driver/kernel-other-kernel", f"{W}-no-driver/kernel-tainted-only"),
+    "DSH-NV-105": (f"{W}-no-driver/kernel-no-power", f"{W}/kernel-needs-open"),
+    "DSH-NV-106": ("a100x2-one-broken", "a100x2-one-waits-for-reset"),
+    "DSH-NV-107": ("h100x8-nvlink-route-unhealthy", "h100x8-nvlink"),
+    "DSH-NV-108": ("a100x2-one-waits-for-reset", "a100x2-errors-before"),
 }  # fmt: skip
 """Id -> a machine where it must fire, and its near miss."""
 
@@ -54,17 +62,17 @@ NOTES = {
 MORE = {
     ("DSH-NV-003", "a100x2-nvml-denied"): "error",
     ("DSH-NV-003", "container-h100-no-permission"): "error",
-    ("DSH-NV-003", "rtx4090-proc-disagrees"): "warn",
     ("DSH-NV-004", f"{W}/kernel-other-module-refused"): "ok",
     ("DSH-NV-004", f"{W}/kernel-denied"): "skipped",
     ("DSH-NV-004", f"{W}/kernel-cut"): "skipped",
     ("DSH-NV-005", f"{W}/kernel-too-old-for-open"): "warn",
-    ("DSH-NV-006", "t4-nvidia-smi-fails"): "error",
+    ("DSH-NV-006", "t4-nvidia-smi-fails"): "ok",
+    ("DSH-NV-080", "t4-nvidia-smi-fails"): "error",
     ("DSH-NV-006", "t4-nvidia-smi-only"): "info",
     ("DSH-NV-006", "workstation-rtx4090-vfio"): "ok",
     ("DSH-NV-019", "h100x8-nvlink"): "ok",
     ("DSH-NV-020", "rtx4090-off-the-bus"): "warn",
-    ("DSH-NV-020", f"{W}/kernel-xid-79"): "warn",
+    ("DSH-NV-020", f"{W}/kernel-xid-79"): "error",
     ("DSH-NV-021", f"{W}/kernel-xid-reset"): "warn",
     ("DSH-NV-021", f"{W}/kernel-xid-79"): "ok",
     ("DSH-NV-029", "h100x8-nvlink"): "ok",
@@ -78,6 +86,13 @@ MORE = {
     ("DSH-NV-080", "h100x4-nvml-crashes-smi-lists"): "warn",
     ("DSH-NV-081", "h100x8-nvlink/kernel-switch"): "ok",
     ("DSH-NV-081", f"{W}/kernel-denied"): "skipped",
+    ("DSH-NV-081", f"{W}/kernel-xid-memory"): "error",
+    ("DSH-NV-101", "h100x8-nvlink/kernel-switch"): "info",
+    ("DSH-NV-101", f"{W}/kernel-denied"): "skipped",
+    ("DSH-NV-106", "a100x2-one-broken"): "error",
+    ("DSH-NV-107", "h100x8-nvlink-route-unhealthy"): "error",
+    ("DSH-NV-108", "a100x2-errors-before"): "info",
+    ("DSH-NV-108", "a100x2-one-broken"): "ok",
 }
 
 WORDS = {
@@ -101,6 +116,14 @@ WORDS = {
     ("DSH-NV-081", f"{W}/kernel-xid-memory"): "Xid 48",
     ("DSH-NV-082", "a100-ecc-persistence-off"): "one program at a time",
     ("DSH-NV-084", f"{W}/kernel-legacy-gpu"): "470",
+    ("DSH-NV-101", "h100x8-nvlink/kernel-switch-fatal"): "sudo reboot",
+    ("DSH-NV-102", f"{W}-no-driver/kernel-no-addresses"): "pci=realloc",
+    ("DSH-NV-103", f"{W}-no-driver/kernel-other-driver-first"): "sudo modprobe nvidia",
+    ("DSH-NV-104", f"{W}-no-driver/kernel-other-kernel"): "sudo dkms autoinstall",
+    ("DSH-NV-105", f"{W}-no-driver/kernel-no-power"): "power supply",
+    ("DSH-NV-106", "a100x2-one-broken"): "--unhealthy-gpus use",
+    ("DSH-NV-107", "h100x8-nvlink-route-unhealthy"): "a route is unhealthy",
+    ("DSH-NV-108", "a100x2-one-waits-for-reset"): "sudo nvidia-smi --gpu-reset -i 0000:81:00.0",
 }
 
 
@@ -311,6 +334,30 @@ def test_cards_for_one_program_at_a_time(sharing: str, state: str) -> None:
     assert ("gpu_sharing" in finding.cause) == (state == "warn")
 
 
+def test_a_broken_gpu_is_kept_from_jobs_unless_it_is_asked_for() -> None:
+    kept = known("a100x2-one-broken")
+    assert kept.plan is not None
+    assert kept.plan.gres_text == "gpu:a100:1"
+    told = {each.id: each for each in diagnose(kept)}
+    assert "Jobs do not get it." in told["DSH-NV-106"].cause
+    assert told["DSH-GP-002"].caused_by == "DSH-NV-106"
+    used = known("a100x2-one-broken", Settings(unhealthy_gpus="use"))
+    assert used.plan is not None
+    assert used.plan.gres_text == "gpu:a100:2"
+    told = {each.id: each for each in diagnose(used)}
+    assert told["DSH-NV-106"].state == "error"
+    assert "Jobs get it all the same" in told["DSH-NV-106"].cause
+    assert told["DSH-GP-002"].state == "ok"
+
+
+def test_a_fabric_that_is_slow_is_no_reason_to_leave_a_gpu_out() -> None:
+    here = known("h100x8-nvlink")
+    slow = GpuHealth(fabric=("limited-capacity", "degraded-bandwidth"))
+    gpus = tuple(replace(gpu, health=slow) for gpu in here.facts.gpus.devices)
+    facts = replace(here.facts, gpus=replace(here.facts.gpus, devices=gpus))
+    assert found(replace(here, facts=facts), "DSH-NV-107").state == "warn"
+
+
 def test_every_id_is_tried() -> None:
     tried = {*FIRES, *BY_TEST, "DSH-NV-029", "DSH-NV-082"}
     assert {check.id for check in CHECKS} == tried
@@ -346,7 +393,8 @@ def test_an_older_driver_is_not_advised_where_other_cards_need_this_one() -> Non
 def test_a_restart_that_the_driver_asks_for_is_told_after_any_xid() -> None:
     asked = findings(f"{W}/kernel-xid-restart")
     told = asked["DSH-NV-081"]
-    assert (told.state, [fix.command for fix in told.fix]) == ("warn", ["sudo reboot"])
+    assert (told.state, told.fix[0].command) == ("error", "sudo reboot")
+    assert "--gpu-reset" not in text(told)
     assert "62" in text(told)
     assert "OS Reboot" in text(told)
     assert asked["DSH-NV-021"].state == "ok"
@@ -395,19 +443,20 @@ def test_a_card_that_the_driver_refuses_is_why_the_driver_is_not_loaded(
 
 
 def test_a_missing_node_of_a_loaded_driver_needs_no_driver_installed() -> None:
-    steps = [fix.command for fix in findings("rtx4090-proc-disagrees")["DSH-NV-003"].fix]
+    steps = [fix.command for fix in findings("rtx4090-proc-disagrees")["DSH-GP-009"].fix]
     assert steps == ["sudo nvidia-modprobe -c=0 -u", "sudo reboot"]
 
 
-def test_cudas_node_is_called_there_only_where_it_was_met() -> None:
+def test_cudas_node_is_looked_for_on_the_machine_itself() -> None:
     here = known("rtx4090-runtime-not-in-force")
     assert here.facts.engine.cdi_specs == ()
-    assert found(here, "DSH-NV-015").state == "skipped"
-    for links, state in (
-        ({"/dev/nvidia0": True, "/dev/nvidia-uvm": False}, "ok"),
-        ({"/dev/nvidia0": True}, "info"),
-    ):
-        seen = Observed(device_links=DeviceLinks("present", links))
-        assert found(replace(here, observed=seen), "DSH-NV-015").state == state
+    assert found(here, "DSH-NV-015").state == "ok"
+    gone = Evidence("nvidia-uvm", "absent", "/dev/nvidia-uvm", 0.0)
+    without = replace(here, facts=replace(here.facts, evidence=(*here.facts.evidence, gone)))
+    assert found(without, "DSH-NV-015").state == "info", "the first CUDA program of root makes it"
+    inside = replace(without.facts.platform, in_container=True)
+    told = found(replace(without, facts=replace(without.facts, platform=inside)), "DSH-NV-015")
+    assert told.state == "warn"
+    assert "handed over" in text(told)
     assert findings("wsl2-rtx3080")["DSH-NV-015"].state == "skipped"
     assert findings(W)["DSH-NV-015"].state == "ok"

@@ -70,6 +70,9 @@ FIRES: dict[str, tuple[str, str]] = {
     "DSH-SL-036": ("gpu-lost-since-start", "no-gpu-in-files"),
     "DSH-SL-037": ("process-killed-out-of-memory", "killed-out-of-memory"),
     "DSH-SL-038": ("gpu-lost-between-starts", "gpu-exchanged"),
+    "DSH-SL-039": ("without-process", "jobs-out-of-memory"),
+    "DSH-SL-046": ("processes-refused", "processes-limited"),
+    "DSH-SL-047": ("gpu-shared", "healthy"),
     "DSH-DK-045": ("small-shm", "healthy"),
 }
 NEVER_A_FAULT = {"DSH-SL-003"}  # what is in force, as a note
@@ -227,6 +230,17 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
             "is gone; wait until it is back; it asks for gpu:rtx_4090:2",
         ),
         ("published", "DSH-SL-035", "0.0.0.0:6817"),
+        ("without-process", "DSH-SL-039", "no process; 17, 19; requeue 17,19; scancel 17 19"),
+        (
+            "processes-refused",
+            "DSH-SL-046",
+            "Resource temporarily unavailable; 16384; pids_limit 32768",
+        ),
+        (
+            "gpu-shared",
+            "DSH-SL-047",
+            "CUDA out of memory; other (/home/someone/other): GPU-; destroy --prefix other",
+        ),
         ("small-shm", "DSH-DK-045", "/dev/shm; 64 MiB; bus error; shm_size"),
     ],
 )

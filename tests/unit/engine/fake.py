@@ -154,6 +154,7 @@ class Listener:
     """A `Reporter` that keeps what it hears and answers every question with `answer`."""
 
     answer: bool = True
+    by_yes: bool = False  # `answer` is that of --yes, without a terminal
     heard: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
@@ -164,9 +165,9 @@ class Listener:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def ask(self, question: str) -> bool:
+    def ask(self, question: str, *, by_yes: bool = True) -> bool:
         self.questions.append(question)
-        return self.answer
+        return self.answer and (by_yes or not self.by_yes)
 
 
 def facts(

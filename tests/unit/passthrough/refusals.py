@@ -307,6 +307,9 @@ CASES: tuple[Case, ...] = (
     Case("podman", "devices", "docker: Error response from daemon: container create: stat /dev/nonexistent: "
          "no such file or directory", f.NO_NODE),
     Case("bare", "devices", _ADD + '"/dev/nvidia-uvm": no such file or directory', f.NO_UVM),
+    # Docker before 18
+    Case("bare", "devices", _ADD + '"/dev/nvidia-uvm": lstat /dev/nvidia-uvm: no such file or directory',
+         f.NO_UVM),
     Case("amd", "devices", _ADD + '"/dev/kfd": no such file or directory', f.NO_KFD, "sudo modprobe amdgpu"),
     Case("wsl", "devices", _ADD + '"/dev/dxg": no such file or directory', f.NO_WSL_GPU, "wsl --update"),
     Case("bare", "devices", _ADD + '"/dev/nvidia0": no such file or directory', f.DRIVER_NOT_LOADED),

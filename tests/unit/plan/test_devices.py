@@ -8,7 +8,8 @@ import pytest
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Gpus, MigInstance
-from dshpc_setup.plan import DeviceLink, Sharing, plan_cluster
+from dshpc_setup.plan import DeviceLink, Sharing, devices, plan_cluster
+from dshpc_setup.problems import BROKEN, LOST
 from dshpc_setup.settings import load
 from tests.unit.plan.made import facts, gpu
 
@@ -54,6 +55,28 @@ def test_devices_are_not_named_in_vain() -> None:
         assert caught.value.details == "NVML: why."
         without = load(flags={"devices": "0", "gpu": "none"})
         assert plan_cluster(facts(gpus=gpus), without).gres == ()
+
+
+@pytest.mark.parametrize(("setting", "gres"), [("exclude", "gpu:h100:1"), ("use", "gpu:h100:2")])
+def test_a_gpu_that_its_firmware_calls_broken(setting: str, gres: str) -> None:
+    ill = replace(gpu(1), problems=(BROKEN,))
+    seen = facts(gpu(0), ill)
+    plan = plan_cluster(seen, load(flags={"unhealthy_gpus": setting}))
+    assert plan.gres_text == gres
+    (told,) = devices.unhealthy_told(plan, seen.gpus)
+    assert ("Jobs do not get it" in told) == (setting == "exclude")
+    assert set(plan.left_out) == (
+        set() if setting == "use" else devices.unhealthy_reasons(seen.gpus)
+    )
+    assert "unhealthy_gpus: use" in "".join(plan.left_out) or setting == "use"
+
+
+def test_the_setting_brings_no_gpu_back_that_does_not_compute() -> None:
+    both = replace(gpu(1), problems=(BROKEN, LOST))
+    plan = plan_cluster(facts(gpu(0), both), load(flags={"unhealthy_gpus": "use"}))
+    assert plan.gres_text == "gpu:h100:1"
+    excluded = plan_cluster(facts(gpu(0), both), load())
+    assert "unhealthy_gpus: use" not in "".join(excluded.left_out)
 
 
 def test_a_mig_card_without_instances_and_a_broken_card_are_left_out_with_words() -> None:

@@ -102,7 +102,8 @@ def test_the_place_in_the_file_is_named() -> None:
     [
         "SlurmctldPort=7000", "SlurmdPort=7001", "MpiDefault=pmix", "returntoservice=1",
         "MailProg=/usr/bin/mail", "InactiveLimit = 0", "SELECTTYPEPARAMETERS=CR_Core",
-        "SchedulerParameters=defer",
+        "SchedulerParameters=defer", "Epilog=/opt/clean",
+        "JobFileAppend=0",
     ],
 )  # fmt: skip
 def test_a_line_of_the_users_replaces_ours(line: str) -> None:
@@ -112,8 +113,19 @@ def test_a_line_of_the_users_replaces_ours(line: str) -> None:
     assert len(re.findall(rf"(?im)^{key}\s*=", text)) == 1
     if key == "inactivelimit":
         assert "gives its GPU back" not in text, "a comment without its line"
+    if key == "epilog":
+        assert "With an epilog" not in text, "a comment without its line"
+    if key == "jobfileappend":
+        assert "goes on with its log" not in text, "a comment without its line"
     if key == "schedulerparameters":
         assert "begins within a second" not in text, "a comment without its line"
+
+
+@pytest.mark.parametrize("key", ["Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld"])
+def test_a_script_of_the_users_is_run(key: str) -> None:
+    """Without plugins for it Slurm runs none, and says nothing."""
+    assert 'PrEpPlugins=""' in slurm_conf("KillWait=7").splitlines()
+    assert "prepplugins" not in keys(slurm_conf(f"{key}=/opt/clean"))
 
 
 def test_memory_defaults_exclude_each_other() -> None:

@@ -13,10 +13,12 @@ from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.machine import Reply
 from dshpc_setup.probes import drm, pci
 from dshpc_setup.probes.amd import attributes as amd_attributes
-from dshpc_setup.probes.amd import blacklist, kfd
+from dshpc_setup.probes.amd import blacklist, kfd, rocm_smi
+from dshpc_setup.probes.amd import devices as amd_devices
 from dshpc_setup.probes.amd import names as amd_names
 from dshpc_setup.probes.amd import probe as amd
 from dshpc_setup.probes.amd import unused as amd_unused
+from dshpc_setup.probes.amd.card import ToolCard
 from dshpc_setup.probes.look import Look
 from tests.unit.probes.made_machine import MadeMachine, printed
 from tests.unit.probes.test_kfd import PROPERTIES
@@ -254,8 +256,9 @@ def test_a_card_with_fewer_simds_than_its_like_is_short() -> None:
             number = 1 + card * 4 + part
             location = part << 28 | (0x500 + card * 0x2100)
             files.update(node(number, location, 127 + number, gib=48, simd_count=304))
-    (short,) = look_at(MadeMachine(files)).disagreements
-    assert (short.about, short.finding) == (B, "DSH-AM-042")
+    found = look_at(MadeMachine(files)).disagreements
+    (short,) = (item for item in found if item.finding == "DSH-AM-042")
+    assert short.about == B
     assert "3 of 4" in short.layers[0].says
 
 
@@ -268,9 +271,9 @@ def test_no_memory_is_wasted_on_a_mad_number_of_simds() -> None:
 
 
 def test_the_kernel_lists_gpus_and_dev_has_no_kfd() -> None:
-    fact = look_at(MadeMachine({**node(1, 0x500, 128), "/dev/null": ""}))
-    assert [item.about for item in fact.disagreements] == ["/dev/kfd"]
-    assert look_at(MadeMachine(node(1, 0x500, 128))).disagreements == (), "a tree without /dev"
+    fact = look_at(MadeMachine({**node(1, 0x500, 128), "/dev/dri/renderD128": ""}))
+    assert "/dev/kfd" in [item.about for item in fact.disagreements]
+    assert [gpu.problems for gpu in fact.devices] == [("DSH-GP-009",)]
 
 
 def test_where_the_pci_bus_cannot_be_seen_drm_shows_the_card() -> None:
@@ -393,3 +396,33 @@ def test_why_a_card_is_not_used(device: int, driver: str | None, wrong: bool, wo
     left = amd_unused.judge(Look(MadeMachine()), [card], kfd=True)
     assert bool(left.wrong) == wrong
     assert word in left.reasons[0][1].text
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "expected"),
+    [
+        ("AMD INSTINCT MI250 (MCM) OAM AC MBA", 0x7408, "mi250x"),
+        ("AMD INSTINCT MI250 (MCM) OAM AC MBA", 0x740C, "mi250"),
+        ("AMD Instinct MI250X / MI250", 0x740C, "mi250x"),
+        (None, 0x7408, "mi250x"),
+        ("Arcturus GL-XL [Instinct MI100]", 0x738C, "mi100"),
+        (None, 0x9999, "gfx90a"),
+        (None, None, "gfx90a"),
+    ],
+)
+def test_a_type_is_what_the_chip_is_in_whatever_words_the_tool_calls_it(
+    name: str | None, number: int | None, expected: str
+) -> None:
+    card = ToolCard(0, name, device_id=number, target="gfx90a", address=A)
+    (device,) = amd_devices.of_tools([card], Look(MadeMachine({})))
+    assert device.slurm_type == expected
+
+
+@pytest.mark.parametrize("said", ["Device 740c", "AMD Device 0x740c", "Graphics Device", "0x740c"])
+def test_what_only_names_an_id_is_no_name(said: str) -> None:
+    (card,) = (
+        rocm_smi.parse(json.dumps({"card0": {"Card Series": said, "Device ID": "0x740c"}})) or ()
+    )
+    assert card.name is None
+    (device,) = amd_devices.of_tools([card], Look(MadeMachine({})))
+    assert device.slurm_type == "mi250x"

@@ -253,3 +253,11 @@ def test_no_text_trips_a_parser(text: str) -> None:
 
 def test_limits_of_a_machine_without_groups(tmp_path: Path) -> None:
     assert cgroup.probe(Look(written(tmp_path))) == cgroup.Limits()
+
+
+def test_offline_where_no_list_says_so(tmp_path: Path) -> None:
+    """A kernel whose cpuinfo lists all, and no cpu/online: each CPU says it itself."""
+    cpuinfo = "".join(f"processor\t: {number}\n\n" for number in range(4))
+    offline = "".join(f"-- sys/devices/system/cpu/cpu{n}/online --\n{n // 3 ^ 1}\n" for n in (1, 3))
+    tree = f"-- proc/cpuinfo --\n{cpuinfo}{offline}"
+    assert cpu.probe(written(tmp_path, tree), 1.0).fact.logical == 3

@@ -57,6 +57,61 @@ def test_limits(tmp_path: Path, tree: str, limit: int, limited_by: str | None) -
     assert (why.about, bool(why.because)) == ("memory.limit_mib", True)
 
 
+def _nodes(**nodes: tuple[int, str]) -> str:
+    """sysfs of NUMA nodes: name -> (MiB, CPUs)."""
+    listed = ",".join(name[4:] for name in nodes)
+    text = f"-- sys/devices/system/node/has_memory --\n{listed}\n"
+    for name, (mib, cpus) in nodes.items():
+        folder, number = f"sys/devices/system/node/{name}", name[4:]
+        text += f"-- {folder}/meminfo --\nNode {number} MemTotal:  {mib << 10} kB\n"
+        text += f"-- {folder}/cpulist --\n{cpus}\n"
+    return text
+
+
+_TWO = _nodes(node0=(6144, "0-3"), node1=(10240, "4-7"))
+_WITH_GPU = _nodes(node0=(6144, "0-71"), node1=(10240, ""))
+_DRIVER = "-- proc/driver/nvidia/gpus/0009:01:00.0/information --\nModel: NVIDIA GH200 480GB\n"
+_MEMS = "-- proc/self/status --\nMems_allowed_list:\t{}\n"
+
+
+@pytest.mark.parametrize(
+    ("tree", "machine", "memory_fact"),
+    [
+        # Grace Hopper and POWER9: the node without CPUs is the GPU's own memory
+        (_WITH_GPU + _DRIVER, "aarch64", Memory(6144, 6144)),
+        (_WITH_GPU + _DRIVER + _MEMS.format("0-1"), "ppc64le", Memory(6144, 6144)),
+        # the near misses: no driver, a CXL expander beside a card of a PC, all nodes with CPUs
+        (_WITH_GPU, "aarch64", Memory(16384, 16384)),
+        (_WITH_GPU + _DRIVER, "x86_64", Memory(16384, 16384)),
+        (_TWO + _DRIVER, "aarch64", Memory(16384, 16384)),
+        # a node that cannot be read: nothing is taken away
+        (_WITH_GPU.replace("node1/cpulist", "node1/other") + _DRIVER, "aarch64", Memory(16384, 16384)),
+        # cpuset.mems
+        (_TWO + _MEMS.format("1"), "x86_64", Memory(16384, 10240, "cpuset")),
+        (_TWO + _MEMS.format("0-255"), "x86_64", Memory(16384, 16384)),
+        (_TWO + _MEMS.format("7"), "x86_64", Memory(16384, 16384)),
+        (
+            _TWO + _MEMS.format("1") + GROUP + "0::/\n" + V2.format("", str(2 << 30)),
+            "x86_64",
+            Memory(16384, 2048, "cgroup"),
+        ),
+    ],
+)  # fmt: skip
+def test_numa_nodes(tmp_path: Path, tree: str, machine: str, memory_fact: Memory) -> None:
+    found = memory.probe(written(tmp_path, BASE + tree, machine=machine), 1.0)
+    assert found.fact == memory_fact
+    (why,) = found.conclusions
+    assert (why.about, bool(why.because)) == ("memory.limit_mib", True)
+
+
+def test_what_lxcfs_shows_holds_no_memory_of_gpus(tmp_path: Path) -> None:
+    mount = "601 585 0:59 /proc/meminfo /proc/meminfo rw,nosuid - fuse.lxcfs lxcfs rw,user_id=0\n"
+    tree = f"{BASE}{_WITH_GPU}{_DRIVER}-- proc/self/mountinfo --\n{mount}"
+    assert memory.probe(written(tmp_path, tree, machine="aarch64"), 1.0).fact == Memory(
+        16384, 16384
+    )
+
+
 @pytest.mark.parametrize(
     ("tree", "state", "told"),
     [
@@ -87,9 +142,13 @@ def test_no_text_trips_a_parser(text: str) -> None:
     memory.is_lxcfs(text)
 
 
-@given(total=st.integers(2, 1 << 40), limit=st.none() | st.integers(1, 1 << 70))
-def test_a_limit_never_adds(total: int, limit: int | None) -> None:
-    fact = memory.limit(total, limit)
+@given(
+    total=st.integers(2, 1 << 40),
+    limit=st.none() | st.integers(1, 1 << 70),
+    allowed=st.none() | st.integers(0, 1 << 41),
+)
+def test_a_limit_never_adds(total: int, limit: int | None, allowed: int | None) -> None:
+    fact = memory.limit(total, limit, allowed)
     assert fact.limit_mib is not None
     assert 1 <= fact.limit_mib <= total
     assert (fact.limited_by is None) == (fact.limit_mib == total)

@@ -41,6 +41,7 @@ from dshpc_setup.probes.naming import profile_of, slurm_type
         ("Intel(R) Data Center GPU Max 1550", "max_1550"),
         ("Intel(R) Arc(TM) A770 Graphics", "a770"),
         ("NVIDIA Graphics", "gpu"),
+        ("NVIDIA Graphics Device", "gpu"),
         ("", "gpu"),
         (None, "gpu"),
     ],

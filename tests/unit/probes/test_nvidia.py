@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dshpc_setup import probes
+from dshpc_setup.diagnose import Known, diagnose
 from dshpc_setup.facts import Cpu, Engine, Fabric, Gpus, HostFacts, Link, Memory, Platform
 from dshpc_setup.machine import CommandResult, Reply
 from dshpc_setup.machine.recorded import RecordedMachine
@@ -23,6 +25,7 @@ from dshpc_setup.settings import Settings
 from tests.unit.machine.in_place import EMPTY
 from tests.unit.probes.nvidia_machine import (
     MACHINES,
+    UUID,
     card,
     gpu,
     gpus,
@@ -165,7 +168,7 @@ def test_a_container_says_nothing_of_its_hosts_other_cards() -> None:
     [
         ("a100x2-version-mismatch", "driver version", "DSH-NV-001"),
         ("rtx4090-proc-disagrees", "driver version", "DSH-NV-001"),
-        ("rtx4090-proc-disagrees", "/dev/nvidia1", None),
+        ("rtx4090-proc-disagrees", "/dev/nvidia1", "DSH-GP-009"),
         ("rtx4090-proc-disagrees", "0000:01:00.0", None),
         ("rtx4090-off-the-bus", "0000:21:00.0", None),
         ("a100x2-one-not-started", "0000:81:00.0", None),
@@ -217,7 +220,8 @@ def test_a_lost_card_keeps_the_name_that_the_kernel_has(tmp_path: Path) -> None:
 
 
 def test_a_listed_card_that_nvidias_driver_does_not_hold(tmp_path: Path) -> None:
-    root = card("0000:01:00.0", driver=None) + "-- dev/nvidia0 device --\n"
+    nodes = "-- dev/nvidia0 device --\n-- dev/nvidiactl device --\n"
+    root = card("0000:01:00.0", driver=None) + nodes
     found = nvidia.probe(machine(tmp_path, root, nvml=present(gpu(0))), 1.0).fact
     assert (found.state, found.unused) == ("present", ())
     (told,) = found.disagreements
@@ -285,7 +289,7 @@ def test_a_tool_that_gives_up_is_not_asked_again(tmp_path: Path) -> None:
             "error",
             "unknown error",
         ),
-        ({"code": 6, "stdout": "No devices were found\n"}, "absent", "no NVIDIA card"),
+        ({"code": 6, "stdout": "No devices were found\n"}, "absent", "lists no GPU"),
         ({"code": 9, "stdout": "Failed to initialize NVML: Driver Not Loaded\n"}, "absent", "no"),
     ],
 )
@@ -348,7 +352,9 @@ def test_a_library_on_the_loaders_path_is_used_as_the_real_one(tmp_path: Path, p
     env = {"LD_LIBRARY_PATH": "/opt/stand-in/:"}
     found = nvidia.probe(machine(tmp_path, f"-- {path} --\n", nvml=present(gpu(0)), env=env), 1.0)
     assert found.fact.state == "present"
-    assert [item.about for item in found.fact.disagreements] == ["NVIDIA driver"]
+    told = [item.about for item in found.fact.disagreements]
+    assert told == ["NVIDIA driver", "/dev/nvidia0", "/dev/nvidiactl"]
+    assert found.fact.devices[0].problems == ("DSH-GP-009",), "no job gets what is not there"
 
 
 def test_a_library_elsewhere_is_no_hint(tmp_path: Path) -> None:
@@ -498,3 +504,83 @@ def test_nothing_that_nvml_says_trips_the_probe(
     assert isinstance(found, Gpus)
     assert (found.state == "present") == bool(found.devices)
     assert found.devices or found.detail
+
+
+# --- a list that was cut off, and a tool that names the cause
+
+
+def smi_log(count: int) -> str:
+    """`nvidia-smi -q -x` of a machine with so many cards."""
+    cards = "".join(
+        f'<gpu id="00000000:0{number + 1}:00.0"><product_name>NVIDIA A10</product_name>'
+        f"<uuid>{UUID}{number}</uuid><minor_number>{number}</minor_number>"
+        f"<fb_memory_usage><total>23028 MiB</total></fb_memory_usage></gpu>"
+        for number in range(count)
+    )
+    return f"<nvidia_smi_log><attached_gpus>{count}</attached_gpus>{cards}</nvidia_smi_log>"
+
+
+def test_a_log_that_breaks_off_is_no_whole_list(tmp_path: Path) -> None:
+    text = smi_log(3)
+    cut = text[: text.index("</gpu>", text.index("</gpu>") + 1)]
+    refused = {"code": 2, "stderr": "unknown option"}
+    commands: list[dict[str, Any]] = [
+        {"argv": XML, "stdout": cut},
+        *({"argv": argv, **refused} for argv in (PLAIN, CSV, *POORER, LIST)),
+    ]
+    found = nvidia.probe(machine(tmp_path, host(3), commands=commands), 1.0).fact
+    assert (found.state, found.complete, len(found.devices)) == ("present", False, 1)
+    assert "nvidia-smi broke off after 1 of 3 GPUs" in (found.detail or "")
+    assert not any(gpu.problems for gpu in found.devices)
+    assert {item.reason for item in found.unused} == {"nvidia-smi ended before it told of it"}
+    assert not any("could not start" in item.meaning for item in found.disagreements)
+
+
+def test_where_one_list_breaks_off_another_one_is_whole(tmp_path: Path) -> None:
+    rows = "".join(f"{n}, {UUID}{n}, 00000000:0{n + 1}:00.0, 23028, 550.54.15, "
+                   f"[N/A], Enabled, Default, Enabled, 8.6, NVIDIA A10\n" for n in range(2))  # fmt: skip
+    text = smi_log(2)
+    commands: list[dict[str, Any]] = [
+        {"argv": XML, "stdout": text[: text.index("</gpu>") + 20]},
+        {"argv": PLAIN, "code": 2, "stderr": "unknown option"},
+        {"argv": CSV, "stdout": rows},
+    ]
+    found = nvidia.probe(machine(tmp_path, host(2), commands=commands), 1.0).fact
+    assert (found.complete, len(found.devices), found.detail) == (True, 2, None)
+
+
+def test_nvml_that_lists_fewer_than_it_counts_was_cut(tmp_path: Path) -> None:
+    found = nvidia.probe(machine(tmp_path, host(2), nvml=present(gpu(0), count=2)), 1.0).fact
+    assert (found.complete, len(found.devices)) == (False, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "module", "finding"),
+    [
+        ("Failed to initialize NVML: Driver/library version mismatch", True, "DSH-NV-001"),
+        ("No devices were found", True, "DSH-NV-003"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", False,
+         "DSH-NV-062"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", True,
+         "DSH-NV-080"),
+        ("Failed to initialize NVML: Insufficient Permissions", True, "DSH-NV-003"),
+    ],
+)  # fmt: skip
+def test_what_nvidia_smi_names_comes_before_the_library_that_is_not_there(
+    tmp_path: Path, answer: str, module: bool, finding: str
+) -> None:
+    loaded = host(1)
+    root = loaded if module else loaded.replace("-- sys/module/nvidia/version --\n550.54.15\n", "")
+    commands = [
+        {"argv": argv, "code": 9, "stdout": answer + "\n"}
+        for argv in (XML, PLAIN, CSV, *POORER, LIST)
+    ]
+    facts = probes.gather(machine(tmp_path, root, commands=commands), engine=False)
+    assert facts.gpus.state in ("error", "denied")
+    assert "libnvidia-ml" not in (facts.gpus.detail or "")
+    found = {item.id: item for item in diagnose(Known(facts))}
+    assert found[finding].state == "error"
+    assert found["DSH-NV-006"].state == "ok", "the library is not the cause"
+    assert found["DSH-GP-001"].caused_by == finding
+    words = " ".join((found[finding].cause, *found[finding].evidence))
+    assert answer[-16:].rstrip(".") in words

@@ -173,6 +173,7 @@ def test_a_card_in_the_slot_of_a_board_is_a_card(tmp_path: Path) -> None:
         "-- sys/bus/pci/devices/0005:03:00.0/class --\n0x030000\n"
         "-- sys/bus/pci/devices/0005:03:00.0/driver -> ../nvidia --\n"
         "-- sys/module/nvidia/version --\n535.1.2\n-- dev/nvgpu/igpu0/ctrl device --\n"
+        "-- dev/nvgpu/igpu0/as device --\n-- dev/nvgpu/igpu0/channel device --\n-- dev/nvmap device --\n"
     )
     known = gpu(0, name="NVIDIA RTX A6000", pci_bus_id="00000005:03:00.0")
     found = nvidia.probe(machine(tmp_path, root, nvml=present(known), arch="aarch64"), 1.0).fact

@@ -83,6 +83,7 @@ def test_every_fact_in_nvmls_shape() -> None:
             "memory_bytes": 143771 * MIB,
             "minor": 3,
             "mig_mode": 0,
+            "mig_pending": 1,
             "persistence": 1,
             "compute_mode": 3,
             "ecc": 1,

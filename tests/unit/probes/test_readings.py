@@ -158,6 +158,21 @@ def test_nvidia_smi_that_says_nothing() -> None:
     ]
 
 
+def test_a_gpu_that_is_gone_since_it_was_listed_is_told() -> None:
+    here = present(gpu(0, uuid="GPU-1"), gpu(1, uuid="GPU-2"), gpu(2, "amd"))
+    whole = readings.gather(nvml(FULL, {**FULL, "uuid": "GPU-2"}), here, 1.0)
+    assert (whole.lost, whole.refused) == ((), False)
+    for reply in (
+        nvml(FULL),
+        nvml(FULL, {"index": 1, "uuid": "GPU-2", "error": 15, "text": "GPU is lost"}),
+    ):
+        found = readings.gather(reply, here, 1.0)
+        assert (found.lost, found.refused) == ((1,), True)
+    assert readings.gather(Measured(), here, 1.0).lost == (0, 1), "the library itself is gone"
+    jetson = present(gpu(0, driver="nvgpu"))
+    assert readings.gather(Measured(), jetson, 1.0).lost == (), "it never had one"
+
+
 def test_nvml_that_refuses_is_not_asked_by_another_way() -> None:
     machine = Measured(reply=Reply("denied", code=4), programs={"nvidia-smi"})
     found = readings.gather(machine, present(gpu()), 1.0)

@@ -1,0 +1,48 @@
+"""What is told of a program that gave no answer in time: that, and never that something is missing."""
+
+from __future__ import annotations
+
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.machine import CommandResult
+
+_SHOWN = 3  # words of a command line that name it
+
+AGAIN = (
+    "See what keeps this machine busy: uptime",
+    "Then run this again: what is done already is not done twice.",
+)
+
+
+def answered(done: CommandResult, unknown: str) -> CommandResult:
+    """The result of a question that was answered; raises where its deadline passed first.
+
+    `unknown`: what is not known without the answer, as a clause ("which packages there are").
+    """
+    if done.state == "timeout":
+        raise no_answer(done, unknown)
+    return done
+
+
+def no_answer(done: CommandResult, unknown: str) -> DshpcError:
+    """The error for a question that got no answer in time."""
+    return DshpcError(
+        f"{in_words(done)}.",
+        f"It is not known {unknown}: the machine is very busy, or the program hangs.",
+        AGAIN,
+        Exit.INCOMPLETE,
+    )
+
+
+def in_words(done: CommandResult, name: str = "") -> str:
+    """ "docker compose version did not answer within 120 s", by the time that it really had.
+
+    `name`: what to call it where its words do not tell.
+    """
+    words = done.argv
+    if name:
+        shown = name
+    elif words[:2] == ("docker", "exec") and not words[2].startswith("-"):
+        shown = f"{' '.join(words[3 : 3 + _SHOWN])} in {words[2]}"
+    else:
+        shown = " ".join(words[:_SHOWN])
+    return f"{shown} did not answer within {max(1, round(done.ms / 1000))} s"
