@@ -9,9 +9,9 @@ MOST_BYTES = 256 << 10
 _HEAD = """\
 A report of dsHPC setup for a bug tracker.
 
-Look through it before you send it. Names of people and hosts, addresses, serial numbers and UUIDs were
-replaced, each by the same one everywhere; passwords and tokens were taken out. What you wrote in your
-own words, such as a comment in a file, may still say more than you want to tell.
+It keeps words that programs write, versions, sizes and PCI addresses. All else was replaced, the same
+everywhere by the same: names, addresses, serial numbers and UUIDs by others, other words by word1,
+other numbers by number1; comments and passwords were taken out. Look through it before you send it.
 
 To see what dshpc doctor says of it: dshpc doctor --machine FILE.tar.gz
 

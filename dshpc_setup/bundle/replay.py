@@ -6,7 +6,6 @@ folder that `dshpc record` made, which holds a machine alone. `RecordedMachine.f
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -16,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.bundle import PROOF_SCHEMA, SETTINGS_SCHEMA, archive, contents
 from dshpc_setup.checkup import stored
 from dshpc_setup.diagnose import Known
@@ -172,7 +172,7 @@ def _settings(text: str, where: str) -> Settings:
 
 def _object(text: str, where: str, schema: str) -> Mapping[str, Any]:
     try:
-        value = json.loads(text)
+        value = foreign.value(text)
     except (ValueError, RecursionError) as error:
         raise stored.unreadable(where, str(error)) from None
     if not isinstance(value, dict) or value.get("schema") != schema:

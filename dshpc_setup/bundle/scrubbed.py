@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from dshpc_setup import __version__
-from dshpc_setup.bundle import PROOF_SCHEMA, SETTINGS_SCHEMA, VERSIONS_SCHEMA, contents
+from dshpc_setup.bundle import PROOF_SCHEMA, SETTINGS_SCHEMA, VERSIONS_SCHEMA, configs, contents
 from dshpc_setup.bundle.sources import Sources
 from dshpc_setup.checkup import stored
 from dshpc_setup.diagnose import to_json
@@ -48,12 +48,37 @@ def files(machine: Machine, sources: Sources) -> dict[str, str]:
     recording = recorder.texts(machine, sources.log, scrubber)
     # What is named for sure is called by its pseudonym now that all are known.
     values = _values(scrubber, sources, learning=False)
+    _without_comments(values)
     found = {f"machine/{name}": text for name, text in recording.items()}
-    told = {name: scrubber.value(value) for name, value in values.items()}
-    found |= {name: _plain(_json(value)) for name, value in told.items()}
+    found |= {name: _plain(_json(scrubber.value(value))) for name, value in values.items()}
     for name, text in texts.items():
-        found[name] = contents.cut(_plain(scrubber.text(text)), end=name.startswith("log/"))
+        told = scrubber.text(_config(name, text))
+        found[name] = contents.cut(_plain(told), end=name.startswith("log/"))
     return found
+
+
+def _config(name: str, text: str) -> str:
+    """A configuration file without what is not for programs; another text as it is."""
+    if name.endswith(".conf"):
+        return configs.slurm(text)
+    if name.endswith((".yml", ".yaml")):
+        return configs.yaml(text, settings=name.endswith("dshpc.yaml"))
+    return text
+
+
+def _without_comments(values: dict[str, Any]) -> None:
+    """The same of the files that were observed, and of what the settings bring to slurm.conf."""
+    observed = values["observed.json"]
+    for file in observed["files"]:
+        if file["text"] is not None:
+            file["text"] = _config(file["path"], file["text"])
+    inside = observed["inside"] or {}
+    for name in ("slurm_conf", "gres_conf", "cgroup_conf"):
+        if inside.get(name) is not None:
+            inside[name] = configs.slurm(inside[name])
+    texts = values.get("settings/settings.json", {}).get("texts", {})
+    if "slurm_conf_extra" in texts:
+        texts["slurm_conf_extra"] = configs.slurm(texts["slurm_conf_extra"])
 
 
 def _plain(text: str) -> str:
@@ -65,7 +90,8 @@ def _scrubber(machine: Machine, sources: Sources) -> Scrubber:
     """Knows the names of the cluster, of its users, jobs and folders as well."""
     observed = sources.known.observed
     prefix = sources.settings.prefix if sources.settings is not None else "dshpc"
-    hosts = [prefix, *_nodes(observed)]
+    others = (observed.container.sharing if observed.container else None) or ()
+    hosts = [prefix, *_nodes(observed), *(other.prefix for other in others)]
     scrubber = recorder.scrubber_of(
         machine,
         more_hosts=hosts,
@@ -113,6 +139,7 @@ def _folders(sources: Sources) -> Iterable[str]:
     if observed.container is not None:
         for where, source in observed.container.mounts.items():
             paths += [where, source]
+        paths += [other.folder for other in observed.container.sharing or ()]
     if sources.settings is not None:
         paths.append(sources.settings.work)
     whole = {path.rstrip("/") for path in paths if path and path.startswith("/")} - _ALONE - {""}

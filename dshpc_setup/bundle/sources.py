@@ -50,6 +50,11 @@ def ask(
     if project is None:
         return Sources(known, findings, log)
     reporter.progress("reading the files and the log of the cluster")
+    if project.foreign is not None:  # nothing of another user's folder goes into a report of ours
+        seen = known.observed.container
+        return Sources(
+            known, findings, log, str(project.folder), container_log=seen.log if seen else ()
+        )
     texts = {path: _text(project.folder / path) for path in _RENDERED}
     return Sources(
         known,

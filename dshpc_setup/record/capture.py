@@ -33,7 +33,7 @@ ENVIRONMENT = (
     "HOME XDG_CONFIG_HOME container KUBERNETES_SERVICE_HOST LD_LIBRARY_PATH ROCM_PATH DOCKER_HOST "
     "DOCKER_CONTEXT DOCKER_API_VERSION WSL_INTEROP NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES "
     "CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL ZE_AFFINITY_MASK "
-    "HSA_OVERRIDE_GFX_VERSION HSA_ENABLE_DXG_DETECTION"
+    "HSA_OVERRIDE_GFX_VERSION HSA_ENABLE_DXG_DETECTION DOCKER_CONFIG"
 ).split()
 """The variables that are recorded; there are no others."""
 
@@ -50,7 +50,8 @@ _FILES = (
     "/sys/devices/system/cpu/online /sys/devices/system/cpu/possible "
     "/sys/devices/system/cpu/present /sys/devices/system/cpu/offline "
     "/sys/devices/system/cpu/isolated /sys/devices/system/cpu/smt/active "
-    "/sys/devices/system/node/online /sys/devices/system/node/possible"
+    "/sys/devices/system/node/online /sys/devices/system/node/possible "
+    "/sys/devices/system/node/has_memory"
 ).split()
 _EXISTENCE = (
     "/.dockerenv /run/.containerenv /run/systemd/system /run/WSL /dev/dxg /usr/lib/wsl/lib "
@@ -132,7 +133,7 @@ def _system(machine: Machine) -> None:
 
 def _cpus(machine: Machine) -> None:
     root = "/sys/devices/system"
-    for kind, names in (("cpu", _OF_A_CPU), ("node", ("cpulist", "distance"))):
+    for kind, names in (("cpu", _OF_A_CPU), ("node", ("cpulist", "distance", "meminfo"))):
         for entry in machine.listdir(f"{root}/{kind}"):
             if re.fullmatch(rf"{kind}\d{{1,5}}", entry):
                 inside = "topology/" if kind == "cpu" else ""
@@ -169,6 +170,9 @@ def _pci(machine: Machine) -> None:
             machine.read(f"{folder}/{name}")
         for name in _LINKS_OF_A_CARD:
             machine.readlink(f"{folder}/{name}")
+        for name in machine.listdir(f"{folder}/ras"):
+            if name.endswith("_err_count"):
+                machine.read(f"{folder}/ras/{name}")
         for name in machine.listdir(f"{folder}/drm"):
             machine.read(f"{folder}/drm/{name}/dev")
             machine.read(f"{folder}/drm/{name}/lmem_total_bytes")

@@ -34,6 +34,15 @@ class Known:
     def counts(self) -> dict[str, int]:
         return self._names.counts()
 
+    def is_made(self, text: str) -> bool:
+        """Whether the text is a pseudonym, or a number of all the same digits, which names nothing."""
+        plain = text.replace("-", "").replace(":", "").replace("_", "")
+        return self._names.is_made(text) or (len(plain) >= 8 and len(set(plain)) == 1)
+
+    def seen(self, text: str) -> None:
+        """This text is there: no pseudonym is to be the same."""
+        self._names.seen(text)
+
     def name(self, kind: Kind, original: str) -> str:
         if self.learning:
             self._names.seen(original)

@@ -67,7 +67,8 @@ _PATTERNS = (
     # One of Windows may have blanks in it: then the rest of the path says where it ends.
     r"(?P<owner>(?:(?<=Users.)|(?<=Users\\\\))[^/\\\n\"':,;<>|]{1,64}(?=[/\\])"
     r"|[^/\\\s\"':,;<>|]{1,64})",
-    r"(?P<uid>(?:(?<=/run/user/)|(?<=user-)|(?<=uid_)|(?<=uid=)|(?<=uid )|(?<=UID:))\d{1,10}"
+    r"(?P<uid>(?:(?<=/run/user/)|(?<=user-)|(?<=uid_)"
+    r"|(?i:(?<=[ug]id=)|(?<=[ug]id )|(?<=[ug]id:)|(?<=[ug]id: )))\d{1,10}"
     r"(?![0-9A-Za-z]))",
     r"(?P<container>(?:(?<=/lxc/)|(?<=lxc\.payload\.)|(?<=/ecs/))[^/\s]{1,64}"
     r"|(?<=/machine-)[^/\s]{1,128}(?=\.scope))",

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dshpc_setup import foreign
+
 # Never kept: they say nothing of the hardware but whose it is.
 _NEVER = re.compile(
     r"/etc/(?:hostname|hosts|passwd|group|shadow|gshadow|machine-id|resolv\.conf|fstab|exports)"
@@ -45,6 +47,22 @@ _LIBRARY = re.compile(
     r"[\w.+-]*\.so",
     re.IGNORECASE,
 )
+
+
+# The kernel's and the drivers' own files: nobody but them writes a number there
+_MEASURED = re.compile(
+    r"/(?:proc|sys)/.*|/etc/(?:ld\.so\.cache|nv_tegra_release)|/(?:etc|run|var/run)/cdi/.*"
+    r"|/(?:var/)?run/[\w./-]*\.pid|/[\w./-]*/(?:amdgpu|pci)\.ids"
+)
+_SOMEBODYS = re.compile(
+    r"/sys/(?:class|devices/virtual)/dmi/.*|/proc/driver/nvidia/params|/proc/(?:self|\d+)/environ"
+    r"|/proc/(?:cmdline|version)|/sys/module/.*/parameters/.*"
+)
+
+
+def is_measured(path: str) -> bool:
+    """Whether the numbers in that file are of the kernel or of a driver."""
+    return bool(_MEASURED.fullmatch(path)) and not _SOMEBODYS.fullmatch(path)
 
 
 def kept(path: str, text: str) -> str | None:
@@ -114,7 +132,7 @@ def _mounted(text: str) -> str:
 
 def _daemon(text: str) -> str:
     try:
-        value = json.loads(text)
+        value = foreign.value(text)
     except (ValueError, RecursionError):
         return ""
     keep = ("features", "runtimes", "default-runtime", "exec-opts", "storage-driver", "data-root",
@@ -148,6 +166,11 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[str], str]], ...] = (
     (re.compile(r"/proc/(?:self|\d+)/mountinfo"), _mounted),
     (re.compile(r"/proc/(?:modules|kallsyms)"), lambda text: _ADDRESS.sub("0x0", text)),
     (re.compile(r"/etc/ld\.so\.cache"), _libraries),
+    # Of a table in binary form the one word that a probe looks for: who made the virtual machine
+    (
+        re.compile(r"/sys/firmware/acpi/tables/.*"),
+        lambda text: "FIRECK" if "FIRECK" in text else "",
+    ),
     (
         re.compile(r"/(?:etc|run|lib|usr/lib|usr/local/lib)/modprobe\.d/.*"),
         _lines(lambda line: bool(_MODPROBE.fullmatch(line))),

@@ -14,7 +14,7 @@ from typing import Literal
 
 Kind = Literal[
     "uuid", "serial", "id", "host", "domain", "user", "uid", "ipv4", "ipv6", "mac", "engine",
-    "context", "secret", "job", "folder", "volume",
+    "context", "secret", "job", "folder", "volume", "word", "number",
 ]  # fmt: skip
 
 WORDS: dict[Kind, str] = {
@@ -34,6 +34,8 @@ WORDS: dict[Kind, str] = {
     "job": "job name",
     "folder": "folder",
     "volume": "name of a volume",
+    "word": "word that is not listed",
+    "number": "number that is not listed",
 }
 
 
@@ -43,6 +45,8 @@ class Pseudonyms:
     def __init__(self) -> None:
         self._given: dict[Kind, dict[str, str]] = {}
         self._taken: set[str] = set()
+        self._made: set[str] = set()  # as `_bare` has them
+        self._ids: set[int] = set()
 
     def seen(self, text: str) -> None:
         """This text stands in what is to be scrubbed, and must not in the result."""
@@ -60,11 +64,33 @@ class Pseudonyms:
                 made = _MAKERS[kind](original, number, attempt)
             self.seen(made)
             given[original] = made
+            self._made.add(_bare(made))
+            if kind == "id":
+                self._ids.add(int(made))
         return given[original]
+
+    def is_made(self, text: str) -> bool:
+        """Whether it is a pseudonym, with whatever signs between its digits and in whatever case."""
+        bare = _bare(text)
+        if bare in self._made:
+            return True
+        try:
+            return len(bare) >= 8 and (
+                int(bare, 16) in self._ids or (bare.isdecimal() and int(bare) in self._ids)
+            )
+        except ValueError:
+            return False
 
     def counts(self) -> dict[str, int]:
         """How many things of which kind were given another name."""
         return {WORDS[kind]: len(given) for kind, given in self._given.items() if given}
+
+
+def _bare(text: str) -> str:
+    text = text.lower().removeprefix("pod")
+    for kind in ("gpu-", "mig-"):
+        text = text.removeprefix(kind)
+    return text.replace("-", "").replace("_", "").replace(":", "")
 
 
 def _uuid(_original: str, number: int, attempt: int) -> str:
@@ -134,6 +160,15 @@ def _uid(_original: str, number: int, attempt: int) -> str:
     return str(999 + number + attempt)
 
 
+def _numbered(word: str) -> Callable[[str, int, int], str]:
+    """Of one piece: for every parser it is a word, as what it stands for was."""
+
+    def make(_original: str, number: int, attempt: int) -> str:
+        return f"{word}{number + attempt}"
+
+    return make
+
+
 def _counted(word: str, behind: str = "") -> Callable[[str, int, int], str]:
     def make(_original: str, number: int, attempt: int) -> str:
         return f"{word}-{number + attempt}{behind}"
@@ -158,4 +193,6 @@ _MAKERS: dict[Kind, Callable[[str, int, int], str]] = {
     "job": _counted("job"),
     "folder": _counted("/folder"),
     "volume": _counted("volume"),
+    "word": _numbered("word"),
+    "number": _numbered("number"),
 }

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import __version__, probes
+from dshpc_setup import __version__, foreign, probes
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Gpus, HostFacts
 from dshpc_setup.machine import CommandResult, Machine, Reply
@@ -23,6 +23,7 @@ from dshpc_setup.machine.log import Log
 from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 from dshpc_setup.machine.recording import RecordingMachine
 from dshpc_setup.machine.tree import Tree, write_tree
+from dshpc_setup.observed import KernelLog
 from dshpc_setup.probes import readings
 from dshpc_setup.record import capture, places, words, writing
 from dshpc_setup.record.scrub import Scrubber
@@ -30,6 +31,9 @@ from dshpc_setup.reporter import Reporter
 
 SCHEMA = "dshpc.record/1"
 _READINGS_S = 10.0
+# What prints a driver's numbers and no texts of people's
+_MEASURING = frozenset("nvidia-smi rocm-smi amd-smi xpu-smi sysctl".split())
+_MEASURED = frozenset(("nvml", "nvml_readings", "amdsmi"))
 _ODD = re.compile(r"[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -61,12 +65,25 @@ class Recorded:
         }
 
 
-def record(machine: Machine, folder: Path, reporter: Reporter) -> Recorded:
-    """Record the machine into `folder`, which must be new or empty. Raises DshpcError."""
+def record(
+    machine: Machine,
+    folder: Path,
+    reporter: Reporter,
+    kernel_log: Callable[[HostFacts], KernelLog] | None = None,
+) -> Recorded:
+    """Record the machine into `folder`, which must be new or empty. Raises DshpcError.
+
+    `kernel_log` reads what the kernel's log says of GPUs: the rest of it is nobody's business.
+    """
     writing.need_room(folder)
     facts, log = capture_machine(machine, reporter)
     scrubber = _scrubber(machine)
+    said = kernel_log(facts) if kernel_log is not None else KernelLog()
+    told = "".join(f"{line}\n" for line in said.lines)
+    scrubber.learn(told)
     files = texts(machine, log, scrubber)
+    if said.state == "present":
+        files["kernel.log"] = scrubber.text(told, numbers=True)
     writing.write(folder, files)
     tree = log.tree()
     return Recorded(
@@ -80,7 +97,10 @@ def record(machine: Machine, folder: Path, reporter: Reporter) -> Recorded:
             "library": len(log.replies),
         },
         scrubber.counts(),
-        tuple(sorted(scrubber.text(path) for path in tree.denied)),
+        (
+            *sorted(scrubber.text(path) for path in tree.denied),
+            *(("dmesg",) if said.state == "denied" else ()),
+        ),
         _silent(log, tree, scrubber),
         _differences(facts, folder, scrubber),
     )
@@ -169,6 +189,7 @@ def texts(machine: Machine, log: Log, scrubber: Scrubber) -> dict[str, str]:
     replies = {
         REPLIES[name][0]: _reply(reply) for name, reply in log.replies.items() if name in REPLIES
     }
+    measured = {REPLIES[name][0] for name in _MEASURED}
     for known in (
         *(_named(path, text) for path, text in tree.texts.items()),
         env, *replies.values(), list(tree.names()), list(tree.links.values()),
@@ -193,10 +214,10 @@ def texts(machine: Machine, log: Log, scrubber: Scrubber) -> dict[str, str]:
         "machine.yaml": _yaml(about),
         "root.txtar": write_tree(_scrubbed(tree, scrubber)),
         "commands.yaml": _yaml(
-            [_command(result, scrubber.value) for result in log.commands.values()]
+            [_command(result, _of_program(result, scrubber)) for result in log.commands.values()]
         ),
         **{
-            name: json.dumps(scrubber.value(reply), indent=1) + "\n"
+            name: json.dumps(scrubber.value(reply, numbers=name in measured), indent=1) + "\n"
             for name, reply in replies.items()
         },
     }
@@ -213,26 +234,43 @@ def _named(path: str, text: str) -> dict[str, str] | str:
 def _scrubbed(tree: Tree, scrubber: Scrubber) -> Tree:
     text = scrubber.text
 
+    def at(path: str) -> str:
+        return text(path, numbers=path.startswith(("/proc/", "/sys/", "/dev/")))
+
     def of_file(path: str, content: str) -> str:
         named = _named(path, content)
         if isinstance(named, str):
-            return text(content)
-        (told,) = scrubber.value(named).values()
+            return text(content, numbers=places.is_measured(path))
+        (told,) = scrubber.value(named, numbers=places.is_measured(path)).values()
         return str(told)
 
     return Tree(
-        {text(path): of_file(path, content) for path, content in tree.texts.items()},
-        {text(path): text(target) for path, target in tree.links.items()},
-        frozenset(map(text, tree.devices)),
-        {text(path): text(why) for path, why in tree.denied.items()},
-        {text(path): text(why) for path, why in tree.errors.items()},
-        frozenset(map(text, tree.hangs)),
-        frozenset(map(text, tree.there)),
-        {text(path): group for path, group in tree.groups.items()},
-        {text(path): state for path, state in tree.access.items()},
-        {text(path): number for path, number in tree.numbers.items()},
-        {text(path): when for path, when in tree.changed.items()},
+        {at(path): of_file(path, content) for path, content in tree.texts.items()},
+        {at(path): at(target) for path, target in tree.links.items()},
+        frozenset(map(at, tree.devices)),
+        {at(path): text(why) for path, why in tree.denied.items()},
+        {at(path): text(why) for path, why in tree.errors.items()},
+        frozenset(map(at, tree.hangs)),
+        frozenset(map(at, tree.there)),
+        {at(path): group for path, group in tree.groups.items()},
+        {at(path): state for path, state in tree.access.items()},
+        {at(path): number for path, number in tree.numbers.items()},
+        {at(path): when for path, when in tree.changed.items()},
     )
+
+
+def _of_program(result: CommandResult, scrubber: Scrubber) -> Callable[[Any], Any]:
+    """The arguments are ours, and asked for again by their letters."""
+    program = result.argv[0].rpartition("/")[2]
+    in_form = result.ok or re.search(r"(?m)^\s*[{\[<]", result.stdout) is not None
+    measured = program in _MEASURING and in_form
+
+    def scrubbed(value: Any) -> Any:
+        if isinstance(value, list):  # a path is what it is called in machine.yaml
+            return [scrubber.value(one, numbers=not one.startswith("/")) for one in value]
+        return scrubber.value(value, numbers=measured and value == result.stdout)
+
+    return scrubbed
 
 
 def _command(result: CommandResult, scrubbed: Callable[[Any], Any]) -> dict[str, Any]:
@@ -259,7 +297,7 @@ def _printed(result: CommandResult, scrubbed: Callable[[Any], Any]) -> Any:
         return told and f"{told['context']}\n"
     lines = result.stdout.splitlines()
     try:
-        values = [json.loads(line) for line in lines]
+        values = [foreign.value(line) for line in lines]
     except (ValueError, RecursionError):
         # `docker info` and `docker inspect` in a form that cannot be taken apart.
         return "" if arguments[:1] in (["info"], ["inspect"]) else scrubbed(result.stdout)

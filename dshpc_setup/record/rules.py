@@ -284,7 +284,7 @@ class Rules:
 
     def _home(self, found: re.Match[str]) -> str:
         owner = found["owner"]
-        if not words.is_telling(owner) and not re.fullmatch(r"[\w.-]*\d[\w.-]*", owner):
+        if words.is_common(owner):
             return found[0]
         self.known.learn(owner, "user")
         return f"{found['home']}{self.known.name('user', owner)}"

@@ -13,9 +13,14 @@ from typing import Any
 
 from dshpc_setup.record import patterns, places, words
 from dshpc_setup.record.known import Known
+from dshpc_setup.record.listed import Listed
 from dshpc_setup.record.rules import LEAST_ID, Rules
 
 _DEEPEST = 60
+_LIKE_OURS = re.compile(r"\b(?:word|number)\d{1,6}\b", re.IGNORECASE)
+
+# Signs that are no ASCII, as JSON and YAML write them: their letters are no part of a word
+_ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9A-Fa-f]{4}|\\x[89A-Fa-f][0-9A-Fa-f]|\\U[0-9A-Fa-f]{8}")
 
 
 class Scrubber:
@@ -42,6 +47,7 @@ class Scrubber:
         for secret in secrets:
             self._known.learn(secret, "secret")
         self._rules = Rules(self._known)
+        self._listed = Listed(self._known)
         for host in hosts:
             self._known.learn_host(host)
         for user in users:
@@ -63,9 +69,17 @@ class Scrubber:
         finally:
             self._known.learning = False
 
-    def text(self, text: str) -> str:
-        """The text with everything replaced."""
-        return self._rules.text(text)
+    def text(self, text: str, *, numbers: bool = False) -> str:
+        """The text with all replaced that is not listed.
+
+        `numbers`: it is a kernel's or a driver's, whose numbers are told whatever their length.
+        """
+        known = self._rules.text(_ESCAPED.sub("?", text))
+        if self._known.learning:
+            for like_ours in _LIKE_OURS.findall(text):
+                self._known.seen(like_ours)
+            return known
+        return self._listed.text(known, numbers=numbers)
 
     def host(self, name: str) -> str:
         """Of a name that is surely a host's: "gpu01", "gpu01.cluster.example"."""
@@ -95,7 +109,7 @@ class Scrubber:
         """The name of a host, wherever it stands."""
         self._known.learn_host(host)
 
-    def value(self, value: Any, key: str = "", deep: int = 0) -> Any:
+    def value(self, value: Any, key: str = "", deep: int = 0, *, numbers: bool = False) -> Any:
         """The JSON value with everything replaced, in keys too."""
         if deep > _DEEPEST:
             return None
@@ -103,16 +117,16 @@ class Scrubber:
             if "DockerRootDir" in value or {"ServerVersion", "NCPU"} <= value.keys():
                 return self._engine_info(value, deep)
             return {
-                self.text(str(name)): self.value(item, str(name), deep + 1)
+                self.text(str(name)): self.value(item, str(name), deep + 1, numbers=numbers)
                 for name, item in value.items()
             }
         if isinstance(value, (list, tuple)):
             if any(isinstance(item, str) and " PRIVATE KEY-----" in item for item in value):
                 # Lines of one text: a key block is known by its first line and by its last.
                 return self.text("\n".join(map(str, value))).split("\n")
-            return [self.value(item, key, deep + 1) for item in value]
+            return [self.value(item, key, deep + 1, numbers=numbers) for item in value]
         if isinstance(value, str):
-            return self._string(value, key)
+            return self._string(value, key, numbers)
         if type(value) is int and re.fullmatch(words.SECRET_KEYS, key):
             return 0
         if isinstance(value, int) and not isinstance(value, bool) and value >= LEAST_ID:
@@ -121,7 +135,7 @@ class Scrubber:
             return int(self._known.name("id", str(value))) if value in self._known.ids else value
         return value
 
-    def _string(self, text: str, key: str) -> str:
+    def _string(self, text: str, key: str, numbers: bool) -> str:
         if not text.strip():
             return text
         if re.fullmatch(words.WHOLE_KEYS, key):
@@ -141,7 +155,7 @@ class Scrubber:
         if key in ("context", "Context") and text not in words.CONTEXTS:
             self._known.learn(text, "context")
             return self._known.name("context", text)
-        return self.text(text)
+        return self.text(text, numbers=numbers)
 
     def _engine_info(self, info: dict[str, Any], deep: int) -> dict[str, Any]:
         found = places.engine_info(info)

@@ -21,6 +21,11 @@ SECRET_KEYS = (
 SECRET_PLACES = (
     r"[?&](?i:sig|key|code|session|sid)=|(?i:\bbearer )(?=[^\s\"']{12})"
     r"|(?<!\S)--(?i:[\w-]{0,40}(?:password|passphrase|pass|secret|token|api-key))[ \t]{1,9}[\"']?(?!-)"
+    # mysql -pX; of netrc and of ldap.conf, which have no sign between
+    r"|(?<!\S)-p(?=[^\s-][^\s]{0,200}[^A-Za-z\s-])"
+    r"|\b(?:mysql\w{0,10}|mariadb|sshpass)\b[^\n]{0,200}?[ \t]-p(?=[^\s-])"
+    r"|(?m:\b(?i:bindpw|password|passphrase|account)[ \t]{1,9}(?=\S{3,256}$))"
+    r"|\blogin[ \t]{1,9}\S{1,64}[ \t]{1,9}password[ \t]{1,9}|\bbindpw[ \t]{1,9}"
     r"|\blogin\b[^\n]{0,200}?[ \t]-p[ \t]{0,9}[\"']?(?!-)"
     r"|\bcurl\b[^\n]{0,200}?[ \t](?:-u|--user)[ \t=]{0,9}[\"']?[^\s:\"']{1,64}:"
 )
@@ -70,7 +75,7 @@ _PUBLIC = tuple(
     "archlinux.org gentoo.org nixos.org alpinelinux.org amazon.com kernel.org nvidia.com nvidia.cn "
     "amd.com intel.com microsoft.com aka.ms github.com github.io githubusercontent.com python.org "
     "pypi.org opencontainers.org linuxfoundation.org freedesktop.org raspbian.org kali.org "
-    "linuxmint.com pop-os.com system76.com flatcar.org".split()
+    "linuxmint.com pop-os.com system76.com flatcar.org kubernetes.io k8s.io".split()
 )
 
 # Names so common that they tell nothing, and that stand for other things in nearly every text.

@@ -60,7 +60,7 @@ def test_a_secret_goes_and_what_is_around_it_stays(text: str, form: str) -> None
     "text",
     [
         "AuthType=auth/slurm CredType=cred/slurm",
-        "bypass=1 compass: north PWD=/opt/x tokens: none",
+        "path=1 class: low PWD=/opt/x tokens: none",
         "SlurmUser=slurm SlurmdUser=root UserId=root(0) USER=ubuntu",
         "NodeName=DEFAULT NodeList=(null) PartitionName=debug Nodes=ALL Default=YES",
         "NodeName=dshpc SlurmctldHost=dshpc",
@@ -69,7 +69,6 @@ def test_a_secret_goes_and_what_is_around_it_stays(text: str, form: str) -> None
         "Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
         "Gres=gpu:rtx_4090:1 Features=nvidia,cc8.9 State=IDLE+DRAIN",
         "100% of 50%20 used, 12%",
-        "VGhpcyBpcyBub3RoaW5nIHNlY3JldCBhdCBhbGw=",  # "This is nothing secret at all"
         "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/numa_node",
         "-----BEGIN CERTIFICATE-----",
         "--gpus all --user 0 --tokens 5 --name=slurm",
@@ -116,5 +115,5 @@ def test_a_folder_has_one_name_with_all_below_it() -> None:
     scrubber = Scrubber()
     scrubber.folder("/srv/acquisition/x")
     assert scrubber.text("/srv/acquisition/x/config:/srv/acquisition/xy") == (
-        "/folder-1/config:/srv/acquisition/xy"
+        "/folder-1/config:/srv/word1/word2"
     )

@@ -303,7 +303,7 @@ def test_the_report_still_says_what_is_there(files: Mapping[str, str]) -> None:
         "machine/nvml.json": ("NVIDIA H100 80GB HBM3", "550.163.01"),
         "observed.json": ("Xid (PCI:0000:1a:00): 13", "RealMemory=1000", "it asks for too much"),
         "rendered/config/slurm.conf": ("PartitionName=debug", "RealMemory=1000"),
-        "rendered/docker-compose.yml": ("DB_PASSWORD", "device_ids", "/team/slurm:1"),
+        "rendered/docker-compose.yml": ("DB_PASSWORD", "device_ids", "/slurm:1"),
         "log/container.log": ("slurmctld: error: Node", "JobId=17", "2026-11-01T10:11:12"),
         "settings/dshpc.yaml": ("apt_mirror: http://", "/debian"),
         "findings.json": ("The container is stopped", "dshpc.doctor/1"),
