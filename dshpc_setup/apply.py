@@ -3,12 +3,15 @@
 All new texts are first written and synced beside their final names; then a journal is written, which
 is the point of no return; then they are renamed. A run that dies before the journal leaves the old
 files, one that dies after it is completed by the next run.
+
+Minutes lie between the comparison of a run's files and their writing: they are compared again then, and
+once more as each is put in its place (swap.py). What a person has written meanwhile stays.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-import errno
 import json
 import os
 import shlex
@@ -17,11 +20,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dshpc_setup import ownership
+from dshpc_setup import ownership, swap
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.files import make_folder, sync_folder, write_error, write_temporary
-from dshpc_setup.owned import JOURNAL, NEW
-from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, Project, json_text
+from dshpc_setup.files import (
+    is_temporary,
+    make_folder,
+    read_plain,
+    sync_folder,
+    write_error,
+    write_temporary,
+)
+from dshpc_setup.owned import JOURNAL, NEW, OWNABLE
+from dshpc_setup.project import (
+    MANIFEST,
+    MANIFEST_SCHEMA,
+    PROOF,
+    REJECTED,
+    REMEMBERED,
+    RENDERED,
+    RUNTIME,
+    Project,
+    json_text,
+)
 
 Action = Literal[
     "created", "updated", "unchanged", "kept-custom", "kept-edited", "would-create", "would-update"
@@ -115,61 +135,127 @@ def planned(changes: tuple[Change, ...]) -> tuple[Change, ...]:
 
 def write(
     project: Project, changes: tuple[Change, ...], notes: Mapping[str, str] | None = None
-) -> None:
-    """Bring the changes about, and with them the manifest and `notes` (path -> text) of our own."""
+) -> tuple[Change, ...]:
+    """Bring the changes about, and with them the manifest and `notes` (path -> text) of our own.
+
+    They are compared anew, for whatever was edited since: what has become of them is returned.
+    """
     finish_interrupted(project)
+    changes = compare(project, {item.path: item.wanted for item in changes})
     files = {item.target: item.wanted for item in changes if item.target is not None}
+    expected = {item.path: item.old for item in changes if item.target == item.path}
     manifest = _manifest(project, changes)
     for path, text in {MANIFEST: manifest, **(notes or {})}.items():
         if read_text(project.folder / path) != text:
             files[path] = Wanted(text)
-    replace_files(project, files)
+    edited = replace_files(project, files, expected=expected)
+    return tuple(
+        _kept(item, edited[item.path]) if item.path in edited else item for item in changes
+    )
+
+
+def offer(project: Project, changes: tuple[Change, ...]) -> None:
+    """Lay the new texts beside files that were edited, and change nothing that counts."""
+    beside = {
+        item.target: item.wanted
+        for item in changes
+        if item.action == "kept-edited" and item.target is not None
+    }
+    replace_files(project, beside)
+
+
+def _kept(item: Change, text: str) -> Change:
+    """A change that was not made: its file was edited as it was to be replaced."""
+    if ownership.is_marked(text):
+        return Change(item.path, "kept-custom", text, item.wanted, None)
+    return Change(item.path, "kept-edited", text, item.wanted, f"{item.path}{NEW}")
 
 
 def replace_files(
-    project: Project, files: Mapping[str, Wanted], removals: Sequence[str] = ()
-) -> None:
-    """Write all of the files (path -> text) and remove the others, or do nothing of it."""
+    project: Project,
+    files: Mapping[str, Wanted],
+    removals: Sequence[str] = (),
+    expected: Mapping[str, str | None] | None = None,
+) -> dict[str, str]:
+    """Write all of the files (path -> text) and remove the others, or do nothing of it.
+
+    `expected`: what stands in those that people edit (None: no such file). One that holds something
+    else by now stays, the new text is laid beside it, and its path and text are in the answer.
+    """
     if not files and not removals:
-        return
-    temporaries: list[tuple[Path, Path]] = []
+        return {}
+    temporaries: list[_Rename] = []
     try:
         for path, wanted in files.items():
             final = project.folder / path
             make_folder(final.parent, project.owner)
-            temporaries.append(
-                (write_temporary(final, wanted.text, wanted.mode, project.owner), final)
-            )
+            temporary = write_temporary(final, wanted.text, wanted.mode, project.owner)
+            rename = _Rename(temporary, final)
+            if expected is not None and path in expected:
+                old = expected[path]
+                was = None if old is None else ownership.digest(old)
+                rename = _Rename(temporary, final, True, was, ownership.digest(wanted.text))
+            temporaries.append(rename)
         _write_journal(project, temporaries, removals)
     except BaseException:
-        for temporary, _ in temporaries:
-            temporary.unlink(missing_ok=True)
+        for rename in temporaries:
+            rename.temporary.unlink(missing_ok=True)
         raise
     try:
-        _carry_out(project, temporaries, removals)
+        return _carry_out(project, temporaries, removals)
     except KeyboardInterrupt:  # past the point of no return: all of them, then stop
         _carry_out(project, temporaries, removals)
         raise
+
+
+@dataclass(frozen=True)
+class _Rename:
+    """`guarded`: people edit that file; `old` and `new` are the digests of its two texts."""
+
+    temporary: Path
+    final: Path
+    guarded: bool = False
+    old: str | None = None
+    new: str = ""
+
+    def words(self, folder: Path) -> list[str | None]:
+        """As the journal has it."""
+        names = [str(path.relative_to(folder)) for path in (self.temporary, self.final)]
+        return [*names, self.old, self.new] if self.guarded else [*names]
 
 
 def finish_interrupted(project: Project) -> bool:
     """Complete the renames of a run that died in the middle of them; True where there was one."""
     value = project.read_json(JOURNAL)
     pairs = value.get("renames")
-    if not isinstance(pairs, list):
-        return False
-    renames = [(project.folder / old, project.folder / new) for old, new in pairs]
-    _carry_out(project, renames, value.get("removals") or ())
-    return True
+    was = isinstance(pairs, list)
+    if isinstance(pairs, list):
+        renames = [
+            _Rename(project.folder / old, project.folder / new, bool(digests), *digests)
+            for old, new, *digests in pairs
+        ]
+        _carry_out(project, renames, value.get("removals") or ())
+    _sweep(project)
+    return was
 
 
-def _write_journal(
-    project: Project, temporaries: list[tuple[Path, Path]], removals: Sequence[str]
-) -> None:
+def _sweep(project: Project) -> None:
+    """Remove what a run that was killed had written and not yet renamed; the lock is held."""
+    names: dict[Path, list[str]] = {}
+    for path in (*OWNABLE, MANIFEST, REMEMBERED, RUNTIME, RENDERED, REJECTED, PROOF, JOURNAL):
+        final = project.folder / path
+        names.setdefault(final.parent, []).extend((final.name, f"{final.name}{NEW}"))
+    for folder, finals in names.items():
+        with contextlib.suppress(OSError):
+            for left in os.listdir(folder):
+                if any(is_temporary(left, final) for final in finals):
+                    with contextlib.suppress(OSError):
+                        (folder / left).unlink()
+
+
+def _write_journal(project: Project, temporaries: list[_Rename], removals: Sequence[str]) -> None:
     folder = project.folder
-    pairs = [
-        [str(old.relative_to(folder)), str(new.relative_to(folder))] for old, new in temporaries
-    ]
+    pairs = [each.words(folder) for each in temporaries]
     journal = folder / JOURNAL
     text = json.dumps({"renames": pairs, "removals": list(removals)})
     temporary = write_temporary(journal, text, owner=project.owner)
@@ -184,23 +270,45 @@ def _write_journal(
 
 
 def _carry_out(
-    project: Project, temporaries: list[tuple[Path, Path]], removals: Sequence[str]
-) -> None:
-    gone = [project.folder / path for path in removals]
-    for temporary, final in temporaries:
-        if temporary.exists():
+    project: Project, temporaries: list[_Rename], removals: Sequence[str]
+) -> dict[str, str]:
+    """Every step of it can be the second time; the files of people that stay, with their texts."""
+    edited: dict[str, str] = {}
+    gone = {project.folder / path for path in removals}
+    for each in temporaries:
+        if each.guarded:
+            text = swap.finish(each.temporary, each.final, each.old, each.new)
+            if text is not None:
+                name = str(each.final.relative_to(project.folder))
+                edited[name] = text.decode("utf-8", "surrogateescape")
+                gone.discard(_lay_beside(each, edited[name]))
+        elif each.temporary.exists():
             try:
-                os.replace(temporary, final)
+                os.replace(each.temporary, each.final)
             except OSError as error:
-                raise write_error(error, final) from None
+                raise write_error(error, each.final) from None
     for path in gone:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise write_error(error, path) from None
-    for folder in {path.parent for path in (*(final for _, final in temporaries), *gone)}:
+    for folder in {path.parent for path in (*(each.final for each in temporaries), *gone)}:
         sync_folder(folder)
     (project.folder / JOURNAL).unlink(missing_ok=True)
+    return edited
+
+
+def _lay_beside(rename: _Rename, edited: str) -> Path:
+    """Our text beside one that was edited; nothing beside one that its owner has marked."""
+    beside = rename.final.with_name(f"{rename.final.name}{NEW}")
+    try:
+        if ownership.is_marked(edited) or not rename.temporary.exists():
+            rename.temporary.unlink(missing_ok=True)
+        else:
+            os.replace(rename.temporary, beside)
+    except OSError as error:
+        raise write_error(error, beside) from None
+    return beside
 
 
 def _manifest(project: Project, changes: tuple[Change, ...]) -> str:
@@ -214,11 +322,8 @@ def _manifest(project: Project, changes: tuple[Change, ...]) -> str:
 def read_text(path: Path) -> str | None:
     """What the file holds, byte for byte (surrogateescape); None where there is none."""
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise OSError(errno.EINVAL, "it is no regular file")  # a pipe would be waited for
-        return path.read_bytes().decode("utf-8", "surrogateescape")
-    except FileNotFoundError:
-        return None
+        data = read_plain(path)
+        return None if data is None else data.decode("utf-8", "surrogateescape")
     except OSError as error:
         aside = shlex.join(["mv", str(path), f"{path}.old"])
         raise DshpcError(

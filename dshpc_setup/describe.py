@@ -20,20 +20,21 @@ def describe_facts(facts: HostFacts) -> str:
     platform = facts.platform
     system = " ".join(part for part in (platform.os_id, platform.os_version) if part)
     kind = {"wsl2": " (WSL2)", "wsl1": " (WSL1)"}.get(platform.kind, "")
+    engine = describe_engine(facts.engine, compose_silent=bool(facts.late("compose")))
     return (
         f"{(system or platform.kind).capitalize()}{kind}, {facts.cpu.logical} CPUs, "
-        f"{gib(facts.memory.total_mib)}; {describe_engine(facts.engine)}; {describe_gpus(facts.gpus)}"
+        f"{gib(facts.memory.total_mib)}; {engine}; {describe_gpus(facts.gpus)}"
     )
 
 
-def describe_engine(engine: Engine) -> str:
+def describe_engine(engine: Engine, *, compose_silent: bool = False) -> str:
+    """`compose_silent`: it did not answer in time, so that none is not known to be missing."""
     if engine.state != "present":
         words = {"absent": "no Docker", "unsupported": "Docker: not asked"}
         return words.get(engine.state, f"Docker: not known ({engine.state})")
     name = {"podman": "Podman", "desktop": "Docker Desktop"}.get(engine.kind or "", "Docker")
-    compose = (
-        f", compose {engine.compose.version.lstrip('v')}" if engine.compose else ", no compose"
-    )
+    none = ", compose not known (timeout)" if compose_silent else ", no compose"
+    compose = f", compose {engine.compose.version.lstrip('v')}" if engine.compose else none
     rootless = " rootless" if engine.rootless else ""
     return f"{name} {engine.server_version}{rootless}{compose}"
 
@@ -50,8 +51,11 @@ def describe_mapping(engine: Engine) -> str | None:
     return None
 
 
-def describe_missing(engine: Engine) -> str:
+def describe_missing(facts: HostFacts) -> str:
     """What of Docker is missing, in one sentence."""
+    engine = facts.engine
+    if engine.state == "present" and facts.late("compose"):
+        return "Docker Compose did not answer in time."
     if engine.state == "present":
         return "Docker Compose is not installed."
     return f"Docker: {engine.detail or engine.state}.".replace("..", ".")

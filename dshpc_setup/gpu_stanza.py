@@ -21,6 +21,7 @@ _GPUS_AND_CDI_SINCE = (2, 30)
 PROFILING_REASON = (
     "seccomp unconfined and SYS_PTRACE: for AMD's profilers and debuggers (amd_profiling is yes)."
 )
+_PROFILED_REASON = "SYS_PTRACE: for AMD's profilers and debuggers (amd_profiling is yes)."
 NO_PROFILING = "amd_profiling has no effect here: no GPU of AMD's Linux driver is handed over."
 
 
@@ -46,6 +47,15 @@ def gpu_stanza(handover: Handover, compose: str | None, *, profiling: bool = Fal
     )
     stanza = _with_mechanism(stanza, handover, newest)
     return _with_profiling(stanza, handover) if profiling else stanza
+
+
+def with_profile(stanza: GpuStanza) -> GpuStanza:
+    """The same where a seccomp profile of ours stands: it lets AMD's tools work by itself."""
+    return replace(
+        stanza,
+        comment=stanza.comment.replace(PROFILING_REASON, _PROFILED_REASON),
+        security_opt=tuple(each for each in stanza.security_opt if not each.startswith("seccomp")),
+    )
 
 
 def compose_version(text: str | None) -> tuple[int, int] | None:

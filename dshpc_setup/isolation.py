@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from dshpc_setup import seccomp
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Engine
 from dshpc_setup.plan import ClusterPlan
@@ -23,15 +24,19 @@ class Rights:
 
     cap_add: tuple[str, ...] = ()
     security_opt: tuple[str, ...] = ()
+    seccomp: str = ""  # the text of a profile of ours; "": the engine's own
 
 
-def rights(isolation: str, engine: Engine) -> Rights:
+def rights(isolation: str, engine: Engine, *, profiling: bool = False) -> Rights:
     """Nothing for `default`.
 
     The engine mounts a container's control groups read-only, and only SYS_ADMIN may change that and
     write device rules: `devices.deny` (version 1), a BPF program (version 2). Docker's AppArmor profile
     refuses every mount whatever the capabilities, and SELinux's container_t to write control groups; they
     are in force where the engine says "name=apparmor", "name=selinux".
+    The engine's own seccomp profile opens all of SYS_ADMIN's calls to every process as soon as the
+    container has it, namespaces of users among them: ours is in its place. An engine that was built
+    without seccomp refuses any.
     No key `cgroup:` is written: the engine shows a container its own groups alone in both versions, and
     docker-compose 1.x does not know that key.
     """
@@ -39,7 +44,11 @@ def rights(isolation: str, engine: Engine) -> Rights:
         return Rights()
     options = {"apparmor": "apparmor=unconfined", "selinux": "label=disable"}
     return Rights(
-        ("SYS_ADMIN",), tuple(option for name, option in options.items() if _has(engine, name))
+        ("SYS_ADMIN",),
+        tuple(option for name, option in options.items() if _has(engine, name)),
+        seccomp.profile(engine.cgroup_version, profiling=profiling)
+        if _has(engine, "seccomp")
+        else "",
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 OLDEST_DRIVER = 470
+CONTROL = "/dev/nvidiactl"
+UVM = "/dev/nvidia-uvm"
 WSL_DEVICE = "/dev/dxg"
 WSL_FOLDER = "/usr/lib/wsl/lib"
 

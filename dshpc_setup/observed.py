@@ -19,7 +19,10 @@ SCHEMA = "dshpc.observed/1"
 
 @dataclass(frozen=True)
 class KernelLog:
-    """Lines of the kernel's log that are about GPUs and drivers, oldest first, without their times."""
+    """Messages of the kernel's log that are about GPUs and drivers, oldest first, without their times.
+
+    Those of several lines are joined; reports of older versions hold their lines one by one.
+    """
 
     state: State | None = None  # None: not asked; denied: an ordinary user may not read it
     lines: tuple[str, ...] = ()
@@ -81,6 +84,15 @@ class ProjectFile:
 
 
 @dataclass(frozen=True)
+class OtherCluster:
+    """Another cluster that runs on this engine with GPUs of this one."""
+
+    prefix: str
+    folder: str
+    gpus: tuple[str, ...]  # UUIDs, else PCI addresses
+
+
+@dataclass(frozen=True)
 class ContainerSeen:
     """The cluster's container as the engine describes it."""
 
@@ -101,6 +113,7 @@ class ContainerSeen:
     mounts: Mapping[str, str] = field(default_factory=dict)  # destination -> source or volume name
     published: tuple[str, ...] = ()  # ports open beyond the container: "0.0.0.0:6817"
     log: tuple[str, ...] = ()  # its last lines
+    sharing: tuple[OtherCluster, ...] | None = None  # None: not asked
 
 
 @dataclass(frozen=True)
@@ -152,11 +165,14 @@ class Inside:
     memory_limit_mib: int | None = None  # of the container
     node_cpus: int | None = None
     cpus: int | None = None  # that the container may use
+    pids_limit: int | None = None  # processes and threads that it may have; None: no limit
+    pids_refused: int = 0  # how often the kernel has refused it one more
     host_name: str | None = None
     host_name_resolves: bool | None = None
     node_lines: tuple[str, ...] = ()  # `scontrol show node -o`
     errors: tuple[str, ...] = ()  # last lines of the daemons with error: or fatal:
     out_of_memory: tuple[str, ...] = ()  # jobs that ended so lately: "17 (train)"
+    without_process: tuple[str, ...] = ()  # batch jobs that Slurm takes for running: "17"
     gpus_state: State | None = None  # timeout, error, denied: `gpus` says nothing
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from dshpc_setup import apply, probes, render, stanza, verify, written
 from dshpc_setup.apply import Change
-from dshpc_setup.cluster import node_state, start
+from dshpc_setup.cluster import former, neighbours, node_state, start
 from dshpc_setup.cluster.owner import former_owner, refuse_others
+from dshpc_setup.cluster.start import MayStop
 from dshpc_setup.describe import (
     describe_changes,
     describe_facts,
@@ -18,7 +19,7 @@ from dshpc_setup.describe import (
     describe_plan,
     describe_proof,
 )
-from dshpc_setup.engine.install import ensure_engine
+from dshpc_setup.engine import refusals, tools
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image.base import BaseImage, ensure_base, find_base
@@ -27,9 +28,11 @@ from dshpc_setup.image.client import inspect
 from dshpc_setup.image.recipe import Recipe, make_recipe
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.overlay import with_simulated_gpus
+from dshpc_setup.machine.patient import patient
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.plan import ClusterPlan, check_settings, plan_cluster
-from dshpc_setup.project import Project
+from dshpc_setup.plan.devices import unhealthy_reasons, unhealthy_told
+from dshpc_setup.project import GPUS_LABEL, Project
 from dshpc_setup.proven import Proving, prove
 from dshpc_setup.report import Report, StepReporter
 from dshpc_setup.settings import Settings
@@ -46,6 +49,7 @@ class Options:
     build: bool = True
     start: bool = True
     take_over: bool = False
+    may_stop: MayStop = field(default_factory=MayStop)  # running jobs
     interactive: bool = False
     greeting: str = ""  # the first line on screen
     env: Mapping[str, str] | None = None  # where settings may stand; None: the machine's own
@@ -58,7 +62,8 @@ class Configure:
     def __init__(
         self, machine: Machine, project: Project, options: Options, reporter: StepReporter
     ) -> None:
-        self.machine, self.project, self.options = machine, project, options
+        self._given = machine  # what is asked with a time of its own: the probes
+        self.machine, self.project, self.options = patient(machine), project, options
         self.reporter = reporter
         self.steps = Steps(reporter, machine.clock)
         self.report = self.steps.report
@@ -75,6 +80,8 @@ class Configure:
                     f"The machine recorded in {self.options.replayed} is replayed: "
                     "nothing is started or written."
                 )
+            if self.options.replayed is None:
+                self.project.need_own()
             settings = self._settings()  # a wrong one is refused before anything is made
             if self.options.dry_run:
                 self._steps(settings)
@@ -107,6 +114,8 @@ class Configure:
             apply.finish_interrupted(self.project)
         facts = self._probe(settings)
         ideal = self._ideal(facts, settings)
+        for sentence in unhealthy_told(ideal, facts.gpus):
+            self.steps.note(sentence)
         base = self._base(facts, settings)
         testable = None if self.options.dry_run else base
         proving = Proving(self.machine, self.project, facts, settings, ideal, testable)
@@ -119,6 +128,23 @@ class Configure:
         started = self._start(facts, settings, image, changes)
         if started is not None:
             self._verify(settings, plan, changes, started)
+            self._neighbours(settings, plan)
+
+    def _neighbours(self, settings: Settings, plan: ClusterPlan) -> None:
+        """Other clusters with the same GPUs, and those of this folder."""
+        label = stanza.gpus_label(plan).get(GPUS_LABEL, "")
+        asks = self.options.interactive
+        try:
+            for other in neighbours.sharing(self.machine, settings.container, label):
+                self.steps.note(
+                    f"The cluster {other.prefix} in {other.folder} gives jobs the same GPUs "
+                    f"({', '.join(other.gpus)}): jobs of both would meet on them. Let each have its own: "
+                    "dshpc config set devices 0,1"
+                )
+            for text in former.settle(self.machine, self.project, self.reporter, remember=asks):
+                self.steps.note(text)
+        except DshpcError as error:  # the cluster is up and proven, whatever stands beside it
+            self.steps.note(f"Other clusters could not be looked for: {error.brief}")
 
     def _ideal(self, facts: HostFacts, settings: Settings) -> ClusterPlan:
         """The plan where all GPUs can be used: a setting that none can follow is told before what is slow."""
@@ -132,17 +158,14 @@ class Configure:
 
     def _probe(self, settings: Settings) -> HostFacts:
         with self.steps.step("probe") as say:
-            machine = with_simulated_gpus(self.machine, settings.simulate)
-            facts = probes.gather(machine)
+            machine = with_simulated_gpus(self._given, settings.simulate)
+            if self.options.dry_run:
+                facts = self._seen(machine)
+            else:
+                facts = tools.ready(
+                    self._given, machine, self.reporter, interactive=self.options.interactive
+                )
             self.report.simulated = facts.gpus.simulated
-            if facts.engine.state != "present" or facts.engine.compose is None:
-                if self.options.dry_run:
-                    self.steps.note(f"{describe_missing(facts.engine)} A real run would see to it.")
-                else:
-                    ensure_engine(
-                        self.machine, facts, self.reporter, interactive=self.options.interactive
-                    )
-                    facts = probes.gather(machine)
             say(describe_facts(facts))
             if facts.engine.state == "present" and self.options.replayed is None:
                 refuse_others(
@@ -151,6 +174,18 @@ class Configure:
             if (mapped := describe_mapping(facts.engine)) is not None:
                 self.steps.note(mapped)
             return facts
+
+    def _seen(self, machine: Machine) -> HostFacts:
+        """For a dry run: nothing is installed, and a recorded machine answers no other the second time."""
+        if self.options.replayed is not None:
+            facts = probes.gather(machine)
+        else:
+            facts = probes.gather_surely(machine, self.reporter.progress)
+        if refused := refusals.unfit(facts):
+            raise refused
+        if facts.engine.state != "present" or facts.engine.compose is None:
+            self.steps.note(f"{describe_missing(facts)} A real run would see to it.")
+        return facts
 
     def _base(self, facts: HostFacts, settings: Settings) -> BaseImage | None:
         with self.steps.step("base") as say:
@@ -173,8 +208,10 @@ class Configure:
             if plan.gres and not proof.works:
                 plan = plan_cluster(facts, replace(settings, gpu="none"))
                 plan = replace(plan, left_out=(describe_proof(proof),))
+            told = unhealthy_reasons(facts.gpus)
             for reason in plan.left_out if plan.gres else ():
-                self.steps.note(f"Not used: {reason}")
+                if reason not in told:
+                    self.steps.note(f"Not used: {reason}")
             say(describe_plan(plan))
             return plan
 
@@ -215,6 +252,8 @@ class Configure:
             self.report.changes = apply.planned(changes)
             say(describe_changes(self.report.changes if self.options.dry_run else changes))
             if not self.options.dry_run:
+                if file.rights.seccomp:
+                    written.keep_profile(self.project, file.rights.seccomp)
                 written.let_compose_read(self.machine, self.project, facts, changes)
                 if not self.project.manifest:
                     # Nothing has to stay in force yet, and what was chosen is remembered
@@ -225,13 +264,13 @@ class Configure:
         """Where something is in force, only once nothing can refuse it: `dshpc up` would apply it."""
         if self._written:
             return
-        former = self.project.runtime().get("container")
-        if former not in (None, settings.container):
-            self.steps.note(f"The former cluster {former} is left as it is: docker rm -f {former}")
         owner = former_owner(self.machine, settings) if self.options.take_over else None
         origin = written.Origin(self._inputs, self.options.flags, owner)
-        written.write(self.project, settings, changes, origin)
-        self.report.changes, self._written = changes, True
+        made = written.write(self.project, settings, changes, origin)
+        for before, now in zip(changes, made, strict=True):
+            if before.action != now.action and now.action.startswith("kept-"):
+                self.steps.note(f"{now.path} was edited while this ran: it stays as it is.")
+        self.report.changes, self._written = made, True
 
     def _build(
         self, facts: HostFacts, settings: Settings, recipe: Recipe | None, plan: ClusterPlan
@@ -277,16 +316,26 @@ class Configure:
                 say("--no-start", True)
                 return None
             compose = facts.engine.compose
-            if compose is None:
-                raise DshpcError(
-                    "Docker Compose is not installed.", "", ("Install docker-compose.",)
+            assert compose is not None  # made sure of in the first step: tools.ready
+            may_stop = self.options.may_stop
+            try:
+                agreed = start.agreed(
+                    self.machine,
+                    self.project,
+                    settings,
+                    compose,
+                    image,
+                    changes,
+                    may_stop,
+                    self.reporter,
                 )
-            agreed = start.agreed(
-                self.machine, self.project, settings, image, changes, self.reporter
-            )
+            except DshpcError:
+                # Nothing is in force of it, and who has edited a file can look at it and take it
+                apply.offer(self.project, changes)
+                raise
             self._write(settings, changes)
             started = start.bring_up(
-                self.machine, self.project, settings, compose, agreed, self.reporter
+                self.machine, self.project, settings, compose, agreed, may_stop, self.reporter
             )
             say("started" if started else "running already")
             return started
@@ -305,7 +354,7 @@ class Configure:
             cluster = self.report.cluster = verify.ask_cluster(self.machine, settings.container)
             for note in node_state.still_true(map(str, told.get("notes", ())), cluster.usable):
                 self.steps.note(note)
-            own = any(item.action in ("kept-custom", "kept-edited") for item in changes)
+            own = any(item.action.startswith("kept-") for item in self.report.changes)
             verify.judge_nodes(cluster, plan.gres_text, settings.container, own_files=own)
             has_gpu = any(node.gres for node in cluster.nodes)
             said = "ready"

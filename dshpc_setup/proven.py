@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dshpc_setup import passthrough, without_gpu
 from dshpc_setup.describe import describe_cause, describe_proof
@@ -43,7 +43,7 @@ def prove(wanted: Proving, steps: Steps) -> Passthrough:
         untested = passthrough.without_test(plan, simulated_device_files(settings.simulate))
         if untested is not None:
             say(untested.reason, True)
-            _need_gpu(settings, untested, steps)
+            _need_gpu(wanted, untested, steps)
             return untested
         whole = not settings.devices
         kept = Passthrough.from_json(wanted.project.read_note(PROOF))
@@ -54,20 +54,34 @@ def prove(wanted: Proving, steps: Steps) -> Passthrough:
         if wanted.base is None:
             reason = "Not tested: this run starts no container of the base image."
             say(reason, True)
-            return passthrough.untested(facts, plan, whole, reason)
+            untested = _foreseen(facts, plan, whole, reason)
+            _need_gpu(wanted, untested, steps)
+            return untested
         bench = Bench(wanted.base.ref, wanted.user, environment=wanted.base.environment)
         proof = passthrough.prove(wanted.machine, facts, plan, bench, whole=whole)
         say(describe_proof(proof))
         for warning in proof.warnings:
             steps.note(describe_cause(warning))
         wanted.project.write_json(PROOF, proof.to_json())  # doctor shows a failed one as well
-        _need_gpu(settings, proof, steps)
+        _need_gpu(wanted, proof, steps)
         return proof
 
 
-def _need_gpu(settings: Settings, proof: Passthrough, steps: Steps) -> None:
-    refused = without_gpu.refusal(settings, proof)
+def _foreseen(facts: HostFacts, plan: ClusterPlan, whole: bool, reason: str) -> Passthrough:
+    """What a test-run would come to as far as the facts tell, unproven; `reason`: why none is made."""
+    from dshpc_setup.diagnose import Known
+    from dshpc_setup.diagnose.ways import foreseen
+
+    found = foreseen(Known(facts, plan, whole=whole))
+    if found is None:
+        return passthrough.untested(facts, plan, whole, reason)
+    return replace(found, reason=reason if found.works else passthrough.why_none(found))
+
+
+def _need_gpu(wanted: Proving, proof: Passthrough, steps: Steps) -> None:
+    root = without_gpu.cause(wanted.facts, wanted.plan, wanted.settings)
+    refused = without_gpu.refusal(wanted.settings, proof, root)
     if refused is not None:
         raise refused
-    for text in without_gpu.notes(proof):
+    for text in without_gpu.notes(proof, root):
         steps.note(text)

@@ -49,6 +49,7 @@ class ComposeFile:
     volumes: tuple[str, ...]
     gpu: GpuStanza
     rights: Rights = field(default_factory=Rights)  # of the isolation tier
+    pids_limit: int = 0  # processes and threads; 0: none
     ulimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # soft, hard; -1: none
     build: Mapping[str, Any] | None = None  # {"build": ..., "secrets": ...} of image/build.py
     simulated: bool = False

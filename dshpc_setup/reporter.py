@@ -14,8 +14,12 @@ class Reporter(Protocol):
         """Something the user should still see when all is done."""
         ...
 
-    def ask(self, question: str) -> bool:
-        """A yes/no question; `--yes` answers yes; without a terminal the answer is no."""
+    def ask(self, question: str, *, by_yes: bool = True) -> bool:
+        """A yes/no question; without a terminal the answer is no.
+
+        `--yes` answers yes, but with `by_yes` false: what would cost others their work has a flag of its
+        own.
+        """
         ...
 
 
@@ -31,5 +35,5 @@ class Silent:
     def note(self, text: str) -> None:
         return None
 
-    def ask(self, question: str) -> bool:
+    def ask(self, question: str, *, by_yes: bool = True) -> bool:
         return self.answer

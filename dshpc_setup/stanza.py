@@ -9,21 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import isolation, ownership
+from dshpc_setup import isolation, ownership, seccomp
+from dshpc_setup.container.places import HOMES
 from dshpc_setup.errors import usage_error
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.gpu_stanza import gpu_stanza
+from dshpc_setup.gpu_stanza import gpu_stanza, with_profile
 from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.project import LABEL
+from dshpc_setup.project import GPUS_LABEL, LABEL, OWN
 from dshpc_setup.render import ComposeFile, render_compose
 from dshpc_setup.settings import Settings
 
 PROJECT_LABEL = LABEL
 RENDERED_LABEL = "org.dshpc.rendered"
+VOLUMES = ("state", "key", "home")  # behind the prefix; removed by `dshpc destroy` alone
 METHODS = "methods"  # a folder of the project, seen under the same path in the container
 _LABEL_LENGTH = 32
 
+_PIDS, _PIDS_PER_CPU = 16384, 128
 _UNLIMITED = -1
 _STACK = 64 * 1024 * 1024  # bytes
 
@@ -157,31 +160,68 @@ def compose_file(
         refused = isolation.refusal(facts.engine, plan)
     if refused is not None:
         raise refused
+    profiling = settings.amd_profiling == "yes"
     gpu = gpu_stanza(
         passthrough.handover,
         facts.engine.compose.version if facts.engine.compose else None,
-        profiling=settings.amd_profiling == "yes",
+        profiling=profiling,
     )
+    rights = isolation.rights(settings.isolation, facts.engine, profiling=profiling)
+    if rights.seccomp:
+        gpu = with_profile(gpu)
+        option = f"seccomp={_profile_path(project, rights.seccomp)}"
+        rights = replace(rights, security_opt=(*rights.security_opt, option))
     return ComposeFile(
         prefix=settings.prefix,
         container=settings.container,
         node=settings.node,
         image=image,
         shm_size=settings.shm_size,
+        pids_limit=pids_limit(settings, facts),
         gpu_comment=(passthrough.reason, *gpu.comment.split("\n")[1:]),
         environment={
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
             **gpu.environment,
         },
-        labels={PROJECT_LABEL: str(project), RENDERED_LABEL: ""},
+        labels={PROJECT_LABEL: str(project), **gpus_label(plan), RENDERED_LABEL: ""},
         volumes=(*_volumes(project, settings, facts), *gpu.volumes),
         gpu=gpu,
-        rights=isolation.rights(settings.isolation, facts.engine),
+        rights=rights,
         ulimits=ulimits(facts),
         build=build,
         simulated=plan.simulated,
     )
+
+
+def gpus_label(plan: ClusterPlan) -> dict[str, str]:
+    """By which another cluster with the same GPUs is told; none where they are made up, or there is none."""
+    if plan.simulated or not plan.gres:
+        return {}
+    names = (gpu.uuid or gpu.pci_bus_id or ":".join(gpu.device_files) for gpu in plan.gpus)
+    return {GPUS_LABEL: ",".join(sorted({name for name in names if name}))}
+
+
+def profile_file(text: str) -> str:
+    """Where a seccomp profile lies in the project folder: compose reads it whenever it reads our file."""
+    return f"{OWN}/{seccomp.file_name(text)}"
+
+
+def _profile_path(project: Path, text: str) -> str:
+    # Compose cuts the option at "=": a path that holds one is given from the folder of the file
+    whole = str(project / profile_file(text))
+    return profile_file(text) if "=" in whole else whole
+
+
+def pids_limit(settings: Settings, facts: HostFacts) -> int:
+    """How many processes and threads the container may have; 0: no limit.
+
+    Room for what jobs do with all cores, far below what a machine can hold: a job that forks without an
+    end takes the container's, in place of the machine's.
+    """
+    if settings.pids_limit is not None:
+        return settings.pids_limit
+    return max(_PIDS, _PIDS_PER_CPU * (facts.cpu.logical or 0))
 
 
 def ulimits(facts: HostFacts) -> Mapping[str, tuple[int, int]]:
@@ -212,4 +252,5 @@ def _volumes(project: Path, settings: Settings, facts: HostFacts) -> tuple[str, 
         f"{project / METHODS}:{project / METHODS}{read_only}",
         "state:/var/lib/dshpc/state",
         "key:/var/lib/dshpc/key",
+        f"home:{HOMES}",
     )

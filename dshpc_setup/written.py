@@ -10,7 +10,9 @@ from dshpc_setup.apply import Change
 from dshpc_setup.engine import compose
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.files import make_folder
+from dshpc_setup.files import make_folder, write_atomic, write_error
+from dshpc_setup.jobs import ground
+from dshpc_setup.jobs.workspace import JOBS
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.project import REMEMBERED, RENDERED, RUNTIME, Project, json_text
@@ -25,6 +27,17 @@ def compared(project: Project, plan: ClusterPlan, compose_text: str) -> tuple[Ch
     wanted[compose.FILE] = apply.Wanted(compose_text)
     wanted[".env"] = apply.Wanted(render_env(plan.cluster), 0o600)
     return apply.compare(project, wanted)
+
+
+def keep_profile(project: Project, text: str) -> None:
+    """The seccomp profile, before the compose tool is asked: version 1 reads it with our file.
+
+    Its name tells its text, so it changes nothing of what is in force.
+    """
+    path = project.folder / stanza.profile_file(text)
+    if apply.read_text(path) != text:
+        make_folder(path.parent, project.owner)
+        write_atomic(path, text, owner=project.owner)
 
 
 def let_compose_read(
@@ -56,23 +69,29 @@ class Origin:
 
 def write(
     project: Project, settings: Settings, changes: tuple[Change, ...], origin: Origin
-) -> None:
-    """The files, and what later runs and commands need to know of this one: all of it or none."""
+) -> tuple[Change, ...]:
+    """The files, and what later runs and commands need to know of this one: all of it or none.
+
+    The changes as they came about: what was edited since they were compared is kept.
+    """
     work = stanza.work_folder(project.folder, settings)
     make_folder(work, project.owner)
+    try:
+        ground.make(str(work))  # before a user of the work folder could
+    except OSError as error:
+        raise write_error(error, work / JOBS) from None
     make_folder(project.folder / stanza.METHODS, project.owner)
     runtime = {
         "container": settings.container,
         "prefix": settings.prefix,
         "work": str(work),
-        "docker": "docker",
     }
     if owner := origin.volumes_of or project.runtime().get("volumes_of"):
         runtime["volumes_of"] = str(owner)
     notes = {RUNTIME: json_text(runtime), RENDERED: rendered(origin.inputs, changes)}
     if chosen := project.remembering(origin.flags):
         notes[REMEMBERED] = json_text(chosen)
-    apply.write(project, changes, notes)
+    return apply.write(project, changes, notes)
 
 
 def rendered(inputs: str, changes: tuple[Change, ...]) -> str:

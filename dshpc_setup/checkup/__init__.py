@@ -20,6 +20,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.machine.overlay import with_simulated_gpus
+from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed import DeviceLinks, GpuMemory, KernelLog, Observed
 from dshpc_setup.project import PROOF, Project
 from dshpc_setup.settings import Settings
@@ -69,7 +70,8 @@ def examine(machine: Machine, project: Project | None, early: Early | None = Non
         docker_command=machine.which("docker") is not None,
         owner=_other_owner(machine, project),
     )
-    proof = Passthrough.from_json(project.read_note(PROOF)) if project else None
+    own = project if project is not None and project.foreign is None else None
+    proof = Passthrough.from_json(own.read_note(PROOF)) if own else None
     return known_of(machine, facts, settings, observed, proof)
 
 
@@ -128,7 +130,10 @@ def examine_recorded(machine: Machine) -> Known:
     told = stored_of(folder) if isinstance(folder, Path) else Stored()
     settings = told.settings or Settings()
     facts = probes.gather(with_simulated_gpus(machine, settings.simulate))
-    return told.with_proof(known_of(machine, facts, settings, told.observed or Observed()))
+    observed = told.observed or Observed()
+    if observed.kernel.state is None and isinstance(machine, RecordedMachine):
+        observed = replace(observed, kernel=kernel.read_recorded(machine, facts.platform))
+    return told.with_proof(known_of(machine, facts, settings, observed))
 
 
 def _settings(project: Project | None, env: Mapping[str, str]) -> tuple[Settings, str | None]:
@@ -161,7 +166,7 @@ def _machine(
         questions["memory"] = lambda tell: tell(gpu_memory.in_use(seen, facts))
     else:
         say(gpu_memory.in_use(seen, facts))
-    if project is not None:
+    if project is not None and project.foreign is None:
         from dshpc_setup.checkup import files  # reads YAML, which the container cannot
 
         plan = _plan(facts, settings) if settings else None

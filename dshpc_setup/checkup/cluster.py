@@ -6,11 +6,11 @@ What only a project needs is imported where it is asked: most machines that doct
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from dshpc_setup import foreign
 from dshpc_setup.checkup.narrowed import at_once, inspecting_once, unwrapped, with_deadline
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.status import ClusterStatus
@@ -21,9 +21,9 @@ from dshpc_setup.engine.containers import Container
 from dshpc_setup.engine.inspecting import INSIDE_S, Answer, Early, ask_inside
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Ended, Machine, Say, earlier
-from dshpc_setup.observed import ContainerSeen, Inside, Observed
+from dshpc_setup.observed import ContainerSeen, Inside, Observed, OtherCluster
 from dshpc_setup.probes.platform import in_container
-from dshpc_setup.project import LABEL, Project
+from dshpc_setup.project import GPUS_LABEL, LABEL, Project
 
 COMMAND_S = 4.0  # of each; several wait beside each other
 _LEAST_S = 0.5
@@ -147,11 +147,25 @@ def _why(end: Ended) -> str:
 
 
 def _container(machine: Machine, project: Project, found: Container, say: Say) -> None:
-    """Told twice: with its log, and then with whether its image is there."""
+    """Told again with each answer: its log, who has the same GPUs, whether its image is there."""
     seen = replace(_described(found), log=log_of(machine, found))
+    say(seen)
+    seen = replace(seen, sharing=_sharing(machine, found))
     say(seen)
     ref = _image_of(project, found.name) or found.image
     say(replace(seen, image_there=_is_there(machine, ref)))
+
+
+def _sharing(machine: Machine, found: Container) -> tuple[OtherCluster, ...] | None:
+    label = found.labels.get(GPUS_LABEL, "")
+    if not label:
+        return ()
+    from dshpc_setup.cluster import neighbours
+
+    try:
+        return neighbours.sharing(machine, found.name, label)
+    except DshpcError:
+        return None
 
 
 def _described(found: Container) -> ContainerSeen:
@@ -182,7 +196,9 @@ def _without_container(machine: Machine, project: Project, name: str) -> Contain
 
 
 def _image_of(project: Project, name: str) -> str | None:
-    """The image that docker-compose.yml starts."""
+    """The image that docker-compose.yml starts; not of another user's."""
+    if project.foreign is not None:
+        return None
     from dshpc_setup.apply import read_text
     from dshpc_setup.engine import compose
 
@@ -249,7 +265,7 @@ def parse_inside(text: str) -> Inside | None:
     from dshpc_setup.checkup import typed
 
     try:
-        value = json.loads(text)
+        value = foreign.value(text)
         if not isinstance(value, dict) or "wheel_version" not in value:
             return None
         return typed.read(Inside, value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -10,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dshpc_setup import ownership
+from dshpc_setup import foreign, ownership
 from dshpc_setup.checkup import gpu_part, renderings
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import DshpcError
@@ -170,7 +169,7 @@ def _manifest(folder: Path) -> ProjectFile:
         return _without_text(MANIFEST, found)
     wrong = None
     try:
-        value = json.loads(found.data)
+        value = foreign.value(found.data)
         if not isinstance(value, dict) or not isinstance(value.get("files"), dict):
             wrong = "it names no files"
     except (ValueError, RecursionError) as error:

@@ -4,7 +4,7 @@ Where that is for root alone (kernel.dmesg_restrict), systemd's journal has the 
 and systemd-journal.
 
 Sources of the texts: NVIDIA's Xid catalogue (NVRM: Xid), Linux kernel/module/signing.c ("Loading of ...
-is rejected"), drivers/gpu/drm/i915 ("GPU HANG"), security/lockdown.
+is rejected"), kernel/module/version.c, drivers/gpu/drm/i915 ("GPU HANG"), security/lockdown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 import re
 
 from dshpc_setup.facts import Platform
+from dshpc_setup.kernel_messages import messages
 from dshpc_setup.machine import Machine
+from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 from dshpc_setup.observed import KernelLog
 
 DEADLINE_S = 3.0
@@ -21,10 +23,7 @@ JOURNAL = (
     "--lines=20000",  # the newest: a machine may have been up for months
 )
 MOST_LINES = 200
-MOST_LETTERS = 300
 
-# "[    4.501000] ", "<6>[    4.501000][    T1] ": the time since the start, and the caller
-_STAMP = re.compile(r"\s*(?:<\d{1,3}>)?\[ *\d{1,10}\.\d{1,9}\](?:\[ *[TC]\d{1,10}\])?")
 _ABOUT = re.compile(
     r"NVRM|nvidia|\bXid\b|nouveau|nova_core|amdgpu|\bkfd\b"
     r"|module verification failed|loading of .{0,60}module.{0,60} is rejected"
@@ -47,6 +46,21 @@ def read_log(machine: Machine, platform: Platform) -> KernelLog:
     return KernelLog("error" if result.state == "present" else result.state)
 
 
+def read_recorded(machine: RecordedMachine, platform: Platform) -> KernelLog:
+    """That of a recorded machine: its kernel.log, else what dmesg and the journal answered there.
+
+    Not asked, where it was recorded without any.
+    """
+    if machine.kernel_log is not None:
+        return KernelLog("present", parse(machine.kernel_log))
+    if not machine.has_command("dmesg"):
+        return KernelLog()
+    try:
+        return read_log(machine, platform)
+    except Unrecorded:  # dmesg was refused, and the journal not asked
+        return KernelLog("denied")
+
+
 def _journal(machine: Machine) -> KernelLog | None:
     """The same out of the journal; None where it holds nothing that this user may read.
 
@@ -57,27 +71,21 @@ def _journal(machine: Machine) -> KernelLog | None:
     result = machine.run(JOURNAL, deadline_s=DEADLINE_S, env={"LC_ALL": "C"})
     lines = [line for line in result.stdout.splitlines() if not line.startswith("-- ")]
     hidden = re.search(r"not seeing messages|insufficient permissions", result.stderr)
+    if result.state == "timeout":
+        return KernelLog("timeout")
     if not result.ok or hidden or not lines:
         return None
     return KernelLog("present", parse("\n".join(lines)))
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """The lines about GPUs, oldest first, without times; each text once, where it came
-    last, the newest 200 of them.
-
-    A line has up to 300 characters, all of them printable. Never raises.
+    """The messages about GPUs, oldest first, without times; each text once, where it came
+    last, the newest 200 of them. Never raises.
     """
     found: dict[str, None] = {}
-    for line in text.split("\n"):
-        # What follows the cut of a line is of no use to anybody, and may be of any length
-        words = _plain(_STAMP.sub("", line[: 4 * MOST_LETTERS], count=1))[:MOST_LETTERS].rstrip()
+    for words in messages(text):
         if _ABOUT.search(words):
-            # A line that comes again is news: what the driver wished in between is over
+            # A message that comes again is news: what the driver wished in between is over
             found.pop(words, None)
             found[words] = None
     return tuple(found)[-MOST_LINES:]
-
-
-def _plain(line: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in line).strip()

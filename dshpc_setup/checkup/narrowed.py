@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from dshpc_setup.checkup import together
@@ -10,6 +10,7 @@ from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.container.places import Places
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.machine.changed import Changed
 
 # The same words and, but for which one, the same exit code, without a Python for them: this start's
 # report alone, see container/status.py
@@ -21,24 +22,13 @@ _INSTEAD: Mapping[tuple[str, ...], Sequence[str]] = {
 }
 
 
-class _Changed:
-    """A machine with another `run`."""
-
-    def __init__(self, machine: Machine, run: Callable[..., CommandResult]) -> None:
-        self._machine = machine
-        self.run = run
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._machine, name)
-
-
 def with_deadline(machine: Machine, most_s: float) -> Machine:
     """No command takes longer: what asks one after the other has time for the next."""
 
     def run(argv: Sequence[str], *, deadline_s: float, **more: Any) -> CommandResult:
         return machine.run(argv, deadline_s=min(deadline_s, most_s), **more)
 
-    return cast("Machine", _Changed(machine, run))
+    return cast("Machine", Changed(machine, run))
 
 
 def inspecting_once(machine: Machine, early: CommandResult | None = None) -> Machine:
@@ -51,7 +41,7 @@ def inspecting_once(machine: Machine, early: CommandResult | None = None) -> Mac
         asked = told.get(tuple(argv)) or machine.run(argv, **more)
         return told.setdefault(tuple(argv), asked)
 
-    return cast("Machine", _Changed(machine, run))
+    return cast("Machine", Changed(machine, run))
 
 
 def at_once(machine: Machine, found: Container, most_s: float) -> Machine:
@@ -60,10 +50,10 @@ def at_once(machine: Machine, found: Container, most_s: float) -> Machine:
         return machine
 
     def ask(run: together.Run) -> None:
-        cluster_status.ask(cast("Machine", _Changed(machine, run)), "", found.name)
+        cluster_status.ask(cast("Machine", Changed(machine, run)), "", found.name)
 
     run = together.asked_together(machine.run, found.name, ask, most_s, instead=_INSTEAD)
-    return cast("Machine", _Changed(machine, run))
+    return cast("Machine", Changed(machine, run))
 
 
 def unwrapped(machine: Machine) -> Machine:
@@ -73,4 +63,4 @@ def unwrapped(machine: Machine) -> Machine:
         command = list(argv)
         return machine.run(command[3:] if command[:2] == ["docker", "exec"] else command, **more)
 
-    return cast("Machine", _Changed(machine, run))
+    return cast("Machine", Changed(machine, run))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.checkup import typed
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.observed import SCHEMA, Observed
@@ -22,7 +22,7 @@ def from_json(text: str, where: str) -> Observed:
     Fields that are missing have their defaults: a report of an older version knows fewer.
     """
     try:
-        value = json.loads(text)
+        value = foreign.value(text)
         if not isinstance(value, dict) or value.pop("schema", None) != SCHEMA:
             raise unreadable(where, f"its schema is not {SCHEMA}")
         return typed.read(Observed, value)

@@ -61,6 +61,10 @@ def options(*, version: Version = False) -> None:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer every question with yes.")]
+StopJobs = Annotated[
+    bool,
+    typer.Option("--stop-jobs", help="Stop running jobs without asking; --yes does not."),
+]
 Dir = Annotated[
     Path | None,
     typer.Option("--dir", metavar="DIR", help="Project folder (default: the current one)."),
@@ -96,10 +100,10 @@ def reporter(yes: bool = False) -> ConsoleReporter:
 
 
 def needed_project(folder: Path | None) -> Project:
-    from dshpc_setup.project import Project, need_project
+    """As found_project; raises DshpcError where there is none."""
+    from dshpc_setup.project import need_project
 
-    here = folder_of(folder)
-    return Project(here) if folder is not None else need_project(here, environment())
+    return found_project(folder) or need_project(folder_of(folder), environment())
 
 
 def environment() -> Mapping[str, str]:

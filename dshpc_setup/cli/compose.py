@@ -14,6 +14,7 @@ from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.options import Machine
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.errors import Exit, usage_error
+from dshpc_setup.printed import harmless
 
 if TYPE_CHECKING:
     from dshpc_setup.compose_patch.command import Check, Done, Way
@@ -82,7 +83,10 @@ def patch(
 
     def preview(done: Done) -> None:
         if diff:
-            (sys.stderr.write if json_output else put)(done.diff)
+            stream = sys.stderr if json_output else sys.stdout
+            terminal = stream is not None and stream.isatty()
+            text = harmless(done.diff) if terminal else done.diff
+            (sys.stderr.write if json_output else put)(text)
 
     wish = command.Wish(file, service, remove, dry_run)
     done = command.run(wish, find_way, _check(machine), telling, preview)

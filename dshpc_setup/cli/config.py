@@ -94,14 +94,14 @@ def config_accept(
     files: _Files = None,
     *,
     every: _All = False,
-    yes: Yes = False,
+    yes: Yes = False,  # noqa: ARG001 -- there is nothing to ask, for nothing is lost
     json_output: Json = False,
     dir: Dir = None,  # noqa: A002
 ) -> None:
     """Take the new text of a file that you edited; yours is kept as FILE.dshpc-old."""
     from dshpc_setup.cluster import offered
 
-    done = offered.accept(needed_project(dir), files or (), every, reporter(yes))
+    done = offered.accept(needed_project(dir), files or (), every)
     _show_settled(done, json_output)
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
 from dshpc_setup.cli.console import ConsoleReporter, as_called, dshpc_command
 from dshpc_setup.cli.elevate import go_on_with_sudo
+from dshpc_setup.cli.exec import say_ignored
 from dshpc_setup.cli.seen import seen_machine
+from dshpc_setup.cluster.start import MayStop
 from dshpc_setup.engine.privilege import caller
 from dshpc_setup.engine.refusals import in_docker_group
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.owned import NEW
 from dshpc_setup.pipeline import Configure, Options
+from dshpc_setup.printed import harmless
 from dshpc_setup.project import Project, find_project
 from dshpc_setup.report import Report
 
@@ -30,6 +34,7 @@ def configure_here(
     build: bool,
     start: bool,
     take_over: bool,
+    stop_jobs: bool,
     interactive: bool,
     recorded: Path | None = None,
 ) -> Report:
@@ -39,9 +44,10 @@ def configure_here(
     """
     machine = LocalMachine()
     seen = seen_machine("/", recorded, "")  # before anything is said
-    where = _project_folder(folder, machine)
+    project = _project(folder, machine)
+    where = project.folder
     who = None if recorded else caller(machine)  # of a replay nothing is left that has an owner
-    project = Project(where, (who.uid, who.gid) if who and who.via_sudo else None)
+    project.owner = (who.uid, who.gid) if who and who.via_sudo else None
     options = Options(
         greeting=f"{greeting} in {where}",
         flags=flags,
@@ -50,6 +56,7 @@ def configure_here(
         build=build,
         start=start,
         take_over=take_over,
+        may_stop=MayStop(stop_jobs, _command_line()),
         interactive=interactive,
         env=machine.env,
         replayed=None if recorded is None else str(recorded),
@@ -60,13 +67,23 @@ def configure_here(
     return report
 
 
-def _project_folder(named: Path | None, machine: LocalMachine) -> Path:
-    """The folder named, else the project that we stand in (its work folder, say), else this one."""
+def _command_line() -> str:
+    """What was typed, to be typed again with another word."""
+    words = sys.argv[1:]
+    return shlex.join(["configure-environment", *words[words[:1] == ["configure"] :]])
+
+
+def _project(named: Path | None, machine: LocalMachine) -> Project:
+    """The folder named, else the project that we stand in (its work folder, say), else this one.
+
+    Whether its files may be used is for the run itself to say.
+    """
     here = (named or Path.cwd()).expanduser().absolute().resolve()
-    if named is not None:
-        return here
-    found = find_project(here, machine.env)
-    return found.folder if found is not None else here
+    found = find_project(here, machine.env) if named is None else None
+    if found is None:
+        return Project(here)
+    say_ignored(found.ignored)
+    return found
 
 
 def print_diff(report: Report, stream: TextIO) -> None:
@@ -86,7 +103,7 @@ def print_result(report: Report, *, dry_run: bool, started: bool) -> None:
         if change.action == "kept-edited" and not change.rejected:
             print(f"{change.path} was edited by hand and is kept; the new text is in "
                   f"{change.path}{NEW}")  # fmt: skip
-            print(change.diff(), end="")
+            print(harmless(change.diff()), end="")
             print(as_called(f"Take the new text: dshpc config accept {change.path}   "
                             f"Keep yours: dshpc config reject {change.path}"))  # fmt: skip
     if not started:
@@ -95,7 +112,7 @@ def print_result(report: Report, *, dry_run: bool, started: bool) -> None:
     for node in report.cluster.nodes:
         gres = node.gres or "no GPU"
         label = " (SIMULATED)" if report.simulated and node.gres else ""
-        print(f"Slurm is up: node {node.name} is {node.state}, {gres}{label}")
+        print(harmless(f"Slurm is up: node {node.name} is {node.state}, {gres}{label}"))
     gpu = any(node.gres for node in report.cluster.nodes)
     request = "--gres=gpu:1 " if gpu else ""
     machine = LocalMachine()

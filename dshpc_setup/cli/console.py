@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dshpc_setup.cli import COMMANDS, EXEC_COMMANDS
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.printed import harmless, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,8 +56,8 @@ class ConsoleReporter:
         self._stop()
         from rich.markup import escape
 
+        detail = escape(harmless(step.detail or ""))
         mark = (_MARKS if self._unicode else _PLAIN_MARKS)[step.state]
-        detail = escape(step.detail or "")
         self._console.print(f"  {mark} {step.name:<11} {step.ms / 1000:6.1f} s  {detail}")
         for note in self._notes:
             self._console.print(f"      {escape(note)}")
@@ -66,7 +67,7 @@ class ConsoleReporter:
     def progress(self, text: str) -> None:
         from rich.markup import escape
 
-        words = " ".join(text.split())
+        words = plain(" ".join(text.split()))
         if self._status is not None:
             width = max(20, self._console.width - len(self._step or "") - 6)
             self._status.update(f"{self._step}: {escape(words[:width])}")
@@ -81,10 +82,11 @@ class ConsoleReporter:
         else:
             self._notes.append(as_called(text))
 
-    def ask(self, question: str) -> bool:
+    def ask(self, question: str, *, by_yes: bool = True) -> bool:
         # What follows a question may ask for sudo's password: no live line may write over that
         self._stop()
-        if self._yes:
+        question = harmless(question)
+        if self._yes and by_yes:
             self.note(f"{question} yes (--yes)")
             return True
         if not self._interactive:
@@ -116,8 +118,11 @@ def dshpc_command() -> str:
 
 
 def as_called(text: str) -> str:
-    """Advice with our commands as they can be called from here: a checkout is on nobody's PATH."""
-    return _OURS.sub(lambda found: _called(found[0], whole="cd " in text), text)
+    """Advice with our commands as they can be called from here: a checkout is on nobody's PATH.
+
+    What stands in it of jobs, users, files and programs commands no terminal.
+    """
+    return _OURS.sub(lambda found: _called(found[0], whole="cd " in text), harmless(text))
 
 
 def _called(name: str, *, whole: bool = False) -> str:
@@ -138,8 +143,8 @@ def _called(name: str, *, whole: bool = False) -> str:
 
 def print_error(error: DshpcError, program: str = "dshpc") -> None:
     """The error on stderr: what happened, why, what to do."""
-    lines = [f"{program}: {error.brief}"]
-    lines += [f"  {line}" for line in error.details.strip().splitlines()]
+    lines = [f"{program}: {harmless(error.brief)}"]
+    lines += [f"  {line}" for line in harmless(error.details).strip().splitlines()]
     if error.resolution:
         lines.append("What to do:")
         lines += [f"  - {as_called(step)}" for step in error.resolution]

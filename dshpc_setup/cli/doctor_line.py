@@ -75,7 +75,8 @@ def _looked(line: Line, machine: Machine, project: Project | None) -> _Looked:
 
     Whether it is this project's container comes out meanwhile: if it is not, its answer is left.
     """
-    name = project.runtime().get("container") if project and line.machine is None else None
+    ours = project is not None and project.foreign is None and line.machine is None
+    name = project.runtime().get("container") if project and ours else None
     if not isinstance(name, str):
         return _rest(line, machine, project)
     import_module("dshpc_setup.machine.commands")  # once: else each process that asks does it

@@ -121,7 +121,8 @@ def explain(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ID | WORDS]", help="DSH-NV-013, nv-13, or: out of memory. All without it."
+            metavar="[ID | WORDS | -]",
+            help="DSH-NV-013, nv-13, or what a program said: out of memory; - reads it. All without it.",
         ),
     ] = None,
     json_output: Json = False,

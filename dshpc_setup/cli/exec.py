@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
+from dshpc_setup import trust
 from dshpc_setup.cli import exec_stdin, exec_zone
 
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
 AS_USER = "/usr/local/lib/dshpc/as-user"
 NODE = "node"  # no command of ours: a Call of dshpc-node, which waits for the cluster as Slurm's do
-OWN = ".dshpc"  # as project.OWN, whose module costs 30 ms to import
+DOCKER = "docker"  # found in our PATH: no file of a project names a program
 _START_S = 60  # how long a Slurm command waits for a cluster that is still starting
 # What the image's ncurses-base describes: another name would leave an editor without a terminal.
 _TERMS = ("xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-256color", "linux",
@@ -42,8 +44,9 @@ class Call:
     def __init__(self, command: str, arguments: list[str], runtime: dict[str, Any]) -> None:
         self.command = command
         self.runtime = runtime
+        self.began = time.time()
         self.container = str(runtime["container"])
-        self.docker = str(runtime.get("docker", "docker"))
+        self.docker = DOCKER
         self.work = str(runtime["work"])
         # What dshpc-node is asked is about no folder
         self.folder = self.work if command == NODE else inside(self.work, _here())
@@ -71,6 +74,8 @@ class Call:
             names += _of_terminal(environ)
         if self.is_slurm:
             names.append(f"DSHPC_WAIT_S={_START_S}")
+        if self.command == NODE and self.argv[1:3] in (["job", "submit"], ["job", "workflow"]):
+            names.append(f"DSHPC_WORK={self.work}")  # where a workspace will have to be made
         umask = os.umask(0o022)
         os.umask(umask)
         names.append(f"DSHPC_UMASK={umask:03o}")
@@ -194,8 +199,6 @@ def passed(environ: Mapping[str, str]) -> list[str]:
 
 def for_people(environ: Mapping[str, str]) -> list[str]:
     """Variables for what speaks to people inside: our clock, and how our command is called from here."""
-    import time
-
     found = [f"DSHPC_UTC_OFFSET_S={time.localtime().tm_gmtoff}"]
     here = _here() or "/"
     if environ.get("DSHPC_COMMAND") and os.fsencode(here).decode(errors="ignore") == here:
@@ -236,40 +239,57 @@ def _here() -> str | None:
 
 
 def project_folder(environ: Mapping[str, str]) -> str:
-    """The project's folder here or above, or of DSHPC_DIR; where there is none, the one to say so of.
-
-    The same search as project.find_project, without its imports.
-    """
-    named = environ.get("DSHPC_DIR")
-    at = os.path.abspath(named) if named else _here() or "/"
-    folder = at
-    while not named and not os.path.isdir(os.path.join(folder, OWN)):
-        if folder == "/":
-            return at
-        folder = os.path.dirname(folder)
-    return folder
+    """The project's folder here or above, or of DSHPC_DIR; where there is none, the one to say so of."""
+    found, _, here = _place(environ)
+    return here if found is None else found.folder
 
 
 def runtime(environ: Mapping[str, str]) -> dict[str, Any]:
-    """`.dshpc/runtime.json` of the project; raises DshpcError where there is none that can be used."""
-    import json
+    """`.dshpc/runtime.json` of the project; raises DshpcError where there is none that can be used.
 
-    folder = project_folder(environ)
-    try:
-        with open(os.path.join(folder, OWN, "runtime.json"), encoding="utf-8") as file:
-            value = json.load(file)
-    except (OSError, ValueError):
-        value = None
-    if not isinstance(value, dict) or not {"container", "work"} <= value.keys():
+    It is data: what another user's folder says is compared with what the engine says of its container.
+    """
+    found, ignored, here = _place(environ)
+    value = {} if found is None or found.fault is not None else found.runtime
+    if not {"container", "work"} <= value.keys():
         from dshpc_setup.cli.exec_trouble import no_project
 
-        raise no_project(folder, _here())
+        raise no_project(found, ignored, here if environ.get("DSHPC_DIR") else _here())
+    if found is not None and found.foreign:
+        from dshpc_setup.cli.exec_trouble import need_label
+
+        need_label(value, found)
+    say_ignored(ignored)
     return value
+
+
+def _place(environ: Mapping[str, str]) -> tuple[trust.Place | None, list[trust.Place], str]:
+    """As project.find_project, without its imports: what was found, what is not used, where it began."""
+    named = environ.get("DSHPC_DIR")
+    if named:
+        folder = os.path.realpath(named)
+        return trust.judged(folder), [], folder
+    here = _here() or "/"
+    return (*trust.search(here), here)
+
+
+def say_ignored(ignored: Sequence[trust.Place]) -> None:
+    """A line for people about a folder that they stand in, and that is not used."""
+    if ignored and os.isatty(2):
+        at = ignored[-1]
+        why = "It lies in the work folder of another project, where jobs write."
+        if at.fault is not None:
+            why = at.fault.why
+        elif at.foreign:
+            why = f"It belongs to {trust.user_name(at.uid)}."
+        say(f"{at.folder}/{trust.OWN} is ignored. {why}")
 
 
 def say(text: str) -> None:
     """A line of our own, beside what the command says."""
-    sys.stderr.write(f"dshpc: {text}\n")
+    from dshpc_setup.printed import harmless
+
+    sys.stderr.write(f"dshpc: {harmless(text)}\n")
     sys.stderr.flush()
 
 

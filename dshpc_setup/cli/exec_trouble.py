@@ -3,36 +3,58 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from dshpc_setup import trust
 from dshpc_setup.cli import exec as execution
+from dshpc_setup.cli import exec_needs
 from dshpc_setup.cli.console import as_called
+from dshpc_setup.cluster import compose_file
+from dshpc_setup.cluster.stopping import STOPPED
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine import Machine, local
+from dshpc_setup.project import LABEL, Project, unsafe
+from dshpc_setup.project import no_project as none_found
 
 _ASK_S = 20.0
+_KILLED = (137, 143)  # by SIGKILL or SIGTERM
 _NOT_STARTED = 2  # as-user's exit code for a cluster that does not get ready
 
 
-def no_project(folder: str, here: str | None) -> DshpcError:
-    """Nothing in `folder` or above it tells of a cluster; `here` is the working directory, if it is there."""
-    own = execution.OWN
-    if os.path.isdir(os.path.join(folder, own)):
+def no_project(
+    found: trust.Place | None, ignored: Sequence[trust.Place], here: str | None
+) -> DshpcError:
+    """Nothing that may be used tells of a cluster; `here` is where it was looked for, if that is there."""
+    if found is not None and found.fault is not None:
+        return unsafe(found.folder, found.fault)
+    if found is not None and found.there:
         return DshpcError(
-            f"The cluster in {folder} was never set up to its end.",
-            f"There is no usable {own}/runtime.json in it.",
-            (f"cd {folder} && configure-environment",),
+            f"The cluster in {found.folder} was never set up to its end.",
+            f"There is no usable {trust.OWN}/runtime.json in it.",
+            (f"cd {found.folder} && configure-environment",),
         )
     if here is None:
         return DshpcError("The folder that you are in was removed.", "", ("Go to another.",))
-    return DshpcError(
-        f"There is no cluster in {folder} or above it.",
-        f"No folder there holds {own}, which configure-environment makes.",
-        (
-            "Go to the folder where you ran configure-environment, or run it here.",
-            "Or name that folder in the environment variable DSHPC_DIR.",
-        ),
-    )
+    return none_found(here, ignored)
+
+
+def need_label(runtime: Mapping[str, Any], place: trust.Place) -> None:
+    """Raises DshpcError where the engine does not say the same as another user's folder: that the
+    container is that folder's, and that the work folder is mounted there."""
+    container = str(runtime["container"])
+    found = containers.inspect(local.LocalMachine(), container)
+    if found is None:
+        raise _not_there(container)
+    if found.labels.get(LABEL) != place.folder or runtime["work"] not in found.mounts:
+        raise DshpcError(
+            f"The container {container} is not of the cluster in {place.folder}.",
+            f"That folder belongs to {trust.user_name(place.uid)}; what it says is not believed.",
+            ("Go to your own project's folder, or name it in DSHPC_DIR.",),
+        )
 
 
 def no_client(docker: str, said: str) -> DshpcError:
@@ -57,12 +79,11 @@ def explain(call: execution.Call, code: int, *, told: bool) -> None:
     """Raise where it was not the command that failed but the way to it; else say what may help."""
     machine = local.LocalMachine()
     found = containers.inspect(machine, call.container)
+    if (why := _stopped_meanwhile(call, code, found)) is not None:
+        execution.say(as_called(why))
+        return
     if found is None:
-        raise DshpcError(
-            f"The cluster is not there: no container is called {call.container}.",
-            "",
-            ("Start it: dshpc up",),
-        )
+        raise _not_there(call.container)
     if not found.running or found.status != "running":
         raise DshpcError(
             f"The cluster is not running: its container {call.container} is {found.status}.",
@@ -88,6 +109,37 @@ def explain(call: execution.Call, code: int, *, told: bool) -> None:
         )
     if call.is_slurm and found.health == "unhealthy":
         execution.say(as_called("the cluster is not healthy; dshpc status says why."))
+    elif (needs := exec_needs.hint(machine, call)) is not None:
+        execution.say(as_called(needs))
+
+
+def _stopped_meanwhile(
+    call: execution.Call, code: int, found: containers.Container | None
+) -> str | None:
+    """Why the command ended, where that was with its container, which was stopped or started anew."""
+    runs = found is not None and found.running
+    began = compose_file.seconds(found.started or "") if found is not None else None
+    if runs and (began is None or began < call.began):
+        return None
+    note = Project(Path(execution.project_folder(os.environ))).read_note(STOPPED)
+    at, by = note.get("at"), note.get("command")
+    known = isinstance(at, float) and at >= call.began
+    if not known and not runs and code not in _KILLED:
+        return None  # it was down before
+    how = "was started anew" if runs else "was stopped"
+    when = f" by {by} at {time.strftime('%H:%M:%S', time.localtime(at))}" if known else ""
+    return (
+        f"the cluster {how}{when} while this ran, and so it was ended. What sbatch queued is kept; this "
+        "has to be started again."
+    )
+
+
+def _not_there(container: str) -> DshpcError:
+    return DshpcError(
+        f"The cluster is not there: no container is called {container}.",
+        "",
+        ("Start it: dshpc up",),
+    )
 
 
 def _has_folder(machine: Machine, call: execution.Call, folder: str) -> bool:

@@ -31,8 +31,18 @@ def folder_of(named: Path | None) -> Path:
 
 
 def found_project(folder: Path | None) -> Project | None:
-    """The folder named, else the project that we stand in, if any."""
-    from dshpc_setup.project import Project, find_project
+    """The folder named, else the project that we stand in, if any.
+
+    Raises DshpcError where the folder that is named could have been written by others.
+    """
+    from dshpc_setup.project import find_project, project_at
 
     here = folder_of(folder)
-    return Project(here) if folder is not None else find_project(here, os.environ)
+    if folder is not None:
+        return project_at(here)
+    found = find_project(here, os.environ)
+    if found is not None and found.ignored:
+        from dshpc_setup.cli.exec import say_ignored
+
+        say_ignored(found.ignored)
+    return found

@@ -17,7 +17,7 @@ from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.cluster.gpu_watch import watch
 from dshpc_setup.cluster.gpus import Card, GpusNow, Part, look
 from dshpc_setup.errors import usage_error
-from dshpc_setup.printed import plain
+from dshpc_setup.printed import harmless, plain
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
 
@@ -162,7 +162,7 @@ def _page(now: GpusNow, width: int) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[Text | Table] = [Text(_title(now), style="bold")]
+    parts: list[Text | Table] = [Text(harmless(_title(now)), style="bold")]
     if now.gpus.devices:
         parts.append(_table(now.cards(), width))
     parts += [Text(as_called(text)) for text in _notes(now)]
@@ -196,6 +196,10 @@ def _notes(now: GpusNow) -> list[str]:
     for vendor, state in now.readings.states:
         if state in ("timeout", "denied", "error"):
             said.append(f"The {vendor} driver's values could not be read ({state}).")
+    for index in now.readings.lost:
+        said.append(
+            f"GPU {index}: the driver listed it, and no longer tells of it. See why: dshpc doctor"
+        )
     for card in now.cards():
         if card.device.problems:
             said.append(f"GPU {card.device.index}: {in_words(card.device.problems)}")
@@ -218,7 +222,7 @@ def _table(cards: tuple[Card, ...], width: int) -> Table:
     for number in shown:
         table.add_column(_COLUMNS[number][0], width=shown[number], overflow="fold")
     for row in rows:
-        table.add_row(*(Text(row[number]) for number in shown))
+        table.add_row(*(Text(harmless(row[number])) for number in shown))
     return table
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
+from dshpc_setup import settings as settings_module
+from dshpc_setup import swap
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.console import as_called
 from dshpc_setup.cluster import config_files
 from dshpc_setup.cluster.config_diff import Differences
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.files import write_atomic
 from dshpc_setup.machine import Machine
+from dshpc_setup.plan import check_settings
+from dshpc_setup.printed import harmless
 from dshpc_setup.project import Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings
 from dshpc_setup.settings.edited import as_text, changed, item_text, joined, without
@@ -45,9 +49,9 @@ def print_settings(settings: Settings) -> None:
         source = settings.sources[item.name]
         where = source.where if source.origin == "default" else f"{source.origin}: {source.where}"
         first, *more = as_text(getattr(settings, item.name)).split("\n")
-        print(f"{item.name:<{width}} {first or '-':<22} {where}")
+        print(harmless(f"{item.name:<{width}} {first or '-':<22} {where}"))
         for line in more:  # of a text with several
-            print(f"{'':<{width}} {line}")
+            print(harmless(f"{'':<{width}} {line}"))
 
 
 def show_file(machine: Machine, project: Project, name: str, *, json_output: bool) -> None:
@@ -72,9 +76,10 @@ def show_file(machine: Machine, project: Project, name: str, *, json_output: boo
 def print_differences(found: Differences) -> None:
     for note in found.notes:
         sys.stderr.write(f"dshpc: {as_called(note)}\n")
-    colour = sys.stdout is not None and sys.stdout.isatty() and _may_colour()
+    terminal = sys.stdout is not None and sys.stdout.isatty()
     for item in found.found:
-        put(coloured(item.text) if colour else item.text)
+        text = harmless(item.text) if terminal else item.text
+        put(coloured(text) if terminal and _may_colour() else text)
 
 
 def _may_colour() -> bool:
@@ -92,17 +97,32 @@ def coloured(diff: str) -> str:
     return "".join(said)
 
 
+def _whole(path: Path) -> str:
+    """With its own line ends: what is written is compared with it."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return file.read()
+
+
+def _plain_ends(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def set_in_file(project: Project, name: str, values: list[str]) -> None:
     """Write the setting into the project's dshpc.yaml; a remembered flag would still outrank it."""
+    project.need_own()
     value = joined(name, values)
     path = project.folder / "dshpc.yaml"
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _whole(path)
     except FileNotFoundError:
         text = None
     except (OSError, UnicodeDecodeError) as error:
         raise usage_error(f"Cannot read {path}.", str(error), "Make it a UTF-8 text.") from None
-    write_atomic(path, changed(text, name, value), owner=project.owner)
+    before = None if text is None else _plain_ends(text)
+    new = changed(before, name, value)
+    others = {key: flag for key, flag in project.remembered.items() if key != name}
+    check_settings(settings_module.load(yaml_text=new, yaml_name=str(path), remembered=others))
+    swap.write(path, new, text, owner=project.owner)
     shown = value if "\n" not in value else f"{len(value.splitlines())} lines"
     print(as_called(f"{path}: {name} = {shown}. Run configure-environment to put it into effect."))
     if name in project.remembered:
@@ -114,6 +134,7 @@ def forget(project: Project, names: list[str]) -> None:
 
     Raises DshpcError for a name that is no setting, or that neither of both has: nothing is changed.
     """
+    project.need_own()
     remembered, path = project.remembered, project.folder / "dshpc.yaml"
     sources = project.settings({}).sources
     in_file = [name for name in names if name not in remembered and sources.get(name)
@@ -132,11 +153,12 @@ def forget(project: Project, names: list[str]) -> None:
                 "See: dshpc config show",
             )
     if in_file:
-        text = path.read_text(encoding="utf-8")
+        text = _whole(path)
+        kept = _plain_ends(text)
         for name in in_file:
-            text = without(text, name)
-        write_atomic(path, text, owner=project.owner)
-        print(f"Taken out of {path}: {', '.join(in_file)}.")
+            kept = without(kept, name)
+        swap.write(path, kept, text, owner=project.owner)
+        print(harmless(f"Taken out of {path}: {', '.join(in_file)}."))
     if flags := [name for name in names if name in remembered]:
         project.forget(flags)
         print(f"Forgotten: {', '.join(flags)}.")

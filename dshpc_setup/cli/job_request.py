@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
+from dshpc_setup import foreign
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_stdin, stopping
 from dshpc_setup.cli.console import as_called
@@ -38,6 +39,16 @@ class Cluster:
     @property
     def work(self) -> str:
         return str(self.runtime["work"])
+
+    def prepare(self) -> None:
+        """Have the container's root make the caller's folder for workspaces, where it is not there yet.
+        What is wrong with it, if anything, is seen as it is used."""
+        from dshpc_setup.machine.local import LocalMachine
+
+        call = execution.Call(execution.NODE, ["job", "submit"], self.runtime)
+        user = execution.calling_user(os.environ)
+        argv = (call.docker, "exec", call.container, "dshpc-node", "add-ground", self.work)
+        LocalMachine().run((*argv, str(user[0]), str(user[1])), deadline_s=_ANSWER_S)
 
 
 def environ(folder: str | Path | None) -> Mapping[str, str]:
@@ -175,7 +186,7 @@ def _answer(text: str) -> dict[str, Any] | None:
         if not line.startswith("{"):
             continue
         try:
-            value = json.loads(line)
+            value = foreign.value(line)
             if value["schema"] != "dshpc.error/1":
                 return dict(value)
             error = value["error"]
@@ -183,7 +194,7 @@ def _answer(text: str) -> dict[str, Any] | None:
                 str(error["brief"]), str(error["details"]), tuple(map(str, error["resolution"])),
                 int(error["exit_code"]),
             )  # fmt: skip
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             continue
         raise refused
     return None

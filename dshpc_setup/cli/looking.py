@@ -162,6 +162,8 @@ def passthrough(
 
     check_deadline(deadline)
     project = found_project(dir)
+    if project is not None and project.foreign is not None:  # whose settings name images to start
+        project = None
     flags = {"devices": devices}
     env = environment()
     settings = project.settings(env, flags) if project else load(flags=flags, env=env)
@@ -192,11 +194,15 @@ def record(
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Capture this machine, scrubbed, as a folder to send or to replay: --machine DIR."""
+    from dshpc_setup.checkup.kernel import read_log
     from dshpc_setup.cli.record import lines
     from dshpc_setup.cli.seen import seen_machine
     from dshpc_setup.record.recorder import record as record_machine
 
-    done = record_machine(seen_machine(root, None, ""), folder, reporter(yes))
+    seen = seen_machine(root, None, "")
+    own = str(root) == "/"  # what lies under another folder has no kernel that could be asked
+    ask = (lambda facts: read_log(seen, facts.platform)) if own else None
+    done = record_machine(seen, folder, reporter(yes), ask)
     if json_output:
         print_json(done.to_json())
     else:

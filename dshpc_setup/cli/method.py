@@ -121,7 +121,7 @@ def method_validate(
         )
     else:
         for entry in entries:
-            put("".join(f"{line}\n" for line in told(entry)))
+            put("".join(f"{as_called(line)}\n" for line in told(entry)))
             if entry.method is not None:
                 put(f"{entry.file}: valid\n")
     finish(code)
@@ -180,6 +180,11 @@ def method_init(
     """Make methods/NAME: a method that works as it is."""
     from dshpc_setup.methods import new, store
 
+    project = found_project(dir)
+    if (
+        project is not None and os.geteuid() == 0
+    ):  # who may not write there is told so by the system
+        project.need_own()
     made = new.make(_top(dir) / store.FOLDER, name, command, gpus)
     if json_output:
         files = [str(each) for each in made]

@@ -6,6 +6,7 @@ from dshpc_setup.cli import print_json
 from dshpc_setup.cli.command_line import (
     Dir,
     Json,
+    StopJobs,
     app,
     environment,
     finish,
@@ -23,13 +24,14 @@ from dshpc_setup.errors import Exit
 def up(
     *,
     dir: Dir = None,  # noqa: A002
+    stop_jobs: StopJobs = False,
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Start the cluster and wait until jobs can run."""
     from dshpc_setup.cluster import operations as cluster
 
-    now = cluster.up(this_machine(), needed_project(dir), reporter())
+    now = cluster.up(this_machine(), needed_project(dir), reporter(), stop_jobs=stop_jobs)
     show_status(now, json_output, changed=True)
 
 
@@ -37,13 +39,14 @@ def up(
 def restart(
     *,
     dir: Dir = None,  # noqa: A002
+    stop_jobs: StopJobs = False,
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Start the cluster anew: it detects and configures again; queued jobs stay."""
     from dshpc_setup.cluster import operations as cluster
 
-    now = cluster.restart(this_machine(), needed_project(dir), reporter())
+    now = cluster.restart(this_machine(), needed_project(dir), reporter(), stop_jobs=stop_jobs)
     show_status(now, json_output, changed=True)
 
 
@@ -68,10 +71,25 @@ def reconfigure(
 
 
 @app.command("down", rich_help_panel="Run")
-def down(*, dir: Dir = None, machine: NoMachine = None) -> None:  # noqa: A002, ARG001
-    """Stop the cluster; queue, users and key are kept."""
+def down(
+    *,
+    dir: Dir = None,  # noqa: A002
+    stop_jobs: StopJobs = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Stop the cluster; queue, users, homes and key are kept."""
     from dshpc_setup.cluster import operations as cluster
 
-    was = cluster.down(this_machine(), needed_project(dir), reporter())
-    print(as_called("Stopped. Queued jobs are kept: dshpc up") if was else "It was down already.")
+    project = needed_project(dir)
+    was = cluster.down(this_machine(), project, reporter(), stop_jobs=stop_jobs)
+    if not was:
+        print("It was down already.")
+    elif project.foreign is not None:
+        from dshpc_setup.trust import user_name
+
+        print(
+            f"Stopped. Queued jobs are kept. Only {user_name(project.foreign)} can start it again."
+        )
+    else:
+        print(as_called("Stopped. Queued jobs are kept: dshpc up"))
     finish(Exit.OK)

@@ -12,6 +12,7 @@ from dshpc_setup.cli import interrupt_code, print_json
 from dshpc_setup.cli.command_line import (
     Dir,
     Json,
+    StopJobs,
     Version,
     Yes,
     app,
@@ -51,6 +52,7 @@ def configure(
         bool,
         typer.Option("--take-over", help="Replace a cluster of the same name of another folder."),
     ] = False,
+    stop_jobs: StopJobs = False,
     machine: Annotated[
         Path | None,
         typer.Option(
@@ -74,6 +76,7 @@ def configure(
         build=not no_build,
         start=not no_start,
         take_over=take_over,
+        stop_jobs=stop_jobs,
         interactive=is_interactive(),
         recorded=machine,
     )
@@ -101,15 +104,23 @@ def destroy(
     image: Annotated[
         bool, typer.Option("--image", help="The images built for this cluster as well.")
     ] = False,
+    prefix: Annotated[
+        str | None,
+        typer.Option(
+            "--prefix", metavar="NAME", help="Another cluster that was set up in the folder."
+        ),
+    ] = None,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """Remove the cluster: container, network, queue, users and key. Your files stay."""
+    """Remove the cluster: container, network, queue, users, homes and key. Your files stay."""
     from dshpc_setup.cluster.destroy import destroy as destroy_cluster
 
-    gone = destroy_cluster(this_machine(), needed_project(dir), reporter(yes), image=image)
+    gone = destroy_cluster(
+        this_machine(), needed_project(dir), reporter(yes), image=image, prefix=prefix
+    )
     print(f"Removed: {', '.join(gone.removed)}" if gone.removed else "There was nothing to remove.")
     for text in gone.left:
         print(as_called(f"Not removed: {text}"))
     for text in gone.notes:
-        print(text)
+        print(as_called(text))
     finish(Exit.WARNING if gone.left else Exit.OK)

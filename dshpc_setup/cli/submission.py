@@ -23,7 +23,7 @@ from dshpc_setup.jobs import asking
 from dshpc_setup.jobs.asking import Asked
 from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.request import Request
-from dshpc_setup.printed import plain
+from dshpc_setup.printed import harmless, plain
 
 _KILLED = 128 + 9  # as all in a container whose first process has ended, and maybe a job itself
 
@@ -113,7 +113,7 @@ def carry_out(line: Line) -> int:
         )
     here = cluster(line.dir)
     runtime, project = here.runtime, here.project
-    incoming = Incoming(here.work, here.owner, dry=line.asked.dry_run)
+    incoming = Incoming(here.work, here.owner, line.asked.dry_run, here.prepare)
     if line.command == "method check":
         request, missing = asking.to_check(line.asked, project, incoming)
         answer = ask(runtime, "check", request)
@@ -145,7 +145,7 @@ def _show(answer: dict[str, Any], request: Request, line: Line) -> None:
         notes = [note for job in jobs for note in job["notes"]]
         calls = "The call would be:" if len(jobs) == 1 else "The calls would be:"
         _say([*dict.fromkeys(notes), f"Nothing was submitted. {calls}"])
-        print("\n".join(shlex.join(job["sbatch"]) for job in jobs), flush=True)
+        print(harmless("\n".join(shlex.join(job["sbatch"]) for job in jobs)), flush=True)
         return
     lines = [text for job in jobs for text in _told(job, request, follow=not line.wait)]
     if line.wait:
@@ -208,7 +208,8 @@ def _show_check(answer: dict[str, Any], line: Line) -> int:
 def _follow(runtime: dict[str, Any], answer: dict[str, Any]) -> int:
     """Watch the job to its end: its exit code. Ctrl-C ends the watching, and the job goes on."""
     where, job = str(answer["workspace"]), answer["job_id"]
-    call = execution.Call(execution.NODE, ["job", "follow", where], runtime)
+    words = ["job", "follow", where, "--work", str(runtime["work"])]
+    call = execution.Call(execution.NODE, words, runtime)
     call.more = execution.for_people(os.environ)
     since = time.time()
     try:

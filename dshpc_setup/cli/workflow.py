@@ -17,6 +17,7 @@ from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
 from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.job_request import Cluster, UnansweredError, ask, cluster, environ
 from dshpc_setup.errors import Exit, usage_error
+from dshpc_setup.printed import harmless
 
 if TYPE_CHECKING:
     from dshpc_setup.workflows.asking import Asked
@@ -102,9 +103,9 @@ def workflow_cancel(name: _Name, *, json_output: Json = False, dir: Dir = None) 
         print_json(answer)
     elif answer["jobs"]:
         jobs = ", ".join(f"{each['name']} (job {each['job_id']})" for each in answer["jobs"])
-        print(f"Cancelled: {jobs}.")
+        print(harmless(f"Cancelled: {jobs}."))
     else:
-        print(f"All jobs of {answer['name']} were over already.")
+        print(harmless(f"All jobs of {answer['name']} were over already."))
     finish(int(answer["exit_code"]))
 
 
@@ -148,7 +149,7 @@ def _submitted(
     from dshpc_setup.methods import store
     from dshpc_setup.workflows import asking, check, fingerprint
 
-    where = asking.Where(here.project, here.work, here.owner)
+    where = asking.Where(here.project, here.work, here.owner, here.prepare)
     folders = store.folders(Path(where.project))
     found = check.load(check.Place(file.absolute(), folders, where.work))
     prints = fingerprint.prints(found)

@@ -73,11 +73,11 @@ def notes(project: Project, found: Container) -> list[str]:
 
 def _edited_since(project: Project, found: Container) -> bool:
     """By the times, where somebody has called compose himself."""
-    made = _seconds(found.created)
+    made = seconds(found.created)
     return made is not None and (project.folder / compose.FILE).stat().st_mtime > made
 
 
-def _seconds(time: str) -> float | None:
+def seconds(time: str) -> float | None:
     """Seconds of the epoch of an engine's RFC 3339 time, which is in UTC and has up to nine decimals."""
     parts = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?Z", time)
     if parts is None:

@@ -50,7 +50,7 @@ class Differences:
 
 def differences(machine: Machine, project: Project, names: tuple[str, ...] = ()) -> Differences:
     """From what is in force to `config/`, and from edited files to the new text beside them."""
-    paths = tuple(path_of(name, OWNABLE) for name in names) or OWNABLE
+    paths = tuple(path_of(name, OWNABLE, project.folder) for name in names) or OWNABLE
     now = ask_in_force(machine, target(project))
     found: list[Difference] = []
     for path in paths:

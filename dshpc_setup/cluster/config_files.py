@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import difflib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from dshpc_setup import ownership
@@ -77,9 +79,15 @@ class ConfigFile:
         }
 
 
-def path_of(name: str, among: tuple[str, ...]) -> str:
-    """The path of a file that was named with or without `config/`; raises DshpcError (usage)."""
+def path_of(name: str, among: tuple[str, ...], folder: Path | None = None) -> str:
+    """The path of a file that was named with or without `config/`; raises DshpcError (usage).
+
+    Or by a path from where we stand that leads into `folder`, the project's.
+    """
     plain = name.removeprefix("./").removesuffix(NEW)
+    if folder is not None and "/" in plain and plain not in among:
+        whole, top = os.path.realpath(plain), os.path.realpath(folder)
+        plain = os.path.relpath(whole, top) if whole.startswith(f"{top}/") else plain
     for path in among:
         if plain in (path, path.removeprefix("config/"), f"config/{path}"):
             return path
@@ -158,7 +166,7 @@ def show(machine: Machine, project: Project, name: str) -> ConfigFile:
 
     Raises DshpcError for a name that is none, and for a file that is not there.
     """
-    path = path_of(name, SHOWN)
+    path = path_of(name, SHOWN, project.folder)
     cluster = target(project)
     now = ask_in_force(machine, cluster)
     if path == compose.FILE:

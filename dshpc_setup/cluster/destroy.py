@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dshpc_setup.cluster.operations import Target, find_compose, ours, target
+from dshpc_setup.cluster import neighbours, stopping
+from dshpc_setup.cluster.operations import COMPOSE_LABEL, Target, find_compose, ours, target
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project import Project
 from dshpc_setup.reporter import Reporter
-from dshpc_setup.stanza import PROJECT_LABEL
+from dshpc_setup.stanza import PROJECT_LABEL, VOLUMES
 
 BUILD_LABEL = "org.dshpc.build"
-_COMPOSE_LABEL = "com.docker.compose.project"
-_VOLUMES = ("state", "key")
 
 
 @dataclass
@@ -37,54 +36,84 @@ class Destroyed:
 
 
 def destroy(
-    machine: Machine, project: Project, reporter: Reporter, *, image: bool = False
+    machine: Machine,
+    project: Project,
+    reporter: Reporter,
+    *,
+    image: bool = False,
+    prefix: str | None = None,
 ) -> Destroyed:
     """Remove container, network and volumes, and with `image` the images built for this cluster.
 
-    Asks first. Files stay: config/, docker-compose.yml, the work folder and all that is in it.
+    Asks first. Files stay: config/, docker-compose.yml, the work folder and all that is in it. `prefix`: not
+    the folder's cluster, but another one that was set up in it.
     """
     cluster = target(project)
+    if prefix is not None and prefix != cluster.prefix:
+        cluster = cluster.named(prefix)
     with project.lock():
-        there = ours(machine, cluster) is not None
-        _ask(cluster, reporter, image)
-        gone = Destroyed()
-        if there:
-            reporter.progress(f"removing {cluster.container}")
-            _compose_down(machine, cluster, gone)
-            gone.attempt(_remove_container, machine, cluster.container)
-        for name in containers.networks(machine, f"{_COMPOSE_LABEL}={cluster.prefix}"):
-            gone.attempt(containers.remove_network, machine, name)
-        reporter.progress("removing the volumes")
-        for name in (f"{cluster.prefix}-{part}" for part in _VOLUMES):
-            _remove_volume(machine, cluster, name, there, gone)
-        if image:
-            reporter.progress("removing the images")
-            for name in _images(machine, cluster):
-                gone.attempt(containers.remove_image, machine, name)
-        gone.notes += _others(machine, cluster)
+        there = ours(machine, cluster)
+        _ask(machine, cluster, there, reporter, image)
+        gone = removed(machine, cluster, reporter, image=image)
+        gone.notes += _others(machine, target(project))
         return gone
 
 
-def _ask(cluster: Target, reporter: Reporter, image: bool) -> None:
+def removed(
+    machine: Machine, cluster: Target, reporter: Reporter, *, image: bool = False
+) -> Destroyed:
+    """The same without a question; the folder's lock is held."""
+    gone = Destroyed()
+    there = ours(machine, cluster) is not None
+    if there:
+        reporter.progress(f"removing {cluster.container}")
+        _compose_down(machine, cluster, gone)
+        gone.attempt(_remove_container, machine, cluster.container)
+    for name in containers.networks(machine, f"{COMPOSE_LABEL}={cluster.prefix}"):
+        gone.attempt(containers.remove_network, machine, name)
+    reporter.progress("removing the volumes")
+    for name in (f"{cluster.prefix}-{part}" for part in VOLUMES):
+        _remove_volume(machine, cluster, name, there, gone)
+    if image:
+        reporter.progress("removing the images")
+        for name in _images(machine, cluster):
+            gone.attempt(containers.remove_image, machine, name)
+    return gone
+
+
+def _ask(
+    machine: Machine,
+    cluster: Target,
+    there: containers.Container | None,
+    reporter: Reporter,
+    image: bool,
+) -> None:
     also = " and its image" if image else ""
+    runs = stopping.running_jobs(machine, cluster.container) if there and there.running else ()
+    jobs = "".join(f"\n  {job}" for job in runs or ())
+    if runs is None:
+        jobs = "\n  Jobs may run there: squeue did not answer in time."
     question = (
-        f"Remove the cluster {cluster.prefix}{also}, with its job queue, users and key? "
-        f"Your files in {cluster.work} stay."
+        f"Remove the cluster {cluster.prefix}{also}, with its job queue, users, their homes (what jobs left "
+        f"in $HOME) and key? Your files in {cluster.work} stay.{jobs}"
     )
     if not reporter.ask(question):
         raise DshpcError(
             "Nothing was removed.",
-            "The question was not answered with yes (without a terminal that takes --yes).",
-            ("dshpc destroy --yes",),
+            f"{question}\nThat was not answered with yes (without a terminal it takes --yes).",
+            (
+                "Copy what you need out of a home: dshpc exec -- cp -r ~/results .",
+                "Then: dshpc destroy --yes",
+            ),
         )
 
 
 def _compose_down(machine: Machine, cluster: Target, gone: Destroyed) -> None:
     """Also what a compose file of the user's own has added: networks, other services."""
-    compose = find_compose(machine) if cluster.has_compose_file else None
-    if compose is None:
-        return
     try:
+        compose = find_compose(machine) if cluster.has_compose_file else None
+        if compose is None:
+            return
         compose_tool.down(machine, compose, cluster.project.folder, cluster.prefix)
     except DshpcError as error:
         gone.left.append(f"{error.brief}: {' '.join(error.details.split())}")
@@ -121,23 +150,8 @@ def _images(machine: Machine, cluster: Target) -> tuple[str, ...]:
 
 def _others(machine: Machine, cluster: Target) -> list[str]:
     """One sentence for each other cluster that was set up in this folder under another prefix."""
-    boxes = containers.containers(machine, cluster.label)
-    volumes = containers.volumes(machine, cluster.label)
-    prefixes = {name.removesuffix("-slurm") for name in boxes}
-    prefixes |= {name.rpartition("-")[0] for name in volumes}
-    said = []
-    for prefix in sorted(prefixes - {cluster.prefix}):
-        box = f"{prefix}-slurm"
-        if box not in boxes and containers.inspect(machine, box) is not None:
-            continue  # another folder has taken it over, volumes and all
-        removing = [f"docker rm -f {box}"] if box in boxes else []
-        for network in containers.networks(machine, f"{_COMPOSE_LABEL}={prefix}"):
-            removing.append(f"docker network rm {network}")
-        names = [name for name in volumes if name.rpartition("-")[0] == prefix]
-        if names:
-            removing.append(f"docker volume rm {' '.join(names)}")
-        said.append(
-            f"The cluster {prefix}, set up in this folder as well, is left as it is. "
-            f"To remove it: {'; '.join(removing)}"
-        )
-    return said
+    return [
+        f"The cluster {prefix}, set up in this folder as well, is left as it is. To remove it with all "
+        f"that is its own: dshpc destroy --prefix {prefix}"
+        for prefix in neighbours.of_folder(machine, str(cluster.project.folder), cluster.prefix)
+    ]

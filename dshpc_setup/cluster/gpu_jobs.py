@@ -7,11 +7,11 @@ AutoDetect slurmd sorts anew. So slurmd is asked for its list (docs/decisions/00
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from dshpc_setup import foreign
 from dshpc_setup.cluster import node_state
 from dshpc_setup.cluster.operations import ours, target
 from dshpc_setup.container.gpu_places import SlurmGpu as SlurmGpu
@@ -119,6 +119,8 @@ def _standing(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterG
     if simulated:
         argv = ["cat", f"{Places().state}/facts.json"]
         told = containers.exec_in(machine, now.container, argv, deadline_s=deadline_s)
+        if told.state == "timeout":
+            return _failed(now, told, "its facts cannot be read")
         now = replace(now, reported=parse_facts(told.stdout))
     argv = ["slurmd", "-G", "-f", Places().ask]
     listed = containers.exec_in(machine, now.container, argv, deadline_s=deadline_s)
@@ -146,7 +148,7 @@ def _failed(now: ClusterGpus, asked: CommandResult, what: str) -> ClusterGpus:
 def parse_jobs(text: str, node: str | None) -> tuple[Job, ...] | None:
     """`squeue --json`: the jobs that hold GPUs; None for what is none of its answers."""
     try:
-        value = json.loads(text)
+        value = foreign.value(text)
     except (ValueError, RecursionError):
         return None
     items = value.get("jobs") if isinstance(value, dict) else None
@@ -207,7 +209,7 @@ def count_gpus(text: str) -> int:
 def parse_facts(text: str) -> Gpus | None:
     """The GPUs of a `dshpc.facts/1` object; None where it is none, or of another shape."""
     try:
-        value = json.loads(text)["gpus"]
+        value = foreign.value(text)["gpus"]
         devices = tuple(_device(item) for item in value["devices"])
         state = _one_of(State, value["state"])
         return Gpus(state, devices, simulated=True, detail=_text(value.get("detail")))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.cluster import operations
 from dshpc_setup.container.places import FROM_HOST
 from dshpc_setup.engine import containers
@@ -59,7 +59,7 @@ class Rotated:
 def rotate(machine: Machine, project: Project, reporter: Reporter) -> Rotated:
     """A new key for the running cluster; raises DshpcError where it did not get it."""
     cluster = operations.target(project)
-    with project.lock():
+    with project.lock(files=False):
         found = operations.ours(machine, cluster)
         if found is None or found.status != "running":
             raise DshpcError(
@@ -105,11 +105,11 @@ def told(done: CommandResult, container: str) -> Rotated:
 
 def _parsed(text: str, container: str) -> Rotated:
     try:
-        said = json.loads(text)
+        said = foreign.value(text)
         until = datetime.fromisoformat(str(said["former_until"]).replace("Z", "+00:00"))
         waiting = tuple(str(job) for job in said.get("waiting", ()))  # not of older images
         return Rotated(container, str(said["key"]), until, float(said["ms"]), waiting)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise DshpcError(
             "It is not known whether the key was changed: the cluster's answer cannot be read.",
             f"{type(error).__name__}: {error}\n{text[:200]}",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.silence import answered
 
 _ASK_S = 30.0
 _USABLE = ("idle", "mixed", "allocated", "completing", "planned")
@@ -46,15 +47,18 @@ class NodeStatus:
 
 
 def ask_start(machine: Machine, container: str) -> dict[str, Any]:
-    """The start report (schema dshpc.start/1) of a running container; {} where it gives none."""
+    """The start report (schema dshpc.start/1) of a running container; {} where it gives none.
+
+    Raises DshpcError (INCOMPLETE) where the container does not answer in time.
+    """
     asked = containers.exec_in(machine, container, ["dshpc-node", "status"], deadline_s=_ASK_S)
-    return start_report(asked.stdout)
+    return start_report(answered(asked, f"how the start of {container} is").stdout)
 
 
 def start_report(text: str) -> dict[str, Any]:
     """What `dshpc-node status` or `dshpc-node wait` printed; {} where it is no such object."""
     try:
-        value = json.loads(text)
+        value = foreign.value(text)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -17,15 +17,20 @@ from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, REJECTED, Project, js
 from dshpc_setup.reporter import Reporter
 
 ANSWER_SCHEMA = "dshpc.config-answer/1"
+_MOST_OLD = 100
 OLD = ".dshpc-old"  # behind the name: the hand-edited text that was given up
 
 
 @dataclass(frozen=True)
 class Settled:
-    """The files that were accepted or rejected, by their paths in the project folder."""
+    """The files that were accepted or rejected, by their paths in the project folder.
+
+    `kept`: where the texts that were given up for the accepted ones lie, in the same order.
+    """
 
     answer: Literal["accepted", "rejected"]
     paths: tuple[str, ...]
+    kept: tuple[str, ...] = ()
 
     def next_steps(self) -> tuple[str, ...]:
         """What puts accepted texts into effect; nothing has to be done for rejected ones."""
@@ -46,7 +51,8 @@ class Settled:
                 for path in self.paths
             ]
         taken = [
-            f"Accepted: {path} is the new text; yours is in {path}{OLD}" for path in self.paths
+            f"Accepted: {path} is the new text; yours is in {kept}"
+            for path, kept in zip(self.paths, self.kept, strict=True)
         ]
         return [*taken, *self.next_steps()]
 
@@ -57,53 +63,66 @@ class Settled:
             "exit_code": int(Exit.OK),
             "answer": self.answer,
             "files": list(self.paths),
+            "kept": list(self.kept),
             "next": list(self.next_steps()),
         }
 
 
-def accept(project: Project, names: Sequence[str], every: bool, reporter: Reporter) -> Settled:
-    """The new texts become the files; the hand-edited ones are kept as NAME.dshpc-old.
+def accept(project: Project, names: Sequence[str], every: bool) -> Settled:
+    """The new texts become the files; the hand-edited ones are kept as NAME.dshpc-old, .dshpc-old.2, ...
 
     Raises DshpcError where there is no new text for one of them: then nothing is changed.
     """
-    _check_usage(names, every, "accept")
+    _check_usage(project, names, every, "accept")
     with project.lock():
         apply.finish_interrupted(project)
         files = _chosen(project, names, every)
-        taken = [f"{item.path}{OLD}" for item in files if _is_there(project, item)]
-        if taken:
-            _agree(reporter, f"Replace {', '.join(taken)} of an earlier time?", "accept")
+        kept = {item.path: _unused(project, f"{item.path}{OLD}") for item in files}
         digests = dict(project.manifest)
         rejected = dict(project.rejected)
         wanted: dict[str, Wanted] = {}
         for item in files:
             mode = stat.S_IMODE((project.folder / item.path).stat().st_mode)
-            wanted[f"{item.path}{OLD}"] = Wanted(item.text or "", mode)
+            wanted[kept[item.path]] = Wanted(item.text or "", mode)
             wanted[item.path] = Wanted(item.new or "", mode)
             digests[item.path] = ownership.digest(item.new or "")
             rejected.pop(item.path, None)
         wanted[MANIFEST] = Wanted(json_text({"schema": MANIFEST_SCHEMA, "files": digests}))
         if rejected != project.rejected:
             wanted[REJECTED] = Wanted(json_text(rejected))
-        apply.replace_files(project, wanted, [f"{item.path}{NEW}" for item in files])
-    return Settled("accepted", tuple(item.path for item in files))
+        expected = {item.path: item.text for item in files}
+        gone = [f"{item.path}{NEW}" for item in files]
+        edited = apply.replace_files(project, wanted, gone, expected)
+    if edited:
+        raise DshpcError(
+            f"{', '.join(edited)} was edited while this ran, and stays as it is.",
+            f"The new text is in NAME{NEW}, as before.",
+            ("Look at it, then run this again.",),
+        )
+    return Settled("accepted", tuple(item.path for item in files), tuple(kept.values()))
 
 
 def reject(project: Project, names: Sequence[str], every: bool, reporter: Reporter) -> Settled:
     """The new texts go away, and the very same ones are not laid there again."""
-    _check_usage(names, every, "reject")
+    _check_usage(project, names, every, "reject")
     with project.lock():
         apply.finish_interrupted(project)
         files = _chosen(project, names, every)
         paths = [f"{item.path}{NEW}" for item in files]
-        _agree(reporter, f"Remove {', '.join(paths)} and keep what you edited?", "reject")
+        question = f"Remove {', '.join(paths)} and keep what you edited?"
+        if not reporter.ask(question):
+            raise DshpcError(
+                "Nothing was changed.",
+                question,
+                ("Answer with yes, or give --yes: dshpc config reject ... --yes",),
+            )
         rejected = project.rejected
         rejected |= {item.path: ownership.digest(item.new or "") for item in files}
         apply.replace_files(project, {REJECTED: Wanted(json_text(rejected))}, paths)
     return Settled("rejected", tuple(item.path for item in files))
 
 
-def _check_usage(names: Sequence[str], every: bool, verb: str) -> None:
+def _check_usage(project: Project, names: Sequence[str], every: bool, verb: str) -> None:
     if bool(names) == every:
         raise usage_error(
             "Name the files, or give --all, and not both.",
@@ -111,7 +130,7 @@ def _check_usage(names: Sequence[str], every: bool, verb: str) -> None:
             f"Such as: dshpc config {verb} slurm.conf",
         )
     for name in names:
-        path_of(name, OWNABLE)
+        path_of(name, OWNABLE, project.folder)
 
 
 def _chosen(project: Project, names: Sequence[str], every: bool) -> list[HostFile]:
@@ -126,7 +145,7 @@ def _chosen(project: Project, names: Sequence[str], every: bool) -> list[HostFil
                 ("See what is in force: dshpc config diff",),
             )
         return files
-    paths = dict.fromkeys(path_of(name, OWNABLE) for name in names)
+    paths = dict.fromkeys(path_of(name, OWNABLE, project.folder) for name in names)
     files = [host_file(project, path) for path in paths]
     for item in files:
         if item.owner != "edited" or item.new is None:
@@ -160,14 +179,14 @@ def _nothing_offered(item: HostFile) -> DshpcError:
     )
 
 
-def _is_there(project: Project, item: HostFile) -> bool:
-    return (project.folder / f"{item.path}{OLD}").exists()
-
-
-def _agree(reporter: Reporter, question: str, verb: str) -> None:
-    if not reporter.ask(question):
-        raise DshpcError(
-            "Nothing was changed.",
-            question,
-            (f"Answer with yes, or give --yes: dshpc config {verb} ... --yes",),
-        )
+def _unused(project: Project, path: str) -> str:
+    """The path, or with a number where a text of an earlier time is kept there: none of them is lost."""
+    names = (path, *(f"{path}.{number}" for number in range(2, _MOST_OLD)))
+    for name in names:
+        if not (project.folder / name).exists():
+            return name
+    raise DshpcError(
+        f"There are {_MOST_OLD - 1} earlier texts of it: {path}, {path}.2, ...",
+        "One more of yours would have to replace one of them.",
+        (f"Remove what you need no more: ls {project.folder}/{path}*",),
+    )

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 
 from dshpc_setup import ownership, verify
 from dshpc_setup.apply import read_text
-from dshpc_setup.cluster import compose_file, node_state
+from dshpc_setup.cluster import compose_file, homes, node_state, stopping, trial
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.status import ClusterStatus
-from dshpc_setup.container.end_jobs import GRACE_S
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
@@ -22,6 +21,7 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
 from dshpc_setup.image.client import inspect as inspect_image
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.machine.patient import patient
 from dshpc_setup.project import OWN, Project
 from dshpc_setup.render import CONFIG_FILES
 from dshpc_setup.reporter import Reporter
@@ -29,6 +29,7 @@ from dshpc_setup.stanza import PROJECT_LABEL
 
 _ASK_S = 20.0
 _LAST_LINES = "15"
+COMPOSE_LABEL = "com.docker.compose.project"
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,15 @@ class Target:
     container: str
     prefix: str
     work: str
+    former: bool = False  # another one of the same folder: its files there are not this one's
 
-    @property
-    def label(self) -> str:
-        return f"{PROJECT_LABEL}={self.project.folder}"
+    def named(self, prefix: str) -> Target:
+        """Another cluster of the same folder."""
+        return replace(self, container=f"{prefix}-slurm", prefix=prefix, former=True)
 
     @property
     def has_compose_file(self) -> bool:
-        return (self.project.folder / compose_tool.FILE).is_file()
+        return not self.former and (self.project.folder / compose_tool.FILE).is_file()
 
 
 def target(project: Project) -> Target:
@@ -61,8 +63,16 @@ def target(project: Project) -> Target:
     return Target(project, str(runtime["container"]), str(runtime["prefix"]), str(runtime["work"]))
 
 
-def up(machine: Machine, project: Project, reporter: Reporter) -> ClusterStatus:
-    """Start the cluster, if it does not run, and wait until jobs can run."""
+def up(
+    machine: Machine, project: Project, reporter: Reporter, *, stop_jobs: bool = False
+) -> ClusterStatus:
+    """Start the cluster, if it does not run, and wait until jobs can run.
+
+    Where it runs, and docker-compose.yml is another now, it is started anew: tried before, and only with
+    `stop_jobs` or after a question where jobs run.
+    """
+    project.need_own()
+    machine = patient(machine)
     cluster = target(project)
     compose = _compose(machine, cluster)
     with project.lock():
@@ -71,12 +81,46 @@ def up(machine: Machine, project: Project, reporter: Reporter) -> ClusterStatus:
         if found is not None and found.status == "paused":
             _docker(machine, "unpause", cluster.container)
         _check_image(machine, cluster)
+        if found is not None and found.status == "running":
+            _may_be_made_anew(machine, cluster, compose, found, reporter, stop_jobs)
         compose_tool.up(machine, compose, project.folder, cluster.prefix, on_line=reporter.progress)
         now = containers.inspect(machine, cluster.container)
         compose_file.remember_used(project, now)
         if found is not None and found.status == "running":
             _try_again(machine, cluster, found, now, reporter)
         return _ready(machine, cluster, reporter)
+
+
+def _may_be_made_anew(
+    machine: Machine,
+    cluster: Target,
+    compose: Compose,
+    found: Container,
+    reporter: Reporter,
+    stop_jobs: bool,
+) -> None:
+    """Raises DshpcError where compose would make another container of it, and must not (yet)."""
+    text = read_text(cluster.project.folder / compose_tool.FILE) or ""
+    if compose_file.made_from(cluster.project, text, found) is True:
+        return
+    if trial.is_ready(machine, found.name):
+        folder = str(cluster.project.folder)
+        note = trial.with_options(machine, compose, folder, cluster.prefix, text, found)
+        if note is not None:
+            reporter.note(note)
+    _may_stop(machine, cluster, reporter, stop_jobs, "started anew", "up")
+    homes.rescue(machine, found, cluster.prefix, str(cluster.project.folder), text, reporter)
+
+
+def _may_stop(
+    machine: Machine, cluster: Target, reporter: Reporter, agreed: bool, what: str, verb: str
+) -> None:
+    """Raises DshpcError where jobs run that nobody agreed to stop; else they are told why they end."""
+    command = f"dshpc {verb}"
+    stopping.may_stop(
+        machine, cluster.container, reporter, agreed=agreed, what=what, command=command
+    )
+    stopping.remember(cluster.project, command)
 
 
 def _try_again(
@@ -90,39 +134,55 @@ def _try_again(
         containers.restart(machine, cluster.container)
 
 
-def down(machine: Machine, project: Project, reporter: Reporter) -> bool:
-    """Stop and remove the container; False where there was none. Queue, users and key are kept."""
+def down(
+    machine: Machine, project: Project, reporter: Reporter, *, stop_jobs: bool = False
+) -> bool:
+    """Stop and remove the container; False where there was none. Queue, users, homes and key are kept.
+
+    Raises DshpcError where jobs run, but with `stop_jobs` or after a question.
+    """
     cluster = target(project)
-    compose = _compose(machine, cluster)
-    with project.lock():
+    compose = _compose(machine, cluster) if project.foreign is None else None
+    with project.lock(files=compose is not None):
         found = ours(machine, cluster)
-        _say_who_stops(machine, found, reporter)
+        if found is not None and found.running:
+            _may_stop(machine, cluster, reporter, stop_jobs, "stopped", "down")
         reporter.progress(f"stopping {cluster.container}")
-        compose_tool.down(machine, compose, project.folder, cluster.prefix)
+        if compose is not None:
+            compose_tool.down(machine, compose, project.folder, cluster.prefix)
+        elif found is not None:
+            _remove(machine, found)
     return found is not None
 
 
-def _say_who_stops(machine: Machine, found: Container | None, reporter: Reporter) -> None:
-    """Running jobs end with their container, which tells them so before."""
-    count = verify.running_jobs(machine, found.name) if found is not None and found.running else 0
-    if count:
-        jobs = "1 running job is" if count == 1 else f"{count} running jobs are"
-        reporter.note(
-            f"{jobs} stopped, with {GRACE_S:.0f} s to save work: what sbatch started begins anew at the "
-            "next start, all else ends."
-        )
+def _remove(machine: Machine, found: Container) -> None:
+    """What compose would, without its file, which is another user's: the container is labelled as his."""
+    name = found.labels.get(COMPOSE_LABEL)
+    networks = containers.networks(machine, f"{COMPOSE_LABEL}={name}") if name else ()
+    containers.remove(machine, found.name)
+    for network in networks:
+        containers.remove_network(machine, network)
 
 
-def restart(machine: Machine, project: Project, reporter: Reporter) -> ClusterStatus:
-    """Start anew in the same container, or up where there is none: it detects and renders again."""
+def restart(
+    machine: Machine, project: Project, reporter: Reporter, *, stop_jobs: bool = False
+) -> ClusterStatus:
+    """Start anew in the same container, or up where there is none: it detects and renders again.
+
+    Tried before anything stops. Where jobs run, only with `stop_jobs` or after a question.
+    """
+    machine = patient(machine)
     cluster = target(project)
     found = ours(machine, cluster)
     if found is None or not found.running:
-        return up(machine, project, reporter)
-    with project.lock():
+        return up(machine, project, reporter, stop_jobs=stop_jobs)
+    with project.lock(files=False):
         if found.status == "paused":  # which the engine does not stop
             _docker(machine, "unpause", cluster.container)
-        _say_who_stops(machine, found, reporter)
+        if trial.is_ready(machine, cluster.container):
+            reporter.progress("trying the start beside what runs")
+            trial.in_place(machine, cluster.container)
+        _may_stop(machine, cluster, reporter, stop_jobs, "restarted", "restart")
         reporter.progress(f"restarting {cluster.container}")
         containers.restart(machine, cluster.container)
         return _ready(machine, cluster, reporter)
@@ -133,6 +193,8 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
     cluster = target(project)
     found = ours(machine, cluster)
     now = cluster_status.ask(machine, str(project.folder), cluster.container)
+    if project.foreign is not None:
+        return now
     files = now.files
     if files is not None and (whose := compose_file.owner(project)) != "missing":
         files = {**files, compose_tool.FILE: "rendered" if whose == "ours" else whose}
@@ -261,7 +323,7 @@ def _compose(machine: Machine, cluster: Target) -> Compose:
     found = find_compose(machine)
     if found is None:
         raise DshpcError(
-            "Docker Compose is not installed, or does not answer.",
+            "Docker Compose is not installed.",
             "",
             ("Install it: configure-environment does, or says how.",),
         )
@@ -269,7 +331,7 @@ def _compose(machine: Machine, cluster: Target) -> Compose:
 
 
 def find_compose(machine: Machine) -> Compose | None:
-    """The compose tool of this machine."""
+    """The compose tool of this machine; raises where it does not answer in time."""
     from dshpc_setup.probes.compose import find_compose
 
     return find_compose(machine, _ASK_S)

@@ -7,7 +7,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project import Project
 from dshpc_setup.settings import Settings
-from dshpc_setup.stanza import PROJECT_LABEL
+from dshpc_setup.stanza import PROJECT_LABEL, VOLUMES
 
 
 def refuse_others(
@@ -25,10 +25,10 @@ def refuse_others(
         return
     if take_over:
         return
-    for volume in (f"{settings.prefix}-state", f"{settings.prefix}-key"):
+    for volume in (f"{settings.prefix}-{part}" for part in VOLUMES):
         owner = containers.volume_label(machine, volume, PROJECT_LABEL)
         if owner not in (None, here, project.runtime().get("volumes_of")):
-            raise _of_another(settings, str(owner), f"Its queue, users and key are in {volume}.")
+            raise _of_another(settings, str(owner), f"It has the volume {volume}.")
 
 
 def former_owner(machine: Machine, settings: Settings) -> str | None:
@@ -53,6 +53,6 @@ def _of_another(settings: Settings, owner: str, what: str) -> DshpcError:
         what,
         (
             "Choose another name here: --prefix NAME.",
-            "Or replace it by this folder's: --take-over (its queue, users and key stay).",
+            "Or replace it by this folder's: --take-over (its queue, users, homes and key stay).",
         ),
     )

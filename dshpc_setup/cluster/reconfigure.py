@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dshpc_setup import foreign
 from dshpc_setup import settings as settings_module
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.node_state import TAKEN_OUT, NodeStatus
@@ -16,12 +16,15 @@ from dshpc_setup.container.places import FROM_HOST
 from dshpc_setup.engine.containers import engine_error
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.machine.patient import patient
 from dshpc_setup.project import Project
 from dshpc_setup.reporter import Reporter
 from dshpc_setup.settings import BY_NAME, DECLARATIONS
 
 _ASK_S = 20.0
-_DEADLINE_S = 180.0  # a check takes up to 45 s, a node that registers anew some seconds more
+_DEADLINE_S = (
+    300.0  # a check takes up to 45 s, on a slow machine a node that registers anew as long
+)
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,9 @@ def reconfigure(
     machine: Machine, project: Project, env: Mapping[str, str], reporter: Reporter
 ) -> Reconfigured:
     """Let the running container do it; raises DshpcError where it could not be asked at all."""
+    machine = patient(machine)
     cluster = target(project)
-    with project.lock():
+    with project.lock(files=False):
         found = ours(machine, cluster)
         if found is None or found.status != "running":
             how = "it is down" if found is None else f"its container is {found.status}"
@@ -78,11 +82,16 @@ def reconfigure(
             )
         behind = _behind(machine, cluster, env)
         reporter.progress(f"{cluster.container} looks at its hardware and at config/ anew")
-        argv = ["docker", "exec", "-e", FROM_HOST, cluster.container, "dshpc-node", "reconfigure"]
-        done = machine.run(argv, deadline_s=_DEADLINE_S, on_line=reporter.progress)
+        done = in_container(machine, cluster.container, reporter.progress)
         code = _code(done, cluster)
         now = cluster_status.ask(machine, str(project.folder), cluster.container)
     return Reconfigured(code, tuple(done.text.splitlines()), behind, now)
+
+
+def in_container(machine: Machine, container: str, on_line: Callable[[str], None]) -> CommandResult:
+    """The container's own `dshpc-node reconfigure`, as it ended."""
+    argv = ["docker", "exec", "-e", FROM_HOST, container, "dshpc-node", "reconfigure"]
+    return machine.run(argv, deadline_s=_DEADLINE_S, on_line=on_line)
 
 
 def _code(done: CommandResult, cluster: Target) -> int:
@@ -113,6 +122,8 @@ def _behind(machine: Machine, cluster: Target, env: Mapping[str, str]) -> tuple[
     asked = machine.run([*argv, cluster.container], deadline_s=_ASK_S)
     if not asked.ok:
         raise engine_error(asked, f"Docker could not be asked for {cluster.container}")
+    if cluster.project.foreign is not None:  # whose settings are not ours to apply
+        return ()
     return differing(asked.stdout, cluster.project.settings(env).container_env())
 
 
@@ -122,8 +133,10 @@ def differing(env_json: str, wanted: Mapping[str, str]) -> tuple[str, ...]:
     Values are compared as they are read, so that "0, 2" and "0,2" are the same.
     """
     try:
-        entries = json.loads(env_json) or []
+        entries = foreign.value(env_json) or []
     except ValueError:
+        return ()
+    if not isinstance(entries, list):
         return ()
     has = dict(str(item).partition("=")[::2] for item in entries)
     return tuple(

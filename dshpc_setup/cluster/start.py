@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dshpc_setup import ownership, stanza, verify
-from dshpc_setup.apply import Change
-from dshpc_setup.cluster import compose_file
+from dshpc_setup.apply import Change, read_text
+from dshpc_setup.cluster import compose_file, homes, reconfigure, stopping, trial
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
-from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import Machine
 from dshpc_setup.project import Project
@@ -25,24 +24,37 @@ class Agreed:
     """The container as it was found, and why it must start (anew); None: it runs as it should.
 
     Where it is not `sure`, compose decides: the same container afterwards is one that ran as it should.
+    `live`: it need not stop, a reconfigure will do.
     """
 
     found: Container | None
     why: str | None
     sure: bool = True
+    live: bool = False
+
+
+@dataclass(frozen=True)
+class MayStop:
+    """Whether running jobs may be stopped without a question, and the command line that was given."""
+
+    agreed: bool = False
+    command: str = "configure-environment"
 
 
 def agreed(
     machine: Machine,
     project: Project,
     settings: Settings,
+    compose: Compose,
     image: str,
     changes: tuple[Change, ...],
+    may_stop: MayStop,
     reporter: Reporter,
 ) -> Agreed:
     """What has to be done for these changes, which need not be written yet; nothing is done.
 
-    Asks before running jobs are interrupted, and raises DshpcError where the answer is no.
+    Raises DshpcError, while all goes on as it was: where a start with them was tried and would not do, and
+    where jobs would have to be stopped and nobody agreed to that.
     """
     found = containers.inspect(machine, settings.container)
     if found and _of_another(found, project):
@@ -51,9 +63,51 @@ def agreed(
         wanted = _wanted(machine, project, found, image, changes)
     else:
         return Agreed(found, "it is down")
-    if found.running and wanted.why is not None:
-        _may_interrupt(machine, found, wanted, reporter)
+    if not found.running or wanted.why is None or wanted.why == _OWN_COMPOSE:
+        return wanted
+    _try(machine, project, settings, compose, changes, wanted, reporter)
+    if not wanted.live:
+        _may_stop(machine, wanted, may_stop, reporter)
     return wanted
+
+
+def _try(
+    machine: Machine,
+    project: Project,
+    settings: Settings,
+    compose: Compose,
+    changes: tuple[Change, ...],
+    wanted: Agreed,
+    reporter: Reporter,
+) -> None:
+    """Raises DshpcError where the start would fail, or keep to an older configuration."""
+    assert wanted.found is not None
+    if not trial.is_ready(machine, wanted.found.name):
+        return
+    reporter.progress("trying it beside what runs")
+    if wanted.live:
+        trial.in_place(machine, wanted.found.name)
+        return
+    text = next(_text(item) for item in changes if item.path == compose_tool.FILE)
+    note = trial.with_options(
+        machine, compose, str(project.folder), settings.prefix, text, wanted.found
+    )
+    if note is not None:
+        reporter.note(note)
+
+
+def _may_stop(machine: Machine, wanted: Agreed, may: MayStop, reporter: Reporter) -> None:
+    assert wanted.found is not None
+    assert wanted.why is not None
+    stopping.may_stop(
+        machine,
+        wanted.found.name,
+        reporter,
+        agreed=may.agreed,
+        what="started anew",
+        command=may.command,
+        why=wanted.why if wanted.sure else f"{wanted.why}: it may have to",
+    )
 
 
 def bring_up(
@@ -62,16 +116,29 @@ def bring_up(
     settings: Settings,
     compose: Compose,
     agreed: Agreed,
+    may_stop: MayStop,
     reporter: Reporter,
 ) -> bool:
-    """True where the container was started or started anew; False where it ran as it should."""
+    """True where the container was started or started anew; False where it goes on running.
+
+    Raises DshpcError where a reconfigure did not do after all, and nobody agreed that jobs are stopped.
+    """
     found = agreed.found
     if found and _of_another(found, project):
         containers.remove(machine, settings.container)
         found = None
     if agreed.why is None:
         return False
+    if agreed.live and found is not None:
+        reporter.progress("reconfiguring, with jobs going on")
+        if reconfigure.in_container(machine, found.name, reporter.progress).ok:
+            return False
+        _may_stop(machine, agreed, may_stop, reporter)
     reporter.progress("starting the container")
+    if found is not None and found.running:
+        text = read_text(project.folder / compose_tool.FILE) or ""
+        homes.rescue(machine, found, settings.prefix, str(project.folder), text, reporter)
+        stopping.remember(project, may_stop.command)
     compose_tool.up(machine, compose, project.folder, settings.prefix, on_line=reporter.progress)
     now = containers.inspect(machine, settings.container)
     compose_file.remember_used(project, now)
@@ -87,6 +154,7 @@ def _of_another(found: Container, project: Project) -> bool:
     return found.labels.get(stanza.PROJECT_LABEL) != str(project.folder)
 
 
+_OWN_FILES = "your own files in config/ have changed"
 _OWN_COMPOSE = "docker-compose.yml is your own"  # what it names, .env say, may have changed
 
 
@@ -106,12 +174,11 @@ def _wanted(
     compose = next((item for item in changes if item.path == compose_tool.FILE), None)
     made: bool | None = True
     if compose is not None:
-        text = compose.old or "" if compose.action in _KEPT else compose.wanted.text
-        made = compose_file.made_from(project, text, found)
+        made = compose_file.made_from(project, _text(compose), found)
         if made is False and compose.action not in _KEPT:
             return Agreed(found, "docker-compose.yml has changed")
     if (why := _inside(machine, found, changes)) is not None:
-        return Agreed(found, why)
+        return Agreed(found, why, live=made is True and why == _OWN_FILES)
     if made is False:
         return Agreed(found, "you changed docker-compose.yml", sure=False)
     if made is None:
@@ -132,27 +199,12 @@ def _inside(machine: Machine, found: Container, changes: tuple[Change, ...]) -> 
     if used is None:
         return "its start did not end well"
     if used != own:
-        return "your own files in config/ have changed"
+        return _OWN_FILES
     if not verify.controller_answers(machine, found.name):
         return "Slurm's controller does not answer"
     return None
 
 
-def _may_interrupt(machine: Machine, found: Container, wanted: Agreed, reporter: Reporter) -> None:
-    jobs = 0 if wanted.why == _OWN_COMPOSE else verify.running_jobs(machine, found.name)
-    if not jobs:
-        return
-    must = "must" if wanted.sure else "may have to"
-    question = (
-        f"The cluster {must} start anew ({wanted.why}), and {jobs} job(s) run: srun's end, "
-        "sbatch's are queued again. Go on?"
-    )
-    if not reporter.ask(question):
-        raise DshpcError(
-            f"The cluster was not started anew: {jobs} job(s) run.",
-            f"It {must} be, because {wanted.why}.",
-            (
-                "Wait until they have ended (dshpc squeue), then run again.",
-                "Or interrupt them: --yes.",
-            ),
-        )
+def _text(compose: Change) -> str:
+    """What is used of docker-compose.yml: the user's own where it is one, else what was rendered."""
+    return compose.old or "" if compose.action in _KEPT else compose.wanted.text

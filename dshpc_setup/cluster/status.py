@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from dshpc_setup.cluster import node_state, pending, stuck
@@ -14,6 +15,7 @@ from dshpc_setup.cluster.stuck import Stuck
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine import Machine
+from dshpc_setup.silence import in_words
 
 SCHEMA = "dshpc.status/1"
 _ASK_S = 30.0
@@ -67,6 +69,8 @@ class ClusterStatus:
     notes: tuple[str, ...] = ()
     problem: str | None = None  # why the controller could not be asked
     kept_last_good: dict[str, Any] | None = None
+    # When slurmctld was found to have been killed, of the last day (RFC 3339)
+    unclean_ends: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -94,7 +98,7 @@ class ClusterStatus:
 
 
 def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
-    """The status; raises DshpcError only where the engine cannot be asked."""
+    """The status; raises DshpcError only where engine or container give no answer."""
     found = containers.inspect(machine, container)
     if found is None:
         return ClusterStatus(project, container, "missing")
@@ -125,21 +129,35 @@ def _to_the_second(time: str | None) -> str | None:
 
 def from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any]:
     failure, kept = report.get("failure"), report.get("kept_last_good")
+    simulated = report.get("simulated")
     return {
-        "phase": report.get("phase"),
+        "phase": _text(report.get("phase")),
         "failure": failure if isinstance(failure, dict) else None,
         "kept_last_good": kept if isinstance(kept, dict) else None,
-        "simulated": report.get("simulated"),
-        "image_gpu_type": report.get("image_gpu_type") or built_for,
-        "changes": tuple(map(str, report.get("changes") or ())),
+        "simulated": simulated if isinstance(simulated, bool) else None,
+        "image_gpu_type": _text(report.get("image_gpu_type")) or built_for,
+        "changes": tuple(map(str, _list(report.get("changes")))),
         "drift": tuple(
-            _drift(item) for item in report.get("drift") or () if isinstance(item, dict)
+            _drift(item) for item in _list(report.get("drift")) if isinstance(item, dict)
         ),
-        "reconfigured": _to_the_second(report.get("reconfigured")),
+        "reconfigured": _to_the_second(_text(report.get("reconfigured"))),
         "files": _files(report),
         "config_sha256": _strings(report.get("config_sha256")),
-        "notes": tuple(map(str, report.get("notes") or ())),
+        "notes": tuple(map(str, _list(report.get("notes")))),
+        "unclean_ends": tuple(
+            datetime.fromtimestamp(when).astimezone().isoformat()
+            for when in _list(report.get("unclean_ends"))
+            if isinstance(when, int) and 0 <= when < 1 << 36  # what a calendar has
+        ),
     }
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _drift(item: dict[str, Any]) -> Drift:
@@ -166,7 +184,8 @@ def _files(report: dict[str, Any]) -> dict[str, str | None] | None:
 def from_controller(machine: Machine, container: str) -> dict[str, Any]:
     asked, nodes = node_state.ask_nodes(machine, container)
     if not asked.ok:
-        return {"problem": asked.text or f"sinfo: {asked.state}"}
+        late = in_words(asked, "sinfo") if asked.state == "timeout" else ""
+        return {"problem": late or asked.text or f"sinfo: {asked.state}"}
     argv = ["scontrol", "show", "config"]
     config = containers.exec_in(machine, container, argv, deadline_s=_ASK_S)
     queue = pending.ask(machine, container)
@@ -205,8 +224,8 @@ def lines(status: ClusterStatus) -> list[str]:
         said.append("GPUs       SIMULATED: made up, no job computes on them")
     said.append(f"Start      {status.phase or 'not begun yet'}")
     if status.failure is not None:
-        steps = after_failure(status.failure.get("resolution", ()))
-        said += _failure_lines("Failed", {**status.failure, "resolution": steps})
+        steps = after_failure(_list(status.failure.get("resolution")))
+        said += _failure_lines("Failed", {**status.failure, "resolution": list(steps)})
     said += _failure_lines("Kept", status.kept_last_good)
     for node in status.nodes:
         said.append(f"Node       {node.name}: {node.state}, {_gres(node)}")
@@ -219,6 +238,7 @@ def lines(status: ClusterStatus) -> list[str]:
         said.append(f"Isolation  {status.isolation}: {TIERS[status.isolation]}")
     said += _files_line(status)
     said += _drift_lines(status)
+    said += _unclean_lines(status)
     said += _pending_lines(status)
     said += [f"Note       {text}" for text in status.notes]
     return said + [text for node in status.nodes if (text := _back(status, node))]
@@ -268,6 +288,15 @@ def _drift_lines(status: ClusterStatus) -> list[str]:
     return said
 
 
+def _unclean_lines(status: ClusterStatus) -> list[str]:
+    """Jobs outlive it: those that the start has queued again, or found at their end, are in its notes."""
+    ends = status.unclean_ends
+    if not ends:
+        return []
+    often = f", {len(ends)} times in the last day" if len(ends) > 1 else ""
+    return [f"Killed     slurmctld was, or its container: found at {ends[-1]}{often}"]
+
+
 def _pending_lines(status: ClusterStatus) -> list[str]:
     if not status.pending:
         return []
@@ -281,7 +310,7 @@ def _failure_lines(title: str, failure: dict[str, Any] | None) -> list[str]:
         return []
     said = [f"{title:<10} {failure.get('brief', '')}"]
     said += [f"           {line}" for line in str(failure.get("details", "")).splitlines()]
-    return said + [f"           - {step}" for step in failure.get("resolution", ())]
+    return said + [f"           - {step}" for step in _list(failure.get("resolution"))]
 
 
 def _gres(node: NodeStatus) -> str:

@@ -10,6 +10,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.probes.compose import find_compose
+from dshpc_setup.silence import in_words
 
 _FIND_S = 10.0
 _CONFIG_S = 30.0
@@ -18,7 +19,10 @@ _MOST_SHOWN = 300
 
 def checked(machine: Machine, file: Path, old: str, new: str) -> Checked:
     """What the compose tool of this machine says, where there is one; `file` is absolute."""
-    compose = find_compose(machine, _FIND_S)
+    try:
+        compose = find_compose(machine, _FIND_S)
+    except DshpcError as error:  # it is silent, which is not absence
+        return Checked(note=f"No compose tool checked it: {error.brief}")
     if compose is None:
         return Checked(note="No compose tool checked it: none is installed here.")
     return config(machine, compose, file, old, new)
@@ -36,7 +40,8 @@ def config(machine: Machine, compose: Compose, file: Path, old: str, new: str) -
     if after.ok:
         return Checked(by=tool)
     if after.state != "present":
-        return Checked(note=f"{tool} did not check it: no answer ({after.state}).")
+        why = in_words(after) if after.state == "timeout" else f"no answer ({after.state})"
+        return Checked(note=f"{tool} did not check it: {why}.")
     before = _config(machine, compose, file, old)
     if before.ok:
         raise DshpcError(

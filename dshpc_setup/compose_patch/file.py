@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from dshpc_setup import swap
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.files import write_atomic
 
@@ -103,7 +104,7 @@ def replace(found: ComposeText, text: str) -> Path:
             raise _changed(found)
         kept = _keep(found)
         # what was given to it, or taken from it, while a question waited for its answer stays so
-        write_atomic(found.path, text, now.mode, now.owner)
+        swap.write(found.path, text, found.text, now.mode, now.owner)
     return kept
 
 

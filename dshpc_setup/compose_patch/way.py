@@ -111,9 +111,16 @@ def _device_nodes(facts: HostFacts, ids: tuple[str, ...]) -> Handover:
 
 
 def project_at(places: Sequence[Path], env: Mapping[str, str]) -> Project:
-    """The project at or above the first of the places that has one; else an empty one at the first."""
+    """The project at or above the first of the places that has one; else an empty one at the first.
+
+    What it remembers becomes lines of the file: raises DshpcError where others could have written it.
+    """
     found = (find_project(place, env) for place in places)
-    return next(filter(None, found), Project(places[0]))
+    own = next((each for each in found if each is not None and each.foreign is None), None)
+    if own is None:
+        return Project(places[0])
+    own.need_own()
+    return own
 
 
 def proven(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from dshpc_setup import resources
 from dshpc_setup.environment.model import DebianPackage, Declaration
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.image.client import docker
 from dshpc_setup.image.failures import reason, redacted, tail
 from dshpc_setup.image.site import CA_FILE, SiteFiles
@@ -51,7 +51,8 @@ def versions(
     text = redacted(tail(done.text), site.secrets)
     if done.state == "timeout":
         brief = "The package mirror of Debian did not answer in time"
-        raise DshpcError(f"{brief}.", text, ("Check the network, or name another: --apt-mirror.",))
+        steps = ("Check the network, or name another: --apt-mirror.",)
+        raise DshpcError(f"{brief}.", text, steps, Exit.INCOMPLETE)
     why = reason(done.text)
     raise DshpcError(f"Debian's packages could not be asked for: {why.brief}.", text, why.steps)
 

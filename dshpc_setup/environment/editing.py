@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import locks
+from dshpc_setup import foreign, locks, swap
 from dshpc_setup.environment import declaration, requirement
 from dshpc_setup.environment.model import FOLDER, Requirement
 from dshpc_setup.environment.schema import (
@@ -24,7 +24,7 @@ from dshpc_setup.environment.schema import (
     REQUIREMENTS_FILE,
 )
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.files import make_folder, write_atomic, write_error
+from dshpc_setup.files import make_folder, write_error
 from dshpc_setup.methods.shown import shown
 from dshpc_setup.project import Project
 
@@ -95,6 +95,7 @@ def _alone(project: Project) -> Iterator[None]:
 
     The lock is that of the folder itself: it is kept in version control, and holds no file of ours.
     """
+    project.need_own()
     folder = project.folder / FOLDER
     make_folder(folder, project.owner)
     try:
@@ -188,12 +189,13 @@ def _without(value: dict[str, Any], part: str, kind: str, gone: set[str]) -> Non
 def _edit(project: Project, name: str, change: Callable[[dict[str, Any]], None]) -> Path | None:
     """The file with that change; None where it stays as it is, and so is not written."""
     path = project.folder / FOLDER / name
-    text = path.read_text(encoding="utf-8") if path.exists() else "{}"
-    value = json.loads(text)
+    old = path.read_bytes() if path.exists() else None
+    text = "{}" if old is None else old.decode()
+    value = foreign.value(text)
     change(value)
-    if value == json.loads(text):
+    if value == foreign.value(text):
         return None
-    _write(project, path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    _write(project, path, json.dumps(value, indent=2, ensure_ascii=False) + "\n", old)
     return path
 
 
@@ -202,17 +204,19 @@ def _edit_lines(project: Project, gone: set[str], added: list[Requirement]) -> P
     path = project.folder / FOLDER / REQUIREMENTS_FILE
     if not path.exists():
         return None
-    found, _ = declaration.requirements(path.read_bytes())
+    old = path.read_bytes()
+    found, _ = declaration.requirements(old)
     drop = {line for _, line, each in found if each.key in gone}
     if not drop and not added:
         return None
-    lines = re.split(r"\r\n|\n|\r", path.read_text(encoding="utf-8-sig"))
+    lines = re.split(r"\r\n|\n|\r", old.decode("utf-8-sig"))
     kept = [line for number, line in enumerate(lines, 1) if number not in drop]
     while kept and not kept[-1]:
         kept.pop()
-    _write(project, path, "".join(f"{line}\n" for line in (*kept, *map(str, added))))
+    _write(project, path, "".join(f"{line}\n" for line in (*kept, *map(str, added))), old)
     return path
 
 
-def _write(project: Project, path: Path, text: str) -> None:
-    write_atomic(path, text, owner=project.owner)
+def _write(project: Project, path: Path, text: str, old: bytes | None) -> None:
+    was = None if old is None else old.decode("utf-8", "surrogateescape")
+    swap.write(path, text, was, owner=project.owner)

@@ -15,8 +15,9 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.image.failures import redacted, tail
 from dshpc_setup.image.site import SiteFiles
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.silence import no_answer
 
-_ASK_S = 30.0
+_ASK_S = 120.0  # its import takes seconds where the disk is cold
 _FETCH_S = 6 * 3600.0  # PyTorch's 3 GB on a slow line; where nothing comes, pip gives up by itself
 _OLD = 3  # what our program ends with where this pip cannot be told its target
 
@@ -54,10 +55,16 @@ def find(machine: Machine, architecture: str, site: SiteFiles, scratch: Path) ->
         bundle = scratch.with_name(f"{scratch.name}-ca.pem")
         bundle.write_text(site.ca_pem, encoding="utf-8")
         env["REQUESTS_CA_BUNDLE"] = str(bundle)  # gives way to what pip itself is configured to
+    late: CommandResult | None = None
     for python in dict.fromkeys((sys.executable, "python3", "/usr/bin/python3")):
-        asked = machine.run([python, "-c", "import pip._vendor.packaging"], deadline_s=_ASK_S)
+        # Python imports from the folder that it is started in, and we may stand where jobs write
+        imports = [python, "-c", "import pip._vendor.packaging"]
+        asked = machine.run(imports, deadline_s=_ASK_S, cwd=str(scratch))
         if asked.ok:
             return Pip(python, architecture, env, site.secrets)
+        late = asked if asked.state == "timeout" else late
+    if late is not None:
+        raise no_answer(late, "whether it has pip")
     raise DshpcError(
         "Locking and fetching Python packages needs pip on this machine, and there is none.",
         "Looked for it in the Python of dsHPC itself, and in python3.",
@@ -119,6 +126,8 @@ def _missing(machine: Machine, pip: Pip, name: str, error: DshpcError, cwd: Path
     """No such package, or no wheel: the index knows which."""
     asked = [pip.python, "-m", "pip", "index", "versions", "--", name]
     known = machine.run(asked, deadline_s=_ASK_S, env=pip.env, cwd=str(cwd))
+    if known.state == "timeout":
+        return error
     if not known.ok:
         return replace(error, brief=f"There is no Python package {name} on the index.")
     listed = re.search(r"^Available versions: (.{1,120})", known.stdout, re.MULTILINE)

@@ -18,6 +18,7 @@ from dshpc_setup.image.site import gather_site
 from dshpc_setup.machine import Machine
 from dshpc_setup.project import Project
 from dshpc_setup.reporter import Reporter
+from dshpc_setup.silence import answered
 
 NEXT_ADD = "dshpc env add NAME"
 NEXT_LOCK = "dshpc env lock"
@@ -76,7 +77,7 @@ def _in_image(machine: Machine, project: Project) -> str | None:
     asked = machine.run(
         [docker(machine), "image", "ls", "--quiet", "--no-trunc", container], deadline_s=ASK_S
     )
-    newest = asked.stdout.split() if asked.ok else []
+    newest = asked.stdout.split() if answered(asked, "whether there is an image").ok else []
     image = inspect(machine, newest[0]) if newest else None
     return None if image is None else image.labels.get(LABEL, "")
 
@@ -102,7 +103,7 @@ def make_lock(machine: Machine, project: Project, reporter: Reporter) -> Lock | 
         architecture = engine_architecture(machine)
         packages: tuple[DebianPackage, ...] = ()
         if declared.apt or declared.r:
-            facts = probes.gather(machine)
+            facts = probes.gather_surely(machine, reporter.progress)
             settings = project.settings(machine.env)
             base = ensure_base(machine, facts, settings, reporter)
             reporter.progress("packages: asking Debian")

@@ -21,7 +21,7 @@ from dshpc_setup.settings import Settings
 Origin = Literal["local", "pulled", "debootstrap"]
 
 # A firewall that drops packets makes the engine wait for minutes; one that got an answer gets time.
-_FIRST_WORD_S = 25.0
+_FIRST_WORD_S = 25.0  # beside the time in which the engine itself answers here
 _PULL_S = 1800.0
 _IMPORT_S = 600.0
 
@@ -67,11 +67,14 @@ def ensure_base(
     What is there wins over the registry, the registry over making it. Raises DshpcError where it is
     not to be had; `interactive`: whether sudo may ask on the terminal.
     """
+    started = machine.clock()
     found = find_base(machine, facts, settings)
     if found is not None:
         return found
     arch = _arch(facts)
-    pulled = _pull(machine, settings.base_image, arch, reporter)
+    # What this machine is slow at is no silence of the registry's
+    first_word_s = _FIRST_WORD_S + 2 * (machine.clock() - started)
+    pulled = _pull(machine, settings.base_image, arch, reporter, first_word_s)
     if pulled.ok:
         image = inspect(machine, settings.base_image)
         if image is not None and image.arch == arch:
@@ -106,7 +109,9 @@ def _reason(pulled: CommandResult) -> str:
     return redacted(tail(pulled.text, 1)).rpartition(": ")[2] or pulled.state
 
 
-def _pull(machine: Machine, name: str, arch: str, reporter: Reporter) -> CommandResult:
+def _pull(
+    machine: Machine, name: str, arch: str, reporter: Reporter, first_word_s: float
+) -> CommandResult:
     """`docker pull`, given up early where the registry says nothing at all."""
     reporter.progress(f"base image: pulling {name}")
     argv = [docker(machine), "pull", "--platform", f"linux/{arch}", name]
@@ -116,7 +121,7 @@ def _pull(machine: Machine, name: str, arch: str, reporter: Reporter) -> Command
         heard.append(line)
         reporter.progress(f"base image: {redacted(line.strip())[:80]}")
 
-    first = machine.run(argv, deadline_s=_FIRST_WORD_S, on_line=listen)
+    first = machine.run(argv, deadline_s=first_word_s, on_line=listen)
     if first.state == "timeout" and heard:  # slow and not silent: layers that are done are kept
         return machine.run(argv, deadline_s=_PULL_S, on_line=listen)
     return first
@@ -161,7 +166,7 @@ def _make(
 
 def _no_such_image(name: str, arch: str, pulled: CommandResult) -> DshpcError:
     why = (
-        f"The registry did not answer within {_FIRST_WORD_S:.0f} s."
+        f"The registry did not answer within {max(_FIRST_WORD_S, pulled.ms / 1000):.0f} s."
         if pulled.state == "timeout"
         else redacted(tail(pulled.text))
     )

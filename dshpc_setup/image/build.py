@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from dshpc_setup.engine.tools import refuse_silent
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image import failures
@@ -45,11 +46,16 @@ class ImageResult:
 
 
 def choose_builder(machine: Machine, facts: HostFacts) -> Builder:
-    """The best builder of this client; `write_context` wants to know whether it is BuildKit."""
+    """The best builder of this client; `write_context` wants to know whether it is BuildKit.
+
+    Raises DshpcError (INCOMPLETE) where the client did not answer: another builder would have been
+    tried for nothing, or would have made another image.
+    """
     if facts.engine.kind == "podman":
         return "classic"  # its Docker API has no BuildKit session, which secrets need
     if facts.engine.buildx:
         return "buildx"
+    refuse_silent(facts, "buildx")
     return "buildkit" if (18, 9) <= client_version(machine) < (23, 0) else "classic"
 
 
@@ -67,6 +73,8 @@ def build_args(
         mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
         if mirror is not None:
             args["APT_MIRROR"] = mirror.main
+            if mirror.security is not None:
+                args["APT_SECURITY"] = mirror.security
     return args
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dshpc_setup import foreign
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.silence import answered, in_words
 
 ASK_S = 20.0  # an engine that is alive answers in milliseconds
 
@@ -69,22 +70,27 @@ def inspect(machine: Machine, ref: str) -> Image | None:
 
 
 def _image(text: str) -> Image:
-    value = json.loads(text)
-    config = value.get("Config") or {}
-    return Image(
-        id=str(value["Id"]),
-        arch=_DEBIAN_ARCH.get(str(value["Architecture"]), str(value["Architecture"])),
-        size=int(value["Size"]),
-        labels=config.get("Labels") or {},
-        environment=dict(item.split("=", 1) for item in config.get("Env") or () if "=" in item),
-    )
+    """Raises DshpcError for what is no answer of an engine."""
+    try:
+        value = foreign.value(text)
+        config = value.get("Config") or {}
+        return Image(
+            id=str(value["Id"]),
+            arch=_DEBIAN_ARCH.get(str(value["Architecture"]), str(value["Architecture"])),
+            size=int(value["Size"]),
+            labels=dict(config.get("Labels") or {}),
+            environment=dict(item.split("=", 1) for item in config.get("Env") or () if "=" in item),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        brief = "The engine's answer about an image cannot be read."
+        raise DshpcError(brief, f"{type(error).__name__}: {error}", ("dshpc doctor",)) from None
 
 
 def engine_silent(result: CommandResult, doing: str) -> DshpcError:
     """The error for a docker command that got no sensible answer."""
     if result.state == "timeout":
         return DshpcError(
-            f"{doing}: the Docker engine did not answer within {ASK_S:.0f} s.",
+            f"{doing}: {in_words(result)}.",
             result.text,
             ("See whether `docker info` answers; restart the engine if it hangs.",),
             Exit.INCOMPLETE,
@@ -98,12 +104,14 @@ def engine_silent(result: CommandResult, doing: str) -> DshpcError:
 
 def context_name(machine: Machine) -> str:
     """The docker context in force; "default" for clients that know no contexts."""
-    result = machine.run([docker(machine), "context", "show"], deadline_s=ASK_S)
+    asked = machine.run([docker(machine), "context", "show"], deadline_s=ASK_S)
+    result = answered(asked, "which docker context is in force")
     return result.stdout.strip() if result.ok and result.stdout.strip() else "default"
 
 
 def client_version(machine: Machine) -> tuple[int, int]:
     """Major and minor of the docker client; (0, 0) where it does not say."""
-    result = machine.run([docker(machine), "--version"], deadline_s=ASK_S)
+    asked = machine.run([docker(machine), "--version"], deadline_s=ASK_S)
+    result = answered(asked, "which version the docker command has")
     found = re.search(r"(\d+)\.(\d+)", result.stdout)
     return (int(found[1]), int(found[2])) if found else (0, 0)

@@ -27,10 +27,12 @@ from dshpc_setup.image.root_scripts import CLEAN, MAKE
 from dshpc_setup.image.site import SiteFiles, apt_settings
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.reporter import Reporter
+from dshpc_setup.silence import in_words
 
 NEEDED_MIB = 1500  # seen: 0.5 GiB of root and packages and 0.2 GiB of archive; the rest is reserve
 _MAKE_S = 1800.0
 _CLEAN_S = 120.0
+_ASK_S = 20.0
 
 _PROGRAMS = ("/usr/sbin/debootstrap", "/usr/bin/debootstrap", "/sbin/debootstrap")
 _SCRIPT = f"/usr/share/debootstrap/scripts/{RELEASE}"
@@ -156,14 +158,18 @@ def _workplace(machine: Machine) -> Path:
 
 def _unfit(machine: Machine, folder: str) -> str | None:
     """Why the folder cannot hold a root file system, None where it can."""
-    free = machine.run(["df", "-Pk", folder], deadline_s=10)
+    free = machine.run(["df", "-Pk", folder], deadline_s=_ASK_S)
+    if free.state == "timeout":
+        return in_words(free)
     rows = free.stdout.strip().splitlines()
     if not free.ok or len(rows) < 2:
         return free.text or "its free space cannot be told"
     free_mib = int(rows[-1].split()[3]) // 1024
     if free_mib < NEEDED_MIB:
         return f"only {free_mib} MiB are free"
-    mount = machine.run(["findmnt", "-no", "OPTIONS", "-T", folder], deadline_s=10)
+    mount = machine.run(["findmnt", "-no", "OPTIONS", "-T", folder], deadline_s=_ASK_S)
+    if mount.state == "timeout":
+        return in_words(mount)
     forbidden = {"nodev", "noexec"} & set(mount.stdout.strip().split(","))
     return f"mounted with {' and '.join(sorted(forbidden))}" if forbidden else None
 

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from dshpc_setup.machine import Machine
+from dshpc_setup.silence import answered
 
 # Where the build finds the two files, whichever builder brought them there.
+_ASK_S = 20.0
+
 CA_FILE = "/run/dshpc-site/ca.pem"
 APT_FILE = "/run/dshpc-site/apt.conf"
 
@@ -97,7 +100,8 @@ def apt_settings(machine: Machine) -> tuple[tuple[str, str], ...]:
     """The host's own settings for fetching packages; empty where there is no apt."""
     if machine.which("apt-config") is None:
         return ()
-    result = machine.run(["apt-config", "dump", "Acquire"], deadline_s=20)
+    asked = machine.run(["apt-config", "dump", "Acquire"], deadline_s=_ASK_S)
+    result = answered(asked, "which proxies and settings apt has here")
     return parse_apt_config(result.stdout) if result.ok else ()
 
 
@@ -142,9 +146,9 @@ def _ca_bundle(machine: Machine) -> str:
         text = ""
     if machine.system[0] == "Darwin":
         # What an administrator installed stands in the keychain alone.
-        own = machine.run(
-            ["security", "find-certificate", "-a", "-p", _MAC_KEYCHAIN], deadline_s=20
-        )
+        argv = ["security", "find-certificate", "-a", "-p", _MAC_KEYCHAIN]
+        asked = machine.run(argv, deadline_s=_ASK_S)
+        own = answered(asked, "which certificates an administrator has installed")
         text = f"{text}\n{own.stdout}" if own.ok else text
     return _certificates(text)
 

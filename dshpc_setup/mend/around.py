@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dshpc_setup import foreign
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.engine import containers, daemon
 from dshpc_setup.errors import DshpcError
@@ -45,7 +45,7 @@ def look_around(
 def other_features(text: str) -> tuple[str, ...]:
     """What daemon.json has under `features` beside cdi; () for one that cannot be read."""
     try:
-        value = json.loads(text)
+        value = foreign.value(text)
     except ValueError:
         return ()
     features = value.get("features") if isinstance(value, dict) else None

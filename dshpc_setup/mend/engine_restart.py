@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 
+from dshpc_setup import foreign
 from dshpc_setup.engine import daemon
 from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.errors import DshpcError, Exit
@@ -55,7 +55,7 @@ def _refuse_broken(site: Site, path: str, *, rootless: bool) -> None:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
+        return isinstance(foreign.value(text), dict)
     except ValueError:
         return False
 

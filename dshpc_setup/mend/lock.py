@@ -9,7 +9,7 @@ from pathlib import Path
 from dshpc_setup.engine.privilege import Caller, caller
 from dshpc_setup.files import make_folder
 from dshpc_setup.machine import Machine
-from dshpc_setup.project import held
+from dshpc_setup.run_lock import held
 
 _WHY = "Two runs at once would restart the engine and write its files under each other."
 

@@ -83,7 +83,7 @@ def _held(machine: Machine, project: Project | None) -> Project | None:
         return None
     who = caller(machine)
     owner = project.owner or ((who.uid, who.gid) if who.via_sudo else None)
-    return HeldProject(project.folder, owner)
+    return HeldProject(project.folder, owner, foreign=project.foreign)
 
 
 def _with_loss(site: Site, repair: Repair) -> Repair:

@@ -18,7 +18,7 @@ class HeldProject(Project):
     """A project whose lock this run has taken already: what takes it for itself goes on."""
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, *, files: bool = True) -> Iterator[None]:
         yield
 
 

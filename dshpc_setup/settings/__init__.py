@@ -32,8 +32,10 @@ class Settings:
     prefix: str = "dshpc"
     gpu: str = "auto"
     devices: tuple[str, ...] = ()
+    unhealthy_gpus: str = "exclude"  # exclude | use
     simulate: str = ""
     work: str = "work"
+    workspace_access: str = "private"  # private | group
     partition: str = "debug"
     partitions: tuple[tuple[str, str], ...] = ()  # (name, longest time)
     gpu_sharing: str = "none"  # none | shard:N | mps
@@ -42,6 +44,7 @@ class Settings:
     slurm_conf_extra: str = ""
     reserve_mib: int | None = None
     shm_size: str = "1g"
+    pids_limit: int | None = None  # None: by the number of CPUs; 0: no limit
     base_image: str = "debian:trixie-slim"
     apt_mirror: str = ""
     cuda_runtime: str = "no"

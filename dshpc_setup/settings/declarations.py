@@ -55,6 +55,15 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "LIST",
     ),
     Declaration(
+        "unhealthy_gpus",
+        "exclude",
+        "GPUs that compute and that their own firmware calls broken (bad memory without a spare, an "
+        "unhealthy NVLink fabric): exclude (no job gets them) or use.",
+        texts.choice("exclude", "use"),
+        "HOW",
+        in_container=True,
+    ),
+    Declaration(
         "simulate",
         "",
         "Made-up GPUs instead of real ones: h100:2, mig, mixed, mi300x:8, or several at once, "
@@ -69,6 +78,14 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "Folder of your data and scripts, seen in the cluster under the same path.",
         texts.folder,
         "DIR",
+    ),
+    Declaration(
+        "workspace_access",
+        "private",
+        "Who may read a job's workspace and log: private (its user alone) or group (the user's group).",
+        texts.choice("private", "group"),
+        "WHO",
+        in_container=True,
     ),
     Declaration(
         "partition",
@@ -132,6 +149,14 @@ DECLARATIONS: tuple[Declaration, ...] = (
         in_container=True,
     ),
     Declaration("shm_size", "1g", "Size of /dev/shm for jobs, such as 8g.", texts.size, "SIZE"),
+    Declaration(
+        "pids_limit",
+        None,
+        "Most processes and threads in the container, 0 for no limit (default: 16384, or 128 for each "
+        "CPU where that is more).",
+        texts.processes,
+        "N",
+    ),
     Declaration(
         "base_image",
         "debian:trixie-slim",

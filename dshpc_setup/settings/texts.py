@@ -44,10 +44,20 @@ def devices(text: str) -> tuple[str, ...]:
     return items
 
 
+_FEWEST_PROCESSES = 256  # Slurm with its supervisor, and a first job
+
+
 def count(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise ValueError("must be a whole number of 0 or more")
     return int(text)
+
+
+def processes(text: str) -> int:
+    found = count(text)
+    if 0 < found < _FEWEST_PROCESSES:
+        raise ValueError(f"must be 0 (no limit) or at least {_FEWEST_PROCESSES}")
+    return found
 
 
 def size(text: str) -> str:

@@ -260,7 +260,10 @@ def test_a_controller_that_hangs_is_a_problem_of_its_own(project: Project) -> No
     changes = {"docker exec p-slurm sinfo": Answer(state="timeout")}
     found = look(machine(described(project), changes), project)
     assert found.cluster is not None
-    assert (found.cluster.phase, found.cluster.problem) == ("ready", "sinfo: timeout")
+    assert (found.cluster.phase, found.cluster.problem) == (
+        "ready",
+        "sinfo did not answer within 1 s",
+    )
     assert found.inside is not None
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.checkup import kernel
 from dshpc_setup.facts import Platform
+from dshpc_setup.kernel_messages import MOST_LETTERS
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed import KernelLog
@@ -54,7 +55,20 @@ def test_a_message_of_two_lines() -> None:
         "[    5.5] NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2c58)\n"
         "               NVRM: installed in this system requires use of the NVIDIA open kernel modules.\n"
     )
-    assert kernel.parse(text)[1].startswith("NVRM: installed in this system requires")
+    assert kernel.parse(text) == (
+        "NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2c58) installed in this system requires use of "
+        "the NVIDIA open kernel modules.",
+    )
+
+
+def test_the_same_words_of_two_cards_stay_with_each() -> None:
+    """Line by line the second card's took the first one's away."""
+    one = "NVRM: The NVIDIA GPU 0000:{}:00.0 (PCI ID: 10de:1db5)"
+    rest = (
+        "NVRM: installed in this system is not supported by open\nNVRM: nvidia.ko because of it.\n"
+    )
+    text = "".join(f"{one.format(bus)}\n{rest}" for bus in ("3b", "af"))
+    assert [("supported by open nvidia.ko" in line) for line in kernel.parse(text)] == [True, True]
 
 
 def test_the_newest_are_kept_and_each_text_once() -> None:
@@ -82,7 +96,7 @@ def test_what_is_kept_fits_a_screen_and_stays_the_same(text: str) -> None:
     assert len(found) <= kernel.MOST_LINES
     assert len(set(found)) == len(found)
     for line in found:
-        assert 0 < len(line) <= kernel.MOST_LETTERS
+        assert 0 < len(line) <= MOST_LETTERS
         assert line.isprintable()
     assert set(kernel.parse("\n".join(found))) <= set(found)
 

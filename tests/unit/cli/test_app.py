@@ -187,7 +187,7 @@ def test_signals_end_a_command_as_ctrl_c_does(
 ) -> None:
     cleared_up = []
 
-    def act(*_: Any) -> None:
+    def act(*_: Any, **_more: Any) -> None:
         try:
             signal.raise_signal(number)
         finally:
@@ -209,7 +209,8 @@ def test_signals_end_a_command_as_ctrl_c_does(
 def test_a_signal_that_the_caller_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     monkeypatch.setattr(
-        "dshpc_setup.cluster.operations.down", lambda *_: signal.raise_signal(signal.SIGHUP)
+        "dshpc_setup.cluster.operations.down",
+        lambda *_, **_more: signal.raise_signal(signal.SIGHUP),
     )
     monkeypatch.setattr(running, "needed_project", lambda *_: None)
     try:

@@ -8,15 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.cluster import former, neighbours
 from dshpc_setup.cluster import operations as cluster
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.destroy import destroy
 from dshpc_setup.cluster.node_state import NodeStatus, parse_gres, parse_nodes, start_report
 from dshpc_setup.cluster.status import ClusterStatus, lines, parse_isolation
+from dshpc_setup.cluster.stopping import STOPPED
 from dshpc_setup.container import daemons
 from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.observed import OtherCluster
 from dshpc_setup.ownership import digest
 from dshpc_setup.project import Project
+from dshpc_setup.stanza import VOLUMES
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 
 READY = json.dumps(
@@ -71,16 +75,26 @@ def volume(owner: str | None) -> Answer:
     return Answer(json.dumps([{"Name": "v", "Labels": labels}]))
 
 
+def running(number: int) -> str:
+    """A line of `squeue -O`: a job that root has started with srun."""
+    return "\x1f".join([str(number), "root", "0:10", "0", "1", "bash", "\n"])
+
+
 def machine(project: Project, **more: Any) -> FakeMachine:
     commands: dict[str, Any] = {
         "docker inspect --type container -- p-slurm": container(str(project.folder)),
         "docker compose version": Answer("2.26.1\n"),
-        "docker compose": Answer(),
-        "docker exec p-slurm dshpc-node": Answer(READY),
         "docker exec p-slurm sinfo": Answer("p|gpu:h100:2|gpu:h100:1(IDX:0)|mixed|none\n"),
         "docker exec p-slurm scontrol": Answer("TaskPlugin = task/none\n"),
         "docker exec p-slurm sh -c squeue": Answer(QUEUE),
-        "docker exec p-slurm squeue": Answer("7\n9\n"),
+        "docker exec p-slurm squeue": Answer("".join(map(running, (7, 9)))),
+        "docker inspect --type container -- p-trial": NONE,
+        f"docker compose --ansi never --project-directory {project.folder} -f - -p p run": Answer(
+            '{"refused": null}'
+        ),
+        "docker compose": Answer(),
+        "docker exec p-slurm dshpc-node check": Answer('{"refused": null}'),
+        "docker exec p-slurm dshpc-node": Answer(READY),
         IMAGE: Answer('{"Id": "sha256:1", "Architecture": "amd64", "Size": 1}'),
         "docker restart": Answer(),
         "docker unpause": Answer(),
@@ -104,11 +118,12 @@ def machine(project: Project, **more: Any) -> FakeMachine:
     )
 
 
+IDLE = {"docker exec p-slurm squeue": Answer()}
 INSPECT = "docker inspect --type container -- p-slurm"
 
 
 def test_up_starts_waits_and_says_how_it_is(project: Project) -> None:
-    fake = machine(project)
+    fake = machine(project, **IDLE)
     status = cluster.up(fake, project, Listener())
     assert (status.ready, status.exit_code) == (True, 0)
     (started,) = fake.lines(" up ")
@@ -153,11 +168,11 @@ def test_a_failed_start_is_told_as_the_container_tells_it(project: Project) -> N
 
 def test_up_tries_a_start_that_failed_again(project: Project) -> None:
     failed = Answer(json.dumps({"phase": "failed", "ready": False}), 2)
-    change = {"docker exec p-slurm dshpc-node": [failed, Answer(READY), Answer(READY)]}
+    change = {"docker exec p-slurm dshpc-node": [failed, failed, Answer(READY)], **IDLE}
     fake = machine(project, **change)
     assert cluster.up(fake, project, Listener()).ready
     assert fake.lines("docker restart")
-    well = machine(project)
+    well = machine(project, **IDLE)
     cluster.up(well, project, Listener())
     assert not well.lines("docker restart")
 
@@ -214,15 +229,48 @@ def test_restart_of_a_cluster_that_is_down_is_up(project: Project) -> None:
     assert not fake.lines("docker restart")
 
 
-def test_down_says_whether_there_was_one_and_what_it_stops(project: Project) -> None:
-    fake, listener = machine(project), Listener()
-    assert cluster.down(fake, project, listener)
+@pytest.mark.parametrize("act", [cluster.down, cluster.restart, cluster.up])
+def test_what_stops_jobs_names_them_and_asks(project: Project, act: Any) -> None:
+    """Whoever they are of; a question that --yes does not answer, and the line that does."""
+    fake, asked = machine(project), Listener(answer=True, by_yes=True)
+    with pytest.raises(DshpcError, match="2 jobs run") as caught:
+        act(fake, project, asked)
+    assert "job 9 of root (bash), for 0:10: ends for good" in caught.value.details
+    assert caught.value.resolution[-1].endswith(f": dshpc {act.__name__} --stop-jobs")
+    assert not [line for word in (" down", "docker restart", " up ") for line in fake.lines(word)]
+    assert act(fake, project, asked, stop_jobs=True)
+    assert "job 7 of root" in asked.notes[0]
+    assert project.read_note(STOPPED)["command"] == f"dshpc {act.__name__}"
+
+
+def test_a_restart_that_would_fail_is_refused_first(project: Project) -> None:
+    refused = {"refused": {"brief": "Line 3.", "details": "Bogus", "resolution": ["Mend it."]}}
+    check = {"docker exec p-slurm dshpc-node check": Answer(json.dumps(refused), 2)}
+    fake, asked = machine(project), Listener()
+    fake.commands |= check
+    with pytest.raises(DshpcError, match=r"Line 3\.") as caught:
+        cluster.restart(fake, project, asked)
+    assert caught.value.resolution == ("Mend it.",)
+    assert "the cluster goes on as it was" in caught.value.details
+    assert (asked.questions, fake.lines("docker restart")) == ([], [])
+
+
+def test_a_restart_while_something_else_changes_the_cluster(project: Project) -> None:
+    busy = Answer(code=3, stderr="The cluster is being changed already.\n  By dshpc key rotate.\n")
+    fake = machine(project)
+    fake.commands |= {"docker exec p-slurm dshpc-node check": busy}
+    with pytest.raises(DshpcError, match="being changed already") as caught:
+        cluster.restart(fake, project, Listener())
+    assert caught.value.exit_code == Exit.INCOMPLETE
+    assert fake.lines("docker restart") == []
+
+
+def test_down_says_whether_there_was_one(project: Project) -> None:
+    fake, quiet = machine(project, **IDLE), Listener(answer=False)
+    assert cluster.down(fake, project, quiet)
     assert fake.lines("-p p down")
-    (note,) = listener.notes
-    assert note.startswith("2 running jobs are stopped")
-    quiet = Listener()
     assert not cluster.down(machine(project, **{INSPECT: NONE}), project, quiet)
-    assert quiet.notes == []
+    assert (quiet.notes, quiet.questions) == ([], [])
 
 
 NO_VOLUME = Answer("[]", 1, "Error response from daemon: get p-key: no such volume")
@@ -231,28 +279,90 @@ NO_VOLUME = Answer("[]", 1, "Error response from daemon: get p-key: no such volu
 def test_destroy_removes_this_cluster_by_its_names(project: Project) -> None:
     fake, listener = machine(project), Listener()
     gone = destroy(fake, project, listener, image=True)
-    assert gone.removed == ["p-slurm", "p_default", "p-state", "p-key", "p-slurm:none"]
+    assert gone.removed == ["p-slurm", "p_default", "p-state", "p-key", "p-home", "p-slurm:none"]
     assert (gone.left, gone.notes) == ([], [])
     assert fake.lines("-p p down")
-    assert fake.lines("volume rm") == [f"docker volume rm -- p-{part}" for part in ("state", "key")]
+    assert fake.lines("volume rm") == [f"docker volume rm -- p-{part}" for part in VOLUMES]
     assert fake.lines("rmi") == ["docker rmi -- p-slurm:none"]
     assert str(project.folder / "work") in listener.questions[0]
     assert not fake.lines("rm -rf")
 
 
-def test_another_cluster_of_the_folder_is_named_and_left(project: Project) -> None:
+def with_another(project: Project) -> FakeMachine:
+    """A folder in which there was a cluster `old`, and one that another folder has taken over."""
     fake = machine(project)
     fake.commands |= {
-        "docker ps": Answer("old-slurm\n"),
-        "docker volume ls": Answer("old-key\nold-state\ntaken-state\n"),
+        "docker ps": Answer("old-slurm\np-slurm\n"),
+        "docker volume ls": Answer("old-home\nold-key\nold-state\np-home\ntaken-state\n"),
         "docker network ls": Answer(),
+        "docker inspect --type container -- old-slurm": container(str(project.folder)),
         "docker inspect --type container -- taken-slurm": container("/another"),
+        "docker exec old-slurm squeue": Answer(running(3)),
     }
+    return fake
+
+
+def test_another_cluster_of_the_folder_is_named_and_left(project: Project) -> None:
+    fake = with_another(project)
     gone = destroy(fake, project, Listener(), image=True)
     assert gone.left == []
     (note,) = gone.notes
-    assert "docker rm -f old-slurm; docker volume rm old-key old-state" in note
+    assert note.endswith(": dshpc destroy --prefix old")
     assert not [line for line in fake.lines("old") if " rm " in line]
+
+
+def test_another_cluster_of_the_folder_is_removed_by_its_name(project: Project) -> None:
+    fake, listener = with_another(project), Listener()
+    gone = destroy(fake, project, listener, prefix="old")
+    assert gone.removed == ["old-slurm", *(f"old-{part}" for part in VOLUMES)]
+    assert gone.left == []
+    assert "job 3 of root" in listener.questions[0]
+    assert "homes" in listener.questions[0]
+    assert not fake.lines("docker compose"), "docker-compose.yml is not of that one any more"
+    assert not [line for line in fake.lines("p-slurm") if " rm " in line]
+
+
+def test_a_former_cluster_is_removed_or_kept_by_an_answer(project: Project) -> None:
+    """And not by --yes: its queue and homes would be lost with it."""
+    yes = Listener(answer=True, by_yes=True)
+    fake = with_another(project)
+    (told,) = former.settle(fake, project, yes, remember=False)
+    assert "is kept" in told
+    assert "dshpc destroy --prefix old" in told
+    assert not fake.lines(" rm ")
+    assert len(list(former.settle(fake, project, Listener(answer=False), remember=True))) == 1
+    assert list(former.settle(fake, project, silent := Listener(), remember=True)) == []
+    assert silent.questions == [], "who has answered is not asked again"
+    (project.folder / former.KEPT).unlink()
+    (told,) = former.settle(fake, project, Listener(), remember=True)
+    assert told == f"Removed: old-slurm, {', '.join(f'old-{part}' for part in VOLUMES)}."
+
+
+@pytest.mark.parametrize(
+    ("label", "status", "shared"),
+    [
+        ("GPU-1,GPU-2", "running", ("GPU-1",)),
+        ("GPU-1", "exited", None),
+        ("GPU-2,GPU-10", "running", None),
+        (None, "running", None),
+    ],
+)
+def test_clusters_with_the_same_gpus_are_told(
+    label: str | None, status: str, shared: tuple[str, ...] | None
+) -> None:
+    (value,) = json.loads(container("/another", status).stdout)
+    if label is not None:
+        value["Config"]["Labels"]["org.dshpc.gpus"] = label
+    fake = FakeMachine(
+        commands={
+            "docker ps": Answer("p-slurm\nq-slurm\n"),
+            "docker inspect --type container -- q-slurm": Answer(json.dumps([value])),
+        }
+    )
+    found = neighbours.sharing(fake, "p-slurm", "GPU-0,GPU-1")
+    wanted = () if shared is None else (OtherCluster("q", "/another", shared),)
+    assert found == wanted
+    assert neighbours.sharing(FakeMachine(), "p-slurm", "") == ()
 
 
 @pytest.mark.parametrize("owner", ["/another/folder", None])
@@ -271,7 +381,7 @@ def test_a_strangers_volumes_stay_and_are_named(project: Project, owner: str | N
     gone = destroy(fake, project, Listener())
     assert not fake.lines("volume rm")
     assert [f"docker volume rm p-{part}" in text for part, text in
-            zip(("state", "key"), gone.left, strict=True)] == [True, True]  # fmt: skip
+            zip(VOLUMES, gone.left, strict=True)] == [True] * 3  # fmt: skip
     assert (owner or "does not say") in gone.left[0]
 
 
@@ -313,7 +423,8 @@ def test_destroy_without_a_yes_removes_nothing(project: Project) -> None:
     fake = machine(project)
     with pytest.raises(DshpcError, match="Nothing was removed"):
         destroy(fake, project, Listener(answer=False))
-    assert [line for line in fake.lines() if "inspect" not in line] == []
+    asked = ("inspect", "squeue")
+    assert [line for line in fake.lines() if not any(word in line for word in asked)] == []
 
 
 def test_destroy_keeps_images_unless_asked(project: Project) -> None:
@@ -394,6 +505,7 @@ def test_status_as_json(project: Project) -> None:
         "notes": [],
         "problem": None,
         "kept_last_good": None,
+        "unclean_ends": [],
     }
 
 
@@ -576,3 +688,16 @@ def test_isolation() -> None:
     assert parse_isolation(both) == "enforced"
     assert parse_isolation("TaskPlugin = task/none\nConstrainDevices = yes\n") == "default"
     assert parse_isolation("") == "unknown"
+
+
+def test_kills_of_the_controller_are_told_and_odd_words_about_them_are_not() -> None:
+    told = cluster_status.from_report(
+        {"unclean_ends": [1_700_000_000, "x", None, 1_700_000_100]}, None
+    )
+    assert len(told["unclean_ends"]) == 2
+    up = ClusterStatus("/p", "p-slurm", "running", phase="ready", unclean_ends=told["unclean_ends"])
+    (line,) = [text for text in lines(up) if text.startswith("Killed")]
+    assert told["unclean_ends"][1] in line
+    assert "2 times in the last day" in line
+    quiet = ClusterStatus("/p", "p-slurm", "running", phase="ready")
+    assert not [text for text in lines(quiet) if text.startswith("Killed")]

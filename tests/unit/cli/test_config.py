@@ -155,6 +155,22 @@ def test_settings_with_lists_and_lines(
     assert Path("dshpc.yaml").read_text().count("\n- ") == 4
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("slurm_conf_extra", "GresTypes=gpu,license", "GresTypes is written here"),
+        ("partitions", "debug", "debug"),
+    ],
+)
+def test_what_would_clash_is_not_written_down(
+    project: Project, name: str, value: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(path.name for path in project.folder.iterdir())
+    assert cli.run(["config", "set", name, value], "dshpc") == 64
+    assert said in capsys.readouterr().err
+    assert sorted(path.name for path in project.folder.iterdir()) == before
+
+
 def test_advice_names_the_new_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DSHPC_COMMAND", os.path.abspath("configure-environment"))
     assert "./dshpc reconfigure" in console.as_called("Then: dshpc reconfigure")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -193,6 +194,17 @@ def test_the_zone_goes_along_with_commands_of_the_user(monkeypatch: pytest.Monke
     assert argv.index("TZ=Europe/Berlin") < argv.index("TZ"), "the last one counts"
 
 
+def test_a_submission_says_where_its_workspace_will_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    for words, said in (
+        (["job", "submit"], True),
+        (["job", "workflow"], True),
+        (["job", "list"], False),
+    ):
+        argv = client(monkeypatch, exec_command.NODE, words, {})
+        assert ("DSHPC_WORK=/w" in argv) is said
+    assert "DSHPC_WORK=/w" not in client(monkeypatch, "srun", ["job", "submit"], {})
+
+
 def test_exec_does_not_wait_for_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert client(monkeypatch, "exec", ["ls"], {}) == [
         *("docker", "exec", "-i", "-e", "DSHPC_UMASK=027", "-w", "/w/sub", "c", *BEHIND, "ls")
@@ -352,6 +364,69 @@ def test_the_same_project_is_found_as_elsewhere(
         assert exec_command.runtime(env) == project.runtime()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize(
+    ("label", "mounted", "code"),
+    [("{folder}", "/w", 0), ("/another", "/w", 2), (None, "/w", 2), ("{folder}", "/etc", 2)],
+)
+def test_what_another_users_folder_says_is_compared_with_the_engine(
+    label: str | None,
+    mounted: str,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its program never counts; it is asked of the engine before anything is run there."""
+    (tmp_path / ".dshpc").mkdir()
+    runtime = {**RUNTIME, "docker": "/tmp/program"}
+    (tmp_path / ".dshpc/runtime.json").write_text(json.dumps(runtime))
+    for path in (tmp_path, tmp_path / ".dshpc", tmp_path / ".dshpc/runtime.json"):
+        os.chown(path, 4321, 4321)
+    monkeypatch.chdir(tmp_path)
+    for name in ("DSHPC_DIR", "SUDO_UID"):
+        monkeypatch.delenv(name, raising=False)
+    labels = {} if label is None else {"org.dshpc.project": label.format(folder=tmp_path)}
+    described = {
+        **DESCRIBED,
+        "Config": {"Image": "i", "Labels": labels},
+        "Mounts": [{"Destination": mounted, "Source": mounted}],
+    }
+    machine = FakeMachine(commands={"docker inspect": Answer(json.dumps([described]))})
+    monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: machine)
+    ran: list[list[str]] = []
+
+    def session(self: Session) -> tuple[int, int]:
+        ran.append(self._client)
+        return 0, 0
+
+    monkeypatch.setattr(Session, "run", session)
+    assert exec_command.main(["srun", "true"]) == code
+    assert [client[0] for client in ran] == ["docker"] * (code == 0)
+    assert ("what it says is not believed" in capsys.readouterr().err) is (code == 2)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_folder_that_is_not_used_is_told_to_people(
+    terminal: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    planted = tmp_path / "work/7"
+    for folder in (tmp_path, planted):
+        (folder / ".dshpc").mkdir(parents=True)
+        own = {**RUNTIME, "work": str(tmp_path / "work"), "container": f"c{folder.name}"}
+        (folder / ".dshpc/runtime.json").write_text(json.dumps(own))
+    monkeypatch.chdir(planted)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    monkeypatch.setattr(os, "isatty", lambda fd: terminal and fd == 2)
+    assert exec_command.runtime({})["container"] == f"c{tmp_path.name}"
+    said = capsys.readouterr().err
+    expected = f"dshpc: {planted}/.dshpc is ignored. It lies in the work folder"
+    assert said.startswith(expected) if terminal else said == ""
+
+
 # What is said around the command
 
 
@@ -426,6 +501,45 @@ def test_a_command_that_was_never_begun_ran_nowhere(
     said = capsys.readouterr().err
     assert ("not in the work folder: commands run in /w" in said) is folder
     assert ("dshpc restart" in said) is restart
+
+
+@pytest.mark.parametrize(
+    ("now", "note", "said"),
+    [
+        (None, 100.0, "the cluster was stopped by dshpc down at"),
+        (None, -100.0, "the cluster was stopped while this ran"),
+        ("exited", -100.0, "the cluster was stopped while this ran"),
+        ("later", 100.0, "the cluster was started anew by dshpc down at"),
+        ("running", -100.0, None),
+    ],
+)
+def test_a_command_that_ended_with_its_container_says_why(
+    now: str | None,
+    note: float,
+    said: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / ".dshpc").mkdir()
+    (tmp_path / ".dshpc/runtime.json").write_text(json.dumps(RUNTIME))
+    told = {"at": time.time() + note, "command": "dshpc down"}
+    (tmp_path / ".dshpc/stopped.json").write_text(json.dumps(told))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    monkeypatch.setattr(Session, "run", lambda _: (137, 0))
+    started = "2999-01-01T00:00:00Z" if now == "later" else "2026-01-01T00:00:00Z"
+    runs = now != "exited"
+    state = {"Running": runs, "Status": "running" if runs else "exited", "ExitCode": 0,
+             "StartedAt": started}  # fmt: skip
+    answer = Answer(json.dumps([{**DESCRIBED, "State": state}]))
+    if now is None:
+        answer = Answer("[]", 1, "Error: No such container: c")
+    fake = FakeMachine(commands={"docker inspect": answer})
+    monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: fake)
+    assert exec_command.main(["srun", "sleep", "60"]) == 137
+    err = capsys.readouterr().err
+    assert (said in err) if said is not None else ("the cluster was" not in err)
 
 
 DESCRIBED = {

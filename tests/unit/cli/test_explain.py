@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -234,6 +235,56 @@ def test_each_page_is_found_by_its_own_title() -> None:
     for check in catalogue():
         found = dict(findings_pages.search(check.fault_title, ids))
         assert found[check.id] == findings_pages.Rank.TITLE
+
+
+PASTED = """\
+[+] Running 1/1
+docker: Error response from daemon: failed to create shim task: OCI runtime create failed: stderr:
+nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown.
+"""
+
+
+def test_a_pasted_message(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = explained(capsys, PASTED)
+    assert (code, err) == (0, "")
+    page, _, told = out.partition("\nFound by these words: ")
+    assert page.startswith("DSH-NV-001: ")
+    words, _, besides = told.partition("\nIt can also be:\n")
+    assert words == "driver/library version mismatch"
+    assert besides.startswith("DSH-DK-026  ")
+
+
+def test_a_pasted_message_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = asked(capsys, PASTED)
+    assert (code, found["id"], found["told_by"]) == (
+        0,
+        "DSH-NV-001",
+        "driver/library version mismatch",
+    )
+    assert "DSH-DK-026" in {other["id"] for other in found["others"]}
+
+
+@pytest.mark.parametrize("said", [PASTED.encode(), b"\xff\xfe " + PASTED.encode()])
+def test_a_message_from_standard_input(
+    said: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(said), encoding="utf-8"))
+    code, out, _ = explained(capsys, "-")
+    assert (code, out.partition(":")[0]) == (0, "DSH-NV-001")
+
+
+def test_a_pasted_message_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = explained(capsys, "GPU \x1b]0;x\x07\x1b[2J is out of memory")
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert "DSH-GP-008" in out
+
+
+def test_a_text_that_nothing_explains(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = explained(capsys, "Traceback (most recent call last):\nNameError: zz")
+    assert (code, out) == (64, "")
+    assert "No finding is known to explain this text." in err
+    assert "NameError" not in err
 
 
 def test_a_page_that_is_not_there(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:

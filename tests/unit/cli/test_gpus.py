@@ -192,8 +192,10 @@ def test_a_recorded_machine_with_its_measurements(
     for path in (MACHINES / "h100x8").iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
-    uuid = json.loads((tmp_path / "nvml.json").read_text())["value"]["devices"][2]["uuid"]
-    values = {"devices": [{"index": 2, "uuid": uuid, "utilization": 55, "power_mw": 301_000}]}
+    listed = json.loads((tmp_path / "nvml.json").read_text())["value"]["devices"]
+    said = [{"index": each["index"], "uuid": each["uuid"]} for each in listed]
+    said[2] |= {"utilization": 55, "power_mw": 301_000}
+    values = {"devices": said}
     (tmp_path / "nvml-readings.json").write_text(json.dumps({"state": "present", "value": values}))
     assert cli.run(["gpus", "--machine", str(tmp_path), "--json"], "dshpc") == 0
     found = json.loads(capsys.readouterr().out)
@@ -201,6 +203,10 @@ def test_a_recorded_machine_with_its_measurements(
     assert [gpu["utilization_percent"] for gpu in found["gpus"]][1:4] == [None, 55, None]
     assert found["gpus"][2]["power_w"] == 301.0
     assert found["gpus"][0]["jobs"] is None
+    values = {"devices": said[:5] + said[6:]}
+    (tmp_path / "nvml-readings.json").write_text(json.dumps({"state": "present", "value": values}))
+    assert cli.run(["gpus", "--machine", str(tmp_path)], "dshpc") == 3, "one is gone meanwhile"
+    assert "GPU 5: the driver listed it, and no longer tells of it" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_warnings_left_out_cards_and_parts() -> None:
     lame = facts(CUT, card(1, problems=("DSH-NV-020",)))
     text = told(run_of(replace(WORKS, warnings=(Cause("DSH-NV-027", "it lacks compute"),)), lame))
     assert "GPUs   1 x NVIDIA H100, as 2 parts" in text
-    assert "Not used: GPU 1 (NVIDIA H100): DSH-NV-020." in text
+    assert "Not used: GPU 1 (NVIDIA H100): it has fallen off the bus (DSH-NV-020)." in text
     assert "Warning: it lacks compute (DSH-NV-027)." in text
 
 

@@ -165,7 +165,7 @@ def test_status_says_what_is_not_recorded(
 ) -> None:
     Project(tmp_path).prepare()
     Project(tmp_path).write_json(
-        ".dshpc/runtime.json", {"container": "dshpc-slurm", "prefix": "dshpc", "work": "x"}
+        ".dshpc/runtime.json", {"container": "dshpc-slurm", "prefix": "dshpc", "work": "/x"}
     )
     code, value = asked_json(capsys, "status", "--machine", H100)
     assert (code, value["schema"]) == (2, "dshpc.error/1")
@@ -179,7 +179,7 @@ def test_status_answers_from_what_was_recorded(
 ) -> None:
     Project(tmp_path).prepare()
     Project(tmp_path).write_json(
-        ".dshpc/runtime.json", {"container": "dshpc-slurm", "prefix": "dshpc", "work": "x"}
+        ".dshpc/runtime.json", {"container": "dshpc-slurm", "prefix": "dshpc", "work": "/x"}
     )
     shutil.copytree(H100, tmp_path / "m")
     with (tmp_path / "m/commands.yaml").open("a") as file:

@@ -335,7 +335,7 @@ def test_copies_stay_where_a_submission_may_still_read_them(
     line = Line("run", Asked(command=("true",), inputs=(str(tmp_path / "data"),)))
     with pytest.raises(DshpcError):
         submission.carry_out(line)
-    assert len(list((tmp_path / "work/jobs").iterdir())) == stays
+    assert len(list((tmp_path / "work/jobs").glob("*/.incoming-*"))) == stays
 
 
 def test_a_check_says_what_the_cluster_cannot_know(

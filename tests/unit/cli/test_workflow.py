@@ -28,7 +28,7 @@ class Cluster:
     def ask(self, _runtime: Any, verb: str, request: job_request.Handed) -> dict[str, Any]:
         assert verb == "workflow"
         self.handed.append(request.to_json())
-        self.copies.append([path.name for path in self.work.glob("jobs/.incoming-*/*")])
+        self.copies.append([path.name for path in self.work.glob("jobs/*/.incoming-*/*")])
         actions = {"a": "reused", "b": "submitted"}
         return {"exit_code": 0, "jobs": [{"name": n, "action": it} for n, it in actions.items()]}
 
@@ -54,7 +54,7 @@ def test_only_what_runs_gets_copies_and_none_are_left(tmp_path: Path, cluster: C
     assert [each["dry_run"] for each in cluster.handed] == [True, False]
     assert cluster.copies == [[], ["b.bin"]]
     assert [job["copied"] for job in cluster.handed[1]["jobs"]] == [False, True]
-    assert list(cluster.work.glob("jobs/.incoming-*")) == []
+    assert list(cluster.work.glob("jobs/*/.incoming-*")) == []
 
 
 def test_where_all_runs_again_nothing_is_asked_first(tmp_path: Path, cluster: Cluster) -> None:

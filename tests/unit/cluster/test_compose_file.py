@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.cluster import compose_file, operations
-from dshpc_setup.cluster.compose_file import _seconds
+from dshpc_setup.cluster.compose_file import seconds
 from dshpc_setup.owned import NEW
 from dshpc_setup.project import Project
 from tests.unit.cluster.conftest import INSPECT, TEXTS, cluster, configured, container
@@ -106,11 +106,11 @@ def test_missing(project: Project) -> None:
     ],
 )
 def test_times_of_the_engine(time: str, wanted: float | None) -> None:
-    assert _seconds(time) == (None if wanted is None else pytest.approx(wanted))
+    assert seconds(time) == (None if wanted is None else pytest.approx(wanted))
 
 
 @given(st.integers(0, 7_000_000_000), st.integers(0, 999_999_999))
-def test_any_time(seconds: int, nanoseconds: int) -> None:
-    whole = datetime.fromtimestamp(seconds, timezone.utc)
+def test_any_time(whole_s: int, nanoseconds: int) -> None:
+    whole = datetime.fromtimestamp(whole_s, timezone.utc)
     text = f"{whole:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
-    assert _seconds(text) == pytest.approx(seconds + nanoseconds / 1e9)
+    assert seconds(text) == pytest.approx(whole_s + nanoseconds / 1e9)

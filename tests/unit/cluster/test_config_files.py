@@ -43,6 +43,20 @@ def test_names_of_files(name: str, path: str) -> None:
     assert path_of(name, OWNABLE) == path
 
 
+@pytest.mark.parametrize("name", ["../config/slurm.conf", "../config/slurm.conf.dshpc-new"])
+def test_a_path_from_where_we_stand(
+    project: Project, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = project.folder / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    assert path_of(name, OWNABLE, project.folder) == "config/slurm.conf"
+    assert path_of(str(project.folder / ".env"), OWNABLE, project.folder) == ".env"
+    monkeypatch.chdir("/")
+    with pytest.raises(DshpcError, match="There is no configuration file"):
+        path_of(name, OWNABLE, project.folder)
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [("slum.conf", "Did you mean slurm.conf?"), ("/etc/passwd", "There are:"), ("", "There are:")],

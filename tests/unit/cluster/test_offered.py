@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup import apply
+from dshpc_setup import apply, swap
 from dshpc_setup.cluster.offered import Settled, accept, reject
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.ownership import classify, digest
 from dshpc_setup.project import Project
 from tests.unit.cluster.conftest import TEXTS, configured
 from tests.unit.engine.fake import Listener
+from tests.unit.test_apply import Kill, Killed
 
 SLURM = "config/slurm.conf"
 MINE = "ClusterName=mine\n"
@@ -33,31 +35,26 @@ def edited(project: Project) -> Project:
 
 
 def test_accept(edited: Project) -> None:
-    listener = Listener()
-    done = accept(edited, ["slurm.conf"], False, listener)
-    assert done.paths == (SLURM,)
+    done = accept(edited, ["slurm.conf"], False)
+    assert (done.paths, done.kept) == ((SLURM,), (f"{SLURM}.dshpc-old",))
     assert read(edited, SLURM) == "ClusterName=new\n"
     assert read(edited, f"{SLURM}.dshpc-old") == MINE
     assert read(edited, f"{SLURM}.dshpc-new") is None
     assert classify(read(edited, SLURM), edited.manifest[SLURM]) == "ours"
     assert set(edited.manifest) == set(TEXTS)
-    assert listener.questions == []
     configured(edited, slurm="ClusterName=newer\n")
     assert read(edited, SLURM) == "ClusterName=newer\n", "it is ours again"
 
 
-def test_accept_asks_before_an_older_text_goes(edited: Project) -> None:
+def test_accept_needs_no_answer_and_keeps_every_older_text(edited: Project) -> None:
+    """What an error advises is done by the very line that it gives, the second time as well."""
     old = edited.folder / f"{SLURM}.dshpc-old"
     old.write_text("precious\n")
-    before = {path: path.read_bytes() for path in edited.folder.rglob("*") if path.is_file()}
-    with pytest.raises(DshpcError, match=r"Nothing was changed"):
-        accept(edited, [], True, Listener(answer=False))
-    assert {path: path.read_bytes() for path in before if path.name != "lock"} == {
-        path: raw for path, raw in before.items() if path.name != "lock"
-    }
-    accept(edited, [], True, listener := Listener())
-    assert "slurm.conf.dshpc-old" in listener.questions[0]
-    assert old.read_text() == MINE
+    done = accept(edited, [], True)
+    assert done.kept == (f"{SLURM}.dshpc-old.2",)
+    assert old.read_text() == "precious\n"
+    assert read(edited, done.kept[0]) == MINE
+    assert any(done.kept[0] in line for line in done.lines())
 
 
 def test_reject_is_remembered_for_that_text_alone(edited: Project) -> None:
@@ -72,7 +69,7 @@ def test_reject_is_remembered_for_that_text_alone(edited: Project) -> None:
     assert (change.action, change.rejected, change.target) == ("kept-edited", True, None)
     configured(edited, slurm="ClusterName=newer\n")
     assert read(edited, f"{SLURM}.dshpc-new") == "ClusterName=newer\n"
-    accept(edited, [], True, Listener())
+    accept(edited, [], True)
     assert SLURM not in edited.rejected
 
 
@@ -83,7 +80,7 @@ def test_reject_without_an_answer_changes_nothing(edited: Project) -> None:
     assert edited.rejected == {}
 
 
-@pytest.mark.parametrize("act", [accept, reject])
+@pytest.mark.parametrize("act", [accept, partial(reject, reporter=Listener())])
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -103,7 +100,7 @@ def test_where_there_is_nothing_to_decide(
         path.write_text(text)
     assert callable(act)
     with pytest.raises(DshpcError) as caught:
-        act(edited, ["slurm.conf", "gres.conf"], False, Listener())
+        act(edited, ["slurm.conf", "gres.conf"], False)
     assert said in caught.value.brief
     assert read(edited, SLURM) == MINE, "all or none"
     assert read(edited, f"{SLURM}.dshpc-new") is not None
@@ -112,11 +109,11 @@ def test_where_there_is_nothing_to_decide(
 def test_what_is_wrong_usage(edited: Project) -> None:
     for names, every in (([], False), (["slurm.conf"], True), (["nothing.conf"], False)):
         with pytest.raises(DshpcError) as caught:
-            accept(edited, names, every, Listener())
+            accept(edited, names, every)
         assert caught.value.exit_code == Exit.USAGE
-    accept(edited, [], True, Listener())
+    accept(edited, [], True)
     with pytest.raises(DshpcError, match="No new text waits"):
-        accept(edited, [], True, Listener())
+        accept(edited, [], True)
 
 
 def test_the_mode_stays(project: Project) -> None:
@@ -124,33 +121,23 @@ def test_the_mode_stays(project: Project) -> None:
     path.write_text("X=1\n")
     path.chmod(0o600)
     configured(project, **{".env": "X=2\n"})
-    accept(project, [".env"], False, Listener())
+    accept(project, [".env"], False)
     assert path.read_text() == "X=2\n"
     for name in (".env", ".env.dshpc-old"):
         assert (project.folder / name).stat().st_mode & 0o777 == 0o600
-
-
-class _Killed(BaseException):
-    pass
 
 
 @pytest.mark.parametrize("at", range(1, 6))
 def test_killed_at_any_rename_it_is_all_old_or_all_new(
     edited: Project, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    seen, real = {"calls": 0}, os.replace
-
-    def replace(*arguments: object) -> None:
-        seen["calls"] += 1
-        if seen["calls"] == at:
-            raise _Killed
-        real(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(os, "replace", replace)
+    kill = Kill(at)
+    monkeypatch.setattr(os, "replace", kill.before(os.replace))
+    monkeypatch.setattr(swap, "rename_exchange", kill.before(swap.rename_exchange))
     killed = False
     try:
-        accept(edited, [], True, Listener())
-    except _Killed:
+        accept(edited, [], True)
+    except Killed:
         killed = True
     monkeypatch.undo()
     assert killed == (at <= 4)
@@ -185,6 +172,6 @@ def test_no_edit_is_lost(tmp_path_factory: pytest.TempPathFactory, edit: bytes) 
     configured(project, slurm="ClusterName=new\n")
     if not (project.folder / f"{SLURM}.dshpc-new").exists():
         return  # marked, or one of our texts
-    accept(project, [SLURM], False, Listener())
+    accept(project, [SLURM], False)
     assert (project.folder / f"{SLURM}.dshpc-old").read_bytes() == edit
     assert path.read_bytes() == b"ClusterName=new\n"

@@ -76,7 +76,7 @@ def test_a_refusal_is_passed_on_with_its_words(project: Project, code: int) -> N
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
     [
-        (Answer(code=None, state="timeout", stdout="check\n"), Exit.INCOMPLETE, "within 180 s"),
+        (Answer(code=None, state="timeout", stdout="check\n"), Exit.INCOMPLETE, "within 300 s"),
         (Answer(code=64, stdout="There is no command"), Exit.ERROR, "an older dsHPC setup"),
         (Answer(code=1, stdout="Traceback"), Exit.ERROR, "could not be reconfigured"),
     ],

@@ -10,7 +10,9 @@ import pytest
 from dshpc_setup.apply import Change, Wanted
 from dshpc_setup.cluster import compose_file, start
 from dshpc_setup.cluster.compose_file import USED
-from dshpc_setup.cluster.start import Agreed
+from dshpc_setup.cluster.start import Agreed, MayStop
+from dshpc_setup.container.places import HOMES
+from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
 from dshpc_setup.project import Project
@@ -25,12 +27,24 @@ SAME = (Change(NAME, "unchanged", TEXTS[NAME], Wanted(TEXTS[NAME]), None),)
 NEW = (Change(NAME, "updated", TEXTS[NAME], Wanted(TEXTS[NAME].replace("abc1", "abc2")), NAME),)
 
 
+RUN = "docker compose --ansi never --project-directory {} -f - -p p run --rm"
+REFUSED = Answer(json.dumps({"refused": {"brief": "slurm.conf, line 3", "details": "Bogus=1",
+                                         "resolution": ["Correct it"]}}), 2)  # fmt: skip
+
+
+def job(number: int, user: str = "bob", batch: int = 1) -> str:
+    """A line of `squeue -O`."""
+    return "\x1f".join([str(number), user, "2:14", str(batch), "1", "train me", "\n"])
+
+
 def machine(project: Project, jobs: str = "", **more: Any) -> FakeMachine:
     fake = cluster(project, config_sha256={})
     fake.commands |= {
+        "docker inspect --type container -- p-trial": GONE,
+        RUN.format(project.folder): Answer('Creating p-trial\n{"refused": null}\n'),
+        "docker compose": Answer(),
         "docker exec p-slurm squeue": Answer(jobs),
         "docker exec p-slurm scontrol ping": Answer(),
-        "docker compose": Answer(),
         "docker restart": Answer(),
         "docker rm": Answer(),
         "docker stop": Answer(),
@@ -44,17 +58,26 @@ def changing(fake: FakeMachine) -> list[str]:
 
 
 def agree(
-    fake: FakeMachine, project: Project, changes: tuple[Change, ...], *, answer: bool = True
+    fake: FakeMachine,
+    project: Project,
+    changes: tuple[Change, ...],
+    *,
+    answer: bool = True,
+    may: MayStop = MayStop(),
+    listener: Listener | None = None,
 ) -> Agreed:
-    return start.agreed(fake, project, SETTINGS, "sha256:1", changes, Listener(answer=answer))
+    listener = listener or Listener(answer=answer)
+    return start.agreed(
+        fake, project, SETTINGS, COMPOSE, "sha256:1", changes, may or MayStop(), listener
+    )
 
 
 def go(fake: FakeMachine, project: Project, agreed: Agreed) -> bool:
-    return start.bring_up(fake, project, SETTINGS, COMPOSE, agreed, Listener())
+    return start.bring_up(fake, project, SETTINGS, COMPOSE, agreed, MayStop(), Listener())
 
 
 def test_what_runs_as_it_should_is_left(project: Project) -> None:
-    fake = machine(project, jobs="7\n")
+    fake = machine(project, jobs=job(7))
     agreed = agree(fake, project, SAME, answer=False)
     assert agreed.why is None
     assert go(fake, project, agreed) is False
@@ -63,15 +86,15 @@ def test_what_runs_as_it_should_is_left(project: Project) -> None:
 
 def test_a_refusal_comes_before_anything_is_done(project: Project) -> None:
     before = {path: path.read_bytes() for path in project.folder.rglob("*") if path.is_file()}
-    fake = machine(project, jobs="7\n8\n")
-    with pytest.raises(DshpcError, match=r"2 job\(s\) run"):
+    fake = machine(project, jobs=job(7) + job(8))
+    with pytest.raises(DshpcError, match="2 jobs run"):
         agree(fake, project, NEW, answer=False)
     assert changing(fake) == []
     assert before == {path: path.read_bytes() for path in before}
 
 
 def test_what_was_agreed_is_done(project: Project) -> None:
-    fake = machine(project, jobs="7\n")
+    fake = machine(project, jobs=job(7))
     agreed = agree(fake, project, NEW)
     assert agreed.why == "docker-compose.yml has changed"
     assert changing(fake) == [], "not yet: the files are to be written first"
@@ -93,7 +116,7 @@ def test_a_hand_edit_that_was_taken_back(project: Project, action: Any) -> None:
     """The container still has it, though its label is that of the text that was rendered."""
     used(project, EDITED)
     back = (Change(NAME, action, None, Wanted(TEXTS[NAME]), None),)
-    fake = machine(project, jobs="7\n")
+    fake = machine(project, jobs=job(7))
     assert agree(fake, project, back).why == "docker-compose.yml has changed"
     with pytest.raises(DshpcError, match="not started anew"):
         agree(fake, project, back, answer=False)
@@ -105,9 +128,9 @@ def test_a_file_of_ones_own(project: Project, known: bool, asks: bool) -> None:
     own = (Change(NAME, "kept-edited", EDITED, Wanted(TEXTS[NAME]), None),)
     if known:
         used(project, EDITED)
-    fake = machine(project, jobs="7\n")
+    fake = machine(project, jobs=job(7))
     if asks:
-        with pytest.raises(DshpcError, match=r"1 job\(s\) run"):
+        with pytest.raises(DshpcError, match="1 job runs"):
             agree(fake, project, own, answer=False)
     agreed = agree(fake, project, own, answer=asks)
     assert (agreed.why is not None, agreed.sure) == (True, False)
@@ -135,10 +158,127 @@ def test_one_that_is_down_is_started(project: Project) -> None:
 
 def test_one_of_another_folder_is_replaced_only_after_a_yes(project: Project) -> None:
     other = Project(project.folder / "other")
-    fake = machine(project, jobs="7\n", **{INSPECT: container(other)})
+    fake = machine(project, jobs=job(7), **{INSPECT: container(other)})
     with pytest.raises(DshpcError, match="not started anew"):
         agree(fake, project, SAME, answer=False)
     agreed = agree(fake, project, SAME)
     assert changing(fake) == []
     assert go(fake, project, agreed) is True
     assert " rm " in changing(fake)[0]
+
+
+def test_yes_stops_nobodys_jobs(project: Project) -> None:
+    """They have a flag of their own; the error names them, whose they are, and the line to type."""
+    fake = machine(project, jobs=job(7) + job(8, "ada", batch=0))
+    yes = Listener(answer=True, by_yes=True)
+    line = MayStop(command="configure-environment --yes --shm-size 2g")
+    with pytest.raises(DshpcError) as caught:
+        agree(fake, project, NEW, listener=yes, may=line)
+    told = caught.value
+    assert "job 7 of bob (train me), for 2:14: begins anew" in told.details
+    assert "job 8 of ada (train me), for 2:14: ends for good" in told.details
+    assert told.resolution[-1].endswith(": configure-environment --yes --shm-size 2g --stop-jobs")
+    assert agree(fake, project, NEW, listener=yes, may=MayStop(agreed=True)).why
+    assert "job 7 of bob" in yes.notes[-1]
+
+
+@pytest.mark.parametrize("jobs", ["", job(7)])
+def test_what_would_not_start_is_refused_before_anybody_is_asked(
+    project: Project, jobs: str
+) -> None:
+    fake = machine(project, jobs=jobs)
+    fake.commands[RUN.format(project.folder)] = REFUSED
+    asked = Listener()
+    with pytest.raises(DshpcError, match=r"slurm\.conf, line 3") as caught:
+        agree(fake, project, NEW, listener=asked)
+    assert "the cluster goes on as it was" in caught.value.details
+    assert caught.value.resolution == ("Correct it",)
+    assert (asked.questions, changing(fake)) == ([], [])
+
+
+def test_a_container_that_cannot_be_made_is_refused_before_too(project: Project) -> None:
+    fake = machine(project)
+    said = "could not select device driver"
+    fake.commands[RUN.format(project.folder)] = Answer("", 1, said)
+    with pytest.raises(DshpcError, match="Docker cannot pass the GPU through"):
+        agree(fake, project, NEW)
+    assert changing(fake) == []
+
+
+def test_an_image_that_knows_no_trial_is_told(project: Project) -> None:
+    fake = machine(project)
+    fake.commands[RUN.format(project.folder)] = Answer("", 64, "There is no command 'check'.")
+    asked = Listener()
+    assert agree(fake, project, NEW, listener=asked).why
+    assert "was not tried" in asked.notes[0]
+
+
+OWN = (*SAME, Change("config/slurm.conf", "kept-edited", "mine\n", Wanted("ours\n"), None))
+
+
+def test_what_a_reconfigure_can_do_needs_no_start(project: Project) -> None:
+    fake = machine(project, jobs=job(7))
+    fake.commands |= {
+        "docker exec p-slurm dshpc-node check": Answer('{"refused": null}'),
+        "docker exec -e DSHPC_FROM_HOST=1 p-slurm dshpc-node reconfigure": Answer(),
+    }
+    agreed = agree(fake, project, OWN, answer=False)
+    assert agreed.live
+    assert go(fake, project, agreed) is False
+    assert changing(fake) == []
+
+
+def test_where_a_reconfigure_does_not_do_jobs_are_asked_for(project: Project) -> None:
+    fake = machine(project, jobs=job(7))
+    fake.commands |= {
+        "docker exec p-slurm dshpc-node check": Answer('{"refused": null}'),
+        "docker exec -e DSHPC_FROM_HOST=1 p-slurm dshpc-node reconfigure": Answer("", 2),
+    }
+    agreed = agree(fake, project, OWN)
+    with pytest.raises(DshpcError, match="1 job runs"):
+        start.bring_up(fake, project, SETTINGS, COMPOSE, agreed, MayStop(), Listener(answer=False))
+    assert changing(fake) == []
+    assert go(fake, project, agreed) is True
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_homes_in_the_containers_own_layer_are_copied_before_it_goes(
+    project: Project, works: bool
+) -> None:
+    (project.folder / NAME).write_text(f'{TEXTS[NAME]}      - "home:{HOMES}"\n')
+    fake = machine(project)
+    no_volume = Answer("[]", 1, "Error: No such volume: p-home")
+    fake.commands |= {
+        "docker inspect --type volume -- p-home": no_volume,
+        "docker volume create": Answer("p-home"),
+        "sh -c docker exec": Answer() if works else Answer("", 2, "Unexpected EOF in archive"),
+    }
+    agreed = Agreed(containers.inspect(fake, "p-slurm"), "the image is a new one")
+    if not works:
+        with pytest.raises(DshpcError, match="could not be copied"):
+            go(fake, project, agreed)
+        assert changing(fake) == []
+        return
+    assert go(fake, project, agreed)
+    words = [line.split(" -- ")[0] for line in fake.lines()]
+    (copied,) = (at for at, line in enumerate(words) if line.startswith("sh -c docker exec"))
+    (started,) = (at for at, line in enumerate(words) if " up -d" in line)
+    assert copied < started
+    assert "--label org.dshpc.project=" in fake.lines("volume create")[0]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer("", 1, "Error response from daemon: Container 1 is restarting"),
+        Answer(state="timeout"),
+    ],
+)
+def test_a_container_that_cannot_be_asked_is_replaced_all_the_same(
+    project: Project, answer: Answer
+) -> None:
+    fake = machine(project)
+    fake.commands["docker exec p-slurm dshpc-node status"] = answer
+    agreed = agree(fake, project, NEW)
+    assert agreed.why == "docker-compose.yml has changed"
+    assert not [line for line in fake.lines() if " run --rm " in line]

@@ -1,0 +1,107 @@
+"""A start that is tried before anything stops: in the container that runs, or in one of the new image."""
+
+from __future__ import annotations
+
+from dshpc_setup import foreign
+from dshpc_setup.cluster import node_state
+from dshpc_setup.engine import compose as compose_tool
+from dshpc_setup.engine import containers
+from dshpc_setup.engine.containers import Container
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.facts import Compose
+from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.silence import answered
+
+_DEADLINE_S = 180.0
+_CHECK = ("dshpc-node", "check")
+_SERVICE = "com.docker.compose.service"
+_GOES_ON = "It was tried before anything was stopped: the cluster goes on as it was."
+
+
+def is_ready(machine: Machine, container: str) -> bool:
+    """Whether a cluster runs there that a start could end; one that cannot be asked has no more to lose."""
+    try:
+        return node_state.ask_start(machine, container).get("ready") is True
+    except DshpcError:
+        return False
+
+
+def in_place(machine: Machine, container: str) -> None:
+    """Raises DshpcError where the container, started anew as it is, would not come up.
+
+    Or would come up with an older configuration than the one that it is given.
+    """
+    done = containers.exec_in(machine, container, _CHECK, deadline_s=_DEADLINE_S)
+    _judge(done, f"whether {container} would start", None)
+
+
+def with_options(
+    machine: Machine, compose: Compose, folder: str, prefix: str, text: str, found: Container
+) -> str | None:
+    """The same of the container that compose would make of this text, in one that is thrown away.
+
+    The name of the cluster's service is that of `found`, its container now. A sentence where it could not
+    be tried, since the image is of a version that does not know how.
+    """
+    name = f"{prefix}-trial"
+    service = found.labels.get(_SERVICE, "slurm")
+    _clear(machine, name, found)
+    try:
+        args = ["run", "--rm", "--no-deps", "-T", "--name", name, service, *_CHECK]
+        done = compose_tool.with_text(
+            machine, compose, text, args, folder=folder, project=prefix, deadline_s=_DEADLINE_S
+        )
+    finally:
+        _clear(machine, name, found)
+    return _judge(
+        done,
+        "whether the new container would start",
+        compose_tool.failure(done, compose, args, _DEADLINE_S),
+    )
+
+
+def _clear(machine: Machine, name: str, found: Container) -> None:
+    """What a trial that was killed has left; a container of that name that is another's stays."""
+    left = containers.inspect(machine, name)
+    if left is not None and left.labels.get("com.docker.compose.project") == found.labels.get(
+        "com.docker.compose.project"
+    ):
+        containers.remove(machine, name)
+
+
+def _judge(done: CommandResult, unknown: str, not_made: DshpcError | None) -> str | None:
+    """Raises what the trial refused; `not_made`: the error where the container did not come about."""
+    answered(done, unknown)
+    try:
+        value = foreign.value(next(filter(_is_object, reversed(done.stdout.splitlines())), "null"))
+    except ValueError:
+        value = None
+    if isinstance(value, dict) and "refused" in value:
+        refused = value["refused"]
+        if not isinstance(refused, dict):
+            return None
+        raise _refused(
+            DshpcError(
+                str(refused.get("brief", "")),
+                str(refused.get("details", "")),
+                tuple(map(str, refused.get("resolution", ()))),
+            )
+        )
+    if done.code == Exit.USAGE and "check" in done.text:
+        return "The image is of an older dsHPC setup: whether it starts was not tried before."
+    if not_made is not None:
+        raise _refused(not_made)
+    brief, _, rest = done.stderr.strip().partition("\n")
+    code = Exit.INCOMPLETE if done.code == Exit.INCOMPLETE else Exit.ERROR
+    raise _refused(
+        DshpcError(brief or "The cluster cannot say whether it would start.", rest, (), code)
+    )
+
+
+def _is_object(line: str) -> bool:
+    return line.startswith("{")
+
+
+def _refused(error: DshpcError) -> DshpcError:
+    details = "\n".join(filter(None, (error.details, _GOES_ON)))
+    return DshpcError(error.brief, details, error.resolution, error.exit_code)

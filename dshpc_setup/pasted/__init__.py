@@ -1,0 +1,151 @@
+"""From a text that somebody pasted to its causes: findings of the catalogue, the likeliest first. Pure.
+
+Nothing is known of the machine that wrote it. So where a cause depends on the machine, the one that holds
+where nothing special is known comes first, and the others are told beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+from dshpc_setup.checkup.kernel import parse
+from dshpc_setup.diagnose import Finding, Known, catalogue, diagnose
+from dshpc_setup.diagnose.model import FAULTS
+from dshpc_setup.facts import (
+    Cpu,
+    Engine,
+    Evidence,
+    GpuDevice,
+    Gpus,
+    HostFacts,
+    Memory,
+    Platform,
+    UnusedGpu,
+)
+from dshpc_setup.observed import KernelLog, Observed
+from dshpc_setup.passthrough import findings
+from dshpc_setup.passthrough.causes import RULES
+from dshpc_setup.passthrough.rules import Refusal
+from dshpc_setup.pasted.signs import FIRST, LAST, Sign
+
+_MOST = 32 * 1024  # letters of a text that count: half from its beginning, half from its end
+_SHOWN = 160  # letters of the words that told it
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
+_QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "`": "'"})
+# The name that NVIDIA's driver sets before each line of one message.
+_AGAIN = re.compile(r"\n *(?:\[[ \d.]{1,20}\] *)?NVRM:(?! Xid| GPU)")
+
+# Of the catalogue of refusals: what ended a test-run, and is elsewhere a stopped engine.
+_IN_A_TEST_ALONE = (findings.ENGINE_GONE,)
+# Words that in other mouths mean other things: `cp: cannot stat`, `./program: Exec format error`.
+_GENERAL = (
+    findings.NO_MOUNT_SOURCE,
+    findings.STALE_CDI_SPEC,
+    findings.OTHER_PROCESSOR,
+    findings.IMAGE_WITHOUT_SHELL,
+)
+_OF_ENGINES = re.compile(
+    r"docker|daemon|podman|contain|\brunc\b|\bcrun\b|\bOCI\b|\bCDI\b|compose", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a text tells: the likeliest cause, what it can be besides, and the words that say so."""
+
+    finding: str
+    besides: tuple[str, ...]
+    words: str
+
+
+def told(text: str) -> Told | None:
+    """None where no rule knows the text. Of any length; never raises."""
+    raw = _short(_ESCAPES.sub("", text).translate(_QUOTES))
+    flat = " ".join(_AGAIN.sub(" ", raw).replace("\\", "").split())
+    found = [
+        *_by_signs(FIRST, flat),
+        *_by_log(raw, flat),
+        *_by_rules(raw, flat),
+        *_by_signs(LAST, flat),
+    ]
+    if not found:
+        return None
+    first = found[0]
+    besides = dict.fromkeys(each for one in found for each in (one.finding, *one.besides))
+    besides.pop(first.finding)
+    return replace(first, besides=tuple(besides))
+
+
+def _short(text: str) -> str:
+    half = _MOST // 2
+    return text if len(text) <= _MOST else f"{text[:half]}\n{text[-half:]}"
+
+
+def _by_signs(signs: tuple[Sign, ...], flat: str) -> Iterator[Told]:
+    for sign in signs:
+        match = re.search(sign.words, flat, re.IGNORECASE)
+        if match is not None and re.search(sign.also, flat, re.IGNORECASE):
+            said = match[match.re.groups] or match[0]  # its group, where there is one
+            yield Told(sign.findings[0], sign.findings[1:], _words(said))
+
+
+def _by_rules(raw: str, flat: str) -> Iterator[Told]:
+    """By the catalogue of refusals: what holds on a machine of which nothing is known, and what might."""
+    text = f"{raw}\n{flat}"
+    left_out = _IN_A_TEST_ALONE if _OF_ENGINES.search(raw) else (*_IN_A_TEST_ALONE, *_GENERAL)
+    hold, might = [], []
+    for rule in RULES:
+        if rule.finding in left_out:
+            continue
+        for match in re.finditer(rule.pattern, text, re.IGNORECASE):
+            said = {name: value or "" for name, value in match.groupdict().items()}
+            if rule.when(Refusal(_machine(), "none", said)):
+                hold.append(Told(rule.finding, (), _words(match[0])))
+                break
+            might.append(rule.finding)
+    if hold:
+        others = [each.finding for each in hold[1:]]
+        yield replace(hold[0], besides=(*others, *might))
+
+
+def _by_log(raw: str, flat: str) -> Iterator[Told]:
+    """By the checks of the kernel's log: what they find with these lines and do not find without."""
+    lines = parse(raw)
+    if not lines:
+        return
+    before = {each.id for each in _diagnosed(()) if each.state in FAULTS}
+    for each in _diagnosed((*lines, flat)):
+        if each.state in FAULTS and each.id not in before:
+            seen = next((line for line in each.evidence if line in lines), lines[-1])
+            yield Told(each.id, (), _words(seen))
+
+
+def _diagnosed(lines: tuple[str, ...]) -> tuple[Finding, ...]:
+    known = Known(_machine(), observed=Observed(kernel=KernelLog("present", lines)))
+    return diagnose(known, tuple(check for check in catalogue() if check.section == "driver"))
+
+
+@cache
+def _machine() -> HostFacts:
+    """A Linux machine with a card of each maker, of which nothing else is known."""
+    return HostFacts(
+        Platform("linux"),
+        Cpu(),
+        Memory(),
+        Gpus(
+            "present",
+            (GpuDevice(0, "intel"),),
+            unused=(UnusedGpu("nvidia", "not known"), UnusedGpu("amd", "not known")),
+        ),
+        Engine("absent"),
+        (Evidence("nvidia-pci", "present", "", 0.0),),
+    )
+
+
+def _words(text: str) -> str:
+    words = " ".join(text.split()).strip("\"' ")
+    return words if len(words) <= _SHOWN else f"{words[: _SHOWN - 3]}..."

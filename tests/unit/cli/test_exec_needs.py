@@ -1,0 +1,47 @@
+"""A Slurm command that cannot work here says in one line what it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from dshpc_setup.cli import exec as execution
+from dshpc_setup.cli import exec_needs
+from tests.unit.engine.fake import Answer, FakeMachine
+
+RUNTIME = {"container": "c", "work": "/w", "docker": "docker", "prefix": "p"}
+ASKS = "docker exec c scontrol show config"
+CONFIG = """Configuration data as of 2026-11-23T04:20:00
+AccountingStorageType   = {}
+ScronParameters         = {}
+"""
+
+
+def _hint(command: str, storage: str, scron: str, code: int = 0) -> str | None:
+    machine = FakeMachine(commands={ASKS: Answer(code=code, stdout=CONFIG.format(storage, scron))})
+    return exec_needs.hint(machine, execution.Call(command, ["-l"], RUNTIME))
+
+
+@pytest.mark.parametrize("storage", ["(null)", "accounting_storage/none"])
+@pytest.mark.parametrize("command", ["sacct", "sacctmgr", "sreport"])
+def test_without_accounting(command: str, storage: str) -> None:
+    said = _hint(command, storage, "enable")
+    assert said is not None
+    assert said.startswith(f"{command} needs accounting")
+
+
+def test_without_scron() -> None:
+    said = _hint("scrontab", "accounting_storage/slurmdbd", "(null)")
+    assert said is not None
+    assert "ScronParameters=enable" in said
+
+
+@pytest.mark.parametrize("command", ["sacct", "sacctmgr", "sreport", "scrontab"])
+def test_where_it_is_there_the_fault_is_another(command: str) -> None:
+    assert _hint(command, "accounting_storage/slurmdbd", "enable,jobs_to_keep=3") is None
+    assert _hint(command, "(null)", "(null)", code=1) is None  # nobody knows
+
+
+def test_other_commands_ask_nothing() -> None:
+    machine = FakeMachine()
+    assert exec_needs.hint(machine, execution.Call("squeue", [], RUNTIME)) is None
+    assert machine.ran == []
