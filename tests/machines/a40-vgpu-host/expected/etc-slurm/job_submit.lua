@@ -166,21 +166,99 @@ local function unknown(job)
    return nil
 end
 
--- The log of ended jobs has a line for each, with its name and its folder: a line break in one of them
--- would write the end of another user's job.
-local function is_one_line(job)
-   if job.name ~= nil then
-      job.name = job.name:gsub("[\1-\31\127]", "?")
+-- What users write of a job stands in the terminals of all who look at it, and in the log of ended jobs,
+-- where a line is a job. So it holds nothing that a terminal obeys and no line break: such signs of a name
+-- become "?", and anything else that holds one is refused.
+local names = { "name", "comment", "extra", "admin_comment" }
+local texts = {
+   "account", "alloc_node", "array_inx", "batch_features", "burst_buffer", "cluster_features", "container",
+   "cpus_per_tres", "dependency", "exc_nodes", "features", "gres", "licenses", "mail_user", "mcs_label",
+   "mem_per_tres", "network", "origin_cluster", "partition", "prefer", "qos", "req_context", "req_nodes",
+   "reservation", "selinux_context", "tres_bind", "tres_freq", "tres_per_job", "tres_per_node",
+   "tres_per_socket", "tres_per_task", "user_name", "wckey",
+}
+local paths = { std_in = "standard input", std_out = "standard output", std_err = "standard error" }
+local control = "[\1-\31\127]"
+
+-- The bytes behind 127 without those that are no UTF-8 and that a terminal of 8 bits obeys (128 to 159).
+local function in_utf8(run)
+   local at, kept = 1, {}
+   while at <= #run do
+      local first, second = run:byte(at, at + 1)
+      local more = first < 194 and 0 or first < 224 and 1 or first < 240 and 2 or first < 245 and 3 or 0
+      local rest = run:sub(at + 1, at + more)
+      local too_long = (first == 224 and (second or 0) < 160) or (first == 240 and (second or 0) < 144)
+      if more > 0 and #rest == more and not too_long and rest:find("^[\128-\191]+$") then
+         kept[#kept + 1] = run:sub(at, at + more)
+         at = at + more + 1
+      else
+         kept[#kept + 1] = first < 160 and "?" or run:sub(at, at)
+         at = at + 1
+      end
    end
-   if job.work_dir ~= nil and job.work_dir:find("\n", 1, true) then
-      slurm.log_user("the name of the job's folder holds a line break: rename the folder")
-      return false
+   return table.concat(kept)
+end
+
+-- C0, DEL, C1, the line breaks of Unicode and what turns the letters behind it: U+2028-202E, 2066-2069.
+local function plain(text)
+   text = text:gsub(control, "?"):gsub("[\128-\255]+", in_utf8):gsub("\194[\128-\159]", "?")
+   text = text:gsub("\226\128[\168-\174]", "?"):gsub("\226\129[\166-\169]", "?")
+   return text
+end
+
+-- `harmless`: what may stand in it nevertheless, as a pattern.
+local function is_plain(text, harmless)
+   if text == nil then
+      return true
+   end
+   text = text:gsub(harmless or "[\9]", " ")
+   return plain(text) == text
+end
+
+local function refused(what, rather)
+   slurm.log_user(("%s holds a line break or another control character: %s"):format(what, rather))
+   return false
+end
+
+local function has_plain_texts(job)
+   for _, name in ipairs(names) do
+      if job[name] ~= nil and plain(job[name]) ~= job[name] then
+         job[name] = plain(job[name])
+      end
+   end
+   if not is_plain(job.work_dir) then
+      return refused("the name of the job's folder", "rename the folder")
+   end
+   for name, what in pairs(paths) do
+      if not is_plain(job[name]) then
+         return refused("the file of the job's " .. what, "give it another name")
+      end
+   end
+   for _, name in ipairs(texts) do
+      if not is_plain(job[name]) then
+         return refused("the job's " .. name, "leave it out")
+      end
+   end
+   for _, word in pairs(job.argv or {}) do
+      if not is_plain(word, "[\9\10]") then -- a script in one word has lines
+         return refused("the job's command", "write \\033 for an escape, or put the command into a file")
+      end
    end
    return true
 end
 
+-- Slurm gives each part of a heterogeneous job a node of its own: on one node such a job waits for ever,
+-- and the scheduler begins no other job of its partition behind it (sched/backfill, 24.11).
+local function can_never_run(job)
+   if (job.het_job_offset or slurm.NO_VAL) == slurm.NO_VAL then
+      return false
+   end
+   slurm.log_user("a heterogeneous job can never run here: each of its parts needs a node of its own, and this cluster has one. Ask for all of it in one job, and run its parts as steps: srun --exact -n1 A & srun --exact -n1 B & wait")
+   return true
+end
+
 function slurm_job_submit(job, partitions, uid)
-   if not is_one_line(job) then
+   if can_never_run(job) or not has_plain_texts(job) then
       return slurm.ERROR
    end
    clear(job)
@@ -195,7 +273,7 @@ function slurm_job_submit(job, partitions, uid)
 end
 
 function slurm_job_modify(job, record, partitions, uid)
-   if not is_one_line(job) then
+   if not has_plain_texts(job) then
       return slurm.ERROR
    end
    rewrite(job)

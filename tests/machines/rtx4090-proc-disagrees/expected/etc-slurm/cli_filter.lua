@@ -2,13 +2,10 @@
 -- a step that srun starts keeps the client's text, whatever the controller makes of it.
 -- What people may say -> the types of this node that it means, the best one first
 local names = {
-   ["nvidia"] = { "rtx_4090" },
-   ["nvidia_geforce_rtx_4090"] = { "rtx_4090" },
 }
 
 -- How many of each type this node has, in the order that Slurm counts its GPUs in
 local types = {
-   { "rtx_4090", 1 },
 }
 
 local function counts_of_node()
@@ -102,6 +99,8 @@ local function rewrite(options, name, typed, counts)
    end
 end
 
+local can_log = dofile("/usr/local/lib/dshpc/job-log.lua")
+
 function slurm_cli_setup_defaults(options, early_pass)
    return slurm.SUCCESS
 end
@@ -113,6 +112,9 @@ function slurm_cli_pre_submit(options, pack_offset)
    end
    for _, name in ipairs(typed_lists) do
       rewrite(options, name, true, counts)
+   end
+   if options["type"] == "sbatch" and not can_log(options) then
+      return slurm.ERROR
    end
    return slurm.SUCCESS
 end

@@ -102,6 +102,8 @@ local function rewrite(options, name, typed, counts)
    end
 end
 
+local can_log = dofile("/usr/local/lib/dshpc/job-log.lua")
+
 function slurm_cli_setup_defaults(options, early_pass)
    return slurm.SUCCESS
 end
@@ -113,6 +115,9 @@ function slurm_cli_pre_submit(options, pack_offset)
    end
    for _, name in ipairs(typed_lists) do
       rewrite(options, name, true, counts)
+   end
+   if options["type"] == "sbatch" and not can_log(options) then
+      return slurm.ERROR
    end
    return slurm.SUCCESS
 end
