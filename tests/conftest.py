@@ -23,9 +23,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 LINES = ("engine", "others", "jobs")
 # Of the tests on this machine's engine, those that go with another line: all take about as long.
 _ELSEWHERE = {
-    "others": "test_apart test_container test_image test_isolation test_security",
-    "jobs": "test_doctor test_environment test_job_signals test_jobs test_key test_methods "
-    "test_record test_restarts test_shipped_methods test_start_faults test_targets test_workflows",
+    "others": "test_apart test_container test_denial test_image test_isolation test_limits "
+    "test_security test_trust",
+    "jobs": "test_doctor test_durable test_environment test_job_signals test_jobs test_key "
+    "test_methods test_record test_restarts test_shipped_methods test_start_faults test_targets "
+    "test_workflows test_workspaces",
 }
 _LINE_OF = {name: line for line, names in _ELSEWHERE.items() for name in names.split()}
 

@@ -123,7 +123,7 @@ two_at_once() { # two GPU jobs hold both GPUs, a third waits, and then runs
 }
 
 batch_prints() { # batch_prints GRES: what CUDA_VISIBLE_DEVICES a batch job sees
-    in_slurm sh -c "sbatch --wait --quiet --gres=$1 -o /tmp/batch.out --wrap 'printenv CUDA_VISIBLE_DEVICES' >&2 && cat /tmp/batch.out"
+    in_slurm sh -c "sbatch --wait --quiet --gres=$1 --open-mode=truncate -o /tmp/batch.out --wrap 'printenv CUDA_VISIBLE_DEVICES' >&2 && cat /tmp/batch.out"
 }
 
 # Unpacks the image's layers as the engine exports them, so that what a later

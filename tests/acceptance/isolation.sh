@@ -90,6 +90,57 @@ not_told() { # a job that ends itself by the same signal was not
     grep -q '"out_of_memory": null' <<<"$said" && grep -q SIGKILL <<<"$said"
 }
 
+refused() { # refused COMMAND...: it ends with a refusal of the kernel's
+    local said
+    said=$(in_slurm "$@" 2>&1) && return 1
+    echo "$said"
+    grep -qiE 'Operation not permitted|permission denied' <<<"$said"
+}
+
+fills_shared_memory() { # files in /dev/shm outlive the small processes that wrote them
+    # shellcheck disable=SC2016  # the job's shell expands it
+    local fill='head -c 300M /dev/zero >/dev/shm/$SLURM_JOB_ID' said
+    said=$(in_slurm timeout 120 srun --mem=60 sh -c "$fill; $fill; exit 1" 2>&1) && return 1
+    echo "$said"
+    grep -q 'Out Of Memory' <<<"$said" || return 1
+    in_slurm sbatch -J fills -D / -o /dev/null --mem=60 --wrap "$fill; $fill; $fill" || return 1
+    timeout 120 sh -c "until docker exec $NAME squeue -h -a -t all -n fills -o %T | grep -x OUT_OF_MEMORY; do sleep 1; done"
+}
+
+none_left() { # what such a job leaves takes up no memory
+    timeout 60 sh -c "until [ -z \"\$(docker exec $NAME ls /dev/shm)\" ]; do sleep 1; done"
+}
+
+step_daemon_apart() { # slurmstepd is not in a group of the job whose memory it watches; the task is
+    local said
+    # shellcheck disable=SC2016  # the job's shell expands it
+    said=$(in_slurm srun sh -c 'cat /proc/$PPID/cgroup /proc/self/cgroup /proc/self/oom_score_adj')
+    echo "$said"
+    [ "$(sed -n 1p <<<"$said")" = 0::/init ] && [ "$(sed -n 3p <<<"$said")" = 500 ] &&
+        sed -n 2p <<<"$said" | grep -q '/job_.*/task_0'
+}
+
+half_of_the_processes() { # a job that forks without an end has half of what the container may have
+    local fork job group said
+    fork='exec python3 -c "
+import os, time
+try:
+    for _ in range(900):
+        os.fork() or time.sleep(120)
+except OSError as error:
+    print(error.strerror, flush=True)
+time.sleep(120)"'
+    job=$(in_slurm "${as_ada[@]}" sbatch --parsable -D / -o /tmp/forks --wrap "$fork") || return 1
+    timeout 120 sh -c "until docker exec $NAME grep -q 'temporarily unavailable' /tmp/forks; do sleep 1; done"
+    group=$(in_slurm find /sys/fs/cgroup -type d -name "job_$job")
+    echo "$group: $(in_slurm cat "$group/cgroup.controllers")"
+    in_slurm sh -c 'cd /sys/fs/cgroup && head -n 9 cgroup.subtree_control system.slice/cgroup.subtree_control system.slice/*/cgroup.subtree_control pids.max'
+    said="$(in_slurm cat "$group/pids.max") $(in_slurm "${as_ada[@]}" srun -D / echo begins)"
+    echo "$said"
+    in_slurm scancel "$job"
+    [ "$said" = "300 begins" ]
+}
+
 goes_on() { # a job goes on while slurmd is killed, and one after that is constrained as well
     in_slurm sbatch -J long -D / -o /tmp/long.out --gres=gpu:1 --wrap "sleep 30; $LOOK" || return 1
     until [ "$(in_slurm squeue -h -n long -o %T)" = RUNNING ]; do sleep 1; done
@@ -130,7 +181,9 @@ check "no daemon runs" no_daemon
 check "it is unhealthy" test "$(in_slurm /usr/local/lib/dshpc/health >/dev/null; echo $?)" = 1
 
 step "with them it does"
-start --cap-add SYS_ADMIN --security-opt apparmor=unconfined
+PYTHONPATH=$PROJECT python3 -c 'from dshpc_setup import seccomp; print(seccomp.profile(2))' >/srv/seccomp.json
+start --cap-add SYS_ADMIN --security-opt apparmor=unconfined --security-opt seccomp=/srv/seccomp.json --shm-size 1g \
+    --pids-limit 600
 check "ready" ready
 prints "the processes have a leaf" 0::/init in_slurm cat /proc/1/cgroup
 prints "docker exec follows them" 0::/init in_slurm cat /proc/self/cgroup
@@ -144,6 +197,16 @@ prints "both" "$(lines "$ALLOWED" "$ALLOWED" gpus=0,1)" in_slurm srun --gres=gpu
 prints "a user's" "$(lines "$ALLOWED" "$REFUSED" gpus=0)" \
     in_slurm /usr/local/lib/dshpc/as-user t 4242 4242 ada -- srun -D / --gres=gpu:1 bash -c "$LOOK"
 check "memory" beyond_memory
+check "memory in files" fills_shared_memory
+check "which are removed" none_left
+check "slurmstepd is apart" step_daemon_apart
+as_ada=(/usr/local/lib/dshpc/as-user t 4242 4242 ada --)
+check "no namespace in a user's job" refused "${as_ada[@]}" srun -D / unshare -Ur id
+check "no namespace in root's job" refused srun unshare -Ur id
+check "no namespace in a session" refused "${as_ada[@]}" unshare -Ur id
+check "no mount in root's job" refused srun mount -o remount,bind,rw /proc/sys
+check "two filters in a job" grep -q '^Seccomp:.*2' <(in_slurm srun grep Seccomp: /proc/self/status)
+check "half of the processes" half_of_the_processes
 check "memory, as the job's log tells it" told 60
 check "what was not the memory's" not_told
 check "jobs go on while slurmd is killed" goes_on

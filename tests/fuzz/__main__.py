@@ -1,6 +1,7 @@
-"""python -m tests.fuzz [--seconds N] [--seed S] [--first N] [--rounds N]
+"""python -m tests.fuzz [--seconds N] [--seed S] [--first N] [--rounds N] [--only machines|readers]
 
-Damages what recorded machines and the tools on them answer, and looks at them. Each round is its
+Damages what recorded machines and the tools on them answer, and looks at them; and the JSON and YAML
+that users, jobs, containers and other programs write, and reads it (readers.py). Each round is its
 seed and its number: what is found is printed with the command that finds it again.
 """
 
@@ -11,8 +12,9 @@ import collections
 import itertools
 import sys
 import time
+import traceback
 
-from tests.fuzz.rounds import one
+from tests.fuzz import rounds
 
 
 def main() -> int:
@@ -21,7 +23,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--only", choices=("machines", "readers"))
     options = parser.parse_args()
+    one = {"machines": rounds.machine, "readers": rounds.reader}.get(options.only, rounds.one)
     until = time.monotonic() + options.seconds
     tried: collections.Counter[str] = collections.Counter()
     numbers = itertools.count(options.first)
@@ -32,8 +36,11 @@ def main() -> int:
             tried[one(options.seed, number)] += 1
         except AssertionError as error:
             print(error)
+            traceback.print_exception(error.__cause__)
             return 1
-    print(f"{sum(tried.values())} rounds on {len(tried)} machines with seed {options.seed}: clean")
+    print(
+        f"{sum(tried.values())} rounds on {len(tried)} machines and readers, seed {options.seed}: clean"
+    )
     return 0
 
 

@@ -44,9 +44,9 @@ sys.exit(cli.run([*first, *sys.argv[1:]], program))
 
 # The same as another user. All is imported before, for that user may not be able to read it.
 _AS_USER = """
-import contextlib, fcntl, io, json, os, pwd, signal, sys
+import contextlib, fcntl, grp, io, json, os, pwd, signal, sys
 from dshpc_setup import cli
-from dshpc_setup.cli import exec, exec_session, exec_stdin
+from dshpc_setup.cli import exec, exec_session, exec_stdin, exec_trouble
 with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
     refused = cli.run(["configure", "--json", "--yes", "--dir", "/", "--prefix", "-"], "dshpc")
 assert refused == 64, refused
@@ -220,7 +220,8 @@ class Cluster:
         """Whatever of it is there, from a run that crashed too."""
         _quietly("rm", "-f", "-v", self.container)
         _quietly("network", "rm", f"{self.prefix}_default")
-        _quietly("volume", "rm", "-f", f"{self.prefix}-state", f"{self.prefix}-key")
+        volumes = (f"{self.prefix}-{part}" for part in ("state", "key", "home"))
+        _quietly("volume", "rm", "-f", *volumes)
         listed = docker("images", "--format", "{{.Repository}}:{{.Tag}}", self.container)
         for tag in listed.split():
             # a build of the same kind finds its layers again; `standard` removes these at the end

@@ -415,9 +415,10 @@ def test_an_engine_that_hangs_is_given_up_at_one_signal(tmp_path: Path, name: st
     hanging.write_text('#!/bin/sh\necho "$$ $*" >>"${0%/*}/calls"\nexec sleep 600\n')
     hanging.chmod(0o755)
     (tmp_path / ".dshpc").mkdir()
-    runtime = {"container": "c", "work": str(tmp_path), "prefix": "p", "docker": str(hanging)}
+    runtime = {"container": "c", "work": str(tmp_path), "prefix": "p"}
     (tmp_path / ".dshpc/runtime.json").write_text(json.dumps(runtime))
     env = os.environ | {"PYTHONPATH": str(ROOT), "DSHPC_DIR": str(tmp_path)}
+    env["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
     child = subprocess.Popen(
         [*RUN, "srun", "true"], cwd=tmp_path, env=env, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -677,6 +678,9 @@ def test_a_refused_configuration_is_told(cluster: Cluster) -> None:
     path.write_text(f"# USER_CUSTOMIZED=true\n{good}Bogus=1\n")
     try:
         assert cluster.run("restart").returncode == 2
+        assert cluster.run("status").returncode == 0, "it was tried first, and goes on"
+        docker("restart", cluster.container)
+        docker("exec", cluster.container, "dshpc-node", "wait", "--timeout", "60")
         status = json.loads(cluster.run("status", "--json").stdout)
         assert (status["ready"], status["exit_code"]) == (True, 1)
         done = cluster.run("doctor", "--json")
@@ -700,7 +704,7 @@ def test_destroy_takes_this_cluster_and_no_other_of_the_folder(
     for prefix in (own, other):
         mark = f"com.docker.compose.project={prefix}"
         docker("network", "create", "--label", mark, f"{prefix}_default")
-        for part in ("state", "key"):
+        for part in ("state", "key", "home"):
             owner = "org.dshpc.project=/another" if prefix == own else label  # taken over
             docker("volume", "create", "--label", owner, f"{prefix}-{part}")
         docker("create", "--name", f"{prefix}-slurm", "--label", label, "--network",
@@ -714,18 +718,22 @@ def test_destroy_takes_this_cluster_and_no_other_of_the_folder(
                  ("network", "ls", "--format", "{{.Name}}"))  # fmt: skip
         return {name for each in lists for name in docker(*each).split()}
 
-    theirs = {f"{other}{end}" for end in ("-slurm", "-state", "-key", "_default")}
+    theirs = {f"{other}{end}" for end in ("-slurm", "-state", "-key", "-home", "_default")}
     try:
         done = cluster.run("destroy", "--yes", env={"DSHPC_DIR": str(tmp_path)})
         assert done.returncode == 0, done.stderr
         assert not {name for name in left() if name.startswith(own)}
         assert theirs <= left()
         note = done.stdout.decode()
-        assert all(name in note for name in theirs)
+        assert f"destroy --prefix {other}" in note
+        argv = ["destroy", "--yes", "--prefix", other]
+        done = cluster.run(*argv, env={"DSHPC_DIR": str(tmp_path)})
+        assert done.returncode == 0, done.stderr
+        assert not theirs & left()
     finally:
         for prefix in (own, other):
             for kind, name in (("rm", "-slurm"), ("volume rm", "-state"), ("volume rm", "-key"),
-                               ("network rm", "_default")):  # fmt: skip
+                               ("volume rm", "-home"), ("network rm", "_default")):  # fmt: skip
                 if prefix + name in left():
                     docker(*kind.split(), prefix + name)
 

@@ -30,6 +30,7 @@ from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan, plan_cluster
+from dshpc_setup.project import OWN
 from dshpc_setup.settings import load
 from tests.integration.bench.compose import ComposeTool
 from tests.integration.conftest import docker
@@ -378,6 +379,39 @@ def test_the_engine_is_asked_for_nodes_groups_and_limits(
     stack = 64 * 1024**2
     hard = stack if tool.compose.major == 1 else -1
     assert limits == {"memlock": (-1, -1), "stack": (stack, hard)}
+
+
+@pytest.mark.parametrize("name", ["lab", "a=b"])
+def test_the_engine_is_given_our_profile_and_the_limit_of_processes(
+    tool: Tool, local_machine: LocalMachine, base_image: BaseImage, folder: Path, name: str
+) -> None:
+    """Compose reads the profile and sends its text; version 1 reads it with the file, also for `config`."""
+    project = folder / name
+    (project / OWN).mkdir(parents=True)
+    facts, plan = machines()[SHOWN[0]]
+    engine = replace(facts.engine, compose=tool.compose, security_options=("name=seccomp",))
+    settings = load(flags={"prefix": LABEL, "isolation": "enforced", "pids_limit": "4321"})
+    none = Passthrough(Handover("none"), "No GPU was found.")
+    file = stanza.compose_file(
+        project, settings, replace(facts, engine=engine), plan, none, base_image.ref, None
+    )
+    (project / stanza.profile_file(file.rights.seccomp)).write_text(file.rights.seccomp)
+    text = stanza.text_of(file)
+    assert check(local_machine, tool.compose, text, folder=str(project)) is None
+    (project / "docker-compose.yml").write_text(text)
+    try:
+        arguments = ["up", "--no-start", "--no-build"]
+        run_compose(
+            local_machine, tool.compose, str(project), arguments, project=LABEL, deadline_s=180
+        )
+        host = json.loads(docker("inspect", f"{LABEL}-slurm"))[0]["HostConfig"]
+        assert host["PidsLimit"] == 4321
+        (sent,) = [each for each in host["SecurityOpt"] if each.startswith("seccomp=")]
+        assert json.loads(sent.removeprefix("seccomp=")) == json.loads(file.rights.seccomp)
+    finally:
+        docker("rm", "--force", f"{LABEL}-slurm")
+        down = ["down", "--volumes"]
+        run_compose(local_machine, tool.compose, str(project), down, project=LABEL, deadline_s=180)
 
 
 def test_a_key_that_is_taken_may_yet_be_dropped(

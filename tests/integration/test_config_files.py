@@ -207,7 +207,7 @@ def test_jobs_that_cannot_run_are_explained(cluster: Cluster) -> None:
     try:
         value = cluster.dshpc("status", "--json").good().report["pending"]
         assert [item["job"] for item in value["jobs"]] == [held], "the others only wait"
-        cluster.configure("--simulate", "h100:1").good()
+        cluster.configure("--simulate", "h100:1", "--stop-jobs").good()
         cluster.said("scancel", runs)
         told = (f"{both} (root, a|b c): it asks for gpu:h100:2, the node has gpu:h100:1",
                 f"{held} (root, wrap): it is held; let it go: dshpc scontrol release {held}",

@@ -186,7 +186,8 @@ def test_a_gpu_of_the_users_file_that_is_gone(cluster: Cluster) -> None:
     line = "Name=gpu Type=h100 File=/dev/nvidia7 Flags=nvidia_gpu_env\n"
     path.write_text(f"# USER_CUSTOMIZED=true\n{good}{line}")
     try:
-        assert cluster.dshpc("restart").code == 2
+        docker("restart", cluster.container)
+        assert cluster.exec("dshpc-node", "wait", "--timeout", "60").code == 2
         told = root(doctor(cluster))
         assert "/dev/nvidia7" in " ".join((told["cause"], *told["evidence"]))
     finally:

@@ -33,6 +33,8 @@ for line in sys.stdin:
     lua.lua_close(state)
 """
 
+SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+
 
 def gpu(index: int, kind: str, name: str) -> GpuDevice:
     return GpuDevice(index, "nvidia", name, slurm_type=kind, device_files=(f"/dev/nvidia{index}",))
@@ -117,7 +119,10 @@ for key, value in pairs(t) do
 end
 return table.concat(out, " ")
 """
-        words = [bytes.fromhex(word).decode().partition("\1") for word in self.run(chunk).split()]
+        words = [
+            bytes.fromhex(word).decode(errors="surrogateescape").partition("\1")
+            for word in self.run(chunk).split()
+        ]
         return {key: value for key, _, value in words}
 
 
@@ -131,7 +136,7 @@ def _table(values: Mapping[str, str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + "".join(f"\\{byte:03d}" for byte in text.encode()) + '"'
+    return '"' + "".join(f"\\{byte:03d}" for byte in text.encode(errors="surrogateescape")) + '"'
 
 
 @pytest.fixture(scope="module")
@@ -232,19 +237,49 @@ def test_the_controller_means_the_same(lua: Lua, field: str) -> None:
 
 def test_no_job_writes_a_second_line_into_the_log_of_ended_jobs(lua: Lua) -> None:
     for called in (lua.submit, lua.modify):
-        name = {"name": "x\nJobId=7 UserId=root(0)\x1b[1m\x7f"}
-        assert called(name) == {"name": "x?JobId=7 UserId=root(0)?[1m?"}
-        fine = {"name": "Größe %d 'x' \u2028", "work_dir": "/home/me/my work\t%s"}
+        name = {"name": "x\nJobId=7 UserId=root(0)\x1b[1m\x7f\u2028"}
+        assert called(name) == {"name": "x?JobId=7 UserId=root(0)?[1m??"}
+        fine = {"name": "Größe %d 'x'", "work_dir": "/home/me/my work\t%s"}
         assert called(fine) == fine
         told = called({"work_dir": "/tmp/a\nJobId=7 UserId=root(0)"})
         assert (told["code"], "holds a line break" in told["told"]) == ("-1", True)
+
+
+# What a terminal obeys: an escape, CSI of eight bits as UTF-8 has it, as a byte alone and in a sequence
+# that is too long, and the letters turned around
+OBEYED = ("\x1b[2J", "\u009b2J", "\udc9b2J", "\udce0\udc80\udc9b2J", "\x7f", "\u202e", "\u2066")
+
+
+@pytest.mark.parametrize("sign", OBEYED)
+def test_no_text_of_a_job_commands_a_terminal(lua: Lua, sign: str) -> None:
+    for called in (lua.submit, lua.modify):
+        (shown,) = called({"comment": f"a{sign}b"}).values()
+        assert shown.startswith("a")
+        assert "?" in shown
+        assert not {"\x1b", "\x9b", "\udc9b", "\x7f", "\u202e", "\u2066"} & set(shown)
+        for field in ("work_dir", "std_out", "features", "wckey", "alloc_node"):
+            told = called({field: f"/a{sign}b"})
+            assert (told["code"], "control character" in told["told"]) == ("-1", True)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
+@given(
+    text=st.text(st.characters(codec="utf-8", exclude_categories=("C", "Zl", "Zp")), max_size=20)
+)
+def test_texts_of_every_language_stay(lua: Lua, text: str) -> None:
+    said = {"name": text, "comment": text, "work_dir": f"/{text}", "std_out": f"/{text}"}
+    assert lua.submit(said) == said
+
+
+def test_a_heterogeneous_job_is_refused_at_once(lua: Lua) -> None:
+    told = lua.submit({"het_job_offset": "0"})
+    assert (told["code"], "needs a node of its own" in told["told"]) == ("-1", True)
 
 
 WORD = st.sampled_from(
     ["gpu", "gres/", "nvidia", "NVIDIA", "tesla_t4", "h100", "l4", "shard", ":", "=", ",", "1", "2"]
 )
 TEXT = st.one_of(st.lists(WORD, max_size=10).map("".join), st.text(max_size=30))
-SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)

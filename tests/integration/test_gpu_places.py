@@ -103,7 +103,7 @@ def test_a_batch_job_without_the_submitters_variables_has_a_home(alternating: Cl
     )
     text = alternating.said("cat", "/tmp/none")
     assert parse(text)[0]["CUDA_VISIBLE_DEVICES"] == "1"
-    assert "home /root, root" in text
+    assert "home /var/lib/dshpc/home/root, root" in text
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ class Place:
 
     def remove(self) -> None:
         self.bench.run(["docker", "rm", "--force", "--volumes", CONTAINER])
-        volumes = (f"{PREFIX}-state", f"{PREFIX}-key")
+        volumes = (f"{PREFIX}-{part}" for part in ("state", "key", "home"))
         self.bench.run(["docker", "volume", "rm", "--force", *volumes])
         self.bench.run(["docker", "network", "rm", f"{PREFIX}_default"])
 

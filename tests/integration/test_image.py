@@ -263,6 +263,9 @@ def test_the_old_builder_through_a_proxy_with_a_password(
         assert relay.refused == 0
     assert_without(tag, markers, tmp_path)
     assert docker("ps", "-aq", "--filter", f"ancestor={tag}") == ""
+    # Debian's security suite is asked for beside the mirror's own: its Slurm has fewer known holes
+    version = docker("run", "--rm", "--entrypoint", "dpkg-query", tag, "-Wf${Version}", "slurmctld")
+    assert "+deb13u" in version
 
     # The same again is not built, and another builder's context is the same.
     assert not kit.build(context, tag, settings).built

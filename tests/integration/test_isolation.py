@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup import seccomp
 from dshpc_setup.cluster.status import parse_isolation
 from tests.integration.cluster import as_root, made
 from tests.integration.conftest import docker
@@ -31,6 +32,10 @@ LOOK = (
     ' echo "gpus=$CUDA_VISIBLE_DEVICES"'
 )
 EAT = 'python3 -c "len(bytearray(300 << 20))"'
+FILL = (
+    "head -c 300M /dev/zero >/dev/shm/$SLURM_JOB_ID"  # charged to the job, and its process is small
+)
+ADA = (AS_USER, "ada", "4242", "4242", "ada", "--")
 CPUS = "grep Cpus_allowed_list /proc/self/status | cut -f2"
 TREES = Path("/sys/fs/cgroup")
 
@@ -41,7 +46,12 @@ class Enforced(Node):
     nodes: Path
 
     def start(self, *options: str) -> None:
-        self.run(*RIGHTS, *_apparmor(), *_devices(self.nodes), *options, devices=0)
+        profile = self.nodes / "seccomp.json"
+        version = docker("info", "--format", "{{.CgroupVersion}}").strip()
+        profile.write_text(seccomp.profile(int(version)))
+        rights = (*RIGHTS, "--security-opt", f"seccomp={profile}", *_apparmor())
+        limits = ("--pids-limit", "600", "--shm-size", "1g")
+        self.run(*rights, *limits, *_devices(self.nodes), *options, devices=0)
 
     def look(self, *argv: str) -> list[str]:
         """What a job says that looks: node 0, node 1, the variable."""
@@ -145,6 +155,115 @@ def test_memory_beyond_the_jobs_is_not_to_be_had(node: Enforced) -> None:
     assert done.returncode != 0
     assert "oom_kill event" in done.stderr
     node.exec("srun", "--mem=600", "sh", "-c", EAT)
+
+
+def states(node: Node, name: str) -> list[str]:
+    """Of the jobs of that name, one word each."""
+    return node.exec("squeue", "-h", "-a", "-t", "all", "-n", name, "-o", "%T").split()
+
+
+def test_a_job_that_fills_shared_memory_ends_and_says_so(node: Enforced) -> None:
+    """The files outlive its processes: the kernel ended slurmstepd, and the job never did."""
+    done = node.try_exec("timeout", "60", "srun", "--mem=50", "sh", "-c", f"{FILL}; exec {EAT}")
+    assert done.returncode not in (0, 124)
+    assert "Out Of Memory" in done.stderr
+    for _ in range(4):
+        node.exec(
+            *ADA, "sbatch", "-D", "/", "-J", "fills", "-o", "/dev/null", "--mem=50", "--wrap",
+            f"{FILL}; {FILL}; {FILL}",
+        )  # fmt: skip
+    until(lambda: states(node, "fills") == ["OUT_OF_MEMORY"] * 4)
+    assert "fills" not in node.jobs()  # none was queued again
+    # And nothing of it takes up the container's memory
+    until(lambda: node.exec("ls", "/dev/shm") == "")
+
+
+def test_the_daemon_of_a_step_is_not_in_the_group_of_its_memory(node: Enforced) -> None:
+    groups = "cat /proc/self/cgroup /proc/$PPID/cgroup"
+    for who in ((), ADA):
+        own, daemons = node.exec(*who, "srun", "-D", "/", "sh", "-c", groups).split("\n0::")[:2]
+        assert "/task_0" in own
+        (memory,) = [line for line in daemons.splitlines() if ":memory:" in line] or [daemons]
+        assert "/job_" not in memory
+
+
+@pytest.mark.parametrize("who", [(), ADA])
+def test_a_job_makes_no_namespace(node: Enforced, who: tuple[str, ...]) -> None:
+    """The attack: all capabilities in a namespace of one's own, and from there every mount."""
+    for argv in (("unshare", "-Ur", "id"), ("unshare", "-m", "true"), ("unshare", "-n", "true")):
+        done = node.try_exec(*who, "srun", "-D", "/", *argv)
+        assert (done.returncode, "Operation not permitted" in done.stderr) == (1, True), argv
+        done = node.try_exec(*who, *argv)  # and none in a session without a job
+        assert (done.returncode, "Operation not permitted" in done.stderr) == (1, True), argv
+
+
+def test_a_job_of_root_mounts_nothing(node: Enforced) -> None:
+    """Its SYS_ADMIN is for device rules: with /proc/sys writable it was root on the machine."""
+    for argv in (
+        ("mount", "-o", "remount,bind,rw", "/proc/sys"),
+        ("mount", "-t", "tmpfs", "none", "/mnt"),
+        ("mount", "--bind", "/tmp", "/mnt"),
+    ):
+        done = node.try_exec("srun", *argv)
+        assert done.returncode == 32, done.stdout + done.stderr
+    ask = "import ctypes; print(ctypes.CDLL(None).syscall(250, 0, -3, 0))"  # keyctl
+    assert node.exec("srun", "python3", "-c", ask) == "-1"
+
+
+def test_a_job_makes_no_namespace_under_the_profile_of_the_engine(fresh: Enforced) -> None:
+    """In a container that was started by hand with SYS_ADMIN alone, whose profile opens all of it."""
+    fresh.run(*RIGHTS, *_apparmor(), *_devices(fresh.nodes), devices=0)
+    assert fresh.wait()["ready"], fresh.log()
+    assert (
+        fresh.try_exec("unshare", "-m", "true").returncode == 0
+    )  # so that the next line says something
+    for who in ((), ADA):
+        done = fresh.try_exec(*who, "srun", "-D", "/", "unshare", "-Ur", "id")
+        assert (done.returncode, "Operation not permitted" in done.stderr) == (1, True)
+
+
+FORK = """
+import os, time
+try:
+    for _ in range(900):
+        if os.fork() == 0:
+            time.sleep(60)
+except OSError as error:
+    print(error.strerror, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_job_that_forks_without_an_end_leaves_half_to_the_others(node: Enforced) -> None:
+    forks = ("sbatch", "--parsable", "-D", "/", "-J", "forks", "-o", "/tmp/forks", "--wrap")
+    job = node.exec(*ADA, *forks, f"exec python3 -c '{FORK}'")
+    until(lambda: "temporarily unavailable" in node.try_exec("cat", "/tmp/forks").stdout)
+    limits = node.exec("sh", "-c", f"find {TREES} -name pids.max | xargs head -v").splitlines()
+    group = f"/job_{job}/pids.max <=="
+    assert [limits[n + 1] for n, line in enumerate(limits) if line.endswith(group)] == ["300"], (
+        limits
+    )
+    assert node.exec(*ADA, "srun", "-D", "/", "echo", "begins") == "begins"
+    node.exec("scancel", job)
+    if node.try_exec("test", "-e", f"{TREES}/cgroup.controllers").returncode == 0:
+        return  # in version 2 the group is Slurm's own
+    until(lambda: f"job {job} had 300 processes, all that it may have." in node.log())
+    assert node.exec("find", "/sys/fs/cgroup/pids", "-name", f"job_{job}") == ""
+
+
+def test_no_user_takes_a_daemon_out_of_its_place(node: Enforced) -> None:
+    """Anybody may write into the pipe of services/tasks: nothing but tasks of jobs is touched by it."""
+    daemons = "slurmctld|slurmd|slurmscriptd|s6-svscan|s6-supervise|sed|run"
+    adjusted = f"for p in $(pgrep -x '{daemons}'); do cat /proc/$p/oom_score_adj; done | sort -u"
+    assert node.exec("sh", "-c", adjusted) == "0"
+    noise = (
+        "for p in /proc/[0-9]*; do echo ${p#/proc/}; done; head -c 70000 /dev/zero; echo; echo ../1"
+    )
+    node.exec(*ADA, "sh", "-c", f"({noise}) >/run/dshpc/tasks")
+    assert node.exec(*ADA, "srun", "-D", "/", "cat", "/proc/self/oom_score_adj") == "500"
+    assert node.exec("sh", "-c", adjusted) == "0"
+    done = node.try_exec(*ADA, "sh", "-c", "exec 3</run/dshpc/tasks")
+    assert "Permission denied" in done.stderr
 
 
 def test_cores_beyond_the_jobs_are_not_to_be_had(node: Enforced) -> None:
@@ -283,6 +402,12 @@ def test_the_whole_way_by_the_compose_of_the_host(engine: str) -> None:
         assert status["isolation"]["tier"] == "enforced"
         assert "SYS_ADMIN" in cluster.inspect()["HostConfig"]["CapAdd"]
         assert not cluster.inspect()["HostConfig"]["Privileged"]
+        options = docker(
+            "inspect", "--format", "{{json .HostConfig.SecurityOpt}}", cluster.container
+        )
+        assert '\\"names\\"' in options  # compose has read our profile, and the engine has it
+        assert cluster.dshpc("srun", "unshare", "-Ur", "id").code != 0
+        assert cluster.dshpc("exec", "unshare", "-Ur", "id").code != 0
         killed = cluster.dshpc("srun", "--mem=60", "sh", "-c", EAT)
         assert killed.code != 0
         assert "oom_kill event" in killed.stderr

@@ -52,7 +52,7 @@ os.posix_spawnp = told
 class Job:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        own = folder / ".dshpc"
+        own = folder / ".job"
         own.mkdir()
         request = Request("command", "x", (sys.executable, "-c", _SAVES), str(folder))
         (own / "request.json").write_text(json.dumps(request.to_json()))
@@ -100,7 +100,7 @@ class Job:
         assert self.child.wait(60) == 9, self.log.read_text()
         with pytest.raises(ProcessLookupError):
             os.killpg(self.pid, 0)
-        found = json.loads((self.folder / ".dshpc" / "result.json").read_text())
+        found = json.loads((self.folder / ".job" / "result.json").read_text())
         assert isinstance(found, dict)
         return found
 

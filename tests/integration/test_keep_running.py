@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.cluster import Cluster, command, made, run, wait_until
+from tests.integration.cluster import Cluster, command, docker, made, run, wait_until
 
 MADE_UP = ("--simulate", "h100:2")
 
@@ -10,15 +10,19 @@ MADE_UP = ("--simulate", "h100:2")
 def test_a_refused_configuration_is_an_error_until_it_is_mended(fresh: Cluster) -> None:
     fresh.configure(*MADE_UP).good()
     own = fresh.folder / "config/slurm.conf"
-    good = own.read_text()
+    good, began = own.read_text(), fresh.started_at
     own.write_text(good.replace("SelectType=", "SelctType=") + "# USER_CUSTOMIZED=true\n")
     refused = fresh.configure()
     assert refused.code == 2
-    assert "not in force" in refused.report["error"]["brief"]
+    assert "the cluster goes on as it was" in refused.report["error"]["details"]
     assert "SelectType" in " ".join(refused.report["error"]["resolution"])
-    assert fresh.node() == ("gpu:h100:2", "idle")  # with the last good one
+    assert fresh.node() == ("gpu:h100:2", "idle")
+    assert fresh.started_at == began
+    docker("restart", fresh.container)  # with the last good one
+    fresh.exec("dshpc-node", "wait", "--timeout", "60").good()
     began = fresh.started_at
-    assert fresh.configure().code == 2
+    refused = fresh.configure()
+    assert (refused.code, "not in force" in refused.report["error"]["brief"]) == (2, True)
     assert fresh.started_at == began  # nothing changed since: no reason to start anew
     own.write_text(good.replace("PartitionName=debug", "PartitionName=mine"))
     fresh.configure().good()
@@ -58,9 +62,10 @@ def test_running_jobs_are_not_interrupted_unasked(fresh: Cluster) -> None:
     argv = command("configure-environment", "--dir", str(fresh.folder), "--shm-size", "2g")
     refused = run(argv)
     assert refused.code == 2
-    assert "1 job(s) run" in refused.stderr
+    assert "1 job runs" in refused.stderr
     assert (fresh.started_at, fresh.job_state(job)[0]) == (began, "RUNNING")
-    fresh.configure("--shm-size", "2g").good()  # with --yes
+    assert fresh.configure("--shm-size", "2g").code == 2  # with --yes
+    fresh.configure("--shm-size", "2g", "--stop-jobs").good()
     assert fresh.started_at != began
 
 

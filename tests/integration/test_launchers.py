@@ -461,3 +461,49 @@ def test_machine_without_python_gets_one_and_the_entry_point_runs(
     assert own.report["argv"] == ["own"]
     assert "/tmp/nobody/.local/share/dshpc/environments/opt/project" in own.stderr
     assert bare_container.run("/opt/project/dshpc", "again", **nobody).stderr == ""
+
+
+@pytest.mark.parametrize("asked", [["--help"], ["-h"], ["--unit", "--help"]])
+def test_help_of_the_tests_installs_nothing(asked: list[str], tmp_path: Path) -> None:
+    """Where nothing else of the checkout lies, so that whatever it began with would fail."""
+    shutil.copy2(ROOT / "run-tests", tmp_path)
+    done = subprocess.run(
+        ["sh", tmp_path / "run-tests", *asked],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--unit" in done.stdout
+    assert "#" not in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["run-tests"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["all", "--no-such-option"], "unknown option"),
+        (["run", "--as-user", "script"], "--as-user is of guest all"),
+    ],
+)
+def test_the_guest_refuses_before_it_builds(
+    arguments: list[str], told: str, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    done = subprocess.run(
+        [ROOT / "tests/acceptance/guest", *arguments],
+        env={
+            **os.environ,
+            "DSHPC_GUEST_CACHE": str(cache),
+            "DSHPC_GUEST_MIRROR": "http://x/debian",
+            "DSHPC_GUEST_SECURITY_MIRROR": "http://x/debian-security",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 64
+    assert told in done.stderr
+    assert not cache.exists()

@@ -14,8 +14,10 @@ import pytest
 from dshpc_setup import probes
 from dshpc_setup.machine import Reply
 from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.probes.nvidia import health
 from dshpc_setup.probes.nvidia import layers as nvidia_layers
 from dshpc_setup.probes.nvidia import probe as nvidia
+from dshpc_setup.problems import BROKEN
 
 SOURCE = Path(__file__).parents[1] / "standins" / "nvml" / "nvml.c"
 
@@ -33,7 +35,8 @@ LINKED = """\
 driver 570.124.06
 cuda 12080
 gpu minor=0 bus=00000000:1a:00 memory=81559 compute=9.0 mig=0 uuid=GPU-0a persistence=1 compute_mode=3 ecc=1 \
-virtualization=1 fabric=3/0 used=512 utilization=37 temperature=41 power=98500 \
+virtualization=1 fabric=3/0 health=426/1 dram=3/14 sram=0/2 threshold=0 rows=9/1/1 retired=0 \
+mig_pending=1 used=512 utilization=37 temperature=41 power=98500 \
 power_limit=700000 name=NVIDIA H100 80GB HBM3
 nvlink links=0-1 peer=00000000:83:00 kind=switch
 nvlink links=2 peer=00000000:84:00 kind=switch up=0
@@ -91,7 +94,7 @@ def test_modes_fabric_and_links(describe: Describe) -> None:
     first, second = describe(LINKED).nvml(60).value["devices"]
     modes = ("persistence", "compute_mode", "ecc", "virtualization")
     assert [first[key] for key in modes] == [1, 3, 1, 1]
-    assert first["fabric"] == {"state": 3, "status": 0}
+    assert first["fabric"] == {"state": 3, "status": 0, "health_mask": 426, "health_summary": 1}
     assert first["nvlinks"] == [
         {"link": 0, "kind": "switch", "peer": "0000:83:00.0"},
         {"link": 1, "kind": "switch", "peer": "0000:83:00.0"},
@@ -100,6 +103,22 @@ def test_modes_fabric_and_links(describe: Describe) -> None:
     assert first["errors"] == {}
     assert second["fabric"] == {"state": 2, "status": 0}
     assert second["errors"] == dict.fromkeys((*modes, "nvlinks"), 3)
+
+
+def test_what_a_card_counts_of_its_own_faults(describe: Describe) -> None:
+    machine = describe(LINKED)
+    first, second = machine.nvml(60).value["devices"]
+    assert first["ecc_errors"] == {
+        "volatile_dram": 3, "volatile_sram": 0, "aggregate_dram": 14, "aggregate_sram": 2,
+        "sram_threshold": 0,
+    }  # fmt: skip
+    assert first["remapped"] == {"uncorrectable": 9, "pending": 1, "failed": 1}
+    assert (first["mig_mode"], first["mig_pending"], first["retired_pending"]) == (0, 1, 0)
+    assert not {"ecc_errors", "remapped", "retired_pending"} & set(second), (
+        "without ECC nothing is asked"
+    )
+    told = health.of(first)
+    assert health.problems(told, fabric=True) == (BROKEN,)
 
 
 def test_what_a_card_measures(describe: Describe) -> None:

@@ -141,11 +141,11 @@ def test_the_workflow_of_two_steps(cluster: Cluster) -> None:
     file = str(SHIPPED / "train-model" / "workflow.yaml")
     cluster.dshpc("workflow", "run", file, "--wait").good()
     newest = max(
-        (cluster.work / "jobs").glob("train-model-*"), key=lambda path: path.stat().st_mtime
+        (cluster.work / "jobs/0").glob("train-model-*"), key=lambda path: path.stat().st_mtime
     )
     result = json.loads((newest / "result.json").read_text())
     assert set(result["weights"]) == {"", "x", "y"}
     assert result["test_accuracy"] > 0.85
-    before = set((cluster.work / "jobs").iterdir())
+    before = set((cluster.work / "jobs/0").iterdir())
     again = cluster.dshpc("workflow", "run", file, "--wait").good()
-    assert set((cluster.work / "jobs").iterdir()) == before, again
+    assert set((cluster.work / "jobs/0").iterdir()) == before, again

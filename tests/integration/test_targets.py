@@ -98,7 +98,7 @@ def test_who_has_a_taken_gpu_is_said_and_the_job_waits(cluster: Cluster) -> None
 
 def test_without_waiting_nothing_stays_queued(cluster: Cluster) -> None:
     first = held(cluster, "::0")
-    before = sorted(path.name for path in (cluster.work / "jobs").iterdir())
+    before = sorted(path.name for path in (cluster.work / "jobs/0").iterdir())
     refused = run(cluster, "--no-wait", "--target", "::0")
     assert refused.code == 2
     assert f"GPU 0 is taken by job {first['job_id']} of root" in refused.stderr
@@ -107,7 +107,7 @@ def test_without_waiting_nothing_stays_queued(cluster: Cluster) -> None:
     assert full.code == 2
     assert "was taken back" in full.stderr
     assert cluster.said("squeue", "-h", "-a", "-o", "%i") == first["job_id"]
-    assert sorted(path.name for path in (cluster.work / "jobs").iterdir()) == before
+    assert sorted(path.name for path in (cluster.work / "jobs/0").iterdir()) == before
     cluster.said("scancel", first["job_id"])
     wait_until(lambda: not cluster.said("squeue", "-h", "-a"), "it has ended")
     run(cluster, "--no-wait", "--target", "::0").good()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup import apply, files, ownership
+from dshpc_setup import apply, files, ownership, swap
 from dshpc_setup.apply import Wanted
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.project import Project
@@ -165,20 +165,24 @@ def test_a_full_disk_leaves_all_old_files(
     assert not list(project.folder.rglob("*.dshpc-tmp"))
 
 
-class _Killed(BaseException):
+class Killed(BaseException):
     pass
 
 
-def _kill_at(count: int, real: Callable[..., None]) -> Callable[..., None]:
-    seen = {"calls": 0}
+class Kill:
+    """Ends the run before the rename of that number, whichever call it is."""
 
-    def replace(*arguments: object) -> None:
-        seen["calls"] += 1
-        if seen["calls"] == count:
-            raise _Killed
-        real(*arguments)
+    def __init__(self, at: int) -> None:
+        self._left = at
 
-    return replace
+    def before(self, real: Callable[..., None]) -> Callable[..., None]:
+        def renamed(*arguments: object) -> None:
+            self._left -= 1
+            if self._left == 0:
+                raise Killed
+            real(*arguments)
+
+        return renamed
 
 
 @pytest.mark.parametrize("fail_at", range(1, 6))
@@ -186,11 +190,13 @@ def test_a_run_killed_at_any_rename_ends_all_old_or_all_new(
     project: Project, monkeypatch: pytest.MonkeyPatch, fail_at: int
 ) -> None:
     run(project, FIRST)
-    monkeypatch.setattr(os, "replace", _kill_at(fail_at, os.replace))
+    kill = Kill(fail_at)
+    monkeypatch.setattr(os, "replace", kill.before(os.replace))
+    monkeypatch.setattr(swap, "rename_exchange", kill.before(swap.rename_exchange))
     killed = False
     try:
         run(project, SECOND)
-    except _Killed:
+    except Killed:
         killed = True
     monkeypatch.undo()
     apply.finish_interrupted(project)
@@ -228,3 +234,45 @@ def test_a_file_system_with_modes_of_its_own_takes_what_is_no_secret(
     with pytest.raises(DshpcError, match="may not write"):
         files.write_atomic(tmp_path / "secret", "x", mode=0o600)
     assert [path.name for path in tmp_path.iterdir()] == ["plain"]
+
+
+@pytest.mark.parametrize("planted", ["link", "file", "pipe"])
+def test_a_temporary_file_is_never_one_that_is_there(
+    planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In /tmp others lay links and files where we are about to write."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    monkeypatch.setattr(files, "temporary_name", lambda _: ".foreseen")
+    at = tmp_path / ".foreseen"
+    {
+        "link": lambda: at.symlink_to(victim),
+        "file": lambda: os.link(victim, at),
+        "pipe": lambda: os.mkfifo(at),
+    }[planted]()
+    with pytest.raises(DshpcError, match="Cannot write"):
+        files.write_atomic(tmp_path / "report", "secret", 0o600)
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "report").exists()
+    assert os.path.lexists(at)  # what is not ours is not removed either
+
+
+def test_the_name_of_a_temporary_file_cannot_be_foreseen(tmp_path: Path) -> None:
+    for old in (".report.dshpc-tmp", ".report.000000000000.dshpc-tmp"):
+        (tmp_path / old).symlink_to(tmp_path / "victim")
+    files.write_atomic(tmp_path / "report", "text")
+    assert (tmp_path / "report").read_text() == "text"
+    assert not (tmp_path / "victim").exists()
+    assert len({files.temporary_name("x") for _ in range(50)}) == 50
+
+
+def test_what_a_killed_run_left_is_swept(project: Project) -> None:
+    (project.folder / "config").mkdir(exist_ok=True)
+    project.own.mkdir(exist_ok=True)
+    names = ("config/.slurm.conf.0a1b2c3d4e5f.dshpc-tmp", ".dshpc/.runtime.json.dshpc-tmp",
+             ".docker-compose.yml.dshpc-new.0a1b2c3d4e5f.dshpc-tmp")  # fmt: skip
+    kept = ("config/.mine.dshpc-tmp", ".report.tar.gz.0a1b2c3d4e5f.dshpc-tmp")
+    for name in (*names, *kept):
+        (project.folder / name).touch()
+    apply.finish_interrupted(project)
+    assert [name for name in (*names, *kept) if (project.folder / name).exists()] == list(kept)

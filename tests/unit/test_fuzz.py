@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from dshpc_setup import probes
 from dshpc_setup.facts import Evidence
 from dshpc_setup.machine import CommandResult, Reply
 from dshpc_setup.machine.recorded import RecordedMachine
-from tests.fuzz.rounds import one
+from tests.fuzz.readers import READERS, Reader
+from tests.fuzz.rounds import machine, reader
 from tests.fuzz.samples import MACHINES
 
 SEED, ROUNDS, MOST_S = 3, 150, 2.5
@@ -20,9 +22,26 @@ SEED, ROUNDS, MOST_S = 3, 150, 2.5
 def test_a_short_run(full: bool) -> None:
     started = time.monotonic()
     for number in range(10_000 if full else ROUNDS):
-        one(SEED, number)
+        machine(SEED, number)
         if not full and time.monotonic() - started > MOST_S:
             break
+
+
+def test_a_short_run_of_the_readers(full: bool) -> None:
+    started = time.monotonic()
+    for number in range(100_000 if full else ROUNDS):
+        reader(SEED, number)
+        if not full and time.monotonic() - started > MOST_S:
+            break
+
+
+@pytest.mark.parametrize("each", READERS, ids=[each.name for each in READERS])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, "- " * 3000, "{a: " * 3000, "", "\0"]
+)
+def test_what_is_too_deep_or_nothing_is_refused_by_each(each: Reader, text: str) -> None:
+    with contextlib.suppress(*each.refuses):
+        each.read(text)
 
 
 GARBAGE = "segmentation fault\x00 at 0xdeadbeef <gpu> {{{ ][ \ufffd"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dshpc_setup import seccomp
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import (
     Compose,
@@ -27,7 +28,7 @@ from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan, plan_cluster
 from dshpc_setup.render import render_slurm
 from dshpc_setup.settings import Settings, load
-from dshpc_setup.stanza import compose_text
+from dshpc_setup.stanza import compose_file, compose_text, profile_file
 
 SECCOMP = "name=seccomp,profile=builtin"
 ENGINE = Engine("present", rootless=False, cgroup_driver="systemd", security_options=(SECCOMP,))
@@ -51,11 +52,11 @@ def plan_of(facts: HostFacts, **settings: Any) -> ClusterPlan:
     return plan_cluster(facts, Settings(isolation="enforced", **settings))
 
 
-def service(engine: Engine, **flags: str) -> dict[str, Any]:
+def service(engine: Engine, at: str = "/home/ada/lab", **flags: str) -> dict[str, Any]:
     facts = facts_of(engine=engine)
     none = Passthrough(Handover("none"), "No GPU was found.")
     text = compose_text(
-        Path("/home/ada/lab"), load(flags=flags), facts, plan_of(facts), none, "dshpc:none", None
+        Path(at), load(flags=flags), facts, plan_of(facts), none, "dshpc:none", None
     )
     found = yaml.safe_load(text)["services"]["slurm"]
     assert isinstance(found, dict)
@@ -70,8 +71,17 @@ def test_the_default_tier_gets_no_right(security: tuple[str, ...]) -> None:
     assert rights("default", replace(ENGINE, security_options=security)) == Rights()
 
 
-def test_enforced_needs_one_capability() -> None:
-    assert rights("enforced", ENGINE) == Rights(("SYS_ADMIN",), ())
+def test_enforced_needs_one_capability_and_a_profile_of_ours() -> None:
+    found = rights("enforced", ENGINE)
+    assert (found.cap_add, found.security_opt) == (("SYS_ADMIN",), ())
+    assert found.seccomp == seccomp.profile(None)
+    assert rights("enforced", ENGINE, profiling=True).seccomp == seccomp.profile(
+        None, profiling=True
+    )
+
+
+def test_an_engine_without_seccomp_is_given_no_profile() -> None:
+    assert rights("enforced", replace(ENGINE, security_options=())) == Rights(("SYS_ADMIN",))
 
 
 @pytest.mark.parametrize(
@@ -82,19 +92,46 @@ def test_what_keeps_a_container_from_its_groups_is_opened_where_it_is_in_force(
     said: str, option: str
 ) -> None:
     engine = replace(ENGINE, security_options=(said, SECCOMP))
-    assert rights("enforced", engine) == Rights(("SYS_ADMIN",), (option,))
+    assert rights("enforced", engine).security_opt == (option,)
 
 
 def test_the_service_of_an_enforced_cluster() -> None:
     engine = replace(ENGINE, security_options=("name=apparmor", SECCOMP))
     before, now = service(engine), service(engine, isolation="enforced")
     assert now["cap_add"] == [*before["cap_add"], "SYS_ADMIN"]
-    assert now["security_opt"] == ["no-new-privileges:true", "apparmor=unconfined"]
+    name = seccomp.file_name(seccomp.profile(None))
+    assert now["security_opt"] == [
+        "no-new-privileges:true",
+        "apparmor=unconfined",
+        f"seccomp=/home/ada/lab/.dshpc/{name}",
+    ]
     assert now["environment"]["DSHPC_ISOLATION"] == "enforced"
     for one in (before, now):
         for key in ("cap_add", "security_opt", "environment", "labels"):
             del one[key]
     assert now == before  # no privileged mode, no mount, no namespace of the host
+
+
+def test_a_path_that_compose_would_cut_is_given_from_the_folder_of_the_file() -> None:
+    """At "=": its value would be a file that is not there, and no container starts."""
+    (option,) = service(ENGINE, at="/srv/a=b", isolation="enforced")["security_opt"][1:]
+    assert option == f"seccomp=.dshpc/{seccomp.file_name(seccomp.profile(None))}"
+
+
+def test_profiling_does_not_open_what_the_tier_closes() -> None:
+    """Its "seccomp=unconfined" gave every job of a user all capabilities in a namespace."""
+    facts = facts_of(GpuDevice(0, "amd", device_files=("/dev/kfd", "/dev/dri/renderD128")))
+    devices = Handover("devices", devices=("/dev/kfd:/dev/kfd",))
+    settings = load(flags={"isolation": "enforced", "amd_profiling": "yes"})
+    file = compose_file(
+        Path("/lab"), settings, facts, plan_of(facts), Passthrough(devices, "Proven."), "dshpc:amd", None
+    )  # fmt: skip
+    options = (*file.rights.security_opt, *file.gpu.security_opt)
+    assert [each for each in options if each.startswith("seccomp")] == [
+        f"seccomp=/lab/{profile_file(seccomp.profile(None, profiling=True))}"
+    ]
+    assert "unconfined" not in "".join(file.gpu_comment)
+    assert "SYS_PTRACE" in file.gpu.cap_add
 
 
 def test_the_service_of_a_default_cluster_has_the_rights_of_always() -> None:

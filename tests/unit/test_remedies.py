@@ -299,7 +299,7 @@ def test_compose(platform: Platform, command: str | None) -> None:
 
 _OTHER = ("family", "toolkit", "Family", "Fixes")
 ALL = {name: getattr(remedies, name) for name in remedies.__all__ if name not in _OTHER}
-_ARGUMENTS = {"nodes": ("/dev/nvidia0",)}
+_ARGUMENTS: dict[str, Any] = {"nodes": ("/dev/nvidia0",), "series": 595}
 
 ENGINES = st.builds(
     lambda kind, version, rootless, tools, paths: {

@@ -191,7 +191,8 @@ def test_any_settings_are_refused_or_make_the_lines_that_are_ours(flags: dict[st
         return
     text = render_slurm(plan)["slurm.conf"]
     assert text.isascii()
-    assert not re.search(r"[\\\"']|#.*#", "\n".join(lines(text)))
+    rest = "\n".join(line for line in lines(text) if line != 'PrEpPlugins=""')
+    assert not re.search(r"[\\\"']|#.*#", rest)
     keys = [line.partition("=")[0] for line in lines(text)]
     expected = [line.partition("=")[0] for line in lines(usual)]
     assert keys == expected + ["PartitionName"] * len(plan.more_partitions)

@@ -15,6 +15,7 @@ from dshpc_setup.facts import (
     Cpu,
     Engine,
     EngineKind,
+    GpuDevice,
     Gpus,
     HostFacts,
     Memory,
@@ -26,7 +27,7 @@ from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan, GresLine
 from dshpc_setup.render import render_env
 from dshpc_setup.settings import load
-from dshpc_setup.stanza import compose_text, ulimits, work_folder
+from dshpc_setup.stanza import compose_text, gpus_label, ulimits, work_folder
 
 FACTS = HostFacts(
     Platform("linux"), Cpu(2, usable=2), Memory(8000, 8000), Gpus("absent"), Engine("present")
@@ -90,11 +91,28 @@ def test_the_container_is_unprivileged() -> None:
     assert "ports" not in service
 
 
+def test_real_gpus_are_told_to_other_clusters_and_made_up_ones_are_not() -> None:
+    cards = (
+        GpuDevice(0, "nvidia", uuid="GPU-2", device_files=("/dev/nvidia0",)),
+        GpuDevice(1, "nvidia", uuid="GPU-1", device_files=("/dev/nvidia1",)),
+        GpuDevice(2, "amd", device_files=("/dev/dri/renderD128",)),
+    )
+    lines = (GresLine("h100", "nvidia", ("/dev/nvidia0",), 0),)
+    plan = ClusterPlan("c", "n", "debug", 8, 1000, 100, gres=lines, gpus=cards)
+    assert gpus_label(plan) == {"org.dshpc.gpus": "/dev/dri/renderD128,GPU-1,GPU-2"}
+    assert gpus_label(replace(plan, simulated=True)) == {}
+    assert gpus_label(replace(plan, gres=())) == {}
+
+
 def test_names_come_from_the_prefix() -> None:
     value = compose(prefix="lab")
     service = value["services"]["slurm"]
     assert (service["container_name"], service["hostname"]) == ("lab-slurm", "lab")
-    assert {item["name"] for item in value["volumes"].values()} == {"lab-state", "lab-key"}
+    assert {item["name"] for item in value["volumes"].values()} == {
+        "lab-state",
+        "lab-key",
+        "lab-home",
+    }
     assert "COMPOSE_PROJECT_NAME=lab\n" in render_env("lab")
 
 
@@ -139,7 +157,7 @@ def test_what_the_mechanism_brings_joins_what_is_there() -> None:
         environment={"LD_LIBRARY_PATH": "/usr/lib/wsl/lib"},
     )
     found = service(wsl)
-    assert found["volumes"][-2:] == ["key:/var/lib/dshpc/key", "/usr/lib/wsl:/usr/lib/wsl:ro"]
+    assert found["volumes"][-2:] == ["home:/var/lib/dshpc/home", "/usr/lib/wsl:/usr/lib/wsl:ro"]
     assert found["environment"] == {
         "DSHPC_PREFIX": "dshpc",
         "LD_LIBRARY_PATH": "/usr/lib/wsl/lib",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dshpc_setup import without_gpu
+from dshpc_setup.facts import HostFacts
 from dshpc_setup.fixes import Fix
 from dshpc_setup.handover import Handover
 from dshpc_setup.passthrough import Attempt, Passthrough
+from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.settings import load
+from tests.unit.diagnose.known import known
 
 NOTHING = Handover("none")
 TOOLKIT = Attempt(
@@ -53,3 +56,59 @@ def test_notes_are_steps_where_something_can_be_mended() -> None:
         "1. Install it: apt x",
         "2. Then run this again.",
     )
+
+
+# -- a plan without GPUs: the cause is doctor's, with its steps --------------------------------------
+
+
+def planned(name: str) -> tuple[HostFacts, ClusterPlan]:
+    here = known(name)
+    assert here.plan is not None
+    return here.facts, here.plan
+
+
+@pytest.mark.parametrize(
+    ("name", "finding", "command"),
+    [
+        ("workstation-rtx4090-no-driver", "DSH-NV-062", "sudo nvidia-modprobe -c=0 -u"),
+        ("workstation-rtx4090-nouveau", "DSH-NV-002", "sudo ubuntu-drivers install"),
+        ("a100x2-version-mismatch", "DSH-NV-001", "sudo reboot"),
+        ("nvidia-smi-without-a-card", "DSH-GP-004", "dshpc detect --explain"),
+        ("mi300x-no-kfd", "DSH-AM-039", "sudo dmesg | grep -i kfd"),
+        ("arc-b580-no-driver", "DSH-GP-020", "sudo modprobe -a i915 xe"),
+    ],
+)
+def test_a_card_that_cannot_be_used_has_steps(name: str, finding: str, command: str) -> None:
+    facts, plan = planned(name)
+    proof = Passthrough(NOTHING, "why")
+    root = without_gpu.cause(facts, plan, load())
+    assert root is not None
+    assert root.id == finding
+    told = without_gpu.notes(proof, root)
+    assert told[1] == "CPU only, until that is mended:"
+    assert told[2].startswith("1. ")
+    assert any(command in line for line in told)
+    assert told[-1].endswith(". Then run this again.")
+    vendor = {"DSH-AM-039": "amd", "DSH-GP-020": "intel"}.get(finding, "nvidia")
+    settings = load(flags={"gpu": vendor})
+    error = without_gpu.refusal(settings, proof, without_gpu.cause(facts, plan, settings))
+    assert error is not None
+    assert command in " ".join(error.resolution)
+    assert error.resolution[-1].endswith(finding)
+
+
+def test_another_vendors_cause_is_none_of_what_was_asked_for() -> None:
+    settings = load(flags={"gpu": "nvidia"})
+    for name in ("mi300x-no-kfd", "arc-b580-no-driver", "vm-no-gpu"):
+        assert without_gpu.cause(*planned(name), settings) is None
+    error = without_gpu.refusal(settings, Passthrough(NOTHING, "there is none"))
+    assert error is not None
+    assert error.resolution[0] == "Or go on without a GPU: --gpu none.", "nothing to do before"
+
+
+@pytest.mark.parametrize(
+    "name", ["vm-no-gpu", "macos-arm", "h100x2-one-vfio", "container-none-handed-over"]
+)
+def test_where_nothing_is_wrong_there_is_nothing_to_mend(name: str) -> None:
+    facts, plan = planned(name)
+    assert plan.gres or without_gpu.cause(facts, plan, load()) is None

@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,12 +61,16 @@ Runs = Callable[[str, str], Outcome]
 
 
 def run(
-    root: SlurmRoot, case: Case, folder: Path, processor: Mapping[str, str] | None = None
+    root: SlurmRoot,
+    case: Case,
+    folder: Path,
+    processor: Mapping[str, str] | None = None,
+    questions: Sequence[Ask] | None = None,
 ) -> Outcome:
     """Start both daemons on a case's texts, ask for all that its plan promises, and end them.
 
     `processor`: the files by which slurmd counts the CPUs, instead of this machine's; it then believes
-    them and not what the texts say.
+    them and not what the texts say. `questions`: what is asked in place of the plan's promises.
     """
     plan, place = case.plan, folder / "room"
     own = {"HWLOC_FSROOT": _PROCESSOR, "HWLOC_COMPONENTS": "linux,stop"} if processor else {}
@@ -89,7 +93,7 @@ def run(
                 return Outcome(accepted, logs[0].read_text(), stopped=stopped)
             with _daemon(room, ("slurmd", "-D", "-N", plan.node), logs[1], own) as daemon:
                 node, stopped = _wait_for_node(room, plan.node, daemon)
-                answers = {} if stopped else dict(_answers(room, plan))
+                answers = {} if stopped else dict(_answers(room, plan, questions))
                 said = [log.read_text() for log in logs]
     return Outcome(accepted, said[0], said[1], node, answers, stopped)
 
@@ -169,9 +173,11 @@ def _wait_for_node(
         time.sleep(0.005)
 
 
-def _answers(room: NamedRoom, plan: ClusterPlan) -> Iterator[tuple[Ask, Answer]]:
+def _answers(
+    room: NamedRoom, plan: ClusterPlan, questions: Sequence[Ask] | None
+) -> Iterator[tuple[Ask, Answer]]:
     """What each of them got, up to the first that gets no answer: it may hold the GPUs."""
-    for ask in asks(plan):
+    for ask in asks(plan) if questions is None else questions:
         answer = _run(room, ask.argv, _JOB_S)
         yield ask, answer
         if answer.code == _NO_ANSWER:

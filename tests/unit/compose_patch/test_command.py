@@ -80,7 +80,7 @@ def test_who_is_asked_has_seen_what_would_be_done(compose: Path) -> None:
     shown: list[Done] = []
 
     class Asked(Silent):
-        def ask(self, question: str) -> bool:
+        def ask(self, question: str, *, by_yes: bool = True) -> bool:
             assert [done.action for done in shown] == ["would-patch"]
             assert "service train" in question
             return False
@@ -165,7 +165,10 @@ def test_a_text_that_it_no_longer_takes() -> None:
             Answer(code=1, stderr="image is missing"),
             "without the GPU stanza either: image is missing",
         ),
-        (Answer(state="timeout"), "no answer (timeout)"),
+        (
+            Answer(state="timeout"),
+            "docker-compose --project-directory /p did not answer within 1 s",
+        ),
     ],
 )
 def test_what_it_cannot_judge_is_told(answer: Answer, words: str) -> None:

@@ -66,6 +66,12 @@ def test_arguments() -> None:
     pulled = BaseImage("debian:trixie-slim", "sha256:1", "pulled")
     found = build_args(machine, FACTS, Settings(), pulled, "none")
     assert found["APT_MIRROR"] == "http://m.example.org/debian"
+    assert "APT_SECURITY" not in found
+    machine.files["/etc/apt/sources.list"] += (
+        "\ndeb http://m.example.org/security bookworm-security main"
+    )
+    found = build_args(machine, FACTS, Settings(), pulled, "none")
+    assert found["APT_SECURITY"] == "http://m.example.org/security"
     own = Settings(apt_mirror="http://own.example.org/debian")
     assert build_args(machine, FACTS, own, BASE, "none")["APT_MIRROR"] == own.apt_mirror
 

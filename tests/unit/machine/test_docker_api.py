@@ -64,7 +64,8 @@ class RefusedError(Exception):
 
 
 def test_an_engine_that_forbids_it_is_denied() -> None:
-    assert docker_api._state_of(RefusedError("authorization denied by plugin")) == "denied"
+    error = RefusedError("authorization denied by plugin")
+    assert (docker_api._state_of(error), docker_api._status_of(error)) == ("denied", 403)
 
 
 @pytest.mark.parametrize(

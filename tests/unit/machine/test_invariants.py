@@ -17,6 +17,7 @@ from dshpc_setup.cli.facts import lines
 from dshpc_setup.facts import (
     ComputeMode,
     EngineKind,
+    FabricFault,
     FabricState,
     GpuDevice,
     HostFacts,
@@ -29,7 +30,8 @@ from dshpc_setup.facts import (
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.probes import ranges
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
-from dshpc_setup.problems import WORDS
+from dshpc_setup.probes.nvidia import health as nvidia_health
+from dshpc_setup.problems import NO_NODE, WORDS
 
 FOLDER = Path(__file__).parents[2] / "machines"
 NAMES = sorted(path.parent.name for path in FOLDER.glob("*/machine.yaml"))
@@ -114,6 +116,19 @@ SCHEMA: dict[str, Any] = {
                 "virtualization?": get_args(Virtualization),
                 "fabric?": {"state": get_args(FabricState), "status?": int},
                 "partition_mode?": str,
+                "health?": {
+                    "volatile_dram?": int,
+                    "volatile_sram?": int,
+                    "aggregate_dram?": int,
+                    "aggregate_sram?": int,
+                    "sram_over_threshold?": bool,
+                    "remap_pending?": bool,
+                    "remap_failed?": bool,
+                    "retirement_pending?": bool,
+                    "mig_pending?": get_args(MigMode),
+                    "fabric": [get_args(FabricFault)],
+                    "ras": [{"block": str, "count": int}],
+                },
             }
         ],
         "simulated": bool,
@@ -351,13 +366,12 @@ def test_devices_are_told_apart(name: str) -> None:
 def test_device_files_are_there_or_a_disagreement_says_so(name: str) -> None:
     facts = look(name)
     told = {item.about for item in facts.gpus.disagreements}
-    if told & {"NVIDIA driver", "AMD driver"}:
-        return  # a stand-in's list, and said to be one
     for device in facts.gpus.devices:
         files = [*device.device_files, *(path for part in device.mig for path in part.device_files)]
         for path in files:
             assert machine(name).is_device(path) or path in told, path
-        assert files or device.problems, "nothing to give to a job, and no reason"
+        alone = "AMD driver" in told or "NVIDIA driver" in told  # a tool's list, and nothing else
+        assert files or device.problems or alone, "nothing to give to a job, and no reason"
 
 
 @EACH
@@ -417,13 +431,14 @@ def test_a_finding_is_an_id(name: str) -> None:
     gpus = look(name).gpus
     found = [item.finding for item in gpus.disagreements if item.finding]
     found += [problem for device in gpus.devices for problem in device.problems]
-    assert all(re.fullmatch(r"DSH-(?:NV|AM)-\d{3}", item) for item in found)
+    assert all(re.fullmatch(r"DSH-(?:NV|AM|GP)-\d{3}", item) for item in found)
     assert all(problem in WORDS for device in gpus.devices for problem in device.problems)
 
 
 def test_every_problem_has_words() -> None:
-    ids = {item for item in vars(nvidia_devices).values() if str(item).startswith("DSH-")}
-    assert ids == set(WORDS)
+    named = (*vars(nvidia_devices).values(), *vars(nvidia_health).values())
+    ids = {item for item in named if str(item).startswith("DSH-")}
+    assert ids | {NO_NODE} == set(WORDS)
 
 
 @EACH

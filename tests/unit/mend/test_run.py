@@ -260,7 +260,7 @@ def test_through_sudo_each_command_goes_alone() -> None:
     machine.uid, machine.programs = 1000, {"sudo", "timeout"}
     machine.commands = {
         "sudo -n true": Answer(),
-        f"sudo -n timeout -k 10 20 test -e {DAEMON_JSON}.dshpc": NO,
+        f"sudo -n timeout -k 10 60 test -e {DAEMON_JSON}.dshpc": NO,
         "sudo -n timeout": Answer(),
         **machine.commands,
     }
@@ -297,7 +297,7 @@ def test_ctrl_c_tells_what_was_done() -> None:
 
 def test_ctrl_c_at_a_question_has_begun_nothing() -> None:
     class Impatient(Listener):
-        def ask(self, question: str) -> bool:
+        def ask(self, question: str, *, by_yes: bool = True) -> bool:
             raise KeyboardInterrupt
 
     machine = engine()

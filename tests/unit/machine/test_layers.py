@@ -1,0 +1,130 @@
+"""Silence is not health: each layer of each machine emptied, cut off, or contradicting the others.
+
+Whatever is done to one layer, no job is sold a GPU whose device node is not there, and a GPU that was there
+is not gone without a word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup import probes
+from dshpc_setup.checkup import known_of
+from dshpc_setup.diagnose import Known, diagnose
+from dshpc_setup.machine.recorded import RecordedMachine
+from dshpc_setup.observed import Observed
+from dshpc_setup.settings import Settings
+from tests.unit.machine.damaged import (
+    DAMAGES,
+    LAYERS,
+    REPLIES,
+    TOOLS,
+    Damage,
+    DamagedMachine,
+    damaged,
+    without,
+)
+
+FOLDER = Path(__file__).parents[2] / "machines"
+NAMES = sorted(path.parent.name for path in FOLDER.glob("*/machine.yaml"))
+MIG_NODES = "/dev/nvidia-caps/"
+
+
+def look(machine: RecordedMachine) -> Known:
+    facts = probes.gather(machine, engine=(machine.folder / "docker.json").exists())
+    return known_of(machine, facts, Settings(), Observed())
+
+
+@cache
+def whole(name: str) -> tuple[RecordedMachine, Known]:
+    machine = RecordedMachine(FOLDER / name)
+    return machine, look(machine)
+
+
+def sold(known: Known) -> frozenset[str]:
+    """The device nodes of all that the plan gives to jobs, and those that they share."""
+    plan = known.plan
+    assert plan is not None
+    targets = {link.path: link.target for link in plan.device_links}
+    files = {targets.get(file, file) for line in plan.gres for file in line.files}
+    files |= {"/dev/kfd" for line in plan.gres if line.vendor == "amd"}
+    return frozenset(files | {"/dev/nvidiactl" for gpu in plan.gpus if gpu.driver == "nvidia"})
+
+
+def gpus(known: Known) -> int:
+    """How many GPUs and parts of GPUs jobs can have."""
+    return len(known.plan.gres) if known.plan is not None else 0
+
+
+def told(known: Known) -> frozenset[tuple[str, str, str, tuple[str, ...]]]:
+    """What doctor says of GPUs and drivers beside that all is well."""
+    return frozenset(
+        (finding.id, finding.state, finding.cause, finding.evidence)
+        for finding in diagnose(known)
+        if finding.section in ("gpu", "driver")
+        and finding.state in ("error", "warn", "info", "crashed")
+    )
+
+
+def open_(known: Known) -> bool:
+    """Whether the facts themselves say that not all is known."""
+    gpus = known.facts.gpus
+    return gpus.state not in ("present", "absent") or not gpus.complete
+
+
+def excused(known: Known, layer: str, damage: Damage) -> bool:
+    """Where the layer alone tells, or where it is right that nothing is said."""
+    facts = known.facts
+    vendors = {gpu.vendor for gpu in facts.gpus.devices}
+    if facts.platform.in_container:
+        # A node that is not there was not handed over; /sys is the host's, whoever holds the cards
+        return "nodes" in layer or (layer in ("PCI", "KFD") and damage == "contradicting")
+    if layer == "nvml" and damage == "contradicting":  # its PCI address is not compared: on no bus
+        return facts.platform.kind == "wsl2" or any(
+            gpu.driver == "nvgpu" for gpu in facts.gpus.devices
+        )
+    if vendors == {"intel"}:  # whose cards stand on the PCI bus alone: DRM's links lead there
+        return layer == "PCI" and damage in ("emptied", "cut")
+    # The tools fill in names and memory alone; of an adapter that no job gets nothing is compared
+    return layer in (*TOOLS, "amdsmi") or (layer == "KFD" and facts.gpus.vendor == "nvidia")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_damage_to_one_layer_is_taken_for_health(name: str) -> None:
+    machine, before = whole(name)
+    assert all(machine.is_device(path) for path in sold(before)), "of the machine itself"
+    for layer, damage, hurt in damaged(machine):
+        where = f"{layer}, {damage}"
+        known = look(hurt)
+        files, said = sold(known), told(known)
+        assert not any(state == "crashed" for _, state, *_ in said), where
+        lacking = {path for path in files if not hurt.is_device(path)}
+        assert all(path.startswith(MIG_NODES) for path in lacking), f"{where}: sold {lacking}"
+        assert not lacking or any(id_ == "DSH-GP-009" for id_, *_ in said), where
+        changed = gpus(known) != gpus(before) or (damage == "contradicting" and files)
+        if changed and not excused(before, layer, damage):
+            assert open_(known) or said - told(before), f"{where}: {known.facts.gpus.detail}"
+
+
+def test_every_layer_of_some_machine_was_damaged_in_every_way() -> None:
+    """The test above asks nothing where a pattern matches no file."""
+    done = {(layer, damage) for name in NAMES for layer, damage, _ in damaged(whole(name)[0])}
+    every = {layer.name for layer in LAYERS} | set(REPLIES) | set(TOOLS)
+    assert {layer for layer, _ in done} == every
+    for layer in every - {"amdgpu module", "DRM", "WSL", "device tree", "amdsmi"}:
+        assert {damage for each, damage in done if each == layer} == set(DAMAGES), layer
+
+
+def test_a_library_alone_is_no_gpu() -> None:
+    """NVML answers for eight, and there is no card, no module and no device node."""
+    machine, _ = whole("h100x8")
+    tree = without(machine.tree, r"/sys/.*|/proc/driver/.*|/dev/.*")
+    library = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    known = look(DamagedMachine(machine, tree=replace(tree, there=tree.there | {library})))
+    assert len(known.facts.gpus.devices) == 8
+    assert sold(known) == frozenset()
+    assert {("DSH-GP-004", "warn"), ("DSH-GP-009", "error")} <= {each[:2] for each in told(known)}
