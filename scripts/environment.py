@@ -27,8 +27,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-LOCK_DEADLINE_S = 900.0
-STEP_DEADLINE_S = 600.0
+# pip gives up by itself where a network is silent: these are for what hangs, and a busy machine with
+# an emulated processor was seen to take more than ten minutes for what takes 20 s elsewhere.
+STEP_DEADLINE_S = 3600.0
+LOCK_DEADLINE_S = STEP_DEADLINE_S + 300.0
 MARKER = ".dshpc"
 """The folder inside an environment that says it is ours: stamp, lock and log are kept there."""
 
@@ -136,7 +138,10 @@ def locked(venv: Path) -> Iterator[int]:
     The file descriptor is handed to the processes that write into the environment, so that one
     which outlives us (kill -9) keeps the next launcher waiting until it is done.
     """
-    descriptor = os.open(venv / MARKER / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    # Whoever may open it may hold it
+    descriptor = os.open(venv / MARKER / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    with contextlib.suppress(PermissionError):  # another user's, or a file system without modes
+        os.fchmod(descriptor, 0o600)
     deadline = time.monotonic() + LOCK_DEADLINE_S
     told = False
     try:
@@ -293,7 +298,8 @@ def run(
             raise SetupError(
                 f"a step was not done after {STEP_DEADLINE_S:.0f} s: {' '.join(command[:6])}",
                 f"What it said: {log_path}",
-                "Look whether the network is slow or a proxy holds the connection; run this again.",
+                "See what keeps this machine busy (uptime), whether the network is slow or a proxy holds "
+                "the connection; run this again.",
             ) from None
         finally:
             if process is not None and process.returncode is None:
