@@ -352,6 +352,8 @@ def test_a_container_that_somebody_made_with_compose_himself(cluster: Cluster) -
 def test_a_start_that_failed(cluster: Cluster) -> None:
     cluster.dshpc("down").good()
     docker("volume", "rm", f"{cluster.prefix}-state")  # and with it the last good configuration
+    for log in cluster.work.glob("[0-9]*"):  # job IDs begin anew, and a log is appended to
+        log.unlink()
     path = cluster.folder / "config/slurm.conf"
     good = path.read_text()
     edit(path, "SelectType=", "SelctType=")

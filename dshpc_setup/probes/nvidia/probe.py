@@ -148,7 +148,7 @@ def _ask(look: Look, layers: Layers, nvml: Reply, until: float) -> tuple[Told | 
     """A list of GPUs; the reply that says why there is none; whether nvidia-smi was asked."""
     value: Mapping[str, Any] = nvml.value if isinstance(nvml.value, dict) else {}
     if nvml.state == "present":
-        return _whole("NVML", nvml), nvml, False
+        return _whole("NVML", replace(nvml, value=value)), nvml, False
     partial = Told("NVML", value, nvml) if nvidia_devices.reported(value) else None
     failed, asked = nvml, False
     if nvml.state not in ("timeout", "denied") and nvml.code in (None, 12, 13):
@@ -172,8 +172,7 @@ def _ask(look: Look, layers: Layers, nvml: Reply, until: float) -> tuple[Told | 
 
 def _whole(teller: str, reply: Reply) -> Told:
     """The list of a reply, cut short where it names fewer GPUs than it counts."""
-    told = reply.value if isinstance(reply.value, dict) else {}  # it may be damaged
-    count, listed = told.get("count"), len(nvidia_devices.reported(reply.value))
+    count, listed = reply.value.get("count"), len(nvidia_devices.reported(reply.value))
     if not isinstance(count, int) or isinstance(count, bool) or not listed < count < 4096:
         return Told(teller, reply.value)
     return Told(teller, reply.value, replace(reply, detail=f"it counts {counted(count, 'GPU')}"))

@@ -138,7 +138,7 @@ def test_an_engine_elsewhere_is_said_once_and_nothing_is_started() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_proof(result: CommandResult, word: str) -> None:
-    proof = prove(Docker(result, NOTHING_LEFT))
+    proof = prove(Docker(result, *([NOTHING_LEFT] if result.code != 0 else [result])))
     assert not proof.works
     assert word in proof.reason
 

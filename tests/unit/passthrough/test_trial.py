@@ -64,6 +64,14 @@ def test_what_works_is_said_in_numbers_and_nothing_is_left_to_remove() -> None:
     assert machine.deadlines == [60.0]
 
 
+def test_what_the_engine_lost_is_asked_for_once_more() -> None:
+    machine = Docker(ended(0, ""), ended(0, seen(0, 1)))
+    assert tried(machine).state == "works"
+    assert len({name_of(call) for call in machine.calls}) == 2
+    mute = Docker(ended(0, ""), ended(0, ""))
+    assert tried(mute).finding == findings.IMAGE_WITHOUT_SHELL
+
+
 def test_one_gpu_is_not_all_of_them() -> None:
     one = facts(card(0))
     expected = expect(one, planned(one), True, {})
