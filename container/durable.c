@@ -92,6 +92,7 @@ typedef struct {
 	int locks;	/* read-write locks that this thread holds */
 	int has_changed; /* it has held one for writing since it last answered */
 	int saves;	/* one of the roles below */
+	word begun;	/* requests that its write is for */
 	int count;
 	int files[FILES]; /* scripts and environments of jobs, to be synced */
 } self;
@@ -100,8 +101,8 @@ static int once, enabled;
 static unsigned key;
 static mutex lock;
 static condition written;
-/* Requests, those of the write that runs, those that are on the disk, those whose write has failed */
-static word asked, begun, done, failed;
+/* Requests, those that are on the disk, those whose write has failed */
+static word asked, done, failed;
 static int saver_has_ended;
 static mutex standing_in;
 
@@ -351,7 +352,8 @@ int link(const char *from, const char *to)
 	fsync(fd);
 	close(fd);
 	pthread_mutex_lock(&lock);
-	done = begun;
+	if (done < mine->begun)
+		done = mine->begun;
 	cond_broadcast(&written);
 	pthread_mutex_unlock(&lock);
 	keep(to);
@@ -367,8 +369,8 @@ int unlink(const char *path)
 
 	if (mine && end && !strcmp(end, "/job_state.new") && writes(mine)) {
 		pthread_mutex_lock(&lock);
-		if (done < begun) {
-			failed = begun;
+		if (done < mine->begun) {
+			failed = mine->begun;
 			cond_broadcast(&written);
 		}
 		pthread_mutex_unlock(&lock);
@@ -410,7 +412,7 @@ int pthread_rwlock_rdlock(void *what)
 
 	if (mine && !mine->locks && writes(mine)) {
 		pthread_mutex_lock(&lock);
-		begun = asked;
+		mine->begun = asked;
 		pthread_mutex_unlock(&lock);
 	}
 	return taken(real_rdlock(what), 0);

@@ -14,6 +14,7 @@ from dshpc_setup.project import OWN, Project
 from dshpc_setup.stanza import RENDERED_LABEL, rendered_label
 
 USED = f"{OWN}/used.json"  # what `compose up` was last given, and the container that there was then
+_VARIABLES = ".env"  # what compose puts into a file of the user's own
 _CONFIG_HASH = "com.docker.compose.config-hash"  # compose's own label: another one, another `up`
 
 
@@ -23,7 +24,11 @@ def remember_used(project: Project, made: Container | None) -> None:
     `made`: the container as it is now.
     """
     text = read_text(project.folder / compose.FILE)
-    used = {compose.FILE: ownership.digest(text or ""), _CONFIG_HASH: _config_hash(made)}
+    used = {
+        compose.FILE: ownership.digest(text or ""),
+        _VARIABLES: _variables(project),
+        _CONFIG_HASH: _config_hash(made),
+    }
     project.write_json(USED, used)
 
 
@@ -38,7 +43,12 @@ def made_from(project: Project, text: str, found: Container) -> bool | None:
     used = project.read_note(USED)
     if not used or used.get(_CONFIG_HASH) != _config_hash(found):
         return None  # somebody has called compose himself since then
-    return bool(used.get(compose.FILE) == ownership.digest(text))
+    same = used.get(compose.FILE) == ownership.digest(text)
+    return same and used.get(_VARIABLES, _variables(project)) == _variables(project)
+
+
+def _variables(project: Project) -> str:
+    return ownership.digest(read_text(project.folder / _VARIABLES) or "")
 
 
 def _config_hash(found: Container | None) -> str | None:

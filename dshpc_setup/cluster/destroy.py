@@ -89,10 +89,7 @@ def _ask(
     image: bool,
 ) -> None:
     also = " and its image" if image else ""
-    runs = stopping.running_jobs(machine, cluster.container) if there and there.running else ()
-    jobs = "".join(f"\n  {job}" for job in runs or ())
-    if runs is None:
-        jobs = "\n  Jobs may run there: squeue did not answer in time."
+    jobs = stopping.for_good(machine, cluster.container) if there is not None else ""
     question = (
         f"Remove the cluster {cluster.prefix}{also}, with its job queue, users, their homes (what jobs left "
         f"in $HOME) and key? Your files in {cluster.work} stay.{jobs}"

@@ -78,12 +78,19 @@ def up(
     with project.lock():
         found = ours(machine, cluster)
         reporter.progress(f"starting {cluster.container}")
-        if found is not None and found.status == "paused":
-            _docker(machine, "unpause", cluster.container)
+        found = _awake(machine, found)
         _check_image(machine, cluster)
+        recreate = True
         if found is not None and found.status == "running":
-            _may_be_made_anew(machine, cluster, compose, found, reporter, stop_jobs)
-        compose_tool.up(machine, compose, project.folder, cluster.prefix, on_line=reporter.progress)
+            recreate = _may_be_made_anew(machine, cluster, compose, found, reporter, stop_jobs)
+        compose_tool.up(
+            machine,
+            compose,
+            project.folder,
+            cluster.prefix,
+            on_line=reporter.progress,
+            recreate=recreate,
+        )
         now = containers.inspect(machine, cluster.container)
         compose_file.remember_used(project, now)
         if found is not None and found.status == "running":
@@ -98,11 +105,11 @@ def _may_be_made_anew(
     found: Container,
     reporter: Reporter,
     stop_jobs: bool,
-) -> None:
-    """Raises DshpcError where compose would make another container of it, and must not (yet)."""
+) -> bool:
+    """Whether compose may make another container of it; raises where it has to, and must not (yet)."""
     text = read_text(cluster.project.folder / compose_tool.FILE) or ""
     if compose_file.made_from(cluster.project, text, found) is True:
-        return
+        return False
     if trial.is_ready(machine, found.name):
         folder = str(cluster.project.folder)
         note = trial.with_options(machine, compose, folder, cluster.prefix, text, found)
@@ -110,6 +117,15 @@ def _may_be_made_anew(
             reporter.note(note)
     _may_stop(machine, cluster, reporter, stop_jobs, "started anew", "up")
     homes.rescue(machine, found, cluster.prefix, str(cluster.project.folder), text, reporter)
+    return True
+
+
+def _awake(machine: Machine, found: Container | None) -> Container | None:
+    """The container as it is once it is no longer paused: nothing can be asked of one that is."""
+    if found is None or found.status != "paused":
+        return found
+    _docker(machine, "unpause", found.name)
+    return containers.inspect(machine, found.name)
 
 
 def _may_stop(
@@ -121,6 +137,33 @@ def _may_stop(
         machine, cluster.container, reporter, agreed=agreed, what=what, command=command
     )
     stopping.remember(cluster.project, command)
+
+
+def _may_stop_paused(
+    machine: Machine,
+    cluster: Target,
+    found: Container,
+    reporter: Reporter,
+    agreed: bool,
+    what: str,
+    verb: str,
+    *,
+    tried: bool = False,
+) -> None:
+    """As `_may_stop`, of a container that may be paused; where it must not, it is paused again.
+
+    `tried`: the start that is to come is tried before.
+    """
+    _awake(machine, found)
+    try:
+        if tried and trial.is_ready(machine, cluster.container):
+            reporter.progress("trying the start beside what runs")
+            trial.in_place(machine, cluster.container)
+        _may_stop(machine, cluster, reporter, agreed, what, verb)
+    except BaseException:
+        if found.status == "paused":
+            _docker(machine, "pause", cluster.container)
+        raise
 
 
 def _try_again(
@@ -146,7 +189,7 @@ def down(
     with project.lock(files=compose is not None):
         found = ours(machine, cluster)
         if found is not None and found.running:
-            _may_stop(machine, cluster, reporter, stop_jobs, "stopped", "down")
+            _may_stop_paused(machine, cluster, found, reporter, stop_jobs, "stopped", "down")
         reporter.progress(f"stopping {cluster.container}")
         if compose is not None:
             compose_tool.down(machine, compose, project.folder, cluster.prefix)
@@ -177,12 +220,9 @@ def restart(
     if found is None or not found.running:
         return up(machine, project, reporter, stop_jobs=stop_jobs)
     with project.lock(files=False):
-        if found.status == "paused":  # which the engine does not stop
-            _docker(machine, "unpause", cluster.container)
-        if trial.is_ready(machine, cluster.container):
-            reporter.progress("trying the start beside what runs")
-            trial.in_place(machine, cluster.container)
-        _may_stop(machine, cluster, reporter, stop_jobs, "restarted", "restart")
+        _may_stop_paused(
+            machine, cluster, found, reporter, stop_jobs, "restarted", "restart", tried=True
+        )
         reporter.progress(f"restarting {cluster.container}")
         containers.restart(machine, cluster.container)
         return _ready(machine, cluster, reporter)

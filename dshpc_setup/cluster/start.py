@@ -63,7 +63,7 @@ def agreed(
         wanted = _wanted(machine, project, found, image, changes)
     else:
         return Agreed(found, "it is down")
-    if not found.running or wanted.why is None or wanted.why == _OWN_COMPOSE:
+    if not found.running or wanted.why is None:
         return wanted
     _try(machine, project, settings, compose, changes, wanted, reporter)
     if not wanted.live:
@@ -155,7 +155,6 @@ def _of_another(found: Container, project: Project) -> bool:
 
 
 _OWN_FILES = "your own files in config/ have changed"
-_OWN_COMPOSE = "docker-compose.yml is your own"  # what it names, .env say, may have changed
 
 
 def _wanted(
@@ -183,8 +182,6 @@ def _wanted(
         return Agreed(found, "you changed docker-compose.yml", sure=False)
     if made is None:
         return Agreed(found, "it may be of another docker-compose.yml", sure=False)
-    if compose is not None and compose.action in _KEPT:
-        return Agreed(found, _OWN_COMPOSE, sure=False)
     return Agreed(found, None)
 
 

@@ -9,8 +9,10 @@ import time
 from dataclasses import dataclass
 
 from dshpc_setup.container.end_jobs import GRACE_S
+from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
+from dshpc_setup.printed import plain
 from dshpc_setup.project import OWN, Project
 from dshpc_setup.reporter import Reporter
 
@@ -19,6 +21,7 @@ _ASK_S = 20.0
 _CUT = "\x1f"  # between columns: a name holds every printable sign
 _COLUMNS = ("JobArrayID", "UserName", "TimeUsed", "BatchFlag", "Requeue", "Name")
 _SHOWN = 20
+_STEP = "slurmstepd: ["  # how a process calls itself that looks after a step of a job
 STOPPED = (
     f"{OWN}/stopped.json"  # when and by what the container was stopped last, for who had an srun
 )
@@ -36,27 +39,54 @@ class RunningJob:
 
     def __str__(self) -> str:
         then = "begins anew at the next start" if self.begins_anew else "ends for good"
-        return f"job {self.id} of {self.user} ({self.name}), for {self.elapsed}: {then}"
+        return f"{self.brief}: {then}"
+
+    @property
+    def brief(self) -> str:
+        return f"job {self.id} of {self.user} ({self.name}), for {self.elapsed}"
 
 
 def running_jobs(machine: Machine, container: str) -> tuple[RunningJob, ...] | None:
-    """None where squeue did not answer in time; () where the controller is down: none can be lost then."""
+    """None where some may run that nobody can name: squeue failed, and there are processes of jobs."""
     columns = ",".join(f"{name}:{_CUT}" for name in _COLUMNS)
     argv = ["squeue", "--noheader", "--states=R,S,CF", "-O", columns]
     asked = machine.run(["docker", "exec", container, *argv], deadline_s=_ASK_S)
-    if asked.state == "timeout":
+    if asked.ok:
+        return parse(asked.stdout)
+    shown = machine.run(["docker", "top", container, "-eo", "pid,args"], deadline_s=_ASK_S)
+    return () if shown.ok and _STEP not in shown.stdout else None
+
+
+def parse(text: str) -> tuple[RunningJob, ...] | None:
+    """What `squeue -O` prints of `_COLUMNS`; None where a name makes it unreadable.
+
+    A name may hold the end of a line, which does no harm, and even the sign between columns.
+    """
+    cells = [cell.strip() for cell in text.split(_CUT)]
+    width = len(_COLUMNS)
+    rows = [cells[at : at + width] for at in range(0, len(cells) - 1, width)]
+    if cells[-1] or not all(map(_is_row, rows)):
         return None
-    return parse(asked.stdout) if asked.ok else ()
-
-
-def parse(text: str) -> tuple[RunningJob, ...]:
-    """What `squeue -O` prints of `_COLUMNS`."""
-    rows = ([cell.strip() for cell in line.split(_CUT)] for line in text.split("\n"))
     return tuple(
-        RunningJob(row[0], row[1], row[5], row[2], row[3] == row[4] == "1")
-        for row in rows
-        if len(row) == len(_COLUMNS) + 1
+        RunningJob(row[0], row[1], plain(row[5]), row[2], row[3] == row[4] == "1") for row in rows
     )
+
+
+def _is_row(row: list[str]) -> bool:
+    flags = row[3:5]
+    return len(row) == len(_COLUMNS) and row[0][:1].isdigit() and set(flags) <= {"0", "1"}
+
+
+def for_good(machine: Machine, container: str) -> str:
+    """The jobs that are lost with the cluster, as lines that end a question; "" where none runs."""
+    found = containers.inspect(machine, container)
+    if found is None or not found.running:
+        return ""
+    jobs = running_jobs(machine, container)
+    if jobs is None:
+        return "\nJobs may run there (squeue gave no answer), and would end for good."
+    lines = [f"  {job.brief}" for job in jobs]
+    return "\n".join(["\nRunning now, and ended for good:", *lines]) if lines else ""
 
 
 def may_stop(
@@ -79,7 +109,7 @@ def may_stop(
     told = [f"  {job}" for job in (jobs or ())[:_SHOWN]]
     if jobs and len(jobs) > _SHOWN:
         told.append(f"  and {len(jobs) - _SHOWN} more: dshpc squeue")
-    count = "jobs may run (squeue did not answer in time)" if jobs is None else _counted(len(jobs))
+    count = "jobs may run (squeue gave no answer)" if jobs is None else _counted(len(jobs))
     if agreed:
         note = f"{count}, stopped now with {GRACE_S:.0f} s to save work ({FLAG})"
         reporter.note("\n".join([f"{note}{':' if told else '.'}", *told]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dshpc_setup import foreign
 from dshpc_setup.cluster import node_state
 from dshpc_setup.engine import compose as compose_tool
@@ -10,11 +12,12 @@ from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.silence import answered
+from dshpc_setup.silence import no_answer
 
 _DEADLINE_S = 180.0
 _CHECK = ("dshpc-node", "check")
 _SERVICE = "com.docker.compose.service"
+_UNTRIED = "Or stop the cluster first, then run this again, untried: dshpc down"
 _GOES_ON = "It was tried before anything was stopped: the cluster goes on as it was."
 
 
@@ -71,7 +74,8 @@ def _clear(machine: Machine, name: str, found: Container) -> None:
 
 def _judge(done: CommandResult, unknown: str, not_made: DshpcError | None) -> str | None:
     """Raises what the trial refused; `not_made`: the error where the container did not come about."""
-    answered(done, unknown)
+    if done.state == "timeout":
+        raise _not_tried(no_answer(done, unknown))
     try:
         value = foreign.value(next(filter(_is_object, reversed(done.stdout.splitlines())), "null"))
     except ValueError:
@@ -90,7 +94,7 @@ def _judge(done: CommandResult, unknown: str, not_made: DshpcError | None) -> st
     if done.code == Exit.USAGE and "check" in done.text:
         return "The image is of an older dsHPC setup: whether it starts was not tried before."
     if not_made is not None:
-        raise _refused(not_made)
+        raise _not_tried(not_made)
     brief, _, rest = done.stderr.strip().partition("\n")
     code = Exit.INCOMPLETE if done.code == Exit.INCOMPLETE else Exit.ERROR
     raise _refused(
@@ -100,6 +104,11 @@ def _judge(done: CommandResult, unknown: str, not_made: DshpcError | None) -> st
 
 def _is_object(line: str) -> bool:
     return line.startswith("{")
+
+
+def _not_tried(error: DshpcError) -> DshpcError:
+    """It may be the trial alone that fails here, a second container: there is a way without one."""
+    return _refused(replace(error, resolution=(*error.resolution, _UNTRIED)))
 
 
 def _refused(error: DshpcError) -> DshpcError:

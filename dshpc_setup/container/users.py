@@ -115,7 +115,7 @@ def merge(
         if own is not None:
             known.append(Known(user, own[0], own[5]))
             continue
-        login = user.name if user.name not in logins else f"{user.name}-{user.uid}"
+        login = _free(user.name, user.uid, logins)
         home = user.home or _home(user, homes, owners)
         logins.add(login)
         homes.add(home)
@@ -148,8 +148,15 @@ def _with_group(groups: list[str], user: User) -> list[str]:
     if str(user.gid) in taken:
         return groups
     names = {line.partition(":")[0] for line in groups}
-    name = user.name if user.name not in names else f"{user.name}-{user.gid}"
-    return [*groups, f"{name}:x:{user.gid}:"]
+    usual = "group" if user.name.startswith(_GPU_GROUP) else user.name
+    return [*groups, f"{_free(usual, user.gid, names)}:x:{user.gid}:"]
+
+
+def _free(name: str, number: int, taken: set[str]) -> str:
+    """The name, or that with the number behind it, as often as it takes."""
+    while name in taken:
+        name = f"{name}-{number}"
+    return name
 
 
 def _with_members(groups: list[str], gid: int, logins: list[str]) -> list[str]:
@@ -313,8 +320,9 @@ def _make_home(places: Places, known: Known) -> None:
     finally:
         os.close(handle)
     usual = places.at(f"/home/{os.path.basename(known.home)}")
-    if os.path.isdir(os.path.dirname(usual)) and not os.path.lexists(usual):
-        os.symlink(known.home, usual)
+    above = os.path.dirname(usual)
+    if os.path.isdir(above) and not os.path.ismount(above) and not os.path.lexists(usual):
+        os.symlink(known.home, usual)  # never into a folder of the machine's, which a mount is
 
 
 def _no_home(known: Known, why: str) -> DshpcError:

@@ -162,9 +162,14 @@ def up(
     project: str,
     *,
     on_line: Callable[[str], None] | None = None,
+    recreate: bool = True,
 ) -> CommandResult:
-    """Create and start the project's containers from the image that is there; never builds."""
-    args = ["up", "-d", "--no-build"]
+    """Create and start the project's containers from the image that is there; never builds.
+
+    Without `recreate` a container that is there stays what it is, whatever compose thinks of its
+    configuration: another release of compose takes each for changed.
+    """
+    args = ["up", "-d", "--no-build", *([] if recreate else ["--no-recreate"])]
     return run_compose(
         machine, compose, str(project_dir), args, project=project, deadline_s=_UP_S, on_line=on_line
     )

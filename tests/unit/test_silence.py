@@ -86,7 +86,7 @@ def test_jobs_that_nobody_could_count_may_run() -> None:
     assert stopping.running_jobs(silent(), "c") is None
     with pytest.raises(DshpcError, match="jobs may run"):
         stopping.may_stop(silent(), "c", asked, agreed=False, what="stopped", command="dshpc down")
-    assert "squeue did not answer" in asked.questions[0]
+    assert "squeue gave no answer" in asked.questions[0]
 
 
 def test_a_folder_whose_room_nobody_tells_is_said_to_be_that() -> None:

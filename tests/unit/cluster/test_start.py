@@ -124,7 +124,7 @@ def test_a_hand_edit_that_was_taken_back(project: Project, action: Any) -> None:
 
 @pytest.mark.parametrize(("known", "asks"), [(True, False), (False, True)])
 def test_a_file_of_ones_own(project: Project, known: bool, asks: bool) -> None:
-    """Compose decides; who has running jobs is asked only where the text is another."""
+    """It stays where the text is known; else compose decides, and who has running jobs is asked."""
     own = (Change(NAME, "kept-edited", EDITED, Wanted(TEXTS[NAME]), None),)
     if known:
         used(project, EDITED)
@@ -133,7 +133,7 @@ def test_a_file_of_ones_own(project: Project, known: bool, asks: bool) -> None:
         with pytest.raises(DshpcError, match="1 job runs"):
             agree(fake, project, own, answer=False)
     agreed = agree(fake, project, own, answer=asks)
-    assert (agreed.why is not None, agreed.sure) == (True, False)
+    assert (agreed.why is None, agreed.sure) == (known, known)
     assert go(fake, project, agreed) is False, "the same container: compose changed nothing"
     assert [line for line in changing(fake) if "restart" in line] == []
 

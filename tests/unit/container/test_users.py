@@ -41,6 +41,19 @@ def test_a_group_of_the_image_is_used() -> None:
     assert users.merge(PASSWD, GROUP, [User(1000, 100, "ada")]).group == GROUP
 
 
+def test_no_name_is_given_twice() -> None:
+    found = [User(2, 2, "slurm-3"), User(3, 3, "slurm")]
+    accounts = users.merge(PASSWD, GROUP, found)
+    assert [known.login for known in accounts.known] == ["slurm-3", "slurm-3-3"]
+    assert accounts.group.endswith("slurm-3:x:2:\nslurm-3-3:x:3:\n")
+
+
+def test_a_user_who_is_called_as_our_own_groups() -> None:
+    found = [User(1, 1, "dshpc-gpu-"), User(2, 2, "0")]
+    once = users.merge(PASSWD, GROUP, found)
+    assert users.merge(once.passwd, once.group, found) == once
+
+
 def test_a_uid_of_the_image_keeps_its_own_entry() -> None:
     accounts = users.merge(PASSWD, GROUP, [User(64030, 1000, "ada")])
     assert accounts.passwd == PASSWD
