@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.cluster import Cluster, command, environment, made, run, wait_until
+from tests.integration.conftest import docker
 
 MADE_UP = ("--simulate", "h100:2")
 
@@ -99,6 +100,39 @@ def test_nobodys_jobs_are_stopped_unasked(cluster: Cluster, busy: str) -> None:
     assert f"job {busy} of root" in refused.report["error"]["details"]
     last = refused.report["error"]["resolution"][-1]
     assert last.endswith(" --shm-size 2g --stop-jobs")
+
+
+def test_a_paused_cluster_has_jobs_too(cluster: Cluster, busy: str) -> None:
+    docker("pause", cluster.container)
+    try:
+        for act in ("down", "restart"):
+            refused = cluster.dshpc(act)
+            assert (refused.code, f"job {busy} of root" in refused.stderr) == (2, True)
+            assert cluster.inspect()["State"]["Status"] == "paused"
+    finally:
+        docker("unpause", cluster.container)
+
+
+def test_jobs_of_a_controller_that_is_down(cluster: Cluster, busy: str) -> None:
+    """It cannot name them, and they are there all the same."""
+    cluster.said("pkill", "-STOP", "slurmctld")
+    try:
+        refused = cluster.dshpc("down")
+        assert (refused.code, "jobs may run" in refused.stderr) == (2, True)
+    finally:
+        cluster.said("pkill", "-CONT", "slurmctld")
+    assert busy
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "a\x1fcut"])
+def test_a_job_that_is_called_so_is_not_overlooked(cluster: Cluster, name: str) -> None:
+    job = cluster.submit("-J", name, script="sleep 900")
+    wait_until(lambda: cluster.job_state(job)[0] == "RUNNING", "the job runs")
+    refused = cluster.dshpc("down")
+    assert refused.code == 2
+    assert f"job {job} of root" in refused.stderr or "jobs may run" in refused.stderr
+    cluster.said("scancel", job)
+    wait_until(lambda: cluster.node()[1] == "idle", "it has ended")
 
 
 def test_an_srun_that_is_ended_says_why(cluster: Cluster) -> None:
