@@ -149,7 +149,11 @@ install_packages() {
         slurmctld slurmd slurm-client s6 python3 procps tcc $gpu $cuda
     # What slurmctld is started with. tcc is all that takes, and half a megabyte; it goes again
     mkdir -p /usr/local/lib/dshpc
-    tcc -Wall -Werror -shared -nostdlib -o /usr/local/lib/dshpc/durable.so /run/dshpc-build/durable.c
+    lib=/usr/local/lib/dshpc build=/run/dshpc-build
+    sh $build/compile.sh $build/durable.c $lib/durable.so
+    # Slurm takes plugins that were made for its own version alone
+    version=$(slurmctld -V | awk '{ split($2, part, "."); print part[1] * 65536 + part[2] * 256 + part[3] }')
+    sh $build/compile.sh $build/task_init.c $lib/task-init.so "-DSLURM=$version"
     apt_get purge -y tcc
     # munge's package makes a key as it is installed: every user of this image would share it. We
     # use auth/slurm, whose key is made anew for every deployment.

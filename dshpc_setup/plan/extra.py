@@ -31,7 +31,7 @@ _OWN: dict[str, str] = {
     "jobacctgathertype": "It is part of the setting isolation.",
     "jobsubmitplugins": "The names of GPUs are translated by it.",
     "clifilterplugins": "The names of GPUs are translated by it.",
-    "taskprolog": "It tells each job its GPUs.",
+    "plugstackconfig": "It tells each job its GPUs; a TaskProlog of your own runs beside it.",
     "taskepilog": "It writes down that a job has ended.",
     "selecttype": "GPUs need select/cons_tres.",
     "include": "The configuration is one file of its own.",

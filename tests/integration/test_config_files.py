@@ -370,6 +370,47 @@ def test_a_start_that_failed(cluster: Cluster) -> None:
     assert cluster.node() == ("gpu:h100:2", "idle")
 
 
+def test_a_task_prolog_of_ones_own(cluster: Cluster) -> None:
+    """It runs beside ours; and one that fails keeps its task from beginning, as Slurm has it."""
+    script = cluster.work / "prolog"
+    script.write_text("#!/bin/sh\necho export SEEN=$CUDA_VISIBLE_DEVICES\n")
+    script.chmod(0o755)
+    extra = f"TaskProlog={script}"
+    cluster.configure("--simulate", "t4:1+h100:1", "--slurm-conf-extra", extra).good()
+    given = cluster.exec("srun", "--gres=gpu:h100:1", "printenv", "CUDA_VISIBLE_DEVICES", "SEEN")
+    assert given.good().stdout.split() == ["1", "1"]
+    script.write_text("#!/bin/sh\nexit 3\n")
+    assert cluster.exec("srun", "true").code != 0
+    script.unlink()
+
+
+def test_a_slurm_conf_from_before_the_plugin(cluster: Cluster) -> None:
+    """With its TaskProlog alone, and with the new line beside it: each task is told its GPUs once."""
+    cluster.configure("--simulate", "t4:1+h100:1", "--slurm-conf-extra", "").good()
+    path = cluster.folder / "config/slurm.conf"
+    ours = path.read_text()
+    new = "PlugStackConfig=/usr/local/lib/dshpc/plugstack.conf"
+    old = "TaskProlog=/usr/local/lib/dshpc/task-prolog"
+    for lines in (old, f"{old}\n{new}"):
+        edit(path, new, lines)
+        cluster.dshpc("reconfigure").good()
+        shown = cluster.exec("srun", "--gres=gpu:h100:1", "printenv", "CUDA_VISIBLE_DEVICES")
+        assert shown.good().stdout.strip() == "1"
+        path.write_text(ours)
+    cluster.dshpc("reconfigure").good()
+
+
+def test_no_daemon_has_an_executable_stack(cluster: Cluster) -> None:
+    """As a library that says nothing of the stack would make it."""
+    listed = docker("top", cluster.container, "-eo", "pid,comm").splitlines()
+    daemons = [line.split()[0] for line in listed if line.split()[1] in ("slurmctld", "slurmd")]
+    assert len(daemons) == 2
+    for pid in daemons:
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        (stack,) = [line for line in maps.splitlines() if line.endswith("[stack]")]
+        assert stack.split()[1] == "rw-p"
+
+
 @pytest.mark.parametrize(
     ("simulate", "sharing", "said", "wanted"),
     [

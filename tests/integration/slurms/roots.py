@@ -21,6 +21,7 @@ _PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client"),
     *("slurm-wlm-nvml-plugin", "slurm-wlm-rsmi-plugin"),
 )
+_OURS = Path(__file__).parents[3] / "container"
 _MAKE_S = 600.0
 _COPY_S = 400.0
 _ASK_S = 90.0
@@ -44,7 +45,10 @@ apt() {
         -o Acquire::Check-Valid-Until=false -o Dpkg::Options::=--force-unsafe-io "$@"
 }
 apt update
-apt install --yes --no-install-recommends "$@"
+apt install --yes --no-install-recommends tcc python3 "$@"
+version=$(slurmctld -V | awk '{ split($2, part, "."); print part[1] * 65536 + part[2] * 256 + part[3] }')
+mkdir -p /usr/local/lib/dshpc
+sh /run/ours/compile.sh /run/ours/task_init.c /usr/local/lib/dshpc/task-init.so "-DSLURM=$version"
 apt clean
 rm -rf /var/lib/apt/lists/*
 """.replace("@KEYRING@", _KEYRING)
@@ -79,6 +83,7 @@ def slurm_root(suite: str, base: BaseImage, site: SiteFiles, folder: Path) -> It
         *("docker", "run", "--name", name, *environment),
         *("--network", "host" if site.uses_loopback() else "bridge"),
         *("--volume", f"{settings}:{Path(APT_FILE).parent}:ro"),
+        *("--volume", f"{_OURS}:/run/ours:ro"),
         *(base.ref, "sh", "-euc", _SCRIPT, "sh", APT_FILE, suite, *_PACKAGES),
     ]
     try:
