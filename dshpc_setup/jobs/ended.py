@@ -13,6 +13,8 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from dshpc_setup.jobs.states import REFUSED, is_refused
+
 LOG = "/var/lib/dshpc/state/jobcomp/jobs.log"
 _TYPE, _CONF = "jobcomp/filetxt", "/etc/slurm/slurm.conf"
 MOST_BYTES = 8 << 20  # some 20,000 jobs; at a start the newer half of more is kept
@@ -64,20 +66,23 @@ def parse(line: str) -> Ended | None:
     task = re.search(r"\bArrayTaskId=(\d+)\b", rest)
     submitted = re.search(r"\bSubmitTime=(\S+)", rest)
     code = re.search(r" ExitCode=(\d+):(\d+)", rest)
+    signal = (int(code[2]) or None) if code else None
+    # One that was cancelled in the queue has no node, and for its beginning the time of its end
+    had_node = match["nodes"] != "(null)"
+    refused = is_refused(match["state"], signal, had_node)
     return Ended(
         number=int(array[1] if array else match["raw"]),
         task=int(task[1]) if task else None,
         name=match["name"],
         user=match["user"],
         uid=int(match["uid"]),
-        state=match["state"],
+        state=REFUSED if refused else match["state"],
         partition=match["partition"],
         submitted=_time(submitted[1] if submitted else ""),
-        # One that was cancelled in the queue has no node, and for its beginning the time of its end
-        started=None if match["nodes"] == "(null)" else _time(match["started"]),
+        started=_time(match["started"]) if had_node else None,
         ended=_time(match["ended"]),
-        exit_code=int(code[1]) if code else None,
-        signal=(int(code[2]) or None) if code else None,
+        exit_code=int(code[1]) if code and not refused else None,
+        signal=None if refused else signal,
         folder=match["folder"],
     )
 

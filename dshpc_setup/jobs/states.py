@@ -13,6 +13,11 @@ from dshpc_setup.machine import CommandResult
 from dshpc_setup.printed import plain
 from dshpc_setup.probes import ranges
 
+REFUSED = (
+    "REFUSED"  # ours, for a job that failed without a node: Slurm counts it as ended by SIGHUP
+)
+_HUP = 1
+
 # slurm.schedmd.com/job_state_codes.html; the first that a job has counts
 WORDS = {
     "COMPLETING": "ending",
@@ -34,10 +39,11 @@ WORDS = {
     "PREEMPTED": "preempted",
     "DEADLINE": "over its deadline",
     "REVOKED": "revoked",
+    REFUSED: "refused",
 }
 ENDED = frozenset(
     "COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL BOOT_FAIL PREEMPTED DEADLINE "
-    "REVOKED".split()
+    "REVOKED REFUSED".split()
 )
 _LATEST = 253402300800  # the year 10000: what a calendar can show ends here
 _ID = re.compile(r"([0-9]{1,10})(?:_([0-9]{1,10}))?", re.ASCII)
@@ -128,6 +134,8 @@ def _known(item: Mapping[str, Any]) -> Known:
         name = f"{part}+{_number(item.get('het_job_offset')) or 0}"
     code, killed = exit_of(item.get("exit_code"))
     state = _state(item.get("job_state"))
+    if is_refused(state, killed, bool(item.get("nodes", True))):
+        state, code, killed = REFUSED, None, None
     details = item.get("gres_detail")
     texts = [str(text) for text in details] if isinstance(details, list) else []
     started = _time(item.get("start_time"))
@@ -154,6 +162,11 @@ def _known(item: Mapping[str, Any]) -> Known:
         begins=started,
         uid=_number(item.get("user_id")),
     )
+
+
+def is_refused(state: str, signal: int | None, had_node: bool) -> bool:
+    """Of a job that Slurm took in and threw out at once, as it asks for more than there is."""
+    return state == "FAILED" and signal == _HUP and not had_node
 
 
 def _has_begun(item: Mapping[str, Any], state: str) -> bool:

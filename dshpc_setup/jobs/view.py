@@ -187,6 +187,8 @@ def exit_code(view: View) -> int:
 
 def outcome(view: View) -> str:
     """How it ended, in a few words: "failed: exit code 3", "failed: out of memory, exit code 1"."""
+    if view.state == states.REFUSED:
+        return f"{view.words} as it was submitted: it asks for more than there is"
     if view.state not in ("FAILED", "OUT_OF_MEMORY"):
         return view.words
     if view.state == "OUT_OF_MEMORY" and view.exit_code == 0:

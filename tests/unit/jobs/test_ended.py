@@ -52,6 +52,16 @@ def test_a_job_that_never_ran_has_no_times() -> None:
     assert found.started is None
 
 
+def test_one_that_slurm_refused() -> None:
+    text = line(state="FAILED", code="0:1")
+    found = ended.parse(text.replace("NodeList=lab", "NodeList=(null)"))
+    assert found is not None
+    assert (found.state, found.exit_code, found.signal) == ("REFUSED", None, None)
+    ran = ended.parse(text)
+    assert ran is not None
+    assert (ran.state, ran.signal) == ("FAILED", 1)
+
+
 def test_one_that_was_cancelled_in_the_queue_never_began() -> None:
     found = ended.parse(line(state="CANCELLED").replace("NodeList=lab", "NodeList=(null)"))
     assert found is not None

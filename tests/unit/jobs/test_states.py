@@ -56,6 +56,13 @@ def test_one_that_has_ended_and_gives_its_node_back() -> None:
     assert known(job_state=["FAILED"], exit_code=killed).signal == 9
 
 
+def test_one_that_slurm_refused_did_not_end_by_a_signal() -> None:
+    hup = {"return_code": number(None), "signal": {"id": number(1)}}
+    job = known(job_state=["FAILED"], state_reason="BadConstraints", exit_code=hup, nodes="")
+    assert (job.state, job.exit_code, job.signal, job.has_ended) == ("REFUSED", None, None, True)
+    assert known(job_state=["FAILED"], exit_code=hup, nodes="lab").signal == 1
+
+
 def test_a_queued_one_has_not_started() -> None:
     job = known(job_state=["PENDING"], start_time=number(500))
     assert (job.started, job.begins) == (None, 500.0)
