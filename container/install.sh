@@ -144,6 +144,7 @@ install_packages() {
     apt_get update
     gpu=$(gpu_packages)
     cuda=$(cuda_packages)
+    [ -z "${RENEWED:-}" ] || apt_get upgrade -y # the base image may have been here for long
     # shellcheck disable=SC2086 # one package a word
     apt_get install -y --no-install-recommends \
         slurmctld slurmd slurm-client s6 python3 procps tcc $gpu $cuda
@@ -160,6 +161,8 @@ install_packages() {
     rm -f /etc/munge/munge.key
     [ -e /usr/bin/python ] || ln -s python3 /usr/bin/python
     printf '%s\n' "$GPU_TYPE" >/etc/dshpc-gpu-type
+    # Read by `dshpc doctor`: how old they are, and whether this Slurm has holes that are known
+    { date -u +%F && dpkg-query -W -f '${Version}\n' slurmctld; } >/etc/dshpc-packages
     clean
     # These are the deployment's: /etc/slurm becomes a link that is swapped as a whole.
     rm -rf /etc/slurm /etc/machine-id /var/lib/dbus/machine-id /var/lib/slurm /var/log/slurm
@@ -218,6 +221,7 @@ show_versions() {
 install_package() {
     mkdir -p /opt/dshpc/lib /etc/dshpc /var/lib/dshpc/state /var/lib/dshpc/key
     mv /etc/dshpc-gpu-type /etc/dshpc/gpu-type
+    mv /etc/dshpc-packages /etc/dshpc/packages
     for wheel in /run/dshpc-build/wheels/*.whl; do
         python3 -m zipfile -e "$wheel" /opt/dshpc/lib
     done

@@ -155,6 +155,8 @@ class Inside:
     state_files_mib: int | None = None  # what Slurm's saved state takes
     zombies: int = 0
     wheel_version: str | None = None  # of dshpc in the container
+    packages_days: int | None = None  # since Debian's packages were put into the image
+    slurm_package: str | None = None  # "24.11.5-4+deb13u1", Debian's version of slurmctld
     gres_conf: str | None = None  # in force
     slurm_conf: str | None = None
     cgroup_conf: str | None = None

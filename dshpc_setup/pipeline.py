@@ -47,6 +47,7 @@ class Options:
     settings_file: Path | None = None
     dry_run: bool = False
     build: bool = True
+    renew: bool = False  # the image, with the packages of today
     start: bool = True
     take_over: bool = False
     may_stop: MayStop = field(default_factory=MayStop)  # running jobs
@@ -233,6 +234,7 @@ class Configure:
                     base,
                     plan.gpu_type,
                     dry_run=self.options.dry_run,
+                    renew=self.options.renew,
                     say=self.reporter.progress,
                 )
                 if base is not None

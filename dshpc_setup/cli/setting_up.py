@@ -23,7 +23,7 @@ from dshpc_setup.cli.command_line import (
 )
 from dshpc_setup.cli.console import ConsoleReporter, as_called, is_interactive, print_error
 from dshpc_setup.cli.options import NoMachine, with_settings
-from dshpc_setup.errors import Exit
+from dshpc_setup.errors import Exit, usage_error
 
 
 @app.command("configure", rich_help_panel="Set up")
@@ -47,6 +47,9 @@ def configure(
     no_build: Annotated[
         bool, typer.Option("--no-build", help="Use the image that is there.")
     ] = False,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Build the image from Debian's packages of today.")
+    ] = False,
     no_start: Annotated[bool, typer.Option("--no-start", help="Do not start the cluster.")] = False,
     take_over: Annotated[
         bool,
@@ -65,6 +68,8 @@ def configure(
     from dshpc_setup import __version__
     from dshpc_setup.cli.configure import configure_here
 
+    if renew and no_build:
+        raise usage_error("--renew builds the image, and --no-build does not.", "", "Name one.")
     reporter = ConsoleReporter(to_stderr=json_output, yes=yes, interactive=is_interactive())
     report = configure_here(
         reporter,
@@ -74,6 +79,7 @@ def configure(
         settings_file=settings,
         dry_run=dry_run,
         build=not no_build,
+        renew=renew,
         start=not no_start,
         take_over=take_over,
         stop_jobs=stop_jobs,

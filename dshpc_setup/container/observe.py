@@ -12,6 +12,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
+from datetime import date, datetime, timezone
 from itertools import islice
 from typing import Any
 
@@ -26,6 +27,7 @@ from dshpc_setup.observed import Disk, Inside, KeyFile
 from dshpc_setup.settings import Settings, load
 
 DEADLINE_S = 5.0
+_PACKAGES = "/etc/dshpc/packages"
 _MOST_TEXT = 64 << 10
 _MOST_FILES = 100_000
 _PASSWORD = re.compile(r"(?im)^(\s*\w*Pass(?:word)?\s*=\s*)\S.*$")
@@ -51,6 +53,7 @@ def observe(
     found: dict[str, Any] = {"time": time.time(), "wheel_version": __version__}
     found["gpus_state"] = "timeout"  # until it is said
     found.update(_configuration(places), zombies=zombies(machine), **processes(machine))
+    found.update(packages(machine))
     devices: dict[str, bool] = {}
     for end in machine.apart(questions, deadline_s=deadline_s).values():
         for item in end.items:
@@ -92,6 +95,16 @@ def _types(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
 
 def _named(gpu: GpuDevice) -> str:
     return f"GPU {gpu.index} ({gpu.name or gpu.slurm_type})"
+
+
+def packages(machine: Machine) -> dict[str, Any]:
+    """What the image's build wrote down of its packages: the day, and Slurm's version at Debian."""
+    day, _, rest = (machine.read(_PACKAGES).text or "").partition("\n")
+    try:
+        since = datetime.now(timezone.utc).date() - date.fromisoformat(day)
+    except ValueError:
+        return {}
+    return {"packages_days": since.days, "slurm_package": rest.strip() or None}
 
 
 def processes(machine: Machine) -> dict[str, int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from shlex import quote
 
 from dshpc_setup.diagnose.common import cluster
@@ -16,6 +17,12 @@ _CLOCK_WARN_S, _CLOCK_ERROR_S = 5.0, 60.0
 _FREE_WARN_MIB, _FREE_ERROR_MIB = 200, 20
 _FREE_SHARE, _FREE_AMPLE_MIB = 0.05, 2048  # 5 % of a large disk is room enough
 _INODES_WARN, _INODES_ERROR = 1000, 50
+_PACKAGES_DAYS = 90
+_RENEW = Fix("Build the image from Debian's packages of today; queue, users, homes and key stay",
+             "configure-environment --renew")  # fmt: skip
+# security-tracker.debian.org/tracker/source-package/slurm-wlm; the versions of Debian 13
+_HOLES = "CVE-2026-65107, CVE-2026-65108, CVE-2026-65109, CVE-2026-65138"
+_MENDED, _MENDED_VERSION = (4, 1), "24.11.5-4+deb13u1"
 
 
 def _state_volume(_: Known, inside: Inside) -> Verdict:
@@ -146,6 +153,37 @@ def _own_version(known: Known, inside: Inside) -> Verdict:
     )
 
 
+def _packages(_: Known, inside: Inside) -> Verdict:
+    days = inside.packages_days
+    if days is None:
+        return unknown("The image does not say when its packages were put together.")
+    evidence = f"Debian's packages of {_ago(days)}"
+    if days <= _PACKAGES_DAYS:
+        return fine(evidence)
+    return warning(
+        "Security updates of the months since then are not in the image.", evidence, fix=(_RENEW,)
+    )
+
+
+def _ago(days: int) -> str:
+    return "today" if days < 1 else "yesterday" if days == 1 else f"{days} days ago"
+
+
+def _holes(_: Known, inside: Inside) -> Verdict:
+    version = inside.slurm_package
+    if version is None:
+        return unknown("The image does not say which of Debian's packages its Slurm is.")
+    parts = re.fullmatch(r"(?:\d+:)?24\.11\.5-(\d+)(?:\+deb13u(\d+))?\S*", version)
+    if parts is None or (int(parts[1]), int(parts[2] or 0)) >= _MENDED:
+        return fine(version)
+    return warning(
+        f"This Slurm has holes that are known: {_HOLES}. Who may submit jobs, or reach its ports, might use "
+        "them.",
+        f"slurmctld {version}; mended in {_MENDED_VERSION}",
+        fix=(_RENEW,),
+    )
+
+
 def _host_name(known: Known, inside: Inside) -> Verdict:
     if before_ready(known):
         return unknown("The start has not come so far.")
@@ -177,6 +215,10 @@ UPKEEP_CHECKS: tuple[Check, ...] = (
           "Slurm's daemons are of different versions", of_inside(_versions), needs=(RUNS,)),
     Check("DSH-SL-031", "slurm", "The image has this version of dshpc",
           "The image has another version of dshpc", of_inside(_own_version), needs=(RUNS,)),
+    Check("DSH-SL-048", "slurm", "The image's packages are of late",
+          "The image's packages are old", of_inside(_packages), needs=(RUNS,)),
+    Check("DSH-SL-049", "slurm", "No holes of this Slurm are known",
+          "The image's Slurm has holes that are known", of_inside(_holes), needs=(RUNS,)),
     Check("DSH-SL-032", "slurm", "The container's host name resolves",
           "The container's host name does not resolve", of_inside(_host_name), needs=(RUNS,)),
 )  # fmt: skip

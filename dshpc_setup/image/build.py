@@ -60,7 +60,12 @@ def choose_builder(machine: Machine, facts: HostFacts) -> Builder:
 
 
 def build_args(
-    machine: Machine, facts: HostFacts, settings: Settings, base: BaseImage, gpu_type: str
+    machine: Machine,
+    facts: HostFacts,
+    settings: Settings,
+    base: BaseImage,
+    gpu_type: str,
+    renewed: str = "",
 ) -> dict[str, str]:
     """The build arguments that make the image what it is; none of them is a secret."""
     args = {
@@ -68,6 +73,8 @@ def build_args(
         "GPU_TYPE": gpu_type,
         "CUDA_RUNTIME": settings.cuda_runtime,
     }
+    if renewed:
+        args["RENEWED"] = renewed
     # A base of our own making knows its mirror.
     if not base.ref.startswith("dshpc-base:") or settings.apt_mirror:
         mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
@@ -102,7 +109,7 @@ def build(
     Raises DshpcError with what went wrong; Ctrl-C ends the builder.
     """
     started = machine.clock()
-    args = build_args(machine, facts, settings, base, gpu_type)
+    args = build_args(machine, facts, settings, base, gpu_type, context.renewed)
     digest = build_digest(context, base, args)
     there = inspect(machine, tag)
     if there is not None and there.labels.get(LABEL) == digest:

@@ -32,6 +32,7 @@ class Context:
     digest: str
     buildkit: bool
     site: SiteFiles = field(default_factory=SiteFiles, repr=False)
+    renewed: str = ""  # when its packages were last asked to be those of the day
 
     @property
     def secrets(self) -> dict[str, Path]:

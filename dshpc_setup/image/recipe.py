@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from dshpc_setup.image.client import debian_arch
 from dshpc_setup.image.context import Context, write_context
 from dshpc_setup.image.site import gather_site
 from dshpc_setup.machine import Machine
-from dshpc_setup.project import Project
+from dshpc_setup.project import OWN, Project
 from dshpc_setup.settings import Settings
+
+_RENEWED = f"{OWN}/renewed.json"
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,13 @@ def make_recipe(
     gpu_type: str,
     *,
     dry_run: bool,
+    renew: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Recipe:
-    """Write the build context and say what is built from it; a dry run leaves no file behind."""
+    """Write the build context and say what is built from it; a dry run leaves no file behind.
+
+    `renew`: with the packages of today, which later runs keep to.
+    """
     buildkit = choose_builder(machine, facts) != "classic"
     site = gather_site(machine)
     folder = project.own / "build"
@@ -59,4 +66,16 @@ def make_recipe(
     else:
         context = write_context(folder, buildkit=buildkit, site=site, layer=layer)
         project.give_to_owner(folder, context.secrets_folder)
-    return Recipe(base, context, build_args(machine, facts, settings, base, gpu_type))
+    context = replace(context, renewed=renewed(project, renew=renew, dry_run=dry_run))
+    args = build_args(machine, facts, settings, base, gpu_type, context.renewed)
+    return Recipe(base, context, args)
+
+
+def renewed(project: Project, *, renew: bool, dry_run: bool) -> str:
+    """The moment of the last `--renew` of the project; "" where there was none."""
+    if not renew:
+        return str(project.read_note(_RENEWED).get("at", ""))
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    if not dry_run:
+        project.write_json(_RENEWED, {"at": now})
+    return now

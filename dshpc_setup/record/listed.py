@@ -74,6 +74,8 @@ class Listed:
 
     def _dotted(self, found: re.Match[str], numbers: bool) -> str:
         text = found[0]
+        if found["debian"]:  # a package's version: no address, birthday or telephone has that end
+            return text
         parts = text.lstrip("v").split(".")
         before = found.string[max(0, found.start() - 24) : found.start()]
         if len(parts) == 4 and all(part.isdecimal() and int(part) < 256 for part in parts):

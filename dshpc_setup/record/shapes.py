@@ -67,7 +67,7 @@ SHAPES = (
     r"(?P<ipv6>2001:db8:d5::[0-9a-f]{1,6}(?![\w:])|(?<![\w:])::1?(?![\w:]))",
     # Numbers of five parts and more are of firmware, those of four may be addresses
     rf"(?P<dotted>{_START}v?\d{{1,10}}(?:\.\d{{1,12}}){{1,7}}(?:[a-z]{{1,2}}\d{{0,2}})?"
-    rf"(?:(?<=\.\d)-\d{{1,4}}|(?<=\.\d\d)-\d{{1,4}})?(?![^\W_]|\.\d))",
+    rf"(?:(?<=\.\d)-\d{{1,4}}|(?<=\.\d\d)-\d{{1,4}})?(?P<debian>\+deb\d{{1,2}}u\d{{1,3}})?(?![^\W_]|\.\d))",
     # When something happened, for its order
     rf"(?P<time>{_START}(?P<year>\d{{4}})-\d\d-\d\d(?:[T _]{_CLOCK}{_ZONE}?)?{_END}"
     rf"|{_START}{_CLOCK}{_ZONE}?{_END}"

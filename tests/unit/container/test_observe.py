@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -287,3 +288,19 @@ def test_the_command_prints_one_object(
     assert json.loads(capsys.readouterr().out)["wheel_version"] == "1"
     assert node.main(["observe", "more"]) == 64
     assert "'more' was not expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "days", "package"),
+    [
+        (f"{datetime.now(timezone.utc).date() - timedelta(days=40)}\n24.11.5-4\n", 40, "24.11.5-4"),
+        (f"{datetime.now(timezone.utc).date()}\n", 0, None),
+        ("soon\n24.11.5-4\n", None, None),
+        ("", None, None),
+    ],
+)
+def test_what_the_build_wrote_of_its_packages(
+    text: str, days: int | None, package: str | None
+) -> None:
+    found = observe.packages(FakeMachine(files={"/etc/dshpc/packages": text} if text else {}))
+    assert (found.get("packages_days"), found.get("slurm_package")) == (days, package)

@@ -76,6 +76,14 @@ def test_arguments() -> None:
     assert build_args(machine, FACTS, own, BASE, "none")["APT_MIRROR"] == own.apt_mirror
 
 
+def test_packages_of_another_day_are_another_image() -> None:
+    renewed = build_args(
+        FakeMachine(), FACTS, Settings(), BASE, "nvidia", "2026-11-23T12:00:00+00:00"
+    )
+    assert renewed == {**ARGS, "RENEWED": "2026-11-23T12:00:00+00:00"}
+    assert build_digest(CONTEXT, BASE, renewed) != DIGEST
+
+
 def test_every_input_counts_and_the_site_does_not() -> None:
     assert build_digest(replace(CONTEXT, site=SiteFiles()), BASE, ARGS) == DIGEST
     assert build_digest(replace(CONTEXT, digest="other"), BASE, ARGS) != DIGEST
