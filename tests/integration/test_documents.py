@@ -1,41 +1,101 @@
-"""What README and docs show of recorded machines is what is printed."""
+"""What README and docs show is what is printed, and no block of theirs is left out.
+
+Here: blocks about recorded machines, and that every other block is somebody's. What is typed at a cluster
+is in test_documents_cluster.py; that commands without output exist, in tests/unit/cli/test_documents.py.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
-_RECORDED = "--machine tests/machines/"
+from tests.integration.shown import DOCUMENTS, ROOT, blocks, shown
 
+HERE = ROOT / "tests/integration"
+RECORDED = "--machine tests/machines/"
+SHOWN = {item.command: item for item in shown() if RECORDED in item.command}
 
-def shown() -> Iterator[tuple[str, str]]:
-    """Command and what stands below it, of every block about recorded machines."""
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        for block in _BLOCK.findall(path.read_text()):
-            for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
-                command, _, text = part.partition("\n")
-                if _RECORDED in command:
-                    yield command, text
-
-
-SHOWN = dict(shown())
-
-
-def test_there_are_such_blocks() -> None:
-    assert len(SHOWN) >= 2
+# Compared by another test, which has what the block needs: a private engine, another tier.
+ELSEWHERE = {
+    ("README.md", "./dshpc passthrough"): "test_passthrough_engines.py",
+    ("docs/how-to/isolation.md", "dshpc config set isolation enforced"): "test_isolation.py",
+    ("docs/how-to/isolation.md", "./configure-environment"): "test_isolation.py",
+    ("docs/how-to/isolation.md", "dshpc status | grep Isolation"): "test_isolation.py",
+    (
+        "docs/how-to/jobs.md",
+        """dshpc run --memory 60M --wait -- sh -c 'python3 -c "len(bytearray(300 << 20))"; true'""",
+    ): "test_isolation.py",
+}
+# Blocks that are not compared with what is printed, and why: document, first line, reason.
+EXISTS = "its commands show no output: tests/unit/cli/test_documents.py looks whether they exist"
+NOT_TYPED = {
+    (
+        "README.md",
+        "./configure-environment --yes      # ends with Slurm up and a real srun that passed",
+    ): EXISTS,
+    (
+        "README.md",
+        "cd work                                     # your scripts and data; the cluster sees this folder",
+    ): EXISTS,
+    (
+        "README.md",
+        "sudo apt-get install -y nvidia-container-toolkit    # from NVIDIA's repository, see the link above",
+    ): "changes the machine as root, from NVIDIA's own repository",
+    (
+        "README.md",
+        "docker exec dshpc-slurm nvidia-smi                          # NVIDIA",
+    ): "needs a real GPU and its driver",
+}
+# Blocks that are files: their language, and who reads them.
+FILES = {
+    ("README.md", "json"): "tests/unit/cli/test_documents.py",
+    ("README.md", "yaml"): "tests/unit/cli/test_documents.py",
+    ("docs/how-to/configuration.md", "yaml"): "tests/integration/test_documents_cluster.py",
+    ("docs/how-to/own-configuration.md", "yaml"): "tests/integration/test_seed_recipes.py",
+    ("docs/how-to/own-configuration.md", ""): "tests/integration/test_documents_cluster.py",
+    ("docs/how-to/workflows.md", "yaml"): "tests/unit/workflows/test_docs.py",
+    ("docs/how-to/workflows.md", "python"): "tests/unit/cli/test_documents.py",
+}
 
 
 @pytest.mark.parametrize("command", SHOWN)
-def test_a_block_is_what_was_printed(command: str) -> None:
+def test_a_block_about_a_recorded_machine(command: str) -> None:
     env = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
-    argv = shlex.split(command, comments=True)
-    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)  # noqa: PLW1510
-    assert done.stdout + done.stderr == SHOWN[command]
+    argv = ["sh", "-c", f"{command} 2>&1"]
+    done = subprocess.run(
+        argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.splitlines() == list(SHOWN[command].lines)
+
+
+def test_every_block_is_somebodys() -> None:
+    """A new block that is no console block is added to one of the lists above, with its reason."""
+    others = [block for name in DOCUMENTS for block in blocks(name) if block.language != "console"]
+    typed = {
+        (block.document, block.text.splitlines()[0]) for block in others if block.language == "sh"
+    }
+    assert typed == set(NOT_TYPED)
+    assert {(item.document, item.language) for item in others if item.language != "sh"} == set(
+        FILES
+    )
+    assert all((ROOT / name).is_file() for name in FILES.values())
+
+
+def test_the_tests_that_compare_a_block_elsewhere_name_it() -> None:
+    assert not set(ELSEWHERE) - {item.key for item in shown()}
+    for (document, _), name in ELSEWHERE.items():
+        assert f'documented("{document}"' in re.sub(r"\(\s+", "(", (HERE / name).read_text())
+
+
+def test_what_shows_a_terminal_is_a_console_block() -> None:
+    """A `$` in a block that is indented, or has no language, would be compared by nobody."""
+    for document in DOCUMENTS:
+        fenced = re.sub(r"^```\w*\n.*?^```$", "", (ROOT / document).read_text(), flags=re.M | re.S)
+        assert not re.search(r"^ {4,}\$ ", fenced, re.M), document
+        assert not any(
+            block.language != "console" and "\n$ " in f"\n{block.text}"
+            for block in blocks(document)
+        )

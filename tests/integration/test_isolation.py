@@ -18,6 +18,7 @@ from dshpc_setup.cluster.status import parse_isolation
 from tests.integration.cluster import as_root, made
 from tests.integration.conftest import docker
 from tests.integration.saved import SAVED
+from tests.integration.shown import Terminal, documented
 from tests.integration.test_container import AS_USER, HEALTH, Node, image, until
 from tests.integration.test_restarts import PROGRAM, SAVES, has
 
@@ -400,6 +401,8 @@ def test_the_whole_way_by_the_compose_of_the_host(engine: str) -> None:
         cluster.configure("--gpu", "none", "--isolation", "enforced").good()
         status = cluster.dshpc("status", "--json").good().report
         assert status["isolation"]["tier"] == "enforced"
+        shown = documented("docs/how-to/isolation.md", "dshpc status | grep Isolation")
+        assert shown.lines[0] in cluster.dshpc("status").good().stdout.splitlines()
         assert "SYS_ADMIN" in cluster.inspect()["HostConfig"]["CapAdd"]
         assert not cluster.inspect()["HostConfig"]["Privileged"]
         options = docker(
@@ -423,6 +426,10 @@ def test_the_whole_way_by_the_compose_of_the_host(engine: str) -> None:
         ended = cluster.dshpc(*job, f"{EAT}; true")
         assert ended.code == 1
         assert "the kernel ended some of its processes" in ended.stderr
+        item = documented(
+            "docs/how-to/jobs.md", f"dshpc run --memory 60M --wait -- sh -c '{EAT}; true'"
+        )
+        Terminal(cluster.folder, {}).compare(item, ended.stdout, ended.stderr)
         assert "dshpc run --memory SIZE" in ended.stderr
 
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from dshpc_setup.passthrough import findings
 from tests.integration.bench import cdi, hardware
 from tests.integration.bench.engines import KINDS, Bench, Kind
 from tests.integration.bench.park import Park
+from tests.integration.shown import Terminal, documented
 
 pytest_plugins = ("tests.integration.bench.fixtures",)
 
@@ -275,6 +277,15 @@ def test_a_cause_is_named(clean: Bench, built: hardware.Built, fault: Fault) -> 
         wanted["cdi"] = ("fails", fault.cdi) if fault.cdi else ("works", None)
     assert actual == wanted, json.dumps(found.said["attempts"], indent=1)
     assert found.said["works"] == any(row[0] == "works" for row in wanted.values())
+
+
+@pytest.mark.parametrize("kind", ["newest"], indirect=True)
+def test_what_readme_shows_of_an_old_specification(clean: Bench, tmp_path: Path) -> None:
+    cdi.write_spec(clean, cdi.nvidia_spec(driver=OLD_DRIVER))
+    cdi.wait_taken_up(clean)
+    item = documented("README.md", "./dshpc passthrough")
+    done = clean.dshpc("passthrough", env={**ADA, "COLUMNS": "80", "NO_COLOR": "1"})
+    Terminal(tmp_path, {}).compare(item, done.stdout, done.stderr)
 
 
 # -- hangs ------------------------------------------------------------------------------------------

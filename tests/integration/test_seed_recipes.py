@@ -13,30 +13,18 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.cluster import Cluster, Outcome, made, run, wait_until
+from tests.integration.shown import blocks
 
 MARKER = "# USER_CUSTOMIZED=true\n"
 MANUAL = ("config/slurm.conf", "config/gres.conf", "docker-compose.yml")
 REQUESTS = ("--gres=gpu:1", "--gres=gpu:nvidia:1", "--gpus=1", "--gpus=nvidia:1")
-NVIDIA = """\
-    deploy:
-      resources:
-        reservations:
-          devices:
-            - driver: nvidia
-              count: all
-              capabilities: [gpu]
-"""
-AMD = """\
-    devices:
-      - /dev/null:/dev/kfd
-      - /dev/null:/dev/dri/renderD128
-    security_opt:
-      - no-new-privileges:true
-      - seccomp:unconfined
-    group_add:
-      - "44"
-      - "992"
-"""
+# As docs/how-to/own-configuration.md shows them; here the nodes of AMD's GPUs are made up
+NVIDIA, _AMD = (
+    block.text for block in blocks("docs/how-to/own-configuration.md") if block.language == "yaml"
+)
+AMD = _AMD.replace("/dev/kfd:/dev/kfd", "/dev/null:/dev/kfd").replace(
+    "/dev/dri:/dev/dri", "/dev/null:/dev/dri/renderD128"
+)
 
 
 def compose(cluster: Cluster, *arguments: str) -> Outcome:
