@@ -11,14 +11,20 @@ once or then; else that of the first line that failed.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+# In the terminal's session, where sudo remembers, and not among those that its Ctrl-C reaches
+_OWN_GROUP: dict[str, Any] = (
+    {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+)
 LINES = ("engine", "others", "jobs")
 MOST = 5
 """In so many files tests may fail by luck; of more there is nothing to look at but the failures.
@@ -39,8 +45,10 @@ def main(arguments: Sequence[str]) -> int:
     if not again:
         return code
     _say("run once more, alone, after a first failure (above)", again)
-    second = subprocess.run([*_pytest(arguments), "-p", "no:cacheprovider", *again], check=False)
-    if second.returncode:
+    with _ended([]) as running:
+        running.append(_started([*_pytest(arguments), "-p", "no:cacheprovider", *again]))
+        second = running[0].wait()
+    if second:
         return code
     _say("FAILED AT FIRST, PASSED ALONE: not sound, whether it is the test or what it tests", again)
     return 0
@@ -71,20 +79,16 @@ def _run(arguments: Sequence[str], caches: dict[str, Path]) -> list[int]:
 
     first, *beside = LINES
     with ExitStack() as stack:
-        started: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
-        try:
+        started: list[IO[bytes]] = []
+        with _ended([]) as running:
             for line in beside:
                 output: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
-                started.append((_started(argv(line), output), output))
-            codes = [subprocess.run(argv(first), check=False).returncode]
-            codes += [process.wait() for process, _ in started]
-        finally:
-            for process, _ in started:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
+                running.append(_started(argv(line), output))
+                started.append(output)
+            running.insert(0, _started(argv(first)))
+            codes = [process.wait() for process in running]
         sys.stdout.flush()
-        for _, printed in started:
+        for printed in started:
             printed.seek(0)
             sys.stdout.buffer.write(printed.read())
         sys.stdout.flush()
@@ -95,8 +99,44 @@ def _pytest(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "pytest", *arguments]
 
 
-def _started(argv: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+def _started(argv: list[str], output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    """Away from the terminal: its Ctrl-C comes to us, and one goes on to each (`_ended`)."""
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
+        **_OWN_GROUP,
+    )
+
+
+@contextmanager
+def _ended(running: list[subprocess.Popen[bytes]]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Whatever happens, each has ended behind it, and has removed what its tests had made on the engine.
+
+    SIGTERM is what Ctrl-C is. A second one of either is not waited for: then all are killed.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield running
+    except BaseException:
+        for process in running:
+            _signal(process, signal.SIGINT)
+        for process in running:
+            process.wait()
+        raise
+    finally:
+        for process in running:
+            _signal(process, signal.SIGKILL)
+            process.wait()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    """To it and all that it has started, as a terminal does."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
 
 
 def _failed(cache: Path) -> list[str] | None:
@@ -112,4 +152,7 @@ def _say(what: str, tests: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

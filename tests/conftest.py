@@ -63,6 +63,12 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("full" if config.getoption("--full") else "sample")
 
 
+def pytest_keyboard_interrupt() -> None:
+    """The first Ctrl-C ends the tests; a second one would end what removes their containers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print("\nInterrupted: what the tests have made is removed, which takes a while.", flush=True)
+
+
 @pytest.fixture(scope="session")
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether the long soaks and matrices are to run whole."""

@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from tests.integration.leftovers import remember
+
 ROOT = Path(__file__).parents[2]
 FILES = (
     "config/slurm.conf",
@@ -32,6 +34,10 @@ FILES = (
 STEPS = ("probe", "base", "passthrough", "plan", "render", "build", "start", "verify")
 PREFIX = os.environ.get("DSHPC_TEST_PREFIX", "dshpc-test-")  # see tests/conftest.py
 CACHE = f"{PREFIX}cache"
+# Of the terminal's session (sudo remembers by it), and not in what its Ctrl-C ends.
+OWN_GROUP: dict[str, Any] = (
+    {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+)
 
 # As the entry points of the package, without a need to have it installed.
 _PROGRAM = """
@@ -107,17 +113,35 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout_s: float = 400,
 ) -> Outcome:
-    done = subprocess.run(
+    with subprocess.Popen(
         argv,
         cwd=cwd or "/",
         env=environment(env),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr)
+        **OWN_GROUP,
+    ) as child:
+        try:
+            stdout, stderr = child.communicate(timeout=timeout_s)
+        except (
+            BaseException
+        ):  # Ctrl-C: nothing of it may go on while the fixtures remove what it made
+            _end(child)
+            raise
+    return Outcome(child.returncode, stdout, stderr)
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """With all that it has started; politely first."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(10)
+            if number == signal.SIGINT:
+                time.sleep(0.2)  # what it has started hears of it at the same time
 
 
 def docker(*arguments: str) -> str:
@@ -270,6 +294,7 @@ class made:  # noqa: N801 -- used as a function: `with made("x") as cluster`
     """A cluster with nothing of it on the machine yet, nor afterwards."""
 
     def __init__(self, name: str, env: Mapping[str, str] | None = None, sub: str = "") -> None:
+        remember(f"{PREFIX}{name}")
         self._top = new_folder(name)
         self.cluster = Cluster(f"{PREFIX}{name}", self._top / sub if sub else self._top, env or {})
 

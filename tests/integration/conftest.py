@@ -17,8 +17,15 @@ from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
 from tests.integration.cluster import fresh, one_at_a_time, standard, start_configure
+from tests.integration.leftovers import remove_leftovers
 
 __all__ = ["fresh", "standard", "start_configure"]
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures' own ends
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if left := remove_leftovers():
+        print(f"\nLeft by tests, and removed: {', '.join(left)}")
 
 
 def docker(*arguments: str, timeout_s: float = 300) -> str:

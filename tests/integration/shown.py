@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 import re
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
+
+from tests.integration.cluster import run
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = tuple(
@@ -165,7 +166,7 @@ class Terminal:
     """Types what a document shows, and compares what comes."""
 
     folder: Path
-    env: Mapping[str, str]
+    env: Mapping[str, str]  # beside the tests' own
     ours: Sequence[tuple[str, str]] = ()  # in what is typed: a pattern, and what it is here
     theirs: Sequence[tuple[str, str]] = ()  # in what is printed: a pattern, and the document's word
     since: int = 0  # jobs up to this one are nobody's business here
@@ -173,18 +174,10 @@ class Terminal:
     printed: Jobs = field(default_factory=Jobs)
 
     def type(self, item: Shown) -> None:
-        done = subprocess.run(
-            ["bash", "-c", self.command(item.command)],
-            cwd=self.folder,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=400,
-            check=False,
-        )
+        argv = ["bash", "-c", self.command(item.command)]
+        done = run(argv, cwd=self.folder, env=self.env)
         if not item.lines:  # nothing is shown of it
-            assert done.returncode == 0, f"{item.key}: {done.stdout}\n{done.stderr}"
+            assert done.code == 0, f"{item.key}: {done.stdout}\n{done.stderr}"
             return
         self.compare(item, done.stdout, done.stderr)
 

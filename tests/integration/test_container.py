@@ -26,6 +26,7 @@ from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
 from tests.integration.conftest import docker
+from tests.integration.leftovers import remember
 from tests.integration.saved import SAVED
 
 pytestmark = pytest.mark.timeout(300)
@@ -56,6 +57,7 @@ class Node:
     def __init__(self, image: str, config: Path) -> None:
         self.image, self.config = image, config
         self.name = f"{RUN}-{secrets.token_hex(3)}"
+        remember(self.name)
         config.mkdir(exist_ok=True)
 
     def run(self, *options: str, devices: int = 2, simulate: str = "h100:2") -> None:

@@ -70,7 +70,7 @@ class Scene:
         return subprocess.Popen(
             ["bash", "-c", text],
             cwd=self.cluster.folder,
-            env=self.terminal.env,
+            env=environment(self.terminal.env),
             stdin=null,
             stdout=null,
             stderr=null,
@@ -231,7 +231,7 @@ def scene(cluster: Cluster, programs: Path) -> Iterator[Scene]:
         (re.escape(cluster.prefix), "dshpc"),
         (rf"(?<=\()(?:{getpass.getuser()})(?=, )|(?<= of ){getpass.getuser()}\b", "ada"),
     )
-    found = Scene(cluster, Terminal(cluster.folder, environment(changes), ours, theirs))
+    found = Scene(cluster, Terminal(cluster.folder, changes, ours, theirs))
     found.launchers()
     yield found
     for other in found.others:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from tests.integration.cluster import wait_until
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -79,3 +82,39 @@ def test_a_second_look(
         named = done.stdout.partition("PASSED ALONE")[2]
         assert ("test_it.py::test_others" in named) == (others > 0)
         assert "test_it.py::test_engine[a b]" in named
+
+
+INTERRUPTED = """
+    import os, pathlib, subprocess, time, pytest
+
+    @pytest.fixture
+    def container():
+        with open("made", "a") as made: made.write(".")
+        yield
+        time.sleep(1)  # longer than Python gives to what it runs
+        with open("removed", "a") as removed: removed.write(".")
+
+    def waits(container): subprocess.run(["sleep", "600"])
+    def test_engine(container): waits(container)
+    def test_others(container): waits(container)
+    def test_jobs(container): waits(container)
+"""
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM"])
+def test_an_interrupt_lets_each_line_remove_what_it_made(tmp_path: Path, name: str) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(textwrap.dedent(CONFTEST))
+    (tmp_path / "test_it.py").write_text(textwrap.dedent(INTERRUPTED))
+    with subprocess.Popen(
+        [sys.executable, ROOT / "scripts" / "side_by_side.py"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as child:
+        made = tmp_path / "made"
+        wait_until(lambda: made.exists() and len(made.read_text()) == 3, "all three wait")
+        # as a terminal does, to the whole group; SIGTERM comes to the one process
+        (os.killpg if name == "INT" else os.kill)(child.pid, getattr(signal, f"SIG{name}"))
+        assert child.wait(60) == 130
+    assert (tmp_path / "removed").read_text() == "..."
