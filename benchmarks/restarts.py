@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 
 from image_size import image_of_project
-from start import MINIMAL, docker, seconds_to
+from start import MINIMAL, docker, remove, removed, seconds_to
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.integration.soak.hardware import Hardware, random_hardware
@@ -72,12 +72,10 @@ def least(name: str, image: str, hardware: Hardware, folder: Path) -> float:
     return seconds_to("FIRST JOB PASSED", argv)
 
 
-def remove(name: str, *, volumes: bool) -> None:
-    if not volumes:
-        docker("stop", "--time", "15", name)  # as `docker compose down` does: the queue is saved
+def take_down(name: str) -> None:
+    """As `docker compose down` does: the queue is saved, and the volumes stay."""
+    docker("stop", "--time", "15", name)
     docker("rm", "--force", name)
-    if volumes:
-        docker("volume", "rm", "--force", f"{name}-state", f"{name}-key")
 
 
 def back_after_kills(name: str) -> dict[str, list[float]]:
@@ -113,21 +111,17 @@ def main() -> int:
     choose = random.Random(choice.seed)
     name, other = choice.name, f"{choice.name}-least"
     times: tuple[list[float], list[float]] = ([], [])
-    with tempfile.TemporaryDirectory() as text:
+    with removed(name, other), tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         folder.chmod(0o755)
-        try:
-            ours(name, image, Hardware("h100:2"))  # not counted: the first one has no state
-            for _ in range(choice.rounds):
-                hardware = random_hardware(choose)
-                remove(name, volumes=False)
-                times[0].append(ours(name, image, hardware))
-                times[1].append(least(other, image, hardware, folder))
-                remove(other, volumes=True)
-            returned = back_after_kills(name)
-        finally:
-            remove(name, volumes=True)
-            remove(other, volumes=True)
+        ours(name, image, Hardware("h100:2"))  # not counted: the first one has no state
+        for _ in range(choice.rounds):
+            hardware = random_hardware(choose)
+            take_down(name)
+            times[0].append(ours(name, image, hardware))
+            times[1].append(least(other, image, hardware, folder))
+            remove(other)
+        returned = back_after_kills(name)
     ratio = median(times[0]) / median(times[1])
     print(f"minimal start script: median {median(times[1]):.3f} s")
     print(

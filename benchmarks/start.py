@@ -15,11 +15,14 @@ Prints the ratio of the medians; exit code 1 where it is over the limit or one s
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
@@ -30,8 +33,9 @@ LIMIT_SLOWEST_S = 2.5
 DEADLINE_S = 60
 
 MINIMAL = """
-mkdir -p /run/slurm /run/slurmctld /var/spool/slurmd /var/lib/dshpc/state/slurmctld
-chown slurm /run/slurmctld /var/lib/dshpc/state/slurmctld
+state=/var/lib/dshpc/state
+mkdir -p /run/slurm /run/slurmctld /var/spool/slurmd $state/slurmctld $state/jobcomp
+chown slurm /run/slurmctld $state/slurmctld $state/jobcomp
 cp -r /bench/slurm /etc/slurm
 head -c 1024 /dev/urandom > /etc/slurm/slurm.key
 chown slurm /etc/slurm/slurm.key
@@ -93,9 +97,22 @@ def seconds_to(marker: str, arguments: list[str]) -> float:
     raise SystemExit("The first job did not pass:\n" + "".join(said))
 
 
-def remove(name: str) -> None:
-    docker("rm", "--force", "--volumes", name)
-    docker("volume", "rm", f"{name}-state", f"{name}-key")
+def remove(*names: str) -> None:
+    """What is there of them; also of a run before this one that was killed."""
+    volumes = [f"{name}-{volume}" for name in names for volume in ("state", "key")]
+    for what in (["rm", "--force", "--volumes", *names], ["volume", "rm", "--force", *volumes]):
+        subprocess.run(["docker", *what], capture_output=True, timeout=120, check=False)
+
+
+@contextlib.contextmanager
+def removed(*names: str) -> Iterator[None]:
+    """Containers of these names are gone before, and behind it however it ends."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    remove(*names)
+    try:
+        yield
+    finally:
+        remove(*names)
 
 
 def main() -> int:
@@ -107,7 +124,7 @@ def main() -> int:
     choice = parser.parse_args()
     image = choice.image or image_of_project(choice.dir)
     ours, least = f"{choice.prefix}-start", f"{choice.prefix}-least"
-    with tempfile.TemporaryDirectory() as text:
+    with removed(ours, least), tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         folder.chmod(0o755)
         # The first start, not counted: the engine warms up, and gives the finished configuration.

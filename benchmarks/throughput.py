@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ from statistics import median, quantiles
 
 from image_size import image_of_project
 from side_by_side import arguments
-from start import MINIMAL, docker, options, seconds_to
+from start import MINIMAL, docker, options, removed, seconds_to
 
 LEAST_RATIO = 0.9
 INSTALL_S = 180.0
@@ -218,14 +217,6 @@ def tried(argv: list[str]) -> str | None:
     return ((done.stderr.strip() or done.stdout.strip()).splitlines() or ["it failed"])[-1]
 
 
-def remove(*names: str) -> None:
-    """What is there of them; also of a run before this one that was killed."""
-    for what in (["rm", "--force", "--volumes", *names],
-                 ["volume", "rm", "--force", *(f"{name}-{volume}" for name in names
-                                               for volume in ("state", "key"))]):  # fmt: skip
-        subprocess.run(["docker", *what], capture_output=True, timeout=120, check=False)
-
-
 def tell(title: str, rounds: list[Round]) -> None:
     waited = [second for each in rounds for second in each.waited_s]
     cuts = quantiles(waited, n=20)
@@ -248,35 +239,30 @@ def main() -> int:
     ours, by_hand, spooler, hyperqueue = names = [
         f"{choice.prefix}-{name}" for name in ("queue", "by-hand", "tsp", "hq")
     ]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is removed then, too
-    remove(*names)
-    with tempfile.TemporaryDirectory() as text:
+    with removed(*names), tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         folder.chmod(0o755)
         (folder / "job").write_text(JOB)
         (folder / "job").chmod(0o755)
-        try:
-            cpus = start_slurms(ours, by_hand, image, folder)
-            loop = ("sh", "-c", SLURM, "sh", str(choice.jobs))
-            calls: dict[str, tuple[str, tuple[str, ...]]] = {
-                "dsHPC": (ours, loop),
-                "Slurm, by hand": (by_hand, loop),
-            }
-            if why := start_spooler(spooler, image, folder, cpus):
-                print(f"task-spooler is left out: {why}")
-            else:
-                calls["task-spooler"] = spooler, ("sh", "-c", SPOOLER, "sh", str(choice.jobs))
-            if why := start_hyperqueue(hyperqueue, image, folder):
-                print(f"HyperQueue is left out: {why}")
-            else:
-                program = ("python3", "/bench/submit.py", str(choice.jobs), str(cpus))
-                calls["HyperQueue"] = hyperqueue, program
-            rounds: dict[str, list[Round]] = {title: [] for title in calls}
-            for _ in range(choice.rounds):
-                for title, (name, command) in calls.items():
-                    rounds[title].append(run_round(name, choice.jobs, *command))
-        finally:
-            remove(*names)
+        cpus = start_slurms(ours, by_hand, image, folder)
+        loop = ("sh", "-c", SLURM, "sh", str(choice.jobs))
+        calls: dict[str, tuple[str, tuple[str, ...]]] = {
+            "dsHPC": (ours, loop),
+            "Slurm, by hand": (by_hand, loop),
+        }
+        if why := start_spooler(spooler, image, folder, cpus):
+            print(f"task-spooler is left out: {why}")
+        else:
+            calls["task-spooler"] = spooler, ("sh", "-c", SPOOLER, "sh", str(choice.jobs))
+        if why := start_hyperqueue(hyperqueue, image, folder):
+            print(f"HyperQueue is left out: {why}")
+        else:
+            program = ("python3", "/bench/submit.py", str(choice.jobs), str(cpus))
+            calls["HyperQueue"] = hyperqueue, program
+        rounds: dict[str, list[Round]] = {title: [] for title in calls}
+        for _ in range(choice.rounds):
+            for title, (name, command) in calls.items():
+                rounds[title].append(run_round(name, choice.jobs, *command))
     print(f"{choice.jobs} jobs of 60 ms on {cpus} CPUs, {choice.rounds} rounds in turns")
     for title, each in rounds.items():
         tell(title, each)
