@@ -247,7 +247,7 @@ class Configure:
                 plan,
                 proof,
                 stanza.image_tag(settings, plan.gpu_type),
-                recipe.for_compose(facts, self.project.folder) if recipe else None,
+                recipe.for_compose(self.project.folder) if recipe else None,
             )
             changes = written.compared(self.project, plan, stanza.text_of(file))
             self._inputs = render.inputs(plan, file)

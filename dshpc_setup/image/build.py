@@ -192,11 +192,11 @@ def _failed(result: CommandResult, context: Context, *, kept: bool) -> DshpcErro
 def compose_build(
     context: Context, base: BaseImage, args: Mapping[str, str], project: Path
 ) -> dict[str, Any]:
-    """`{"build": ..., "secrets": ...}` for a compose file, version 2 of compose only.
+    """`{"build": ..., "secrets": ...}` for a compose file.
 
     A later `docker compose build` in `project` then makes the same image: arguments, label and
     site files are the same. Proxies stand there by name alone and come from the
-    environment. Compose 1.29 refuses `build.secrets`: leave all of it out there.
+    environment. Compose 1.29 refuses `build.secrets`: its context is for the old builder, which has none.
     """
 
     def relative(path: Path) -> str:

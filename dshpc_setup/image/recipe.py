@@ -29,11 +29,8 @@ class Recipe:
     context: Context
     args: Mapping[str, str]
 
-    def for_compose(self, facts: HostFacts, project: Path) -> dict[str, Any] | None:
-        """The `build:` of the compose file; None for compose v1, which refuses build.secrets."""
-        compose = facts.engine.compose
-        if compose is not None and compose.major < 2:
-            return None
+    def for_compose(self, project: Path) -> dict[str, Any]:
+        """The `build:` of the compose file: `docker compose build` makes the same image."""
         return compose_build(self.context, self.base, self.args, project)
 
 
@@ -53,7 +50,10 @@ def make_recipe(
 
     `renew`: with the packages of today, which later runs keep to.
     """
-    buildkit = choose_builder(machine, facts) != "classic"
+    compose = facts.engine.compose
+    # Compose 1 refuses build.secrets, and leaves a service without `build:` out of its builds
+    without_secrets = compose is not None and compose.major < 2
+    buildkit = not without_secrets and choose_builder(machine, facts) != "classic"
     site = gather_site(machine)
     folder = project.own / "build"
     arch = debian_arch(facts.engine.arch or facts.platform.arch or "")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.cluster import Cluster, Outcome, made, run, wait_until
+from tests.integration.cluster import Cluster, Outcome, docker, made, run, wait_until
 from tests.integration.shown import blocks
 
 MARKER = "# USER_CUSTOMIZED=true\n"
@@ -146,7 +146,10 @@ def test_manual_configuration_step_by_step(cluster: Cluster) -> None:
     with_node_line(cluster, node_line(cluster, "gpu:nvidia:1"))
     before = stamps(cluster)
     # 4. Rebuild and restart
+    image = str(cluster.inspect()["Config"]["Image"])
+    was = docker("image", "inspect", "--format", "{{.Id}}", image)
     compose(cluster, "build", "--no-cache", "--build-arg", "GPU_TYPE=nvidia").good()
+    assert docker("image", "inspect", "--format", "{{.Id}}", image) != was, "nothing was built"
     down_and_up(cluster)
 
     container = ["docker", "exec", "-i", cluster.container]
@@ -165,6 +168,20 @@ def test_manual_configuration_step_by_step(cluster: Cluster) -> None:
         again(cluster)
         wait_until(lambda: cluster.node() == ("gpu:nvidia:1", "idle"), again.__name__)
         assert stamps(cluster) == before, again.__name__
+
+
+def test_the_image_is_built_for_the_gpus_that_are_named(cluster: Cluster) -> None:
+    """With the compose of this machine; compose 1 said "uses an image, skipping" and ended well."""
+    image = str(cluster.inspect()["Config"]["Image"])
+    label = '{{index .Config.Labels "org.dshpc.gpu-type"}}'
+    for gpu_type in ("none", "nvidia"):
+        compose(cluster, "build", "--build-arg", f"GPU_TYPE={gpu_type}").good()
+        assert docker("image", "inspect", "--format", label, image).strip() == gpu_type
+    down_and_up(cluster)
+    assert cluster.node() == ("gpu:h100:2", "idle")
+    built = docker("image", "inspect", "--format", "{{.Id}}", image)
+    cluster.configure().good()
+    assert docker("image", "inspect", "--format", "{{.Id}}", image) == built, "it is the same image"
 
 
 def test_gres_conf_alone_is_enough(cluster: Cluster) -> None:

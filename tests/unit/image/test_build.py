@@ -188,3 +188,4 @@ def test_compose() -> None:
     assert "pa55" not in json.dumps(found)
     classic = compose_build(replace(CONTEXT, buildkit=False), BASE, ARGS, Path("/p"))
     assert "secrets" not in classic["build"]
+    assert not classic["secrets"]  # what compose 1 would refuse
