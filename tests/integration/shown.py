@@ -81,7 +81,7 @@ def documented(document: str, command: str) -> Shown:
 SOMETIMES: tuple[str, ...] = (
     r" {6}\.\.\. .*",
     r" {6}The image \S+ could not be pulled \(.*\): it is made from Debian's packages\.",
-    r"dshpc: job \d+(?: is (?:queued|running)\b.*|: \d+ (?:queued|running)\b.*)",
+    r"dshpc: job \d+(?: is (?:queued|running)\b.*| ran on .*|: \d+ (?:queued|running)\b.*)",
     r"srun: job \d+ (?:queued and waiting for|has been allocated) resources",
 )
 # What varies from run to run and from machine to machine, and what is read in its place.
