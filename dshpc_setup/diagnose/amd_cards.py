@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose import kernel_log
-from dshpc_setup.diagnose.common import named, none_of, of_vendor
+from dshpc_setup.diagnose.common import by_choice, named, none_of, of_vendor
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -33,7 +33,11 @@ _ATOMICS = re.compile(r"\bskipped device [0-9a-f]{4}:[0-9a-f]{4}, PCI rejects at
 # amdgpu_job.c: "ring gfx_0.0.0 timeout, signaled seq=..."; amdgpu_device.c: "GPU reset begin!",
 # "GPU reset(1) failed", "GPU reset end with ret = -110"
 _FAILED = re.compile(r"\bamdgpu\b.*\bGPU reset(?:\(\d+\) failed| end with ret = -)")
+_MENDED = re.compile(r"\bamdgpu\b.*\bGPU reset\(\d+\) succeeded")
 _RESET = re.compile(rf"{_FAILED.pattern}|\bamdgpu\b.*\b(?:ring \S+ timeout,|GPU reset begin\b)")
+_END = re.compile(rf"{_FAILED.pattern}|{_MENDED.pattern}")
+# amdgpu_drv.c: "[drm] Initialized amdgpu 3.57.0 20150101 for 0000:83:00.0 on minor 1", newer without date
+_STARTS = re.compile(r"\bInitialized amdgpu [\d.]{1,20}(?: \d{1,8})? for \S{1,40} on minor")
 # drivers/base/firmware_loader: "Direct firmware load for amdgpu/arcturus_gpu_info.bin failed with error
 # -2"; amdgpu: 'Failed to load gpu_info firmware "amdgpu/arcturus_gpu_info.bin"'. Some files are for parts
 # that a card does without (isp, dmcub): what counts is that the card did not start.
@@ -110,11 +114,13 @@ def _atomics(known: Known) -> Verdict:
 
 def _resets(known: Known) -> Verdict:
     lines = _in_log(known, _RESET)
-    if isinstance(lines, Verdict):
-        return lines
+    ends = _in_log(known, _END)
+    if isinstance(lines, Verdict) or isinstance(ends, Verdict):
+        return lines if isinstance(lines, Verdict) else fine()
     if not lines:
         return fine("no reset in the kernel's log")
-    failed = any(_FAILED.search(line) for line in lines)
+    last = {devices(line): line for line in ends}
+    failed = any(_FAILED.search(line) for line in last.values())
     after = (
         "A reset failed: the card is of no use until the machine restarts."
         if failed
@@ -191,14 +197,26 @@ def _unreadable_count(line: str) -> bool:
 
 
 def _in_log(known: Known, pattern: re.Pattern[str]) -> list[str] | Verdict:
-    """Lines of the kernel's log; a verdict where there is nothing to look for, or nowhere to look."""
-    amd = any(item.vendor == "amd" for item in known.facts.gpus.unused)
-    if not amd and not of_vendor(known, "amd"):
-        return none_of(known, "amd")
+    """Lines of the kernel's log; a verdict where there is nothing to look for, or nowhere to look.
+
+    Those since each card's last start alone, and none of cards that no job gets by choice or by their
+    kind: the display part of a processor is reset on many desktops.
+    """
+    left = [item for item in known.facts.gpus.unused if item.vendor == "amd"]
+    if all(by_choice(item) for item in left) and not of_vendor(known, "amd"):
+        return not_here("No AMD GPU is for jobs.") if left else none_of(known, "amd")
     unread = kernel_log.why_unread(known.observed.kernel)
     if unread is not None:
         return unknown(unread)
-    return [line for line in kernel_log.messages(known.observed.kernel) if pattern.search(line)]
+    aside = {at for item in left if by_choice(item) for at in devices(item.pci_bus_id or "")}
+    found: list[str] = []
+    for line in kernel_log.messages(known.observed.kernel):
+        about = devices(line)
+        if _STARTS.search(line):
+            found = [before for before in found if not (about and devices(before) == about)]
+        elif pattern.search(line) and not (about and about <= aside):
+            found.append(line)
+    return found
 
 
 def _target(known: Known) -> Verdict:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from dshpc_setup import problems, remedies, vendors
 from dshpc_setup.diagnose import intel
-from dshpc_setup.diagnose.common import answered, in_plan, named
+from dshpc_setup.diagnose.common import answered, by_choice, in_plan, named
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -38,8 +38,6 @@ _CARDS = (
     "DSH-GP-004",
     NO_NODE,
 )
-# Words of the probes for cards that are left out with nothing wrong
-_BY_CHOICE = ("virtual machines", "display adapter", "excluded by", "too old for ROCm")
 _LEAST_FREE = 0.1  # of a GPU's memory
 _HOLDERS: dict[Vendor, str] = {
     "nvidia": "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory --format=csv",
@@ -151,9 +149,7 @@ def _node_steps(known: Known, vendor: Vendor, *, whole: bool) -> tuple[Fix, ...]
 
 def _unused(known: Known) -> Verdict:
     """Hardware that no job gets by somebody's choice or by its kind; what is broken is told elsewhere."""
-    chosen = [
-        item for item in known.facts.gpus.unused if any(word in item.reason for word in _BY_CHOICE)
-    ]
+    chosen = [item for item in known.facts.gpus.unused if by_choice(item)]
     if not chosen:
         return fine()
     return note("Graphics hardware that no job gets.", *map(_unused_in_words, chosen))

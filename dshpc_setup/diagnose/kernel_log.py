@@ -38,7 +38,12 @@ class Xid:
 
 # nvmlDeviceGpuRecoveryAction_t: drivers word a number differently, "GPU Reset Required" and "PF FLR"
 _STEP = re.compile(r"\bto 0x(?P<step>[0-9a-f]{1,8})\b", re.IGNORECASE)
-_STEPS: dict[int, Literal["reset", "restart"]] = {1: "reset", 2: "restart", 4: "reset"}
+_STEPS: dict[int, Literal["reset", "restart"]] = {
+    1: "reset", 2: "restart", 4: "reset", 6: "reset", 7: "restart",
+}  # fmt: skip
+# nv.c: "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.124.06 ...", also of the open modules. The
+# driver starts every card and switch anew then: what it wrote before is of an earlier start.
+_LOADS = re.compile(r"NVRM: loading NVIDIA UNIX\b")
 
 
 @lru_cache(maxsize=8)
@@ -82,11 +87,20 @@ def _sxid(line: str, match: re.Match[str]) -> Xid:
 
 
 def past(log: KernelLog) -> frozenset[Xid]:
-    """Errors of a card of which the driver said later that it wants no step any more (Xid 154, None)."""
+    """Errors of cards and switches that are over, by the driver's own words: it was loaded anew since, or
+    said of the card that it wants no step any more (Xid 154, None).
+    """
     over: set[Xid] = set()
     open_: dict[str, list[Xid]] = {}
-    for item in xids(log):
-        told = _STEP.search(item.line) if item.number == RECOVERY else None
+    for line in messages(log):
+        if _LOADS.match(line):
+            over.update(item for items in open_.values() for item in items)
+            open_.clear()
+        item = _error(line)
+        if item is None:
+            continue
+        over.discard(item)  # it came again
+        told = _STEP.search(line) if item.number == RECOVERY else None
         if told is not None and int(told["step"], 16) == 0:
             over.update(open_.pop(item.address, ()))
         else:
@@ -94,12 +108,25 @@ def past(log: KernelLog) -> frozenset[Xid]:
     return frozenset(over)
 
 
+def _error(line: str) -> Xid | None:
+    if match := _XID.search(line):
+        return _xid(line, match)
+    match = _SXID.search(line)
+    return _sxid(line, match) if match else None
+
+
 def wanted(log: KernelLog, step: Literal["reset", "restart"]) -> dict[str, str]:
     """The cards for which the driver itself wants this step, each with the line that says so.
 
-    A later line of a card takes the place of an earlier one.
+    A later line of a card takes the place of an earlier one, and nothing is wanted of a driver that was
+    loaded anew.
     """
-    newest = {item.address: item.line for item in xids(log) if item.number == RECOVERY}
+    over = past(log)
+    newest = {
+        item.address: item.line
+        for item in xids(log)
+        if item.number == RECOVERY and item not in over
+    }
     return {address: line for address, line in newest.items() if _step_of(line) == step}
 
 

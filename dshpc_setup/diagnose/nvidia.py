@@ -9,6 +9,7 @@ from dshpc_setup.diagnose import (
     nvidia_health,
     nvidia_kernel,
     nvidia_starts,
+    nvidia_switches,
 )
 from dshpc_setup.diagnose.kernel_log import lines
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
@@ -296,6 +297,7 @@ CHECKS: tuple[Check, ...] = (
     Check(DRIVER_TOO_OLD, "driver", "The NVIDIA driver is new enough",
           "The NVIDIA driver is too old", _driver_age),
     *nvidia_kernel.CHECKS,
+    *nvidia_switches.CHECKS,
     *nvidia_starts.CHECKS,
     *nvidia_cards.CHECKS,
     *nvidia_containers.CHECKS,

@@ -8,6 +8,7 @@ from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
 from dshpc_setup.diagnose.kernel_log import lines, wanted, xids
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.nvidia_past import over, running_at
 from dshpc_setup.diagnose.nvidia_told import (
     answer,
     by_test,
@@ -24,6 +25,7 @@ from dshpc_setup.diagnose.nvidia_told import (
 )
 from dshpc_setup.facts import Disagreement, GpuDevice
 from dshpc_setup.fixes import Fix
+from dshpc_setup.kernel_messages import devices
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.cuda import is_data_centre
 from dshpc_setup.problems import LOST, NO_FABRIC, NO_INSTANCES, PROHIBITED, RESET, UNREADABLE
@@ -157,15 +159,34 @@ def _on_the_bus(known: Known) -> Verdict:
     if gone:
         words = (f"{layer.source}: {layer.says}" for item in gone for layer in item.layers)
         return warning(cause, *words, *log, fix=fix)
-    if log:
-        return fault(f"{cause} It was seen since the machine started.", *log, fix=fix)
+    still = _fell_off(known, back=False)
+    if still:
+        return fault(f"{cause} It was seen since the machine started.", *still, fix=fix)
+    if log and not by_test(known, LOST):
+        cause = (
+            "A GPU had fallen off the bus since the machine started, and answers again. Where it comes "
+            "again it is mostly for want of power."
+        )
+        return titled("A GPU had fallen off the bus", note(cause, *log, fix=fix[-1:]))
     return by_test(known, LOST) or fine()
 
 
-def _fell_off(known: Known) -> tuple[str, ...]:
-    """What the kernel's log says of it: an Xid, or that a card did not answer at the driver's start."""
-    told = [item.line for item in xids(known.observed.kernel) if item.number == 79]
-    started = lines(known.observed.kernel, r"NVRM: The NVIDIA GPU .{0,200}fallen off the bus", 3)
+def _fell_off(known: Known, *, back: bool = True) -> tuple[str, ...]:
+    """What the kernel's log says of it: an Xid, or that a card did not answer at the driver's start.
+
+    `back`: also of cards that are there again.
+    """
+    gone, running = over(known), running_at(known)
+    told = [
+        item.line
+        for item in xids(known.observed.kernel)
+        if item.number == 79 and (back or item not in gone)
+    ]
+    started = [
+        line
+        for line in lines(known.observed.kernel, r"NVRM: The NVIDIA GPU .{0,200}fallen off the bus")
+        if back or not devices(line) or devices(line) - running
+    ]
     return tuple(dict.fromkeys((*told, *started)))[-3:]
 
 

@@ -1,5 +1,4 @@
-"""What the kernel's log says of NVIDIA's driver: refused, of the wrong kind, too new; errors of cards and
-switches.
+"""What the kernel's log says of NVIDIA's driver: refused, of the wrong kind, too new; errors of cards.
 
 Sources of the texts: Linux kernel/module/signing.c; NVIDIA's driver (NVRM: ...), as in
 NVIDIA/open-gpu-kernel-modules, and its Xid catalogue.
@@ -12,12 +11,14 @@ from collections import Counter
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
-from dshpc_setup.diagnose.kernel_log import Xid, lines, past, sxids, wanted, xids
+from dshpc_setup.diagnose.kernel_log import Xid, lines, wanted, xids
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.nvidia_past import over, still_said
 from dshpc_setup.diagnose.nvidia_told import (
     cards,
     driver_loaded,
     evidence,
+    nvml_code,
     silent,
     titled,
     with_log,
@@ -31,7 +32,6 @@ from dshpc_setup.remedies.driver import DRIVER_GUIDE
 UNSIGNED = "DSH-NV-004"
 WRONG_MODULES = "DSH-NV-005"
 XIDS = "DSH-NV-081"
-SXIDS = "DSH-NV-101"
 GPU_TOO_OLD = "DSH-NV-084"
 
 # A module that was let in leaves "module verification failed ... tainting kernel": no refusal.
@@ -48,6 +48,7 @@ _KEYS = {
     "debian": "/var/lib/dkms/mok.pub",
     "fedora": "/etc/pki/akmods/certs/public_key.der",
 }
+_NO_LIBRARY = 12  # NVML's
 _BY_RESET = ("reset", "replace", "driver")  # a reset is their first step
 _SHOWN = 5
 
@@ -58,6 +59,8 @@ def _signed(known: Known) -> Verdict:
     refused = lines(known.observed.kernel, _REFUSED)
     if not refused or driver_loaded(known) or cards(known):
         return fine()
+    if nvml_code(known) == _NO_LIBRARY:
+        return fine()  # NVIDIA's driver is not installed: the module is another's
     return fault(
         "The kernel takes signed modules only, as with Secure Boot, and refused one that has no key it "
         'knows: mostly NVIDIA\'s ("Key was rejected by service").',
@@ -90,8 +93,8 @@ def _flavour(known: Known) -> Verdict:
     """Whether the driver's kernel modules are of the kind that the GPU needs: open or proprietary."""
     module = evidence(known, "nvidia-module")
     words = (module.detail or "") if module is not None else ""
-    wants_open = lines(known.observed.kernel, _WANTS_OPEN, 2)
-    wants_other = lines(known.observed.kernel, _WANTS_PROPRIETARY, 2)
+    wants_open = still_said(known, _WANTS_OPEN, 2)
+    wants_other = still_said(known, _WANTS_PROPRIETARY, 2)
     say = warning if cards(known) else fault
     if wants_open and "open kernel module" not in words:
         cause = (
@@ -145,8 +148,8 @@ def _open_modules(known: Known) -> Fixes:
 @with_log
 def _supported(known: Known) -> Verdict:
     """Whether the driver has left this GPU to an older series of drivers."""
-    log = known.observed.kernel
-    told = lines(log, _LEGACY, 2) or lines(log, r"NVIDIA driver will ignore this GPU", 2)
+    told = still_said(known, _LEGACY, 2)
+    told = told or still_said(known, r"NVIDIA driver will ignore this GPU", 2)
     if not told:
         return fine()
     series = next((match["series"] for line in told if (match := re.search(_LEGACY, line))), None)
@@ -174,13 +177,13 @@ def _supported(known: Known) -> Verdict:
 def _xids(known: Known) -> Verdict:
     """Errors that the driver wrote down since the machine started: of cards, else of programs."""
     log = known.observed.kernel
-    found = xids(log)
-    hard = [item for item in found if item.severity in ("fatal", "fault")]
+    found, gone = xids(log), over(known)
+    grave = [item for item in found if item.severity in ("fatal", "fault")]
+    hard = [item for item in grave if item not in gone]
     restart = wanted(log, "restart")
     asking = [item for item in found if item.line == restart.get(item.address)]
     if hard:
-        over = past(log)
-        fatal = any(item.severity == "fatal" and item not in over for item in hard)
+        fatal = any(item.severity == "fatal" for item in hard)
         say, what = (fault, "a fatal error") if fatal else (warning, "errors")
         cause = f"The driver reported {what} of a GPU since the machine started. {_worded(hard)}."
         both = [item for item in found if item in hard or item in asking]
@@ -189,6 +192,16 @@ def _xids(known: Known) -> Verdict:
         cause = "The driver reported an error of a GPU, and wants the machine to be restarted."
         theirs = [item for item in found if item.address in restart]
         return warning(cause, *_told(known, theirs), fix=remedies.reboot(known.facts))
+    if grave:
+        cause = (
+            "The driver reported errors of a GPU that are over by now: it was reset since, or started anew. "
+            f"{_worded(grave)}."
+        )
+        again = Fix("Where it comes again on one GPU, ask the seller: the card may be failing")
+        return titled(
+            "A GPU had errors and works again (Xid)",
+            note(cause, *_told(known, grave), fix=(again,)),
+        )
     soft = [item for item in found if item.number != RECOVERY]
     if not soft:
         return fine()
@@ -202,8 +215,8 @@ def _xids(known: Known) -> Verdict:
     )
 
 
-def _worded(items: list[Xid], name: str = "Xid") -> str:
-    return "; ".join(dict.fromkeys(f"{name} {item.number}: {item.words}" for item in items))
+def _worded(items: list[Xid]) -> str:
+    return "; ".join(dict.fromkeys(f"Xid {item.number}: {item.words}" for item in items))
 
 
 def _times(count: int) -> str:
@@ -247,42 +260,6 @@ def _after(known: Known, items: list[Xid]) -> Fixes:
     return tuple(dict.fromkeys(steps))
 
 
-@with_log
-def _sxids(known: Known) -> Verdict:
-    """Errors that the driver of the NVSwitches wrote down since the machine started."""
-    found = list(sxids(known.observed.kernel))
-    grave = [item for item in found if item.severity == "fatal"]
-    hard = grave or [item for item in found if item.severity == "fault"]
-    words = tuple(item.line for item in (hard or found)[-_SHOWN:])
-    if hard:
-        say, what = (fault, "a fatal error") if grave else (warning, "errors")
-        cause = (
-            f"The driver reported {what} of an NVSwitch, which joins the GPUs. "
-            f"{_worded(hard, 'SXid')}."
-        )
-        return say(cause, *words, fix=_after_switch(known, hard))
-    if not found:
-        return fine()
-    told = f"An NVSwitch told of events that need no step. {_worded(found, 'SXid')}."
-    return titled("An NVSwitch told of events (SXid)", note(told, *words))
-
-
-def _after_switch(known: Known, items: list[Xid]) -> Fixes:
-    kinds = {item.remedy for item in items}
-    steps: list[Fix] = []
-    if "restart" in kinds or silent(known):
-        steps += remedies.reboot(known.facts)
-    elif "reset" in kinds:
-        steps += remedies.reset_fabric(known.facts)
-    if "cooling" in kinds:
-        steps.append(Fix("See to the machine's cooling: fans, filters, the air that it is given"))
-    if "cables" in kinds:
-        steps.append(Fix("Have the link's cables and connectors seen to"))
-    steps.append(Fix("See which NVLink connections are down", "nvidia-smi nvlink --status"))
-    steps.append(Fix("Where it comes again at one switch or link, ask the seller"))
-    return tuple(dict.fromkeys(steps))
-
-
 CHECKS: tuple[Check, ...] = (
     Check(UNSIGNED, "driver", "The kernel takes the NVIDIA driver's module",
           "The NVIDIA driver's module is not signed (Secure Boot)", _signed),
@@ -292,6 +269,4 @@ CHECKS: tuple[Check, ...] = (
           "The NVIDIA driver no longer supports the GPU", _supported),
     Check(XIDS, "driver", "The kernel's log holds no error of an NVIDIA GPU",
           "The kernel's log holds Xid errors of a GPU", _xids, because=(LOST,)),
-    Check(SXIDS, "driver", "The kernel's log holds no error of an NVSwitch",
-          "The kernel's log holds SXid errors of an NVSwitch", _sxids),
 )  # fmt: skip

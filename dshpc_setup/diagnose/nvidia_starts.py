@@ -9,10 +9,10 @@ from __future__ import annotations
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.kernel_log import lines
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, warning
+from dshpc_setup.diagnose.nvidia_past import still_said
 from dshpc_setup.diagnose.nvidia_told import cards, driver_loaded, with_log
 from dshpc_setup.facts import UnusedGpu
 from dshpc_setup.fixes import Fix
-from dshpc_setup.kernel_messages import devices
 from dshpc_setup.problems import NOUVEAU
 
 NO_ADDRESSES = "DSH-NV-102"
@@ -32,22 +32,10 @@ _WHO = Fix("See which one: it stands before these lines", "sudo dmesg | grep -iE
 _SHOWN = 3
 
 
-def _not_running(known: Known, pattern: str) -> tuple[str, ...]:
-    """The messages, without those of cards that run by now: they tell of an earlier start."""
-    running = {
-        address
-        for gpu in cards(known)
-        if not gpu.problems and gpu.pci_bus_id
-        for address in devices(gpu.pci_bus_id)
-    }
-    found = lines(known.observed.kernel, pattern, 50)
-    return tuple(line for line in found if not devices(line) or devices(line) - running)[-_SHOWN:]
-
-
 @with_log
 def _addresses(known: Known) -> Verdict:
     """Whether the firmware gave each card addresses for its memory."""
-    told = _not_running(known, _NO_ADDRESSES)
+    told = still_said(known, _NO_ADDRESSES, _SHOWN)
     if not told:
         return fine()
     say = warning if cards(known) else fault
@@ -109,7 +97,7 @@ def _built(known: Known) -> Verdict:
 @with_log
 def _power(known: Known) -> Verdict:
     """Whether a card's own power connectors are in use."""
-    told = _not_running(known, _NO_POWER)
+    told = still_said(known, _NO_POWER, _SHOWN)
     if not told:
         return fine()
     say = warning if cards(known) else fault

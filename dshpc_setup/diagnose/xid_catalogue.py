@@ -5,7 +5,7 @@ Sources of the figures: NVIDIA Xid Errors, "Analyzing Xid Errors with the Xid Ca
 deploy/xid-errors: resolution buckets, also of Xid 144 to 150), and its list for older GPUs; nverror.h of
 NVIDIA/open-gpu-kernel-modules; Fabric Manager for NVIDIA NVSwitch Systems User Guide, appendix "NVLink
 Errors" (non-fatal, fatal, always fatal and other notable SXid errors), and the names in its driver.
-What the catalogue marks as unused is not here.
+What both mark as unused is not here.
 """
 
 from __future__ import annotations
@@ -78,6 +78,9 @@ XIDS: dict[int, Meaning] = {
     171: Meaning("an error of the GPU's memory (DRAM) that ECC could not correct", "fatal", "reset"),
     172: Meaning("an error inside the GPU's chip (SRAM) that ECC could not correct", "fatal", "reset"),
     # -- it works, and somebody has to act
+    57: Meaning("the GPU's memory could not be set up", "fault", "reset"),
+    58: Meaning("the connection to the GPU's memory is not stable", "fault", "reset"),
+    **_each((59, 61), Meaning("a processor inside the GPU (PMU) stopped its work", "fault", "reset")),
     63: Meaning("memory is to be replaced by spare memory, which a reset does", "fault", "reset"),
     74: Meaning("an NVLink connection failed", "fault", "reset"),
     78: Meaning("a vGPU could not be started", "fault", "update"),

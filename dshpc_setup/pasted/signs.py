@@ -411,7 +411,7 @@ ENGINE = (
     _sign(
         "DK-001 DK-073 DK-072",
         "unable to configure the docker daemon with file",
-        r"\bdocker\w*\b.{0,200}failed to start daemon",
+        r"\bdocker\w{0,40}\b.{0,200}failed to start daemon",
         r"\bfailed to start daemon\b.{0,60}\b(?:error initializing|pid file|network|iptables)",
         "job for docker.service failed",
         r"docker\.service: (?:failed|main process exited|start request repeated)",
@@ -424,7 +424,7 @@ ENGINE = (
         r"docker\.sock: (?:connect: )?(?:no such file|connection refused)",
         "failed to connect to the docker api",
         r"error during connect: (?:this error|in the default|\w+ .?http)",
-        r"docker\w*engine: the system cannot find the file",
+        r"docker\w{0,40}engine: the system cannot find the file",
         "docker desktop is unable to start",
     ),
     _sign(

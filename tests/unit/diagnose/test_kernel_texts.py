@@ -104,7 +104,7 @@ NONE = XID.format("154, GPU recovery action changed from 0x1 (GPU Reset Required
         (XID.format("145, RLW_REMAP Fatal XC0 i0 Link 00 (0x4)"), "error", Exit.ERROR),
         (XID.format("145, RLW_REMAP Nonfatal XC0 i0 Link 00 (0x4)"), "info", Exit.OK),
         (XID.format("95, pid=1, Uncontained: FBHUB"), "error", Exit.ERROR),
-        (XID.format("95, pid=1, Uncontained: FBHUB") + "\n" + NONE, "warn", Exit.WARNING),
+        (XID.format("95, pid=1, Uncontained: FBHUB") + "\n" + NONE, "info", Exit.OK),
         (NONE + "\n" + XID.format("95, pid=1, Uncontained: FBHUB"), "error", Exit.ERROR),
         (XID.format("94, pid=1, Contained: CE User Channel"), "warn", Exit.WARNING),
         (XID.format("31, pid=1, MMU Fault"), "info", Exit.OK),

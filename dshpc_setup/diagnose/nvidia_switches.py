@@ -1,0 +1,61 @@
+"""What the kernel's log says of NVSwitches, which join the GPUs of a machine.
+
+Source: Fabric Manager for NVIDIA NVSwitch Systems User Guide, appendix "NVLink Errors".
+"""
+
+from __future__ import annotations
+
+from dshpc_setup import remedies
+from dshpc_setup.diagnose.kernel_log import Xid, past, sxids
+from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.nvidia_told import silent, titled, with_log
+from dshpc_setup.fixes import Fix
+from dshpc_setup.remedies import Fixes
+
+SXIDS = "DSH-NV-101"
+
+_SHOWN = 5
+
+
+@with_log
+def _switches(known: Known) -> Verdict:
+    """Errors that the driver of the NVSwitches wrote down since the machine started."""
+    log = known.observed.kernel
+    found = [item for item in sxids(log) if item not in past(log)]
+    grave = [item for item in found if item.severity == "fatal"]
+    hard = grave or [item for item in found if item.severity == "fault"]
+    words = tuple(item.line for item in (hard or found)[-_SHOWN:])
+    if hard:
+        say, what = (fault, "a fatal error") if grave else (warning, "errors")
+        cause = f"The driver reported {what} of an NVSwitch, which joins the GPUs. {_worded(hard)}."
+        return say(cause, *words, fix=_after_switch(known, hard))
+    if not found:
+        return fine()
+    told = f"An NVSwitch told of events that need no step. {_worded(found)}."
+    return titled("An NVSwitch told of events (SXid)", note(told, *words))
+
+
+def _after_switch(known: Known, items: list[Xid]) -> Fixes:
+    kinds = {item.remedy for item in items}
+    steps: list[Fix] = []
+    if "restart" in kinds or silent(known):
+        steps += remedies.reboot(known.facts)
+    elif "reset" in kinds:
+        steps += remedies.reset_fabric(known.facts)
+    if "cooling" in kinds:
+        steps.append(Fix("See to the machine's cooling: fans, filters, the air that it is given"))
+    if "cables" in kinds:
+        steps.append(Fix("Have the link's cables and connectors seen to"))
+    steps.append(Fix("See which NVLink connections are down", "nvidia-smi nvlink --status"))
+    steps.append(Fix("Where it comes again at one switch or link, ask the seller"))
+    return tuple(dict.fromkeys(steps))
+
+
+def _worded(items: list[Xid]) -> str:
+    return "; ".join(dict.fromkeys(f"SXid {item.number}: {item.words}" for item in items))
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(SXIDS, "driver", "The kernel's log holds no error of an NVSwitch",
+          "The kernel's log holds SXid errors of an NVSwitch", _switches),
+)  # fmt: skip
