@@ -12,12 +12,16 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.facts import SECTIONS, Section
 from dshpc_setup.probes import DEADLINE_S, gather
+
+if TYPE_CHECKING:
+    from dshpc_setup.settings import Settings
 
 _SWITCHES = {"--json": "json", "--explain": "explain"}
 _VALUES = {
@@ -78,15 +82,15 @@ def detect(asked: Asked) -> int:
         from dshpc_setup import explain
         from dshpc_setup.cli.facts import lines
 
-        text = lines(facts, sections, _gres_type(asked) if facts.gpus.devices else "model")
+        text = lines(facts, sections, *([_settings(asked)] if facts.gpus.devices else []))
         if asked.explain:
             text += ["", *explain.lines(facts, sections)]
         put("\n".join([*text, ""]))
     return Exit.INCOMPLETE if facts.unanswered(sections) else Exit.OK
 
 
-def _gres_type(asked: Asked) -> str:
-    """What jobs call the GPUs here, by the settings of the project that we stand in.
+def _settings(asked: Asked) -> Settings:
+    """Those of the project that we stand in: what jobs call the GPUs here, and which they get.
 
     Another machine has settings of its own; so has, for now, a project whose settings are broken.
     """
@@ -94,12 +98,11 @@ def _gres_type(asked: Asked) -> str:
     from dshpc_setup.cli.folders import found_project
 
     if asked.machine is not None or asked.root != "/":
-        return settings.Settings().gres_type
+        return settings.Settings()
     with suppress(DshpcError):
         project = found_project(None)
-        found = project.settings(os.environ) if project else settings.load(env=os.environ)
-        return found.gres_type
-    return settings.Settings().gres_type
+        return project.settings(os.environ) if project else settings.load(env=os.environ)
+    return settings.Settings()
 
 
 def check_deadline(seconds: float) -> None:

@@ -23,6 +23,7 @@ from dshpc_setup.plan.devices import asked_as
 from dshpc_setup.probes.engine_join import late_hooks, unknown_runtimes
 from dshpc_setup.probes.look import counted
 from dshpc_setup.problems import in_words
+from dshpc_setup.settings import Settings
 
 _WIDTH = 80
 _INDENT = 8
@@ -45,11 +46,11 @@ _MACHINES = {
 
 
 def lines(
-    facts: HostFacts, sections: Collection[str] = SECTIONS, gres_type: str = "model"
+    facts: HostFacts, sections: Collection[str] = SECTIONS, settings: Settings = Settings()
 ) -> list[str]:
     """The summary: the sections that were asked for, then what could not be asked.
 
-    `gres_type` is the setting: what jobs call the GPUs.
+    `settings`: what jobs call the GPUs, and which of them they get.
     """
     found: list[str] = []
     for name, title, told in (
@@ -57,7 +58,7 @@ def lines(
         ("cpu", "CPUs", _cpu(facts.cpu)),
         ("memory", "Memory", _memory(facts.memory)),
         ("docker", "Docker", _docker(facts.engine)),
-        ("gpus", "GPUs", _gpus(facts.gpus, gres_type)),
+        ("gpus", "GPUs", _gpus(facts.gpus, settings)),
     ):
         if name in sections:
             first, *rest = told
@@ -171,7 +172,7 @@ def _elsewhere(host: str | None) -> str:
     return "in a virtual machine or on another one" if local else "on another machine"
 
 
-def _gpus(it: Gpus, gres_type: str) -> Iterable[str]:
+def _gpus(it: Gpus, settings: Settings) -> Iterable[str]:
     simulated = " (SIMULATED)" if it.simulated else ""
     whose = [each.vendor for each in it.devices if each.driver_version == it.driver_version]
     maker = f"{_VENDORS[whose[0]]} " if it.vendor == "mixed" and whose else ""
@@ -183,7 +184,7 @@ def _gpus(it: Gpus, gres_type: str) -> Iterable[str]:
     if it.detail:
         yield it.detail
     for device in it.devices:
-        yield from _device(device, gres_type)
+        yield from _device(device, settings)
     for unused in it.unused:
         name = unused.name or f"{_VENDORS[unused.vendor]} graphics"
         where = f" at {unused.pci_bus_id}" if unused.pci_bus_id else ""
@@ -195,12 +196,12 @@ def _gpus(it: Gpus, gres_type: str) -> Iterable[str]:
         yield f"the layers disagree about {each.about}: {said}. {meaning}{finding}"
 
 
-def _device(it: GpuDevice, gres_type: str) -> Iterable[str]:
+def _device(it: GpuDevice, settings: Settings) -> Iterable[str]:
     shared = "shared with the CPUs" if it.unified_memory else ""
     size = gib(it.memory_mib) if it.memory_mib is not None else "memory"
     memory = f"{size} {shared or ('unknown' if it.memory_mib is None else '')}".rstrip()
     name = it.name or f"{_VENDORS[it.vendor]} GPU"
-    types = dict.fromkeys(asked_as(it, gres_type))
+    types = dict.fromkeys(asked_as(it, settings))
     use = ", ".join(f"--gres=gpu:{each}:1" for each in types) or "not for jobs"
     yield f"{it.index}: {name}, {memory}, {use}"
     parts = [it.pci_bus_id or "PCI address unknown", ", ".join(it.device_files) or "no device file"]

@@ -68,9 +68,9 @@ def show(
     simulate = "" if project is None else settings.simulate
     if watching:
         looks = watch(seen, project, simulate, _WATCH_DEADLINE_S)
-        typed = (replace(each, gres_type=settings.gres_type) for each in looks)
+        typed = (replace(each, settings=settings) for each in looks)
         return _watch(typed, INTERVAL_S if interval is None else interval)
-    now = replace(look(seen, project, simulate), gres_type=settings.gres_type)
+    now = replace(look(seen, project, simulate), settings=settings)
     if json_output:
         print_json(now.to_json())
     else:

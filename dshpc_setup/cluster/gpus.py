@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dshpc_setup import probes
@@ -17,6 +17,7 @@ from dshpc_setup.plan.devices import asked_as
 from dshpc_setup.probes import readings
 from dshpc_setup.probes.readings import PartReading, Reading, Readings
 from dshpc_setup.project import Project
+from dshpc_setup.settings import Settings
 
 SCHEMA = "dshpc.gpus/1"
 DEADLINE_S = 10.0
@@ -56,7 +57,7 @@ class Card:
 class GpusNow:
     """One look. `age_s` is set where the values are older than it: the driver gave no answer.
 
-    `gres_type` is the project's setting, for what the cluster does not say itself.
+    `settings` are the project's, for what the cluster does not say itself.
     """
 
     gpus: Gpus
@@ -67,7 +68,7 @@ class GpusNow:
     taken: float = 0.0
     no_answer: bool = False
     age_s: float | None = None
-    gres_type: str = "model"
+    settings: Settings = field(default_factory=Settings)
 
     @property
     def hung(self) -> bool:
@@ -85,7 +86,7 @@ class GpusNow:
         holders = _Holders(self.gpus, self.cluster)
         measured = [*self.readings.devices, *(Reading() for _ in self.gpus.devices)]
         return tuple(
-            _card(device, reading, holders, asked_as(device, self.gres_type))
+            _card(device, reading, holders, asked_as(device, self.settings))
             for device, reading in zip(self.gpus.devices, measured, strict=False)
         )
 

@@ -108,16 +108,19 @@ def unhealthy_reasons(gpus: Gpus) -> frozenset[str]:
     return frozenset(reason for device in ill if (reason := lines_of(device)[1]))
 
 
-def asked_as(device: GpuDevice, gres_type: str) -> tuple[str, ...]:
+def asked_as(device: GpuDevice, settings: Settings) -> tuple[str, ...]:
     """The type by which jobs ask for the GPU; of one in MIG mode, that of each of its instances.
 
-    () where no job can have it. `gres_type` is the setting of that name.
+    () where no job can have it. Of the settings count those that hold for any GPU: how they are called,
+    and whether jobs get those that their own firmware calls broken.
     """
+    if settings.unhealthy_gpus == "use":
+        device = _as_healthy(device)
     # Their files may be made only as they are first used
     parts = tuple(replace(each, device_files=each.device_files or ("",)) for each in device.mig)
     files = device.device_files or ("",)
     lines, _ = lines_of(replace(device, device_files=files, mig=parts))
-    if gres_type == "index":
+    if settings.gres_type == "index":
         lines = typed_by_index(lines, [device])
     return tuple(line.slurm_type for line in lines)
 

@@ -163,7 +163,9 @@ def device(
     about = found.pci_bus_id or found.uuid or str(found.index)
     says = found.name or "a GPU that does not tell its name"
     if found.problems:
-        says += f", not for jobs: {problems.in_words(found.problems)}"
+        sick = set(found.problems) <= problems.UNHEALTHY
+        says += f", {'for jobs by a setting alone' if sick else 'not for jobs'}: "
+        says += problems.in_words(found.problems)
     look.concluded(f"gpu {about}", says, *because)
 
 

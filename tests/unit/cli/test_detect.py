@@ -313,8 +313,24 @@ MIXED = HostFacts(
     ],
 )  # fmt: skip
 def test_how_jobs_ask_for_each_gpu(gres_type: str, said: list[str]) -> None:
-    text = " ".join("\n".join(lines(MIXED, ("gpus",), gres_type)).split())
+    text = " ".join("\n".join(lines(MIXED, ("gpus",), Settings(gres_type=gres_type))).split())
     assert re.findall(r"GiB, (.+?) PCI", text) == said
+
+
+def test_a_broken_gpu_is_for_jobs_where_that_is_set() -> None:
+    """Its own firmware calls it broken and it computes; what no program can use stays out."""
+    whole = replace(MIXED.gpus.devices[0], device_files=("/dev/nvidia0",), problems=())
+    for found, setting, shown in (
+        (("DSH-NV-106",), "exclude", False),
+        (("DSH-NV-106", "DSH-NV-107"), "use", True),
+        (("DSH-NV-106", "DSH-NV-020"), "use", False),
+    ):
+        gpus = replace(MIXED.gpus, devices=(replace(whole, problems=found),))
+        facts, chosen = replace(MIXED, gpus=gpus), Settings(unhealthy_gpus=setting)
+        text = "\n".join(lines(facts, ("gpus",), chosen))
+        assert ("--gres=gpu:" in text) == shown == bool(plan_cluster(facts, chosen).gres)
+        assert ("not for jobs" in text) != shown
+        assert "DSH-NV-106" in text
 
 
 def test_the_types_are_those_of_the_plan() -> None:
@@ -327,8 +343,9 @@ def test_the_types_are_those_of_the_plan() -> None:
     )  # fmt: skip
     facts = replace(MIXED, gpus=replace(MIXED.gpus, devices=devices))
     for gres_type in ("model", "index"):
-        made = plan_cluster(facts, Settings(gres_type=gres_type))
-        shown = [(each.index, kind) for each in devices for kind in asked_as(each, gres_type)]
+        chosen = Settings(gres_type=gres_type)
+        made = plan_cluster(facts, chosen)
+        shown = [(each.index, kind) for each in devices for kind in asked_as(each, chosen)]
         assert shown == [(line.index, line.slurm_type) for line in made.gres]
 
 

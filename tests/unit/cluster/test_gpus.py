@@ -18,6 +18,7 @@ from dshpc_setup.machine.simulated import SimulatedMachine
 from dshpc_setup.probes import gather
 from dshpc_setup.probes.readings import Readings
 from dshpc_setup.project import Project
+from dshpc_setup.settings import Settings
 from tests.unit.cluster.test_gpu_jobs import MIXED, said
 from tests.unit.engine.fake import Answer, Answers, FakeMachine
 
@@ -159,9 +160,13 @@ def test_instances_have_jobs_of_their_own(project: Project) -> None:
 
 
 def test_without_a_cluster_the_settings_say_what_jobs_call_them() -> None:
-    mixed = GpusNow(devices("mixed"), Readings(), None, gres_type="index").cards()
+    mixed = GpusNow(
+        devices("mixed"), Readings(), None, settings=Settings(gres_type="index")
+    ).cards()
     assert [card.slurm_type for card in mixed] == ["gpu0", "gpu1", "gpu2"]
-    cut, whole = GpusNow(devices("mig"), Readings(), None, gres_type="index").cards()
+    cut, whole = GpusNow(
+        devices("mig"), Readings(), None, settings=Settings(gres_type="index")
+    ).cards()
     assert (cut.slurm_type, whole.slurm_type) == (None, "gpu1")
     assert [part.slurm_type for part in cut.parts] == [f"gpu0.{number}" for number in range(5)]
 
