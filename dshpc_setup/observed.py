@@ -199,6 +199,7 @@ class Observed:
     engine_installed: bool | None = None  # a Docker engine's program is here, running or not
     docker_command: bool | None = None  # the docker command is here
     owner: str | None = None  # of a project folder that is another user's: his name
+    packages: tuple[str, ...] | None = None  # of methods, as locked: "torch 2.9.0"; None: not read
     leftovers: tuple[str, ...] = ()  # of an interrupted write: paths in the project folder
 
     def daemon(self, name: str) -> Daemon | None:

@@ -71,6 +71,7 @@ def examine(machine: Machine, project: Project | None, early: Early | None = Non
         owner=_other_owner(machine, project),
     )
     own = project if project is not None and project.foreign is None else None
+    observed = replace(observed, packages=locked_packages(own))
     proof = Passthrough.from_json(own.read_note(PROOF)) if own else None
     return known_of(machine, facts, settings, observed, proof)
 
@@ -96,6 +97,17 @@ def _other_owner(machine: Machine, project: Project | None) -> str | None:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def locked_packages(project: Project | None) -> tuple[str, ...] | None:
+    """What the methods' packages are locked to; None where they are not, or it cannot be read."""
+    from dshpc_setup.environment import locking
+
+    try:
+        lock = locking.read(project.folder) if project is not None else None
+    except DshpcError:
+        return None  # `dshpc env show` and the next build say why
+    return tuple(f"{each.name} {each.version}" for each in lock.wheels) if lock else None
 
 
 def _examine_inside(machine: Machine) -> Known:

@@ -16,9 +16,9 @@ SCHEMA = "dshpc.doctor/1"
 
 def catalogue() -> tuple[Check, ...]:
     """Every check, in the order of the sections."""
-    from dshpc_setup.diagnose import driver, engine, files, gpu, host, passthrough, slurm
+    from dshpc_setup.diagnose import driver, engine, files, gpu, host, packages, passthrough, slurm
 
-    rooms = (host, gpu, driver, engine, passthrough, slurm, files)
+    rooms = (host, gpu, driver, engine, passthrough, packages, slurm, files)
     return tuple(check for room in rooms for check in room.CHECKS)
 
 

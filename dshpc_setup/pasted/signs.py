@@ -321,6 +321,32 @@ CUDA = (
     _sign("SL-022 GP-020 PT-053", r"\[opencl:cpu\b", also=r"\A(?!.*:gpu\b)"),
     _sign("SL-022 NV-027", "PLATFORM_NOT_FOUND_KHR", r"\bclGetPlatformIDs\b.{0,40}-1001\b"),
     _sign("PT-050 SL-020 DK-065", "invalid device ordinal", "CUDA_ERROR_INVALID_DEVICE"),
+    # What came with the program, and no driver: its own build, its own libraries, a compiler
+    _sign(
+        "PT-060 SL-022",
+        r"\bnot compiled with (?:CUDA|ROCm|GPU|XPU)\b",
+        r"\b(?:compiled|built|installed) without (?:GPU|CUDA|ROCm|HIP) (?:support|enabled)",
+        r"\blib(?:cudart|cublas|cudnn|cufft|curand|cusolver|cusparse|cupti|nccl|nvrtc|nvJitLink|nvvm"
+        r"|nvToolsExt|amdhip64|hipblas|rocblas|MIOpen|rccl|hsa-runtime64)"
+        r"[\w.-]{0,40}\W{1,3}cannot open shared object",
+        r"could not (?:load|dlopen|find) \S{0,40} ?\S{0,10} ?\W?lib(?:cudart|cublas|cudnn|cufft|nvinfer)\b",
+        "cannot dlopen some GPU libraries",
+        "CUDA-enabled jaxlib is not installed",
+        r"unable to load CUDA\. Is it installed",
+        "CUDA setup failed despite (?:GPU|CUDA) being available",
+        "libNVVM cannot be found",
+    ),
+    _sign(
+        "PT-060 NV-023",
+        r"undefined symbol: \w{0,20}(?:cublas|cudnn|nccl|cusparse|nvJitLink)",
+        r"detected CUDA version \S{1,12} mismatches the version that was used to compile",
+        "cuDNN version incompatibility",
+        r"\bnvcc\W{0,4} ?(?:command )?not found",
+        "command not found: nvcc",
+        "CUDA_HOME environment variable is not set",
+        r"cannot find -l(?:cudart|cuda|cublas|cudnn)\b",
+    ),
+    _sign("PT-060", r"\bno module named \W?(?:torch|tensorflow|jax|cupy)\b(?!\.)"),
 )
 
 OWN = (

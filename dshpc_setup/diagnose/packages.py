@@ -1,0 +1,81 @@
+"""Whether the packages that methods import can use the GPUs here.
+
+What comes with a program is no driver's matter: PyTorch, JAX and TensorFlow are built with CUDA or without,
+and bring CUDA's libraries as packages of their own.
+
+Sources: PyTorch's install page and PEP 440 (local versions: 2.9.0+cpu, +cu128, +rocm6.4); JAX's installation
+guide (jax-cuda12-plugin, jax-rocm7-plugin); TensorFlow's (tensorflow[and-cuda], tensorflow-cpu).
+"""
+
+from __future__ import annotations
+
+import re
+
+from dshpc_setup.diagnose.model import Check, Known, Verdict, fine, not_here, warning
+from dshpc_setup.facts import Vendor
+from dshpc_setup.fixes import Fix
+
+WITHOUT_GPU = "DSH-PT-060"
+
+_LOCAL: tuple[tuple[str, tuple[Vendor, ...], str], ...] = (
+    (r"\+cpu\b", (), "without GPUs"),
+    (r"\+cu\d", ("nvidia",), "for NVIDIA's GPUs"),
+    (r"\+rocm\d", ("amd",), "for AMD's GPUs"),
+    (r"\+xpu\b", ("intel",), "for Intel's GPUs"),
+)
+
+
+def _packages(known: Known) -> Verdict:
+    """By the lock of the project: what jobs install for themselves is not seen."""
+    locked = known.observed.packages
+    if locked is None:
+        return not_here("No packages of methods are locked.")
+    here = {gpu.vendor for gpu in known.facts.gpus.devices if not gpu.problems}
+    if known.facts.gpus.simulated or not here:
+        return not_here("There is no GPU for them.")
+    versions = {name.replace("_", "-"): of for name, _, of in (it.rpartition(" ") for it in locked)}
+    short = [*_torch(versions, here), *_jax(versions, here), *_tensorflow(versions, here)]
+    if not short:
+        return fine()
+    return warning(
+        "A package of the methods cannot use the GPUs of this machine: programs that import it compute on "
+        "the CPUs, or end.",
+        *short,
+        fix=(
+            Fix("Take the build for this machine's GPUs: its install page names the package or the index, "
+                "which pip learns from PIP_INDEX_URL"),
+            Fix("Then lock it again", "dshpc env lock"),
+            Fix("Build the image with it", "configure-environment"),
+        ),
+    )  # fmt: skip
+
+
+def _torch(versions: dict[str, str], here: set[Vendor]) -> list[str]:
+    version = versions.get("torch", "")
+    return [
+        f"torch {version}: built {words}"
+        for pattern, vendors, words in _LOCAL
+        if re.search(pattern, version) and not here.intersection(vendors)
+    ]
+
+
+def _jax(versions: dict[str, str], here: set[Vendor]) -> list[str]:
+    plugin = any(re.match(r"jax-(?:cuda|rocm)\d+-plugin", name) for name in versions)
+    if "jax" not in versions or plugin or not here & {"nvidia", "amd"}:
+        return []
+    return [f"jax {versions['jax']}: without a plugin for GPUs (jax[cuda13], jax[rocm])"]
+
+
+def _tensorflow(versions: dict[str, str], here: set[Vendor]) -> list[str]:
+    found = [name for name in ("tensorflow", "tensorflow-cpu") if name in versions]
+    runtime = any(re.match(r"nvidia-cuda-runtime", name) for name in versions)
+    if not found or "nvidia" not in here or (found[0] == "tensorflow" and runtime):
+        return []
+    return [f"{found[0]} {versions[found[0]]}: without CUDA's libraries (tensorflow[and-cuda])"]
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(WITHOUT_GPU, "passthrough", "The packages of methods can use the GPUs",
+          "A program's own packages cannot use the GPU (PyTorch without CUDA, libcudart not found)",
+          _packages, needs=("DSH-GP-001",)),
+)  # fmt: skip
