@@ -38,8 +38,8 @@ _DEEPEST = 5  # value, devices, one device, its instances, one of them
 _WHOLE = frozenset(
     "index memory_bytes minor numa_node mig_mode gi ci persistence compute_mode ecc virtualization "
     "cuda_version count link state status error memory_used_bytes memory_total_bytes utilization "
-    "temperature_c power_mw power_limit_mw mig_pending retired_pending health_mask health_summary "
-    "uncorrectable pending failed volatile_dram volatile_sram aggregate_dram aggregate_sram "
+    "temperature_c power_mw power_limit_mw mig_pending retired_pending recovery_action health_mask "
+    "health_summary uncorrectable pending failed volatile_dram volatile_sram aggregate_dram aggregate_sram "
     "sram_threshold".split()
 )
 _TEXTS = frozenset(

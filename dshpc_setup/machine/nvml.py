@@ -9,7 +9,7 @@ The value of a `present` reply:
                   "persistence": 0|1, "compute_mode": 0..3, "ecc": 0|1, "virtualization": 0..4,
                   "fabric": {"state": 0..3, "status": nvmlReturn_t, "health_mask": bits,
                              "health_summary": 0..3},
-                  "mig_pending": 0|1, "retired_pending": 0|1,
+                  "mig_pending": 0|1, "retired_pending": 0|1, "recovery_action": 0..7,
                   "remapped": {"uncorrectable": 2, "pending": 0|1, "failed": 0|1},
                   "ecc_errors": {"volatile_dram": 0, "volatile_sram": 0, "aggregate_dram": 0,
                                  "aggregate_sram": 0, "sram_threshold": 0|1},

@@ -105,6 +105,7 @@ def _fill(nvml: Any, handle: Any, found: Found, errors: Errors) -> None:
     ask("virtualization", lambda: int(nvml.nvmlDeviceGetVirtualizationMode(handle)))
     ask("fabric", lambda: _fabric(nvml, handle))
     ask("nvlinks", lambda: _links(nvml, handle))
+    ask("recovery_action", lambda: _recovery_action(nvml, handle))
     if found.get("ecc") == 1:
         ask("retired_pending", lambda: int(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)))
         ask("remapped", lambda: _remapped(nvml, handle))
@@ -226,6 +227,14 @@ def _fabric(nvml: Any, handle: Any) -> dict[str, int]:
     found = nvml.c_nvmlGpuFabricInfo_t()
     nvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(found))
     return {"state": int(found.state) & 0xFF, "status": int(found.status)}
+
+
+def _recovery_action(nvml: Any, handle: Any) -> int:
+    """Which step the driver wants of the card, 0 for none; older drivers know no such field."""
+    (found,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+    if found.nvmlReturn:
+        raise nvml.NVMLError(found.nvmlReturn)
+    return int(found.value.uiVal)
 
 
 def _links(nvml: Any, handle: Any) -> list[dict[str, Any]]:

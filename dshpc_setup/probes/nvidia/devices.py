@@ -25,6 +25,9 @@ from dshpc_setup.probes.nvidia.values import count, text
 from dshpc_setup.problems import LOST, NO_FABRIC, NO_INSTANCES, PROHIBITED, RESET, UNREADABLE
 
 _PROBLEM_OF_CODE = {15: LOST, 16: RESET}
+# nvmlDeviceGpuRecoveryAction_t: reset, restart of the node, reset of the bus, restart of the system. The
+# others (drain, drain and reset, the IMEX domain) let programs go on.
+_OF_NO_USE = (1, 2, 6, 7)
 _DXG = "/dev/dxg"
 # One memory for the CPU and the GPU, though the GPU is a card by all other signs.
 _UNIFIED = r"\bGB10\b|\bThor\b|\bnvgpu\b|\bTegra\b"
@@ -202,9 +205,11 @@ def _problems(
         found.append(PROHIBITED)
     found += nvidia_health.problems(nvidia_health.of(item), fabric=fabric)
     codes = item.get("errors")
+    seen = {RESET} if count(item.get("recovery_action")) in _OF_NO_USE else set()
     if isinstance(codes, dict):
-        seen = {_PROBLEM_OF_CODE.get(code) for code in codes.values() if isinstance(code, int)}
-        found += sorted(problem for problem in seen if problem)
+        told = (_PROBLEM_OF_CODE.get(code) for code in codes.values() if isinstance(code, int))
+        seen |= {problem for problem in told if problem}
+    found += sorted(seen)
     return tuple(found)
 
 

@@ -43,6 +43,7 @@ _FIELDS = {
     "nvlinks": "NVLink",
     "pci_bus_id": "PCI address",
     "persistence": "persistence mode",
+    "recovery_action": "the step that it wants",
     "remapped": "remapped rows",
     "retired_pending": "retired pages",
     "virtualization": "virtualization mode",

@@ -15,6 +15,7 @@ from dshpc_setup.probes.nvidia.values import count
 from dshpc_setup.problems import BROKEN, FABRIC_UNHEALTHY
 
 _TRUE = 1
+_JOINED = 3  # nvmlGpuFabricState_t: the Fabric Manager has come round to it
 # Where a field of the mask begins; each is NVML's NOT_SUPPORTED, TRUE or FALSE in two bits
 _FIELDS: tuple[tuple[int, FabricFault], ...] = (
     (0, "degraded-bandwidth"), (2, "route-recovery"), (4, "route-unhealthy"), (6, "access-timeout"),
@@ -56,6 +57,8 @@ def problems(health: GpuHealth | None, *, fabric: bool) -> tuple[str, ...]:
 
 
 def _fabric(value: Mapping[str, Any]) -> tuple[FabricFault, ...]:
+    if count(value.get("state")) not in (None, _JOINED):
+        return ()  # it has no part of a fabric, or not yet: its health is that of nothing
     mask, summary = count(value.get("health_mask")) or 0, count(value.get("health_summary"))
     found = [fault for shift, fault in _FIELDS if mask >> shift & 3 == _TRUE]
     if mask >> _CONFIGURATION & 0xF not in _CONFIGURED:

@@ -39,6 +39,8 @@ _UNITS = {
 }
 _COMPUTE_MODES = ("default", "exclusivethread", "prohibited", "exclusiveprocess")
 _VIRTUALIZATION = ("none", "passthrough", "vgpu", "hostvgpu", "hostvsga")
+_RECOVERY = ("none", "reset", "reboot", "drainpp", "drainandreset", "recoverimexdomain", "busreset",
+             "systemreboot")  # fmt: skip
 _FABRIC = ("notsupported", "notstarted", "inprogress", "completed")
 
 Reader = Callable[[str], Any]
@@ -148,6 +150,7 @@ def mig_uuid(text: str) -> str | None:
     return text.strip() if re.fullmatch(r"MIG-[\w/-]{1,100}", text.strip(), re.ASCII) else None
 
 
+recovery_action = _one_of(_RECOVERY)
 virtualization = _one_of(_VIRTUALIZATION)
 fabric_state = _one_of(_FABRIC)
 percent = _amount("%", 1)

@@ -131,11 +131,7 @@ def _device(card: Card) -> dict[str, Any]:
         code = code_of(text)
         if code in (LOST, RESET) and code not in errors.values():
             errors[path] = code
-    action, required = "gpu_recovery_action", "gpu_reset_status/reset_required"
-    if (
-        card.fields.get(action, "").lower() in ("reset", "reboot")
-        or card.fields.get(required, "").lower() == "yes"
-    ):
+    if card.fields.get("gpu_reset_status/reset_required", "").lower() == "yes":
         errors["recovery"] = RESET
     return {**found, "errors": errors}
 
@@ -234,6 +230,7 @@ _FACTS: Table = (
             "retired_pages/pending_page_blacklist",
         ),
     ),
+    ("recovery_action", nvidia_fields.recovery_action, ("gpu_recovery_action",)),
     ("persistence", nvidia_fields.switch, ("persistence_mode",)),
     ("compute_mode", nvidia_fields.compute_mode, ("compute_mode",)),
     ("ecc", nvidia_fields.switch, ("ecc_mode/current_ecc", "ecc_mode/current")),

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dshpc_setup.facts import GpuHealth
 from dshpc_setup.machine import nvml_library
-from dshpc_setup.probes.nvidia import health, smi_xml
-from dshpc_setup.problems import BROKEN, FABRIC_UNHEALTHY
+from dshpc_setup.probes.nvidia import devices, health, smi_xml
+from dshpc_setup.problems import BROKEN, FABRIC_UNHEALTHY, RESET
 
 # Bits of nvml.h: each field is not supported (0), true (1) or false (2); the configuration none (1)
 WELL = 0b10101010 | 1 << 8
@@ -109,6 +109,42 @@ def test_the_errors_are_asked_by_place_and_time() -> None:
         "volatile_dram": 1002, "volatile_sram": 1007, "aggregate_dram": 1102, "aggregate_sram": 1107,
     }  # fmt: skip
     assert errors == {}
+
+
+@pytest.mark.parametrize(("code", "action"), [(0, 4), (0, 0), (3, 0)])
+def test_the_step_that_the_driver_wants(code: int, action: int) -> None:
+    nvml = library(NVML_FI_DEV_GET_GPU_RECOVERY_ACTION=230)
+    told = SimpleNamespace(nvmlReturn=code, value=SimpleNamespace(uiVal=action))
+    nvml.nvmlDeviceGetFieldValues = lambda _, fields: [told] if fields == [230] else []
+    if code:
+        with pytest.raises(NVMLError):
+            nvml_library._recovery_action(nvml, object())
+    else:
+        assert nvml_library._recovery_action(nvml, object()) == action
+
+
+@pytest.mark.parametrize(("action", "problems"), [
+    (0, []), (1, [RESET]), (2, [RESET]), (3, []), (4, []), (5, []), (6, [RESET]), (7, [RESET]), (99, []),
+    (None, []), ("1", []), (True, []), (-1, []),
+])  # fmt: skip
+def test_a_card_that_is_of_no_use_before_a_reset_is_no_jobs(
+    action: Any, problems: list[str]
+) -> None:
+    """One that can go on until it is drained is a job's all the same."""
+    item = {"name": "NVIDIA H100", "recovery_action": action, "errors": {}}
+    assert list(devices._problems(item, "unsupported", (), fabric=False)) == problems
+    refused_too = {**item, "errors": {"memory_bytes": 16}}
+    assert list(devices._problems(refused_too, "unsupported", (), fabric=False)) == [RESET]
+
+
+@pytest.mark.parametrize(
+    ("state", "told"), [(0, False), (1, False), (2, False), (3, True), (None, True)]
+)
+def test_only_a_card_that_was_joined_has_a_part_of_the_fabric(
+    state: int | None, told: bool
+) -> None:
+    item = {"fabric": {"state": state, "health_mask": 1 << 4, "health_summary": 2}}
+    assert bool(health.problems(health.of(item), fabric=True)) == told
 
 
 def test_an_older_card_tells_the_sum_alone() -> None:

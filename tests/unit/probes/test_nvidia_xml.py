@@ -172,21 +172,21 @@ def test_a_lost_card_is_one_whatever_field_says_so() -> None:
     assert list(first(inside)["errors"].values()) == [15]
 
 
-@pytest.mark.parametrize(
-    "inside",
-    [
-        "<gpu_recovery_action>Reset</gpu_recovery_action>",
-        "<gpu_recovery_action>Reboot</gpu_recovery_action>",
-        "<gpu_reset_status><reset_required>Yes</reset_required></gpu_reset_status>",
-    ],
-)
-def test_a_card_that_asks_for_a_reset(inside: str) -> None:
+def test_a_card_that_asks_for_a_reset() -> None:
+    inside = "<gpu_reset_status><reset_required>Yes</reset_required></gpu_reset_status>"
     assert first(inside)["errors"] == {"recovery": 16}
 
 
-@pytest.mark.parametrize("action", ["None", "Drain P2P", "Drain and Reset", "N/A"])
-def test_a_card_that_can_go_on(action: str) -> None:
-    assert not first(f"<gpu_recovery_action>{action}</gpu_recovery_action>")["errors"]
+@pytest.mark.parametrize(
+    ("action", "number"),
+    [("None", 0), ("Reset", 1), ("Reboot", 2), ("Drain P2P", 3), ("Drain and Reset", 4), ("N/A", None),
+     ("Something new", None)],
+)  # fmt: skip
+def test_the_step_that_a_card_asks_for(action: str, number: int | None) -> None:
+    """As NVML numbers it."""
+    found = first(f"<gpu_recovery_action>{action}</gpu_recovery_action>")
+    assert found.get("recovery_action") == number
+    assert not {15, 16} & set(found["errors"].values())
 
 
 @pytest.mark.parametrize(
