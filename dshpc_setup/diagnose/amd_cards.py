@@ -99,6 +99,8 @@ def _atomics(known: Known) -> Verdict:
         return lines
     if not lines:
         return fine("no refusal in the kernel's log")
+    if _kfd_has_all(known):
+        return fine("KFD has every AMD GPU that is for jobs")
     told = warning if of_vendor(known, "amd") else fault
     return told(
         "The slot of an AMD card does not do PCIe atomic operations, and KFD passed the card over: "
@@ -110,6 +112,15 @@ def _atomics(known: Known) -> Verdict:
             Fix("In a virtual machine, have its bridge pass atomics on, or use the machine itself"),
         ),
     )
+
+
+def _kfd_has_all(known: Known) -> bool:
+    """Whether a card that KFD passed over is none for jobs; its line has no address."""
+    left = [
+        item for item in known.facts.gpus.unused if item.vendor == "amd" and not by_choice(item)
+    ]
+    listed = any(item.probe == "kfd" and item.state == "present" for item in known.facts.evidence)
+    return listed and not left
 
 
 def _resets(known: Known) -> Verdict:
