@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dshpc_setup.diagnose import kernel_log
-from dshpc_setup.diagnose.common import none_of, of_vendor
+from dshpc_setup.diagnose.common import by_choice, none_of, of_vendor
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -17,6 +17,7 @@ from dshpc_setup.diagnose.model import (
 )
 from dshpc_setup.facts import UnusedGpu
 from dshpc_setup.fixes import Fix
+from dshpc_setup.kernel_messages import devices
 
 # i915_gpu_error.c prints "GPU HANG: ecode 12:1:0020fffe, in NAME [PID]"; xe_guc_submit.c prints
 # "GT0: Engine reset: engine_class=ccs, ..." and "Timedout job: seqno=..."
@@ -63,7 +64,17 @@ def _hangs(known: Known) -> Verdict:
     unread = kernel_log.why_unread(known.observed.kernel)
     if unread is not None:
         return unknown(unread)
-    lines = [line for line in kernel_log.messages(known.observed.kernel) if _HANG.search(line)]
+    aside = {
+        at
+        for item in known.facts.gpus.unused
+        if item.vendor == "intel" and by_choice(item)
+        for at in devices(item.pci_bus_id or "")
+    }
+    lines = [
+        line
+        for line in kernel_log.messages(known.observed.kernel)
+        if _HANG.search(line) and not (devices(line) and devices(line) <= aside)
+    ]
     if not lines:
         return fine("no hang in the kernel's log")
     return warning(

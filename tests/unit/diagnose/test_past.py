@@ -176,3 +176,9 @@ def test_a_screens_own_adapter_is_no_matter_of_jobs(machine: str) -> None:
     assert left
     line = f"amdgpu {left[0].pci_bus_id}: amdgpu: GPU reset begin!"
     assert not faults(with_log(machine, line)).keys() & {"DSH-AM-085", "DSH-AM-102", "DSH-AM-101"}
+
+
+@pytest.mark.parametrize(("address", "fault"), [("0000:00:02.0", False), ("0000:03:00.0", True)])
+def test_the_display_part_of_an_intel_processor_may_hang(address: str, fault: bool) -> None:
+    log = f"i915 {address}: [drm] GPU HANG: ecode 12:1:8ed9fff2, in Xorg [1234]"
+    assert ("DSH-GP-021" in faults(with_log("arc-b580-xe", log))) == fault
