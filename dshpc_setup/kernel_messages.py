@@ -41,7 +41,7 @@ _MOST_STAMPS = 4
 _IN_ONE_LINE = re.compile(r"#012|\\x0a|\\n(?=\s*NVRM:)")
 
 _DEVICE = re.compile(
-    r"(?:(?<=PCI:)|(?<![\w:.]))(?:[0-9a-f]{4})?([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})(?!\w|:\w)",
+    r"(?:(?<=PCI:)|(?<![\w:.]))([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})(?!\w|:\w)",
     re.IGNORECASE,
 )
 _TAG = "NVRM:"
@@ -83,7 +83,8 @@ def joined(lines: Iterable[str]) -> tuple[str, ...]:
 
 def devices(line: str) -> frozenset[str]:
     """The PCI addresses in it, without function: "0000:01:00"."""
-    return frozenset(":".join(found.groups()).lower() for found in _DEVICE.finditer(line))
+    found = (match.groups() for match in _DEVICE.finditer(line.lower()))
+    return frozenset(f"{int(domain, 16):04x}:{bus}:{slot}" for domain, bus, slot in found)
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:

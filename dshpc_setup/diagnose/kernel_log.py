@@ -138,7 +138,7 @@ def _step_of(line: str) -> Literal["reset", "restart"] | None:
 def _address(text: str) -> str:
     """ "0000:41:00" or "00000000:41:00" as sysfs has it; the function of a GPU is 0."""
     domain, rest = text.lower().split(":", 1)
-    return f"{domain[-4:]}:{rest}.0"
+    return f"{int(domain, 16):04x}:{rest}.0"
 
 
 def lines(log: KernelLog, pattern: str, most: int = 5) -> tuple[str, ...]:

@@ -81,6 +81,7 @@ def test_what_belongs_together(lines: tuple[str, ...], count: int) -> None:
 def test_the_devices_of_a_line() -> None:
     assert devices("NVRM: GPU at PCI:0000:01:00: GPU-b8") == {"0000:01:00"}
     assert devices("(PCI:00000000:1A:00.0) 0001:02:03.4") == {"0000:1a:00", "0001:02:03"}
+    assert devices("nvidia 10000:E1:00.0: x (PCI:00010000:e1:01)") == {"10000:e1:00", "10000:e1:01"}
     assert not devices("RmInitAdapter failed! (0x22:0x56:884) 10de:1db5 10:05:45")
 
 

@@ -20,6 +20,7 @@ from dshpc_setup.observed import KernelLog
         ("NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', name=<unknown>", 79, "0000:41:00.0"),
         ("NVRM: Xid (0000:01:00): 31, Ch 0000000b, engmask 00000120", 31, "0000:01:00.0"),
         ("NVRM: Xid (PCI:00000000:1A:00.0): 48, pid=7", 48, "0000:1a:00.0"),
+        ("NVRM: Xid (PCI:10000:e1:00): 79, pid=7", 79, "10000:e1:00.0"),
         ("NVRM: Xid (PCI:0001:00:00 GPU-I:05): 94, pid=7, Contained: CE", 94, "0001:00:00.0"),
     ],
 )
