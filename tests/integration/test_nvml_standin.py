@@ -35,7 +35,7 @@ LINKED = """\
 driver 570.124.06
 cuda 12080
 gpu minor=0 bus=00000000:1a:00 memory=81559 compute=9.0 mig=0 uuid=GPU-0a persistence=1 compute_mode=3 ecc=1 \
-virtualization=1 fabric=3/0 health=426/1 dram=3/14 sram=0/2 threshold=0 rows=9/1/1 retired=0 \
+virtualization=1 fabric=3/0 health=426/1 dram=3/14 sram=0/2 threshold=0 rows=9/1/1 retired=0 recovery=2 \
 mig_pending=1 used=512 utilization=37 temperature=41 power=98500 \
 power_limit=700000 name=NVIDIA H100 80GB HBM3
 nvlink links=0-1 peer=00000000:83:00 kind=switch
@@ -102,7 +102,8 @@ def test_modes_fabric_and_links(describe: Describe) -> None:
     ]
     assert first["errors"] == {}
     assert second["fabric"] == {"state": 2, "status": 0}
-    assert second["errors"] == dict.fromkeys((*modes, "nvlinks"), 3)
+    assert second["errors"] == dict.fromkeys((*modes, "nvlinks", "recovery_action"), 3)
+    assert first["recovery_action"] == 2
 
 
 def test_what_a_card_counts_of_its_own_faults(describe: Describe) -> None:

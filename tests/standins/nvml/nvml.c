@@ -14,9 +14,10 @@
  *                                  STATE/STATUS), health (the fabric's, MASK/SUMMARY),
  *                                  mig_pending (0 or 1), dram and sram (uncorrected errors,
  *                                  VOLATILE/AGGREGATE), threshold (0 or 1), rows (remapped,
- *                                  UNCORRECTABLE/PENDING/FAILED), retired (0 or 1), used (MiB), utilization (percent), temperature
- *                                  (C), power and power_limit (mW); name is the last key and takes
- *                                  the rest of the line
+ *                                  UNCORRECTABLE/PENDING/FAILED), retired (0 or 1), recovery
+ *                                  (0 to 7), used (MiB), utilization (percent), temperature (C),
+ *                                  power and power_limit (mW); name is the last key and takes the
+ *                                  rest of the line
  *   instance KEY=VALUE ...         a MIG instance of the card before: gi, ci, memory, used,
  *                                  slices (3/3), uuid, profile
  *   nvlink KEY=VALUE ...           NVLinks of the card before: links (0-5,8), up (1 without it),
@@ -53,7 +54,7 @@ struct card {
     int parent; /* -1, or the card that this is an instance of */
     unsigned minor, domain, bus, device, major_cc, minor_cc, gi, ci, slices, compute_slices;
     int mig, persistence, compute_mode, ecc, virtualization; /* -1: not supported */
-    int mig_pending, dram[2], sram[2], threshold, rows[3], retired, health[2];
+    int mig_pending, dram[2], sram[2], threshold, rows[3], retired, recovery, health[2];
     int fabric, fabric_status, utilization, temperature, power, power_limit;
     unsigned long long memory_mib, used_mib;
     struct link links[LINKS];
@@ -145,6 +146,7 @@ static void parse_card(const char *line, int instance)
     card->mig_pending = number_of(line, "mig_pending", card->mig);
     card->threshold = number_of(line, "threshold", -1);
     card->retired = number_of(line, "retired", -1);
+    card->recovery = number_of(line, "recovery", -1);
     card->dram[0] = card->dram[1] = card->sram[0] = card->sram[1] = card->rows[0] = -1;
     card->health[0] = card->health[1] = 0;
     if (value_of(line, "dram", text))
@@ -549,6 +551,32 @@ int nvmlDeviceGetRetiredPagesPendingStatus(struct card *card, unsigned *pending)
     if (card->retired < 0)
         return UNSUPPORTED;
     *pending = (unsigned)card->retired;
+    return OK;
+}
+
+struct field_value {
+    unsigned field, scope;
+    long long timestamp, latency_us;
+    unsigned type;
+    int code;
+    union {
+        double real;
+        unsigned whole;
+        unsigned long long large;
+    } value;
+};
+
+#define RECOVERY_ACTION 230 /* NVML_FI_DEV_GET_GPU_RECOVERY_ACTION */
+
+int nvmlDeviceGetFieldValues(struct card *card, int count, struct field_value *found)
+{
+    ENTER(card);
+    for (int at = 0; at < count; at++) {
+        int known = found[at].field == RECOVERY_ACTION && card->recovery >= 0;
+        found[at].code = known ? OK : UNSUPPORTED;
+        if (known)
+            found[at].value.whole = (unsigned)card->recovery;
+    }
     return OK;
 }
 
