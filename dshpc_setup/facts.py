@@ -335,6 +335,7 @@ class Engine:
     root_dir: str | None = None
     disk_mib: int | None = None  # size of the file system that holds root_dir, where it is here
     storage_driver: str | None = None
+    log_driver: str | None = None  # of containers that name none: "json-file", "journald"
     engine_id: str | None = None
     detail: str | None = None
     # Of this machine's file system, whatever the engine answers; of a container's not, where the engine
@@ -345,6 +346,7 @@ class Engine:
     ] = ()  # that count, in its folders, else /etc/cdi and /var/run/cdi
     registered: tuple[str, ...] = ()  # runtimes that daemon.json names, in force or not
     newer: tuple[str, ...] = ()  # files that were installed or changed after the engine started
+    log_max_size: str | None = None  # that daemon.json gives each container's log
 
 
 @dataclass(frozen=True)

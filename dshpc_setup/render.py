@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dshpc_setup import resources
 from dshpc_setup.handover import GpuStanza
 from dshpc_setup.isolation import Rights
+from dshpc_setup.log_bounds import LogBounds
 from dshpc_setup.plan import ClusterPlan
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class ComposeFile:
     gpu: GpuStanza
     rights: Rights = field(default_factory=Rights)  # of the isolation tier
     pids_limit: int = 0  # processes and threads; 0: none
+    log: LogBounds | None = None  # None: as the engine is set
     ulimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # soft, hard; -1: none
     build: Mapping[str, Any] | None = None  # {"build": ..., "secrets": ...} of image/build.py
     simulated: bool = False

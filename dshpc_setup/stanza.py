@@ -14,6 +14,7 @@ from dshpc_setup.container.places import HOMES
 from dshpc_setup.errors import usage_error
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.gpu_stanza import gpu_stanza, with_profile
+from dshpc_setup.log_bounds import log_bounds
 from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.project import GPUS_LABEL, LABEL, OWN
@@ -178,6 +179,7 @@ def compose_file(
         image=image,
         shm_size=settings.shm_size,
         pids_limit=pids_limit(settings, facts),
+        log=log_bounds(settings, facts.engine),
         gpu_comment=(passthrough.reason, *gpu.comment.split("\n")[1:]),
         environment={
             **settings.container_env(),

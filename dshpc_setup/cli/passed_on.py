@@ -9,7 +9,7 @@ import typer
 PANEL = "Slurm, in the cluster as yourself"
 PASSED_ON = {
     "srun": "Run a job and wait for it: dshpc srun --gres=gpu:1 python train.py",
-    "sbatch": "Queue a job script.",
+    "sbatch": "Queue a job script (--mail-type needs a mail program: MailProg in slurm_conf_extra).",
     "salloc": "Get an allocation, and a shell in it.",
     "squeue": "Jobs that run or wait.",
     "sinfo": "Nodes and partitions.",

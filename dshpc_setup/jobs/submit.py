@@ -182,9 +182,11 @@ def _check_array(asked: Request, has: Offer) -> None:
     if asked.is_array and len(asked.parameters) > has.max_array:
         raise DshpcError(
             f"An array of {len(asked.parameters)} parameter sets is too large for this cluster.",
-            f"Its MaxArraySize lets an array have {has.max_array} tasks.",
+            f"An array has {has.max_array} tasks at most here (Slurm's MaxArraySize).",
             ("Cut the table in several.",
-             "Or give the cluster a larger one: slurm_conf_extra in dshpc.yaml, MaxArraySize=10001"),
+             "Or, as the cluster's owner, raise the limit: "
+             f"dshpc config set array_limit {len(asked.parameters)}",
+             "Then put it into effect: configure-environment"),
         )  # fmt: skip
 
 

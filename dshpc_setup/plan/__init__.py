@@ -33,6 +33,9 @@ __all__ = [
 ]
 
 
+_MOST_JOBS = 100_000  # each task of an array counts, also for five minutes after its end
+
+
 def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
     """The cluster that this machine can carry; the same rule on the host and in the container.
 
@@ -89,6 +92,8 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         def_mem_per_gpu_mib=node.share_of_a_gpu(memory, len(gres)),
         tmp_disk_mib=node.tmp_disk(facts),
         more_partitions=_more_partitions(settings),
+        max_array_size=min(settings.array_limit, settings.job_limit or settings.array_limit),
+        max_job_count=settings.job_limit or max(_MOST_JOBS, 5 * settings.array_limit),
         extra=extra.lines(settings),
     )
 

@@ -93,6 +93,8 @@ class ClusterPlan:
     def_mem_per_gpu_mib: int | None = None
     tmp_disk_mib: int | None = None
     more_partitions: tuple[Partition, ...] = ()
+    max_array_size: int = 10001
+    max_job_count: int = 100_000  # each task of an array is a job
     extra: tuple[ExtraLine, ...] = ()
 
     @property

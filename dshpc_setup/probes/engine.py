@@ -131,6 +131,7 @@ def parse(reply: Reply, here: Here) -> Engine:
         security_options=options,
         root_dir=_text(info.get("DockerRootDir")),
         storage_driver=_text(info.get("Driver")),
+        log_driver=_text(info.get("LoggingDriver")),
         engine_id=_text(info.get("ID")),
     )
 

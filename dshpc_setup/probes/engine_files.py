@@ -37,6 +37,7 @@ class Daemon:
 
     settings: str  # the path of its daemon.json
     runtimes: tuple[str, ...] = ()  # that daemon.json names
+    log_max_size: str | None = None  # as it names it
     sockets: tuple[str, ...] = _SOCKETS
     started: float | None = None  # seconds since the epoch
     source: str = ""  # what tells of the start
@@ -70,37 +71,44 @@ def fetch(look: Look) -> dict[Which, Daemon]:
         places.append(("other", f"{folder}/daemon.json", f"{folder}/docker.pid", (socket,)))
     booted = _Booted(machine)
     return {
-        which: Daemon(settings, _runtimes(look, settings), sockets, *_started(booted, pid_file))
+        which: Daemon(settings, *_settings(look, settings), sockets, *_started(booted, pid_file))
         for which, settings, pid_file, sockets in places
     }
 
 
-def _runtimes(look: Look, path: str) -> tuple[str, ...]:
+def _settings(look: Look, path: str) -> tuple[tuple[str, ...], str | None]:
+    """The names of its runtimes, and `log_max_size`."""
     read = look.machine.read(path)
     if read.state == "absent":
-        return ()
+        return (), None
     if read.text is None:
         look.saw("daemon.json", read.state, path, read.detail or "it cannot be read")
-        return ()
-    names = parse_runtimes(read.text)
-    if names is None:
+        return (), None
+    found = parse_settings(read.text)
+    if found is None:
         look.saw("daemon.json", "error", path, f"it is no JSON object: {kept(read.text)}")
-        return ()
+        return (), None
+    names, _ = found
     told = f"it names the runtimes {', '.join(names)}" if names else "it names no runtime"
     look.saw("daemon.json", "present", path, told)
-    return names
+    return found
 
 
-def parse_runtimes(text: str) -> tuple[str, ...] | None:
-    """The names of `runtimes` in a daemon.json, sorted; None where the text is no JSON object."""
+def parse_settings(text: str) -> tuple[tuple[str, ...], str | None] | None:
+    """The names of `runtimes` in a daemon.json, sorted, and its `max-size` of logs; None where the text
+    is no JSON object."""
     try:
         value = foreign.value(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):
         return None
-    runtimes = value.get("runtimes")
-    return tuple(sorted(filter(None, runtimes))) if isinstance(runtimes, dict) else ()
+    runtimes, options = value.get("runtimes"), value.get("log-opts")
+    size = options.get("max-size") if isinstance(options, dict) else None
+    return (
+        tuple(sorted(filter(None, runtimes))) if isinstance(runtimes, dict) else (),
+        kept(size) if isinstance(size, str) and size else None,
+    )
 
 
 class _Booted:

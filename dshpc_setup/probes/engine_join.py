@@ -32,6 +32,7 @@ def join(
         toolkits=installed.toolkits,
         cdi_specs=kept,
         registered=settings.runtimes if settings else (),
+        log_max_size=settings.log_max_size if settings else None,
         newer=engine_files.newer(daemon, installed.toolkits, installed.changed),
     )
     conclusions = [

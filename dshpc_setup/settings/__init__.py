@@ -45,6 +45,10 @@ class Settings:
     reserve_mib: int | None = None
     shm_size: str = "1g"
     pids_limit: int | None = None  # None: by the number of CPUs; 0: no limit
+    log_size: str = ""  # "": as log_bounds.py says; engine; a size
+    array_limit: int = 10001
+    job_limit: int | None = None  # None: by array_limit
+    clean_after: str = "30d"
     base_image: str = "debian:trixie-slim"
     apt_mirror: str = ""
     cuda_runtime: str = "no"

@@ -158,6 +158,39 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "N",
     ),
     Declaration(
+        "log_size",
+        "",
+        "Most disk space of the container's log, such as 100m, or engine for the engine's own settings "
+        "(default: 50m where the engine's driver is json-file and daemon.json names no max-size).",
+        texts.log_size,
+        "SIZE",
+    ),
+    Declaration(
+        "array_limit",
+        10001,
+        "Most tasks of one job array (Slurm's MaxArraySize).",
+        texts.array_limit,
+        "N",
+        in_container=True,
+    ),
+    Declaration(
+        "job_limit",
+        None,
+        "Most jobs that Slurm knows at once, queued, running or just ended, each task of an array "
+        "counted (Slurm's MaxJobCount; default: 100000, or five times array_limit where that is more).",
+        texts.job_limit,
+        "N",
+        in_container=True,
+    ),
+    Declaration(
+        "clean_after",
+        "30d",
+        "How long ago a job must have ended for dshpc job clean to offer its workspace, such as 30d or 12h.",
+        texts.age,
+        "TIME",
+        in_container=True,
+    ),
+    Declaration(
         "base_image",
         "debian:trixie-slim",
         "Base image; where no registry answers, it is made with debootstrap.",

@@ -60,6 +60,38 @@ def processes(text: str) -> int:
     return found
 
 
+_MOST_TASKS = 4_000_001  # slurm.conf(5), MaxArraySize
+_FEWEST_JOBS, _MOST_JOBS = 10, 10_000_000
+
+
+def array_limit(text: str) -> int:
+    found = count(text)
+    if not 1 <= found <= _MOST_TASKS:
+        raise ValueError(f"must be a number from 1 to {_MOST_TASKS}")
+    return found
+
+
+def job_limit(text: str) -> int:
+    found = count(text)
+    if not _FEWEST_JOBS <= found <= _MOST_JOBS:
+        raise ValueError(f"must be a number from {_FEWEST_JOBS} to {_MOST_JOBS}")
+    return found
+
+
+def age(text: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,6}[mhd]|0", text):
+        raise ValueError("must be a time such as 30d, 12h or 90m, or 0")
+    return text
+
+
+def log_size(text: str) -> str:
+    if text.lower() == "engine":
+        return "engine"
+    if text.lower().endswith("k"):
+        raise ValueError("must be 1m at least, or engine")
+    return size(text)
+
+
 def size(text: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]{0,6}[kmg]", text.lower()):
         raise ValueError("must be a size such as 512m or 2g")

@@ -209,7 +209,7 @@ READERS = (
     Reader("a report's observed.json", _quiet(lambda text: stored.from_json(text, "x")), _OBSERVED, _SAID),
     Reader("a report's facts.json", _quiet(lambda text: replay._object(text, "x", "s")), '{"schema": "s"}',
            _SAID),
-    Reader("daemon.json's runtimes", _quiet(engine_files.parse_runtimes), json.dumps(_DAEMON)),
+    Reader("daemon.json's settings", _quiet(engine_files.parse_settings), json.dumps(_DAEMON)),
     Reader("daemon.json's features", _quiet(around.other_features), json.dumps(_DAEMON)),
     Reader("a method", _quiet(method_document.parse), json.dumps(_METHOD)),
     Reader("a workflow's file", _quiet(workflow_document.parse), _YAML),

@@ -250,12 +250,26 @@ def test_it_reads_what_a_whole_toml_parser_reads(
     ],
 )
 def test_the_runtimes_of_daemon_json(text: str, names: tuple[str, ...] | None) -> None:
-    assert engine_files.parse_runtimes(text) == names
+    assert (engine_files.parse_settings(text) or (None,))[0] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ('{"log-driver": "json-file", "log-opts": {"max-size": "10m", "max-file": "3"}}', "10m"),
+        ('{"log-opts": {"max-file": "3"}}', None),
+        ('{"log-opts": {"max-size": 10}}', None),
+        ('{"log-opts": ["max-size"]}', None),
+        ("{}", None),
+    ],
+)
+def test_how_large_daemon_json_lets_logs_grow(text: str, size: str | None) -> None:
+    assert engine_files.parse_settings(text) == ((), size)
 
 
 @given(st.text())
 def test_any_daemon_json_is_read_or_none(text: str) -> None:
-    assert isinstance(engine_files.parse_runtimes(text), tuple | None)
+    assert isinstance(engine_files.parse_settings(text), tuple | None)
 
 
 @pytest.mark.parametrize(("text", "state"), [(None, "denied"), ("{", "error"), ("{}", "present")])
