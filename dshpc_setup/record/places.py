@@ -139,10 +139,21 @@ def _daemon(text: str) -> str:
             "cdi-spec-dirs", "default-cgroupns-mode", "live-restore")  # fmt: skip
     if not isinstance(value, dict):
         return ""
+    options = value.get("log-opts")
     value = {key: value[key] for key in keep if key in value}
     if isinstance(value.get("runtimes"), dict):
         value["runtimes"] = _runtimes(value["runtimes"])
+    if size := _log_size(options):
+        value["log-opts"] = {"max-size": size}
     return json.dumps(value, indent=1) + "\n"
+
+
+def _log_size(options: object) -> str | None:
+    """Of `log-opts`, whose other values may name anything."""
+    size = options.get("max-size") if isinstance(options, dict) else None
+    if isinstance(size, str) and re.fullmatch(r"-?[0-9]{1,9}[A-Za-z]{0,3}", size):
+        return size
+    return None
 
 
 # Of NVIDIA's config.toml what decides how GPUs are handed over; the rest are paths and variables.

@@ -297,6 +297,10 @@ def test_a_version_is_no_address_by_its_key() -> None:
         ("/proc/1432/stat", "garbage", ""),
         ("/home/carol/.config/docker/daemon.json", '{"runtimes": {"a": {"path": "/b"}}, "labels": ["x"]}',
          '{\n "runtimes": {\n  "a": {\n   "path": "/b"\n  }\n }\n}\n'),
+        ("/etc/docker/daemon.json",
+         '{"log-opts": {"max-size": "10m", "splunk-token": "s3cret"}, "log-driver": "json-file"}',
+         '{\n "log-opts": {\n  "max-size": "10m"\n }\n}\n'),
+        ("/etc/docker/daemon.json", '{"log-opts": {"max-size": "of carol"}}', "{}\n"),
         ("/var/snap/docker/current/config/daemon.json", "{", ""),
         ("/etc/nvidia-container-runtime/config.toml",
          "#no-cgroups = true\nsupported-driver-capabilities = \"compute\"\n[nvidia-container-cli]\n"

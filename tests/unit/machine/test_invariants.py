@@ -176,6 +176,7 @@ SCHEMA: dict[str, Any] = {
         "root_dir?": str,
         "disk_mib?": int,
         "storage_driver?": str,
+        "log_driver?": str,
         "engine_id?": str,
         "detail?": str,
         "toolkits": [
@@ -208,6 +209,7 @@ SCHEMA: dict[str, Any] = {
         ],
         "registered": [str],
         "newer": [str],
+        "log_max_size?": str,
     },
     "evidence": [
         {
