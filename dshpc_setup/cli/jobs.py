@@ -1,4 +1,4 @@
-"""`dshpc job list|show|logs|cancel`: jobs, running, queued and ended."""
+"""`dshpc job list|show|logs|cancel|clean`: jobs, running, queued and ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dshpc_setup.cli import job_line
-from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
+from dshpc_setup.cli.command_line import HELP, Dir, Json, Yes, app, examples, finish, reporter
 from dshpc_setup.cli.options import NoMachine
 
 job_app = typer.Typer(
@@ -20,6 +20,20 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="A job's number, as 17 or 
 Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Jobs' numbers, as 17 or 17_2.")]
 All = Annotated[bool, typer.Option("--all", help="Also what ended longer ago.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on to the job's end.")]
+OlderThan = Annotated[
+    str | None,
+    typer.Option(
+        "--older-than",
+        metavar="TIME",
+        help="Only of jobs that ended so long ago: 7d, 12h, 90m, 0 (default: the setting clean_after, "
+        "30d).",
+    ),
+]
+Lost = Annotated[
+    bool,
+    typer.Option("--lost", help="Also where nothing says that the job has ended: see the docs."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would go; remove nothing.")]
 Task = Annotated[
     int | None, typer.Option("--task", metavar="N", min=0, help="Of an array, this task's.")
 ]
@@ -79,6 +93,26 @@ def job_cancel(
 ) -> None:
     """End jobs of yours, or take them out of the queue. One that has ended already stays as it is."""
     _ask(["cancel", *job_ids, *(["--json"] if json_output else [])], dir)
+
+
+@job_app.command(
+    "clean", epilog=examples("dshpc job clean --dry-run", "dshpc job clean --older-than 7d")
+)
+def job_clean(
+    *,
+    older_than: OlderThan = None,
+    lost: Lost = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Remove your workspaces of jobs that have ended, with their results and logs, after asking."""
+    from dshpc_setup.cli.cleaning import Line, carry_out
+
+    line = Line(dir, older_than, lost, dry_run, json_output)
+    finish(carry_out(line, reporter(yes)))
 
 
 def _ask(words: list[str], folder: Path | None) -> None:

@@ -212,5 +212,5 @@ def room_for_writing(error: OSError, work: str) -> str:
     """What a user has to do for a workspace or a copy that could not be written in the work folder."""
     jobs = f"{work.rstrip('/')}/{JOBS}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"Make room in {work}: workspaces of old jobs, which nobody removes, lie in {jobs}."
+        return f"Make room in {work}. Workspaces of ended jobs: dshpc job clean"
     return f"Let the owner of {work} make it for all users: mkdir -p {jobs}; chmod 1777 {jobs}"

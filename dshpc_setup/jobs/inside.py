@@ -73,6 +73,12 @@ def _cancel(rest: list[str]) -> int:
     return _told(asked.cancel_main, rest)
 
 
+def _clean(rest: list[str]) -> int:
+    from dshpc_setup.jobs import clean
+
+    return clean.main(rest)
+
+
 def _follow(rest: list[str]) -> int:
     from dshpc_setup.jobs import follow
 
@@ -92,6 +98,7 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {
     "show": _show,
     "logs": _logs,
     "cancel": _cancel,
+    "clean": _clean,
     "follow": _follow,
     "workflow": _workflow,
 }
