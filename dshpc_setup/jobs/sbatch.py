@@ -9,7 +9,8 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import call, clock
 from dshpc_setup.machine import CommandResult, Machine
 
-_SBATCH_S = 120.0  # sbatch itself waits for a controller that is busy
+# sbatch itself waits for a controller that is busy, and tries for two minutes where MaxJobCount is reached
+_SBATCH_S = 140.0
 # slurm_errno.c: the request may have arrived, its answer has not. Not "(connect failure)", where nothing
 # was sent
 _LOST = re.compile(
@@ -19,6 +20,10 @@ _LOST = re.compile(
     r"|Header lengths are longer than data received|Received zero length message"
     r"|Failed to send entire message"
 )
+
+
+# What it says at each try then: slurm_errno.c has no error of its own for it
+_FULL = re.compile(r"temporarily unable to accept job")
 
 
 def forget_variables(environ: MutableMapping[str, str]) -> None:
@@ -42,6 +47,8 @@ def run(machine: Machine, argv: tuple[str, ...]) -> str:
     if done.ok and job_id.isascii() and job_id.isdecimal():
         return job_id
     told = done.text or f"sbatch ended with {done.code} ({done.state})."
+    if _FULL.search(done.text) and done.code and done.code > 0:
+        raise _full(told)
     if done.state == "timeout":
         raise AnswerLostError(f"sbatch did not answer within {_SBATCH_S:.0f} s.", told)
     if _may_be_queued(done):
@@ -50,6 +57,19 @@ def run(machine: Machine, argv: tuple[str, ...]) -> str:
         "Slurm did not take the job.",
         told,
         ("See what is wrong: dshpc doctor",),
+    )
+
+
+def _full(told: str) -> DshpcError:
+    return DshpcError(
+        "Slurm did not take the job: it knows as many jobs as it may.",
+        f"{told}\nQueued and running jobs count, each task of an array, and for five minutes those that "
+        "have ended.",
+        (
+            "Wait until others have ended: dshpc job list",
+            "Or, as the cluster's owner, raise the limit: dshpc config set job_limit NUMBER",
+            "Then put it into effect: configure-environment",
+        ),
     )
 
 

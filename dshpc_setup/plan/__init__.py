@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.plan import affinity, devices, extra, names, node
 from dshpc_setup.plan.model import (
     ClusterPlan,
@@ -15,7 +16,7 @@ from dshpc_setup.plan.model import (
     Partition,
     Sharing,
 )
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Settings, together
 
 if TYPE_CHECKING:
     from dshpc_setup.facts import HostFacts
@@ -99,9 +100,16 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
 
 
 def check_settings(settings: Settings) -> None:
-    """Raises DshpcError (usage) for what no machine could make right: it needs no facts."""
-    _more_partitions(settings)
-    extra.lines(settings)
+    """Raises DshpcError (usage) for what no machine could make right, all of it at once: it needs no
+    facts."""
+    wrong: list[DshpcError] = []
+    for check in (_more_partitions, extra.lines):
+        try:
+            check(settings)
+        except DshpcError as error:
+            wrong.append(error)
+    if wrong:
+        raise together(wrong)
 
 
 def _sharing(setting: str, gres: list[GresLine]) -> tuple[Sharing | None, str | None]:

@@ -6,7 +6,7 @@ import re
 
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.plan.model import ExtraLine
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Settings, together
 
 # What the container depends on, and what to do instead; the user's own line would break the start.
 _OWN: dict[str, str] = {
@@ -54,9 +54,11 @@ def lines(settings: Settings) -> tuple[ExtraLine, ...]:
     """The lines, without blank ones and comments.
 
     Raises DshpcError (usage) for one that is no Key=Value, that repeats another or that says what the
-    plan itself must say. A key that Slurm does not know is found by Slurm, at the start.
+    plan itself must say, and for all such lines at once. A key that Slurm does not know is found by
+    Slurm, at the start.
     """
     found: list[ExtraLine] = []
+    wrong: list[DshpcError] = []
     said: set[str] = set()
     taken = {settings.partition.lower(), *(name.lower() for name, _ in settings.partitions)}
     for number, text in enumerate(settings.slurm_conf_extra.split("\n"), 1):
@@ -70,10 +72,13 @@ def lines(settings: Settings) -> tuple[ExtraLine, ...]:
         elif why is None and key.lower() in said:
             why = f"says {key} a second time."
         if why is not None:
-            raise _refused(settings, number, line, why, own=own is not None)
+            wrong.append(_refused(settings, number, line, why, own=own is not None))
+            continue
         found.append(ExtraLine(key, line.partition("#")[0].rstrip()))
         if key.lower() not in _OF_SEVERAL:
             said.add(key.lower())
+    if wrong:
+        raise together(wrong)
     return tuple(found)
 
 

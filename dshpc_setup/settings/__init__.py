@@ -14,7 +14,16 @@ from typing import Any, Literal
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.settings.declarations import BY_NAME, DECLARATIONS, Declaration
 
-__all__ = ["BY_NAME", "DECLARATIONS", "Declaration", "Origin", "Settings", "Source", "load"]
+__all__ = [
+    "BY_NAME",
+    "DECLARATIONS",
+    "Declaration",
+    "Origin",
+    "Settings",
+    "Source",
+    "load",
+    "together",
+]
 
 Origin = Literal["flag", "environment", "remembered", "file", "default"]
 
@@ -83,9 +92,10 @@ def load(
 ) -> Settings:
     """The settings in force.
 
-    Raises DshpcError with exit code 64 for a bad value, naming where it stands (file: line and column).
+    Raises DshpcError with exit code 64 for a bad value, naming where it stands (file: line and column),
+    and for all that is wrong at once.
     """
-    from_file = _from_file(yaml_text, yaml_name)
+    from_file, wrong = _from_file(yaml_text, yaml_name)
     values: dict[str, Any] = {}
     sources: dict[str, Source] = {}
     texts: dict[str, str] = {}
@@ -95,20 +105,47 @@ def load(
         if text is None:
             continue
         try:
-            values[item.name] = item.parse(text)
-        except ValueError as error:
-            raise usage_error(
-                f"{source.where}: {item.name} = {_shown(text)} {error}.",
-                item.help,
-                f"Correct {source.where} and run again.",
-            ) from None
+            values[item.name] = _parsed(item, text, source)
         except DshpcError as error:
-            if source.origin == "flag":  # of which the error speaks by itself
-                raise
-            said = error.brief.removeprefix(f"{item.flag} ")
-            raise replace(error, brief=f"{source.where}: {item.name} = {said}") from None
+            wrong.append(error)
         texts[item.name] = text
+    if wrong:
+        raise together(wrong)
     return Settings(**values, sources=sources, texts=texts)
+
+
+def _parsed(item: Declaration, text: str, source: Source) -> Any:
+    try:
+        return item.parse(text)
+    except ValueError as error:
+        raise usage_error(
+            f"{source.where}: {item.name} = {_shown(text)} {error}.",
+            item.help,
+            f"Correct {source.where} and run again.",
+        ) from None
+    except DshpcError as error:
+        if source.origin == "flag":  # of which the error speaks by itself
+            raise
+        said = error.brief.removeprefix(f"{item.flag} ")
+        raise replace(error, brief=f"{source.where}: {item.name} = {said}") from None
+
+
+def together(wrong: list[DshpcError]) -> DshpcError:
+    """One error of several: each with its place, in the order of the file, those of no file first."""
+    if len(wrong) == 1:
+        return wrong[0]
+    lines: list[str] = []
+    for error in sorted(wrong, key=_place):
+        hint = [f"  {line}" for line in error.details.split(" There are: ")[0].splitlines()]
+        lines += [error.brief, *(line for line in hint if line not in lines)]
+    return usage_error(
+        f"{len(wrong)} settings are wrong.", "\n".join(lines), "Correct them all and run again."
+    )
+
+
+def _place(error: DshpcError) -> tuple[int, int]:
+    found = re.match(r".*?:([0-9]+):([0-9]+): ", error.brief)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _shown(text: str) -> str:
@@ -116,9 +153,11 @@ def _shown(text: str) -> str:
     return repr(re.sub(r"://[^/\s]*@", "://***@", text))
 
 
-def _from_file(text: str | None, name: str) -> Mapping[str, tuple[str, str]]:
+def _from_file(
+    text: str | None, name: str
+) -> tuple[Mapping[str, tuple[str, str]], list[DshpcError]]:
     if text is None:
-        return {}
+        return {}, []
     from dshpc_setup.settings import document  # each start of the container imports this module
 
     return document.read(text, name)

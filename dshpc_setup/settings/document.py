@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -11,8 +12,12 @@ from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.settings.declarations import BY_NAME, Declaration
 
 
-def read(text: str, name: str) -> dict[str, tuple[str, str]]:
-    """Key -> (value as text, "dshpc.yaml:LINE:COLUMN"); lists become comma-separated text."""
+def read(text: str, name: str) -> tuple[dict[str, tuple[str, str]], list[DshpcError]]:
+    """Key -> (value as text, "dshpc.yaml:LINE:COLUMN"); lists become comma-separated text. And what is
+    wrong with it, in the order of its lines.
+
+    Raises DshpcError (usage) where it can be read no further: it is no YAML, or no list of settings.
+    """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -34,7 +39,7 @@ def read(text: str, name: str) -> dict[str, tuple[str, str]]:
             f"Correct {name} and run again.",
         ) from None
     if root is None:
-        return {}
+        return {}, []
     if not isinstance(root, yaml.MappingNode):
         raise usage_error(
             f"{name}:1:1: a list of 'key: value' lines is expected.",
@@ -42,25 +47,35 @@ def read(text: str, name: str) -> dict[str, tuple[str, str]]:
             f"Correct {name} and run again.",
         )
     found: dict[str, tuple[str, str]] = {}
+    wrong: list[DshpcError] = []
     for key, value in root.value:
         where = f"{name}:{key.start_mark.line + 1}:{key.start_mark.column + 1}"
-        if not isinstance(key, yaml.ScalarNode):
-            raise usage_error(
-                f"{where}: the name of a setting is expected here.",
-                f"There are: {', '.join(BY_NAME)}.",
-                f"Correct {where} and run again.",
-            )
-        if key.value not in BY_NAME:
-            raise _unknown_key(str(key.value), where)
-        if key.value in found:
-            first = found[key.value][1]
-            raise usage_error(
-                f"{where}: {key.value!r} stands here a second time.",
-                f"The first is at {first}, and only one can count.",
-                "Take one of them out and run again.",
-            )
-        found[key.value] = (_scalar(value, where, BY_NAME[key.value]), where)
-    return found
+        try:
+            setting = _name(key, where, found)
+            found[setting.name] = (_scalar(value, where, setting), where)
+        except DshpcError as error:
+            wrong.append(error)
+    return found, wrong
+
+
+def _name(key: Any, where: str, found: Mapping[str, tuple[str, str]]) -> Declaration:
+    """The setting that a key names, which is not in `found` yet."""
+    if not isinstance(key, yaml.ScalarNode):
+        raise usage_error(
+            f"{where}: the name of a setting is expected here.",
+            f"There are: {', '.join(BY_NAME)}.",
+            f"Correct {where} and run again.",
+        )
+    if key.value not in BY_NAME:
+        raise _unknown_key(str(key.value), where)
+    if key.value in found:
+        first = found[key.value][1]
+        raise usage_error(
+            f"{where}: {key.value!r} stands here a second time.",
+            f"The first is at {first}, and only one can count.",
+            "Take one of them out and run again.",
+        )
+    return BY_NAME[key.value]
 
 
 def _scalar(node: Any, where: str, item: Declaration) -> str:

@@ -64,6 +64,31 @@ def test_a_broken_file_is_refused_with_line_and_column(text: str, where: str, wo
     assert any("and run again" in step for step in caught.value.resolution)
 
 
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    text = "prefx: lab\ngpu: nvidja\ngpu: amd\nshm_size: big\npartitions:\n- a: 1\nwork: /data\nzzzzzzz: 1\n"
+    with pytest.raises(DshpcError) as caught:
+        load(yaml_text=text, env={"DSHPC_ISOLATION": "strict"})
+    error = caught.value
+    assert (error.brief, error.exit_code) == ("7 settings are wrong.", Exit.USAGE)
+    told = [line for line in error.details.splitlines() if not line.startswith("  ")]
+    assert [line.split(": ")[0] for line in told] == [
+        "DSHPC_ISOLATION",
+        "dshpc.yaml:1:1",
+        "dshpc.yaml:2:1",
+        "dshpc.yaml:3:1",
+        "dshpc.yaml:4:1",
+        "dshpc.yaml:5:1",
+        "dshpc.yaml:8:1",
+    ]
+    assert "  Did you mean 'prefix'?" in error.details.splitlines()
+    assert error.details.count("There are:") == 1, "the list of all settings, once"
+
+
+def test_of_one_mistake_the_error_is_that_one() -> None:
+    with pytest.raises(DshpcError, match="shm_size = 'big'"):
+        load(yaml_text="shm_size: big\n")
+
+
 def test_an_unknown_key_names_the_nearest() -> None:
     with pytest.raises(DshpcError) as caught:
         load(yaml_text="prefx: a\n")

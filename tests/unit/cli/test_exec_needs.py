@@ -41,6 +41,27 @@ def test_where_it_is_there_the_fault_is_another(command: str) -> None:
     assert _hint(command, "(null)", "(null)", code=1) is None  # nobody knows
 
 
+COUNTS = "docker exec c squeue -h -a -r -t all -o %i"
+
+
+@pytest.mark.parametrize(
+    ("config", "jobs", "code", "told"),
+    [
+        ("MaxJobCount             = 12\n", 6, 0, True),
+        ("MaxJobCount             = 12\n", 5, 0, False),
+        ("MaxJobCount             = 12\n", 6, 1, False),
+        ("", 6, 0, False),
+    ],
+)
+def test_an_sbatch_that_met_the_limit_of_jobs(
+    config: str, jobs: int, code: int, told: bool
+) -> None:
+    listed = Answer(code=code, stdout="7_1\n" * jobs)
+    machine = FakeMachine(commands={ASKS: Answer(stdout=config), COUNTS: listed})
+    said = exec_needs.hint(machine, execution.Call("sbatch", [], RUNTIME))
+    assert (said is not None and "dshpc config set job_limit" in said) is told
+
+
 def test_other_commands_ask_nothing() -> None:
     machine = FakeMachine()
     assert exec_needs.hint(machine, execution.Call("squeue", [], RUNTIME)) is None

@@ -191,7 +191,7 @@ def test_a_cluster_that_does_not_answer_may_have_submitted_it(
 ) -> None:
     found = docker(monkeypatch, "timeout")
     asked = Request("command", "a", ("x",), "/w", incoming="/w/jobs/.incoming-1")
-    with pytest.raises(UnansweredError, match="did not answer within 240 s") as told:
+    with pytest.raises(UnansweredError, match="did not answer within 260 s") as told:
         job_request.ask(RUNTIME, "submit", asked)
     assert told.value.exit_code == 3
     assert told.value.resolution[0] == "It may have been submitted: dshpc job list"
@@ -304,7 +304,7 @@ def test_each_sbatch_call_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     workflow = workflow_asking.Asked("run", "w", "/w", jobs=[{}, {}])
     job_request.ask(RUNTIME, "submit", asked)
     job_request.ask(RUNTIME, "workflow", workflow)
-    assert [deadline for _, deadline in found.calls] == [80 + 3 * 160, 80 + 2 * 160]
+    assert [deadline for _, deadline in found.calls] == [80 + 3 * 180, 80 + 2 * 180]
 
 
 def test_an_answer_that_came_in_time_counts_even_where_the_client_hangs(

@@ -126,6 +126,18 @@ def test_copies_of_inputs_move_into_the_workspace(tmp_path: Path) -> None:
     assert not incoming.exists()
 
 
+def test_more_jobs_than_slurm_knows(tmp_path: Path) -> None:
+    class Full(Slurm):
+        def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
+            err = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
+            return replace(super().run(argv, **more), stdout="", stderr=err)
+
+    with pytest.raises(DshpcError, match="as many jobs as it may") as caught:
+        submit.submit(Full(code=1), asked(tmp_path), offer())
+    assert any("config set job_limit" in step for step in caught.value.resolution)
+    assert tree(tmp_path / HERE) == []
+
+
 def test_an_array_as_large_as_slurm_takes_and_one_more(tmp_path: Path) -> None:
     has = replace(offer(), max_array=3)
     many = asked(tmp_path, is_array=True, parameters=({}, {}, {}))

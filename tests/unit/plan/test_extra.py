@@ -36,6 +36,17 @@ def keys(text: str) -> list[str]:
     return [match[1].lower() for match in found if match]
 
 
+def test_all_bad_lines_at_once() -> None:
+    error = refused("KillWait=5", "ClusterName=x", "nonsense", "KillWait=6")
+    assert error.brief == "3 settings are wrong."
+    for number in (2, 3, 4):
+        assert f"slurm_conf_extra, line {number} " in error.details
+    settings = load(flags={"slurm_conf_extra": "nonsense", "partitions": "debug=30"})
+    with pytest.raises(DshpcError) as caught:
+        check_settings(settings)
+    assert caught.value.brief == "2 settings are wrong."
+
+
 def test_lines_without_blank_ones_and_comments() -> None:
     assert lines("", "# a note", "  KillWait = 10  # soon", 'SchedulerParameters="defer x"') == (
         ExtraLine("KillWait", "KillWait = 10"),
@@ -81,8 +92,9 @@ def test_lines_of_several_keys() -> None:
 )
 def test_what_is_refused_says_line_and_reason(texts: tuple[str, ...], words: str) -> None:
     error = refused(*texts)
-    assert words in error.brief
-    assert error.brief.startswith("--slurm-conf-extra: slurm_conf_extra, line ")
+    told = f"{error.brief}\n{error.details}"
+    assert words in told
+    assert "--slurm-conf-extra: slurm_conf_extra, line " in told
 
 
 def test_a_clash_says_the_way_to_have_it_all_the_same() -> None:
