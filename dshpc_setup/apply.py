@@ -39,6 +39,7 @@ from dshpc_setup.project import (
     REMEMBERED,
     RENDERED,
     RUNTIME,
+    SETTINGS,
     Project,
     json_text,
 )
@@ -242,7 +243,17 @@ def finish_interrupted(project: Project) -> bool:
 def _sweep(project: Project) -> None:
     """Remove what a run that was killed had written and not yet renamed; the lock is held."""
     names: dict[Path, list[str]] = {}
-    for path in (*OWNABLE, MANIFEST, REMEMBERED, RUNTIME, RENDERED, REJECTED, PROOF, JOURNAL):
+    for path in (
+        *OWNABLE,
+        MANIFEST,
+        REMEMBERED,
+        RUNTIME,
+        SETTINGS,
+        RENDERED,
+        REJECTED,
+        PROOF,
+        JOURNAL,
+    ):
         final = project.folder / path
         names.setdefault(final.parent, []).extend((final.name, f"{final.name}{NEW}"))
     for folder, finals in names.items():

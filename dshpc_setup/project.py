@@ -29,6 +29,7 @@ RENDERED = f"{OWN}/rendered.json"  # what the files were last rendered from: ren
 REJECTED = f"{OWN}/rejected.json"  # new texts that the user does not want
 REMEMBERED = f"{OWN}/remembered.json"
 RUNTIME = f"{OWN}/runtime.json"
+SETTINGS = f"{OWN}/settings.json"  # those that the files were last made with: settings/applied.py
 MANIFEST = "config/manifest.json"
 MANIFEST_SCHEMA = "dshpc.manifest/1"
 _TWO_RUNS = "Two runs in one folder would write over each other."
@@ -36,7 +37,7 @@ _TWO_RUNS = "Two runs in one folder would write over each other."
 _READ = (
     OWN, "config", "environment", "dshpc.yaml", "docker-compose.yml", ".env", MANIFEST,
     *(f"config/{name}" for name in ("slurm.conf", "gres.conf", "cgroup.conf")),
-    REMEMBERED, RUNTIME, PROOF, RENDERED, REJECTED, f"{OWN}/journal.json", f"{OWN}/used.json",
+    REMEMBERED, RUNTIME, SETTINGS, PROOF, RENDERED, REJECTED, f"{OWN}/journal.json", f"{OWN}/used.json",
     f"{OWN}/build", f"{OWN}/wheels", f"{OWN}/wheels.json",
 )  # fmt: skip
 

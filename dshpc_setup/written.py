@@ -15,9 +15,9 @@ from dshpc_setup.jobs import ground
 from dshpc_setup.jobs.workspace import JOBS
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.project import REMEMBERED, RENDERED, RUNTIME, Project, json_text
+from dshpc_setup.project import REMEMBERED, RENDERED, RUNTIME, SETTINGS, Project, json_text
 from dshpc_setup.render import CONFIG_FILES, render_env, render_slurm
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Settings, applied
 
 
 def compared(project: Project, plan: ClusterPlan, compose_text: str) -> tuple[Change, ...]:
@@ -88,7 +88,11 @@ def write(
     }
     if owner := origin.volumes_of or project.runtime().get("volumes_of"):
         runtime["volumes_of"] = str(owner)
-    notes = {RUNTIME: json_text(runtime), RENDERED: rendered(origin.inputs, changes)}
+    notes = {
+        RUNTIME: json_text(runtime),
+        SETTINGS: json_text(applied.record(settings)),
+        RENDERED: rendered(origin.inputs, changes),
+    }
     if chosen := project.remembering(origin.flags):
         notes[REMEMBERED] = json_text(chosen)
     return apply.write(project, changes, notes)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from dshpc_setup import ownership, verify
+from dshpc_setup import verify
 from dshpc_setup.apply import read_text
-from dshpc_setup.cluster import compose_file, homes, node_state, stopping, trial
+from dshpc_setup.cluster import compose_file, homes, node_state, not_in_force, stopping, trial
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.engine import compose as compose_tool
@@ -23,7 +23,6 @@ from dshpc_setup.image.client import inspect as inspect_image
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.patient import patient
 from dshpc_setup.project import OWN, Project
-from dshpc_setup.render import CONFIG_FILES
 from dshpc_setup.reporter import Reporter
 from dshpc_setup.stanza import PROJECT_LABEL
 
@@ -238,29 +237,10 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
     files = now.files
     if files is not None and (whose := compose_file.owner(project)) != "missing":
         files = {**files, compose_tool.FILE: "rendered" if whose == "ours" else whose}
-    late = _not_in_force(project, now)
+    late = [*not_in_force.files(project, now), *not_in_force.settings(project, machine.env)]
     if found is not None:
         late += compose_file.notes(project, found)
     return replace(now, files=files, notes=(*now.notes, *late))
-
-
-def _not_in_force(project: Project, now: ClusterStatus) -> list[str]:
-    """Files that the user has made his own, or changed again, since the container read config/."""
-    if now.config_sha256 is None or not now.ready:
-        return []
-    manifest = project.manifest
-    found = []
-    for name in CONFIG_FILES:
-        try:
-            text = read_text(project.folder / "config" / name)
-        except DshpcError as error:  # the cluster goes on, and its state is what was asked for
-            found.append(f"{error.brief} {error.resolution[0]}")
-            continue
-        owner = ownership.classify(text, manifest.get(f"config/{name}"))
-        read = now.config_sha256.get(name)
-        if owner in ("custom", "edited") and ownership.digest(text or "") != read:
-            found.append(f"config/{name} is not in force as it is now: dshpc reconfigure")
-    return found
 
 
 def logs_argv(machine: Machine, project: Project, *, follow: bool, tail: int | None) -> list[str]:

@@ -610,6 +610,24 @@ def test_what_is_different_is_one_block(project: Project) -> None:
     assert status.to_json()["drift"] == [DRIFT]
 
 
+def test_settings_that_are_not_in_force_yet(project: Project) -> None:
+    fake = machine(project)
+    record = {"texts": {"prefix": "p"}, "by_variable": []}
+    (project.folder / ".dshpc/settings.json").write_text(json.dumps(record))
+    yaml = project.folder / "dshpc.yaml"
+    yaml.write_text("prefix: p\n")
+    assert not [note for note in cluster.status(fake, project).notes if "in force" in note]
+    yaml.write_text("prefix: p\narray_limit: 50\n")
+    (note,) = [note for note in cluster.status(fake, project).notes if "in force" in note]
+    assert note.startswith("array_limit is 50 by now (dshpc.yaml:2:1), and 10001 is in force.")
+    yaml.write_text("prefix: p\narray_limit: 0\ngpuu: amd\n")
+    status = cluster.status(fake, project)
+    assert status.exit_code == 0, "the cluster goes on"
+    (note,) = [note for note in status.notes if note.startswith("Settings: ")]
+    assert "2 settings are wrong. dshpc.yaml:2:1:" in note
+    assert "dshpc.yaml:3:1:" in note
+
+
 def test_whose_files_are_in_force(project: Project) -> None:
     mine = "# mine\n"
     (project.folder / "config").mkdir()

@@ -197,7 +197,7 @@ def test_a_cluster_that_does_not_answer_may_have_submitted_it(
     assert told.value.resolution[0] == "It may have been submitted: dshpc job list"
     assert "/w/jobs/.incoming-1" in told.value.details
     (_, deadline), (stopped, _) = found.calls
-    assert deadline == 240
+    assert deadline == 260
     assert stopped[-1] == "TERM"
     assert "--signal" in stopped
 
