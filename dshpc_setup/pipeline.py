@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dshpc_setup import apply, probes, render, stanza, verify, written
+from dshpc_setup import apply, probes, render, stanza, verify, work_place, written
 from dshpc_setup.apply import Change
 from dshpc_setup.cluster import former, neighbours, node_state, start
 from dshpc_setup.cluster.owner import former_owner, refuse_others
@@ -106,9 +106,17 @@ class Configure:
     def _settings(self) -> Settings:
         env = self.machine.env if self.options.env is None else self.options.env
         settings = self.project.settings(env, self.options.flags, self.options.settings_file)
-        stanza.work_folder(self.project.folder, settings)
+        work = stanza.work_folder(self.project.folder, settings)
         check_settings(settings)
+        if self.options.replayed is None:
+            self._work_place(work, settings)
         return settings
+
+    def _work_place(self, work: Path, settings: Settings) -> None:
+        if not self.options.dry_run:
+            work_place.agreed(work, settings, self.reporter)
+        elif question := work_place.foreseen(work, settings):
+            self.steps.note(f"A real run would ask: {question}")
 
     def _steps(self, settings: Settings) -> None:
         if not self.options.dry_run:
