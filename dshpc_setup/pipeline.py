@@ -113,9 +113,10 @@ class Configure:
         return settings
 
     def _work_place(self, work: Path, settings: Settings) -> None:
+        folder = self.project.folder
         if not self.options.dry_run:
-            work_place.agreed(work, settings, self.reporter)
-        elif question := work_place.foreseen(work, settings):
+            work_place.agreed(work, settings, folder, self.reporter)
+        elif question := work_place.foreseen(work, settings, folder):
             self.steps.note(f"A real run would ask: {question}")
 
     def _steps(self, settings: Settings) -> None:

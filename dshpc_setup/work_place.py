@@ -9,15 +9,15 @@ from dshpc_setup.reporter import Reporter
 from dshpc_setup.settings import Settings
 
 
-def foreseen(path: Path, settings: Settings) -> str | None:
+def foreseen(path: Path, settings: Settings, project: Path) -> str | None:
     """What a real run would ask; None where it asks nothing. Raises as `agreed` does, but asks nobody."""
-    return _question(path, settings)
+    return _question(path, settings, project)
 
 
-def agreed(path: Path, settings: Settings, reporter: Reporter) -> None:
+def agreed(path: Path, settings: Settings, project: Path, reporter: Reporter) -> None:
     """Raises DshpcError (usage) where it is not there and nobody wants it made, or the folder above it is
-    not there either."""
-    question = _question(path, settings)
+    not there either: the project's own is made by the run."""
+    question = _question(path, settings, project)
     if question is not None and not reporter.ask(question):
         raise usage_error(
             f"The work folder {path} is not there.",
@@ -28,11 +28,11 @@ def agreed(path: Path, settings: Settings, reporter: Reporter) -> None:
         )
 
 
-def _question(path: Path, settings: Settings) -> str | None:
+def _question(path: Path, settings: Settings, project: Path) -> str | None:
     source = settings.sources["work"]
     if source.origin == "default" or _is_there(path):
         return None
-    if not _is_there(path.parent):
+    if path.parent != project and not _is_there(path.parent):
         raise _nowhere(path, source.where)
     return f"The work folder {path} ({source.where}) is not there. Make it, empty?"
 

@@ -26,7 +26,7 @@ class Asked(Silent):
 def agreed(path: Path, answer: bool = True, **given: str) -> list[str]:
     reporter = Asked(answer)
     settings = load(yaml_text=f"work: {path}\n") if not given else load(**given)  # type: ignore[arg-type]
-    work_place.agreed(path, settings, reporter)
+    work_place.agreed(path, settings, path.parents[1] / "project", reporter)
     return reporter.questions
 
 
@@ -59,7 +59,14 @@ def test_where_nothing_is_there_no_answer_helps(tmp_path: Path) -> None:
     assert f"mkdir -p {tmp_path}/dta/imaging/x" in caught.value.resolution[1]
 
 
+def test_the_projects_own_folder_is_made_by_the_run(tmp_path: Path) -> None:
+    project = tmp_path / "lab"
+    reporter = Asked(answer=True)
+    work_place.agreed(project / "data", load(flags={"work": "data"}), project, reporter)
+    assert len(reporter.questions) == 1
+
+
 def test_a_dry_run_only_says_so(tmp_path: Path) -> None:
     settings = load(flags={"work": str(tmp_path / "x")})
-    assert "(--work)" in (work_place.foreseen(tmp_path / "x", settings) or "")
-    assert work_place.foreseen(tmp_path, settings) is None
+    assert "(--work)" in (work_place.foreseen(tmp_path / "x", settings, tmp_path) or "")
+    assert work_place.foreseen(tmp_path, settings, tmp_path) is None
