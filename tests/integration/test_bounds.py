@@ -53,3 +53,15 @@ def test_mail_that_nobody_sends_is_told_in_one_line(standard: Cluster, own: Path
     standard.said("scancel", none.stdout.split()[-1])
     step = as_user(UID, "dshpc", "srun", "--mail-type=ALL", "echo", "ran", cwd=own).good()
     assert (step.stdout, step.stderr.count("mail program")) == ("ran\n", 1)
+
+
+def test_a_setting_that_nobody_has_applied_is_told(standard: Cluster) -> None:
+    file = standard.folder / "dshpc.yaml"
+    assert not file.exists()
+    file.write_text("clean_after: 3d\n")
+    try:
+        said = standard.dshpc("status").good().stdout
+        assert "clean_after is 3d by now (dshpc.yaml:1:1), and 30d is in force." in said
+    finally:
+        file.unlink()
+    assert "in force. To apply it" not in standard.dshpc("status").good().stdout

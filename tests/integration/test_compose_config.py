@@ -381,6 +381,33 @@ def test_the_engine_is_asked_for_nodes_groups_and_limits(
     assert limits == {"memlock": (-1, -1), "stack": (stack, hard)}
 
 
+@pytest.mark.parametrize(
+    ("driver", "log_size", "config"),
+    [
+        ("json-file", None, {"max-size": "10240k", "max-file": "5"}),
+        ("local", "1g", {"max-size": "209715k", "max-file": "5"}),
+    ],
+)
+def test_the_engine_is_told_how_large_the_log_may_grow(
+    tool: Tool,
+    local_machine: LocalMachine,
+    base_image: BaseImage,
+    folder: Path,
+    driver: str,
+    log_size: str | None,
+    config: dict[str, str],
+) -> None:
+    facts, plan = machines()[SHOWN[0]]
+    engine = replace(facts.engine, compose=tool.compose, log_driver=driver)
+    settings = load(flags={"prefix": LABEL, "log_size": log_size})
+    none = Passthrough(Handover("none"), "No GPU was found.")
+    text = stanza.compose_text(
+        folder, settings, replace(facts, engine=engine), plan, none, base_image.ref, None
+    )
+    host = created(tool, local_machine, folder, text)
+    assert host["LogConfig"] == {"Type": driver, "Config": config}
+
+
 @pytest.mark.parametrize("name", ["lab", "a=b"])
 def test_the_engine_is_given_our_profile_and_the_limit_of_processes(
     tool: Tool, local_machine: LocalMachine, base_image: BaseImage, folder: Path, name: str
