@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dshpc_setup import ownership, stanza, verify
 from dshpc_setup.apply import Change, read_text
-from dshpc_setup.cluster import compose_file, homes, reconfigure, stopping, trial
+from dshpc_setup.cluster import compose_file, homes, queue_room, reconfigure, stopping, trial
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
@@ -65,6 +65,9 @@ def agreed(
         return Agreed(found, "it is down")
     if not found.running or wanted.why is None:
         return wanted
+    conf = next((item for item in changes if item.path == "config/slurm.conf"), None)
+    if conf is not None:
+        queue_room.check(machine, found.name, _text(conf))
     _try(machine, project, settings, compose, changes, wanted, reporter)
     if not wanted.live:
         _may_stop(machine, wanted, may_stop, reporter)
@@ -202,6 +205,6 @@ def _inside(machine: Machine, found: Container, changes: tuple[Change, ...]) -> 
     return None
 
 
-def _text(compose: Change) -> str:
-    """What is used of docker-compose.yml: the user's own where it is one, else what was rendered."""
-    return compose.old or "" if compose.action in _KEPT else compose.wanted.text
+def _text(file: Change) -> str:
+    """What is used of a file: the user's own where it is one, else what was rendered."""
+    return file.old or "" if file.action in _KEPT else file.wanted.text
