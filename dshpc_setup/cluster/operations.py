@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 
 from dshpc_setup import verify
 from dshpc_setup.apply import read_text
-from dshpc_setup.cluster import compose_file, homes, node_state, not_in_force, stopping, trial
+from dshpc_setup.cluster import (
+    compose_file,
+    homes,
+    node_state,
+    not_in_force,
+    queue_room,
+    stopping,
+    trial,
+)
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.engine import compose as compose_tool
@@ -157,6 +165,7 @@ def _may_stop_paused(
     try:
         if tried and trial.is_ready(machine, cluster.container):
             reporter.progress("trying the start beside what runs")
+            queue_room.check_folder(machine, cluster.container, cluster.project)
             trial.in_place(machine, cluster.container)
         _may_stop(machine, cluster, reporter, agreed, what, verb)
     except BaseException:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from dshpc_setup.apply import read_text
 from dshpc_setup.container import slurm_conf
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
+from dshpc_setup.project import Project
 
 _ASK_S = 30.0
 _ROOM = 2  # for the job that proves a start
@@ -65,6 +67,17 @@ def check(machine: Machine, container: str, conf: str) -> None:
                 "Or wait until it has ended: dshpc job list",
             ),
         )
+
+
+def check_folder(machine: Machine, container: str, project: Project) -> None:
+    """As `check`, of the slurm.conf that lies in the project folder; where it cannot be read, whoever puts
+    it in force says so."""
+    try:
+        text = read_text(project.folder / "config" / "slurm.conf")
+    except DshpcError:
+        return
+    if text is not None:
+        check(machine, container, text)
 
 
 def _number(text: str | None, default: int) -> int:

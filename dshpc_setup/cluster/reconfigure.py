@@ -8,6 +8,7 @@ from typing import Any
 
 from dshpc_setup import foreign
 from dshpc_setup import settings as settings_module
+from dshpc_setup.cluster import queue_room
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.node_state import TAKEN_OUT, NodeStatus
 from dshpc_setup.cluster.operations import Target, ours, target
@@ -81,6 +82,7 @@ def reconfigure(
                 ("Start it: dshpc up",),
             )
         behind = _behind(machine, cluster, env)
+        queue_room.check_folder(machine, cluster.container, project)
         reporter.progress(f"{cluster.container} looks at its hardware and at config/ anew")
         done = in_container(machine, cluster.container, reporter.progress)
         code = _code(done, cluster)

@@ -50,3 +50,16 @@ def test_a_run_refuses_before_anything_stops(project: Project) -> None:
     with pytest.raises(DshpcError, match="has task 40"):
         agree(fake, project, changes)
     assert changing(fake) == []
+
+
+def test_a_file_of_ones_own_is_looked_at_too(project: Project) -> None:
+    fake = FakeMachine(commands={ASKS: Answer(QUEUE)})
+    conf = project.folder / "config" / "slurm.conf"
+    conf.parent.mkdir(exist_ok=True)
+    conf.write_text("MaxArraySize=50\n")
+    queue_room.check_folder(fake, "p-slurm", project)
+    conf.write_text("# mine\nMaxArraySize=40\n")
+    with pytest.raises(DshpcError, match="has task 40"):
+        queue_room.check_folder(fake, "p-slurm", project)
+    conf.unlink()
+    queue_room.check_folder(fake, "p-slurm", project)

@@ -21,6 +21,7 @@ RECONFIGURE = "docker exec -e DSHPC_FROM_HOST=1 p-slurm dshpc-node reconfigure"
 def machine(project: Project, *, env: tuple[str, ...] = (), **answer: Any) -> FakeMachine:
     fake = cluster(project)
     fake.commands |= {
+        "docker exec p-slurm squeue": Answer(),
         "docker inspect --type container --format": Answer(json.dumps(["PATH=/bin", *env])),
         RECONFIGURE: Answer(**answer),
         "docker exec p-slurm sinfo": Answer("p|gpu:h100:1|gpu:0|idle|none\n"),
