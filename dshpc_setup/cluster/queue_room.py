@@ -54,6 +54,7 @@ def check(machine: Machine, container: str, conf: str) -> None:
             "ended. It would take no job any more, not the first one of a start either. Nothing was stopped.",
             (
                 f"Allow more: dshpc config set job_limit {max(2 * queue.count, 100)}",
+                "In a slurm.conf of your own, or in slurm_conf_extra, it is the line MaxJobCount",
                 "Or wait until some have ended: dshpc job list",
             ),
         )
@@ -64,6 +65,7 @@ def check(machine: Machine, container: str, conf: str) -> None:
             "Slurm would lose it, and other jobs with it. Nothing was stopped.",
             (
                 f"Allow more: dshpc config set array_limit {queue.last_task + 1}",
+                "In a slurm.conf of your own, or in slurm_conf_extra, it is the line MaxArraySize",
                 "Or wait until it has ended: dshpc job list",
             ),
         )
