@@ -187,7 +187,8 @@ def test_any_settings_are_refused_or_make_the_lines_that_are_ours(flags: dict[st
         plan = plan_cluster(facts, load(flags=flags))
     except DshpcError as error:
         assert error.exit_code == Exit.USAGE
-        assert any(name in error.brief.replace("-", "_") for name in flags)
+        told = f"{error.brief}\n{error.details}".replace("-", "_")
+        assert any(name in told for name in flags)
         return
     text = render_slurm(plan)["slurm.conf"]
     assert text.isascii()
