@@ -7,6 +7,7 @@ are counted here: a submission may take 0.35 s longer than its sbatch call (benc
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -28,25 +29,28 @@ from dshpc_setup.printed import harmless, plain
 _KILLED = 128 + 9  # as all in a container whose first process has ended, and maybe a job itself
 
 _GPUS = {"--gpus": "gpus", "--gpu-type": "gpu_type", "--gpu-memory": "gpu_memory"}
+# What KohakuRiver and Joblet call them (docs/coming-from.md); in submitting.py it is OTHER_NAMES
+_OTHERS = {"--gpu": "gpus", "--cores": "cpus", "--max-cpu": "max_cpu", "--max-memory": "memory"}
 _RESOURCES = {
     **_GPUS, "--cpus": "cpus", "--memory": "memory", "--time": "time", "--shards": "shards",
-    "--partition": "partition",
+    "--partition": "partition", **_OTHERS,
 }  # fmt: skip
 _SHOWN = {
     "--json": "json", "--wait": "wait", "--dry-run": "dry_run", "--no-wait": "no_wait",
 }  # fmt: skip
-_TARGETS = {"--target": "targets"}
+_TARGETS = {"--target": "targets", "-t": "targets"}
+_INPUTS = {"--input": "inputs", "--upload": "inputs"}
 _LINES = {
     "method run": Options(
         _SHOWN,
         {**_RESOURCES, "--array": "array", "--dir": "dir"},
-        {"-p": "parameters", "--param": "parameters", "--input": "inputs", **_TARGETS},
+        {"-p": "parameters", "--param": "parameters", **_INPUTS, **_TARGETS},
     ),
     "method check": Options({"--json": "json"}, {**_RESOURCES, "--dir": "dir"}),
     "run": Options(
         _SHOWN,
         {**_RESOURCES, "--name": "name", "--dir": "dir"},
-        {"--input": "inputs", **_TARGETS},
+        {**_INPUTS, **_TARGETS},
     ),
 }
 
@@ -86,9 +90,29 @@ def without_command(arguments: Sequence[str]) -> list[str]:
     return list(arguments[:ends])
 
 
-def _line(command: str, options: dict[str, Any]) -> Line:
+def _line(command: str, options: dict[str, Any]) -> Line | None:
     shown = {name: options.pop(name) for name in ("dir", "wait", "json") if name in options}
+    try:
+        options["cpus"] = cpus(options.get("cpus"), options.pop("max_cpu", None))
+    except DshpcError:  # said where typer has read it
+        return None
     return Line(command, Asked(**options), **shown)
+
+
+def cpus(number: str | None, percent: str | None) -> str | None:
+    """As `--cpus` has it; `percent` is Joblet's `--max-cpu`, in which 400 is four CPUs. Raises DshpcError."""
+    if percent is None:
+        return number
+    if number is not None:
+        raise usage_error("--max-cpu and --cpus say the same thing.", "", "Leave one of them out.")
+    digits = percent.removesuffix("%")
+    if not re.fullmatch(r"[0-9]{1,7}", digits) or int(digits) == 0:
+        raise usage_error(
+            f"--max-cpu {plain(percent)!r} says no number of CPUs.",
+            "It is a percentage of one CPU: 400 is four.",
+            "Say how many: --cpus N",
+        )
+    return str(-(-int(digits) // 100))
 
 
 def carry_out(line: Line) -> int:

@@ -9,11 +9,15 @@ import typer
 from dshpc_setup.cli.command_line import Json, app, examples, finish
 from dshpc_setup.cli.method import method_app
 from dshpc_setup.cli.submission import Line, carry_out
+from dshpc_setup.cli.submission import cpus as all_cpus
 from dshpc_setup.jobs.asking import Asked
 
 _FROM = "Resources"  # the options' panel
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The method's name.")]
+# What others call them: click looks each name up here first. Those that mean the same thing alone
+OTHER_NAMES = {"gpu": "gpus", "cores": "cpus", "max-memory": "memory", "upload": "input"}
+_UNDERSTOOD = {"token_normalize_func": lambda name: OTHER_NAMES.get(name, name)}
 _Dir = Annotated[
     str | None,
     typer.Option("--dir", metavar="DIR", help="Project folder (default: the current one)."),
@@ -43,6 +47,7 @@ _GpuMemory = Annotated[
     str | None, _resource("--gpu-memory", "SIZE", "The least memory of each GPU: 8GB, 4096M.")
 ]
 _Cpus = Annotated[str | None, _resource("--cpus", "N", "CPUs of each task; 0 is all of them.")]
+_MaxCpu = Annotated[str | None, typer.Option("--max-cpu", hidden=True)]
 _Memory = Annotated[str | None, _resource("--memory", "SIZE", "Memory: 16G, 4096M.")]
 _Time = Annotated[
     str | None, _resource("--time", "TIME", "The longest that it may run: 30m, 2h, 1-12:00:00.")
@@ -55,10 +60,12 @@ _Partition = Annotated[
 ]
 _Target = Annotated[
     list[str] | None,
-    _resource(
+    typer.Option(
         "--target",
-        "NODE[::GPUS]",
-        "Particular GPUs, by index or UUID: NODE::0,2; again for a job on others.",
+        "-t",
+        metavar="NODE[::GPUS]",
+        help="Particular GPUs, by index or UUID: NODE::0,2; again for a job on others.",
+        rich_help_panel=_FROM,
     ),
 ]
 _NoWait = Annotated[
@@ -68,6 +75,7 @@ _NoWait = Annotated[
 
 @method_app.command(
     "run",
+    context_settings=_UNDERSTOOD,
     epilog=examples(
         "dshpc method run train -p epochs=3 --input data.csv --wait",
         "dshpc method run train --array sets.csv",
@@ -92,6 +100,7 @@ def method_run(
     gpu_type: _GpuType = None,
     gpu_memory: _GpuMemory = None,
     cpus: _Cpus = None,
+    max_cpu: _MaxCpu = None,
     memory: _Memory = None,
     time: _Time = None,
     shards: _Shards = None,
@@ -104,14 +113,16 @@ def method_run(
     """Submit a method as a job, or with many parameter sets as a job array."""
     asked = Asked(
         name, parameters=tuple(param or ()), inputs=tuple(input or ()), array=array, gpus=gpus,
-        gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=cpus, memory=memory, time=time, shards=shards,
-        partition=partition, targets=tuple(target or ()), dry_run=dry_run, no_wait=no_wait,
+        gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu), memory=memory,
+        time=time, shards=shards, partition=partition, targets=tuple(target or ()), dry_run=dry_run,
+        no_wait=no_wait,
     )  # fmt: skip
     finish(carry_out(Line("method run", asked, dir, wait, json_output)))
 
 
 @method_app.command(
     "check",
+    context_settings=_UNDERSTOOD,
     epilog=examples(
         "dshpc method check train", "dshpc method check train --gpus 2 --gpu-type h100"
     ),
@@ -123,6 +134,7 @@ def method_check(
     gpu_type: _GpuType = None,
     gpu_memory: _GpuMemory = None,
     cpus: _Cpus = None,
+    max_cpu: _MaxCpu = None,
     memory: _Memory = None,
     time: _Time = None,
     shards: _Shards = None,
@@ -132,8 +144,8 @@ def method_check(
 ) -> None:
     """Whether a method can run here: on what and when, or why not. Exit code 2 is no."""
     asked = Asked(
-        name, gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=cpus, memory=memory,
-        time=time, shards=shards, partition=partition,
+        name, gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu),
+        memory=memory, time=time, shards=shards, partition=partition,
     )  # fmt: skip
     finish(carry_out(Line("method check", asked, dir, json=json_output)))
 
@@ -141,7 +153,7 @@ def method_check(
 @app.command(
     "run",
     rich_help_panel="Methods and jobs",
-    context_settings={"allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False, **_UNDERSTOOD},
     epilog=examples(
         "dshpc run --gpus 1 --wait -- python3 train.py --epochs 3",
         "dshpc run --gpu-memory 40GB --memory 16G --time 2h -- python3 train.py",
@@ -164,6 +176,7 @@ def run(
     gpu_type: _GpuType = None,
     gpu_memory: _GpuMemory = None,
     cpus: _Cpus = None,
+    max_cpu: _MaxCpu = None,
     memory: _Memory = None,
     time: _Time = None,
     shards: _Shards = None,
@@ -176,7 +189,7 @@ def run(
     """Submit a command as a job: dshpc run --gpus 1 --gpu-memory 8GB -- python3 train.py"""
     asked = Asked(
         name, tuple(command), inputs=tuple(input or ()), gpus=gpus, gpu_type=gpu_type,
-        gpu_memory=gpu_memory, cpus=cpus, memory=memory, time=time, shards=shards,
+        gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu), memory=memory, time=time, shards=shards,
         partition=partition, targets=tuple(target or ()), dry_run=dry_run, no_wait=no_wait,
     )  # fmt: skip
     finish(carry_out(Line("run", asked, dir, wait, json_output)))

@@ -30,7 +30,8 @@ _WORD = st.sampled_from(
      "--input", "f", "--gpus", "1", "--gpus=2", "--gpu-type", "h100", "--gpu-memory=8GB", "--cpus",
      "--time", "2h", "--memory", "--shards", "--partition", "--array", "--name", "--dir", "d", "--",
      "--target", "n::0,2", "--target=n", "--no-wait",
-     "-", "", "--help", "-x", "--gpu"],
+     "-", "", "--help", "-x", "--gpu", "--cores", "4", "--max-cpu", "--max-cpu=250", "--max-memory",
+     "2G", "--upload", "-t", "n"],
 )  # fmt: skip
 
 
@@ -55,6 +56,30 @@ def test_the_quick_reader_agrees_with_typer_or_declines(first: list[str], rest: 
     mine = parsed([*first, *rest])
     if mine is not None:
         assert as_typer_reads([*first, *rest]) == mine
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("run --gpu 2 -- prog", "run --gpus 2 -- prog"),
+        (
+            "run --gpu=2 --cores=4 --max-memory 16384 prog",
+            "run --gpus 2 --cpus 4 --memory 16384 prog",
+        ),
+        ("run --max-cpu 400 prog", "run --cpus 4 prog"),
+        ("method run train --max-cpu=250% --upload f", "method run train --cpus 3 --input f"),
+        ("run -t lab::0,2 -t lab::1 prog", "run --target lab::0,2 --target lab::1 prog"),
+    ],
+)
+def test_what_others_call_it(theirs: str, ours: str) -> None:
+    assert parsed(theirs.split()) == parsed(ours.split())
+    assert as_typer_reads(theirs.split()) == as_typer_reads(ours.split()) == parsed(ours.split())
+
+
+@pytest.mark.parametrize("wrong", ["--max-cpu x", "--max-cpu 0", "--max-cpu 100 --cpus 1"])
+def test_a_percentage_that_is_none(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["run", *wrong.split(), "--", "prog"], "dshpc") == 64
+    assert "--max-cpu" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
