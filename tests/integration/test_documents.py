@@ -21,6 +21,7 @@ SHOWN = {item.command: item for item in shown() if RECORDED in item.command}
 # Compared by another test, which has what the block needs: a private engine, another tier.
 ELSEWHERE = {
     ("README.md", "./dshpc passthrough"): "test_passthrough_engines.py",
+    ("docs/how-to/jobs.md", "dshpc job clean --yes"): "../unit/cli/test_cleaning.py",
     ("docs/how-to/isolation.md", "dshpc config set isolation enforced"): "test_isolation.py",
     ("docs/how-to/isolation.md", "./configure-environment"): "test_isolation.py",
     ("docs/how-to/isolation.md", "dshpc status | grep Isolation"): "test_isolation.py",

@@ -11,6 +11,7 @@ import pytest
 from dshpc_setup import cli
 from dshpc_setup.cli import cleaning, job_line
 from dshpc_setup.cli.job_request import Cluster
+from tests.integration.shown import documented
 
 DAY = 86400.0
 
@@ -69,6 +70,26 @@ def test_without_a_terminal_and_without_yes_nothing_goes(
     ]
     assert "Kept: 1 queued or running." in said.out
     assert "Kept: 2 ended less than 30 days ago." in said.out
+
+
+def test_the_page_shows_what_is_printed(
+    played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = documented("docs/how-to/jobs.md", "dshpc job clean --yes")
+    rows = [("12", "train-20260923-122343-e1b1f9", 61), ("14", "train-20261014-122343-b0e1d2", 40)]
+    played.sizes = dict.fromkeys((name for _, name, _ in rows), int(2.9 * 2**30))
+    played.rounds = [tuple(played.sizes)]
+    made = {
+        name: {"job_id": job, "job_name": "train", "ended": time.time() - (days + 0.5) * DAY}
+        for job, name, days in rows
+    }
+    plainly = played.one
+    monkeypatch.setattr(played, "one", lambda name: {**plainly(name), **made[name]})
+    assert run("--yes") == 0
+    printed = capsys.readouterr()
+    *told, last = printed.out.splitlines()
+    asked = printed.err.replace("/w/jobs/7", "/data/work/jobs/1000").splitlines()
+    assert [*told, *asked, last] == list(shown.lines)
 
 
 def test_yes_removes_what_was_shown(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
