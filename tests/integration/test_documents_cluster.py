@@ -41,7 +41,10 @@ COMPOSE = f"{HOW_TO}/own-compose-file.md"
 
 
 # The settings that the page shows: what goes together is in force together, to save starts.
-TOGETHER = ("partitions", "gpu_sharing", "workspace_access", "unhealthy_gpus", "reserve_mib")
+TOGETHER = (
+    *("partitions", "gpu_sharing", "workspace_access", "array_limit", "clean_after", "log_size"),
+    *("unhealthy_gpus", "reserve_mib"),
+)
 APART = ("gres_type", "slurm_conf_extra")
 
 
