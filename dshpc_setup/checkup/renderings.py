@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from dshpc_setup import passthrough, stanza
@@ -51,17 +52,27 @@ def made_now(
             texts[f"config/{name}"].append(text)
     texts[".env"].append(render_env(settings.prefix))
     gpus = []
-    for proof, outcome in pairs:
+    for seen, (proof, outcome) in product(_engines(facts), pairs):
         tag = stanza.image_tag(settings, outcome.gpu_type)
         try:
-            text = stanza.compose_text(project.folder, settings, facts, outcome, proof, tag, None)
+            text = stanza.compose_text(project.folder, settings, seen, outcome, proof, tag, None)
         except DshpcError:
             continue
         texts[COMPOSE_FILE].append(text)
         part = gpu_part.words(gpu_part.parsed(text.encode("utf-8", "surrogateescape")))
-        if part or len(pairs) == 1:  # without a GPU only where that is sure
+        if part not in gpus and (part or len(pairs) == 1):  # without a GPU only where that is sure
             gpus.append(part)
     return Renderings({path: tuple(found) for path, found in texts.items() if found}, tuple(gpus))
+
+
+def _engines(facts: HostFacts) -> tuple[HostFacts, ...]:
+    """One that does not answer does not say how it keeps logs either: each way that it may."""
+    if facts.engine.log_driver is not None:
+        return (facts,)
+    drivers = (None, "json-file", "local")
+    return tuple(
+        replace(facts, engine=replace(facts.engine, log_driver=driver)) for driver in drivers
+    )
 
 
 def _as_written(

@@ -212,6 +212,21 @@ def test_the_size_of_tmp_counts_for_nothing(project: Project) -> None:
     assert file(seen(project, other), "config/slurm.conf").stale is False
 
 
+@pytest.mark.parametrize(
+    ("size", "driver"),
+    [("", "json-file"), ("", "local"), ("", "journald"), ("20m", "json-file"), ("20m", "local")],
+)
+def test_an_engine_that_is_stopped_makes_no_file_stale(
+    tmp_path: Path, size: str, driver: str
+) -> None:
+    """How it keeps logs is not known then, and the file says it."""
+    settings = Settings(log_size=size)
+    project = Project(tmp_path)
+    write(project, replace(RTX, engine=replace(RTX.engine, log_driver=driver)), settings)
+    silent = replace(RTX, engine=replace(RTX.engine, log_driver=None))
+    assert file(seen(project, silent, settings), "docker-compose.yml").stale is False
+
+
 def test_a_setting_of_the_compose_file(project: Project) -> None:
     found = seen(project, settings=Settings(shm_size="9g"))
     assert file(found, "docker-compose.yml").stale
