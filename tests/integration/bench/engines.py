@@ -104,14 +104,14 @@ class Bench:
     ) -> subprocess.CompletedProcess[str]:
         """A short-lived container of the base image, as a person starts one.
 
-        A busy engine can lose what one printed that ended at once: one that ran its script, and of whose
-        end nothing came, is started again.
+        A busy engine can lose what one printed that ended at once: one of which nothing at all came, not
+        that its script has ended either, is started again.
         """
         argv = ["docker", "run", "--rm", "--network", "none", *flags, self.image]
         watched = f"trap 'echo {_ENDED} >&2' EXIT\n{script}"
         done = self.run([*argv, "sh", "-c", watched], deadline_s)
         for _ in range(2):
-            if "--detach" in flags or done.returncode >= 125 or _ENDED in done.stderr:
+            if "--detach" in flags or done.stdout or done.stderr:
                 break
             done = self.run([*argv, "sh", "-c", watched], deadline_s)
         done.stderr = done.stderr.replace(f"{_ENDED}\n", "")

@@ -126,6 +126,15 @@ def remove_library(bench: Bench, name: str, version: str = DRIVER) -> None:
     bench.remove(f"{LIBRARIES}/{name}.so.1")
 
 
+def remove_other_drivers(bench: Bench) -> None:
+    """Libraries of versions that the machine's own driver is not."""
+    for room in bench.rooms:
+        for name in ("libcuda", "libnvidia-ml"):
+            for path in room.path(LIBRARIES).glob(f"{name}.so.*"):
+                if path.name not in (f"{name}.so.1", f"{name}.so.{DRIVER}"):
+                    path.unlink()
+
+
 def add_nvidia(bench: Bench, built: Built, cards: Sequence[Card] = CARDS) -> None:
     """A machine with these cards and a working driver; no container toolkit."""
     add_nodes(bench, NVIDIA_NODES)

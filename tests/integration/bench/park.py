@@ -50,6 +50,7 @@ class Park:
         made = self._whole[kind]
         made.remove(hardware.HANG)
         hardware.break_hook(made)
+        hardware.remove_other_drivers(made)
         hardware.add_nvidia(made, self._built)
         cdi.remove_spec(made, "second")
         cdi.write_spec(made, cdi.nvidia_spec())
