@@ -111,6 +111,7 @@ def lines(one: View, made: dict[str, Any]) -> list[str]:
     seconds = one.seconds(time.time())
     rows += [
         ("Asked for", (one.asked_gres or "").replace("gres/", "") if not one.gpus else None),
+        ("GPU memory", _gpu_memory(made["request"])),
         ("Queued", _at(one.submitted)),
         ("Began", _at(one.started)),
         ("Ended", _at(one.ended)),
@@ -142,6 +143,17 @@ def lines_of_workspace(one: View, made: dict[str, Any]) -> list[str]:
     if made["sbatch"]:
         rows.append(("Call", shlex.join(made["sbatch"])))
     return [f"  {label + ':':17}{states.shown(text, 2000)}" for label, text in rows if text]
+
+
+def _gpu_memory(request: Any) -> str | None:
+    """What each of its GPUs has at least; of the workspace's own file, which its user writes."""
+    resources = request.get("resources") if isinstance(request, dict) else None
+    asked = resources.get("gpu_memory_mb") if isinstance(resources, dict) else None
+    if not isinstance(asked, int) or isinstance(asked, bool) or asked <= 0:
+        return None
+    from dshpc_setup.jobs.gpu_words import asked_size
+
+    return f"at least {asked_size(asked)} each, as asked for"
 
 
 def _times(count: int) -> str | None:

@@ -265,6 +265,23 @@ def test_a_log_that_is_no_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert capfd.readouterr() == ("one\n", "")
 
 
+@pytest.mark.parametrize(
+    ("resources", "row"),
+    [
+        ({"gpu_memory_mb": 8192}, "  GPU memory:      at least 8 GB each, as asked for"),
+        ({"gpu_memory_mb": 40000}, "  GPU memory:      at least 40 GB each, as asked for"),
+        ({"gpu_memory_mb": None}, None),
+        ({"gpu_memory_mb": True}, None),
+        ({"gpu_memory_mb": "\x1b[2J"}, None),
+        (7, None),
+    ],
+)
+def test_the_memory_of_a_gpu_that_was_asked_for(resources: object, row: str | None) -> None:
+    one = View("1", 1, None, "x", None, "RUNNING")
+    said = asked.lines(one, {"request": {"resources": resources}, "sbatch": None})
+    assert [line for line in said if "GPU memory" in line] == ([row] if row else [])
+
+
 def test_the_peak_is_of_one_process() -> None:
     one = View("1", 1, None, "x", None, "COMPLETED", max_rss_mib=99)
     assert "  Largest process: 99 MiB" in asked.lines(one, {"request": None, "sbatch": None})
