@@ -116,13 +116,19 @@ def destroy(
             "--prefix", metavar="NAME", help="Another cluster that was set up in the folder."
         ),
     ] = None,
+    stop_jobs: StopJobs = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Remove the cluster: container, network, queue, users, homes and key. Your files stay."""
     from dshpc_setup.cluster.destroy import destroy as destroy_cluster
 
     gone = destroy_cluster(
-        this_machine(), needed_project(dir), reporter(yes), image=image, prefix=prefix
+        this_machine(),
+        needed_project(dir),
+        reporter(yes),
+        image=image,
+        prefix=prefix,
+        stop_jobs=stop_jobs,
     )
     print(f"Removed: {', '.join(gone.removed)}" if gone.removed else "There was nothing to remove.")
     for text in gone.left:

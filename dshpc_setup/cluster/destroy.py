@@ -42,18 +42,20 @@ def destroy(
     *,
     image: bool = False,
     prefix: str | None = None,
+    stop_jobs: bool = False,
 ) -> Destroyed:
     """Remove container, network and volumes, and with `image` the images built for this cluster.
 
-    Asks first. Files stay: config/, docker-compose.yml, the work folder and all that is in it. `prefix`: not
-    the folder's cluster, but another one that was set up in it.
+    Asks first; where jobs run, `--yes` answers that with `stop_jobs` alone. Files stay: config/,
+    docker-compose.yml, the work folder and all that is in it. `prefix`: not the folder's cluster, but
+    another one that was set up in it.
     """
     cluster = target(project)
     if prefix is not None and prefix != cluster.prefix:
         cluster = cluster.named(prefix)
     with project.lock():
         there = ours(machine, cluster)
-        _ask(machine, cluster, there, reporter, image)
+        _ask(machine, cluster, there, reporter, image, stop_jobs)
         gone = removed(machine, cluster, reporter, image=image)
         gone.notes += _others(machine, target(project))
         return gone
@@ -87,6 +89,7 @@ def _ask(
     there: containers.Container | None,
     reporter: Reporter,
     image: bool,
+    stop_jobs: bool,
 ) -> None:
     also = " and its image" if image else ""
     jobs = stopping.for_good(machine, cluster.container) if there is not None else ""
@@ -94,13 +97,15 @@ def _ask(
         f"Remove the cluster {cluster.prefix}{also}, with its job queue, users, their homes (what jobs left "
         f"in $HOME) and key? Your files in {cluster.work} stay.{jobs}"
     )
-    if not reporter.ask(question):
+    if not reporter.ask(question, by_yes=stop_jobs or not jobs):
+        flags = f"--yes {stopping.FLAG}" if jobs else "--yes"
         raise DshpcError(
             "Nothing was removed.",
-            f"{question}\nThat was not answered with yes (without a terminal it takes --yes).",
+            f"{question}\nThat was not answered with yes (without a terminal it takes {flags}).",
             (
+                *(["Wait until the jobs have ended: dshpc squeue"] if jobs else []),
                 "Copy what you need out of a home: dshpc exec -- cp -r ~/results .",
-                "Then: dshpc destroy --yes",
+                f"Then: dshpc destroy {flags}",
             ),
         )
 

@@ -189,7 +189,10 @@ class Acceptance:
     def destroy(self) -> str:
         if not (self.project / ".dshpc" / "runtime.json").exists():
             return "nothing was set up"
-        self._run("destroy", ["./dshpc", "destroy", "--yes", "--image", "--dir", str(self.project)])
+        self._run(
+            "destroy",
+            ["./dshpc", "destroy", "--yes", "--stop-jobs", "--image", "--dir", str(self.project)],
+        )
         return "removed"
 
     # -- how they are run ---------------------------------------------------------------------

@@ -101,7 +101,7 @@ def cluster(engine: str) -> Iterator[Cluster]:
         assert done.returncode == 0, done.stdout + done.stderr
         cluster = Cluster(project.folder)
         yield cluster
-        done_bytes = cluster.run("destroy", "--yes", "--image")
+        done_bytes = cluster.run("destroy", "--yes", "--stop-jobs", "--image")
         assert done_bytes.returncode == 0, done_bytes.stderr
         assert cluster.container not in docker("ps", "-a", "--format", "{{.Names}}").split()
 

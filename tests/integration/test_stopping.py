@@ -95,6 +95,9 @@ def test_nobodys_jobs_are_stopped_unasked(cluster: Cluster, busy: str) -> None:
         assert refused.code == 2
         assert f"job {busy} of root" in refused.stderr
         assert f"dshpc {act[0]} --stop-jobs" in refused.stderr
+    refused = cluster.dshpc("destroy", "--yes")
+    assert (refused.code, "dshpc destroy --yes --stop-jobs" in refused.stderr) == (2, True)
+    assert f"job {busy} of root" in refused.stderr
     refused = cluster.configure("--shm-size", "2g")  # with --yes
     assert refused.code == 2
     assert f"job {busy} of root" in refused.report["error"]["details"]
