@@ -88,6 +88,12 @@ class Node:
         """
         return self.who in ("root", *_SLURM) and self.reason in _STEPD_REASONS
 
+    @property
+    def prolog_failed(self) -> bool:
+        """Whether Slurm took it out for a Prolog or Epilog; another slurm.conf may name none."""
+        by_slurm = self.who in ("", *_SLURM)
+        return by_slurm and re.match(r"(?:Prolog|Epilog) error\b", self.reason) is not None
+
 
 def parse_node(text: str) -> Node | None:
     """One line of `scontrol -o show node`; None where it holds no state."""
@@ -183,13 +189,16 @@ class TakenBack:
 def take_back(machine: Machine, node: str, found: Node, *, fresh: bool) -> TakenBack | None:
     """Resume a node that was drained by our own doing; None where it was not drained.
 
-    `fresh`: the container has just started, which no process of a job outlives.
+    `fresh`: the container has just started, which no process of a job outlives, and the job that proves
+    the start tells whether a Prolog still fails.
     """
     if "DRAIN" not in found.states and "DOWN" not in found.states:
         return None
-    if not found.own_doing and not (fresh and found.processes_left):
+    over = fresh and (found.processes_left or found.prolog_failed)
+    if not found.own_doing and not over:
         container = Settings(prefix=machine.env.get("DSHPC_PREFIX", Settings.prefix)).container
         who = "slurmstepd" if found.processes_left else f"a person ({found.who})"
+        who = "Slurm" if found.who in ("", *_SLURM) else who
         return TakenBack(
             False,
             f"Node {node} was set to {'+'.join(found.states)} by {who} and is left "

@@ -154,6 +154,25 @@ def test_a_node_that_slurm_took_out_is_taken_back() -> None:
 @pytest.mark.parametrize(
     ("reason", "who", "fresh", "resumed"),
     [
+        ("Prolog error", "slurm", True, True),
+        ("Epilog error", "slurm", True, True),
+        ("Prolog error", "slurm", False, False),  # it would fail again, with a job
+        ("Prolog error, I look at it", "root", True, False),
+    ],
+)
+def test_a_prolog_that_failed_is_tried_again_by_a_start(
+    reason: str, who: str, fresh: bool, resumed: bool
+) -> None:
+    machine = FakeMachine(commands={"scontrol": Answer()})
+    done = daemons.take_back(machine, "lab", node("IDLE+DRAIN", reason, who), fresh=fresh)
+    assert done is not None
+    assert done.resumed is resumed
+    assert (" by Slurm and is left so" in done.note) is (not resumed and who == "slurm")
+
+
+@pytest.mark.parametrize(
+    ("reason", "who", "fresh", "resumed"),
+    [
         ("Kill task failed", "root", True, True),  # as slurmstepd says it
         ("Job step not running", "root", True, True),
         ("Kill task failed", "root", False, False),  # the processes may still be there
