@@ -66,7 +66,7 @@ def _value(name: str, text: object) -> Any:
 
 
 def _shown(value: Any) -> str:
-    text = plain(as_text(value))
+    text = "; ".join(map(plain, as_text(value).splitlines()))
     if not text:
         return "the default" if value is None else "empty"
     return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."

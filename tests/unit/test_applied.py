@@ -29,6 +29,11 @@ def test_what_is_taken_out_counts_too() -> None:
     assert told.startswith("partition is debug by now (default), and gpu is in force.")
 
 
+def test_lines_are_told_on_one() -> None:
+    (told,) = sentences({}, yaml_text="slurm_conf_extra: |\n  KillWait=10\n  InactiveLimit=9\n")
+    assert told.startswith("slurm_conf_extra is KillWait=10; InactiveLimit=9 by now")
+
+
 @pytest.mark.parametrize(
     ("before", "now"),
     [
