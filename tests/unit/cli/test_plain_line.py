@@ -67,7 +67,7 @@ def test_lines_of_submissions() -> None:
         ["method", "list"],
         ["run"],
         ["run", "--help"],
-        ["run", "--gpu", "1", "--", "x"],
+        ["run", "--gpux", "1", "--", "x"],
     ],
 )
 def test_other_lines_are_typers(arguments: list[str]) -> None:
