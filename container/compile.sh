@@ -1,9 +1,10 @@
 #!/bin/sh
-# A shared library of one C file that includes no headers: compile.sh FILE.c FILE.so [OPTION of tcc ...]
+# A shared library of one C file that includes no headers: compile.sh FILE.c FILE.so
 set -eu
 source=$1 made=$2
-shift 2
-tcc -Wall -Werror -shared -nostdlib "$@" -o "$made" "$source"
+# Slurm takes plugins that were made for its own version alone: SLURM is 0x180b05 for 24.11.5
+version=$(slurmctld -V | awk '{ split($2, part, "."); print part[1] * 65536 + part[2] * 256 + part[3] }')
+tcc -Wall -Werror -shared -nostdlib "-DSLURM=$version" -o "$made" "$source"
 # tcc says nothing of the stack, and of a library that says nothing the loader believes that it has to be
 # executable: it makes it so for the whole program, or refuses to load it. The table of segments (ELF, 64
 # bits) gets a PT_GNU_STACK, readable and writable, and a new place at the end of the file.

@@ -152,9 +152,7 @@ install_packages() {
     mkdir -p /usr/local/lib/dshpc
     lib=/usr/local/lib/dshpc build=/run/dshpc-build
     sh $build/compile.sh $build/durable.c $lib/durable.so
-    # Slurm takes plugins that were made for its own version alone
-    version=$(slurmctld -V | awk '{ split($2, part, "."); print part[1] * 65536 + part[2] * 256 + part[3] }')
-    sh $build/compile.sh $build/task_init.c $lib/task-init.so "-DSLURM=$version"
+    sh $build/compile.sh $build/task_init.c $lib/task-init.so
     apt_get purge -y tcc
     # munge's package makes a key as it is installed: every user of this image would share it. We
     # use auth/slurm, whose key is made anew for every deployment.

@@ -29,29 +29,46 @@ from dshpc_setup.printed import harmless, plain
 _KILLED = 128 + 9  # as all in a container whose first process has ended, and maybe a job itself
 
 _GPUS = {"--gpus": "gpus", "--gpu-type": "gpu_type", "--gpu-memory": "gpu_memory"}
-# What KohakuRiver and Joblet call them (docs/coming-from.md); in submitting.py it is OTHER_NAMES
-_OTHERS = {"--gpu": "gpus", "--cores": "cpus", "--max-cpu": "max_cpu", "--max-memory": "memory"}
+# What KohakuRiver and Joblet call an option, and what it is called here (docs/coming-from.md)
+OTHER_NAMES = {"gpu": "gpus", "cores": "cpus", "max-memory": "memory", "upload": "input"}
 _RESOURCES = {
     **_GPUS, "--cpus": "cpus", "--memory": "memory", "--time": "time", "--shards": "shards",
-    "--partition": "partition", **_OTHERS,
+    "--partition": "partition", "--max-cpu": "max_cpu",
 }  # fmt: skip
 _SHOWN = {
     "--json": "json", "--wait": "wait", "--dry-run": "dry_run", "--no-wait": "no_wait",
 }  # fmt: skip
 _TARGETS = {"--target": "targets", "-t": "targets"}
-_INPUTS = {"--input": "inputs", "--upload": "inputs"}
+_INPUTS = {"--input": "inputs"}
+
+
+def _with_other_names(options: Options) -> Options:
+    def both(known: Mapping[str, str]) -> dict[str, str]:
+        theirs = {
+            f"--{name}": known[f"--{ours}"]
+            for name, ours in OTHER_NAMES.items()
+            if f"--{ours}" in known
+        }
+        return {**known, **theirs}
+
+    return Options(options.switches, both(options.values), both(options.lists))
+
+
 _LINES = {
-    "method run": Options(
-        _SHOWN,
-        {**_RESOURCES, "--array": "array", "--dir": "dir"},
-        {"-p": "parameters", "--param": "parameters", **_INPUTS, **_TARGETS},
-    ),
-    "method check": Options({"--json": "json"}, {**_RESOURCES, "--dir": "dir"}),
-    "run": Options(
-        _SHOWN,
-        {**_RESOURCES, "--name": "name", "--dir": "dir"},
-        {**_INPUTS, **_TARGETS},
-    ),
+    command: _with_other_names(options)
+    for command, options in {
+        "method run": Options(
+            _SHOWN,
+            {**_RESOURCES, "--array": "array", "--dir": "dir"},
+            {"-p": "parameters", "--param": "parameters", **_INPUTS, **_TARGETS},
+        ),
+        "method check": Options({"--json": "json"}, {**_RESOURCES, "--dir": "dir"}),
+        "run": Options(
+            _SHOWN,
+            {**_RESOURCES, "--name": "name", "--dir": "dir"},
+            {**_INPUTS, **_TARGETS},
+        ),
+    }.items()
 }
 
 

@@ -8,15 +8,14 @@ import typer
 
 from dshpc_setup.cli.command_line import Json, app, examples, finish
 from dshpc_setup.cli.method import method_app
-from dshpc_setup.cli.submission import Line, carry_out
+from dshpc_setup.cli.submission import OTHER_NAMES, Line, carry_out
 from dshpc_setup.cli.submission import cpus as all_cpus
 from dshpc_setup.jobs.asking import Asked
 
 _FROM = "Resources"  # the options' panel
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The method's name.")]
-# What others call them: click looks each name up here first. Those that mean the same thing alone
-OTHER_NAMES = {"gpu": "gpus", "cores": "cpus", "max-memory": "memory", "upload": "input"}
+# click looks each name up there first
 _UNDERSTOOD = {"token_normalize_func": lambda name: OTHER_NAMES.get(name, name)}
 _Dir = Annotated[
     str | None,

@@ -92,7 +92,7 @@ def _ask(
     stop_jobs: bool,
 ) -> None:
     also = " and its image" if image else ""
-    jobs = stopping.for_good(machine, cluster.container) if there is not None else ""
+    jobs = stopping.for_good(machine, there)
     question = (
         f"Remove the cluster {cluster.prefix}{also}, with its job queue, users, their homes (what jobs left "
         f"in $HOME) and key? Your files in {cluster.work} stay.{jobs}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dshpc_setup.cluster import neighbours, stopping
 from dshpc_setup.cluster.destroy import removed
 from dshpc_setup.cluster.operations import target
+from dshpc_setup.engine.containers import inspect
 from dshpc_setup.machine import Machine
 from dshpc_setup.project import OWN, Project
 from dshpc_setup.reporter import Reporter
@@ -31,7 +32,7 @@ def settle(
         question = (
             f"The cluster {prefix} was set up in this folder before, with the same work folder. Remove it, "
             "with its job queue, users, their homes (what jobs left in $HOME) and key?"
-            + stopping.for_good(machine, cluster.named(prefix).container)
+            + stopping.for_good(machine, inspect(machine, cluster.named(prefix).container))
         )
         if reporter.ask(question, by_yes=False):
             gone = removed(machine, cluster.named(prefix), reporter)

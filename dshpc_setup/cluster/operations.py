@@ -6,7 +6,9 @@ that it belongs to this folder.
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dshpc_setup import verify
@@ -146,31 +148,15 @@ def _may_stop(
     stopping.remember(cluster.project, command)
 
 
-def _may_stop_paused(
-    machine: Machine,
-    cluster: Target,
-    found: Container,
-    reporter: Reporter,
-    agreed: bool,
-    what: str,
-    verb: str,
-    *,
-    tried: bool = False,
-) -> None:
-    """As `_may_stop`, of a container that may be paused; where it must not, it is paused again.
-
-    `tried`: the start that is to come is tried before.
-    """
+@contextlib.contextmanager
+def _awake_meanwhile(machine: Machine, found: Container) -> Iterator[None]:
+    """A paused container can be asked; where what is asked of it is refused, it is paused again."""
     _awake(machine, found)
     try:
-        if tried and trial.is_ready(machine, cluster.container):
-            reporter.progress("trying the start beside what runs")
-            queue_room.check_folder(machine, cluster.container, cluster.project)
-            trial.in_place(machine, cluster.container)
-        _may_stop(machine, cluster, reporter, agreed, what, verb)
+        yield
     except BaseException:
         if found.status == "paused":
-            _docker(machine, "pause", cluster.container)
+            _docker(machine, "pause", found.name)
         raise
 
 
@@ -197,7 +183,8 @@ def down(
     with project.lock(files=compose is not None):
         found = ours(machine, cluster)
         if found is not None and found.running:
-            _may_stop_paused(machine, cluster, found, reporter, stop_jobs, "stopped", "down")
+            with _awake_meanwhile(machine, found):
+                _may_stop(machine, cluster, reporter, stop_jobs, "stopped", "down")
         reporter.progress(f"stopping {cluster.container}")
         if compose is not None:
             compose_tool.down(machine, compose, project.folder, cluster.prefix)
@@ -228,9 +215,12 @@ def restart(
     if found is None or not found.running:
         return up(machine, project, reporter, stop_jobs=stop_jobs)
     with project.lock(files=False):
-        _may_stop_paused(
-            machine, cluster, found, reporter, stop_jobs, "restarted", "restart", tried=True
-        )
+        with _awake_meanwhile(machine, found):
+            if trial.is_ready(machine, cluster.container):
+                reporter.progress("trying the start beside what runs")
+                queue_room.check_folder(machine, cluster.container, project)
+                trial.in_place(machine, cluster.container)
+            _may_stop(machine, cluster, reporter, stop_jobs, "restarted", "restart")
         reporter.progress(f"restarting {cluster.container}")
         containers.restart(machine, cluster.container)
         return _ready(machine, cluster, reporter)

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from dshpc_setup.container.end_jobs import GRACE_S
-from dshpc_setup.engine import containers
+from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.printed import plain
@@ -77,12 +77,11 @@ def _is_row(row: list[str]) -> bool:
     return len(row) == len(_COLUMNS) and row[0][:1].isdigit() and set(flags) <= {"0", "1"}
 
 
-def for_good(machine: Machine, container: str) -> str:
+def for_good(machine: Machine, found: Container | None) -> str:
     """The jobs that are lost with the cluster, as lines that end a question; "" where none runs."""
-    found = containers.inspect(machine, container)
     if found is None or not found.running:
         return ""
-    jobs = running_jobs(machine, container)
+    jobs = running_jobs(machine, found.name)
     if jobs is None:
         return "\nJobs may run there (squeue gave no answer), and would end for good."
     lines = [f"  {job.brief}" for job in jobs]

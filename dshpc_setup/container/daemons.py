@@ -67,6 +67,11 @@ class Node:
         return bool({"MAINT", "RESERVED"} & set(self.states))
 
     @property
+    def by_slurm(self) -> bool:
+        """Whether slurmctld itself gave the reason."""
+        return self.who in ("", *_SLURM)
+
+    @property
     def own_doing(self) -> bool:
         """Whether Slurm took it out for what the start has put right, or this program did.
 
@@ -75,8 +80,7 @@ class Node:
         """
         if self.reason.startswith("dshpc:"):
             return self.who in ("", "root", *_SLURM)
-        slurms = self.who in ("", *_SLURM)
-        return slurms and (
+        return self.by_slurm and (
             not self.reason or re.search(_OWN_REASONS, self.reason, re.IGNORECASE) is not None
         )
 
@@ -91,8 +95,7 @@ class Node:
     @property
     def prolog_failed(self) -> bool:
         """Whether Slurm took it out for a Prolog or Epilog; another slurm.conf may name none."""
-        by_slurm = self.who in ("", *_SLURM)
-        return by_slurm and re.match(r"(?:Prolog|Epilog) error\b", self.reason) is not None
+        return self.by_slurm and re.match(r"(?:Prolog|Epilog) error\b", self.reason) is not None
 
 
 def parse_node(text: str) -> Node | None:
@@ -198,7 +201,7 @@ def take_back(machine: Machine, node: str, found: Node, *, fresh: bool) -> Taken
     if not found.own_doing and not over:
         container = Settings(prefix=machine.env.get("DSHPC_PREFIX", Settings.prefix)).container
         who = "slurmstepd" if found.processes_left else f"a person ({found.who})"
-        who = "Slurm" if found.who in ("", *_SLURM) else who
+        who = "Slurm" if found.by_slurm else who
         return TakenBack(
             False,
             f"Node {node} was set to {'+'.join(found.states)} by {who} and is left "

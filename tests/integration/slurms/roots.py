@@ -46,9 +46,8 @@ apt() {
 }
 apt update
 apt install --yes --no-install-recommends tcc python3 "$@"
-version=$(slurmctld -V | awk '{ split($2, part, "."); print part[1] * 65536 + part[2] * 256 + part[3] }')
 mkdir -p /usr/local/lib/dshpc
-sh /run/ours/compile.sh /run/ours/task_init.c /usr/local/lib/dshpc/task-init.so "-DSLURM=$version"
+sh /run/ours/compile.sh /run/ours/task_init.c /usr/local/lib/dshpc/task-init.so
 apt clean
 rm -rf /var/lib/apt/lists/*
 """.replace("@KEYRING@", _KEYRING)

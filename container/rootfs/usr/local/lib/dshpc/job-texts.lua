@@ -1,3 +1,4 @@
+-- Read by Slurm's job_submit.lua (templates/job_submit.lua.j2): gives a function of a job.
 -- What users write of a job stands in the terminals of all who look at it, and in the log of ended jobs,
 -- where a line is a job. So it holds nothing that a terminal obeys and no line break: such signs of a name
 -- become "?", and anything else that holds one is refused.
@@ -52,7 +53,8 @@ local function refused(what, rather)
    return false
 end
 
-local function has_plain_texts(job)
+-- Whether the job may be submitted or changed so; its names are made plain.
+return function(job)
    for _, name in ipairs(names) do
       if job[name] ~= nil and plain(job[name]) ~= job[name] then
          job[name] = plain(job[name])
