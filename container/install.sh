@@ -153,6 +153,7 @@ install_packages() {
     lib=/usr/local/lib/dshpc build=/run/dshpc-build
     sh $build/compile.sh $build/durable.c $lib/durable.so
     sh $build/compile.sh $build/task_init.c $lib/task-init.so
+    sh $build/compile.sh $build/task_place.c $lib/task-place.so
     apt_get purge -y tcc
     # munge's package makes a key as it is installed: every user of this image would share it. We
     # use auth/slurm, whose key is made anew for every deployment.

@@ -7,8 +7,8 @@
  * src/common/run_command.c). Of a job of 60 ms on a CPU of its own that was a sixth of all its time;
  * docs/decisions/0031-throughput.md.
  *
- * plugstack.conf names the script and its arguments. A task whose script cannot be run, fails or takes longer than DEADLINE_S
- * is not begun: it might compute on another job's GPU.
+ * plugstack.conf names the script and its arguments. A task whose script cannot be run, fails or takes
+ * longer than DEADLINE_S is not begun: it might compute on another job's GPU.
  * Compiled by tcc without headers, for the Slurm that is there (SLURM is its version, 0x180b05 is 24.11.5).
  */
 

@@ -15,6 +15,7 @@ from dshpc_setup.container.storage import cannot_write, read_text, replace_text
 from dshpc_setup.errors import DshpcError
 
 _MOST_BYTES = 4 << 20
+_TASK_PLACE = "/usr/local/lib/dshpc/task-place.conf"
 USERS_MAY_OWN = ("slurm.conf", "gres.conf", "cgroup.conf")
 
 
@@ -114,9 +115,10 @@ def _manifest(places: Places) -> Mapping[str, str]:
 
 
 def write_set(folder: str, texts: Mapping[str, str], key: str) -> None:
-    """All files of one configuration in a new folder, with the link to the key beside them.
+    """All files of one configuration in a new folder, and beside them links to what is no text of it.
 
-    The link bears the name by which Slurm reads what the file holds: a set of keys, or one key.
+    That of the key bears the name by which Slurm reads what the file holds: a set of keys, or one key.
+    That of the plugin is read where a slurm.conf of the user's has no PlugStackConfig.
     """
     try:
         if os.path.lexists(folder):
@@ -127,6 +129,7 @@ def write_set(folder: str, texts: Mapping[str, str], key: str) -> None:
         for name, text in texts.items():
             replace_text(f"{folder}/{name}", text, sync=False)
         os.symlink(key, f"{folder}/{_key_name(key)}")
+        os.symlink(_TASK_PLACE, f"{folder}/plugstack.conf")
     except OSError as error:
         raise cannot_write(folder, error) from None
 

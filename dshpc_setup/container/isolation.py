@@ -31,7 +31,7 @@ from dshpc_setup.probes import ranges
 TREE = "/sys/fs/cgroup"
 _V1 = ("cpuacct", "cpuset", "devices", "freezer", "memory")  # what Slurm's cgroup/v1 writes to
 _V2 = ("cpu", "cpuset", "memory")  # what Slurm's cgroup/v2 enables
-_PIDS = "pids"  # what our own service `tasks` writes to, where the kernel has it
+_PIDS = "pids"  # what container/task_place.c writes to, where the kernel has it
 _WANTED = (
     ("slurm.conf", "ProctrackType", "proctrack/cgroup"),
     ("slurm.conf", "TaskPlugin", "task/cgroup"),

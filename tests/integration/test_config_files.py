@@ -385,7 +385,10 @@ def test_a_task_prolog_of_ones_own(cluster: Cluster) -> None:
 
 
 def test_a_slurm_conf_from_before_the_plugin(cluster: Cluster) -> None:
-    """With its TaskProlog alone, and with the new line beside it: each task is told its GPUs once."""
+    """With its TaskProlog alone, and with the new line beside it: each task is told its GPUs once.
+
+    Both ways it is the first to go where memory runs out.
+    """
     cluster.configure("--simulate", "t4:1+h100:1", "--slurm-conf-extra", "").good()
     path = cluster.folder / "config/slurm.conf"
     ours = path.read_text()
@@ -394,8 +397,9 @@ def test_a_slurm_conf_from_before_the_plugin(cluster: Cluster) -> None:
     for lines in (old, f"{old}\n{new}"):
         edit(path, new, lines)
         cluster.dshpc("reconfigure").good()
-        shown = cluster.exec("srun", "--gres=gpu:h100:1", "printenv", "CUDA_VISIBLE_DEVICES")
-        assert shown.good().stdout.strip() == "1"
+        seen = 'echo "$CUDA_VISIBLE_DEVICES"; cat /proc/self/oom_score_adj'
+        shown = cluster.exec("srun", "--gres=gpu:h100:1", "sh", "-c", seen)
+        assert shown.good().stdout.split() == ["1", "500"]
         path.write_text(ours)
     cluster.dshpc("reconfigure").good()
 

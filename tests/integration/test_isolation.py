@@ -252,19 +252,25 @@ def test_a_job_that_forks_without_an_end_leaves_half_to_the_others(node: Enforce
     assert node.exec("find", "/sys/fs/cgroup/pids", "-name", f"job_{job}") == ""
 
 
-def test_no_user_takes_a_daemon_out_of_its_place(node: Enforced) -> None:
-    """Anybody may write into the pipe of services/tasks: nothing but tasks of jobs is touched by it."""
+def test_tasks_are_the_first_to_go_where_memory_runs_out(node: Enforced) -> None:
     daemons = "slurmctld|slurmd|slurmscriptd|s6-svscan|s6-supervise|sed|run"
     adjusted = f"for p in $(pgrep -x '{daemons}'); do cat /proc/$p/oom_score_adj; done | sort -u"
+    for tasks in ("1", "3"):
+        seen = node.exec(
+            *ADA, "srun", "-D", "/", "-O", "-n", tasks, "cat", "/proc/self/oom_score_adj"
+        )
+        assert seen.split() == ["500"] * int(tasks)
     assert node.exec("sh", "-c", adjusted) == "0"
-    noise = (
-        "for p in /proc/[0-9]*; do echo ${p#/proc/}; done; head -c 70000 /dev/zero; echo; echo ../1"
-    )
-    node.exec(*ADA, "sh", "-c", f"({noise}) >/run/dshpc/tasks")
-    assert node.exec(*ADA, "srun", "-D", "/", "cat", "/proc/self/oom_score_adj") == "500"
-    assert node.exec("sh", "-c", adjusted) == "0"
-    done = node.try_exec(*ADA, "sh", "-c", "exec 3</run/dshpc/tasks")
-    assert "Permission denied" in done.stderr
+
+
+def test_slurmstepd_lies_outside_of_its_jobs_memory(node: Enforced) -> None:
+    """Before the first of its tasks begins, however many they are."""
+    of_memory = "grep -m 1 -E 'memory|^0:' /proc"  # version 1 of control groups, and 2
+    group = f"{of_memory}/self/cgroup; {of_memory}/$PPID/cgroup"
+    for tasks in ("1", "3"):
+        seen = node.exec(*ADA, "srun", "-D", "/", "-O", "-n", tasks, "sh", "-c", group).splitlines()
+        assert len(seen) == 2 * int(tasks)
+        assert sum("/job_" in line for line in seen) == int(tasks), seen
 
 
 def test_cores_beyond_the_jobs_are_not_to_be_had(node: Enforced) -> None:

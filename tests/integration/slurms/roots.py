@@ -47,7 +47,9 @@ apt() {
 apt update
 apt install --yes --no-install-recommends tcc python3 "$@"
 mkdir -p /usr/local/lib/dshpc
-sh /run/ours/compile.sh /run/ours/task_init.c /usr/local/lib/dshpc/task-init.so
+for name in init place; do
+    sh /run/ours/compile.sh /run/ours/task_$name.c /usr/local/lib/dshpc/task-$name.so
+done
 apt clean
 rm -rf /var/lib/apt/lists/*
 """.replace("@KEYRING@", _KEYRING)

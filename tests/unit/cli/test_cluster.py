@@ -50,10 +50,10 @@ def project(tmp_path: Path) -> Project:
 IMAGE = "/usr/bin/docker image inspect --format {{json .}} p-slurm:none"
 
 
-def container(owner: str | None, status: str = "running") -> Answer:
+def container(owner: str | None, status: str = "running", name: str = "p-slurm") -> Answer:
     value = {
         "Id": "1",
-        "Name": "/p-slurm",
+        "Name": f"/{name}",
         "Image": "sha256:1",
         "Created": "2999-01-01T00:00:00Z",
         "State": {
@@ -295,8 +295,8 @@ def with_another(project: Project) -> FakeMachine:
         "docker ps": Answer("old-slurm\np-slurm\n"),
         "docker volume ls": Answer("old-home\nold-key\nold-state\np-home\ntaken-state\n"),
         "docker network ls": Answer(),
-        "docker inspect --type container -- old-slurm": container(str(project.folder)),
-        "docker inspect --type container -- taken-slurm": container("/another"),
+        "docker inspect --type container -- old-slurm": container(str(project.folder), name="old-slurm"),
+        "docker inspect --type container -- taken-slurm": container("/another", name="taken-slurm"),
         "docker exec old-slurm squeue": Answer(running(3)),
     }
     return fake
