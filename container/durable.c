@@ -85,14 +85,17 @@ enum {
 #define WAIT_S 15
 #define KEEP_S 60 /* between two copies of the state */
 #define FILES 4
+#define LOCK_SIZE 56 /* of a pthread_rwlock_t of glibc, where a pointer has 64 bits */
 
 enum { NOT_KNOWN, SAVES, WAITS, STANDS_IN }; /* "sstate"; any other; one that writes in its place */
 
 typedef struct {
 	int locks;	/* read-write locks that this thread holds */
-	int has_changed; /* it has held one for writing since it last answered */
-	int saves;	/* one of the roles below */
-	word begun;	/* requests that its write is for */
+	void *first;	/* of them */
+	int has_changed; /* it has held that of the jobs for writing since it last answered */
+	word changed;	/* the change that it has made last, or can have */
+	int saves;	/* one of the roles above */
+	word begun;	/* the changes that its write is of */
 	int count;
 	int files[FILES]; /* scripts and environments of jobs, to be synced */
 } self;
@@ -101,8 +104,10 @@ static int once, enabled;
 static unsigned key;
 static mutex lock;
 static condition written;
-/* Requests, those that are on the disk, those whose write has failed */
-static word asked, done, failed;
+/* Changes, numbered: each time that the lock of the jobs is taken for writing is one. The last of them; the
+ * last that somebody waits for; all up to these are on the disk, or their write has failed. */
+static word changes, wanted, done, failed;
+static void *volatile jobs; /* the lock of the jobs; NULL until the state is written for the first time */
 static int saver_has_ended;
 static mutex standing_in;
 
@@ -222,21 +227,28 @@ static void stand_in(self *mine, word mine_is)
 	pthread_mutex_unlock(&standing_in);
 }
 
-/* Until all that slurmctld knows by now is on the disk. A write takes slurmctld's locks itself: who holds
- * one cannot wait, and only asks for it. */
-static void save(self *mine)
+/* Until what this thread has changed is on the disk, or all that any has. A write takes slurmctld's locks
+ * itself: who holds one cannot wait, and only asks for it. */
+static void save(self *mine, int alone)
 {
 	word mine_is;
 	timespec until;
+	int is_done;
 
 	pthread_mutex_lock(&lock);
-	mine_is = ++asked;
+	mine_is = alone ? mine->changed : changes;
+	is_done = done >= mine_is;
+	if (wanted < mine_is)
+		wanted = mine_is;
 	pthread_mutex_unlock(&lock);
-	schedule_job_save();
+	if (!is_done)
+		schedule_job_save();
 	if (mine->locks)
 		return;
 	mine->has_changed = 0;
 	sync_files(mine);
+	if (is_done)
+		return;
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.seconds += WAIT_S;
 	pthread_mutex_lock(&lock);
@@ -263,7 +275,7 @@ static void before(message *what)
 	case REQUEST_BATCH_JOB_LAUNCH:
 	case REQUEST_TERMINATE_JOB:
 	case REQUEST_KILL_TIMELIMIT:
-		save(mine); /* another thread has changed the job */
+		save(mine, 0); /* another thread has changed the job */
 		break;
 	case RESPONSE_SUBMIT_BATCH_JOB:
 	case RESPONSE_RESOURCE_ALLOCATION:
@@ -273,7 +285,7 @@ static void before(message *what)
 	case RESPONSE_SLURM_RC:
 	case RESPONSE_SLURM_RC_MSG:
 		if (mine->has_changed)
-			save(mine);
+			save(mine, 1);
 		break;
 	}
 }
@@ -299,7 +311,7 @@ double difftime(long now, long then)
 	if (mine && is_saving(mine)) {
 		pthread_mutex_lock(&lock);
 		saver_has_ended = 0; /* a reconfigure that has failed begins another one */
-		if (asked > done && found < 5)
+		if (wanted > done && found < 5)
 			found = 5;
 		pthread_mutex_unlock(&lock);
 	}
@@ -392,48 +404,55 @@ int creat(const char *path, unsigned mode)
 	return fd;
 }
 
-static int taken(int rc, int writes)
+/* Slurm has an array of locks: of its configuration, of the jobs, of the nodes, ... (src/slurmctld/locks.c),
+ * and many others. Who writes the state takes the first two of the array: so the second is found, and until
+ * then each lock may be it. */
+static int taken(int rc, void *what, int for_writing)
 {
 	self *mine = me();
 
-	if (!rc && mine) {
-		mine->locks++;
-		if (writes)
-			mine->has_changed = 1;
-	}
+	if (rc || !mine)
+		return rc;
+	if (!mine->locks++)
+		mine->first = what;
+	else if (!jobs && !for_writing && mine->locks == 2 && what == mine->first + LOCK_SIZE && writes(mine))
+		jobs = what;
+	if (jobs && what != jobs)
+		return rc;
+	/* Whoever has changed a job before has given the lock back as it is taken for a write of the state,
+	 * and none is changed until that has passed them all */
+	pthread_mutex_lock(&lock);
+	if (for_writing) {
+		mine->has_changed = 1;
+		mine->changed = ++changes;
+	} else if (jobs)
+		mine->begun = changes;
+	pthread_mutex_unlock(&lock);
 	return rc;
 }
 
-/* Who writes the state takes the locks of what he writes. Requests from before that are of changes that he
- * finds; who asks while he writes may have changed what he has passed already. */
 int pthread_rwlock_rdlock(void *what)
 {
-	self *mine = me();
-
-	if (mine && !mine->locks && writes(mine)) {
-		pthread_mutex_lock(&lock);
-		mine->begun = asked;
-		pthread_mutex_unlock(&lock);
-	}
-	return taken(real_rdlock(what), 0);
+	pthread_once(&once, find);
+	return taken(real_rdlock(what), what, 0);
 }
 
 int pthread_rwlock_wrlock(void *what)
 {
 	pthread_once(&once, find);
-	return taken(real_wrlock(what), 1);
+	return taken(real_wrlock(what), what, 1);
 }
 
 int pthread_rwlock_tryrdlock(void *what)
 {
 	pthread_once(&once, find);
-	return taken(real_tryrdlock(what), 0);
+	return taken(real_tryrdlock(what), what, 0);
 }
 
 int pthread_rwlock_trywrlock(void *what)
 {
 	pthread_once(&once, find);
-	return taken(real_trywrlock(what), 1);
+	return taken(real_trywrlock(what), what, 1);
 }
 
 int pthread_rwlock_unlock(void *what)
