@@ -64,14 +64,20 @@ class Conclusion:
     instead: tuple[Because, ...] = ()  # what was not chosen, and why not
 
 
+# A card that the driver did not start, that left the bus, whose module is not loaded, whose kernel has no KFD
+DisagreementCode = Literal["not-started", "off-the-bus", "not-loaded", "no-kfd"]
+
+
 @dataclass(frozen=True)
 class Disagreement:
     """Two or more layers that contradict each other about one thing."""
 
     about: str  # a PCI address, a file, "driver version"
     layers: tuple[Because, ...]
-    meaning: str  # what it most likely is, and the finding id if there is one
-    finding: str | None = None
+    meaning: str  # what it most likely is, for people
+    finding: str | None = None  # its id, if there is one
+    packages: tuple[str, ...] = ()  # those that a remedy has to remove
+    code: DisagreementCode | None = None  # where a check has to tell it from others
 
 
 @dataclass(frozen=True)
@@ -180,6 +186,25 @@ class GpuHealth:
     ras: tuple[RasCount, ...] = ()  # AMD: parts with uncorrected errors
 
 
+# Why a card is not counted. By somebody's choice or by its kind, with nothing wrong: it is handed to virtual
+# machines, a setting of its driver excludes it, it is a display adapter, it is too old to compute. Else
+# something is: no driver has it, its driver's module is not loaded, another driver holds it, the list that
+# NVML or KFD gives lacks it, the kernel was built without KFD, it has no render node.
+UnusedCode = Literal[
+    "virtual-machines",
+    "excluded",
+    "display",
+    "too-old",
+    "no-driver",
+    "not-loaded",
+    "other-driver",
+    "not-listed",
+    "no-kfd",
+    "no-render-node",
+]
+BY_CHOICE: frozenset[UnusedCode] = frozenset(("virtual-machines", "excluded", "display", "too-old"))
+
+
 @dataclass(frozen=True)
 class UnusedGpu:
     """Graphics hardware that is there and is not counted: bound to vfio-pci, display only, ..."""
@@ -189,6 +214,7 @@ class UnusedGpu:
     pci_bus_id: str | None = None
     name: str | None = None
     driver: str | None = None  # the kernel driver that holds it
+    code: UnusedCode | None = None  # None: not known
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from dshpc_setup import remedies
@@ -20,7 +19,7 @@ from dshpc_setup.diagnose.model import (
     note,
     warning,
 )
-from dshpc_setup.facts import HostFacts, UnusedGpu
+from dshpc_setup.facts import Evidence, HostFacts, UnusedGpu
 from dshpc_setup.fixes import Fix
 from dshpc_setup.passthrough.findings import AMD_GROUP, NO_KFD, TITLES
 
@@ -31,15 +30,14 @@ _KFD_BUILT = Fix(
 )
 _USUAL_KERNEL = Fix("Where that is not set, install the distribution's usual kernel")
 _OTHER_KERNEL = r"\bamd\w+: (?:version magic '|disagrees about version of symbol|Unknown symbol )"
-_PLACE = re.compile(r"is not loaded: (\S+) has `([^`]*)`")
 
 
 def _kfd(known: Known) -> Verdict:
     """The compute driver's own device, and cards that it lacks though amdgpu has them."""
-    blacklisted = [card for card in _not_loaded(known) if _PLACE.search(card.reason)]
-    if blacklisted:
+    blacklisted = _blacklist(known)
+    if blacklisted is not None and _not_loaded(known):
         return _blacklisted(known, blacklisted)
-    lacking = [item for item in disagreements(known, NO_KFD) if "is not loaded" not in item.meaning]
+    lacking = [item for item in disagreements(known, NO_KFD) if item.code != "not-loaded"]
     node = [item for item in known.facts.gpus.disagreements if item.about == "/dev/kfd"]
     if not lacking and not node:
         return fine() if of_vendor(known, "amd") else none_of(known, "amd")
@@ -52,7 +50,7 @@ def _kfd(known: Known) -> Verdict:
         )
     told = warning if of_vendor(known, "amd") else fault
     at = lacking[0].about
-    if "has no KFD" in lacking[0].meaning:
+    if lacking[0].code == "no-kfd":
         return told(
             f"The driver amdgpu holds the AMD card at {at}, and the kernel has no KFD, its part for "
             "computing: no program can compute on the card.",
@@ -68,13 +66,17 @@ def _kfd(known: Known) -> Verdict:
     return replace(passed_over, title="KFD does not list an AMD card")
 
 
-def _blacklisted(known: Known, cards: list[UnusedGpu]) -> Verdict:
-    found = _PLACE.search(cards[0].reason)
-    place, line = (found[1], found[2]) if found else ("", "")
+def _blacklist(known: Known) -> Evidence | None:
+    """Where the machine forbids the driver, as its `source`, and by which line, as its `detail`."""
+    return next((item for item in known.facts.evidence if item.probe == "amd-blacklist"), None)
+
+
+def _blacklisted(known: Known, by: Evidence) -> Verdict:
+    place, line = by.source, by.detail or ""
     told = warning if known.facts.gpus.devices else fault
     verdict = told(
         f"AMD's driver is kept from loading: {place} has `{line}`.",
-        *(f"{card.pci_bus_id}: {card.reason}" for card in cards),
+        *(f"{card.pci_bus_id}: {card.reason}" for card in _not_loaded(known)),
         fix=_unlock(known.facts, place, line),
     )
     return replace(verdict, title="AMD's driver amdgpu is blacklisted")
@@ -99,8 +101,8 @@ def _unlock(facts: HostFacts, place: str, line: str) -> tuple[Fix, ...]:
 
 
 def _loaded(known: Known) -> Verdict:
-    cards = [card for card in _not_loaded(known) if not _PLACE.search(card.reason)]
-    if not cards:
+    cards = _not_loaded(known)
+    if not cards or _blacklist(known) is not None:
         return fine() if of_vendor(known, "amd") else none_of(known, "amd")
     told = warning if known.facts.gpus.devices else fault
     refused = lines(known.observed.kernel, _OTHER_KERNEL, 3)
@@ -120,7 +122,7 @@ def _not_loaded(known: Known) -> list[UnusedGpu]:
     return [
         item
         for item in known.facts.gpus.unused
-        if item.vendor == "amd" and "driver amdgpu is not loaded" in item.reason
+        if item.vendor == "amd" and item.code == "not-loaded"
     ]
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dshpc_setup import vendors
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
-from dshpc_setup.facts import Evidence, GpuDevice, UnusedGpu, Vendor
+from dshpc_setup.facts import BY_CHOICE, Evidence, GpuDevice, UnusedGpu, Vendor
 from dshpc_setup.fixes import Fix
 
 _ASKED: dict[Vendor, str] = {"amd": "kfd", "intel": "intel"}  # the first probe of a vendor
 _LONGEST = 200  # characters of one answer
-# Words of the probes for cards that are left out with nothing wrong
-_BY_CHOICE = ("virtual machines", "display adapter", "excluded by", "too old for ROCm")
 
 
 def set_up(known: Known) -> Fix:
@@ -35,7 +33,7 @@ def of_vendor(known: Known, vendor: Vendor) -> tuple[GpuDevice, ...]:
 
 def by_choice(item: UnusedGpu) -> bool:
     """Whether no job gets this card by somebody's choice or by its kind, with nothing wrong."""
-    return any(word in item.reason for word in _BY_CHOICE)
+    return item.code in BY_CHOICE
 
 
 def in_plan(known: Known, gpu: GpuDevice) -> bool:

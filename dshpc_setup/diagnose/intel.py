@@ -27,11 +27,10 @@ _SHOWN = 5
 
 def broken(known: Known) -> tuple[UnusedGpu, ...]:
     """Intel's cards that jobs could use if their driver were well."""
-    reasons = ("it has no driver", "it has no render node")
     return tuple(
         item
         for item in known.facts.gpus.unused
-        if item.vendor == "intel" and item.reason.startswith(reasons)
+        if item.vendor == "intel" and item.code in ("no-driver", "no-render-node")
     )
 
 

@@ -77,11 +77,7 @@ def _readable(known: Known) -> Verdict:
 
 def _closed(known: Known) -> list[Disagreement]:
     """Cards that the driver did not start."""
-    return [
-        item
-        for item in known.facts.gpus.disagreements
-        if item.meaning.startswith("the driver could not start this card")
-    ]
+    return [item for item in known.facts.gpus.disagreements if item.code == "not-started"]
 
 
 def _let_in(known: Known) -> Fixes:
@@ -155,7 +151,7 @@ def _on_the_bus(known: Known) -> Verdict:
         return say(cause, *verdict.evidence, *log, fix=fix)
     if nvml_code(known) == _GPU_IS_LOST:
         return fault(cause, *said(answer(known)), *log, fix=fix)
-    gone = [item for item in known.facts.gpus.disagreements if "left the bus" in item.meaning]
+    gone = [item for item in known.facts.gpus.disagreements if item.code == "off-the-bus"]
     if gone:
         words = (f"{layer.source}: {layer.says}" for item in gone for layer in item.layers)
         return warning(cause, *words, *log, fix=fix)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.model import (
     Check,
@@ -36,7 +34,6 @@ from dshpc_setup.passthrough import findings
 from dshpc_setup.problems import DRIVER_TOO_OLD, LINUX_DRIVER_INSIDE
 
 _BLOCKED, _UNKNOWN = 17, 999
-_PACKAGE = re.compile(r"\bpackage ([a-z0-9.+-]+)")  # of dpkg, as the probe names them
 
 
 @on_nvidia
@@ -199,8 +196,7 @@ def _driver_in_wsl(known: Known) -> Verdict:
 
 def _without_linux_driver(told: Disagreement) -> Fix:
     """By the packages that were found: a pattern such as nvidia-* takes the container toolkit along."""
-    says = " ".join(layer.says for layer in told.layers)
-    packages = " ".join(dict.fromkeys(_PACKAGE.findall(says)))
+    packages = " ".join(told.packages)
     if packages:
         text = "Remove the Linux driver's packages; NVIDIA's container toolkit and CUDA may stay"
         return Fix(text, f"sudo apt-get remove --purge {packages} && sudo apt-get autoremove")

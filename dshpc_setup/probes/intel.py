@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from dshpc_setup.facts import Because, Disagreement, GpuDevice, Gpus, UnusedGpu
+from dshpc_setup.facts import Because, Disagreement, GpuDevice, Gpus, UnusedCode, UnusedGpu
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import drm, naming, nodes, pci, unseen
 from dshpc_setup.probes.gpus import in_words
@@ -55,7 +55,7 @@ class _Sorted:
 
     devices: list[GpuDevice] = field(default_factory=list)
     unused: list[UnusedGpu] = field(default_factory=list)
-    wrong: list[tuple[pci.PciDevice, str]] = field(default_factory=list)
+    wrong: list[tuple[pci.PciDevice, UnusedCode, str]] = field(default_factory=list)
     hidden: int = 0  # in sysfs, and not handed to this container
 
 
@@ -99,7 +99,7 @@ def _sorted(look: Look, cards: tuple[pci.PciDevice, ...], *, container: bool) ->
         name = _BOARDS.get(card.device or 0)
         address = pci.parse_address(card.address)
         if is_integrated(card):
-            found.unused.append(UnusedGpu("intel", _INSIDE, address, name, card.driver))
+            found.unused.append(UnusedGpu("intel", _INSIDE, address, name, card.driver, "display"))
             continue
         device = _device(look, card, len(found.devices))
         if container:
@@ -109,29 +109,32 @@ def _sorted(look: Look, cards: tuple[pci.PciDevice, ...], *, container: bool) ->
                 found.hidden += 1
         elif card.driver in _HELD:
             reason = f"it is handed to virtual machines ({card.driver})"
-            found.unused.append(UnusedGpu("intel", reason, address, name, card.driver))
+            found.unused.append(
+                UnusedGpu("intel", reason, address, name, card.driver, "virtual-machines")
+            )
         elif card.driver not in _DRIVERS:
-            found.wrong.append((card, "has no driver (i915 or xe)"))
+            found.wrong.append((card, "no-driver", "has no driver (i915 or xe)"))
         elif not device.device_files:
-            found.wrong.append((card, "has no render node"))
+            found.wrong.append((card, "no-render-node", "has no render node"))
         else:
             found.devices.append(device)
     return found
 
 
 def _fact(found: _Sorted) -> Gpus:
-    problems = [f"the Intel card at {card.address} {why}" for card, why in found.wrong]
+    problems = [f"the Intel card at {card.address} {words}" for card, _, words in found.wrong]
     unused = [
         *found.unused,
         *(
             UnusedGpu(
                 "intel",
-                f"it {why}",
+                f"it {words}",
                 pci.parse_address(card.address),
                 _BOARDS.get(card.device or 0),
                 card.driver,
+                code,
             )
-            for card, why in found.wrong
+            for card, code, words in found.wrong
         ),
     ]
     disagreements = tuple(
@@ -143,9 +146,9 @@ def _fact(found: _Sorted) -> Gpus:
                 ),
                 Because("DRM", "no render node belongs to it"),
             ),
-            f"jobs cannot use it: it {why}",
+            f"jobs cannot use it: it {words}",
         )
-        for card, why in found.wrong
+        for card, _, words in found.wrong
     )
     if found.hidden:
         were = "was" if found.hidden == 1 else "were"
@@ -166,7 +169,7 @@ def _fact(found: _Sorted) -> Gpus:
     if found.wrong:
         return Gpus("error", detail=detail, unused=tuple(unused), disagreements=disagreements)
     if detail is None and found.unused:
-        held = [item for item in found.unused if item.reason != _INSIDE]
+        held = [item for item in found.unused if item.code != "display"]
         detail = f"the Intel card at {held[0].pci_bus_id}: {held[0].reason}" if held else _INSIDE
     return Gpus("absent", detail=detail, unused=tuple(unused))
 

@@ -248,7 +248,7 @@ def _tool_alone(search: Search, count: int) -> tuple[Disagreement, ...]:
 
 def _display(device: GpuDevice, size_mib: int) -> UnusedGpu:
     reason = f"a display adapter with {size_mib} MiB: not used for jobs"
-    return UnusedGpu("amd", reason, device.pci_bus_id, device.name, device.driver)
+    return UnusedGpu("amd", reason, device.pci_bus_id, device.name, device.driver, "display")
 
 
 def _nothing(

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dshpc_setup.facts import Because, Disagreement, UnusedGpu
+from dshpc_setup.facts import (
+    BY_CHOICE,
+    Because,
+    Disagreement,
+    DisagreementCode,
+    UnusedCode,
+    UnusedGpu,
+)
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.amd import blacklist
 from dshpc_setup.probes.amd import names as amd_names
@@ -28,12 +35,23 @@ _SERVED = (
 )  # fmt: skip
 
 
+_OF_A_DISAGREEMENT: dict[UnusedCode, DisagreementCode] = {
+    "not-loaded": "not-loaded",
+    "no-kfd": "no-kfd",
+}
+
+
 @dataclass(frozen=True)
 class Reason:
-    """Why a card is not used: `wrong` where it could be, and the machine must be mended."""
+    """Why a card is not used."""
 
+    code: UnusedCode
     text: str
-    wrong: bool = False
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it could be used, and the machine must be mended."""
+        return self.code not in BY_CHOICE
 
 
 @dataclass(frozen=True)
@@ -62,32 +80,35 @@ def judge(look: Look, cards: Sequence[pci.PciDevice], *, kfd: bool) -> Left:
 
 def _reason(look: Look, card: pci.PciDevice, kfd: bool) -> Reason:
     if card.driver in HELD:
-        return Reason(f"it is handed to virtual machines ({card.driver})")
+        return Reason("virtual-machines", f"it is handed to virtual machines ({card.driver})")
     device = card.device
     if device is not None and device not in _COMPUTE_APUS:
         if _APUS[0] <= device <= _APUS[1]:
-            return Reason("the display adapter inside the processor is not used for jobs")
+            return Reason(
+                "display", "the display adapter inside the processor is not used for jobs"
+            )
         if not any(first <= device <= last for first, last in _SERVED):
-            return Reason("it is too old for ROCm")
+            return Reason("too-old", "it is too old for ROCm")
     if card.driver == "radeon":
-        return Reason("it is too old for ROCm: its driver is radeon")
+        return Reason("too-old", "it is too old for ROCm: its driver is radeon")
     if card.driver is None:
-        return Reason(_no_driver(look), wrong=True)
+        return _no_driver(look)
     if card.driver != "amdgpu":
-        return Reason(f"the driver {card.driver} holds it; amdgpu is needed", wrong=True)
-    why = "KFD does not list it" if kfd else "the kernel has no KFD"
-    return Reason(why, wrong=True)
+        return Reason("other-driver", f"the driver {card.driver} holds it; amdgpu is needed")
+    if kfd:
+        return Reason("not-listed", "KFD does not list it")
+    return Reason("no-kfd", "the kernel has no KFD")
 
 
-def _no_driver(look: Look) -> str:
+def _no_driver(look: Look) -> Reason:
     if look.machine.exists("/sys/module/amdgpu"):
-        return "the driver amdgpu is loaded and has not taken it"
+        return Reason("no-driver", "the driver amdgpu is loaded and has not taken it")
     found = blacklist.fetch(look, "amdgpu")
     if found is None:
-        return "its driver amdgpu is not loaded"
+        return Reason("not-loaded", "its driver amdgpu is not loaded")
     place, line = found
     look.saw("amd-blacklist", "present", place, line)
-    return f"its driver amdgpu is not loaded: {place} has `{line}`"
+    return Reason("not-loaded", f"its driver amdgpu is not loaded: {place} has `{line}`")
 
 
 def as_unused(left: Left, layers: Layers) -> tuple[UnusedGpu, ...]:
@@ -98,6 +119,7 @@ def as_unused(left: Left, layers: Layers) -> tuple[UnusedGpu, ...]:
             pci.parse_address(card.address),
             amd_names.by_id(card.device, layers.of(card.address).product),
             card.driver,
+            reason.code,
         )
         for card, reason in left.reasons
     )
@@ -114,6 +136,7 @@ def disagreements(left: Left) -> tuple[Disagreement, ...]:
             ),
             f"jobs cannot compute on it: {reason.text}",
             NO_KFD,
+            code=_OF_A_DISAGREEMENT.get(reason.code),
         )
         for card, reason in left.wrong
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dshpc_setup.facts import Because, Disagreement, GpuDevice, UnusedGpu
+from dshpc_setup.facts import Because, Disagreement, GpuDevice, UnusedCode, UnusedGpu
 from dshpc_setup.machine import Machine, Reply
 from dshpc_setup.nvidia_driver import WSL_FOLDER
 from dshpc_setup.probes import pci
@@ -50,32 +50,34 @@ def unused(
         if card.address in counted:
             continue
         known = layers.listed.get(card.address)
-        reason = _why_unused(machine, card, known, told)
-        if reason is not None:
+        passed_over = _why_unused(machine, card, known, told)
+        if passed_over is not None:
+            code, reason = passed_over
             name = known.model if known else None
-            found.append(UnusedGpu("nvidia", reason, card.address, name, card.driver))
+            found.append(UnusedGpu("nvidia", reason, card.address, name, card.driver, code))
     return tuple(found)
 
 
 def _why_unused(
     machine: Machine, card: pci.PciDevice, known: ProcGpu | None, told: Told | None
-) -> str | None:
+) -> tuple[UnusedCode, str] | None:
     if card.driver == "vfio-pci":
-        return "bound to vfio-pci: handed to virtual machines"
+        return "virtual-machines", "bound to vfio-pci: handed to virtual machines"
     whole = machine.readlink(f"{pci.ROOT}/{card.address}/physfn")
     if whole is not None:
-        return f"a virtual function of {whole.rsplit('/', 1)[-1]}, made for virtual machines"
+        of = whole.rsplit("/", 1)[-1]
+        return "virtual-machines", f"a virtual function of {of}, made for virtual machines"
     if card.driver is None:
-        return "no kernel driver holds it"
+        return "no-driver", "no kernel driver holds it"
     if card.driver not in OURS:
-        return f"bound to {card.driver}, which is not NVIDIA's own driver"
+        return "other-driver", f"bound to {card.driver}, which is not NVIDIA's own driver"
     if known is not None and known.excluded:
-        return "excluded by a setting of the driver (NVreg_ExcludedGpus)"
+        return "excluded", "excluded by a setting of the driver (NVreg_ExcludedGpus)"
     if told is None:
         return None  # nobody listed any GPU: that is not this card's doing
     if told.cut is not None:
-        return f"{told.teller} ended before it told of it"
-    return f"not listed by {told.teller}, though the nvidia driver holds it"
+        return "not-listed", f"{told.teller} ended before it told of it"
+    return "not-listed", f"not listed by {told.teller}, though the nvidia driver holds it"
 
 
 def disagreements(
@@ -148,6 +150,7 @@ def _linux_driver_in_wsl(layers: Layers, devices: Sequence[GpuDevice]) -> list[D
             f"a Linux driver was installed inside WSL and {hides} the one that Windows lends: "
             "remove it",
             LINUX_DRIVER_INSIDE,
+            packages=found.packages,
         )
     ]
 
@@ -246,7 +249,7 @@ def _unlisted(
         if known is not None:
             says.append(Because(known.source, f"lists it: {known.model or 'unknown model'}"))
         meaning = "the driver could not start this card: `dmesg` has the reason in its NVRM lines"
-        found.append(Disagreement(card.address, tuple(says), meaning))
+        found.append(Disagreement(card.address, tuple(says), meaning, code="not-started"))
     return found
 
 
@@ -261,6 +264,7 @@ def _off_the_bus(layers: Layers, devices: Sequence[GpuDevice], told: Told) -> li
                 Because(pci.ROOT, "has no NVIDIA card at that address"),
             ),
             "the card left the bus after the driver started, or /sys is not this machine's",
+            code="off-the-bus",
         )
         for device in devices
         if device.pci_bus_id is not None

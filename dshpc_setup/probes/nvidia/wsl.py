@@ -26,7 +26,13 @@ class Wsl:
 
     dxg: bool
     lent: tuple[str, ...]  # names in WSL_FOLDER
-    intruders: tuple[str, ...] = ()  # paths and packages of a Linux driver
+    files: tuple[str, ...] = ()  # of a Linux driver
+    packages: tuple[str, ...] = ()
+
+    @property
+    def intruders(self) -> tuple[str, ...]:
+        """What there is of a Linux driver, in words."""
+        return (*self.files, *(f"package {name}" for name in self.packages))
 
     @property
     def missing(self) -> str:
@@ -56,13 +62,17 @@ def look_at(
     return Wsl(
         dxg=dxg,
         lent=tuple(name for name in _LENT if name in lent),
-        intruders=() if container else _intruders(machine, cached, folders),
+        files=() if container else _files(machine, cached, folders),
+        packages=() if container else _packages(machine),
     )
 
 
-def _intruders(
-    machine: Machine, cached: tuple[str, ...], folders: tuple[str, ...]
-) -> tuple[str, ...]:
+def _packages(machine: Machine) -> tuple[str, ...]:
+    listed = (re.fullmatch(_PACKAGE, name) for name in machine.listdir(_DPKG))
+    return tuple(dict.fromkeys(match[1] for match in listed if match))
+
+
+def _files(machine: Machine, cached: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
     beside = (f"{folder}/{name}" for folder in folders for name in _LIBRARIES)
     paths = [*cached, *(path for path in beside if machine.exists(path))]
     if machine.exists("/usr/bin/nvidia-smi"):
@@ -70,8 +80,6 @@ def _intruders(
     found = [path for path in paths if not _is_lent(machine, path)]
     if machine.exists("/sys/module/nvidia"):
         found.append("/sys/module/nvidia")
-    listed = (re.fullmatch(_PACKAGE, name) for name in machine.listdir(_DPKG))
-    found += [f"package {match[1]}" for match in listed if match]
     # /lib is a link to /usr/lib on most: one file is named once.
     return tuple(dict.fromkeys(item for item in found if f"/usr{item}" not in found))
 

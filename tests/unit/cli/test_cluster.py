@@ -295,7 +295,9 @@ def with_another(project: Project) -> FakeMachine:
         "docker ps": Answer("old-slurm\np-slurm\n"),
         "docker volume ls": Answer("old-home\nold-key\nold-state\np-home\ntaken-state\n"),
         "docker network ls": Answer(),
-        "docker inspect --type container -- old-slurm": container(str(project.folder), name="old-slurm"),
+        "docker inspect --type container -- old-slurm": container(
+            str(project.folder), name="old-slurm"
+        ),
         "docker inspect --type container -- taken-slurm": container("/another", name="taken-slurm"),
         "docker exec old-slurm squeue": Answer(running(3)),
     }

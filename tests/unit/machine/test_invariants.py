@@ -16,6 +16,7 @@ from dshpc_setup import explain, probes
 from dshpc_setup.cli.facts import lines
 from dshpc_setup.facts import (
     ComputeMode,
+    DisagreementCode,
     EngineKind,
     FabricFault,
     FabricState,
@@ -24,6 +25,7 @@ from dshpc_setup.facts import (
     MigMode,
     PlatformKind,
     State,
+    UnusedCode,
     Vendor,
     Virtualization,
 )
@@ -143,10 +145,18 @@ SCHEMA: dict[str, Any] = {
                 "pci_bus_id?": str,
                 "name?": str,
                 "driver?": str,
+                "code?": get_args(UnusedCode),
             }
         ],
         "disagreements": [
-            {"about": str, "layers": [_BECAUSE], "meaning": str, "finding?": str},
+            {
+                "about": str,
+                "layers": [_BECAUSE],
+                "meaning": str,
+                "finding?": str,
+                "packages": [str],
+                "code?": get_args(DisagreementCode),
+            },
         ],
         "vendor": (*get_args(Vendor), "mixed", "none"),
     },
