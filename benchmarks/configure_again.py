@@ -8,35 +8,24 @@ The limit is on the seconds: at most 3 on two cores.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
-from side_by_side import arguments, compare
-
-from dshpc_setup.project import need_project
+from side_by_side import arguments, compare, program, project_at
 
 MOST_S = 3.0
 
 
 def main() -> int:
-    parser = arguments(__doc__, 5)
-    parser.add_argument("--dir", type=Path, default=Path.cwd(), metavar="PROJECT")
-    options = parser.parse_args()
-    project = need_project(options.dir.absolute(), {})
-    program = Path(sys.executable).with_name("configure-environment")
-    if not program.exists():
-        parser.error(f"{program} is not there: run this with the Python of dshpc's environment")
-    prefix = project.runtime()["prefix"]
+    asked = arguments(__doc__, 5, project=True)
+    project = project_at(asked.dir)
     return compare(
         "configure-environment again",
-        [str(program), "--yes", "--dir", str(project.folder)],
-        [*compose(), "-p", prefix, "up", "-d", "--no-build"],
+        [program("configure-environment"), "--yes", "--dir", str(project.folder)],
+        [*compose(), "-p", project.runtime()["prefix"], "up", "-d", "--no-build"],
         most_s=MOST_S,
-        rounds=options.rounds,
+        rounds=asked.rounds,
         cwd=project.folder,
-        env=dict(os.environ),
     )
 
 

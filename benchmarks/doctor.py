@@ -7,8 +7,8 @@ turn. `answers` is what doctor's own questions to engine, container and Slurm ta
 same commands side by side as doctor has them; what `dshpc-node` computes in the container is part
 of its answer. So what doctor's own work slows down in them counts against doctor.
 
-With the cluster of a project; or without one, and then only the engine answers. Exit code 1 where a
-limit is missed. On a machine that is busy with other things the three are not alike: see its load.
+With the cluster of a project; or without one, and then only the engine answers.
+On a machine that is busy with other things the three are not alike: see its load.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from side_by_side import arguments, timed
+from side_by_side import limited, parser, program, project_at, timed
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dshpc_setup.checkup import DEADLINE_S, cluster
 from dshpc_setup.machine import CommandResult, Ended, Say, apart
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.project import Project, need_project
+from dshpc_setup.project import Project
 from tests.integration.stuck import STUB
 
 MOST = 1.5
@@ -103,33 +103,33 @@ def engine_s() -> float:
     return time.perf_counter() - began
 
 
-def compare(program: str, project: Project | None, rounds: int) -> bool:
+def compare(project: Project | None, rounds: int) -> bool:
     """Whether doctor is over its limit: the median over the rounds, each with all three in turn."""
     where = ["--dir", str(project.folder)] if project else []
     chains = asked_of(project) if project else {}
     found = []
     for _ in range(rounds + 1):
-        detect = timed([program, "detect", "--json"])
+        detect = timed([program(), "detect", "--json"])
         answers = answers_s(chains) if chains else engine_s()
-        found.append((detect, answers, timed([program, "doctor", "--json", *where])))
+        found.append((detect, answers, timed([program(), "doctor", "--json", *where])))
     # the first round fills the caches
     detect, answers, doctor = map(statistics.median, zip(*found[1:], strict=True))
     ratio = statistics.median((whole - asked) / least for least, asked, whole in found[1:])
+    title = f"dshpc doctor{' with a cluster' if chains else ''}"
     print(
-        f"dshpc doctor{' with a cluster' if chains else ''}: {doctor * 1000:.0f} ms against "
+        f"{title}: {doctor * 1000:.0f} ms against "
         f"{detect * 1000:.0f} ms of detect, {answers * 1000:.0f} ms of the engine"
         f"{' and Slurm' if chains else ''}, "
         f"median of {rounds}"
     )
-    print(f"ratio, less what these answer in: {ratio:.2f} (at most {MOST})")
-    return ratio > MOST
+    return limited(f"{title}, ratio, less what these answer in", ratio, most=MOST)
 
 
-def late(program: str, title: str, project: Path, env: Mapping[str, str]) -> bool:
-    """Whether it ends too late, or does not say what hangs and all the rest."""
+def late(title: str, project: Path, env: Mapping[str, str]) -> bool:
+    """Whether it ends too late; ends the benchmark where it does not say what hangs, or not the rest."""
     began = time.perf_counter()
     done = subprocess.run(
-        [program, "doctor", "--json", "--dir", str(project)],
+        [program(), "doctor", "--json", "--dir", str(project)],
         env={**os.environ, **env},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -141,9 +141,10 @@ def late(program: str, title: str, project: Path, env: Mapping[str, str]) -> boo
     states = {(item["section"], item["state"]) for item in told["findings"]}
     complete = told["summary"]["crashed"] == 0 and ("host", "ok") in states
     complete &= any("did not answer" in line or "no answer" in line for line in words(told))
-    rest = "that is said, and the rest is there" if complete else "FINDINGS MISSING"
-    print(f"{title} hangs: {took:.1f} s, {took - DEADLINE_S:+.1f} s after the deadline; {rest}")
-    return took > DEADLINE_S + MOST_LATE_S or not complete
+    if not complete:
+        sys.exit(f"{title} hangs: doctor does not say so, or findings are missing")
+    what = f"doctor, {title} hangs: after its deadline of {DEADLINE_S:g} s"
+    return limited(what, took - DEADLINE_S, "s", most=MOST_LATE_S)
 
 
 def words(told: Mapping[str, object]) -> list[str]:
@@ -151,7 +152,7 @@ def words(told: Mapping[str, object]) -> list[str]:
     return json.dumps(told, indent=0).splitlines()
 
 
-def hanging(program: str, folder: Path) -> list[bool]:
+def hanging(folder: Path) -> list[bool]:
     """A docker that never answers and ignores signals, then an engine beside it that is silent too."""
     tools, project = folder / "tools", folder / "project"
     tools.mkdir()
@@ -168,8 +169,8 @@ def hanging(program: str, folder: Path) -> list[bool]:
             listener.listen()
             silent = {**env, "DOCKER_HOST": f"unix://{folder}/docker.sock"}
             return [
-                late(program, "The command docker", project, env),
-                late(program, "The engine, and the command docker", project, silent),
+                late("the command docker", project, env),
+                late("the engine, and the command docker,", project, silent),
             ]
     finally:
         for pid in pids.read_text().split() if pids.exists() else ():  # should any be left
@@ -177,18 +178,14 @@ def hanging(program: str, folder: Path) -> list[bool]:
 
 
 def main() -> int:
-    parser = arguments(__doc__.splitlines()[0] if __doc__ else "", 20)
-    parser.add_argument("--dir", type=Path, metavar="PROJECT")
-    options = parser.parse_args()
-    program = Path(sys.executable).with_name("dshpc")
-    if not program.exists():
-        parser.error(f"{program} is not there: run this with the Python of dshpc's environment")
-    project = need_project(options.dir.absolute(), {}) if options.dir else None
+    asked = parser(__doc__, 20)
+    asked.add_argument("--dir", type=Path, metavar="PROJECT")
+    options = asked.parse_args()
+    project = project_at(options.dir) if options.dir else None
     os.chdir("/")  # else doctor finds the cluster of the folder that we stand in
-    worse = [compare(str(program), project, options.rounds)]
+    worse = [compare(project, options.rounds)]
     with tempfile.TemporaryDirectory() as text:
-        worse += hanging(str(program), Path(text))
-    print(f"(at most {MOST_LATE_S:g} s after the deadline, which is {DEADLINE_S:g} s)")
+        worse += hanging(Path(text))
     return int(any(worse))
 
 

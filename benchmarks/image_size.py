@@ -4,7 +4,6 @@
     python benchmarks/image_size.py [--image TAG]
 
 Without --image it is built, in a folder and under a name of its own that are removed afterwards.
-Exit code 1 where it is larger than the limit.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup.project import need_project
+from side_by_side import limited, program, project_at
 
 LIMIT_MB = 300
 LABEL = "org.dshpc.gpu-type"
@@ -36,8 +35,7 @@ def inspect(kind: str, name: str) -> dict[str, Any]:
 
 def image_of_project(folder: Path) -> str:
     """The image that the project's container runs."""
-    project = need_project(folder.absolute(), {})
-    return str(inspect("container", project.runtime()["container"])["Image"])
+    return str(inspect("container", project_at(folder).runtime()["container"])["Image"])
 
 
 def base_image() -> str:
@@ -53,16 +51,16 @@ def measure(image: str) -> int:
     if built_for != "none":
         raise SystemExit(f"{image} was built for GPU_TYPE {built_for}, not none.")
     size, base = found["Size"] / 1e6, inspect("image", base_image())["Size"] / 1e6
-    print(f"image size {size:.0f} MB (at most {LIMIT_MB}), on a base of {base:.0f} MB")
-    print(f"ratio {size / LIMIT_MB:.2f} to the limit, {size / base:.2f} to the base")
-    return 0 if size <= LIMIT_MB else 1
+    print(f"image size {size:.0f} MB on a base of {base:.0f} MB: {size / base:.2f} of it")
+    return int(limited("image size", size, "MB", most=LIMIT_MB))
 
 
 def built(folder: str) -> str:
     """The tag of an image that is built now, for no GPU."""
-    program = Path(sys.executable).with_name("configure-environment")
     flags = ["--yes", "--gpu", "none", "--no-start", "--dir", folder, "--prefix", "dshpc-size"]
-    subprocess.run([program, *flags], stdout=sys.stderr, timeout=1800, check=True)
+    subprocess.run(
+        [program("configure-environment"), *flags], stdout=sys.stderr, timeout=1800, check=True
+    )
     return "dshpc-size-slurm:none"
 
 

@@ -1,41 +1,77 @@
-"""`dshpc srun true` against `docker exec CONTAINER srun true`, on the cluster that runs here.
+"""`dshpc srun true` against `docker exec CONTAINER srun true`; and what telling a task its GPUs costs.
 
     python benchmarks/srun.py [--dir PROJECT]
 
-The project is the folder where configure-environment ran, or one below it.
+The project is the folder where configure-environment ran, or one below it, with its cluster running.
+
+The second part times `srun true` in three containers of the project's image, in turns: the one as
+shipped, where a plugin tells each task its GPUs, one where Slurm's TaskProlog does (all that the plugin
+saves), and one where nothing does.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
+from statistics import median
 
-from side_by_side import arguments, compare
-
-from dshpc_setup.project import need_project
+from changed import started, started_with, without
+from image_size import image_of_project
+from side_by_side import compare, limited, parser, program, project_at
+from start import docker, removed
 
 MOST = 1.8
+MOST_PLUGIN = 1.0  # of the time with TaskProlog
+TASK_PROLOG = "TaskProlog=/usr/local/lib/dshpc/task-prolog\n"
+TIMED = "began=$(date +%s%N) && srun --quiet true && ended=$(date +%s%N) && echo $((ended - began))"
 
 
 def main() -> int:
-    parser = arguments(__doc__, 30)
-    parser.add_argument("--dir", type=Path, default=Path.cwd(), metavar="PROJECT")
-    options = parser.parse_args()
-    project = need_project(options.dir.absolute(), {})
+    asked = parser(__doc__, 30, project=True)
+    asked.add_argument("--prefix", default="dshpc-bench", help="names of the containers")
+    options = asked.parse_args()
+    project = project_at(options.dir)
     runtime = project.runtime()
-    program = Path(sys.executable).with_name("dshpc")
-    if not program.exists():
-        parser.error(f"{program} is not there: run this with the Python of dshpc's environment")
-    return compare(
+    beyond = compare(
         "dshpc srun true",
-        [str(program), "srun", "true"],
+        [program(), "srun", "true"],
         ["docker", "exec", runtime["container"], "srun", "true"],
         most=MOST,
         rounds=options.rounds,
         cwd=Path(runtime["work"]),
         env={**os.environ, "DSHPC_DIR": str(project.folder)},
     )
+    return int(beyond | variants(image_of_project(options.dir), options.prefix, options.rounds))
+
+
+def variants(image: str, prefix: str, rounds: int) -> bool:
+    """Whether the plugin takes longer than what it is there in place of."""
+    plugin, prolog, neither = names = [
+        f"{prefix}-{name}" for name in ("plugin", "prolog", "neither")
+    ]
+    times: dict[str, list[float]] = {name: [] for name in names}
+    with removed(*names), tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        folder.chmod(0o755)
+        shipped = started(plugin, image)
+        bare = without(shipped, "task-prolog")
+        started_with(neither, image, bare, folder)
+        started_with(prolog, image, TASK_PROLOG + bare, folder)
+        for _ in range(rounds + 1):
+            for name in names:
+                times[name].append(int(docker("exec", name, "sh", "-c", TIMED)) / 1e9)
+    ms = {name: [second * 1000 for second in each[1:]] for name, each in times.items()}
+    print(f"srun true in the container, median (fastest) of {rounds}:")
+    for title, name in (
+        ("plugin, as shipped", plugin),
+        ("TaskProlog", prolog),
+        ("neither", neither),
+    ):
+        print(f"  {title:20} {median(ms[name]):4.0f} ms ({min(ms[name]):.0f} ms)")
+    ratio = median(ms[plugin]) / median(ms[prolog])
+    return limited("the plugin against TaskProlog, ratio", ratio, most=MOST_PLUGIN)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,10 @@ volumes. The GPUs are made up: names of /dev/null.
     python benchmarks/start.py [--dir PROJECT | --image TAG]
 
 The project is the folder where configure-environment ran, or one below it: its image is measured.
-Prints the ratio of the medians; exit code 1 where it is over the limit or one start was too slow.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import signal
 import subprocess
@@ -27,6 +25,7 @@ from pathlib import Path
 from statistics import median
 
 from image_size import image_of_project
+from side_by_side import limited, parser
 
 LIMIT_RATIO = 2.0
 LIMIT_SLOWEST_S = 2.5
@@ -116,12 +115,10 @@ def removed(*names: str) -> Iterator[None]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--image", help="tag or id of the dsHPC image")
-    parser.add_argument("--dir", type=Path, default=Path.cwd(), metavar="PROJECT")
-    parser.add_argument("--prefix", default="dshpc-bench", help="names of the containers")
-    parser.add_argument("--rounds", type=int, default=10)
-    choice = parser.parse_args()
+    asked = parser(__doc__, 10, project=True)
+    asked.add_argument("--image", help="tag or id of the dsHPC image")
+    asked.add_argument("--prefix", default="dshpc-bench", help="names of the containers")
+    choice = asked.parse_args()
     image = choice.image or image_of_project(choice.dir)
     ours, least = f"{choice.prefix}-start", f"{choice.prefix}-least"
     with removed(ours, least), tempfile.TemporaryDirectory() as text:
@@ -150,8 +147,8 @@ def main() -> int:
     slowest = max(times[ours])
     print(f"minimal start script: median {median(times[least]):.3f} s")
     print(f"dsHPC:                median {median(times[ours]):.3f} s, slowest {slowest:.3f} s")
-    print(f"ratio {ratio:.2f} (at most {LIMIT_RATIO}), slowest under {LIMIT_SLOWEST_S} s")
-    return 0 if ratio <= LIMIT_RATIO and slowest < LIMIT_SLOWEST_S else 1
+    beyond = limited("start, ratio", ratio, most=LIMIT_RATIO)
+    return int(limited("start, slowest", slowest, "s", most=LIMIT_SLOWEST_S) | beyond)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """Short jobs through our Slurm, through the same Slurm set up by hand, and through two other queues.
 
     python benchmarks/throughput.py [--dir PROJECT | --image TAG] [--jobs N] [--rounds N]
+        [--without PART] [--alone]
 
 The project is the folder where configure-environment ran, or one below it: its image is measured, in
 containers and volumes of this program's own, which are removed at the end. The yardstick is the image's
@@ -10,9 +11,12 @@ jobs, without what dsHPC adds (Lua scripts, task prolog, accounting, log of ende
 when it begins, sleeps 60 ms and writes when it ends. They are submitted one by one in one loop in the
 container, by all in turns. Beside them, for comparison alone: task-spooler (Debian's package, in a
 container of the image) and HyperQueue (PyPI's package, in another; it has no command, so one Python
-program submits, which is faster than a command for each job). One that cannot be installed is left out.
+program submits, which is faster than a command for each job). One that cannot be installed is left out;
+--alone leaves out both.
 
-Exit code 1: fewer jobs a second than 0.9 of the yardstick (median of the rounds).
+--without PART, as often as wanted, sets another Slurm of ours beside them that lacks one thing which dsHPC
+adds to slurm.conf (`PARTS` in changed.py): docs/decisions/0031-throughput.md. The limit is on the jobs a
+second, against those of the yardstick (median of the rounds).
 """
 
 from __future__ import annotations
@@ -26,8 +30,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
+from changed import PARTS, started_with, without
 from image_size import image_of_project
-from side_by_side import arguments
+from side_by_side import limited, parser
 from start import MINIMAL, docker, options, removed, seconds_to
 
 LEAST_RATIO = 0.9
@@ -161,8 +166,8 @@ def mounted(name: str, folder: Path) -> list[str]:
     return [*options(name), "--volume", f"{folder}:/bench:ro"]
 
 
-def start_slurms(ours: str, by_hand: str, image: str, folder: Path) -> int:
-    """Both clusters, ready; how many CPUs their nodes have."""
+def start_slurms(ours: str, by_hand: str, image: str, folder: Path) -> tuple[str, int]:
+    """Both clusters, ready; the slurm.conf of ours, and how many CPUs their nodes have."""
     seconds_to("Ready after", [*mounted(ours, folder), image])
     docker("cp", "--follow-link", f"{ours}:/etc/slurm", str(folder / "rendered"))
     rendered = (folder / "rendered" / "slurm.conf").read_text()
@@ -179,12 +184,28 @@ def start_slurms(ours: str, by_hand: str, image: str, folder: Path) -> int:
     cpus = re.search(r"(?m)^NodeName=.* CPUs=(\d+)", rendered)
     if cpus is None:
         raise SystemExit("slurm.conf says no number of CPUs")
-    return int(cpus[1])
+    return rendered, int(cpus[1])
 
 
 def start_other(name: str, image: str, folder: Path, *more: str) -> None:
     argv = ["run", "--detach", "--init", "--name", name, "--volume", f"{folder}:/bench:ro"]
     docker(*argv, *more, "--entrypoint", "sleep", image, "infinity")
+
+
+def other_queues(
+    spooler: str, hyperqueue: str, image: str, folder: Path, cpus: int, jobs: int
+) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Those of the two that can be installed: title -> container, what submits there."""
+    calls: dict[str, tuple[str, tuple[str, ...]]] = {}
+    if why := start_spooler(spooler, image, folder, cpus):
+        print(f"task-spooler is left out: {why}")
+    else:
+        calls["task-spooler"] = spooler, ("sh", "-c", SPOOLER, "sh", str(jobs))
+    if why := start_hyperqueue(hyperqueue, image, folder):
+        print(f"HyperQueue is left out: {why}")
+    else:
+        calls["HyperQueue"] = hyperqueue, ("python3", "/bench/submit.py", str(jobs), str(cpus))
+    return calls
 
 
 def start_spooler(name: str, image: str, folder: Path, cpus: int) -> str | None:
@@ -221,7 +242,7 @@ def tell(title: str, rounds: list[Round]) -> None:
     waited = [second for each in rounds for second in each.waited_s]
     cuts = quantiles(waited, n=20)
     print(
-        f"{title:20} {median(each.rate for each in rounds):6.1f} jobs/s; submitted in "
+        f"{title:27} {median(each.rate for each in rounds):6.1f} jobs/s; submitted in "
         f"{median(each.submitted_s for each in rounds):.1f} s, all ended after "
         f"{median(each.ended_s for each in rounds):.1f} s; waited "
         f"{median(waited):.2f} s (median), {cuts[-1]:.2f} s (95 %)"
@@ -229,36 +250,36 @@ def tell(title: str, rounds: list[Round]) -> None:
 
 
 def main() -> int:
-    parser = arguments(__doc__, 3)
-    parser.add_argument("--image", help="tag or id of the dsHPC image")
-    parser.add_argument("--dir", type=Path, default=Path.cwd(), metavar="PROJECT")
-    parser.add_argument("--prefix", default="dshpc-bench", help="names of the containers")
-    parser.add_argument("--jobs", type=int, default=1000, metavar="N", help="in each round")
-    choice = parser.parse_args()
+    asked = parser(__doc__, 3, project=True)
+    asked.add_argument("--image", help="tag or id of the dsHPC image")
+    asked.add_argument("--prefix", default="dshpc-bench", help="names of the containers")
+    asked.add_argument("--jobs", type=int, default=1000, metavar="N", help="in each round")
+    asked.add_argument("--alone", action="store_true", help="no task-spooler and no HyperQueue")
+    asked.add_argument("--without", action="append", default=[], choices=PARTS, metavar="PART",
+                       help=", ".join(PARTS))  # fmt: skip
+    choice = asked.parse_args()
     image = choice.image or image_of_project(choice.dir)
     ours, by_hand, spooler, hyperqueue = names = [
         f"{choice.prefix}-{name}" for name in ("queue", "by-hand", "tsp", "hq")
     ]
-    with removed(*names), tempfile.TemporaryDirectory() as text:
+    lacking = {part: f"{choice.prefix}-without-{part}" for part in choice.without}
+    with removed(*names, *lacking.values()), tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         folder.chmod(0o755)
         (folder / "job").write_text(JOB)
         (folder / "job").chmod(0o755)
-        cpus = start_slurms(ours, by_hand, image, folder)
+        slurm_conf, cpus = start_slurms(ours, by_hand, image, folder)
         loop = ("sh", "-c", SLURM, "sh", str(choice.jobs))
         calls: dict[str, tuple[str, tuple[str, ...]]] = {
             "dsHPC": (ours, loop),
             "Slurm, by hand": (by_hand, loop),
         }
-        if why := start_spooler(spooler, image, folder, cpus):
-            print(f"task-spooler is left out: {why}")
-        else:
-            calls["task-spooler"] = spooler, ("sh", "-c", SPOOLER, "sh", str(choice.jobs))
-        if why := start_hyperqueue(hyperqueue, image, folder):
-            print(f"HyperQueue is left out: {why}")
-        else:
-            program = ("python3", "/bench/submit.py", str(choice.jobs), str(cpus))
-            calls["HyperQueue"] = hyperqueue, program
+        for part, name in lacking.items():
+            mount = ("--volume", f"{folder}:/bench:ro")
+            started_with(name, image, without(slurm_conf, part), folder, *mount)
+            calls[f"dsHPC less {part}"] = name, loop
+        if not choice.alone:
+            calls |= other_queues(spooler, hyperqueue, image, folder, cpus, choice.jobs)
         rounds: dict[str, list[Round]] = {title: [] for title in calls}
         for _ in range(choice.rounds):
             for title, (name, command) in calls.items():
@@ -268,8 +289,7 @@ def main() -> int:
         tell(title, each)
     pairs = zip(rounds["dsHPC"], rounds["Slurm, by hand"], strict=True)
     ratio = median(mine.rate / yardstick.rate for mine, yardstick in pairs)
-    print(f"ratio {ratio:.2f} (at least {LEAST_RATIO})")
-    return int(ratio < LEAST_RATIO)
+    return int(limited("jobs a second, ratio", ratio, least=LEAST_RATIO))
 
 
 if __name__ == "__main__":
