@@ -128,12 +128,12 @@ def run(
         except (
             BaseException
         ):  # Ctrl-C: nothing of it may go on while the fixtures remove what it made
-            _end(child)
+            end_group(child)
             raise
     return Outcome(child.returncode, stdout, stderr)
 
 
-def _end(child: subprocess.Popen[str]) -> None:
+def end_group(child: subprocess.Popen[str]) -> None:
     """With all that it has started; politely first."""
     for number in (signal.SIGINT, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
