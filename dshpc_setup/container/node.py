@@ -143,12 +143,12 @@ def _doctor(rest: list[str]) -> int:
 
 
 def _add_user(rest: list[str]) -> int:
-    from dshpc_setup.container import users
+    from dshpc_setup.container import accounts, users
     from dshpc_setup.container.places import Places
 
     if len(rest) not in (3, 4):
         raise _usage("dshpc-node add-user takes UID GID NAME and maybe HOME.")
-    users.add(Places(), users.checked(*rest))
+    users.add(Places(), accounts.checked(*rest))
     return 0
 
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.container import users
+from dshpc_setup.container import accounts, users
+from dshpc_setup.container.accounts import User
 from dshpc_setup.container.places import HOMES, Places
-from dshpc_setup.container.users import User
 from dshpc_setup.errors import DshpcError, Exit
 
-PASSWD = f"root:x:0:0:root:{users.ROOTS}:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
+PASSWD = f"root:x:0:0:root:{accounts.ROOTS}:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
 GROUP = "root:x:0:\nslurm:x:64030:\nusers:x:100:\n"
 
 names = st.text(
@@ -26,62 +26,62 @@ people = st.builds(User, st.integers(1, 2**32 - 2), st.integers(0, 2**32 - 2), n
 
 
 def test_a_user_gets_an_entry_and_a_group() -> None:
-    accounts = users.merge(PASSWD, GROUP, [User(1000, 1000, "ada")])
-    assert accounts.passwd == f"{PASSWD}ada:x:1000:1000:dsHPC user:{HOMES}/ada:/bin/bash\n"
-    assert accounts.group == GROUP + "ada:x:1000:\n"
+    made = accounts.merge(PASSWD, GROUP, [User(1000, 1000, "ada")])
+    assert made.passwd == f"{PASSWD}ada:x:1000:1000:dsHPC user:{HOMES}/ada:/bin/bash\n"
+    assert made.group == GROUP + "ada:x:1000:\n"
 
 
 def test_a_domain_user_keeps_its_name() -> None:
-    (known,) = users.merge(PASSWD, GROUP, [User(9, 9, "DOM\\ada lovelace")]).known
+    (known,) = accounts.merge(PASSWD, GROUP, [User(9, 9, "DOM\\ada lovelace")]).known
     assert known.login == "DOM\\ada lovelace"
     assert known.home == f"{HOMES}/DOM_ada_lovelace"
 
 
 def test_a_group_of_the_image_is_used() -> None:
-    assert users.merge(PASSWD, GROUP, [User(1000, 100, "ada")]).group == GROUP
+    assert accounts.merge(PASSWD, GROUP, [User(1000, 100, "ada")]).group == GROUP
 
 
 def test_no_name_is_given_twice() -> None:
     found = [User(2, 2, "slurm-3"), User(3, 3, "slurm")]
-    accounts = users.merge(PASSWD, GROUP, found)
-    assert [known.login for known in accounts.known] == ["slurm-3", "slurm-3-3"]
-    assert accounts.group.endswith("slurm-3:x:2:\nslurm-3-3:x:3:\n")
+    made = accounts.merge(PASSWD, GROUP, found)
+    assert [known.login for known in made.known] == ["slurm-3", "slurm-3-3"]
+    assert made.group.endswith("slurm-3:x:2:\nslurm-3-3:x:3:\n")
 
 
 def test_a_user_who_is_called_as_our_own_groups() -> None:
     found = [User(1, 1, "dshpc-gpu-"), User(2, 2, "0")]
-    once = users.merge(PASSWD, GROUP, found)
-    assert users.merge(once.passwd, once.group, found) == once
+    once = accounts.merge(PASSWD, GROUP, found)
+    assert accounts.merge(once.passwd, once.group, found) == once
 
 
 def test_a_uid_of_the_image_keeps_its_own_entry() -> None:
-    accounts = users.merge(PASSWD, GROUP, [User(64030, 1000, "ada")])
-    assert accounts.passwd == PASSWD
-    assert accounts.known[0].login == "slurm"
+    made = accounts.merge(PASSWD, GROUP, [User(64030, 1000, "ada")])
+    assert made.passwd == PASSWD
+    assert made.known[0].login == "slurm"
 
 
 def test_a_name_of_the_image_is_not_given_away() -> None:
-    accounts = users.merge(PASSWD, GROUP, [User(1000, 1000, "slurm")])
-    assert accounts.known[0].login == "slurm-1000"
-    assert accounts.group.endswith("slurm-1000:x:1000:\n")
+    made = accounts.merge(PASSWD, GROUP, [User(1000, 1000, "slurm")])
+    assert made.known[0].login == "slurm-1000"
+    assert made.group.endswith("slurm-1000:x:1000:\n")
 
 
 def test_two_users_of_one_name_are_told_apart() -> None:
-    accounts = users.merge(PASSWD, GROUP, [User(1, 1, "ada"), User(2, 2, "ada")])
-    assert [known.login for known in accounts.known] == ["ada", "ada-2"]
-    assert len({known.home for known in accounts.known}) == 2
+    made = accounts.merge(PASSWD, GROUP, [User(1, 1, "ada"), User(2, 2, "ada")])
+    assert [known.login for known in made.known] == ["ada", "ada-2"]
+    assert len({known.home for known in made.known}) == 2
 
 
 def test_a_home_is_never_shared() -> None:
-    accounts = users.merge(PASSWD, GROUP, [User(1, 1, "a/b"), User(2, 2, "a_b")])
-    assert [known.home for known in accounts.known] == [f"{HOMES}/a_b", f"{HOMES}/a_b-2"]
+    made = accounts.merge(PASSWD, GROUP, [User(1, 1, "a/b"), User(2, 2, "a_b")])
+    assert [known.home for known in made.known] == [f"{HOMES}/a_b", f"{HOMES}/a_b-2"]
 
 
 def test_every_user_is_in_the_groups_of_the_gpus() -> None:
     found = [User(1000, 1000, "ada"), User(64030, 100, "me"), User(7, 4242, "bob")]
     group = GROUP + "render:x:105:root\ndshpc-gpu-9:x:9:gone\n"
-    accounts = users.merge(PASSWD, group, found, (105, 993, 4242))
-    assert accounts.group == (
+    made = accounts.merge(PASSWD, group, found, (105, 993, 4242))
+    assert made.group == (
         GROUP + "render:x:105:root,ada,slurm,bob\nada:x:1000:\nbob:x:4242:ada,slurm,bob\n"
         "dshpc-gpu-993:x:993:ada,slurm,bob\n"
     )
@@ -92,12 +92,12 @@ def test_every_user_is_in_the_groups_of_the_gpus() -> None:
     st.lists(st.integers(1, 2**32 - 2), max_size=3, unique=True),
 )
 def test_membership_is_complete_and_said_once(found: list[User], gids: list[int]) -> None:
-    once = users.merge(PASSWD, GROUP, found, gids)
+    once = accounts.merge(PASSWD, GROUP, found, gids)
     lines = [line.split(":") for line in once.group.splitlines()]
     for gid in gids:
         (members,) = [fields[3].split(",") for fields in lines if fields[2] == str(gid)]
         assert set(members) - {""} == {known.login for known in once.known}
-    assert users.merge(once.passwd, once.group, found, gids) == once
+    assert accounts.merge(once.passwd, once.group, found, gids) == once
 
 
 def test_the_groups_of_the_gpus_are_those_of_their_device_files(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_groups_of_the_gpus_are_those_of_their_device_files(tmp_path: Path) 
 
 @given(st.lists(people, max_size=6, unique_by=lambda user: user.uid))
 def test_every_user_is_found_by_uid_and_the_image_stays(found: list[User]) -> None:
-    once = users.merge(PASSWD, GROUP, found)
+    once = accounts.merge(PASSWD, GROUP, found)
     lines = [line.split(":") for line in once.passwd.splitlines()]
     assert all(len(fields) == 7 for fields in lines)
     assert once.passwd.startswith(PASSWD)
@@ -123,17 +123,17 @@ def test_every_user_is_found_by_uid_and_the_image_stays(found: list[User]) -> No
     assert len({fields[0] for fields in lines}) == len(lines)
     for known in once.known:
         assert [fields[0] for fields in lines if fields[2] == str(known.user.uid)] == [known.login]
-    assert users.merge(once.passwd, once.group, found) == once
+    assert accounts.merge(once.passwd, once.group, found) == once
 
 
 @given(st.lists(people, max_size=6))
 def test_the_list_is_read_as_it_was_written(found: list[User]) -> None:
-    assert users.from_text(users.to_text(found)) == tuple(found)
+    assert accounts.from_text(accounts.to_text(found)) == tuple(found)
 
 
 def test_a_damaged_list_is_no_empty_list() -> None:
     with pytest.raises(DshpcError, match="Line 2"):
-        users.from_text("1:1::ada\nrubbish\n")
+        accounts.from_text("1:1::ada\nrubbish\n")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_damaged_list_is_no_empty_list() -> None:
 )
 def test_what_cannot_be_a_user_is_refused(uid: str, gid: str, name: str, home: str | None) -> None:
     with pytest.raises(DshpcError) as caught:
-        users.checked(uid, gid, name, home)
+        accounts.checked(uid, gid, name, home)
     assert caught.value.exit_code == Exit.USAGE
 
 
@@ -212,7 +212,7 @@ def test_nobody_is_given_anothers_home_and_each_keeps_his_own() -> None:
 
     def home(user: User, **owners: int) -> str:
         there = {f"{HOMES}/{name}": uid for name, uid in owners.items()}
-        return users.merge(PASSWD, GROUP, [user], owners=there).known[0].home
+        return accounts.merge(PASSWD, GROUP, [user], owners=there).known[0].home
 
     ada = User(1000, 1000, "ada")
     assert home(ada) == home(ada, ada=1000) == home(ada, ada=0) == f"{HOMES}/ada"
@@ -247,5 +247,5 @@ def test_what_a_user_has_made_of_the_home_stays(places: Places, tmp_path: Path) 
 
 
 def test_roots_home_is_kept_too() -> None:
-    image = PASSWD.replace(users.ROOTS, "/root")
-    assert users.merge(image, GROUP, []).passwd == PASSWD
+    image = PASSWD.replace(accounts.ROOTS, "/root")
+    assert accounts.merge(image, GROUP, []).passwd == PASSWD
