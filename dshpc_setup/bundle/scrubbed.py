@@ -21,7 +21,8 @@ from dshpc_setup.diagnose import to_json
 from dshpc_setup.machine import Machine
 from dshpc_setup.observed import Observed
 from dshpc_setup.passthrough import proof_key
-from dshpc_setup.record import recorder, words
+from dshpc_setup.record import scrubbed as of_recording
+from dshpc_setup.record import words
 from dshpc_setup.record.scrub import Scrubber
 from dshpc_setup.settings import Settings
 
@@ -45,7 +46,7 @@ def files(machine: Machine, sources: Sources) -> dict[str, str]:
     texts = _texts(sources)
     for known in (*values.values(), *texts.values()):
         scrubber.learn(known)
-    recording = recorder.texts(machine, sources.log, scrubber)
+    recording = of_recording.texts(machine, sources.log, scrubber)
     # What is named for sure is called by its pseudonym now that all are known.
     values = _values(scrubber, sources, learning=False)
     _without_comments(values)
@@ -92,7 +93,7 @@ def _scrubber(machine: Machine, sources: Sources) -> Scrubber:
     prefix = sources.settings.prefix if sources.settings is not None else "dshpc"
     others = (observed.container.sharing if observed.container else None) or ()
     hosts = [prefix, *_nodes(observed), *(other.prefix for other in others)]
-    scrubber = recorder.scrubber_of(
+    scrubber = of_recording.scrubber_of(
         machine,
         more_hosts=hosts,
         kept=[name for name in hosts if not words.is_telling(name)],

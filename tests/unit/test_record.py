@@ -21,7 +21,7 @@ from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 from dshpc_setup.observed import KernelLog
 from dshpc_setup.probes.amd import rocm_smi
 from dshpc_setup.probes.nvidia import smi_csv as nvidia_smi
-from dshpc_setup.record import capture
+from dshpc_setup.record import capture, scrubbed
 from dshpc_setup.record import recorder as recording
 from dshpc_setup.record.scrub import Scrubber
 from dshpc_setup.reporter import Silent
@@ -68,8 +68,8 @@ def test_a_recorded_machine_has_the_facts_of_the_real_one(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Made(MACHINES / name)
-    scrubber = recording._scrubber(machine)
-    monkeypatch.setattr(recording, "_scrubber", lambda _: scrubber)
+    scrubber = scrubbed.scrubber_of(machine)
+    monkeypatch.setattr(scrubbed, "scrubber_of", lambda _: scrubber)
     done = recording.record(machine, tmp_path / "r", Silent())
     assert done.differs == ()
     wanted = seen(probes.gather(machine))
@@ -521,13 +521,13 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_any_text_comes_back_from_yaml(text: str) -> None:
-    written = recording._yaml([{"argv": ["x", text], "stdout": text}])
+    written = scrubbed._yaml([{"argv": ["x", text], "stdout": text}])
     wanted = text.encode(errors="replace").decode()
     assert yaml.safe_load(written) == [{"argv": ["x", wanted], "stdout": wanted}]
 
 
 def test_the_scrubber_of_a_machine_knows_its_names(made: Made) -> None:
-    scrubber: Scrubber = recording._scrubber(made)
+    scrubber: Scrubber = scrubbed.scrubber_of(made)
     found = scrubber.text(f"{S['node name']} {S['other user']} {S['other home']}/x {S['alias']}")
     assert "zeta" not in found
     assert "davez" not in found
