@@ -15,11 +15,8 @@ from dshpc_setup.machine import Machine, Reply
 from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.nvidia_driver import (
     CONTROL,
-    OLDEST_DRIVER,
     UVM,
     WSL_DEVICE,
-    WSL_FOLDER,
-    too_old,
 )
 from dshpc_setup.probes import nodes, pci, unseen
 from dshpc_setup.probes.gpus import in_words
@@ -29,21 +26,9 @@ from dshpc_setup.probes.nvidia import explain as nvidia_explain
 from dshpc_setup.probes.nvidia import jetson
 from dshpc_setup.probes.nvidia import layers as nvidia_layers
 from dshpc_setup.probes.nvidia import reconcile as nvidia_reconcile
-from dshpc_setup.probes.nvidia.layers import OURS, Layers
+from dshpc_setup.probes.nvidia.conclusion import concluded
+from dshpc_setup.probes.nvidia.layers import Layers
 from dshpc_setup.probes.nvidia.reconcile import BOARD, Told
-from dshpc_setup.probes.nvidia.values import text
-
-# NVML's codes (nvmlReturn_t) in the words of somebody who wants to know what is wrong.
-_REASONS = {
-    4: "NVML may not be used by this user or container (no permission)",
-    9: "the NVIDIA driver is not loaded",
-    12: f"NVIDIA's library {LIBRARY} is not there",
-    15: "a GPU has fallen off the bus",
-    16: "a GPU needs a reset",
-    17: "the operating system blocks the GPUs (is the device node readable?)",
-    18: "the driver in the kernel and NVIDIA's library are of different versions (reboot?)",
-    999: "the NVIDIA driver answers with an unknown error",
-}
 
 
 def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
@@ -74,7 +59,7 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
         (nodes.marked(machine, gpu, _shared(machine, layers, gpu)), item) for gpu, item in pairs
     ]
     devices = tuple(device for device, _ in pairs)
-    found = _concluded(layers, devices, told, failed, max(0, hidden))
+    found = concluded(layers, devices, told, failed, max(0, hidden))
     sure = unseen.sure(look, found, container=layers.container)
     if sure is not found:
         look.saw("nvidia", sure.state, pci.ROOT, sure.detail)
@@ -193,137 +178,6 @@ def _joined(listed: Mapping[str, Any], partial: Mapping[str, Any]) -> Mapping[st
     ]
     general = {key: item for key, item in partial.items() if key not in ("devices", "errors")}
     return {**general, **listed, "devices": devices}
-
-
-def _concluded(
-    layers: Layers, devices: tuple[GpuDevice, ...], told: Told | None, failed: Reply, hidden: int
-) -> Gpus:
-    value: Mapping[str, Any] = told.value if told else {}
-    version = text(value.get("driver_version")) or layers.module.version
-    cuda = nvidia_devices.cuda_version(value.get("cuda_version"))
-    state: State = "present"
-    details = []
-    if told is not None and told.cut is not None:
-        details.append(_cut_short(layers, told, len(devices)))
-    if not devices:
-        uncounted = _uncounted(value)
-        if told is None or told.cut is not None:
-            state, why = conclude(layers, failed)
-        elif uncounted is not None:
-            state, why = conclude(layers, replace(failed, code=uncounted))
-        else:
-            state, why = _lists_none(layers, hidden, told.teller)
-        details.append(why)
-    if too_old(version):
-        details.append(
-            f"the NVIDIA driver {version} is too old: {OLDEST_DRIVER} or newer is needed for containers"
-        )
-    if layers.wsl is not None and layers.wsl.intruders:
-        details.append(
-            "a Linux NVIDIA driver was installed inside WSL, where the one of Windows alone works: "
-            + ", ".join(layers.wsl.intruders)
-        )
-    detail = "; ".join(details) or None
-    return Gpus(
-        state,
-        devices,
-        driver_version=version,
-        cuda_version=cuda,
-        detail=detail,
-        complete=told is None or told.cut is None,
-    )
-
-
-def _cut_short(layers: Layers, told: Told, number: int) -> str:
-    expected = nvidia_reconcile.expected_count(layers, told)
-    how = nvidia_reconcile.how_cut(told)
-    if expected is None:
-        return f"{told.teller} {how} after {counted(number, 'GPU')}: there may be more"
-    missing = max(0, expected - number)
-    more = "1 more is" if missing == 1 else f"{missing} more are"
-    return f"{told.teller} {how} after {number} of {expected} GPUs: {more} not known"
-
-
-def _uncounted(value: Mapping[str, Any]) -> int | None:
-    """NVML's code where it refused to say how many there are: an empty list is no zero then."""
-    errors = value.get("errors")
-    code = errors.get("count") if isinstance(errors, dict) else None
-    return code if isinstance(code, int) else None
-
-
-def _lists_none(layers: Layers, hidden: int, teller: str) -> tuple[State, str]:
-    if layers.wsl is not None and layers.dxg and LIBRARY in layers.wsl.lent:
-        return "error", f"Windows lends an NVIDIA GPU, but {teller} lists none"
-    if layers.container and layers.nodes:
-        named = ", ".join(layers.nodes)
-        return "error", f"this container was handed {named}, and {teller} lists no GPU behind it"
-    ours = [card for card in layers.cards if card.driver != "vfio-pci"]
-    excluded = [gpu.address for gpu in layers.listed.values() if gpu.excluded]
-    if hidden:
-        return "absent", (
-            f"{teller} lists {counted(hidden, 'GPU')}; this container has no device node of "
-            f"{'it' if hidden == 1 else 'them'}"
-        )
-    if ours and not layers.container:
-        if {card.address for card in ours} <= set(excluded):
-            return "absent", "a setting of the driver excludes every NVIDIA card"
-        return "error", f"{teller} lists no GPU, though there is an NVIDIA card on the PCI bus"
-    return "absent", f"{teller} lists no GPU"
-
-
-def _reason(layers: Layers, reply: Reply) -> str:
-    """Why NVML or nvidia-smi lists nothing."""
-    if reply.code == 12 and layers.library is not None:
-        return f"NVIDIA's library {layers.library} cannot be loaded"
-    if reply.code == 9 and layers.module.name == "nvidia":
-        return "the NVIDIA driver is loaded and cannot be reached (are its device nodes there?)"
-    return _REASONS.get(reply.code or 0) or reply.detail or "NVML did not answer"
-
-
-def conclude(layers: Layers, reply: Reply) -> tuple[State, str]:
-    """State and sentence where no layer lists the GPUs. Only what is surely nothing is `absent`."""
-    cards = layers.cards
-    reason = _reason(layers, reply)
-    there = bool(cards) or bool(layers.nodes)
-    if reply.state == "timeout":
-        return "timeout", f"{nvidia_reconcile.teller_of(reply)} gave {reason}: the driver may hang"
-    if layers.wsl is not None and not layers.wsl.dxg and not there:
-        return "absent", layers.wsl.missing
-    if layers.wsl is not None and layers.wsl.intruders:
-        return "error", f"Windows lends a GPU, but {reason}"
-    if layers.wsl is not None and LIBRARY in layers.wsl.lent:
-        return "error", f"Windows lends a GPU, but {reason}; `wsl --shutdown` there may help"
-    if layers.wsl is not None and layers.wsl.dxg and not there and reply.code in (9, 12):
-        return "absent", (
-            f"Windows lends no NVIDIA GPU: {LIBRARY} is not in {WSL_FOLDER}; GPUs of other makers "
-            "are not looked for in WSL"
-        )
-    if cards and all(card.driver == "vfio-pci" for card in cards):
-        return "absent", "every NVIDIA card is handed to virtual machines (vfio-pci)"
-    if layers.board is not None and not there:
-        return _without_nvgpu(layers)
-    drivers = {card.driver for card in cards}
-    if not layers.container and "nouveau" in drivers and not drivers & set(OURS):
-        return "error", "the nouveau driver holds the NVIDIA card; NVIDIA's own is needed"
-    if not there and reply.code in (9, 12) and not (layers.module.version and layers.control):
-        return "absent", f"no NVIDIA card is visible, and {reason}"
-    if reply.state == "denied":
-        return "denied", reason
-    return "error", reason if not there else f"there is an NVIDIA card, but {reason}"
-
-
-def _without_nvgpu(layers: Layers) -> tuple[State, str]:
-    board = layers.board
-    assert board is not None
-    what = f"this is a Tegra board ({board.words})"
-    if layers.container:
-        return "absent", f"{what}; no device node of its GPU is in this container"
-    if board.stray:
-        return "error", (
-            f"{what}, and its GPU did not start: nvgpu has {', '.join(board.stray)} and no node to "
-            "compute with; `dmesg` has the reason, switching the power off and on often mends it"
-        )
-    return "error", f"{what}, and its GPU's driver nvgpu has no device node: is it loaded?"
 
 
 def _visible(machine: Machine, device: GpuDevice, layers: Layers) -> GpuDevice | None:
