@@ -10,36 +10,25 @@ once more as each is put in its place (swap.py). What a person has written meanw
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import json
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dshpc_setup import ownership, swap
+from dshpc_setup import journal, ownership
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import (
-    is_temporary,
     make_folder,
     read_plain,
-    sync_folder,
-    write_error,
     write_temporary,
 )
-from dshpc_setup.owned import JOURNAL, NEW, OWNABLE
+from dshpc_setup.journal import Rename
+from dshpc_setup.owned import JOURNAL, NEW
 from dshpc_setup.project import (
     MANIFEST,
     MANIFEST_SCHEMA,
-    PROOF,
-    REJECTED,
-    REMEMBERED,
-    RENDERED,
-    RUNTIME,
-    SETTINGS,
     Project,
     json_text,
 )
@@ -185,44 +174,28 @@ def replace_files(
     """
     if not files and not removals:
         return {}
-    temporaries: list[_Rename] = []
+    temporaries: list[Rename] = []
     try:
         for path, wanted in files.items():
             final = project.folder / path
             make_folder(final.parent, project.owner)
             temporary = write_temporary(final, wanted.text, wanted.mode, project.owner)
-            rename = _Rename(temporary, final)
+            rename = Rename(temporary, final)
             if expected is not None and path in expected:
                 old = expected[path]
                 was = None if old is None else ownership.digest(old)
-                rename = _Rename(temporary, final, True, was, ownership.digest(wanted.text))
+                rename = Rename(temporary, final, True, was, ownership.digest(wanted.text))
             temporaries.append(rename)
-        _write_journal(project, temporaries, removals)
+        journal.write(project, temporaries, removals)
     except BaseException:
         for rename in temporaries:
             rename.temporary.unlink(missing_ok=True)
         raise
     try:
-        return _carry_out(project, temporaries, removals)
+        return journal.carry_out(project, temporaries, removals)
     except KeyboardInterrupt:  # past the point of no return: all of them, then stop
-        _carry_out(project, temporaries, removals)
+        journal.carry_out(project, temporaries, removals)
         raise
-
-
-@dataclass(frozen=True)
-class _Rename:
-    """`guarded`: people edit that file; `old` and `new` are the digests of its two texts."""
-
-    temporary: Path
-    final: Path
-    guarded: bool = False
-    old: str | None = None
-    new: str = ""
-
-    def words(self, folder: Path) -> list[str | None]:
-        """As the journal has it."""
-        names = [str(path.relative_to(folder)) for path in (self.temporary, self.final)]
-        return [*names, self.old, self.new] if self.guarded else [*names]
 
 
 def finish_interrupted(project: Project) -> bool:
@@ -232,94 +205,12 @@ def finish_interrupted(project: Project) -> bool:
     was = isinstance(pairs, list)
     if isinstance(pairs, list):
         renames = [
-            _Rename(project.folder / old, project.folder / new, bool(digests), *digests)
+            Rename(project.folder / old, project.folder / new, bool(digests), *digests)
             for old, new, *digests in pairs
         ]
-        _carry_out(project, renames, value.get("removals") or ())
-    _sweep(project)
+        journal.carry_out(project, renames, value.get("removals") or ())
+    journal.sweep(project)
     return was
-
-
-def _sweep(project: Project) -> None:
-    """Remove what a run that was killed had written and not yet renamed; the lock is held."""
-    names: dict[Path, list[str]] = {}
-    for path in (
-        *OWNABLE,
-        MANIFEST,
-        REMEMBERED,
-        RUNTIME,
-        SETTINGS,
-        RENDERED,
-        REJECTED,
-        PROOF,
-        JOURNAL,
-    ):
-        final = project.folder / path
-        names.setdefault(final.parent, []).extend((final.name, f"{final.name}{NEW}"))
-    for folder, finals in names.items():
-        with contextlib.suppress(OSError):
-            for left in os.listdir(folder):
-                if any(is_temporary(left, final) for final in finals):
-                    with contextlib.suppress(OSError):
-                        (folder / left).unlink()
-
-
-def _write_journal(project: Project, temporaries: list[_Rename], removals: Sequence[str]) -> None:
-    folder = project.folder
-    pairs = [each.words(folder) for each in temporaries]
-    journal = folder / JOURNAL
-    text = json.dumps({"renames": pairs, "removals": list(removals)})
-    temporary = write_temporary(journal, text, owner=project.owner)
-    try:
-        os.replace(temporary, journal)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise write_error(error, journal) from None
-        raise
-    sync_folder(journal.parent)
-
-
-def _carry_out(
-    project: Project, temporaries: list[_Rename], removals: Sequence[str]
-) -> dict[str, str]:
-    """Every step of it can be the second time; the files of people that stay, with their texts."""
-    edited: dict[str, str] = {}
-    gone = {project.folder / path for path in removals}
-    for each in temporaries:
-        if each.guarded:
-            text = swap.finish(each.temporary, each.final, each.old, each.new)
-            if text is not None:
-                name = str(each.final.relative_to(project.folder))
-                edited[name] = text.decode("utf-8", "surrogateescape")
-                gone.discard(_lay_beside(each, edited[name]))
-        elif each.temporary.exists():
-            try:
-                os.replace(each.temporary, each.final)
-            except OSError as error:
-                raise write_error(error, each.final) from None
-    for path in gone:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise write_error(error, path) from None
-    for folder in {path.parent for path in (*(each.final for each in temporaries), *gone)}:
-        sync_folder(folder)
-    (project.folder / JOURNAL).unlink(missing_ok=True)
-    return edited
-
-
-def _lay_beside(rename: _Rename, edited: str) -> Path:
-    """Our text beside one that was edited; nothing beside one that its owner has marked."""
-    beside = rename.final.with_name(f"{rename.final.name}{NEW}")
-    try:
-        if ownership.is_marked(edited) or not rename.temporary.exists():
-            rename.temporary.unlink(missing_ok=True)
-        else:
-            os.replace(rename.temporary, beside)
-    except OSError as error:
-        raise write_error(error, beside) from None
-    return beside
 
 
 def _manifest(project: Project, changes: tuple[Change, ...]) -> str:

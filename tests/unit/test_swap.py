@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup import apply, files, ownership, swap
+from dshpc_setup import apply, files, journal, ownership, swap
 from dshpc_setup.apply import Wanted
 from dshpc_setup.cli import inspect
 from dshpc_setup.compose_patch import file as compose_file
@@ -180,14 +180,14 @@ def test_an_edit_in_the_moment_of_the_rename(tmp_path: Path, exchange: bool) -> 
     """After the second comparison, before the rename: the text comes out and goes back."""
     project = made(tmp_path / "p")
     path = project.folder / FILE
-    real = apply._write_journal
+    real = journal.write
 
-    def journal(*arguments: Any) -> None:
+    def written(*arguments: Any) -> None:
         real(*arguments)
         path.write_text("mine\n")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(apply, "_write_journal", journal)
+        patch.setattr(journal, "write", written)
         if not exchange:
             patch.setattr(swap, "_renameat2", _no_exchange)
         (change,) = apply.write(project, apply.compare(project, {FILE: Wanted(NEW)}))
@@ -200,14 +200,14 @@ def test_an_edit_in_the_moment_of_the_rename(tmp_path: Path, exchange: bool) -> 
 def test_a_file_that_appears_where_there_was_none(tmp_path: Path, exchange: bool) -> None:
     project = Project(tmp_path / "p")
     project.prepare()
-    real = apply._write_journal
+    real = journal.write
 
-    def journal(*arguments: Any) -> None:
+    def written(*arguments: Any) -> None:
         real(*arguments)
         (project.folder / FILE).write_text("mine\n")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(apply, "_write_journal", journal)
+        patch.setattr(journal, "write", written)
         if not exchange:
             patch.setattr(swap, "_renameat2", _no_exchange)
         (change,) = apply.write(project, apply.compare(project, {FILE: Wanted(NEW)}))
