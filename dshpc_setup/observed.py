@@ -13,6 +13,7 @@ from typing import Literal
 
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.facts import State
+from dshpc_setup.settings.wrong import WrongSetting
 
 SCHEMA = "dshpc.observed/1"
 
@@ -184,7 +185,7 @@ class Observed:
 
     version: str | None = None  # of dshpc that looked
     project: str | None = None  # the folder; None where there is none
-    settings_error: str | None = None  # why dshpc.yaml cannot be read
+    settings_wrong: tuple[WrongSetting, ...] = ()  # those that cannot be used
     cluster: ClusterStatus | None = None
     container: ContainerSeen | None = None
     inside: Inside | None = None

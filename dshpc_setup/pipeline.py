@@ -30,12 +30,12 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.machine.patient import patient
 from dshpc_setup.passthrough import Passthrough
-from dshpc_setup.plan import ClusterPlan, check_settings, plan_cluster
+from dshpc_setup.plan import ClusterPlan, plan_cluster, wrong_settings
 from dshpc_setup.plan.devices import unhealthy_reasons, unhealthy_told
 from dshpc_setup.project import GPUS_LABEL, Project
 from dshpc_setup.proven import Proving, prove
 from dshpc_setup.report import Report, StepReporter
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Settings, together
 from dshpc_setup.steps import Steps
 
 
@@ -105,9 +105,11 @@ class Configure:
 
     def _settings(self) -> Settings:
         env = self.machine.env if self.options.env is None else self.options.env
-        settings = self.project.settings(env, self.options.flags, self.options.settings_file)
+        read = self.project.read_settings(env, self.options.flags, self.options.settings_file)
+        settings = read.settings
+        if wrong := (*read.wrong, *wrong_settings(settings)):
+            raise together(wrong)
         work = stanza.work_folder(self.project.folder, settings)
-        check_settings(settings)
         if self.options.replayed is None:
             self._work_place(work, settings)
         return settings

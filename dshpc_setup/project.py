@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from dshpc_setup import settings as settings_module
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import make_folder, read_plain, write_atomic
 from dshpc_setup.run_lock import held, held_by_another
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Reading, Settings, WrongSetting
+from dshpc_setup.settings.wrong import OWN_FILE
 
 LABEL = "org.dshpc.project"  # of what is the project's in the engine: its folder
 GPUS_LABEL = "org.dshpc.gpus"  # the GPUs that the jobs of a cluster get, where they are real
@@ -207,15 +209,35 @@ class Project:
         flags: Mapping[str, str | None] | None = None,
         settings_file: Path | None = None,
     ) -> Settings:
-        """The settings in force here; `settings_file` must exist, dshpc.yaml in the folder may."""
-        path = settings_file or self.folder / "dshpc.yaml"
+        """The settings in force here; `settings_file` must exist, dshpc.yaml in the folder may.
+
+        Raises SettingsError, which tells all that is wrong with them at once.
+        """
+        return self.read_settings(env, flags, settings_file).usable()
+
+    def read_settings(
+        self,
+        env: Mapping[str, str],
+        flags: Mapping[str, str | None] | None = None,
+        settings_file: Path | None = None,
+    ) -> Reading:
+        """What can be used of them, and what is wrong with the others; raises for a file that is named
+        and cannot be read."""
+        path = settings_file or self.folder / OWN_FILE
         try:
-            data = self._bytes("dshpc.yaml") if settings_file is None else read_plain(path)
+            data = self._bytes(OWN_FILE) if settings_file is None else read_plain(path)
             text = None if data is None else data.decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise DshpcError(
-                f"Cannot read {path}.", str(error), ("Make it a readable UTF-8 text.",), 64
-            ) from None
+            unread = WrongSetting(
+                "file",
+                "file",
+                OWN_FILE if settings_file is None else str(path),
+                f"Cannot read {path}.",
+                str(error),
+                steps=("Make it a readable UTF-8 text.",),
+            )
+            found = settings_module.read(flags=flags, env=env, remembered=self.remembered)
+            return replace(found, wrong=(unread, *found.wrong))
         if text is None and settings_file is not None:
             raise DshpcError(
                 f"There is no settings file {settings_file}.",
@@ -223,12 +245,12 @@ class Project:
                 ("Give the path of an existing file to --settings.",),
                 64,
             )
-        return settings_module.load(
+        return settings_module.read(
             flags=flags,
             env=env,
             remembered=self.remembered,
             yaml_text=text,
-            yaml_name=str(settings_file) if settings_file else "dshpc.yaml",
+            yaml_name=str(settings_file) if settings_file else OWN_FILE,
         )
 
     @property

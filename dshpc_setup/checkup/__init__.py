@@ -22,8 +22,8 @@ from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed import DeviceLinks, GpuMemory, KernelLog, Observed
-from dshpc_setup.project import PROOF, Project
-from dshpc_setup.settings import Settings
+from dshpc_setup.project import PROOF, REMEMBERED, Project
+from dshpc_setup.settings import BY_NAME, Reading, Settings, WrongSetting
 
 if TYPE_CHECKING:
     from dshpc_setup.engine.inspecting import Early
@@ -49,7 +49,7 @@ def examine(machine: Machine, project: Project | None, early: Early | None = Non
         return _examine_inside(machine)
     settings, wrong = _settings(project, machine.env)
     seen = with_simulated_gpus(machine, settings.simulate)
-    usable = settings if wrong is None else None
+    usable = None if wrong else settings
     questions: dict[str, Callable[[Say], None]] = {
         "machine": lambda say: _machine(machine, seen, project, usable, say)
     }
@@ -65,7 +65,7 @@ def examine(machine: Machine, project: Project | None, early: Early | None = Non
     installed = daemon.installed(machine)
     observed = replace(
         observed,
-        settings_error=wrong,
+        settings_wrong=wrong,
         engine_installed=installed,
         docker_command=machine.which("docker") is not None,
         owner=_other_owner(machine, project),
@@ -112,10 +112,7 @@ def locked_packages(project: Project | None) -> tuple[str, ...] | None:
 
 def _examine_inside(machine: Machine) -> Known:
     """There is no engine to ask, and no project folder; the container was given its settings."""
-    try:
-        settings, wrong = settings_module.load(env=machine.env), None
-    except DshpcError as error:
-        settings, wrong = Settings(), f"{error.brief} {error.details}".strip()
+    settings, wrong = _told(settings_module.read(env=machine.env))
     seen = with_simulated_gpus(machine, settings.simulate)
     ended = machine.apart(
         {
@@ -126,7 +123,7 @@ def _examine_inside(machine: Machine) -> Known:
         meanwhile=catalogue,
     )
     facts, observed = _put_together(seen, ended, None)
-    observed = replace(observed, settings_error=wrong)
+    observed = replace(observed, settings_wrong=wrong)
     return known_of(machine, facts, settings, observed)
 
 
@@ -148,14 +145,28 @@ def examine_recorded(machine: Machine) -> Known:
     return told.with_proof(known_of(machine, facts, settings, observed))
 
 
-def _settings(project: Project | None, env: Mapping[str, str]) -> tuple[Settings, str | None]:
-    """The settings of the project; the default ones where they cannot be read, and why."""
+def _settings(
+    project: Project | None, env: Mapping[str, str]
+) -> tuple[Settings, tuple[WrongSetting, ...]]:
+    """The settings of the project, those that cannot be used with their default, and why."""
     if project is None:
-        return Settings(), None
+        return Settings(), ()
     try:
-        return project.settings(env), None
-    except DshpcError as error:
-        return Settings(), f"{error.brief} {error.details}".strip()
+        return _told(project.read_settings(env))
+    except DshpcError as error:  # what earlier runs remember is damaged
+        return Settings(), (
+            WrongSetting(
+                "file", "remembered", REMEMBERED, error.brief, error.details, steps=error.resolution
+            ),
+        )
+
+
+def _told(read: Reading) -> tuple[Settings, tuple[WrongSetting, ...]]:
+    from dshpc_setup.plan import wrong_settings
+
+    clashing = wrong_settings(read.settings)
+    default = {each.setting: BY_NAME[each.setting].default for each in clashing if each.setting}
+    return replace(read.settings, **default), (*read.wrong, *clashing)
 
 
 def _machine(

@@ -17,6 +17,7 @@ _MARKS = {"ok": "ok", "info": "--", "warn": "!", "error": "!!", "skipped": "..",
 _GPUS = (
     "DSH-GP-001"  # whether there are any is told also where there are none, and nothing is wrong
 )
+_SETTINGS = ("DSH-FI-011", "DSH-HO-012")  # all else is looked at without those that are wrong
 _MOST_EVIDENCE = 8  # lines of one finding; all of them with -v
 _INDENT = " " * 3
 _WHAT = re.compile(r"^[\w-]+: (?:\w+, )?")  # "docker: denied, " before what was answered
@@ -31,10 +32,11 @@ class _Group:
     blocked: int
 
     @property
-    def rank(self) -> tuple[int, int, int]:
-        """The worst first, then what explains most."""
+    def rank(self) -> tuple[int, int, int, int]:
+        """The worst first, of these the settings, then what explains most."""
         worst = min(WRONG.index(each.state) for each in (self.root, *self.explained))
-        return worst, -len(self.explained), -self.blocked
+        settings = self.root.id not in _SETTINGS
+        return worst, settings, -len(self.explained), -self.blocked
 
 
 def lines(report: Report, ink: Ink, *, verbose: bool = False) -> list[str]:

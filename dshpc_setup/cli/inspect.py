@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from dshpc_setup.cluster import config_files
 from dshpc_setup.cluster.config_diff import Differences
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine import Machine
-from dshpc_setup.plan import check_settings
+from dshpc_setup.plan import wrong_settings
 from dshpc_setup.printed import harmless
 from dshpc_setup.project import Project
-from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings
+from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings, WrongSetting, together
 from dshpc_setup.settings.edited import as_text, changed, item_text, joined, without
+from dshpc_setup.settings.edited import names as names_in
+from dshpc_setup.settings.wrong import OWN_FILE
 
 _COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
 
@@ -108,10 +111,13 @@ def _plain_ends(text: str) -> str:
 
 
 def set_in_file(project: Project, name: str, values: list[str]) -> None:
-    """Write the setting into the project's dshpc.yaml; a remembered flag would still outrank it."""
+    """Write the setting into the project's dshpc.yaml; a remembered flag would still outrank it.
+
+    What is wrong with other settings stays as it is, and is told.
+    """
     project.need_own()
     value = joined(name, values)
-    path = project.folder / "dshpc.yaml"
+    path = project.folder / OWN_FILE
     try:
         text = _whole(path)
     except FileNotFoundError:
@@ -121,27 +127,46 @@ def set_in_file(project: Project, name: str, values: list[str]) -> None:
     before = None if text is None else _plain_ends(text)
     new = changed(before, name, value)
     others = {key: flag for key, flag in project.remembered.items() if key != name}
-    check_settings(settings_module.load(yaml_text=new, yaml_name=str(path), remembered=others))
+    wrong = _wrong(new, others)
+    known = {each.setting for each in _wrong(before or "", others)} - {name}
+    if bad := [each for each in wrong if each.setting not in known]:
+        raise together(bad)
     swap.write(path, new, text, owner=project.owner)
     shown = value if "\n" not in value else f"{len(value.splitlines())} lines"
-    print(as_called(f"{path}: {name} = {shown}. Run configure-environment to put it into effect."))
+    print(as_called(f"{path}: {name} = {shown}.{'' if wrong else _APPLY}"))
     if name in project.remembered:
         print(as_called(f"A remembered flag still outranks it: dshpc config unset {name}"))
+    _tell_wrong(wrong)
+
+
+_APPLY = " Run configure-environment to put it into effect."
+
+
+def _wrong(text: str, remembered: Mapping[str, str]) -> tuple[WrongSetting, ...]:
+    """What cannot be used of dshpc.yaml with that text."""
+    read = settings_module.read(yaml_text=text, remembered=remembered)
+    return (*read.wrong, *wrong_settings(read.settings))
+
+
+def _tell_wrong(wrong: Sequence[WrongSetting]) -> None:
+    """What is left to be corrected, on stderr."""
+    for each in sorted(wrong, key=lambda item: item.place):
+        sys.stderr.write(as_called(f"Still wrong: {each.brief} {each.remedy}") + "\n")
 
 
 def forget(project: Project, names: list[str]) -> None:
-    """Drop remembered flags, and take the others out of dshpc.yaml.
+    """Drop remembered flags, and take the others out of dshpc.yaml, also what is wrong there.
 
     Raises DshpcError for a name that is no setting, or that neither of both has: nothing is changed.
     """
     project.need_own()
-    remembered, path = project.remembered, project.folder / "dshpc.yaml"
-    sources = project.settings({}).sources
-    in_file = [name for name in names if name not in remembered and sources.get(name)
-               and sources[name].origin == "file"]  # fmt: skip
+    remembered, path = project.remembered, project.folder / OWN_FILE
+    text = _text_of(path)
+    there = names_in(_plain_ends(text))
+    in_file = [name for name in names if name not in remembered and name in there]
     for name in names:
-        if name not in BY_NAME:
-            near = difflib.get_close_matches(name, list(BY_NAME), 1)
+        if name not in BY_NAME and name not in there:
+            near = difflib.get_close_matches(name, [*BY_NAME, *there], 1)
             raise usage_error(
                 f"There is no setting {name!r}.",
                 f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(BY_NAME)}.",
@@ -152,9 +177,8 @@ def forget(project: Project, names: list[str]) -> None:
                 "No flag is remembered for it, and dshpc.yaml does not have it.",
                 "See: dshpc config show",
             )
+    kept = _plain_ends(text)
     if in_file:
-        text = _whole(path)
-        kept = _plain_ends(text)
         for name in in_file:
             kept = without(kept, name)
         swap.write(path, kept, text, owner=project.owner)
@@ -162,4 +186,15 @@ def forget(project: Project, names: list[str]) -> None:
     if flags := [name for name in names if name in remembered]:
         project.forget(flags)
         print(f"Forgotten: {', '.join(flags)}.")
-    print(as_called("Run configure-environment to put it into effect."))
+    if left := _wrong(kept, project.remembered):
+        _tell_wrong(left)
+    else:
+        print(as_called(_APPLY.strip()))
+
+
+def _text_of(path: Path) -> str:
+    """ "" where there is none, or none that can be read: a remembered flag can be forgotten all the same."""
+    try:
+        return _whole(path)
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -8,6 +8,7 @@ from dshpc_setup import ownership
 from dshpc_setup.apply import read_text
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.plan import wrong_settings
 from dshpc_setup.project import SETTINGS, Project
 from dshpc_setup.render import CONFIG_FILES
 from dshpc_setup.settings import applied
@@ -33,9 +34,14 @@ def files(project: Project, now: ClusterStatus) -> list[str]:
 
 
 def settings(project: Project, env: Mapping[str, str]) -> list[str]:
-    """Settings that are others since the files were made, and a dshpc.yaml that cannot be used."""
+    """Settings that are others since the files were made; where some cannot be used, these alone."""
     try:
-        here = project.settings(env)
+        read = project.read_settings(env)
     except DshpcError as error:
-        return [f"Settings: {' '.join(f'{error.brief} {error.details}'.split())}"]
-    return [each.sentence for each in applied.behind(project.read_note(SETTINGS), here)]
+        return [f"{error.brief} {' '.join(error.resolution)}"]
+    wrong = (*read.wrong, *wrong_settings(read.settings))
+    if wrong:
+        in_order = sorted(wrong, key=lambda each: each.place)
+        return [f"{each.brief} {each.remedy}" for each in in_order]
+    behind = applied.behind(project.read_note(SETTINGS), read.settings)
+    return [each.sentence for each in behind]

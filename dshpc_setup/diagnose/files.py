@@ -11,7 +11,6 @@ from dshpc_setup.diagnose.files_unusable import (
     leftovers,
     manifest,
     readable,
-    settings_file,
 )
 from dshpc_setup.diagnose.model import (
     Check,
@@ -24,6 +23,7 @@ from dshpc_setup.diagnose.model import (
     unknown,
     warning,
 )
+from dshpc_setup.diagnose.unusable_settings import settings_file
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.fixes import Fix
 from dshpc_setup.owned import short_name

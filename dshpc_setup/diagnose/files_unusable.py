@@ -6,7 +6,6 @@ import re
 import shlex
 
 from dshpc_setup.diagnose.files_known import at, there, written_files
-from dshpc_setup.diagnose.host import in_settings_file
 from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, not_here, note, warning
 from dshpc_setup.diagnose.slurm import in_its_words
 from dshpc_setup.fixes import Fix
@@ -108,18 +107,6 @@ def manifest(known: Known) -> Verdict:
             ),
         ),
     )
-
-
-def settings_file(known: Known) -> Verdict:
-    """Where the settings are wrong elsewhere, as in the environment, another check says it."""
-    error = known.observed.settings_error
-    if error is None or not in_settings_file(error):
-        return fine()
-    return fault(
-        "dshpc.yaml cannot be used: nothing can be planned or written before it is corrected.",
-        *error.splitlines(),
-        fix=(Fix("Correct the place that is named; the settings are listed by", "dshpc config set --help"),),
-    )  # fmt: skip
 
 
 def leftovers(known: Known) -> Verdict:

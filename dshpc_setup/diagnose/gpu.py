@@ -57,12 +57,20 @@ def _gpus(known: Known) -> Verdict:
             *(f"{label}{device.index}: {device.name or device.vendor}" for device in gpus.devices)
         )
     evidence = tuple(answered(item) for item in known.facts.evidence if item.probe in _GPU_EVIDENCE)
+    if gpus.state in ("absent", "unsupported") and _choice_is_unread(known):
+        return unknown("Which GPUs the cluster is to have is not known: a setting cannot be used.")
     if gpus.state in ("absent", "unsupported"):
         cause = _sentence(gpus.detail or "there is none")
         return note(cause, *evidence, title="No GPU detected for jobs", fix=(_MADE_UP,))
     cause = gpus.detail or f"the GPUs could not be read: {gpus.state}"
     fix = _let_in(known) if gpus.state == "denied" else (_ask_driver(known),)
     return fault(_sentence(cause), *evidence, fix=fix)
+
+
+def _choice_is_unread(known: Known) -> bool:
+    """Whether a setting that cannot be used may be the one that chooses GPUs, or makes some up."""
+    wrong = known.observed.settings_wrong
+    return any(it.kind in ("file", "name") or it.setting in ("simulate", "gpu") for it in wrong)
 
 
 def _sentence(text: str) -> str:

@@ -17,6 +17,7 @@ from dshpc_setup.diagnose.model import (
     unknown,
     warning,
 )
+from dshpc_setup.diagnose.unusable_settings import settings_elsewhere
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.fixes import Fix, of_step
 from dshpc_setup.observed import Disk
@@ -233,26 +234,6 @@ def _selinux(known: Known) -> Verdict:
     )
 
 
-def _settings(known: Known) -> Verdict:
-    """Settings that stand anywhere but in dshpc.yaml, of which DSH-FI-011 speaks."""
-    error = known.observed.settings_error
-    if error is None or in_settings_file(error):
-        return fine()
-    return fault(
-        "A setting cannot be used, so that it is not known what the cluster is to be.",
-        *error.splitlines(),
-        fix=(
-            Fix("One that begins with DSHPC_ is a variable of this shell", "env | grep DSHPC_"),
-            Fix("Forget what a flag of an earlier run chose", "dshpc config unset NAME"),
-        ),
-    )
-
-
-def in_settings_file(error: str) -> bool:
-    """Whether a settings error, which begins with the place, is about dshpc.yaml."""
-    return re.match(r"dshpc\.yaml:|Cannot read .*dshpc\.yaml\.", error) is not None
-
-
 def _answers(known: Known) -> Verdict:
     # The engine has checks of its own for each way not to answer; a driver that answers with an error
     # has answered
@@ -294,7 +275,8 @@ CHECKS: tuple[Check, ...] = (
     Check("DSH-HO-010", "host", "This runs on the machine itself",
           "This runs in a container without an engine", _container),
     Check("DSH-HO-011", "host", "SELinux lets containers be", "SELinux is enforcing", _selinux),
-    Check("DSH-HO-012", "host", "The settings can be used", "A setting cannot be used", _settings),
+    Check("DSH-HO-012", "host", "The settings can be used", "A setting cannot be used",
+          settings_elsewhere),
     Check("DSH-HO-013", "host", "Every question got an answer", "Some questions got no answer",
           _answers, because=("DSH-NV-022", "DSH-NV-083", "DSH-GP-001")),
 )  # fmt: skip

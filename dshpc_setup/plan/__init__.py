@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
-from dshpc_setup.errors import DshpcError
 from dshpc_setup.plan import affinity, devices, extra, names, node
 from dshpc_setup.plan.model import (
     ClusterPlan,
@@ -16,7 +15,7 @@ from dshpc_setup.plan.model import (
     Partition,
     Sharing,
 )
-from dshpc_setup.settings import Settings, together
+from dshpc_setup.settings import Settings, Source, WrongSetting, together
 
 if TYPE_CHECKING:
     from dshpc_setup.facts import HostFacts
@@ -29,8 +28,8 @@ __all__ = [
     "Isolation",
     "Partition",
     "Sharing",
-    "check_settings",
     "plan_cluster",
+    "wrong_settings",
 ]
 
 
@@ -99,17 +98,11 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
     )
 
 
-def check_settings(settings: Settings) -> None:
-    """Raises DshpcError (usage) for what no machine could make right, all of it at once: it needs no
-    facts."""
-    wrong: list[DshpcError] = []
-    for check in (_more_partitions, extra.lines):
-        try:
-            check(settings)
-        except DshpcError as error:
-            wrong.append(error)
-    if wrong:
-        raise together(wrong)
+def wrong_settings(settings: Settings) -> tuple[WrongSetting, ...]:
+    """What no machine could make right: it needs no facts. What dshpc.yaml says below a flag counts, too."""
+    views = (settings, settings.of_file) if settings.hidden else (settings,)
+    found = (each for view in views for each in (*_clashing(view), *extra.wrong(view)))
+    return tuple(dict.fromkeys(found))
 
 
 def _sharing(setting: str, gres: list[GresLine]) -> tuple[Sharing | None, str | None]:
@@ -128,15 +121,24 @@ def _sharing(setting: str, gres: list[GresLine]) -> tuple[Sharing | None, str | 
 
 
 def _more_partitions(settings: Settings) -> tuple[Partition, ...]:
-    from dshpc_setup.errors import usage_error
-
-    for name, _ in settings.partitions:
-        if name.lower() == settings.partition.lower():
-            where = settings.sources.get("partitions")
-            raise usage_error(
-                f"{where.where if where else 'partitions'}: {name!r} is the default partition's "
-                "name already.",
-                "The setting partitions names those beside it.",
-                "Give it another name.",
-            )
+    if wrong := _clashing(settings):
+        raise together(wrong)
     return tuple(Partition(name, longest) for name, longest in settings.partitions)
+
+
+def _clashing(settings: Settings) -> tuple[WrongSetting, ...]:
+    """Further partitions with the default one's name."""
+    source = settings.sources.get("partitions", Source("default", "partitions"))
+    return tuple(
+        WrongSetting(
+            "value",
+            source.origin,
+            where := source.of_item(nth).where,
+            f"{where}: partitions, item {nth + 1}: {name!r} is the default partition's name already.",
+            "The setting partitions names those beside it.",
+            "partitions",
+            steps=("Give it another name.",),
+        )
+        for nth, (name, _) in enumerate(settings.partitions)
+        if name.lower() == settings.partition.lower()
+    )

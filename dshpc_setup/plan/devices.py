@@ -10,7 +10,7 @@ from dshpc_setup.errors import usage_error
 from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.plan.model import ClusterPlan, DeviceLink, GresLine
 from dshpc_setup.problems import UNHEALTHY, in_words
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Settings, Source
 
 TYPED = "gpu"  # before the index: Slurm refuses a type that is a number
 LINKS = "/run/dshpc/gpus"  # where names of our own for device nodes lie in the container
@@ -23,10 +23,10 @@ def choose(gpus: Gpus, settings: Settings) -> tuple[list[GpuDevice], list[str]]:
     if gpus.state != "present":
         if settings.devices:
             raise usage_error(
-                f"--devices names {', '.join(settings.devices)}, but no GPU can be read here "
+                f"{_source(settings).where} names {', '.join(settings.devices)}, but no GPU can be read here "
                 f"({gpus.state}).",
                 gpus.detail or "",
-                "Mend that and run again, or leave --devices out.",
+                "Fix that and run again, or leave the setting devices out.",
             )
         return [], [gpus.detail or f"GPUs: {gpus.state}."]
     devices, left_out = list(gpus.devices), []
@@ -35,7 +35,10 @@ def choose(gpus: Gpus, settings: Settings) -> tuple[list[GpuDevice], list[str]]:
         if not devices:
             left_out.append(f"The setting gpu = {settings.gpu} leaves none of the GPUs found.")
     if settings.devices:
-        devices = [_named(name, devices) for name in settings.devices]
+        devices = [
+            _named(name, devices, _source(settings).of_item(nth))
+            for nth, name in enumerate(settings.devices)
+        ]
     if settings.unhealthy_gpus == "use":
         devices = [_as_healthy(device) for device in devices]
     return devices, left_out
@@ -46,7 +49,11 @@ def _as_healthy(device: GpuDevice) -> GpuDevice:
     return replace(device, problems=tuple(it for it in device.problems if it not in UNHEALTHY))
 
 
-def _named(name: str, devices: list[GpuDevice]) -> GpuDevice:
+def _source(settings: Settings) -> Source:
+    return settings.sources.get("devices", Source("flag", "--devices"))
+
+
+def _named(name: str, devices: list[GpuDevice], source: Source) -> GpuDevice:
     for device in devices:
         if name == str(device.index) or name == device.uuid:
             return device
@@ -55,7 +62,7 @@ def _named(name: str, devices: list[GpuDevice]) -> GpuDevice:
                 return replace(device, mig=(instance,))
     known = ", ".join(f"{device.index} ({device.name or device.vendor})" for device in devices)
     raise usage_error(
-        f"--devices names {name}, but there is no such GPU.",
+        f"{source.where} names {name}, but there is no such GPU.",
         f"There are: {known or 'none'}.",
         "List them with `dshpc detect`, and name those to use by index or UUID.",
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.plan.model import ExtraLine
-from dshpc_setup.settings import Settings, together
+from dshpc_setup.settings import Settings, Source, WrongSetting, together
 
 # What the container depends on, and what to do instead; the user's own line would break the start.
 _OWN: dict[str, str] = {
@@ -51,14 +50,22 @@ _SEVERAL = re.compile(rf"{_WORD}(?:\s+{_KEY}\s*=\s*{_VALUE})*\s*(?:#.*)?")
 
 
 def lines(settings: Settings) -> tuple[ExtraLine, ...]:
-    """The lines, without blank ones and comments.
+    """The lines, without blank ones and comments. Raises SettingsError (usage) for those of `wrong`."""
+    found, bad = _read(settings)
+    if bad:
+        raise together(bad)
+    return tuple(found)
 
-    Raises DshpcError (usage) for one that is no Key=Value, that repeats another or that says what the
-    plan itself must say, and for all such lines at once. A key that Slurm does not know is found by
-    Slurm, at the start.
-    """
+
+def wrong(settings: Settings) -> tuple[WrongSetting, ...]:
+    """Those that are no Key=Value, that repeat another or that say what the plan itself must say. A key
+    that Slurm does not know is found by Slurm, at the start."""
+    return tuple(_read(settings)[1])
+
+
+def _read(settings: Settings) -> tuple[list[ExtraLine], list[WrongSetting]]:
     found: list[ExtraLine] = []
-    wrong: list[DshpcError] = []
+    bad: list[WrongSetting] = []
     said: set[str] = set()
     taken = {settings.partition.lower(), *(name.lower() for name, _ in settings.partitions)}
     for number, text in enumerate(settings.slurm_conf_extra.split("\n"), 1):
@@ -72,14 +79,12 @@ def lines(settings: Settings) -> tuple[ExtraLine, ...]:
         elif why is None and key.lower() in said:
             why = f"says {key} a second time."
         if why is not None:
-            wrong.append(_refused(settings, number, line, why, own=own is not None))
+            bad.append(_refused(settings, number, line, why, own=own is not None))
             continue
         found.append(ExtraLine(key, line.partition("#")[0].rstrip()))
         if key.lower() not in _OF_SEVERAL:
             said.add(key.lower())
-    if wrong:
-        raise together(wrong)
-    return tuple(found)
+    return found, bad
 
 
 def _key(line: str) -> tuple[str, str | None]:
@@ -124,12 +129,16 @@ def _bad_partition(line: str, taken: set[str]) -> str | None:
 
 def _refused(
     settings: Settings, number: int, line: str, why: str, *, own: bool = False
-) -> DshpcError:
-    source = settings.sources.get("slurm_conf_extra")
-    where = source.where if source else "slurm_conf_extra"
+) -> WrongSetting:
+    source = settings.sources.get("slurm_conf_extra", Source("default", "slurm_conf_extra"))
+    where = source.of_item(number - 1).where
     mark = " Or make slurm.conf your own with the line # USER_CUSTOMIZED=true." if own else ""
-    return usage_error(
+    return WrongSetting(
+        "value",
+        source.origin,
+        where,
         f"{where}: slurm_conf_extra, line {number} {why}",
         f"The line is: {line}",
-        f"{'Take the line out' if own else 'Correct the line or take it out'}.{mark}",
+        "slurm_conf_extra",
+        steps=(f"{'Take the line out' if own else 'Correct the line or take it out'}.{mark}",),
     )

@@ -7,36 +7,44 @@ default. `load` is pure: texts and mappings in, `Settings` out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
-from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.settings.declarations import BY_NAME, DECLARATIONS, Declaration
+from dshpc_setup.settings.texts import BadItemError
+from dshpc_setup.settings.wrong import (
+    OWN_FILE,
+    Origin,
+    SettingsError,
+    Source,
+    WrongSetting,
+    together,
+)
 
 __all__ = [
     "BY_NAME",
     "DECLARATIONS",
     "Declaration",
     "Origin",
+    "Reading",
     "Settings",
+    "SettingsError",
     "Source",
+    "WrongSetting",
     "load",
+    "read",
     "together",
 ]
-
-Origin = Literal["flag", "environment", "remembered", "file", "default"]
-
-
-@dataclass(frozen=True)
-class Source:
-    origin: Origin
-    where: str  # "--prefix", "DSHPC_PREFIX", "dshpc.yaml:3"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All values, parsed; `sources[name]` says where each came from, `texts[name]` what stood there."""
+    """All values, parsed; `sources[name]` says where each came from, `texts[name]` what stood there.
+
+    `hidden` are values of dshpc.yaml that a flag or a variable outranks, with their places.
+    """
 
     prefix: str = "dshpc"
     gpu: str = "auto"
@@ -64,6 +72,14 @@ class Settings:
     amd_profiling: str = "no"
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False)
     texts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    hidden: Mapping[str, tuple[Any, Source]] = field(default_factory=dict, compare=False)
+
+    @property
+    def of_file(self) -> Settings:
+        """As they are without what outranks dshpc.yaml, which has to be right by itself."""
+        values = {name: value for name, (value, _) in self.hidden.items()}
+        places = {name: source for name, (_, source) in self.hidden.items()}
+        return replace(self, **values, sources={**self.sources, **places}, hidden={})
 
     @property
     def container(self) -> str:
@@ -82,70 +98,114 @@ class Settings:
         }
 
 
+@dataclass(frozen=True)
+class Reading:
+    """The settings, those that cannot be used with their default, and what is wrong with these."""
+
+    settings: Settings
+    wrong: tuple[WrongSetting, ...] = ()
+
+    def usable(self) -> Settings:
+        """Raises SettingsError (exit code 64), which tells all that is wrong at once."""
+        if self.wrong:
+            raise together(self.wrong)
+        return self.settings
+
+
 def load(
     *,
     flags: Mapping[str, str | None] | None = None,
     env: Mapping[str, str] | None = None,
     remembered: Mapping[str, str] | None = None,
     yaml_text: str | None = None,
-    yaml_name: str = "dshpc.yaml",
+    yaml_name: str = OWN_FILE,
 ) -> Settings:
     """The settings in force.
 
-    Raises DshpcError with exit code 64 for a bad value, naming where it stands (file: line and column),
+    Raises SettingsError (exit code 64) for a bad value, naming where it stands (file: line and column),
     and for all that is wrong at once.
     """
-    from_file, wrong = _from_file(yaml_text, yaml_name)
+    return read(
+        flags=flags, env=env, remembered=remembered, yaml_text=yaml_text, yaml_name=yaml_name
+    ).usable()
+
+
+def read(
+    *,
+    flags: Mapping[str, str | None] | None = None,
+    env: Mapping[str, str] | None = None,
+    remembered: Mapping[str, str] | None = None,
+    yaml_text: str | None = None,
+    yaml_name: str = OWN_FILE,
+) -> Reading:
+    """What can be used of the settings, and what is wrong with the others; it raises nothing.
+
+    dshpc.yaml is read whole: what a flag or a variable outranks there has to be right, too.
+    """
+    from_file, unread = _from_file(yaml_text, yaml_name)
     values: dict[str, Any] = {}
     sources: dict[str, Source] = {}
     texts: dict[str, str] = {}
+    hidden: dict[str, tuple[Any, Source]] = {}
+    wrong = list(unread)
     for item in DECLARATIONS:
-        text, source = _pick(item, flags or {}, env or {}, remembered or {}, from_file)
-        sources[item.name] = source
-        if text is None:
-            continue
-        try:
-            values[item.name] = _parsed(item, text, source)
-        except DshpcError as error:
-            wrong.append(error)
-        texts[item.name] = text
-    if wrong:
-        raise together(wrong)
-    return Settings(**values, sources=sources, texts=texts)
+        layers = _layers(item, flags or {}, env or {}, remembered or {}, from_file)
+        sources[item.name] = Source("default", "default")
+        for nth, (text, source) in enumerate(layers):
+            if nth and source.origin != "file":
+                continue
+            try:
+                value = _parsed(item, text, source)
+            except _WrongError as error:
+                wrong.append(error.problem)
+                continue
+            finally:
+                if not nth:
+                    sources[item.name] = source
+            if nth:
+                hidden[item.name] = value, source
+            else:
+                values[item.name], texts[item.name] = value, text
+    settings = Settings(**values, sources=sources, texts=texts, hidden=hidden)
+    return Reading(settings, tuple(wrong))
+
+
+class _WrongError(Exception):
+    def __init__(self, problem: WrongSetting) -> None:
+        self.problem = problem
 
 
 def _parsed(item: Declaration, text: str, source: Source) -> Any:
+    """Raises _WrongError."""
     try:
         return item.parse(text)
     except ValueError as error:
-        raise usage_error(
-            f"{source.where}: {item.name} = {_shown(text)} {error}.",
-            item.help,
-            f"Correct {source.where} and run again.",
-        ) from None
+        said = refusal(item, text, error)
+        place = source.of_item(error.index) if isinstance(error, BadItemError) else source
+        problem = WrongSetting(
+            "value", source.origin, place.where, f"{place.where}: {said}", item.help, item.name
+        )
     except DshpcError as error:
-        if source.origin == "flag":  # of which the error speaks by itself
-            raise
-        said = error.brief.removeprefix(f"{item.flag} ")
-        raise replace(error, brief=f"{source.where}: {item.name} = {said}") from None
+        brief, steps = error.brief, error.resolution
+        if source.origin != "flag":  # of which the error speaks by itself
+            brief = f"{source.where}: {item.name} = {brief.removeprefix(f'{item.flag} ')}"
+            steps = ()
+        problem = WrongSetting(
+            "value", source.origin, source.where, brief, error.details, item.name, steps=steps
+        )
+    raise _WrongError(problem) from None
 
 
-def together(wrong: list[DshpcError]) -> DshpcError:
-    """One error of several: each with its place, in the order of the file, those of no file first."""
-    if len(wrong) == 1:
-        return wrong[0]
-    lines: list[str] = []
-    for error in sorted(wrong, key=_place):
-        hint = [f"  {line}" for line in error.details.split(" There are: ")[0].splitlines()]
-        lines += [error.brief, *(line for line in hint if line not in lines)]
-    return usage_error(
-        f"{len(wrong)} settings are wrong.", "\n".join(lines), "Correct them all and run again."
-    )
+def refusal(item: Declaration, text: str, error: ValueError) -> str:
+    """Which value the setting does not take, of a list which item, and why."""
+    if not isinstance(error, BadItemError):
+        return _sentence(f"{item.name} = {_shown(text)} {error}")
+    noun = "line" if item.list_separator == "\n" else "item"
+    return _sentence(f"{item.name}, {noun} {error.index + 1} {error}")
 
 
-def _place(error: DshpcError) -> tuple[int, int]:
-    found = re.match(r".*?:([0-9]+):([0-9]+): ", error.brief)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+def _sentence(text: str) -> str:
+    return text if text.endswith("?") else f"{text}."
 
 
 def _shown(text: str) -> str:
@@ -155,29 +215,31 @@ def _shown(text: str) -> str:
 
 def _from_file(
     text: str | None, name: str
-) -> tuple[Mapping[str, tuple[str, str]], list[DshpcError]]:
+) -> tuple[Mapping[str, tuple[str, Source]], tuple[WrongSetting, ...]]:
     if text is None:
-        return {}, []
+        return {}, ()
     from dshpc_setup.settings import document  # each start of the container imports this module
 
     return document.read(text, name)
 
 
-def _pick(
+def _layers(
     item: Declaration,
     flags: Mapping[str, str | None],
     env: Mapping[str, str],
     remembered: Mapping[str, str],
-    from_file: Mapping[str, tuple[str, str]],
-) -> tuple[str | None, Source]:
+    from_file: Mapping[str, tuple[str, Source]],
+) -> Iterator[tuple[str, Source]]:
+    """Its texts, the one that counts first."""
     flag = flags.get(item.name)
     if flag is not None:
-        return flag, Source("flag", item.flag)
+        yield flag, Source("flag", item.flag)
     if item.env in env:
-        return env[item.env], Source("environment", item.env)
+        yield env[item.env], Source("environment", item.env)
     if item.name in remembered:
-        return remembered[item.name], Source("remembered", f"{item.flag} of an earlier run")
+        yield (
+            remembered[item.name],
+            Source("remembered", f"{item.flag} of an earlier run"),
+        )
     if item.name in from_file:
-        text, where = from_file[item.name]
-        return text, Source("file", where)
-    return None, Source("default", "default")
+        yield from_file[item.name]

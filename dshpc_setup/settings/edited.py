@@ -10,6 +10,7 @@ from typing import Any
 
 from dshpc_setup import settings
 from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.settings.wrong import together
 
 
 def as_text(value: Any) -> str:
@@ -53,15 +54,19 @@ def _no_setting(name: str) -> DshpcError:
 def changed(text: str | None, name: str, value: str) -> str:
     """The file's text with `name: value`; everything else stays as it is.
 
-    Raises DshpcError (usage) for an unknown name, a value that the setting does not take, or a file
-    that is not valid as it stands.
+    What is wrong with other settings of it stays, for one is corrected after the other. Raises
+    DshpcError (usage) for an unknown name, a value that the setting does not take, or a file that
+    cannot be read as a list of settings.
     """
     if name not in settings.BY_NAME:
         raise _no_setting(name)
-    settings.load(yaml_text=text or "")
+    before = _readable(text or "")
     wanted = _parsed(name, value)
-    new = _with(text or "", name, value)
-    if getattr(settings.load(yaml_text=new), name) != wanted:
+    new = _with(_once(text or "", name), name, value)
+    after = settings.read(yaml_text=new)
+    if getattr(after.settings, name) != wanted or _of_others(after, name) != _of_others(
+        before, name
+    ):
         raise usage_error(
             f"{name} could not be written into dshpc.yaml, which is left as it is.",
             "What was to be written would be read as something else.",
@@ -76,7 +81,9 @@ def _parsed(name: str, value: str) -> Any:
         return item.parse(value)
     except ValueError as error:
         raise usage_error(
-            f"{name} = {value} {error}.", item.help, f"Give another: dshpc config set {name} VALUE"
+            settings.refusal(item, value, error),
+            item.help,
+            f"Give another: dshpc config set {name} VALUE",
         ) from None
     except DshpcError as error:
         raise replace(
@@ -85,24 +92,16 @@ def _parsed(name: str, value: str) -> Any:
 
 
 def without(text: str, name: str) -> str:
-    """The file's text without that setting; everything else, comments too, stays as it is.
+    """The file's text without that setting, also one that is wrong or does not exist; everything else,
+    comments too, stays as it is.
 
-    Raises DshpcError (usage) where it cannot be taken out line by line: `{a: 1, b: 2}`.
+    Raises DshpcError (usage) where it cannot be taken out line by line: `{a: 1, b: 2}`, or where the file
+    cannot be read as a list of settings.
     """
-    import yaml
-
-    before = settings.load(yaml_text=text)
-    lines = text.splitlines(keepends=True)
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
-        if key.value != name:
-            continue
-        end = value.end_mark.line + (1 if value.end_mark.column else 0)
-        while end > key.start_mark.line + 1 and _says_nothing(lines[end - 1]):
-            end -= 1  # a comment behind a list is of what follows
-        lines[key.start_mark.line : end] = []
-    new = "".join(lines)
-    if _others(new, name) != {key: text for key, text in before.texts.items() if key != name}:
+    before = _readable(text)
+    new = _cut(text, name, keep=0)
+    after = settings.read(yaml_text=new)
+    if name in names(new) or _of_others(after, name) != _of_others(before, name):
         raise usage_error(
             f"{name} could not be taken out of dshpc.yaml, which is left as it is.",
             "It stands in one line with others.",
@@ -111,13 +110,51 @@ def without(text: str, name: str) -> str:
     return new
 
 
-def _others(text: str, name: str) -> dict[str, str] | None:
-    """What the file says but for that setting; None where it is no valid one, or still says it."""
-    try:
-        texts = dict(settings.load(yaml_text=text).texts)
-    except DshpcError:
-        return None
-    return None if name in texts else texts
+def names(text: str) -> tuple[str, ...]:
+    """The keys of the file, also those of no setting; () of one that cannot be read as a list of them."""
+    return tuple(str(key.value) for key, _ in _pairs(text)) if _is_readable(text) else ()
+
+
+def _pairs(text: str) -> list[tuple[Any, Any]]:
+    import yaml
+
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    return list(root.value) if isinstance(root, yaml.MappingNode) else []
+
+
+def _readable(text: str) -> settings.Reading:
+    """What the file says; raises SettingsError where it can be read no further."""
+    found = settings.read(yaml_text=text)
+    if unread := [each for each in found.wrong if each.kind == "file"]:
+        raise together(unread)
+    return found
+
+
+def _is_readable(text: str) -> bool:
+    return not any(each.kind == "file" for each in settings.read(yaml_text=text).wrong)
+
+
+def _once(text: str, name: str) -> str:
+    """The text with the first of several lines of that setting alone."""
+    return _cut(text, name, keep=1) if names(text).count(name) > 1 else text
+
+
+def _cut(text: str, name: str, *, keep: int) -> str:
+    lines = text.splitlines(keepends=True)
+    found = [pair for pair in _pairs(text) if pair[0].value == name]
+    for key, value in reversed(found[keep:]):
+        end = value.end_mark.line + (1 if value.end_mark.column else 0)
+        while end > key.start_mark.line + 1 and _says_nothing(lines[end - 1]):
+            end -= 1  # a comment behind a list is of what follows
+        lines[key.start_mark.line : end] = []
+    return "".join(lines)
+
+
+def _of_others(reading: settings.Reading, name: str) -> tuple[dict[str, str], list[Any]]:
+    """What the file says but for that setting, and what is wrong with the rest of it."""
+    said = {key: text for key, text in reading.settings.texts.items() if key != name}
+    wrong = [(each.kind, each.setting) for each in reading.wrong if each.setting != name]
+    return said, wrong
 
 
 def _says_nothing(line: str) -> bool:
@@ -130,15 +167,34 @@ def _with(text: str, name: str, value: str) -> str:
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096
-    document = yaml.load(text) or {}
+    apart, keys = _keys_apart(text)
+    document = yaml.load(apart) or {}
     document[name] = _node(name, value)
     stream = io.StringIO()
     yaml.dump(document, stream)
     new = stream.getvalue()
+    for key, written in keys.items():
+        new = new.replace(key, written)
     if not text or _has_keys(text):
         return new
     # ruamel forgets comments of a file that holds nothing else
     return text + ("" if text.endswith("\n") else "\n") + new
+
+
+def _keys_apart(text: str) -> tuple[str, dict[str, str]]:
+    """The text with a key of its own for each that stands there again, which ruamel refuses; and what was
+    written in its place."""
+    seen: set[str] = set()
+    again: dict[str, str] = {}
+    for key, _ in _pairs(text):
+        start, end = key.start_mark.index, key.end_mark.index
+        if str(key.value) in seen:
+            again[f"dshpc-again-{start}-{len(text)}"] = text[start:end]
+        seen.add(str(key.value))
+    for own in reversed(again):
+        start = int(own.split("-")[2])
+        text = text[:start] + own + text[start + len(again[own]) :]
+    return text, again
 
 
 def _node(name: str, value: str) -> Any:

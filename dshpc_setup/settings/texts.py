@@ -9,6 +9,17 @@ import re
 from collections.abc import Callable
 
 
+class BadItemError(ValueError):
+    """Of a list or of several lines one that cannot be used: its index, and words that follow it.
+
+    "devices, item 2 is 'a', which is neither an index nor ...": the words continue a sentence.
+    """
+
+    def __init__(self, index: int, words: str) -> None:
+        super().__init__(words)
+        self.index = index
+
+
 def choice(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in choices:
@@ -34,14 +45,24 @@ def prefix(text: str) -> str:
     return text
 
 
+def _items(text: str) -> list[tuple[int, str]]:
+    """The items of a list, each with its index as it was written; empty ones count as not there."""
+    items = ((index, item.strip()) for index, item in enumerate(text.split(",")))
+    return [(index, item) for index, item in items if item]
+
+
 def devices(text: str) -> tuple[str, ...]:
-    items = tuple(item.strip() for item in text.split(",") if item.strip())
-    for item in items:
+    items = _items(text)
+    first: dict[str, int] = {}
+    for index, item in items:
         if not re.fullmatch(r"[0-9]{1,3}|(?:GPU|MIG)-[0-9A-Za-z/-]+", item):
-            raise ValueError(f"holds {item!r}, which is neither an index nor a GPU-/MIG- UUID")
-    if len(set(items)) != len(items):
-        raise ValueError("names a device twice")
-    return items
+            raise BadItemError(
+                index, f"is {item!r}, which is neither an index nor a GPU-/MIG- UUID"
+            )
+        if item in first:
+            raise BadItemError(index, f"is {item}, and so is item {first[item] + 1}")
+        first[item] = index
+    return tuple(first)
 
 
 _FEWEST_PROCESSES = 256  # Slurm with its supervisor, and a first job
@@ -141,8 +162,11 @@ def mirror(text: str) -> str:
 
 def lines(text: str) -> str:
     # What ends a line for some of its readers and not for others must be in none
-    if any(not char.isprintable() and char not in "\n\t" for char in text):
-        raise ValueError("holds a character that cannot be printed")
+    for index, line in enumerate(text.split("\n")):
+        if char := next((it for it in line if not it.isprintable() and it != "\t"), None):
+            raise BadItemError(
+                index, f"holds a character that cannot be printed (U+{ord(char):04X})"
+            )
     return text.rstrip("\n")
 
 
@@ -164,24 +188,36 @@ _TIME = re.compile(
 def partitions(text: str) -> tuple[tuple[str, str], ...]:
     """(name, longest time as Slurm writes it) each; INFINITE without one."""
     found: list[tuple[str, str]] = []
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        name, given, longest = (part.strip() for part in item.partition("="))
-        if given and not longest:
-            raise ValueError(
-                f"holds {item!r}, which names no time: {name}=1:00:00 for an hour at most, or {name} "
-                "for no limit"
+    first: dict[str, int] = {}
+    for index, item in _items(text):
+        try:
+            name, longest = _partition(item)
+        except ValueError as error:
+            raise BadItemError(index, f"is {item!r}, {error}") from None
+        if name.lower() in first:
+            raise BadItemError(
+                index, f"is {item!r}, and item {first[name.lower()] + 1} has that name already"
             )
-        if longest and longest.lower() != "infinite" and not _TIME.fullmatch(longest):
-            raise ValueError(
-                f"holds {item!r}, whose time is none such as 30 (minutes), 1:00:00 or 7-0 (days)"
-            )
-        is_time = longest and longest.lower() != "infinite"
-        if is_time and not longest.strip("0:-"):
-            raise ValueError(f"holds {item!r}, whose time is zero: no job could run there")
-        found.append((identifier(name), longest if is_time else "INFINITE"))
-    if len({name.lower() for name, _ in found}) != len(found):
-        raise ValueError("names a partition twice")
+        first[name.lower()] = index
+        found.append((name, longest))
     return tuple(found)
+
+
+def _partition(item: str) -> tuple[str, str]:
+    name, given, longest = (part.strip() for part in item.partition("="))
+    if given and not longest:
+        raise ValueError(
+            f"which names no time: {name}=1:00:00 for an hour at most, or {name} for no limit"
+        )
+    if longest and longest.lower() != "infinite" and not _TIME.fullmatch(longest):
+        raise ValueError("whose time is none such as 30 (minutes), 1:00:00 or 7-0 (days)")
+    is_time = longest and longest.lower() != "infinite"
+    if is_time and not longest.strip("0:-"):
+        raise ValueError("whose time is zero: no job could run there")
+    try:
+        return identifier(name), longest if is_time else "INFINITE"
+    except ValueError as error:
+        raise ValueError(f"whose name {error}") from None
 
 
 def identifier(text: str) -> str:

@@ -25,7 +25,7 @@ from dshpc_setup.fixes import Fix
 from dshpc_setup.observed import KernelLog, ProjectFile
 from dshpc_setup.record import recorder
 from dshpc_setup.reporter import Silent
-from dshpc_setup.settings import Settings, load
+from dshpc_setup.settings import Settings, WrongSetting, load
 from tests.unit.bundle import made
 from tests.unit.bundle.planted import SECRETS, encoded
 from tests.unit.diagnose import known as cases
@@ -141,7 +141,9 @@ def _sources(machine: made.Made, named: bool) -> Sources:
     conf, log = _conf(), _log()
     observed = replace(
         healthy,
-        settings_error="; ".join(ALL),
+        settings_wrong=(
+            WrongSetting("value", "file", f"{ALL[0]}:1:1", "; ".join(ALL), "; ".join(ALL), ALL[0]),
+        ),
         inside_problem=f"Error response from daemon: {ALL}",
         cluster=replace(
             healthy.cluster,

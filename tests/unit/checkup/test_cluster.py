@@ -402,7 +402,8 @@ def test_a_machine_without_a_project(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_read_stop_nothing(project: Project) -> None:
     (project.folder / "dshpc.yaml").write_text("gpu: [")
     known = checkup.examine(machine(described(project)), project)
-    assert "dshpc.yaml" in (known.observed.settings_error or "")
+    (wrong,) = known.observed.settings_wrong
+    assert (wrong.kind, wrong.where) == ("file", "dshpc.yaml:1:7")
     assert known.observed.inside is not None
 
 

@@ -625,9 +625,14 @@ def test_settings_that_are_not_in_force_yet(project: Project) -> None:
     yaml.write_text("prefix: p\narray_limit: 0\ngpuu: amd\n")
     status = cluster.status(fake, project)
     assert status.exit_code == 0, "the cluster goes on"
-    (note,) = [note for note in status.notes if note.startswith("Settings: ")]
-    assert "2 settings are wrong. dshpc.yaml:2:1:" in note
-    assert "dshpc.yaml:3:1:" in note
+    first, second = status.notes
+    assert first.startswith("dshpc.yaml:2:1: array_limit = '0' ")
+    assert "dshpc config unset array_limit" in first
+    assert second.startswith("dshpc.yaml:3:1: there is no setting 'gpuu'.")
+    assert "dshpc config unset gpuu" in second
+    yaml.write_text("prefix: p\nslurm_conf_extra: |\n  KillWait=10\n  ClusterName=x\n")
+    (note,) = cluster.status(fake, project).notes
+    assert note.startswith("dshpc.yaml:4:3: slurm_conf_extra, line 2 clashes: ")
 
 
 def test_whose_files_are_in_force(project: Project) -> None:

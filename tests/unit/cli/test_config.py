@@ -171,6 +171,49 @@ def test_what_would_clash_is_not_written_down(
     assert sorted(path.name for path in project.folder.iterdir()) == before
 
 
+def test_wrong_lines_are_corrected_one_by_one(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project.folder / "dshpc.yaml"
+    wrong = "# ours\nprefix: p\ngpuu: amd\nisolation: enforce\nshm_size: big\nshm_size: 2g\n"
+    path.write_text(wrong)
+    assert cli.run(["config", "set", "isolation", "strict"], "dshpc") == 64
+    assert path.read_text() == wrong
+    capsys.readouterr()
+    assert cli.run(["config", "set", "isolation", "enforced"], "dshpc") == 0
+    out, err = capsys.readouterr()
+    assert "Run configure-environment" not in out, "which would refuse it"
+    assert [line.split(": ")[1] for line in err.splitlines()] == [
+        "dshpc.yaml:3:1",
+        "dshpc.yaml:5:1",
+        "dshpc.yaml:6:1",
+    ]
+    assert path.read_text() == wrong.replace("enforce", "enforced")
+    assert cli.run(["config", "unset", "gpuu"], "dshpc") == 0
+    assert cli.run(["config", "set", "shm_size", "4g"], "dshpc") == 0
+    out, err = capsys.readouterr()
+    assert out.endswith("Run configure-environment to put it into effect.\n")
+    assert path.read_text() == "# ours\nprefix: p\nisolation: enforced\nshm_size: 4g\n"
+    path.write_text(wrong)
+    assert cli.run(["config", "unset", "shm_size", "isolation", "gpuu"], "dshpc") == 0
+    assert path.read_text() == "# ours\nprefix: p\n"
+    path.write_text("gpu: [")
+    for typed in (["unset", "gpu"], ["set", "gpu", "amd"]):
+        assert cli.run(["config", *typed], "dshpc") == 64
+        assert path.read_text() == "gpu: ["
+
+
+def test_clashing_lines_can_be_replaced(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project.folder / "dshpc.yaml"
+    path.write_text("slurm_conf_extra: ClusterName=x\npartitions: [debug]\n")
+    assert cli.run(["config", "set", "slurm_conf_extra", "KillWait=9"], "dshpc") == 0
+    assert "Still wrong: dshpc.yaml:2:14: partitions" in capsys.readouterr().err
+    assert cli.run(["config", "unset", "partitions"], "dshpc") == 0
+    assert path.read_text() == "slurm_conf_extra: KillWait=9\n"
+
+
 def test_advice_names_the_new_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DSHPC_COMMAND", os.path.abspath("configure-environment"))
     assert "./dshpc reconfigure" in console.as_called("Then: dshpc reconfigure")

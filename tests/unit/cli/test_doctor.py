@@ -94,6 +94,11 @@ def test_the_root_cause_first_and_what_it_explains_below() -> None:
     ]
 
 
+def test_settings_that_cannot_be_used_come_first_of_the_problems() -> None:
+    said = told((*ILL, finding_of("DSH-FI-011", "dshpc.yaml is wrong")))
+    assert said[0] == "!! dshpc.yaml is wrong (DSH-FI-011)"
+
+
 def test_all_is_well() -> None:
     assert told((WELL, ABSENT)) == [
         "host         1 ok",

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dshpc_setup.diagnose import Finding, Known, diagnose
-from dshpc_setup.diagnose.host import CHECKS, in_settings_file
+from dshpc_setup.diagnose.host import CHECKS
 from dshpc_setup.facts import Evidence
-from dshpc_setup.settings import Settings
+from dshpc_setup.settings import Settings, WrongSetting, read
 from tests.unit.diagnose.known import findings, known
 from tests.unit.diagnose.tables import Tables
 
@@ -132,18 +132,45 @@ def test_the_tier_enforced_with_control_groups_of_version_1() -> None:
     assert found(here, "DSH-HO-006").state == "ok"
 
 
-@pytest.mark.parametrize(
-    ("error", "is_file"),
-    [
-        ("dshpc.yaml:3:1: there is no setting 'gpus'.", True),
-        ("Cannot read /home/a b/dshpc.yaml. Permission denied", True),
-        ("DSHPC_SLURM_CONF_EXTRA: it is wrong. In dshpc.yaml a text of several lines.", False),
-        ("Cannot read /home/a/other.yaml. It is no dshpc.yaml", False),
-        ("", False),
-    ],
-)
-def test_whose_fault_a_settings_error_is(error: str, is_file: bool) -> None:
-    assert in_settings_file(error) == is_file
+def wrong_settings(*wrong: WrongSetting) -> dict[str, Finding]:
+    """The findings of a machine without GPUs where these settings are wrong."""
+    here = known("vm-no-gpu")
+    there = replace(here, observed=replace(here.observed, settings_wrong=wrong))
+    return {finding.id: finding for finding in diagnose(there)}
+
+
+def test_each_wrong_setting_is_told_once_with_its_own_command() -> None:
+    in_file = read(yaml_text="work: x\nisolation: enforce\ngpuu: amd\n")
+    outside = read(env={"DSHPC_LOG_SIZE": "big"}, remembered={"shm_size": "2"})
+    found = wrong_settings(*in_file.wrong, *outside.wrong)
+    file, other = found["DSH-FI-011"], found["DSH-HO-012"]
+    assert [line.split(": ")[0] for line in file.evidence if not line.startswith(" ")] == [
+        "dshpc.yaml:2:1",
+        "dshpc.yaml:3:1",
+    ]
+    assert [fix.command for fix in file.fix][:2] == [
+        "dshpc config unset gpuu",
+        "dshpc config unset isolation",
+    ]
+    assert [fix.command for fix in other.fix] == [
+        "env | grep DSHPC_",
+        "unset DSHPC_LOG_SIZE",
+        "dshpc config unset shm_size",
+    ]
+
+
+def test_only_the_file_is_blamed_for_what_stands_in_it() -> None:
+    found = wrong_settings(*read(yaml_text="isolation: enforce\ngpu_sharing: shard:1\n").wrong)
+    assert found["DSH-FI-011"].state == "error"
+    assert found["DSH-HO-012"].state == "ok"
+    assert found["DSH-GP-001"].state == "info", "these say nothing of which GPUs there are to be"
+
+
+@pytest.mark.parametrize("text", ["simulate: h200x\n", "gpu: voodoo\n", "simulat: mig\n", "gpu: ["])
+def test_a_choice_of_gpus_that_is_unread_is_not_taken_for_none(text: str) -> None:
+    found = wrong_settings(*read(yaml_text=text).wrong)
+    assert found["DSH-FI-011"].state == "error"
+    assert found["DSH-GP-001"].state == "skipped"
 
 
 def test_what_did_not_answer_is_folded_under_what_explains_it() -> None:

@@ -157,5 +157,5 @@ def test_partitions_beside_the_default_one() -> None:
     ]
     with pytest.raises(DshpcError) as caught:
         plan_cluster(facts(), load(yaml_text="partitions: [a, Debug]\n"))
-    assert caught.value.brief.startswith("dshpc.yaml:1:1: 'Debug'")
+    assert caught.value.brief.startswith("dshpc.yaml:1:17: partitions, item 2: 'Debug'")
     assert caught.value.exit_code == Exit.USAGE

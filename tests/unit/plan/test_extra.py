@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.plan import ExtraLine, check_settings, extra, plan_cluster
+from dshpc_setup.plan import ExtraLine, extra, plan_cluster, wrong_settings
 from dshpc_setup.render import render_slurm
-from dshpc_setup.settings import load
+from dshpc_setup.settings import Settings, load, together
 from tests.unit.plan.made import facts, gpu
 
 
@@ -29,6 +29,12 @@ def refused(*texts: str) -> DshpcError:
 def slurm_conf(*texts: str) -> str:
     settings = load(flags={"slurm_conf_extra": "\n".join(texts)})
     return render_slurm(plan_cluster(facts(gpu(0)), settings))["slurm.conf"]
+
+
+def check_settings(settings: Settings) -> None:
+    """Raises what configure-environment would before it looks at the machine."""
+    if wrong := wrong_settings(settings):
+        raise together(wrong)
 
 
 def keys(text: str) -> list[str]:
@@ -105,7 +111,7 @@ def test_a_clash_says_the_way_to_have_it_all_the_same() -> None:
 def test_the_place_in_the_file_is_named() -> None:
     with pytest.raises(DshpcError) as caught:
         extra.lines(load(yaml_text="prefix: lab\nslurm_conf_extra: |\n  KillWait=1\n  x\n"))
-    assert caught.value.brief.startswith("dshpc.yaml:2:1: slurm_conf_extra, line 2 ")
+    assert caught.value.brief.startswith("dshpc.yaml:4:3: slurm_conf_extra, line 2 ")
     assert caught.value.details == "The line is: x"
 
 
