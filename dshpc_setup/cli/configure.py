@@ -89,17 +89,17 @@ def _project(named: Path | None, machine: LocalMachine) -> Project:
 
 
 def print_diff(report: Report, stream: TextIO) -> None:
-    """The difference of every file that a run changes, would change, or keeps as the user made it."""
+    """The difference of every file that a run would change, or keep as the user made it."""
     for change in report.changes:
         stream.write(change.diff())
 
 
-def print_result(report: Report, *, dry_run: bool, started: bool) -> None:
+def print_result(report: Report, *, dry_run: bool, started: bool, diff: bool = False) -> None:
     """What to do next."""
     if dry_run:
         for change in report.changes:
             print(f"{change.action:<13} {change.path}")
-        print("Nothing was changed (--dry-run).")
+        print(f"Nothing was changed ({'--diff' if diff else '--dry-run'}).")
         return
     for change in report.changes:
         if change.action == "kept-edited" and not change.rejected:

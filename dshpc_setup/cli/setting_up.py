@@ -42,7 +42,10 @@ def configure(
         bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")
     ] = False,
     diff: Annotated[
-        bool, typer.Option("--diff", help="Show how files differ from what is there.")
+        bool,
+        typer.Option(
+            "--diff", help="Show how files would differ from what is there; change nothing."
+        ),
     ] = False,
     no_build: Annotated[
         bool, typer.Option("--no-build", help="Use the image that is there.")
@@ -77,7 +80,7 @@ def configure(
         folder=dir,
         flags=flags,
         settings_file=settings,
-        dry_run=dry_run,
+        dry_run=dry_run or diff,
         build=not no_build,
         renew=renew,
         start=not no_start,
@@ -86,7 +89,7 @@ def configure(
         interactive=is_interactive(),
         recorded=machine,
     )
-    dry_run = dry_run or machine is not None
+    dry_run = dry_run or diff or machine is not None
     if report.error and report.error.exit_code == Exit.INTERRUPTED:
         report.error.exit_code = interrupt_code()
     finish(report.exit_code)  # before it is told: Ctrl-C from here on changes nothing of it
@@ -99,7 +102,7 @@ def configure(
     if report.error:
         print_error(report.error, "configure-environment")
     elif not json_output:
-        print_result(report, dry_run=dry_run, started=not no_start)
+        print_result(report, dry_run=dry_run, started=not no_start, diff=diff)
 
 
 @app.command("destroy", rich_help_panel="Set up")

@@ -11,7 +11,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.plan import wrong_settings
 from dshpc_setup.project import SETTINGS, Project
 from dshpc_setup.render import CONFIG_FILES
-from dshpc_setup.settings import applied
+from dshpc_setup.settings import WrongSetting, applied
 
 
 def files(project: Project, now: ClusterStatus) -> list[str]:
@@ -36,12 +36,42 @@ def files(project: Project, now: ClusterStatus) -> list[str]:
 def settings(project: Project, env: Mapping[str, str]) -> list[str]:
     """Settings that are others since the files were made; where some cannot be used, these alone."""
     try:
-        read = project.read_settings(env)
+        wrong, behind = _settings(project, env)
     except DshpcError as error:
-        return [f"{error.brief} {' '.join(error.resolution)}"]
-    wrong = (*read.wrong, *wrong_settings(read.settings))
+        return [_unread(error)]
     if wrong:
-        in_order = sorted(wrong, key=lambda each: each.place)
-        return [f"{each.brief} {each.remedy}" for each in in_order]
-    behind = applied.behind(project.read_note(SETTINGS), read.settings)
+        return [f"{each.brief} {each.remedy}" for each in wrong]
     return [each.sentence for each in behind]
+
+
+def settings_in_short(project: Project, env: Mapping[str, str]) -> list[str]:
+    """The same in one sentence at most, for a start, which puts none of them in force."""
+    try:
+        wrong, behind = _settings(project, env)
+    except DshpcError as error:
+        return [_unread(error)]
+    if wrong:
+        named = ", ".join(dict.fromkeys(each.setting or each.where for each in wrong))
+        return [
+            f"Settings that cannot be used, and are not in force: {named}. See why: dshpc doctor"
+        ]
+    if not behind:
+        return []
+    changed = ", ".join(f"{each.name} ({each.where})" for each in behind)
+    return [
+        f"Settings changed and not in force yet: {changed}. To apply them: configure-environment"
+    ]
+
+
+def _settings(
+    project: Project, env: Mapping[str, str]
+) -> tuple[list[WrongSetting], list[applied.Behind]]:
+    """Those that cannot be used in the order of the file, and those that are changed."""
+    read = project.read_settings(env)
+    wrong = (*read.wrong, *wrong_settings(read.settings))
+    behind = applied.behind(project.read_note(SETTINGS), read.settings)
+    return sorted(wrong, key=lambda each: each.place), list(behind)
+
+
+def _unread(error: DshpcError) -> str:
+    return f"{error.brief} {' '.join(error.resolution)}"

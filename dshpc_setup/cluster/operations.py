@@ -120,6 +120,7 @@ def _may_be_made_anew(
     if compose_file.made_from(cluster.project, text, found) is True:
         return False
     if trial.is_ready(machine, found.name):
+        queue_room.check_folder(machine, found.name, cluster.project)
         folder = str(cluster.project.folder)
         note = trial.with_options(machine, compose, folder, cluster.prefix, text, found)
         if note is not None:
@@ -271,7 +272,11 @@ def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStat
             steps = cluster_status.after_failure(error.resolution)
             raise replace(error, resolution=steps) from None
         raise _fell_over(machine, cluster, now) from error
-    return cluster_status.ask(machine, str(cluster.project.folder), cluster.container)
+    started = cluster_status.ask(machine, str(cluster.project.folder), cluster.container)
+    if cluster.project.foreign is not None:
+        return started
+    late = not_in_force.settings_in_short(cluster.project, machine.env)
+    return replace(started, notes=(*started.notes, *late))
 
 
 def _fell_over(machine: Machine, cluster: Target, now: Container | None) -> DshpcError:

@@ -246,7 +246,7 @@ def test_dry_run_changes_nothing_at_all(standard: Cluster, tmp_path: Path) -> No
 
 
 def test_diff_shows_what_would_change(standard: Cluster) -> None:
-    said = standard.configure("--dry-run", "--diff", "--partition", "other").good()
+    said = standard.configure("--diff", "--partition", "other").good()
     assert said.actions["config/slurm.conf"] == "would-update"
     assert "-PartitionName=debug " in said.stderr
     assert "+PartitionName=other " in said.stderr
@@ -300,10 +300,12 @@ def test_marked_and_edited_files_are_kept_and_used_and_deleted_ones_come_back(
 
     edited = rename_partition(ours, "byhand")
     path.write_text(edited)
-    kept = plain.configure("--diff").good()
+    shown = plain.configure("--diff").good()
+    assert "-PartitionName=byhand " in shown.stderr
+    assert not beside.exists(), "it only shows"
+    kept = plain.configure().good()
     assert kept.actions["config/slurm.conf"] == "kept-edited"
     assert (path.read_text(), beside.read_text(), partition(plain)) == (edited, ours, "byhand")
-    assert "-PartitionName=byhand " in kept.stderr
 
     before = plain.started_at
     again = plain.configure().good()

@@ -19,6 +19,7 @@ from dshpc_setup.cli import exec as exec_command
 from dshpc_setup.cli.console import ConsoleReporter
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.project import Project
+from dshpc_setup.report import Report
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,19 @@ def test_a_switch_takes_no_bool(command: list[str], capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     assert "--help" in out
     assert "bool" not in out.lower()
+
+
+def test_what_only_shows_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def noted(*_: Any, **options: Any) -> Report:
+        given.update(options)
+        return Report()
+
+    monkeypatch.setattr("dshpc_setup.cli.configure.configure_here", noted)
+    for words, dry in ([], False), (["--diff"], True), (["--dry-run"], True):
+        cli.run(["configure", "--json", *words], "configure-environment")
+        assert given["dry_run"] is dry
 
 
 def test_the_version_of_both(capsys: pytest.CaptureFixture[str]) -> None:
@@ -317,7 +331,7 @@ def test_a_wrong_value_is_told_by_what_was_typed(
     monkeypatch.chdir(tmp_path)
     assert cli.run(["config", "set", "reserve_mib", "abc"], "dshpc") == 64
     said = capsys.readouterr().err
-    assert said.startswith("dshpc: reserve_mib = abc ")
+    assert said.startswith("dshpc: reserve_mib = 'abc' ")
     assert "--reserve-mib" not in said
     assert cli.run(["config", "set", "reserve_mib", "512"], "dshpc") == 0
 

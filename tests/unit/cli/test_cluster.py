@@ -255,6 +255,21 @@ def test_a_restart_that_would_fail_is_refused_first(project: Project) -> None:
     assert (asked.questions, fake.lines("docker restart")) == ([], [])
 
 
+@pytest.mark.parametrize("act", [cluster.restart, cluster.up])
+def test_a_queue_that_would_not_fit_is_asked_first(project: Project, act: Any) -> None:
+    queue = Answer("N/A RUNNING\n40 PENDING\n")
+    asks = "docker exec p-slurm squeue -h -a -r -t all"
+    fake = machine(project, commands={asks: queue}, **IDLE)
+    conf = project.folder / "config" / "slurm.conf"
+    conf.parent.mkdir(exist_ok=True)
+    conf.write_text("MaxArraySize=10\n")
+    with pytest.raises(DshpcError, match="has task 40"):
+        act(fake, project, Listener(), stop_jobs=True)
+    assert not [line for word in ("docker restart", " up ") for line in fake.lines(word)]
+    conf.write_text("MaxArraySize=50\n")
+    assert act(fake, project, Listener()).ready
+
+
 def test_a_restart_while_something_else_changes_the_cluster(project: Project) -> None:
     busy = Answer(code=3, stderr="The cluster is being changed already.\n  By dshpc key rotate.\n")
     fake = machine(project)
@@ -633,6 +648,25 @@ def test_settings_that_are_not_in_force_yet(project: Project) -> None:
     yaml.write_text("prefix: p\nslurm_conf_extra: |\n  KillWait=10\n  ClusterName=x\n")
     (note,) = cluster.status(fake, project).notes
     assert note.startswith("dshpc.yaml:4:3: slurm_conf_extra, line 2 clashes: ")
+
+
+@pytest.mark.parametrize("start", [cluster.up, cluster.restart])
+def test_a_start_says_which_settings_it_did_not_put_in_force(project: Project, start: Any) -> None:
+    record = {"texts": {"prefix": "p"}, "by_variable": []}
+    (project.folder / ".dshpc/settings.json").write_text(json.dumps(record))
+    yaml = project.folder / "dshpc.yaml"
+    yaml.write_text("prefix: p\n")
+    assert start(machine(project, **IDLE), project, Listener()).notes == ()
+    yaml.write_text("prefix: p\narray_limit: 50\nshm_size: 4g\n")
+    (note,) = start(machine(project, **IDLE), project, Listener()).notes
+    assert note == (
+        "Settings changed and not in force yet: shm_size (dshpc.yaml:3:1), array_limit "
+        "(dshpc.yaml:2:1). To apply them: configure-environment"
+    )
+    yaml.write_text("prefix: p\narray_limit: 0\ngpuu: amd\n")
+    (note,) = start(machine(project, **IDLE), project, Listener()).notes
+    assert note.startswith("Settings that cannot be used, and are not in force: array_limit, gpuu.")
+    assert "configure-environment" not in note, "which refuses them"
 
 
 def test_whose_files_are_in_force(project: Project) -> None:
