@@ -22,6 +22,7 @@ from dshpc_setup.describe import (
 from dshpc_setup.engine import refusals, tools
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
+from dshpc_setup.image import replaced
 from dshpc_setup.image.base import BaseImage, ensure_base, find_base
 from dshpc_setup.image.build import build
 from dshpc_setup.image.client import inspect
@@ -70,6 +71,7 @@ class Configure:
         self.report = self.steps.report
         self._written = False
         self._inputs = ""  # of what was rendered
+        self._replaced: list[str | None] = []  # ids of images that are no longer to be used
 
     def run(self) -> Report:
         """All steps; an error ends the run and stands in the report, nothing is raised but Ctrl-C."""
@@ -140,6 +142,8 @@ class Configure:
         started = self._start(facts, settings, image, changes)
         if started is not None:
             self._verify(settings, plan, changes, started)
+            if started and (freed := replaced.remove(self.machine, self._replaced, image)):
+                self.steps.note(f"The image that was replaced is removed: {freed / 1e6:.0f} MB.")
             self._neighbours(settings, plan)
 
     def _neighbours(self, settings: Settings, plan: ClusterPlan) -> None:
@@ -311,6 +315,7 @@ class Configure:
                 plan.gpu_type,
                 self.reporter,
             )
+            self._replaced.append(result.replaced)
             size = f"{result.size / 1e6:.0f} MB"
             say(f"{tag}, {size}" if result.built else f"{tag}, {size}, here already")
             return result.id
@@ -347,6 +352,7 @@ class Configure:
                 apply.offer(self.project, changes)
                 raise
             self._write(settings, changes)
+            self._replaced.append(agreed.found.image_id if agreed.found else None)
             started = start.bring_up(
                 self.machine, self.project, settings, compose, agreed, may_stop, self.reporter
             )

@@ -29,6 +29,7 @@ from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
+from dshpc_setup.image import replaced
 from dshpc_setup.image.client import inspect as inspect_image
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.patient import patient
@@ -104,7 +105,10 @@ def up(
         compose_file.remember_used(project, now)
         if found is not None and found.status == "running":
             _try_again(machine, cluster, found, now, reporter)
-        return _ready(machine, cluster, reporter)
+        ready = _ready(machine, cluster, reporter)
+        if found is not None and now is not None and ready.ready:
+            replaced.remove(machine, (found.image_id,), now.image_id)
+        return ready
 
 
 def _may_be_made_anew(

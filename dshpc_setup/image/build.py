@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,12 +37,14 @@ _BUILD_S = 3600.0
 
 @dataclass(frozen=True)
 class ImageResult:
-    """`built` is False where the image was there already; `size` in bytes."""
+    """`built` is False where the image was there already; `size` in bytes; `replaced`: the id of the one
+    that had its name before."""
 
     id: str
     built: bool
     size: int
     ms: float
+    replaced: str | None = None
 
 
 def choose_builder(machine: Machine, facts: HostFacts) -> Builder:
@@ -128,7 +130,8 @@ def build(
             f"Its label {LABEL} is {made.labels.get(LABEL) if made else None}, not {digest}.",
             ("See whether another build writes the same tag; then run again.",),
         )
-    return _result(machine, made, started, built=True)
+    result_of = _result(machine, made, started, built=True)
+    return replace(result_of, replaced=there.id) if there is not None else result_of
 
 
 def _result(machine: Machine, image: Image, started: float, *, built: bool) -> ImageResult:

@@ -31,6 +31,7 @@ class Image:
     size: int
     labels: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    names: tuple[str, ...] = ()  # "p-slurm:none"; () once another image has taken them all
 
 
 def docker(machine: Machine) -> str:
@@ -80,6 +81,7 @@ def _image(text: str) -> Image:
             size=int(value["Size"]),
             labels=dict(config.get("Labels") or {}),
             environment=dict(item.split("=", 1) for item in config.get("Env") or () if "=" in item),
+            names=tuple(map(str, value.get("RepoTags") or ())),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         brief = "The engine's answer about an image cannot be read."
