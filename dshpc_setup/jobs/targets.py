@@ -1,8 +1,13 @@
-"""`--target NODE[::0,2]`: particular GPUs of the node, by index or UUID. Pure."""
+"""`--target NODE[::0,2]`: particular GPUs of the node, by index or UUID. Pure.
+
+Slurm knows GPUs by their type. With `gres_type: index` each has one of its own; else a target is one that
+Slurm can give where it names all GPUs of a type.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,6 +19,7 @@ from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.jobs.room import Room
 from dshpc_setup.methods.model import Resources
 
+_THIS_NODE = "localhost"  # as other tools call the one node; its own name does as well
 _FORM = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62})(?:::(.+))?", re.ASCII)
 _GPU = re.compile(r"[0-9A-Za-z][0-9A-Za-z./-]{0,79}", re.ASCII)
 _INDEX = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
@@ -37,20 +43,21 @@ def parse(texts: Sequence[str]) -> tuple[str | None, tuple[tuple[str, ...], ...]
             )
         nodes.append(match[1])
         found.append(words)
-    if len(set(nodes)) > 1:
+    named = list(dict.fromkeys(node for node in nodes if node != _THIS_NODE))
+    if len(named) > 1:
         raise usage_error(
-            f"--target names several nodes: {gpu_words.listed(list(dict.fromkeys(nodes)))}.",
+            f"--target names several nodes: {gpu_words.listed(named)}.",
             "This cluster has one.",
             "Name that: dshpc status",
         )
-    return (nodes[0] if nodes else None), tuple(found)
+    return next(iter(named or nodes), None), tuple(found)
 
 
 def check_node(node: str | None, offer: Offer) -> None:
     """Raises DshpcError (usage) where the cluster has no such node."""
-    if node is not None and node != offer.node:
+    if node not in (None, _THIS_NODE, offer.node):
         raise usage_error(
-            f"This cluster has no node {gpu_words.shown(node)}.",
+            f"This cluster has no node {gpu_words.shown(node or '')}.",
             f"Its node is {offer.node}.",
             f"Name that: --target {offer.node}",
         )
@@ -62,21 +69,36 @@ def chosen(words: Sequence[str], offer: Offer) -> tuple[OfferedGpu, ...]:
         raise usage_error(
             f"--target names GPUs, and {offer.node} has none.", "", "Leave the GPUs out."
         )
-    if offer.gres_type != "index":
-        raise DshpcError(
-            "Particular GPUs cannot be asked for here: Slurm knows them by their model alone.",
-            "The setting gres_type is model; with index, each GPU has a name of its own, and models' "
-            "names go on working where all GPUs are of one.",
-            ("Change it: configure-environment --gres-type index",
-             "Or take any GPU: --gpus 1, and --gpu-type for a certain kind."),
-        )  # fmt: skip
     found: list[OfferedGpu] = []
     for word in words:
         gpu = _named(word, offer)
         if gpu in found:
             raise usage_error(f"--target names GPU {number(gpu)} twice.", "", "Name each GPU once.")
         found.append(gpu)
+    for slurm_type in dict.fromkeys(gpu.slurm_type for gpu in found):
+        same = [gpu for gpu in offer.gpus if gpu.slurm_type == slurm_type]
+        if not all(gpu in found for gpu in same):
+            raise _any_of(same, [gpu for gpu in found if gpu in same], offer)
     return tuple(found)
+
+
+def _any_of(same: Sequence[OfferedGpu], wanted: Sequence[OfferedGpu], offer: Offer) -> DshpcError:
+    """Slurm would give any of the same type."""
+    count = len(wanted)
+    plural = "s" if count != 1 else ""
+    numbers = gpu_words.listed([number(gpu) for gpu in same])
+    kind = same[0].slurm_type
+    return DshpcError(
+        f"GPU{plural} {gpu_words.listed([number(gpu) for gpu in wanted])} of {offer.node} cannot be "
+        f"requested by index: Slurm knows GPUs {numbers} as {kind}, and gives any of them.",
+        "With the setting gres_type: index each GPU has a type of its own (gpu0, gpu1). --gpus and "
+        "--gpu-type go on working; in Slurm's own commands a model's name does where all GPUs are of "
+        "one model.",
+        (
+            "Give each GPU a type of its own: configure-environment --gres-type index",
+            f"Or take any: --gpus {count} --gpu-type {kind}",
+        ),
+    )
 
 
 def number(gpu: OfferedGpu) -> str:
@@ -133,21 +155,35 @@ def fit(
             whys.append(f"it needs {need}, and GPU {number(gpu)} is {what}")
     if whys:
         return Refusal(tuple(whys))
-    types = tuple(gpu.slurm_type for gpu in gpus)
-    free = None if room is None else sum(not room.used(kind) for kind in types)
-    gres = tuple(f"gpu:{kind}:1" for kind in types)
+    counts = Counter(gpu.slurm_type for gpu in gpus)  # all that there are of each type
+    types = tuple(counts)
+    free = (
+        None if room is None else sum(counts[it] - min(counts[it], room.used(it)) for it in counts)
+    )
+    gres = tuple(f"gpu:{kind}:{count}" for kind, count in counts.items())
     found = Fit(gres, Kind(types, tuple(gpus)), len(gpus), free, targeted=True)
     return sized(found, wanted, offer)
 
 
 def taken(gpus: Sequence[OfferedGpu], room: Room | None, clock: Clock) -> str:
-    """ "GPU 0 is taken by job 12 of alice until 14:05", of each that is; "" where none is."""
+    """ "GPU 0 is taken by job 12 of alice until 14:05", of each type that is; "" where none is."""
     told = []
-    for gpu in gpus:
-        if room is None or not room.used(gpu.slurm_type):
+    for slurm_type in dict.fromkeys(gpu.slurm_type for gpu in gpus):
+        used = 0 if room is None else room.used(slurm_type)
+        if room is None or not used:
             continue
-        holders = room.holders.get(gpu.slurm_type, ())
+        holders = room.holders.get(slurm_type, ())
         by = f" by {gpu_words.listed(list(dict.fromkeys(holders)))}" if holders else ""
-        until = gpu_words.until(room.held[gpu.slurm_type], clock)
-        told.append(f"GPU {number(gpu)} is taken{by}{until}")
+        until = gpu_words.until(room.held[slurm_type], clock)
+        same = [number(gpu) for gpu in gpus if gpu.slurm_type == slurm_type]
+        told.append(f"{_taken_of(same, used)} taken{by}{until}")
     return "; ".join(told)
+
+
+def _taken_of(numbers: Sequence[str], used: int) -> str:
+    """ "GPU 0 is", "GPUs 0 and 1 are", "1 of the GPUs 0 and 1 is": which of a type is not known."""
+    if len(numbers) == 1:
+        return f"GPU {numbers[0]} is"
+    if used >= len(numbers):
+        return f"GPUs {gpu_words.listed(list(numbers))} are"
+    return f"{used} of the GPUs {gpu_words.listed(list(numbers))} {'is' if used == 1 else 'are'}"

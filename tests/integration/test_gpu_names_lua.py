@@ -335,8 +335,7 @@ def test_an_ambiguous_name_is_refused_with_what_it_could_mean(
     name = said.partition(":")[0]
     assert told["code"] == "2072"
     assert told["told"] == (
-        f"{name} is no GPU's own name here (gres_type is index): "
-        f"name those that you want, of: {types}"
+        f"request GPUs by index here, {name} is the name of several (gres_type: index): {types}"
     )
     fine = {"tres_per_job": "gres/gpu:gpu2:1,gres/gpu:2"}
     assert lua.submit(fine, texts=MIXED) == fine

@@ -141,10 +141,33 @@ def test_types_of_the_users_own_go_by_the_cards_index() -> None:
     assert [gpu.index for gpu in targets.chosen(("2",), replace(NODE, gpus=gpus))] == [2]
 
 
-def test_by_model_they_cannot_be_named_and_how_to_change_is_said() -> None:
-    with pytest.raises(DshpcError, match="cannot be asked for") as told:
-        targets.chosen(("0",), replace(NODE, gres_type="model"))
-    assert "configure-environment --gres-type index" in told.value.resolution[0]
+BY_MODEL = offer("h100", "h100", "t4")
+
+
+@pytest.mark.parametrize(
+    ("words", "gres"),
+    [
+        (("2",), ("gpu:t4:1",)),  # the only one of its type
+        (("0", "1"), ("gpu:h100:2",)),  # all of theirs
+        (("2", "1", "0"), ("gpu:t4:1", "gpu:h100:2")),
+    ],
+)
+def test_by_model_what_is_unambiguous_can_be_named(
+    words: tuple[str, ...], gres: tuple[str, ...]
+) -> None:
+    found = targets.fit(Resources(), BY_MODEL, targets.chosen(words, BY_MODEL), Room())
+    assert isinstance(found, Fit)
+    assert (found.gres, found.gpus, found.free) == (gres, len(words), len(words))
+
+
+def test_by_model_one_of_several_cannot_be_named_and_how_to_change_is_said() -> None:
+    with pytest.raises(DshpcError, match="GPU 0 of node cannot be requested by index") as told:
+        targets.chosen(("0",), BY_MODEL)
+    assert "Slurm knows GPUs 0 and 1 as h100" in told.value.brief
+    assert told.value.resolution == (
+        "Give each GPU a type of its own: configure-environment --gres-type index",
+        "Or take any: --gpus 1 --gpu-type h100",
+    )
     with pytest.raises(DshpcError, match="node has none"):
         targets.chosen(("0",), offer())
 
@@ -152,6 +175,8 @@ def test_by_model_they_cannot_be_named_and_how_to_change_is_said() -> None:
 def test_the_node_is_checked() -> None:
     targets.check_node(None, NODE)
     targets.check_node("node", NODE)
+    for texts in (("localhost::0",), ("localhost::0", "node::1"), ("node", "localhost")):
+        targets.check_node(targets.parse(texts)[0], NODE)
     with pytest.raises(DshpcError, match="no node nod") as told:
         targets.check_node("nod", NODE)
     assert told.value.resolution == ("Name that: --target node",)
@@ -186,4 +211,8 @@ def test_who_has_it_is_said() -> None:
         "GPU 0 is taken by job 12 of ada until 01:00; GPU 2 is taken"
     )
     assert targets.taken(NODE.gpus[1:2], room, clock) == ""
+    by_type = Room({"h100": (3600.0,), "t4": (None,)}, {"h100": ("job 12 of ada",)})
+    assert targets.taken(BY_MODEL.gpus, by_type, clock) == (
+        "1 of the GPUs 0 and 1 is taken by job 12 of ada until 01:00; GPU 2 is taken"
+    )
     assert targets.taken(NODE.gpus, None, clock) == ""
