@@ -6,10 +6,17 @@ from typing import Any
 
 import typer
 
-from dshpc_setup.cli import ReaderGoneError, interrupted, print_json, told, wants_json
+from dshpc_setup.cli import (
+    ReaderGoneError,
+    interrupted,
+    other_tools,
+    print_json,
+    told,
+    wants_json,
+)
 from dshpc_setup.cli.command_line import HELP, app, finish, finished
 from dshpc_setup.cli.passed_on import show_in_help
-from dshpc_setup.errors import Exit, usage_error
+from dshpc_setup.errors import DshpcError, Exit, usage_error
 
 # isort: split
 # Importing them declares their commands; the help shows them in this order.
@@ -73,12 +80,23 @@ def _run(arguments: list[str], program: str) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):  # the parser's own, of click or of typer's copy
             raise
+        if (other := _of_another_tool(error, arguments)) is not None:
+            raise other from None
         return _wrong_usage(error, arguments)
     if finished:
         return finished[-1]
     if code == Exit.INTERRUPTED:  # the parser catches Ctrl-C and says nothing
         return interrupted(arguments, program)
     return code if isinstance(code, int) else 0
+
+
+def _of_another_tool(error: Any, arguments: list[str]) -> DshpcError | None:
+    """What to use in place of an option that is not there, of the commands that submit jobs."""
+    option = getattr(error, "option_name", None)
+    command = " ".join(arguments[: 1 if arguments[0] == "run" else 2])
+    if not isinstance(option, str) or command not in ("run", "method run", "method check"):
+        return None
+    return other_tools.refusal(command, option)
 
 
 def _wrong_usage(error: Any, arguments: list[str]) -> int:

@@ -30,6 +30,8 @@ _START_S = 60  # how long a Slurm command waits for a cluster that is still star
 # What the image's ncurses-base describes: another name would leave an editor without a terminal.
 _TERMS = ("xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-256color", "linux",
           "vt100", "vt220", "rxvt")  # fmt: skip
+# Beginnings of options that only other tools have: other_tools.py tells which they are
+_OF_OTHERS = ("--container", "--volume", "--runtime", "--image", "--mount")
 _USAGE = """Usage: dshpc exec [--] COMMAND [ARGUMENT...]
        dshpc shell
 
@@ -108,6 +110,8 @@ def main(arguments: list[str]) -> int:
         return 64
     _open_streams()
     try:
+        if any(word.startswith(_OF_OTHERS) for word in rest):
+            _check_options(command, rest)
         return run(Call(command, rest, runtime(os.environ)))
     except KeyboardInterrupt:
         return 130
@@ -120,6 +124,14 @@ def main(arguments: list[str]) -> int:
 
         print_error(error)
         return int(error.exit_code)
+
+
+def _check_options(command: str, rest: list[str]) -> None:
+    """Raises DshpcError for an option that only other tools have."""
+    from dshpc_setup.cli import other_tools
+
+    if command in other_tools.COMMANDS:
+        other_tools.check(command, rest)
 
 
 def run(call: Call) -> int:

@@ -22,7 +22,7 @@ _SBATCH_FLAGS = (
     "reboot", "requeue", "resv-ports", "spread-job", "test-only", "usage", "use-min-nodes",
     "verbose", "version", "wait",
 )  # fmt: skip
-_SBATCH_SHORT_FLAGS = "hHkOQsvVW"
+SBATCH_SHORT_FLAGS = "hHkOQsvVW"
 
 
 def mode(command: str, arguments: list[str], terminals: tuple[bool, bool, bool]) -> str:
@@ -65,24 +65,26 @@ def sbatch_has_script(arguments: list[str]) -> bool:
             name, equals, _ = text[2:].partition("=")
             if len(name) > 2 and "wrap".startswith(name):  # getopt takes unambiguous beginnings
                 return True
-            if not equals and not _is_long_flag(name):
+            if not equals and not is_long_flag(name):
                 next(rest, None)
         elif text.startswith("-") and text != "-":
-            if _short_takes_next(text[1:]):
+            if short_takes_next(text[1:]):
                 next(rest, None)
         else:
             return True
     return False
 
 
-def _is_long_flag(name: str) -> bool:
+def is_long_flag(name: str) -> bool:
+    """Whether sbatch takes no word behind this option, or a beginning of it."""
     return any(flag.startswith(name) for flag in _SBATCH_FLAGS)
 
 
-def _short_takes_next(letters: str) -> bool:
+def short_takes_next(letters: str, flags: str = SBATCH_SHORT_FLAGS) -> bool:
+    """Whether the word behind these short options (without the '-') belongs to the last of them."""
     for position, letter in enumerate(letters):
         if letter == "k":  # -k, -koff
             return False
-        if letter not in _SBATCH_SHORT_FLAGS:
+        if letter not in flags:
             return position == len(letters) - 1
     return False

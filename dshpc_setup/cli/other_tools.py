@@ -1,0 +1,80 @@
+"""Options of other tools that people type here, and what to use in their place.
+
+srun takes --container and ignores it where Slurm has no OCI runtime: the job would run, and not in what was
+asked for. Others it refuses without a word of what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from dshpc_setup.cli import exec_stdin
+from dshpc_setup.errors import DshpcError, usage_error
+
+COMMANDS = ("srun", "sbatch", "salloc")
+
+_IMAGE = (
+    "All jobs run in the cluster's own image, which has Python 3.13.",
+    (
+        "Leave the option out.",
+        "To put packages into the image: dshpc env add PACKAGE, then configure-environment",
+    ),
+)
+_FOLDERS = (
+    "Jobs see the work folder (the setting work) under the same path as on the host, and nothing else of it.",
+    (
+        "Leave the option out, and put what the job needs into the work folder.",
+        "See which folder it is: dshpc config show. To change it: configure-environment --work DIR",
+        "Or have a file copied for a job: dshpc run --input FILE -- COMMAND",
+    ),
+)
+_HINTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("container", "container-id", "container-image", "container-name", "image", "runtime"),
+            _IMAGE,
+        ),
+        **dict.fromkeys(("container-mounts", "volume", "volumes", "mount"), _FOLDERS),
+    }
+)
+# Long options of srun and salloc, beside those of sbatch, that take no argument or one after '=' only
+# (`srun --help` of Slurm 24.11)
+_FLAGS = frozenset(
+    "bell compress disable-status exact immediate interactive kill-command kill-on-bad-exit label "
+    "multi-prog no-allocate no-bell no-shell overlap preserve-env pty quit-on-interrupt send-libs "
+    "unbuffered".split()
+)
+_SHORT_FLAGS = exec_stdin.SBATCH_SHORT_FLAGS.replace("W", "") + "EIKluXZ"
+
+
+def refusal(command: str, option: str) -> DshpcError | None:
+    """What to say of that option (`--volume=/data:/data`), None for one that is nobody's."""
+    name = option.removeprefix("--").partition("=")[0]
+    hint = _HINTS.get(name) if option.startswith("--") else None
+    if hint is None:
+        return None
+    return usage_error(f"dshpc {command} does not take --{name}.", hint[0], *hint[1])
+
+
+def check(command: str, arguments: Sequence[str]) -> None:
+    """Raises DshpcError (usage) where an option of Slurm's command itself is one of these; what stands
+    behind the program is the program's."""
+    rest = iter(arguments)
+    for word in rest:
+        if word == "--" or not word.startswith("-"):
+            return
+        if (refused := refusal(command, word)) is not None:
+            raise refused
+        if _takes_next(command, word):
+            next(rest, None)
+
+
+def _takes_next(command: str, word: str) -> bool:
+    if not word.startswith("--"):
+        flags = exec_stdin.SBATCH_SHORT_FLAGS if command == "sbatch" else _SHORT_FLAGS
+        return exec_stdin.short_takes_next(word[1:], flags)
+    name, equals, _ = word[2:].partition("=")
+    if equals:
+        return False
+    return not exec_stdin.is_long_flag(name) and not any(it.startswith(name) for it in _FLAGS)
