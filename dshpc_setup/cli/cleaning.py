@@ -26,6 +26,7 @@ _KEPT = {  # why -> its words
     "younger": "ended less than {after} ago",
     "unknown": "of another cluster or a destroyed one: nothing says that they ended (--lost)",
 }
+_LEFT = {"upload": "interrupted upload", "put-aside": "put aside"}
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,15 @@ def carry_out(line: Line, reporter: Reporter) -> int:
     here = cluster(line.folder)
     request = Request(here.work, line.older_than, line.lost)
     found = ask(here.runtime, "clean", request)
-    told = {**found, "bytes": _bytes(found["workspaces"])}
-    if line.dry_run or not found["workspaces"]:
+    every = [*found["workspaces"], *_left(found)]
+    told = {**found, "bytes": _bytes(every)}
+    if line.dry_run or not every:
         _show({**told, "removed": [], "failed": []}, line)
         return int(Exit.OK)
     if not line.json:
         put(_text(_table(told)))
-    question = f"Remove {_what(told)}, with all results and logs in them?"
+    results = ", with all results and logs in them" if found["workspaces"] else ""
+    question = f"Remove {_what(told)}{results}?"
     if not reporter.ask(question):
         raise DshpcError(
             "Nothing was removed.",
@@ -78,11 +81,11 @@ def _removed(
     here: Cluster, request: Request, found: Mapping[str, Any], reporter: Reporter
 ) -> dict[str, Any]:
     """All of them, in as many calls as that takes: each looks at all that is left before it begins."""
-    left = [each["name"] for each in found["workspaces"]]
+    left = [each["name"] for each in (*found["workspaces"], *_left(found))]
     gone: list[str] = []
     failed: list[dict[str, str]] = []
     while left:
-        reporter.progress(f"removing {len(left)} workspaces")
+        reporter.progress(f"removing {len(left)} folders")
         done = ask(here.runtime, "clean", replace(request, remove=tuple(left)))
         gone += done["removed"]
         failed += done["failed"]
@@ -94,10 +97,16 @@ def _removed(
     return {"exit_code": code, "removed": gone, "failed": failed}
 
 
+def _left(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What interrupted submissions have left; a container of an older version says nothing of it."""
+    left: Sequence[Mapping[str, Any]] = found.get("leftovers", ())
+    return left
+
+
 def _show(told: Mapping[str, Any], line: Line) -> None:
     if line.json:
         print_json(dict(told))
-    elif told["workspaces"]:
+    elif told["workspaces"] or _left(told):
         put(_text([*_table(told), f"Nothing was removed. It would be: {_what(told)}."]))
     else:
         put(_text(["There is nothing to remove.", *_stays(told), *told["notes"]]))
@@ -121,12 +130,22 @@ def _table(told: Mapping[str, Any]) -> list[str]:
         )
         for each in told["workspaces"][:_MOST_ROWS]
     ]
+    rows += [
+        (
+            "-",
+            _LEFT[each["kind"]],
+            _ago(now - each["changed"]),
+            size(each["bytes"]),
+            plain(each["name"]),
+        )
+        for each in _left(told)[: max(0, _MOST_ROWS - len(told["workspaces"]))]
+    ]
     widths = [max(len(row[place]) for row in rows) for place in range(5)]
     lines = [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    if (more := len(told["workspaces"]) - _MOST_ROWS) > 0:
+    if (more := len(told["workspaces"]) + len(_left(told)) - _MOST_ROWS) > 0:
         lines.append(f"... and {more} more; all of them: --json")
     return [*lines, *_stays(told), *told["notes"]]
 
@@ -141,22 +160,39 @@ def _stays(told: Mapping[str, Any]) -> list[str]:
 
 
 def _what(told: Mapping[str, Any]) -> str:
-    """ "3 workspaces of ended jobs, 1.4 GiB"."""
-    count = len(told["workspaces"])
-    unknown = any(each["bytes"] is None for each in told["workspaces"])
+    """ "3 workspaces of ended jobs and 1 leftover of interrupted submissions in FOLDER, 1.4 GiB"."""
+    count, left = len(told["workspaces"]), len(_left(told))
+    unknown = any(each["bytes"] is None for each in (*told["workspaces"], *_left(told)))
     more = "more than " if unknown else ""
-    plural = "s" if count != 1 else ""
-    jobs = "ended jobs" if count != 1 else "an ended job"
-    return f"{count} workspace{plural} of {jobs} in {told['folder']}, {more}{size(told['bytes'])}"
+    jobs = "s of ended jobs" if count != 1 else " of an ended job"
+    parts = [
+        *([f"{count} workspace{jobs}"] if count else ()),
+        *(
+            [f"{left} leftover{'s' if left != 1 else ''} of interrupted submissions"]
+            if left
+            else ()
+        ),
+    ]
+    return f"{' and '.join(parts)} in {told['folder']}, {more}{size(told['bytes'])}"
 
 
 def _outcome(told: Mapping[str, Any], done: Mapping[str, Any]) -> list[str]:
     gone = set(done["removed"])
-    freed = _bytes([each for each in told["workspaces"] if each["name"] in gone])
-    plural = "s" if len(gone) != 1 else ""
-    lines = [f"Removed: {len(gone)} workspace{plural}, {size(freed)}."]
+    left = {each["name"] for each in _left(told)}
+    every = (*told["workspaces"], *_left(told))
+    freed = _bytes([each for each in every if each["name"] in gone])
+    workspaces, leftovers = len(gone - left), len(gone & left)
+    parts = [
+        *([_counted(workspaces, "workspace")] if workspaces or not leftovers else ()),
+        *([_counted(leftovers, "leftover")] if leftovers else ()),
+    ]
+    lines = [f"Removed: {' and '.join(parts)}, {size(freed)}."]
     lines += [f"Not removed: {each['workspace']}: {each['why']}" for each in done["failed"]]
     return lines
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def _bytes(workspaces: Sequence[Mapping[str, Any]]) -> int:

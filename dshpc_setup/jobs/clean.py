@@ -1,4 +1,5 @@
-"""`dshpc-node job clean`: the calling user's workspaces of ended jobs, told, and removed if so asked.
+"""`dshpc-node job clean`: the calling user's workspaces of ended jobs, and what interrupted submissions have
+left, told, and removed if so asked.
 
 It is asked twice: first what can go, and then, once a person has agreed, to remove just that. The second
 time all is looked at anew before the first file goes.
@@ -17,7 +18,7 @@ from typing import Any
 
 from dshpc_setup import foreign
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.jobs import cleanable, command_words, removal, states, workspace
+from dshpc_setup.jobs import cleanable, command_words, leftovers, removal, states, workspace
 from dshpc_setup.jobs.cleanable import Found, Wanted, Workspace
 from dshpc_setup.jobs.command_words import Words
 from dshpc_setup.jobs.look import Look
@@ -100,9 +101,19 @@ def answer(asked: Request) -> dict[str, Any]:
         "kept": cleanable.counted(found.kept),
         "notes": look.limits.lines(),
     }
+    left = leftovers.find(asked.work, os.getuid(), seconds(after))
     if asked.remove is None:
-        return {**told, "workspaces": _measured(look, picked) if picked else []}
-    gone, failed = _removed(look, picked) if picked else ([], [])
+        until = time.monotonic() + _MEASURE_S
+        return {
+            **told,
+            "workspaces": _measured(look, picked, until) if picked else [],
+            "leftovers": leftovers.measured(asked.work, os.getuid(), left, until),
+        }
+    until = time.monotonic() + _REMOVE_S
+    gone, failed = _removed(look, picked, until) if picked else ([], [])
+    wanted = [each for each in left if each.name in asked.remove]
+    more, kept = leftovers.remove(asked.work, os.getuid(), wanted, until)
+    gone, failed = [*gone, *more], [*failed, *kept]
     return {
         **told,
         "exit_code": int(Exit.WARNING if failed else Exit.OK),
@@ -127,8 +138,7 @@ def _picked(found: Found, names: Sequence[str]) -> list[Workspace]:
     return [each for name, each in can_go.items() if name in wanted]
 
 
-def _measured(look: Look, picked: Sequence[Workspace]) -> list[dict[str, Any]]:
-    until = time.monotonic() + _MEASURE_S
+def _measured(look: Look, picked: Sequence[Workspace], until: float) -> list[dict[str, Any]]:
     told = []
     with _user(look) as user:
         for each in picked:
@@ -146,9 +156,10 @@ def _measured(look: Look, picked: Sequence[Workspace]) -> list[dict[str, Any]]:
     return told
 
 
-def _removed(look: Look, picked: Sequence[Workspace]) -> tuple[list[str], list[dict[str, str]]]:
+def _removed(
+    look: Look, picked: Sequence[Workspace], until: float
+) -> tuple[list[str], list[dict[str, str]]]:
     """The names that are gone, and of those that are not why; what is in neither was not begun."""
-    until = time.monotonic() + _REMOVE_S
     gone: list[str] = []
     failed: list[dict[str, str]] = []
     with _user(look) as user:

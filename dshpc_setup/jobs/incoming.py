@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs import ground, no_links, workspace
+from dshpc_setup.jobs import folder_lock, ground, no_links, workspace
 from dshpc_setup.jobs.ground import room_for_writing
 
 _BLOCK = 1 << 20
@@ -30,6 +30,7 @@ class Incoming:
     prepare: Callable[[], None] | None = None
     folder: str | None = None
     _copies: dict[str, str] = field(default_factory=dict)
+    _held: int | None = None  # the folder, open until this process ends or removes it
 
     def take(self, path: str) -> str:
         """Where the job finds this file; raises DshpcError where it is none, or cannot be read."""
@@ -55,6 +56,9 @@ class Incoming:
         if self.folder is not None and not self.dry:
             with suppress(OSError), workspace.user_opened(self.work, self._uid) as user:
                 no_links.remove(os.path.basename(self.folder), user)
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     @property
     def _uid(self) -> int:
@@ -89,11 +93,9 @@ class Incoming:
         if not self.dry:
             try:
                 with self._user() as user:
-                    made = no_links.new_folder(name, user, 0o700)
-                    try:
-                        self._give(made)
-                    finally:
-                        os.close(made)
+                    self._held = made = no_links.new_folder(name, user, 0o700)
+                    folder_lock.hold(made)
+                    self._give(made)
             except OSError as error:
                 raise DshpcError(
                     f"The work folder {self.work} cannot be written to: {error.strerror or error}.",

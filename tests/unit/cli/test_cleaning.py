@@ -24,6 +24,7 @@ class Played:
         self.asked: list[dict[str, Any]] = []
         self.rounds = [tuple(sizes)]
         self.failed: list[dict[str, str]] = []
+        self.left: list[dict[str, Any]] = []
 
     def ask(self, _: object, verb: str, request: Any) -> dict[str, Any]:
         assert verb == "clean"
@@ -36,7 +37,8 @@ class Played:
             "notes": [],
         }
         if handed["remove"] is None:
-            return {**whole, "kept": kept, "workspaces": [self.one(name) for name in self.sizes]}
+            workspaces = [self.one(name) for name in self.sizes]
+            return {**whole, "kept": kept, "workspaces": workspaces, "leftovers": self.left}
         return {"removed": list(self.rounds.pop(0)), "failed": self.failed}
 
     def one(self, name: str) -> dict[str, Any]:
@@ -55,6 +57,23 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
 
 def run(*words: str) -> int:
     return cli.run(["job", "clean", *words], "dshpc")
+
+
+def test_what_interrupted_submissions_left_goes_with_them(
+    played: Played, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = ".incoming-0123456789ab"
+    upload = {"name": name, "path": f"/w/jobs/7/{name}", "kind": "upload", "bytes": 1 << 20}
+    played.left = [{**upload, "changed": time.time() - 41 * DAY}]
+    played.rounds = [("a",), ("b", name)]
+    assert run("--dry-run") == 0
+    out = capsys.readouterr().out
+    row = next(line for line in out.splitlines() if line.endswith(name))
+    assert row.split() == ["-", "interrupted", "upload", "41", "days", "ago", "1.0", "MiB", name]
+    assert "2 workspaces of ended jobs and 1 leftover of interrupted submissions in" in out
+    assert run("--yes") == 0
+    assert "Removed: 2 workspaces and 1 leftover, 4.0 MiB." in capsys.readouterr().out
+    assert [each["remove"] for each in played.asked[-2:]] == [["a", "b", name], ["b", name]]
 
 
 def test_without_a_terminal_and_without_yes_nothing_goes(

@@ -13,8 +13,18 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import clean, cleanable, command_words, held, inside, removal
+from dshpc_setup.jobs import (
+    clean,
+    cleanable,
+    command_words,
+    folder_lock,
+    held,
+    inside,
+    removal,
+    workspace,
+)
 from dshpc_setup.jobs.clean import Request
+from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.look import Look
 from tests.unit.jobs.test_asked import Played, over, queue
 from tests.unit.jobs.test_ended import line
@@ -342,3 +352,93 @@ def test_known_to_slurm_as_ended(work: Folder) -> None:
     place = work.workspace("a", 1, result=False)
     work.jobs = [over("CANCELLED", 0, job_id=1, current_working_directory=str(place))]
     assert names(asked(work)) == ["a"]
+
+
+# What interrupted submissions have left
+
+UPLOAD, ASIDE = ".incoming-0123456789ab", ".not-of-7-0123456789ab"
+
+
+def left(work: Folder) -> tuple[Path, Path]:
+    """Copies of inputs that no job came for, and a folder that was put aside."""
+    jobs = work.work / "jobs"
+    upload, aside = jobs / str(UID) / UPLOAD, jobs / ASIDE
+    for folder in (upload, aside / "inner"):
+        folder.mkdir(parents=True)
+    (upload / "data.csv").write_text("x" * 9000)
+    (aside / "inner" / "file").write_text("x")
+    return upload, aside
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """The clock goes on: no program can set when a name was given to a folder."""
+    now = time.time()
+    monkeypatch.setattr("dshpc_setup.jobs.leftovers.time.time", lambda: now + seconds)
+
+
+def test_leftovers_of_interrupted_submissions_go(
+    work: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload, aside = left(work)
+    (work.work / "jobs" / str(UID) / ".workflows").mkdir()
+    (work.work / "jobs" / str(UID) / ".incoming-mine").mkdir()
+    assert asked(work)["leftovers"] == []
+    later(monkeypatch, 31 * DAY)
+    told = asked(work)["leftovers"]
+    assert {(each["name"], each["kind"]) for each in told} == {
+        (UPLOAD, "upload"),
+        (ASIDE, "put-aside"),
+    }
+    assert next(each for each in told if each["name"] == UPLOAD)["bytes"] >= 9000
+    done = asked(work, remove=(UPLOAD,))
+    assert (done["removed"], done["failed"], upload.exists()) == ([UPLOAD], [], False)
+    assert aside.exists(), "it was not agreed to"
+    assert asked(work, remove=(ASIDE, UPLOAD))["removed"] == [ASIDE]
+    assert work.names() == [".incoming-mine", ".workflows"]
+
+
+def test_a_leftover_that_may_be_under_way_stays(
+    work: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload, _ = left(work)
+    later(monkeypatch, 3000)
+    assert asked(work, older_than="0")["leftovers"] == []
+    later(monkeypatch, 4000)
+    assert len(asked(work, older_than="0")["leftovers"]) == 2
+    here = os.open(upload, os.O_RDONLY)
+    folder_lock.hold(here)
+    told = asked(work, older_than="0")["leftovers"]
+    assert [each["name"] for each in told] == [ASIDE], "a submission holds the other"
+    assert asked(work, older_than="0", remove=(UPLOAD,))["removed"] == []
+    os.close(here)
+    assert asked(work, older_than="0", remove=(UPLOAD,))["removed"] == [UPLOAD]
+
+
+def test_a_link_is_removed_and_what_it_leads_to_is_not(
+    work: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precious = work.workspace("precious", 1, days=0)
+    link = work.work / "jobs" / str(UID) / UPLOAD
+    link.symlink_to(precious)
+    later(monkeypatch, 31 * DAY)
+    asked(work, remove=(UPLOAD,))
+    assert (precious / "output.log").exists()
+    assert not link.is_symlink()
+
+
+def test_copies_are_held_by_their_submission(tmp_path: Path) -> None:
+    source = tmp_path / "data.csv"
+    source.write_text("x")
+    work = tmp_path / "work"
+    (work / "jobs").mkdir(parents=True)
+    incoming = Incoming(str(work))
+    incoming.take(str(source))
+    name = os.path.basename(incoming.folder or "")
+    with (
+        workspace.user_opened(str(work), UID) as user,
+        pytest.raises(BlockingIOError),
+        folder_lock.alone(name, user),
+    ):
+        pass
+    incoming.remove()
+    assert list((work / "jobs" / str(UID)).iterdir()) == []
