@@ -148,6 +148,16 @@ def test_the_vendors_name_the_image_and_the_variables() -> None:
     assert both.gres_flags == "nvidia_gpu_env,amd_gpu_env"
 
 
+def test_a_gpu_that_is_not_there_is_named_with_its_place() -> None:
+    for given, where in (
+        ({"flags": {"devices": "0,7"}}, "--devices"),
+        ({"yaml_text": "devices: [0, 7]\n"}, "dshpc.yaml:1:14"),
+    ):
+        with pytest.raises(DshpcError) as caught:
+            plan_cluster(facts(gpu(0)), load(**given))  # type: ignore[arg-type]
+        assert caught.value.brief == f"{where} names 7, but there is no such GPU."
+
+
 def test_partitions_beside_the_default_one() -> None:
     settings = load(flags={"partition": "gpu", "partitions": "short=1:00:00,long"})
     assert [(item.name, item.max_time) for item in plan_cluster(facts(), settings).partitions] == [
