@@ -54,6 +54,11 @@ def test_a_folder_that_the_user_may_not_write(
         ("roots", ("-D", "../own")),
         ("roots", ("-o", "../own/%j.out", "-e", "/dev/null")),
         ("roots", ("-o", "/dev/null")),
+        # slurmstepd makes these folders
+        ("own", ("-o", "later/on/%j.out")),
+        ("own", ("-o", "of/%j/out")),
+        ("own", ("-D", "not-yet/there")),
+        ("own", ("-o", "/var/lib/dshpc/home/user4321/logs/%j")),
     ],
 )
 def test_a_log_that_can_be_written(
@@ -75,11 +80,48 @@ def test_other_ways_to_say_it(standard: Cluster, roots: Path) -> None:
         assert "could not begin in its folder" in said.stderr
     finally:
         roots.chmod(0o755)
-    later = sbatch(own, "-o", "later/%j.out").good()
-    assert "there is no folder later/" in later.stderr
+    later = sbatch(own, "-o", "../roots/later/%j.out").good()
+    assert f"there is no folder {own}/../roots/later, and you may not make one" in later.stderr
+    assert f"{roots} is drwxr-xr-x of root" in later.stderr
     standard.said("scancel", later.stdout.split()[-1])
     script = own / "job.sh"
     script.write_text(f"#!/bin/sh\n#SBATCH --output={roots}/%j\ntrue\n")
     script.chmod(0o755)
     said = as_user(UID, "dshpc", "sbatch", "job.sh", cwd=own)
     assert (said.code != 0, "drwxr-xr-x of root" in said.stderr) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (("-o", "/tmp/x"), "/tmp/x"),
+        (("-D", "/tmp"), "/tmp/slurm-%j.out"),
+        (("-D", "/tmp", "-o", "o", "-e", "./o"), "/tmp/o"),
+        (("-e", "/tmp/%j/err"), "/tmp/"),
+        (("-o", "/tmp/not/there/yet"), "/tmp/not/there/yet"),
+        (("-o", "/dev/shm/log"), "/dev/shm/log"),
+    ],
+)
+def test_a_log_that_goes_with_the_container(
+    standard: Cluster, roots: Path, arguments: tuple[str, ...], where: str
+) -> None:
+    said = sbatch(roots.parent / "own", *arguments).good()
+    assert f"{where} lies in the cluster's container alone" in said.stderr
+    assert said.stderr.count("\n") == 1
+    standard.said("scancel", said.stdout.split()[-1])
+
+
+def test_a_folder_of_the_image(standard: Cluster, roots: Path) -> None:
+    """/root is the image's: root's logs there are lost, and nobody else's can be."""
+    refused = sbatch(roots.parent / "own", "-o", "/root/x/out")
+    assert (refused.code != 0, "/root is drwx------ of root" in refused.stderr) == (True, True)
+    said = standard.dshpc("sbatch", "-W", "-o", "/root/x/out", "--wrap=echo here").good()
+    assert "/root/x/out lies in the cluster's container alone" in said.stderr
+    assert standard.dshpc("exec", "cat", "/root/x/out").good().stdout == "here\n"
+
+
+def test_what_srun_writes(standard: Cluster) -> None:
+    said = standard.dshpc("srun", "-o", "/tmp/step", "true").good()
+    assert "/tmp/step lies in the cluster's container alone" in said.stderr
+    for output in ("none", "0", "step.out"):
+        assert "alone" not in standard.dshpc("srun", "-o", output, "true").good().stderr

@@ -1,72 +1,115 @@
--- Read by Slurm's cli_filter.lua (templates/cli_filter.lua.j2): gives a function of sbatch's options.
--- sbatch says "Submitted", and slurmstepd opens the job's log as the job's user later. Where that user may
--- not, the job ends at once, and there is no log to say why. So it is looked at before, here, as that user:
--- access rights are asked for and not computed, for a file system may have its own. srun opens its files
--- itself and says so.
+-- Read by Slurm's cli_filter.lua (templates/cli_filter.lua.j2): gives a function of the options of sbatch
+-- and srun. sbatch says "Submitted", and slurmstepd opens the job's log as the job's user later. Where that
+-- user may not, the job ends at once, and there is no log to say why. So it is looked at before, here, as
+-- that user: access rights are asked for and not computed, for a file system may have its own. srun opens
+-- its files itself and says so. What neither says is that a file lies in the container's own layer.
+-- slurmstepd makes folders that are not there, the job's own (-D) and those of its logs, as the user (24.11).
 local look = [[
-told() { printf '%s\t%s\t%s\t%s (%s)\n' "$1" "$2" "$(stat -c '%A of %U (%u:%g)' -- "$2")" "$(id -un 2>/dev/null)" "$(id -u)"; exit; }
-[ -d "$1" ] || { printf 'missing\t%s\n' "$1"; exit; }
-cd -- "$1" 2>/dev/null || told enter "$1"
-shift
+told() { printf '%s\t%s\t%s\t%s (%s)\t%s\n' "$1" "$2" "$(stat -c '%A of %U (%u:%g)' -- "$2")" "$(id -un 2>/dev/null)" "$(id -u)" "$3"; }
+full() { case $1 in /*) full=$1 ;; . | ./) full=$2 ;; *) full=$2/$1 ;; esac; }
+# What there is on the way to a folder: no more can be seen where one may not be entered
+near() { near=$1; while [ ! -e "$near" ] && [ "$near" != / ]; do near=${near%/*} near=${near:-/}; done; }
+may_make() { [ -d "$near" ] && [ -w "$near" ] && [ -x "$near" ]; }
+kind=$1
+full "$2" "$(pwd -P)"; own=$full
+shift 2
+[ "$kind" = srun ] || [ ! -d "$own" ] || (cd -- "$own") 2>/dev/null || { told enter "$own"; exit; }
 while [ "$#" -gt 1 ]; do
-   if [ -e "$1" ]; then
-      [ -w "$1" ] || told write "$(readlink -f -- "$1")"
-   elif [ ! -d "$2" ]; then
-      printf 'missing\t%s\n' "$2"
-      exit
-   elif [ ! -w "$2" ] || [ ! -x "$2" ]; then
-      told write "$(readlink -f -- "$2")"
-   fi
+   full "$2" "$own"; folder=${full%/} path=${1:+${full%/}/$1}
    shift 2
+   [ ! -e "$path" ] || [ -f "$path" ] || continue # /dev/null
+   near "${folder:-/}"
+   if [ "$kind" = srun ]; then
+      : # it opens them itself
+   elif [ -e "$path" ]; then
+      [ -w "$path" ] || { told write "$(readlink -f -- "$path")"; exit; }
+   elif [ ! -x "$near" ] || { [ "$near" = "${folder:-/}" ] && [ -n "$path" ] && [ ! -w "$near" ]; }; then
+      told write "$(readlink -f -- "$near")"
+      exit
+   elif [ "$near" != "${folder:-/}" ] && ! may_make; then
+      told missing "$(readlink -f -- "$near")" "$folder"
+      exit
+   fi
+   case $(stat -L -c %m -- "$near" 2>/dev/null) in / | /dev/shm) printf 'alone\t%s\n' "${path:-$folder/}" ;; esac
 done
+near "$own"
+[ "$kind" = srun ] || [ "$near" = "$own" ] || may_make || told astray "$(readlink -f -- "$near")" "$own"
 ]]
 
 local function quoted(text)
    return "'" .. text:gsub("'", "'\\''") .. "'"
 end
 
--- The log's path and the folder that it lies in; nil where only Slurm can tell the folder.
+-- The log's name and the folder that it lies in, as far as it is known before the job has a number: then
+-- the name is "". nil where only Slurm can tell.
 local function log_of(pattern)
    local folder, name = pattern:match("^(.*/)([^/]*)$")
    if folder == nil then
       folder, name = "./", pattern
    end
-   if folder:find("[%%\\]") or name:find("\\") then
+   if pattern:find("\\") then
       return nil
    end
-   return folder .. name, folder
+   if folder:find("%%") then
+      return "", folder:match("^([^%%]*/)") or "./"
+   end
+   return name, folder
 end
 
--- Whether the user may write the logs of a batch job; else it is said why not, with the permission.
-return function(options)
-   local words = { quoted(options["chdir"] ~= "" and options["chdir"] or ".") }
-   local output, err = options["output"] or "", options["error"] or ""
-   for _, pattern in ipairs({ output ~= "" and output or "slurm-%j.out", err }) do
-      local path, folder = log_of(pattern)
-      if pattern ~= "" and path ~= nil then
-         words[#words + 1] = quoted(path)
+local function words_of(options)
+   local kind, output, err = options["type"], options["output"] or "", options["error"] or ""
+   if kind == "sbatch" and output == "" then
+      output = "slurm-%j.out"
+   end
+   local chdir = options["chdir"] or ""
+   local words = { kind, quoted(chdir ~= "" and chdir or ".") }
+   for _, pattern in ipairs({ output, err }) do
+      -- Of srun, "none", "all" and the number of a task are no files
+      local name, folder = log_of(pattern)
+      if pattern ~= "" and name ~= nil and (kind == "sbatch" or pattern:find("/")) then
+         words[#words + 1] = quoted(name)
          words[#words + 1] = quoted(folder)
       end
    end
+   return words
+end
+
+local refused = {
+   enter = "the job could not begin in its folder",
+   write = "the job could not write its log",
+}
+local warned = {
+   missing = "there is no folder %s, and you may not make one: %s. Unless that changes before the job begins, it ends at once and leaves no log",
+   astray = "there is no folder %s, and you may not make one: %s. Unless that changes before the job begins, it runs in /tmp of the cluster's container instead",
+}
+
+-- Whether the job may be submitted: not where its user may not write its log, which is said with the
+-- permission. A log that goes with the container is said, and the job goes on.
+return function(options)
+   local words, told, good = words_of(options), {}, true
+   if #words == 2 and options["type"] ~= "sbatch" then
+      return true -- no file is named: nothing is asked
+   end
    local asked = io.popen("set -- " .. table.concat(words, " ") .. "\n" .. look)
-   local said = asked and asked:read("*l") or ""
+   for said in asked and asked:lines() or function() end do
+      local what, path, mode, user, wanted = (said .. "\t\t\t\t"):match("^(%l+)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)")
+      path, wanted = (path or ""):gsub("%c", "?"), (wanted or ""):gsub("%c", "?")
+      local right = ("%s is %s, and you are %s"):format(path, mode or "", user or "")
+      if what == "alone" and not told[path] then
+         told[path] = true
+         slurm.log_info("%s", ("%s lies in the cluster's container alone: it is not on the host, and is lost when the container is removed (dshpc down, another configuration). To keep it, name a file in the work folder: --output=FILE"):format(path))
+      elseif warned[what] then -- an earlier job may make it
+         slurm.log_info("%s", warned[what]:format(wanted, right))
+      elseif refused[what] then
+         if user:match("%(0%)$") then
+            right = path .. " cannot be written, not even by root: it is read-only here"
+         end
+         slurm.log_error("%s", ("nothing was submitted, for %s: %s. Go to a folder of your own, name another log with --output=FILE, or have its owner let you write there."):format(refused[what], right))
+         good = false
+      end
+   end
    if asked then
       asked:close()
    end
-   local what, path, mode, user = (said .. "\t"):match("^(%l+)\t([^\t]*)\t([^\t]*)\t?([^\t]*)")
-   if what == nil then
-      return true
-   end
-   path = path:gsub("%c", "?")
-   if what == "missing" then -- an earlier job may make it
-      slurm.log_info("%s", ("there is no folder %s, or you may not enter what is above it: unless that changes before the job begins, it ends at once and leaves no log"):format(path))
-      return true
-   end
-   local why = what == "enter" and "the job could not begin in its folder" or "the job could not write its log"
-   local right = ("%s is %s, and you are %s"):format(path, mode, user)
-   if user:match("%(0%)$") then
-      right = path .. " cannot be written, not even by root: it is read-only here"
-   end
-   slurm.log_error("%s", ("nothing was submitted, for %s: %s. Go to a folder of your own, name another log with --output=FILE, or have its owner let you write there."):format(why, right))
-   return false
+   return good
 end
