@@ -142,6 +142,18 @@ class KeyFile:
     detail: str | None = None  # why it is no key that Slurm takes
 
 
+ProgramFault = Literal["missing", "no_file", "not_executable", "no_interpreter"]
+
+
+@dataclass(frozen=True)
+class NamedProgram:
+    """A program that slurm.conf in force names, and that cannot be run."""
+
+    key: str  # "TaskProlog"
+    path: str
+    fault: ProgramFault
+
+
 @dataclass(frozen=True)
 class Inside:
     """What the container says of itself: the answer of `dshpc-node observe`."""
@@ -161,6 +173,7 @@ class Inside:
     gres_conf: str | None = None  # in force
     slurm_conf: str | None = None
     cgroup_conf: str | None = None
+    programs: tuple[NamedProgram, ...] = ()  # of slurm_conf, that cannot be run
     device_files: Mapping[str, bool] = field(default_factory=dict)  # of gres.conf -> can be opened
     gpus: tuple[str, ...] = ()  # Slurm types of what the container sees now
     gpu_problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> finding ids

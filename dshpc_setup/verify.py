@@ -18,6 +18,7 @@ _ASK_S = 20.0
 PATIENCE_S = 10  # how long the test job waits for other jobs
 LONGER_S = 60  # and where there are none, but the node has not taken it yet
 LEFT_S = 10.0  # for so long a node is asked again that a job which has ended is still leaving
+_MARK = "dshpc-gpu="  # a TaskProlog may print more, and into the same stdout
 _FIRST_OF = "${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-$ZE_AFFINITY_MASK}}"
 
 
@@ -182,7 +183,7 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
     Raises DshpcError where it fails, but not where other jobs hold all there is.
     """
     request = ["--gres=gpu:1"] if gpu else []
-    command = ["sh", "-c", f'echo "{_FIRST_OF}"']
+    command = ["sh", "-c", f'echo "{_MARK}{_FIRST_OF}"']
     shown = " ".join(["srun", *request])
 
     def run(patience_s: int) -> CommandResult:
@@ -211,7 +212,7 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
             result.text or f"It ended with {result.code} and said nothing.",
             (f"Look at the log: docker logs {container}",),
         )
-    seen = result.stdout.strip()
+    seen = _seen(result.stdout)
     if gpu and not seen:
         raise DshpcError(
             "The test job got a GPU from Slurm but no variable that names it.",
@@ -219,3 +220,9 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
             (f"Look at the log: docker logs {container}",),
         )
     return f"{shown} passed, GPU {seen}" if gpu else f"{shown} passed"
+
+
+def _seen(stdout: str) -> str:
+    """What the job itself printed, in all that came of its stdout; "" for a GPU that was not named."""
+    said = [line.partition(_MARK)[2].strip() for line in stdout.splitlines() if _MARK in line]
+    return said[-1] if said else ""

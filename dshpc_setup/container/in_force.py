@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from dshpc_setup.container import check, config, fits, own_types, partitions, state_volume
+from dshpc_setup.container import (
+    check,
+    config,
+    fits,
+    own_types,
+    partitions,
+    programs,
+    state_volume,
+)
 from dshpc_setup.container import trial as trials
 from dshpc_setup.container.complaints import while_up
 from dshpc_setup.container.config import Candidate
@@ -120,6 +128,7 @@ def _seen_error(run: Run, candidate: Candidate) -> DshpcError | None:
     return (
         check.device_error(candidate, run.machine.is_device, run.settings.node)
         or check.host_error(candidate, socket.gethostname())
+        or programs.program_error(candidate, programs.fault)
         or _tier_error(run, candidate)
     )
 

@@ -17,13 +17,13 @@ from itertools import islice
 from typing import Any
 
 from dshpc_setup import __version__
-from dshpc_setup.container import check, hardware, key_set, observe_daemons, slurm_conf
+from dshpc_setup.container import check, hardware, key_set, observe_daemons, programs, slurm_conf
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.storage import read_text
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.machine import Machine, Say, earlier
-from dshpc_setup.observed import Disk, Inside, KeyFile
+from dshpc_setup.observed import Disk, Inside, KeyFile, NamedProgram
 from dshpc_setup.settings import Settings, load
 
 DEADLINE_S = 5.0
@@ -189,9 +189,16 @@ def _opens(path: str) -> bool:
 
 
 def _files(places: Places, say: Say) -> None:
+    say({"programs": unusable_programs(places)})
     say({"key": key_file(places)})
     say({"state_volume": _volume(places)})
     say({"state_files_mib": sum(_sizes(places.state)) >> 20})
+
+
+def unusable_programs(places: Places) -> tuple[NamedProgram, ...]:
+    """Those of the slurm.conf in force."""
+    text = _text(f"{places.etc_slurm}/slurm.conf") or ""
+    return tuple(program for _, program in programs.faults(text, programs.fault))
 
 
 def key_file(places: Places) -> KeyFile:

@@ -21,6 +21,7 @@ from dshpc_setup.diagnose.slurm_known import (
     nodes,
 )
 from dshpc_setup.diagnose.slurm_node import NODE_CHECKS
+from dshpc_setup.diagnose.slurm_programs import PROGRAM_CHECKS
 from dshpc_setup.diagnose.slurm_queue import QUEUE_CHECKS
 from dshpc_setup.diagnose.slurm_upkeep import UPKEEP_CHECKS
 from dshpc_setup.fixes import Fix, of_step
@@ -110,5 +111,6 @@ CHECKS: tuple[Check, ...] = (
           needs=(RUNS,), because=(START, STARTING, CONTROLLER, DRAINED, DOWN, INVALID)),
     Check("DSH-SL-003", "slurm", "Jobs are kept to their own GPUs",
           "Jobs are not kept to their own GPUs", _isolation, needs=(RUNS, CONTROLLER)),
+    *PROGRAM_CHECKS,
     *QUEUE_CHECKS,
 )  # fmt: skip

@@ -24,6 +24,7 @@ NOT_IN_CONTAINER = "DSH-SL-022"
 KEY = "DSH-SL-026"
 STATE_VOLUME = "DSH-SL-027"
 LOST_SINCE = "DSH-SL-038"
+PROGRAMS = "DSH-SL-050"
 
 ABOUT_GPUS = re.compile(r"it asks for (?:gpu|shard|mps)\b")
 """Of why a job cannot run (`Stuck.why`): the cluster has not the GPUs that it wants."""

@@ -381,7 +381,16 @@ def test_a_task_prolog_of_ones_own(cluster: Cluster) -> None:
     assert given.good().stdout.split() == ["1", "1"]
     script.write_text("#!/bin/sh\nexit 3\n")
     assert cluster.exec("srun", "true").code != 0
+    # What it prints for the task is not the GPU of the first job
+    script.write_text("#!/bin/sh\necho print hello\n")
+    assert "passed, GPU 0" in cluster.configure().good().stdout
     script.unlink()
+    found = {item["id"]: item for item in cluster.dshpc("doctor", "--json").report["findings"]}
+    assert found["DSH-SL-050"]["state"] == "error"
+    began = cluster.started_at
+    refused = run(command("configure-environment", "--dir", str(cluster.folder), "--yes"))
+    assert (refused.code, f"{extra} is not there" in refused.stdout + refused.stderr) == (2, True)
+    assert cluster.started_at == began
 
 
 def test_a_slurm_conf_from_before_the_plugin(cluster: Cluster) -> None:

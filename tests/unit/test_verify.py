@@ -94,11 +94,21 @@ def test_a_start_that_takes_too_long_is_incomplete() -> None:
     assert "slurmd" in caught.value.details
 
 
+@pytest.mark.parametrize(
+    "stdout", ["hello\ndshpc-gpu=0\n", "no end of the linedshpc-gpu=0\nbye\n", "7\n\ndshpc-gpu=0"]
+)
+def test_what_a_task_prolog_prints_is_not_the_gpu(stdout: str) -> None:
+    machine = Answers(0, stdout)
+    assert verify.run_first_job(machine, "c", gpu=True).endswith("passed, GPU 0")  # type: ignore[arg-type]
+    with pytest.raises(DshpcError, match="no variable"):
+        verify.run_first_job(Answers(0, "hello\ndshpc-gpu=\n"), "c", gpu=True)  # type: ignore[arg-type]
+
+
 def test_the_first_job() -> None:
-    machine = Answers(0, "0\n")
+    machine = Answers(0, "dshpc-gpu=0\n")
     assert verify.run_first_job(machine, "c", gpu=True) == "srun --gres=gpu:1 passed, GPU 0"  # type: ignore[arg-type]
     assert "--gres=gpu:1" in machine.argv
-    assert verify.run_first_job(Answers(0, "\n"), "c", gpu=False) == "srun passed"  # type: ignore[arg-type]
+    assert verify.run_first_job(Answers(0, "dshpc-gpu=\n"), "c", gpu=False) == "srun passed"  # type: ignore[arg-type]
     with pytest.raises(DshpcError, match="no variable"):
         verify.run_first_job(Answers(0, "\n"), "c", gpu=True)  # type: ignore[arg-type]
     with pytest.raises(DshpcError, match="test job failed"):

@@ -304,3 +304,11 @@ def test_what_the_build_wrote_of_its_packages(
 ) -> None:
     found = observe.packages(FakeMachine(files={"/etc/dshpc/packages": text} if text else {}))
     assert (found.get("packages_days"), found.get("slurm_package")) == (days, package)
+
+
+def test_programs_that_cannot_be_run_are_named(places: Places) -> None:
+    os.makedirs(places.etc_slurm, exist_ok=True)
+    with open(f"{places.etc_slurm}/slurm.conf", "w", encoding="utf-8") as file:
+        file.write("Epilog=/usr/bin/true\nTaskProlog=/no/such\n")
+    (found,) = observe.unusable_programs(places)
+    assert (found.key, found.path, found.fault) == ("TaskProlog", "/no/such", "missing")

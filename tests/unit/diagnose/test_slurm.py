@@ -75,6 +75,7 @@ FIRES: dict[str, tuple[str, str]] = {
     "DSH-SL-047": ("gpu-shared", "healthy"),
     "DSH-SL-048": ("packages-old", "packages-of-late"),
     "DSH-SL-049": ("with-holes", "holes-mended"),
+    "DSH-SL-050": ("programs-missing", "healthy"),
     "DSH-DK-045": ("small-shm", "healthy"),
 }
 NEVER_A_FAULT = {"DSH-SL-003"}  # what is in force, as a note

@@ -1,0 +1,102 @@
+"""Programs that slurm.conf has Slurm run around jobs: is each there, and can it be run.
+
+slurmctld looks at its own two as it starts. slurmd looks at none (24.11): without its TaskProlog each job
+fails, without a Prolog or an Epilog the node is drained at the first job.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from dshpc_setup.container import slurm_conf
+from dshpc_setup.container.complaints import shortened, what_to_do
+from dshpc_setup.container.config import Candidate
+from dshpc_setup.container.slurm_conf import Entry
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.observed import NamedProgram, ProgramFault
+
+_PATTERNS = ("prolog", "epilog")  # of which slurmd runs all that match
+_KEYS = (
+    *_PATTERNS, "taskprolog", "taskepilog", "srunprolog", "srunepilog", "prologslurmctld",
+    "epilogslurmctld",
+)  # fmt: skip
+_OURS = (
+    "/usr/bin/true",
+    "/usr/local/lib/dshpc/",
+)  # the image's; templates/slurm.conf.j2 names them
+_MOST = 100
+_FIRST_LINE = 256  # as much of it as the kernel reads
+_WORDS: dict[ProgramFault, str] = {
+    "missing": "is not there in the container",
+    "no_file": "is no file",
+    "not_executable": "is not executable",
+    "no_interpreter": "begins with a #! line whose program is not there in the container",
+}
+
+
+def program_error(
+    candidate: Candidate, fault: Callable[[str], ProgramFault | None]
+) -> DshpcError | None:
+    """The first line whose program cannot be run, as `fault` has it."""
+    for entry, found in faults(candidate.texts.get("slurm.conf", ""), fault):
+        where = f"{candidate.where('slurm.conf')}, line {entry.number}"
+        return DshpcError(
+            shortened(f"{where}: {told(found)}."),
+            f"The line is: {shortened(entry.line)}\nJobs would fail, or the node would be drained.",
+            what_to_do(
+                candidate,
+                "slurm.conf",
+                "Name a program that the container has and that may be run (chmod +x): one in the "
+                "work folder, for example.",
+                entry.line,
+            ),
+        )
+    return None
+
+
+def told(program: NamedProgram) -> str:
+    """ "TaskProlog=/x is not executable" """
+    return f"{program.key}={program.path} {_WORDS[program.fault]}"
+
+
+def faults(
+    text: str, fault: Callable[[str], ProgramFault | None]
+) -> Iterator[tuple[Entry, NamedProgram]]:
+    """The lines of a slurm.conf whose program cannot be run."""
+    for entry in slurm_conf.entries(text):
+        name, value = next(iter(entry.values.items()))
+        if name not in _KEYS or not value or value.lower() == "none":
+            continue
+        key = entry.line.partition("=")[0].strip(" \t+-*/")
+        for path in _paths(value) if name in _PATTERNS else (value,):
+            if not path.startswith(_OURS) and (why := fault(path)) is not None:
+                yield entry, NamedProgram(key, path, why)
+
+
+def _paths(pattern: str) -> list[str]:
+    """What a pattern stands for; itself where that is nothing."""
+    return list(islice(glob.iglob(pattern), _MOST)) or [pattern]
+
+
+def fault(path: str) -> ProgramFault | None:
+    """Why it cannot be run here, by root; a path that is none from the root on is nowhere."""
+    if not os.path.isabs(path) or not os.path.exists(path):
+        return "missing"
+    if not os.path.isfile(path):
+        return "no_file"
+    if not os.access(path, os.X_OK):
+        return "not_executable"
+    return None if _has_interpreter(path) else "no_interpreter"
+
+
+def _has_interpreter(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            first = file.read(_FIRST_LINE).partition(b"\n")[0]
+    except OSError:  # what may be run need not be readable
+        return True
+    words = first[2:].strip(b" \t").split(None if b"\r" not in first else b" ")
+    return not first.startswith(b"#!") or (bool(words) and os.path.exists(words[0]))
