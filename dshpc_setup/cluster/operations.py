@@ -6,9 +6,7 @@ that it belongs to this folder.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dshpc_setup import verify
@@ -23,6 +21,7 @@ from dshpc_setup.cluster import (
     trial,
 )
 from dshpc_setup.cluster import status as cluster_status
+from dshpc_setup.cluster.awake import awake, awake_meanwhile
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
@@ -31,7 +30,7 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
 from dshpc_setup.image import replaced
 from dshpc_setup.image.client import inspect as inspect_image
-from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.machine import Machine
 from dshpc_setup.machine.patient import patient
 from dshpc_setup.project import OWN, Project
 from dshpc_setup.reporter import Reporter
@@ -88,7 +87,7 @@ def up(
     with project.lock():
         found = ours(machine, cluster)
         reporter.progress(f"starting {cluster.container}")
-        found = _awake(machine, found)
+        found = awake(machine, found)
         _check_image(machine, cluster)
         recreate = True
         if found is not None and found.status == "running":
@@ -134,14 +133,6 @@ def _may_be_made_anew(
     return True
 
 
-def _awake(machine: Machine, found: Container | None) -> Container | None:
-    """The container as it is once it is no longer paused: nothing can be asked of one that is."""
-    if found is None or found.status != "paused":
-        return found
-    _docker(machine, "unpause", found.name)
-    return containers.inspect(machine, found.name)
-
-
 def _may_stop(
     machine: Machine, cluster: Target, reporter: Reporter, agreed: bool, what: str, verb: str
 ) -> None:
@@ -151,18 +142,6 @@ def _may_stop(
         machine, cluster.container, reporter, agreed=agreed, what=what, command=command
     )
     stopping.remember(cluster.project, command)
-
-
-@contextlib.contextmanager
-def _awake_meanwhile(machine: Machine, found: Container) -> Iterator[None]:
-    """A paused container can be asked; where what is asked of it is refused, it is paused again."""
-    _awake(machine, found)
-    try:
-        yield
-    except BaseException:
-        if found.status == "paused":
-            _docker(machine, "pause", found.name)
-        raise
 
 
 def _try_again(
@@ -188,7 +167,7 @@ def down(
     with project.lock(files=compose is not None):
         found = ours(machine, cluster)
         if found is not None and found.running:
-            with _awake_meanwhile(machine, found):
+            with awake_meanwhile(machine, found):
                 _may_stop(machine, cluster, reporter, stop_jobs, "stopped", "down")
         reporter.progress(f"stopping {cluster.container}")
         if compose is not None:
@@ -220,7 +199,7 @@ def restart(
     if found is None or not found.running:
         return up(machine, project, reporter, stop_jobs=stop_jobs)
     with project.lock(files=False):
-        with _awake_meanwhile(machine, found):
+        with awake_meanwhile(machine, found):
             if trial.is_ready(machine, cluster.container):
                 reporter.progress("trying the start beside what runs")
                 queue_room.check_folder(machine, cluster.container, project)
@@ -363,10 +342,3 @@ def find_compose(machine: Machine) -> Compose | None:
     from dshpc_setup.probes.compose import find_compose
 
     return find_compose(machine, _ASK_S)
-
-
-def _docker(machine: Machine, *arguments: str) -> CommandResult:
-    done = machine.run(["docker", *arguments], deadline_s=_ASK_S)
-    if not done.ok:
-        raise containers.engine_error(done, f"docker {arguments[0]} failed")
-    return done

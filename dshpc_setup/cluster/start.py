@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dshpc_setup import ownership, stanza, verify
 from dshpc_setup.apply import Change, read_text
-from dshpc_setup.cluster import compose_file, homes, queue_room, reconfigure, stopping, trial
+from dshpc_setup.cluster import awake, compose_file, homes, queue_room, reconfigure, stopping, trial
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
@@ -57,6 +57,29 @@ def agreed(
     where jobs would have to be stopped and nobody agreed to that.
     """
     found = containers.inspect(machine, settings.container)
+    if awake.is_paused(found):
+        reporter.note(
+            f"The container {settings.container} is paused (docker pause). It goes on now, with its jobs; "
+            "where this run is refused, it is paused again."
+        )
+    with awake.awake_meanwhile(machine, found) as woken:
+        return _agreed(
+            machine, project, settings, compose, image, changes, may_stop, reporter, woken
+        )
+
+
+def _agreed(
+    machine: Machine,
+    project: Project,
+    settings: Settings,
+    compose: Compose,
+    image: str,
+    changes: tuple[Change, ...],
+    may_stop: MayStop,
+    reporter: Reporter,
+    found: Container | None,
+) -> Agreed:
+    """The same of a container that is not paused."""
     if found and _of_another(found, project):
         wanted = Agreed(found, "it is replaced (--take-over)")
     elif found and found.running:

@@ -373,23 +373,23 @@ def test_a_start_that_failed(cluster: Cluster) -> None:
 def test_a_task_prolog_of_ones_own(cluster: Cluster) -> None:
     """It runs beside ours; and one that fails keeps its task from beginning, as Slurm has it."""
     script = cluster.work / "prolog"
-    script.write_text("#!/bin/sh\necho export SEEN=$CUDA_VISIBLE_DEVICES\n")
+    export = "#!/bin/sh\necho export SEEN=$CUDA_VISIBLE_DEVICES\n"
+    script.write_text(f"{export}echo print hello\n")
     script.chmod(0o755)
     extra = f"TaskProlog={script}"
-    cluster.configure("--simulate", "t4:1+h100:1", "--slurm-conf-extra", extra).good()
+    told = cluster.configure("--simulate", "t4:1+h100:1", "--slurm-conf-extra", extra).good()
+    assert "passed, GPU 0;" in told.steps["verify"]["detail"]
+    script.write_text(export)
     given = cluster.exec("srun", "--gres=gpu:h100:1", "printenv", "CUDA_VISIBLE_DEVICES", "SEEN")
     assert given.good().stdout.split() == ["1", "1"]
     script.write_text("#!/bin/sh\nexit 3\n")
     assert cluster.exec("srun", "true").code != 0
-    # What it prints for the task is not the GPU of the first job
-    script.write_text("#!/bin/sh\necho print hello\n")
-    assert "passed, GPU 0" in cluster.configure().good().stdout
     script.unlink()
     found = {item["id"]: item for item in cluster.dshpc("doctor", "--json").report["findings"]}
     assert found["DSH-SL-050"]["state"] == "error"
     began = cluster.started_at
-    refused = run(command("configure-environment", "--dir", str(cluster.folder), "--yes"))
-    assert (refused.code, f"{extra} is not there" in refused.stdout + refused.stderr) == (2, True)
+    refused = cluster.configure("--shm-size", "3g")
+    assert (refused.code, f"{extra} is not there" in refused.report["error"]["brief"]) == (2, True)
     assert cluster.started_at == began
 
 

@@ -112,8 +112,17 @@ def test_a_paused_cluster_has_jobs_too(cluster: Cluster, busy: str) -> None:
             refused = cluster.dshpc(act)
             assert (refused.code, f"job {busy} of root" in refused.stderr) == (2, True)
             assert cluster.inspect()["State"]["Status"] == "paused"
+        refused = cluster.configure("--shm-size", "2g")
+        assert (refused.code, f"job {busy} of root" in refused.stdout) == (2, True)
+        assert cluster.inspect()["State"]["Status"] == "paused"
+        began = cluster.started_at
+        told = cluster.configure().good()
+        assert "is paused (docker pause). It goes on now" in told.stderr
+        assert (cluster.inspect()["State"]["Status"], cluster.started_at) == ("running", began)
+        assert cluster.job_state(busy)[0] == "RUNNING"
     finally:
-        docker("unpause", cluster.container)
+        if cluster.inspect()["State"]["Status"] == "paused":
+            docker("unpause", cluster.container)
 
 
 def test_jobs_of_a_controller_that_is_down(cluster: Cluster, busy: str) -> None:

@@ -84,6 +84,28 @@ def test_what_runs_as_it_should_is_left(project: Project) -> None:
     assert changing(fake) == []
 
 
+def paused(project: Project, jobs: str = "") -> FakeMachine:
+    fake = machine(project, jobs, **{"docker unpause": Answer(), "docker pause": Answer()})
+    fake.commands[INSPECT] = [container(project, "paused"), container(project)]
+    return fake
+
+
+def test_a_paused_container_goes_on_and_that_is_told(project: Project) -> None:
+    fake, listener = paused(project), Listener()
+    agreed = agree(fake, project, SAME, listener=listener)
+    assert (agreed.why, agreed.found.status if agreed.found else None) == (None, "running")
+    assert fake.lines("docker unpause p-slurm")
+    assert not fake.lines("docker pause")
+    assert any("is paused (docker pause). It goes on now" in note for note in listener.notes)
+
+
+def test_a_paused_container_is_paused_again_where_nothing_is_agreed(project: Project) -> None:
+    fake = paused(project, job(7))
+    with pytest.raises(DshpcError, match="1 job runs"):
+        agree(fake, project, NEW, answer=False)
+    assert fake.lines("pause p-slurm") == ["docker unpause p-slurm", "docker pause p-slurm"]
+
+
 def test_a_refusal_comes_before_anything_is_done(project: Project) -> None:
     before = {path: path.read_bytes() for path in project.folder.rglob("*") if path.is_file()}
     fake = machine(project, jobs=job(7) + job(8))
