@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dshpc_setup import isolation, ownership, seccomp
-from dshpc_setup.container.places import HOMES
+from dshpc_setup.container.places import HOMES, LEFT_OUT
 from dshpc_setup.errors import usage_error
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.gpu_stanza import gpu_stanza, with_profile
 from dshpc_setup.log_bounds import log_bounds
+from dshpc_setup.machine.overlay import simulated_device_files
 from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.project import GPUS_LABEL, LABEL, OWN
@@ -184,6 +185,7 @@ def compose_file(
         environment={
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
+            **_left_out(settings, gpu.devices),
             **gpu.environment,
         },
         labels={PROJECT_LABEL: str(project), **gpus_label(plan), RENDERED_LABEL: ""},
@@ -194,6 +196,14 @@ def compose_file(
         build=build,
         simulated=plan.simulated,
     )
+
+
+def _left_out(settings: Settings, handed: Sequence[str]) -> dict[str, str]:
+    """Device files of the profile that the plan leaves out (`devices`, `gpu`): the container does not miss
+    them. It counts only the GPUs that it has, and so cannot be told them by number."""
+    nodes = {item.split(":")[1] for item in handed if ":" in item}
+    without = [file for file in simulated_device_files(settings.simulate) if file not in nodes]
+    return {LEFT_OUT: ",".join(without)} if without else {}
 
 
 def gpus_label(plan: ClusterPlan) -> dict[str, str]:

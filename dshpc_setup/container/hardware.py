@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from dshpc_setup.container.places import LEFT_OUT
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.machine import Machine
 
@@ -36,11 +37,15 @@ def _seen(machine: Machine, simulate: str) -> Machine:
 
 
 def not_handed_in(machine: Machine, simulate: str) -> str | None:
-    """Where device files of a profile are not here; its GPUs without them are not seen at all."""
+    """Where device files of a profile are not here, and the host has not kept them back; its GPUs without
+    them are not seen at all."""
     from dshpc_setup.machine.simulated import device_files, parse_profile
 
+    kept_back = machine.env.get(LEFT_OUT, "").split(",")
     missing = [
-        path for path in device_files(parse_profile(simulate)) if not machine.is_device(path)
+        path
+        for path in device_files(parse_profile(simulate))
+        if path not in kept_back and not machine.is_device(path)
     ]
     return _left_out(f"A SIMULATED GPU of {simulate}", missing) if missing else None
 

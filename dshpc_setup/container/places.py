@@ -7,6 +7,9 @@ from dataclasses import dataclass
 # Not /home: a work folder that lies there is mounted below it, and root would follow a path through a
 # folder that a user can rename things in
 HOMES = "/var/lib/dshpc/home"
+LEFT_OUT = (
+    "DSHPC_SIMULATE_WITHOUT"  # device files of the profile that the host keeps back, by commas
+)
 ASK = "ask.conf"  # beside slurm.conf
 FROM_HOST = "DSHPC_FROM_HOST=1"  # in the environment of what the host's dshpc asks of dshpc-node
 

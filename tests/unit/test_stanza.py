@@ -250,6 +250,27 @@ def test_an_engine_with_all_rights_raises_limits(facts: HostFacts) -> None:
     assert set(ulimits(facts)) == {"memlock", "stack"}
 
 
+@pytest.mark.parametrize(("handed", "without"), [((0, 1), None), ((1,), "/dev/nvidia0")])
+def test_simulated_gpus_that_are_left_out_are_not_missed(
+    handed: tuple[int, ...], without: str | None
+) -> None:
+    files = tuple(f"/dev/nvidia{number}" for number in handed)
+    lines = tuple(GresLine("h100", "nvidia", (file,), 0) for file in files)
+    text = compose_text(
+        Path("/home/ada/lab"),
+        load(flags={"simulate": "h100:2", "devices": ",".join(map(str, handed))}),
+        FACTS,
+        replace(PLAN, simulated=True, gres=lines),
+        Passthrough(
+            Handover("simulated", devices=tuple(f"/dev/null:{f}" for f in files)), "made up"
+        ),
+        "dshpc-slurm:none",
+        None,
+    )
+    environment = yaml.safe_load(text)["services"]["slurm"]["environment"]
+    assert environment.get("DSHPC_SIMULATE_WITHOUT") == without
+
+
 def test_simulated_gpus_are_labelled() -> None:
     plan = replace(PLAN, simulated=True, gres=(GresLine("h100", "nvidia", ("/dev/nvidia0",), 0),))
     text = compose_text(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -82,3 +84,14 @@ def test_the_image_is_set_against_the_hardware(
 
 def test_made_up_gpus_ask_nothing_of_the_image() -> None:
     assert hardware.image_note("none", facts(card(0), simulated=True)) is None
+
+
+def test_gpus_that_the_host_keeps_back_are_not_missed() -> None:
+    there = {"/dev/nvidia1"}
+    env = {"DSHPC_SIMULATE_WITHOUT": "/dev/nvidia0"}
+    machine: Any = SimpleNamespace(env=env, is_device=there.__contains__)
+    assert hardware.not_handed_in(machine, "h100:2") is None
+    there.clear()
+    note = hardware.not_handed_in(machine, "h100:2")
+    assert note is not None
+    assert "left out: /dev/nvidia1 is not in this container" in note
