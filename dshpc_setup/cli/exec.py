@@ -140,7 +140,8 @@ def run(call: Call) -> int:
         _check(argument)
     from dshpc_setup.cli.exec_session import Session
 
-    told = call.folder is None and os.isatty(2)  # a script's stderr is kept as the command's own
+    # A script's stderr is kept as the command's own; sbatch's is not the job's
+    told = call.folder is None and (os.isatty(2) or call.command == "sbatch")
     if told:
         say(f"this folder is not in the work folder: the command runs in {call.work}.")
     session = Session(call.client(calling_user(os.environ), os.environ), call.deliver, call.mode)

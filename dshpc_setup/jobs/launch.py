@@ -180,12 +180,8 @@ class _Run:
     def _why(self, error: OSError) -> tuple[str, int]:
         word = self.argv[0]
         code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN
-        if isinstance(error, FileNotFoundError) and not os.path.exists(word):
-            package = "r-base-core" if word in ("R", "Rscript") else "PACKAGE"
-            why = (
-                f"{word}: there is no such command in the cluster's container. "
-                f"What Debian has is put there by: dshpc env add --apt {package}"
-            )
+        if isinstance(error, FileNotFoundError) and not ("/" in word and os.path.exists(word)):
+            why = _not_found(word)
         elif isinstance(error, FileNotFoundError):
             why = f"{word} cannot be started: the program that its first line names is not there."
         elif error.errno == 8:  # ENOEXEC
@@ -256,6 +252,33 @@ class _Run:
         except OSError as error:
             path = f"{self.at.path}/{OWN}/{name}"
             _say(f"how the job ended could not be written to {path}: {error.strerror}")
+
+
+def _not_found(word: str) -> str:
+    """What has a slash is looked for as a file, and the rest in PATH alone."""
+    if "/" in word:
+        path = os.path.normpath(os.path.join(_folder(), word))
+        return (
+            f"{word}: there is no file {path} in the cluster's container. Of this machine it has the work "
+            "folder alone."
+        )
+    if os.path.isfile(word):
+        return (
+            f"{word}: there is no such command in the cluster's container. A file of this name lies in the "
+            f"folder {_folder()}: ./{word}"
+        )
+    package = "r-base-core" if word in ("R", "Rscript") else "PACKAGE"
+    return (
+        f"{word}: there is no such command in the cluster's container. "
+        f"What Debian has is put there by: dshpc env add --apt {package}"
+    )
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # removed meanwhile
+        return "."
 
 
 def write_json(name: str, value: object, at: int) -> None:

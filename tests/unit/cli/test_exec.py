@@ -433,7 +433,9 @@ def test_a_folder_that_is_not_used_is_told_to_people(
 @pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize("code", [0, 1])
 @pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("command", ["srun", "sbatch"])
 def test_outside_of_the_work_folder_one_line_says_so(
+    command: str,
     terminal: bool,
     code: int,
     inside: bool,
@@ -455,14 +457,20 @@ def test_outside_of_the_work_folder_one_line_says_so(
         return code, 0
 
     monkeypatch.setattr(Session, "run", session)
-    running = FakeMachine(commands={"docker inspect": Answer(json.dumps([DESCRIBED]))})
+    running = FakeMachine(
+        commands={
+            "docker inspect": Answer(json.dumps([DESCRIBED])),
+            "docker exec c scontrol": Answer(code=1),
+        }
+    )
     monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: running)
-    assert exec_command.main(["srun", "true"]) == code
+    assert exec_command.main([command, "true"]) == code
     said = ["not in the work folder" in text for text in (*before, capsys.readouterr().err)]
     if inside:
         assert said == [False, False]
     else:
-        assert said == [terminal, bool(code) and not terminal]
+        before_it = terminal or command == "sbatch"  # its stderr is not the job's
+        assert said == [before_it, bool(code) and not before_it]
 
 
 @pytest.mark.parametrize(

@@ -393,3 +393,29 @@ def test_a_command_that_the_image_lacks(folder: Path, word: str, package: str) -
     assert code == 127
     assert why.startswith(f"{word}: there is no such command in the cluster's container.")
     assert why.endswith(f"dshpc env add --apt {package}")
+
+
+@pytest.mark.parametrize("word", ["./gone.py", "sub/../gone.py", "{here}/gone.py"])
+def test_a_file_that_is_not_there_is_no_missing_package(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    word = word.format(here=tmp_path)
+    why, code = launch._Run(at(folder), None, [word])._why(FileNotFoundError(2, "x"))
+    assert code == 127
+    assert why.startswith(
+        f"{word}: there is no file {tmp_path}/gone.py in the cluster's container."
+    )
+    assert "apt" not in why
+
+
+def test_a_file_of_this_folder_needs_its_slash(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("#!/usr/bin/python3\n")
+    why, _ = launch._Run(at(folder), None, ["train.py"])._why(FileNotFoundError(2, "x"))
+    assert why.endswith(f"lies in the folder {tmp_path}: ./train.py")
+    (tmp_path / "train.py").write_text("#!/no/such\n")
+    why, _ = launch._Run(at(folder), None, ["./train.py"])._why(FileNotFoundError(2, "x"))
+    assert "its first line names is not there" in why
