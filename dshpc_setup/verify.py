@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dshpc_setup.cluster import node_state
+from dshpc_setup.container.jobs import PROOF
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.silence import answered, in_words
@@ -187,7 +188,7 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
     shown = " ".join(["srun", *request])
 
     def run(patience_s: int) -> CommandResult:
-        words = ["srun", f"--immediate={patience_s}", *request, *command]
+        words = ["srun", f"--job-name={PROOF}", f"--immediate={patience_s}", *request, *command]
         deadline_s = JOB_S + patience_s - PATIENCE_S
         return machine.run(["docker", "exec", container, *words], deadline_s=deadline_s)
 

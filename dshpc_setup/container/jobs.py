@@ -26,7 +26,8 @@ _WAIT_FOR_SOMETHING_ELSE = frozenset(
     "JobArrayTaskLimit PartitionDown PartitionInactive PartitionNodeLimit PartitionTimeLimit "
     "Reservation ReservationDeleted".split()
 )
-PROOF = "dshpc-proof"  # the name of the start's own job, which is root's
+# The first job of a start, and of a run of configure-environment: root's, and in no list of ours
+PROOF = "dshpc-proof"
 
 
 @dataclass(frozen=True)

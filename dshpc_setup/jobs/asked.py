@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.jobs import clock, command_words, no_links, states, view
+from dshpc_setup.jobs import clock, command_words, no_links, states, table, view
 from dshpc_setup.jobs.command_words import Words, parsed, put
 from dshpc_setup.jobs.look import Look, unknown
 from dshpc_setup.jobs.no_links import NotTheirsError
@@ -67,7 +67,7 @@ def show_main(rest: Sequence[str]) -> int:
 
 
 def _table(found: Sequence[View], now: float) -> str:
-    return view.table(view.together(found), now, os.environ.get("USER"))
+    return table.table(view.together(found), now, os.environ.get("USER"))
 
 
 def _with_reasons(looked: Look, found: list[View]) -> list[View]:

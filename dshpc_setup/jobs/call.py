@@ -1,4 +1,4 @@
-"""The sbatch call of a submission: a list of words, none of which people wrote. Pure.
+"""The sbatch call of a submission: a list of words, of which people wrote the name alone. Pure.
 
 Each option is one word (`--mem=1024`), so that no value is taken for an option. The script is always the
 same; what shall run stands in the workspace's request.json, which it reads.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 
+from dshpc_setup import printed
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs.fit import Fit
 from dshpc_setup.jobs.request import Request
-from dshpc_setup.jobs.workspace import LAUNCHER, LOG, plain
+from dshpc_setup.jobs.workspace import LAUNCHER, LOG
 
+_LONGEST_NAME = 80
 SCRIPT = f"#!{LAUNCHER}\n"
 # Slurm's own form: afterok:17, afterok:17:18_3, and several by commas
 _DEPENDENCY = re.compile(
@@ -31,7 +33,7 @@ def argv(request: Request, fit: Fit, workspace: str) -> tuple[str, ...]:
             ("Give the work folder another name, and run configure-environment again.",),
         )
     options = [
-        ("job-name", plain(request.name)),
+        ("job-name", _shown_name(request.name)),
         ("chdir", workspace),
         # A path alone would be read in chdir, and that with its %j as a pattern, too (24.11)
         ("output", f"{workspace.replace('%', '%%')}/{_log(request)}"),
@@ -51,6 +53,11 @@ def argv(request: Request, fit: Fit, workspace: str) -> tuple[str, ...]:
     exclusive = ["--exclusive"] if wanted.exclusive else []
     # A job that ran when the container stopped begins anew at its start; what it printed stays
     return ("sbatch", "--parsable", "--requeue", "--open-mode=append", *words, *exclusive)
+
+
+def _shown_name(name: str) -> str:
+    """As it is told at the submission, and so in all lists; the workspace's folder has it in ASCII."""
+    return printed.plain(name)[:_LONGEST_NAME].strip() or "job"
 
 
 def _log(request: Request) -> str:

@@ -21,7 +21,7 @@ _ASK_S = 20.0
 _LATELY_S = 24 * 3600.0
 _LATELY = 20  # jobs that have ended, where not all are asked for
 _WHOLE = {"SLURM_BITSTR_LEN": "0"}  # else squeue cuts the list of an array's tasks short: squeue(1)
-_PROOF = ("root", "dshpc-proof")  # of each start: container/jobs.py
+_PROOF = ("root", "dshpc-proof")  # of each start and run: container/jobs.py
 # What squeue says to a job that slurmctld has forgotten, or has never had
 _NO_SUCH = re.compile(r"Invalid job id specified", re.IGNORECASE)
 

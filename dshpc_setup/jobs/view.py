@@ -22,7 +22,7 @@ _NO_LOG_WORDS = "Slurm could not open its log: is the workspace still there?"
 # Slurm's end of a job of which the kernel has ended processes for want of memory: SIG_OOM in slurm.h,
 # less 128. What the kernel sends is SIGKILL
 _OUT_OF_MEMORY = 125
-_MEMORY = {"gpu": "out of GPU memory", "host": "out of memory"}
+MEMORY = {"gpu": "out of GPU memory", "host": "out of memory"}
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def outcome(view: View) -> str:
     code = None if view.exit_code is None else f"exit code {view.exit_code}"
     parts = (
         view.not_begun,
-        _MEMORY.get(view.out_of_memory or "") if view.state == "FAILED" else None,
+        MEMORY.get(view.out_of_memory or "") if view.state == "FAILED" else None,
         f"ended by {view.signal}" if view.signal else code,
     )
     told = ", ".join(part for part in parts if part)
@@ -223,50 +223,6 @@ def _real(state: str, number: int) -> int:
 
 def _log(record: Record | None, task: int | None) -> str | None:
     return record.log(task) if record else None
-
-
-def table(views: Sequence[View], now: float, me: str | None = None) -> str:
-    """For people: one line for each, the columns as wide as they must be; whose they are, where they
-    are not all one user's, or not all those of `me`."""
-    users = {view.user for view in views if view.user}
-    several = len(users) > 1 or (me is not None and not users <= {me})
-    head = (
-        "JOB",
-        "NAME",
-        *(("USER",) if several else ()),
-        "STATE",
-        "GPU",
-        "TIME",
-        "EXIT",
-        "MEMORY",
-    )
-    rows = [head, *(_row(view, several, now) for view in views)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
-    lines = []
-    whys = ["", *(states.shown(view.reason or "", 300) for view in views)]
-    for row, why in zip(rows, whys, strict=True):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append("  ".join([*cells, why]).rstrip())
-    return "\n".join(lines)
-
-
-def _row(view: View, several: bool, now: float) -> tuple[str, ...]:
-    seconds = view.seconds(now)
-    return (
-        states.shown(view.id, 40),
-        states.shown(view.name, 30),
-        *((states.shown(view.user or "?", 20),) if several else ()),
-        states.shown(_state(view), 40),
-        which(view.gpus),
-        "" if seconds is None else duration(seconds),
-        "" if view.exit_code is None else str(view.exit_code),
-        "" if view.max_rss_mib is None else f"{view.max_rss_mib} MiB",
-    )  # fmt: skip
-
-
-def _state(view: View) -> str:
-    failed = view.state == "FAILED"
-    return _MEMORY.get(view.out_of_memory or "", view.words) if failed else view.words
 
 
 def which(gpus: Sequence[Gpu]) -> str:

@@ -27,7 +27,7 @@ from dshpc_setup.container import key_set
 from dshpc_setup.environment import declaration
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image import client
-from dshpc_setup.jobs import held, launch, offer, records, room, states, submit, view
+from dshpc_setup.jobs import held, launch, offer, records, room, states, submit, table, view
 from dshpc_setup.mend import around
 from dshpc_setup.methods import document as method_document
 from dshpc_setup.observed import Observed
@@ -70,7 +70,7 @@ def _jobs(text: str) -> list[str]:
     json.dumps([each.to_json(0.0) for each in views])
     for each in views:
         states.of(states.JobId(each.number), states.parse(text))
-    return view.table(view.together(views), 0.0).split("\n")
+    return table.table(view.together(views), 0.0).split("\n")
 
 
 def _record(text: str) -> list[str]:
@@ -85,7 +85,7 @@ def _record(text: str) -> list[str]:
         each = view.of_record(record, None, held.Places({}))
         json.dumps([each.to_json(0.0), dict(record.request)], allow_nan=False)
         record.without_result()
-        return view.table([each], 0.0).split("\n")
+        return table.table([each], 0.0).split("\n")
 
 
 def _ran(text: str) -> None:

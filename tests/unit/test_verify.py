@@ -108,6 +108,7 @@ def test_the_first_job() -> None:
     machine = Answers(0, "dshpc-gpu=0\n")
     assert verify.run_first_job(machine, "c", gpu=True) == "srun --gres=gpu:1 passed, GPU 0"  # type: ignore[arg-type]
     assert "--gres=gpu:1" in machine.argv
+    assert "--job-name=dshpc-proof" in machine.argv, "no job list is to have it"
     assert verify.run_first_job(Answers(0, "dshpc-gpu=\n"), "c", gpu=False) == "srun passed"  # type: ignore[arg-type]
     with pytest.raises(DshpcError, match="no variable"):
         verify.run_first_job(Answers(0, "\n"), "c", gpu=True)  # type: ignore[arg-type]

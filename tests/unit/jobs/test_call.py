@@ -78,14 +78,29 @@ def test_nothing_of_the_users_is_in_it(
     )
     words = call.argv(asked, Fit(), "/lab/jobs/w-1")
     assert words[0] == "sbatch"
-    for word in words[1:]:
+    for word in (*words[1:4], *words[5:]):
         assert SAFE.fullmatch(word), word
     job_name = words[4].removeprefix("--job-name=")
     assert words == (
         "sbatch", "--parsable", "--requeue", "--open-mode=append", f"--job-name={job_name}",
         "--chdir=/lab/jobs/w-1", "--output=/lab/jobs/w-1/output.log", "--nodes=1",
     )  # fmt: skip
-    assert re.fullmatch(r"[A-Za-z0-9._-]{1,40}", job_name)
+    assert job_name.isprintable()
+    assert 0 < len(job_name) <= 80
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("größe-日本 x", "größe-日本 x"),
+        ("a\u3000b\u00a0c", "a b c"),
+        ("a\nb\x1b[2J\u202e", "a?b?[2J?"),
+        (" ", "job"),
+        ("x" * 100, "x" * 80),
+    ],
+)
+def test_the_name_is_the_users_where_no_terminal_obeys_it(name: str, shown: str) -> None:
+    assert f"--job-name={shown}" in call.argv(plain(name), Fit(), "/lab/jobs/a")
 
 
 @given(TEXT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dshpc_setup.cluster import pending, stuck
-from dshpc_setup.jobs import asked, ended, no_links, records, results, view, waits
+from dshpc_setup.jobs import asked, ended, no_links, records, results, table, view, waits
 from dshpc_setup.jobs.held import Gpu, Places, parse_table
 from dshpc_setup.jobs.offer import OfferedGpu
 from dshpc_setup.jobs.records import Record
@@ -144,7 +145,7 @@ def test_a_forged_result_is_shown_and_moves_no_cursor(
     here = Workspace(str(tmp_path), os.getuid(), "w")
     one = view.of_record(Record(here, {"job_id": 17}), None, PLACES)
     made: dict[str, Any] = {"request": None, "sbatch": None}
-    said = [*view.table(view.together([one]), 1e9).split("\n"), *asked.lines(one, made)]
+    said = [*table.table(view.together([one]), 1e9).split("\n"), *asked.lines(one, made)]
     assert all(text.isprintable() for text in said)
     assert (view.outcome(one) + "".join(gpu.text for gpu in one.gpus)).isprintable()
     json.dumps(one.to_json(1e9), allow_nan=False)
@@ -214,11 +215,11 @@ def test_out_of_memory_stands_beside_what_slurm_says(tmp_path: Path) -> None:
     record = workspace(tmp_path / "w", result={"exit_code": 1, "out_of_memory": "gpu"})
     failed = of_state("FAILED", record)
     assert view.outcome(failed) == "failed: out of GPU memory, exit code 1"
-    assert "out of GPU memory" in view.table([failed], 0.0)
+    assert "out of GPU memory" in table.table([failed], 0.0)
     for state, words in (("CANCELLED", "cancelled"), ("TIMEOUT", "over its time limit")):
         one = of_state(state, record)
         assert (view.outcome(one), one.out_of_memory) == (words, None)
-        assert "memory" not in view.table([one], 0.0)
+        assert "memory" not in table.table([one], 0.0)
     assert of_state("OUT_OF_MEMORY", record).out_of_memory == "gpu"
     by_kernel = workspace(tmp_path / "x", result=killed)
     assert view.outcome(of_state("FAILED", by_kernel)) == (
@@ -307,11 +308,30 @@ def test_the_table() -> None:
         View("7", 7, None, "a\x1b[2Jb", "me", "RUNNING", gpus=gpus, started=10.0),
         View("8", 8, None, "c", "you", "PENDING", reason="other jobs are before it"),
     ]
-    head, first, second = view.table(jobs, 3700.0).split("\n")
+    head, first, second = table.table(jobs, 3700.0).split("\n")
     assert head.split() == ["JOB", "NAME", "USER", "STATE", "GPU", "TIME", "EXIT", "MEMORY"]
     assert first.split() == ["7", "a?[2Jb", "me", "running", "0-1,3", "1:01:30"]
     assert second.endswith("other jobs are before it")
-    assert "USER" not in view.table(jobs[:1], 0.0)
+    assert "USER" not in table.table(jobs[:1], 0.0)
+
+
+def test_an_ended_job_of_which_slurm_keeps_no_gpus_shows_what_it_asked_for() -> None:
+    asked_for = "gres/gpu:h100:2"
+    over = View("7", 7, None, "a", "me", "COMPLETED", asked_gres=asked_for, started=1.0, ended=2.0)
+    jobs = [over, replace(over, id="8", started=None), replace(over, id="9", state="RUNNING")]
+    _, first, cancelled, runs = table.table(jobs, 3.0).split("\n")
+    assert first.split()[3] == "gpu:h100:2"
+    assert "gpu" not in cancelled + runs
+    kept = replace(over, gpus=(Gpu(1, None, None, None),))
+    assert table.table([kept], 3.0).split("\n")[1].split()[3] == "1"
+
+
+def test_wide_letters_are_two_columns() -> None:
+    jobs = [View("7", 7, None, name, "me", "COMPLETED") for name in ("日本", "größe", "u\u0308")]
+    head, wide, plain, marked = table.table(jobs, 3.0).split("\n")
+    assert wide.index("done") == head.index("STATE") - 2
+    assert plain.index("done") == head.index("STATE")
+    assert marked.index("done") == head.index("STATE") + 1
 
 
 def test_tasks_that_ended_alike_are_one_line() -> None:
