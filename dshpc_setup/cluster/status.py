@@ -293,8 +293,11 @@ def _unclean_lines(status: ClusterStatus) -> list[str]:
     ends = status.unclean_ends
     if not ends:
         return []
-    often = f", {len(ends)} times in the last day" if len(ends) > 1 else ""
-    return [f"Killed     slurmctld was, or its container: found at {ends[-1]}{often}"]
+    often = f" ({len(ends)} times in the last day)" if len(ends) > 1 else ""
+    return [
+        f"Killed     slurmctld or its container did not end in order; found at {ends[-1]}{often}. "
+        "Queued jobs are kept, running ones begin anew"
+    ]
 
 
 def _pending_lines(status: ClusterStatus) -> list[str]:

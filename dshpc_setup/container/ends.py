@@ -17,10 +17,9 @@ from collections.abc import Collection
 
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.storage import cannot_write, read_text, replace_text
-from dshpc_setup.jobs.end_record import ENDED, SLOTS
+from dshpc_setup.jobs.end_record import ENDED, NOT_KNOWN, SLOTS
 
 CONCLUDED = "/var/lib/dshpc/state/concluded"  # a file for each job: "restarts code"
-NOT_KNOWN = 75  # what a job ends with of which nobody knows how it has ended
 _LINE = re.compile(rb"([0-9]{1,10}) ([0-9]{1,9}) ([0-9]{1,3}|\?)\n")
 
 

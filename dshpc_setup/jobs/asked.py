@@ -14,6 +14,7 @@ from typing import Any
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.jobs import clock, command_words, no_links, states, table, view
 from dshpc_setup.jobs.command_words import Words, parsed, put
+from dshpc_setup.jobs.end_record import NOT_KNOWN
 from dshpc_setup.jobs.look import Look, unknown
 from dshpc_setup.jobs.no_links import NotTheirsError
 from dshpc_setup.jobs.states import JobId
@@ -117,7 +118,7 @@ def lines(one: View, made: dict[str, Any]) -> list[str]:
         ("Ended", _at(one.ended)),
         ("Ran", None if seconds is None else view.duration(seconds)),
         ("Begun again", _times(one.restarts)),
-        ("Exit code", None if one.exit_code is None else str(one.exit_code)),
+        ("Exit code", _exit_code(one)),
         ("Ended by", one.signal),
         ("Largest process", None if one.max_rss_mib is None else f"{one.max_rss_mib} MiB"),
     ]
@@ -154,6 +155,16 @@ def _gpu_memory(request: Any) -> str | None:
     from dshpc_setup.jobs.gpu_words import asked_size
 
     return f"at least {asked_size(asked)} each, as asked for"
+
+
+def _exit_code(one: View) -> str | None:
+    """75 is what a job ends with, of which a start found no more than that it had run to its end."""
+    if one.exit_code != NOT_KNOWN or one.state != "FAILED":
+        return None if one.exit_code is None else str(one.exit_code)
+    return (
+        f"{NOT_KNOWN}: the program's own, or of a job that had run to its end when the cluster's container "
+        "was killed, with an end that is not known; its log says so then"
+    )
 
 
 def _times(count: int) -> str | None:

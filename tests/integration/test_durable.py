@@ -251,6 +251,12 @@ def test_an_end_that_nobody_ordered_is_told(fresh: Node) -> None:
     back(fresh)
     assert len(fresh.wait()["unclean_ends"]) == 1
     assert len(kill_container(fresh)["unclean_ends"]) == 2
+    # One that gives up, such as of a line that it cannot read, was not killed
+    finish = "/usr/local/lib/dshpc/services/slurmctld/finish"
+    mark = f"{STATE}/slurmctld.runs"
+    for code, stays in (("1", False), ("0", False), ("256", True)):
+        fresh.exec("sh", "-c", f": >{mark}; {finish} {code} 9 || true")
+        assert (fresh.exec("sh", "-c", f"test ! -e {mark} || echo there") != "") is stays
 
 
 # Everything at once

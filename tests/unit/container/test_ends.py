@@ -10,6 +10,7 @@ import pytest
 from dshpc_setup.container import ends, jobs
 from dshpc_setup.container.places import Places
 from dshpc_setup.jobs import end_record
+from dshpc_setup.jobs.end_record import NOT_KNOWN
 
 UID = os.getuid()
 
@@ -44,7 +45,7 @@ def test_what_is_no_such_line_says_nothing(places: Places, text: str) -> None:
 
 def test_an_end_without_its_code_is_not_taken_for_success(places: Places) -> None:
     wrote(places, 17, "17 0 ?\n")
-    assert ends.code_of(places, UID, 17, 0) == ends.NOT_KNOWN != 0
+    assert ends.code_of(places, UID, 17, 0) == NOT_KNOWN != 0
 
 
 def test_links_pipes_and_folders_in_the_place_of_a_line_are_not_followed(places: Places) -> None:

@@ -506,3 +506,11 @@ def test_a_full_disk_is_said_of_a_job_that_failed(
     monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_bavail=free))
     assert follow.main(["17", "--work", "/w"]) == 1
     assert (f"the disk of {tmp_path} is full" in capsys.readouterr().err) == (free == 0)
+
+
+@pytest.mark.parametrize(("code", "state", "told"), [(75, "FAILED", True), (3, "FAILED", False)])
+def test_the_exit_code_of_an_unknown_end_is_explained(code: int, state: str, told: bool) -> None:
+    one = View("17", 17, None, "a", "me", state, exit_code=code)
+    said = "\n".join(asked.lines(one, {"request": None, "sbatch": None}))
+    assert f"Exit code:       {code}" in said
+    assert ("when the cluster's container was killed" in said) is told
