@@ -17,6 +17,7 @@ import os
 import platform
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,17 @@ CA_BUNDLES = (
 )
 
 
+SYSTEM_PYTHONS = (
+    (
+        *("/usr/bin/python3", "/usr/local/bin/python3", "/usr/libexec/platform-python"),
+        *(f"/usr/bin/python3.{minor}" for minor in range(20, 9, -1)),
+    )
+    if sys.platform != "darwin"
+    else ()
+)  # Apple's opens a window where its tools are not installed
+"""Where distributions have theirs."""
+
+
 class SetupError(Exception):
     """What happened, why, and what to do next; ends the run with `exit_code`."""
 
@@ -70,6 +82,9 @@ def main(argv: Sequence[str]) -> int:
     """Make or find the environment; 0, 2 for an error, 130 where the user interrupted."""
     for number in heeded():
         signal.signal(number, _interrupt)
+    # Nothing in an environment is secret, and who may run the checkout shares it: made with a umask of
+    # 077 it would be of use to its owner alone, with 002 it would be safe for nobody.
+    os.umask(0o022)
     try:
         print(make(parse(argv)))
     except SetupError as error:
@@ -98,6 +113,7 @@ def make(request: Request) -> Path:
     with locked(venv) as lock:
         if not is_finished(venv, "stamp", request.inputs):
             build(request, venv, lock)
+            give_to_owner(venv, request.root)
         if request.dev:
             dev_inputs = request.inputs + (request.root / "requirements-dev.lock").read_text()
             if not is_finished(venv, "stamp-dev", dev_inputs):
@@ -186,16 +202,64 @@ def build(request: Request, venv: Path, lock: int) -> None:
     for stamp in ("stamp", "stamp-dev"):
         (venv / MARKER / stamp).unlink(missing_ok=True)
     remove_parts(venv)
-    # The interpreter's own versioned path: after an upgrade of the system's Python the link is
-    # broken and the environment is made anew, where `python3` would silently be another version.
-    base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-    say(f"  Python {platform.python_version()} ({base}) ...")
+    base, version = choose_interpreter(request.root)
+    say(f"  Python {version} ({base}) ...")
     run([base, "-I", "-m", "venv", str(venv)], venv, lock)
     say("  downloading and installing the locked packages ...")
     install_locked(request.root / "requirements.lock", venv, lock)
     install_checkout(request.root, venv, lock)
     write_stamp(venv, "stamp", request.inputs)
     say(f"  ready after {time.monotonic() - started:.0f} s")
+
+
+def choose_interpreter(root: Path, others: Sequence[str] = SYSTEM_PYTHONS) -> tuple[str, str]:
+    """The path and version of the Python to build with: ours, or where other users can enter the
+    checkout but cannot run ours (pyenv and uv keep it in a home), the first of `others` that fits.
+
+    It is the interpreter's own versioned path: after an upgrade of the system's Python the link is
+    broken and the environment is made anew, where `python3` would silently be another version.
+    """
+    ours = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    if is_open(root) and not is_open(Path(ours)):
+        for path in map(os.path.realpath, others):
+            if is_open(Path(path)) and (version := version_that_fits(path)):
+                return path, version
+    return ours, platform.python_version()
+
+
+def is_open(path: Path) -> bool:
+    """Whether all users can enter a folder or run a program, so far as modes say."""
+    try:
+        real = path.resolve(strict=True)
+        return all(part.stat().st_mode & stat.S_IXOTH for part in (real, *real.parents))
+    except OSError:
+        return False
+
+
+def version_that_fits(python: str) -> str | None:
+    """Its version, where it can make environments for us."""
+    question = (
+        "import ensurepip, platform, sys, venv; "
+        "print(platform.python_version() if sys.version_info >= (3, 10) else '')"
+    )
+    try:
+        done = subprocess.run(
+            [python, "-I", "-c", question], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return (done.stdout.strip() or None) if done.returncode == 0 else None
+
+
+def give_to_owner(venv: Path, root: Path) -> None:
+    """What root made inside of a user's checkout (sudo) is that user's, who updates it later."""
+    owner = root.stat()
+    if os.geteuid() != 0 or owner.st_uid == 0 or not venv.is_relative_to(root):
+        return
+    for at, folders, files in os.walk(venv):
+        for name in ("", *folders, *files):
+            path = os.path.join(at, name) if name else at
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def remove_parts(venv: Path) -> None:
@@ -281,6 +345,8 @@ def run(
     log_path = venv / MARKER / "log"
     process = None
     with log_path.open("w+") as log:
+        with contextlib.suppress(PermissionError):  # it may name an index with its password
+            os.fchmod(log.fileno(), 0o600)
         try:
             with not_interrupted():
                 process = subprocess.Popen(

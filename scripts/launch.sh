@@ -13,6 +13,10 @@ dshpc_launch() {
     shift
     dshpc_locate
     dshpc_find_ready || dshpc_prepare "$dshpc_command" "$@"
+    if [ -O / ] && [ ! -O "$dshpc_root/dshpc" ]; then
+        . "$dshpc_root/scripts/others.sh"
+        dshpc_warn_root
+    fi
     # what the program's words call it by: a checkout is on nobody's PATH
     DSHPC_COMMAND=$dshpc_root/dshpc
     export DSHPC_COMMAND
@@ -40,11 +44,13 @@ dshpc_locate() {
     esac
 }
 
-# Sets dshpc_venv to the environment that was finished and made from what lies here now.
+# Sets dshpc_venv to the environment that was finished and made from what lies here now. Another
+# user's is taken where it is as safe as the program itself: docs/decisions/0032-one-environment.md.
 dshpc_find_ready() {
+    dshpc_unused=
     for dshpc_venv in "$dshpc_place" ${dshpc_second_place:+"$dshpc_second_place"}; do
-        [ -x "$dshpc_venv/bin/python" ] || continue
-        [ -r "$dshpc_venv/.dshpc/stamp" ] || continue
+        [ -d "$dshpc_venv" ] || continue
+        dshpc_may_use "$dshpc_venv" || continue
         { IFS= read -r dshpc_line1 && IFS= read -r dshpc_line2; } <"$dshpc_venv/.dshpc/stamp" || continue
         [ "$dshpc_line1
 $dshpc_line2" = "$dshpc_inputs" ] && return 0
@@ -52,17 +58,29 @@ $dshpc_line2" = "$dshpc_inputs" ] && return 0
     return 1
 }
 
+# dshpc_may_use VENV: it can be used, and nobody else than its owner and root can have written it.
+dshpc_may_use() {
+    if [ ! -O "$1" ]; then # nearly always one's own: that costs no process
+        . "$dshpc_root/scripts/others.sh"
+        dshpc_judge "$1" || return 1
+    fi
+    [ -x "$1/bin/python" ] && [ -r "$1/.dshpc/stamp" ]
+}
 # dshpc_prepare COMMAND ARGUMENT...: make the environment and set dshpc_venv, or say why not and exit.
 dshpc_prepare() {
     if ! dshpc_find_python; then
         . "$dshpc_root/scripts/packages.sh"
         dshpc_install_python "$@"
     fi
+    if [ ! -O "$dshpc_root" ] || [ -n "$dshpc_unused" ]; then
+        . "$dshpc_root/scripts/others.sh"
+        dshpc_choose_own_place
+    fi
     dshpc_make_environment
 }
 
-# dshpc_make_environment [--dev]: make the environment and set dshpc_venv, or exit. Hands over to Python as early as can be: locks, deadlines and error
-# texts are better kept there.
+# dshpc_make_environment [--dev]: make the environment and set dshpc_venv, or exit. Hands over to Python
+# as early as can be: locks, deadlines and error texts are better kept there.
 dshpc_make_environment() {
     dshpc_venv=$("$dshpc_python" -I "$dshpc_root/scripts/environment.py" --root "$dshpc_root" \
         --inputs "$dshpc_inputs" --place "$dshpc_place" \

@@ -372,7 +372,7 @@ def test_package_that_brings_no_fitting_python_is_an_error_not_a_loop(
 @pytest.mark.parametrize("shell", [["sh"], ["bash", "--posix"]])
 def test_shell_files_parse(shell: list[str]) -> None:
     files = ["configure-environment", "dshpc", "run-tests", "scripts/launch.sh"]
-    for name in [*files, "scripts/packages.sh"]:
+    for name in [*files, "scripts/packages.sh", "scripts/others.sh"]:
         done = subprocess.run(
             [*shell, "-n", ROOT / name], capture_output=True, text=True, timeout=60, check=False
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import sys
 from pathlib import Path
@@ -150,3 +151,58 @@ def test_a_place_in_use_is_refused_and_an_unwritable_one_passed_over(tmp_path: P
     with pytest.raises(environment.SetupError, match="no place") as caught:
         environment.choose_place([blocked])
     assert str(blocked) in caught.value.details[0]
+
+
+def test_an_environment_is_open_to_who_may_run_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a umask of 077 it would be of use to its owner alone."""
+    made = tmp_path / "file"
+
+    def make(_request: environment.Request) -> Path:
+        made.write_text("")
+        return made
+
+    monkeypatch.setattr(environment, "make", make)
+    before = os.umask(0o077)
+    try:
+        assert environment.main(["--root", "/r", "--inputs", "", "--place", "/p"]) == 0
+    finally:
+        os.umask(before)
+        for number in environment.heeded():
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert made.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    ("checkout", "python", "taken"),
+    [
+        ("open", "shut", "/usr/bin/other"),
+        ("open", "open", "ours"),
+        ("shut", "shut", "ours"),
+    ],
+)
+def test_a_python_that_only_its_owner_can_run_makes_no_shared_environment(
+    checkout: str, python: str, taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyenv and uv keep them in a home; the distribution's is for all."""
+    ours, root = "/home/ada/.pyenv/bin/python3.12", tmp_path
+    monkeypatch.setattr(sys, "_base_executable", ours, raising=False)
+    is_open = {ours: python == "open", str(root): checkout == "open", "/usr/bin/other": True}
+    monkeypatch.setattr(environment, "is_open", lambda path: is_open.get(str(path), False))
+    versions = {"/usr/bin/other": "3.11.2"}
+    monkeypatch.setattr(environment, "version_that_fits", versions.get)
+    others = ("/usr/bin/none", "/usr/bin/other")
+    base, version = environment.choose_interpreter(root, others)
+    assert base == (ours if taken == "ours" else taken)
+    assert version == ("3.11.2" if taken != "ours" else platform.python_version())
+
+
+def test_open_is_what_all_can_enter(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    assert environment.is_open(Path("/usr"))
+    inner.parent.chmod(0o700)
+    assert not environment.is_open(inner)
+    assert not environment.is_open(tmp_path / "nowhere")
