@@ -24,7 +24,7 @@ method_app = typer.Typer(
 )
 app.add_typer(method_app, name="method", rich_help_panel="Methods and jobs")
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="The method.")]
+_Name = Annotated[str, typer.Argument(metavar="NAME|PATH", help="The method, or its folder.")]
 
 
 @method_app.callback()
@@ -84,11 +84,11 @@ def method_show(name: _Name, *, json_output: Json = False, dir: Dir = None) -> N
     """One method: what it runs, takes and needs, and how to run it."""
     from dshpc_setup.methods import store, told
 
-    found = store.find(store.folders(_top(dir)), name)
+    found = store.named(store.folders(_top(dir)), name)
     if json_output:
-        print_json({"schema": "dshpc.method/1", "method": told.as_json(found)})
+        print_json({"schema": "dshpc.method/1", "method": told.as_json(found, name)})
     else:
-        put("\n".join([*map(as_called, told.lines(found)), ""]))
+        put("\n".join([*map(as_called, told.lines(found, name)), ""]))
     finish(Exit.OK)
 
 
@@ -152,7 +152,7 @@ def _asked(names: Sequence[str], every: bool, top: Path) -> Sequence[Entry]:
     found: list[Entry] = []
     for name in names:
         path = Path(name)
-        if "/" in name or name in (".", "..") or name.endswith(FILE):
+        if store.is_path(name) or name.endswith(FILE):
             folder = path.parent if path.name == FILE else path
             if not may_be_there(folder) or os.path.isfile(folder):
                 raise usage_error(
@@ -177,15 +177,14 @@ def method_init(
     json_output: Json = False,
     dir: Dir = None,  # noqa: A002
 ) -> None:
-    """Make methods/NAME: a method that works as it is."""
+    """Make methods/NAME, or PATH: a method that works as it is."""
     from dshpc_setup.methods import new, store
 
-    project = found_project(dir)
-    if (
-        project is not None and os.geteuid() == 0
-    ):  # who may not write there is told so by the system
-        project.need_own()
-    made = new.make(_top(dir) / store.FOLDER, name, command, gpus)
+    if store.is_path(name):
+        folder, last = os.path.split(os.path.abspath(name))
+        made = new.make(Path(folder), last, command, gpus)
+    else:
+        made = new.make(_own_methods(dir, name), name, command, gpus)
     if json_output:
         files = [str(each) for each in made]
         print_json({"schema": "dshpc.method-made/1", "name": name, "files": files})
@@ -195,6 +194,25 @@ def method_init(
             put(as_called(new.R_FIRST) + "\n")
         put(as_called(f"Run it: dshpc method run {name}") + "\n")
     finish(Exit.OK)
+
+
+def _own_methods(named: Path | None, name: str) -> Path:
+    """The folder for a new method of that name; raises DshpcError in another user's project."""
+    from dshpc_setup import trust
+    from dshpc_setup.methods import store
+
+    project = found_project(named)
+    if project is None:
+        return folder_of(None) / store.FOLDER
+    if project.foreign is not None and os.geteuid() != 0:
+        raise usage_error(
+            f"The methods of {project.folder} belong to {trust.user_name(project.foreign)}.",
+            "A method of your own may lie in any folder, and is run by its path.",
+            f"Make one: dshpc method init ~/methods/{name}",
+        )
+    if os.geteuid() == 0:  # who may not write there is told so by the system
+        project.need_own()
+    return project.folder / store.FOLDER
 
 
 @method_app.command("schema", epilog=examples("dshpc method schema > method.schema.json"))

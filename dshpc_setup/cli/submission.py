@@ -154,8 +154,9 @@ def carry_out(line: Line) -> int:
         )
     here = cluster(line.dir)
     runtime, project = here.runtime, here.project
-    incoming = Incoming(here.work, here.owner, line.asked.dry_run, here.prepare)
-    if line.command == "method check":
+    is_check = line.command == "method check"
+    incoming = Incoming(here.work, here.owner, line.asked.dry_run or is_check, here.prepare)
+    if is_check:
         request, missing = asking.to_check(line.asked, project, incoming)
         answer = ask(runtime, "check", request)
         return _show_check({**answer, "notes": [*answer["notes"], *missing]}, line)

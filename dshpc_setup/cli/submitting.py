@@ -14,7 +14,7 @@ from dshpc_setup.jobs.asking import Asked
 
 _FROM = "Resources"  # the options' panel
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="The method's name.")]
+_Name = Annotated[str, typer.Argument(metavar="NAME|PATH", help="The method, or its folder.")]
 # click looks each name up there first
 _UNDERSTOOD = {"token_normalize_func": lambda name: OTHER_NAMES.get(name, name)}
 _Dir = Annotated[

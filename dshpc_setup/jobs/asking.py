@@ -84,8 +84,8 @@ def to_check(asked: Asked, project: str, incoming: Incoming) -> tuple[Request, l
 
 def _method(asked: Asked, project: str, incoming: Incoming) -> tuple[Method, Request]:
     """The method, and its run without what is given to it."""
-    found = store.find(store.folders(Path(project)), asked.name or "")
-    folder = method_parts.folder(found, project)
+    found = store.named(store.folders(Path(project)), asked.name or "")
+    folder = method_parts.folder(found, project, incoming)
     request = replace(
         _request(asked, found.resources, incoming.work),
         kind="method",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -17,6 +17,9 @@ from dshpc_setup.jobs import folder_lock, ground, no_links, workspace
 from dshpc_setup.jobs.ground import room_for_writing
 
 _BLOCK = 1 << 20
+METHOD = ".method"  # beside the copies of inputs, where programs that list those do not see it
+_MOST_FILES, _MOST_BYTES = 1000, 100 << 20  # of a method that is copied for each of its jobs
+_PASSED_OVER = frozenset({".git", "__pycache__", ".venv", "node_modules"})
 
 
 @dataclass
@@ -41,6 +44,26 @@ class Incoming:
         if real not in self._copies:
             self._copies[real] = self._copy(real)
         return self._copies[real]
+
+    def take_method(self, folder: str) -> str:
+        """Where the job finds a method's folder; raises DshpcError where it is too large to be copied,
+        or cannot be."""
+        real = os.path.realpath(folder)
+        if (seen := self.seen(real)) is not None:
+            return seen
+        files = list(_files_of(real))
+        target = f"{self._made()}/{METHOD}"
+        if not self.dry:
+            try:
+                self._fill_method(real, files)
+            except OSError as error:
+                self.remove()
+                raise DshpcError(
+                    f"The method {real} cannot be copied for its job: {error.strerror or error}.",
+                    f"It lies outside of {self.work}, which is all that jobs see.",
+                    (room_for_writing(error, self.work),),
+                ) from None
+        return target
 
     def seen(self, real: str) -> str | None:
         """A real path as the job has it; None where it is not in the work folder."""
@@ -75,7 +98,11 @@ class Incoming:
         if self.dry:
             return target
         try:
-            self._fill(folder, name, real)
+            with (
+                workspace.user_opened(self.work, self._uid) as user,
+                no_links.opened(os.path.basename(folder), user) as at,
+            ):
+                self._fill(at, name, real)
         except OSError as error:
             self.remove()
             raise DshpcError(
@@ -123,22 +150,71 @@ class Incoming:
         except (PermissionError, DshpcError):
             return False
 
-    def _fill(self, folder: str, name: str, real: str) -> None:
-        """A new file with what is in `real`; executable where that is."""
-        with (
-            open(_file(real), "rb") as source,
-            workspace.user_opened(self.work, self._uid) as user,
-            no_links.opened(os.path.basename(folder), user) as at,
-        ):
+    def _fill(self, at: int, name: str, real: str) -> None:
+        """A new file in an open folder with what is in `real`; executable where that is."""
+        with open(_file(os.path.realpath(real)), "rb") as source:
             target = no_links.new_file(name, at)
             with open(target, "wb") as file:
                 shutil.copyfileobj(source, file, _BLOCK)
                 no_links.give_mode(target, os.fstat(source.fileno()).st_mode & 0o700 | 0o600)
                 self._give(target)
 
+    def _fill_method(self, real: str, files: Sequence[str]) -> None:
+        with (
+            workspace.user_opened(self.work, self._uid) as user,
+            no_links.opened(os.path.basename(str(self.folder)), user) as at,
+        ):
+            os.close(self._new_folder(METHOD, at))
+            made = {""}
+            for name in files:
+                above = os.path.dirname(name)
+                parts = above.split("/") if above else []
+                for depth in range(1, len(parts) + 1):
+                    if (part := "/".join(parts[:depth])) not in made:
+                        with _below(at, [METHOD, *parts[: depth - 1]]) as inner:
+                            os.close(self._new_folder(parts[depth - 1], inner))
+                        made.add(part)
+                with _below(at, [METHOD, *parts]) as inner:
+                    self._fill(inner, os.path.basename(name), f"{real}/{name}")
+
+    def _new_folder(self, name: str, at: int) -> int:
+        made = no_links.new_folder(name, at, 0o700)
+        self._give(made)
+        return made
+
     def _give(self, at: int) -> None:
         if self.owner is not None:
             os.fchown(at, *self.owner)
+
+
+def _files_of(folder: str) -> Iterator[str]:
+    """The files of a method, below its folder; raises DshpcError (usage) where they are too many, or one
+    is not to be copied."""
+    count = size = 0
+    for at, folders, names in os.walk(folder):
+        links = [name for name in folders if os.path.islink(os.path.join(at, name))]
+        folders[:] = sorted(set(folders) - _PASSED_OVER - set(links))
+        for name in sorted([*names, *links]):
+            path = os.path.join(at, name)
+            check(path, path)
+            count, size = count + 1, size + os.stat(path).st_size
+            yield os.path.relpath(path, folder)
+        if count > _MOST_FILES or size > _MOST_BYTES:
+            raise usage_error(
+                f"The method {folder} is too large to be copied for its job.",
+                f"It may have {_MOST_FILES} files and {_MOST_BYTES >> 20} MiB.",
+                "Put it into the work folder, where jobs see it as it is; or give its data as --input.",
+            )
+
+
+@contextmanager
+def _below(at: int, parts: Sequence[str]) -> Iterator[int]:
+    """The folder at those parts below an open one, by no link."""
+    if not parts:
+        yield at
+        return
+    with no_links.opened(parts[0], at) as inner, _below(inner, parts[1:]) as last:
+        yield last
 
 
 def _file(real: str) -> int:

@@ -11,14 +11,16 @@ from dshpc_setup.methods import store
 from dshpc_setup.methods.model import Method, Value
 
 
-def folder(method: Method, project: str) -> str:
-    """Its folder: the project's methods lie at the same path there, shipped ones in the image."""
+def folder(method: Method, project: str, incoming: Incoming) -> str:
+    """Its folder: the project's methods lie at the same path there, shipped ones in the image. One that
+    jobs do not see is copied, as inputs are; raises DshpcError where it cannot be."""
     own = os.path.join(project, store.FOLDER)
-    if str(method.folder).startswith(f"{own}/"):
-        return str(method.folder)
+    for top in (own, os.path.realpath(own)):
+        if str(method.folder).startswith(f"{top}/"):
+            return own + str(method.folder)[len(top) :]
     if method.folder.parent.resolve() == shipped.methods().resolve():
         return f"{shipped.METHODS_IN_IMAGE}/{method.folder.name}"
-    return str(method.folder)
+    return incoming.take_method(str(method.folder))
 
 
 def argv(method: Method, folder: str) -> tuple[str, ...]:

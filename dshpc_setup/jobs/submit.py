@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -223,14 +224,17 @@ def _fill(made: int, user: int, place: Workspace, asked: Request, *, copy_inputs
         os.close(own)
 
 
-def _copy(incoming: str, user: int, made: int) -> None:
-    """The files of a folder of copies."""
+def _copy(incoming: str, user: int, made: int, called: str = INPUTS) -> None:
+    """The files of a folder of copies, in a new folder."""
     import shutil
 
-    target = no_links.new_folder(INPUTS, made, 0o700)
+    target = no_links.new_folder(called, made, 0o700)
     try:
         with no_links.opened(incoming, user) as source:
             for name in os.listdir(source):
+                if stat.S_ISDIR(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode):
+                    _copy(name, source, target, name)  # of a method
+                    continue
                 with (
                     open(no_links.file(name, source, os.getuid()), "rb") as file,
                     open(no_links.new_file(name, target), "wb") as copy,
@@ -261,6 +265,8 @@ def moved_in(asked: Request, folder: str) -> Request:
     return replace(
         asked,
         incoming=None,
+        argv=tuple(str(moved(word)) for word in asked.argv) if asked.method_dir else asked.argv,
+        method_dir=None if asked.method_dir is None else str(moved(asked.method_dir)),
         inputs=tuple(str(moved(path)) for path in asked.inputs),
         parameters=tuple(
             {name: moved(value) for name, value in given.items()} for given in asked.parameters

@@ -80,6 +80,22 @@ def find(folders: Sequence[Path], name: str) -> Method:
     raise unknown(name, survey(folders), folders)
 
 
+def named(folders: Sequence[Path], text: str) -> Method:
+    """The valid method of a name, or of a folder where the text is a path; raises DshpcError."""
+    if not is_path(text):
+        return find(folders, text)
+    folder = Path(text).parent if Path(text).name == FILE else Path(text)
+    if not may_be_there(folder / FILE):
+        what = f"There is no {FILE} in {one_line(str(folder))}."
+        raise usage_error(what, "", f"Make a method there: dshpc method init {text}")
+    return valid(read(folder.resolve()))
+
+
+def is_path(text: str) -> bool:
+    """Of what may be a method's name: those have no slash."""
+    return "/" in text or text in (".", "..")
+
+
 def unknown(name: str, there: Sequence[Entry], folders: Sequence[Path]) -> DshpcError:
     """That there is no such method, with the nearest name."""
     close = nearest(name, [entry.name for entry in there])

@@ -57,9 +57,10 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def to_type(method: Method) -> str:
-    """The command that runs it, with a place for each value that must be given."""
-    parts = ["dshpc method run", method.name]
+def to_type(method: Method, called: str | None = None) -> str:
+    """The command that runs it, with a place for each value that must be given; `called` is its path
+    where it is known by that."""
+    parts = ["dshpc method run", shlex.quote(called or method.name)]
     for each in method.parameters:
         if each.required and each.default is None:
             parts.append(f"-p {each.name}={_example(each)}")
@@ -93,13 +94,13 @@ def listed(entry: Entry) -> dict[str, object]:
     }
 
 
-def as_json(method: Method) -> dict[str, Any]:
+def as_json(method: Method, called: str | None = None) -> dict[str, Any]:
     """All that is declared, with what was not said resolved."""
     found: dict[str, Any] = asdict(method)
-    return {**found, "folder": str(method.folder), "run": to_type(method)}
+    return {**found, "folder": str(method.folder), "run": to_type(method, called)}
 
 
-def lines(method: Method) -> Iterator[str]:
+def lines(method: Method, called: str | None = None) -> Iterator[str]:
     """`dshpc method show`."""
     yield f"{method.name} {one_line(method.version)}".rstrip()
     if method.description:
@@ -115,7 +116,7 @@ def lines(method: Method) -> Iterator[str]:
         yield f"  Variable  {name}={one_line(value)}"
     for at, each in enumerate(method.parameters):
         yield f"  {'Takes' if not at else '':<9} {_parameter(each)}"
-    yield f"  Run it    {to_type(method)}"
+    yield f"  Run it    {to_type(method, called)}"
 
 
 def _parameter(it: Parameter) -> str:

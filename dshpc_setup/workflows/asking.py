@@ -116,7 +116,7 @@ def remove(copies: Sequence[Incoming]) -> None:
 
 def _request(job: Job, where: Where, incoming: Incoming, fingerprint: str | None) -> Request:
     method = job.method
-    folder = method_parts.folder(method, where.project) if method else None
+    folder = method_parts.folder(method, where.project, incoming) if method else None
     return Request(
         kind="method" if method else "command",
         name=method.name if method else job.name,

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -278,6 +280,29 @@ def test_variables_of_the_caller_change_nothing(cluster: Cluster) -> None:
     own = Cluster(cluster.prefix, cluster.folder, env)
     value = submitted(own.dshpc("run", "--json", "--", "true"))
     ended(cluster, value["job_id"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_user_runs_a_method_of_his_own(cluster: Cluster) -> None:
+    """In somebody else's cluster, from where jobs see nothing."""
+    home = Path(tempfile.mkdtemp(prefix="dshpc-test-home-"))
+    try:
+        os.chown(home, 4711, 4711)
+        made = as_user(4711, "dshpc", "method", "init", "./mine/greet", cwd=home).good()
+        assert "dshpc method run ./mine/greet" in made.stdout
+        (home / "mine" / "greet" / "main.py").write_text(
+            "import os, part; print(part.WORD, os.getuid())\n"
+        )
+        (home / "mine" / "greet" / "part.py").write_text("WORD = 'hello from'\n")
+        told = as_user(
+            4711, "dshpc", "method", "run", f"{home}/mine/greet", "--json",
+            cwd=cluster.folder,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(home)
+    value = submitted(told)
+    ended(cluster, value["job_id"])
+    assert (Path(value["workspace"]) / "output.log").read_text() == "hello from 4711\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

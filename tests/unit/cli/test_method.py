@@ -8,6 +8,7 @@ import pytest
 
 from dshpc_setup.cli import run
 from dshpc_setup.methods.schema import published
+from dshpc_setup.project import Project
 from tests.unit.methods.made import folder, shut, text_of
 
 Captured = tuple[int, str, str]
@@ -47,6 +48,26 @@ def test_a_method_from_the_first_to_the_last_command(dshpc, tmp_path: Path) -> N
     assert code == 0
     assert out.count("valid\n") == 3
     assert dshpc("init", "first")[0] == 64
+
+
+def test_a_method_of_ones_own_is_made_and_shown_by_its_path(dshpc, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = dshpc("init", "./mine/train")
+    assert (code, f"Made {tmp_path}/mine/train/method.json" in out) == (0, True)
+    assert "Run it: dshpc method run ./mine/train" in out
+    code, out, _ = dshpc("show", "./mine/train")
+    assert (code, "Run it    dshpc method run ./mine/train" in out) == (0, True)
+    assert dshpc("show", "train")[0] == 64
+
+
+def test_another_users_methods_are_told_to_be_his(dshpc, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    project = Project(tmp_path, foreign=4711)
+    monkeypatch.setattr("dshpc_setup.cli.method.found_project", lambda _named: project)
+    monkeypatch.setattr("os.geteuid", lambda: 4712)
+    code, _, err = dshpc("init", "train")
+    assert code == 64
+    assert "belong to user 4711" in err
+    assert "dshpc method init ~/methods/train" in err
+    assert not (tmp_path / "methods").exists()
 
 
 def test_broken_ones_are_listed_and_said(dshpc, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

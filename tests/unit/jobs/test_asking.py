@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import asking, no_links
+from dshpc_setup.jobs import asking, no_links, submit
 from dshpc_setup.jobs.asking import Asked
 from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.sizes import mib
@@ -46,6 +46,70 @@ def test_a_method_becomes_words_and_typed_values(project: Path) -> None:
     assert (found.method_dir, found.parameters, found.kind) == (folder, ({"x": 3},), "method")
     wanted = found.resources
     assert (wanted.gpus, wanted.memory_mb, wanted.time_limit) == (2, 16384, 120)
+
+
+def own_method(folder: Path) -> Path:
+    """Somebody's own, with more than one file."""
+    method(folder, "mine")
+    mine = folder / "methods" / "mine"
+    (mine / "lib").mkdir()
+    (mine / "lib" / "part.py").write_text("X = 1\n")
+    (mine / "lib" / "tool").write_text("#!/bin/sh\n")
+    (mine / "lib" / "tool").chmod(0o755)
+    (mine / ".git").mkdir()
+    (mine / ".git" / "HEAD").write_text("")
+    return mine
+
+
+def test_a_method_is_run_by_its_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = own_method(project / "work" / "ada")
+    monkeypatch.chdir(mine.parent)
+    for called in ("./mine", "mine/method.json", str(mine)):
+        found = asking.of_method(Asked(called), str(project), incoming(project))
+        assert (found.name, found.method_dir, found.incoming) == ("mine", str(mine), None)
+        assert found.argv[-1] == f"{mine}/run.py"
+    train = asking.of_method(
+        Asked(f"{project}/methods/train", parameters=("x=1",)), str(project), incoming(project)
+    )
+    assert train.method_dir == f"{project}/methods/train"
+    with pytest.raises(DshpcError, match=r"There is no method\.json in other"):
+        asking.of_method(Asked("./other"), str(project), incoming(project))
+
+
+def test_a_method_from_elsewhere_is_copied_as_inputs_are(project: Path, tmp_path: Path) -> None:
+    mine = own_method(tmp_path / "home")
+    coming = incoming(project)
+    (tmp_path / "a.csv").write_text("a\n")
+    found = asking.of_method(
+        Asked(str(mine), inputs=(str(tmp_path / "a.csv"),)), str(project), coming
+    )
+    assert found.method_dir == f"{found.incoming}/.method"
+    copied = Path(found.method_dir)
+    there = {str(path.relative_to(copied)) for path in copied.rglob("*") if path.is_file()}
+    assert there == {"method.json", "run.py", "lib/part.py", "lib/tool"}
+    assert (copied / "lib" / "tool").stat().st_mode & 0o777 == 0o700
+    inside = submit.moved_in(found, "/work/jobs/1/mine-1")
+    assert inside.method_dir == "/work/jobs/1/mine-1/inputs/.method"
+    assert inside.argv[-1] == "/work/jobs/1/mine-1/inputs/.method/run.py"
+    assert inside.inputs == ("/work/jobs/1/mine-1/inputs/a.csv",)
+    coming.remove()
+    assert not copied.exists()
+
+
+def test_a_method_that_is_too_large_is_not_copied(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = own_method(tmp_path / "home")
+    monkeypatch.setattr("dshpc_setup.jobs.incoming._MOST_FILES", 3)
+    with pytest.raises(DshpcError, match="too large to be copied"):
+        asking.of_method(Asked(str(mine)), str(project), incoming(project))
+    assert not (project / "work" / "jobs").exists()
+
+
+def test_a_check_copies_nothing(project: Path, tmp_path: Path) -> None:
+    mine = own_method(tmp_path / "home")
+    asking.to_check(Asked(str(mine)), str(project), incoming(project, dry=True))
+    assert not (project / "work" / "jobs").exists()
 
 
 def test_wrong_parameters_are_usage_errors_that_say_all(project: Path) -> None:

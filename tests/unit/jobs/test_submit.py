@@ -579,3 +579,19 @@ def test_the_check_says_where_the_node_takes_no_jobs(
     assert told["can_run"]
     assert ("free now" in told["where"]) == (note is None)
     assert [text.startswith(note or "?") for text in told["notes"]] == [True] * (note is not None)
+
+
+def test_several_jobs_have_copies_of_a_method_of_their_own(tmp_path: Path) -> None:
+    """Its folders, too."""
+    tool = tmp_path / "user" / ".incoming-1" / ".method" / "lib" / "tool"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("x")
+    tool.chmod(0o755)
+    with (
+        no_links.opened(str(tmp_path / "user")) as user,
+        no_links.opened(str(tmp_path)) as made,
+    ):
+        submit._copy(".incoming-1", user, made)
+    copied = tmp_path / "inputs" / ".method" / "lib" / "tool"
+    assert (copied.read_text(), copied.stat().st_mode & 0o777) == ("x", 0o700)
+    assert tool.exists()
