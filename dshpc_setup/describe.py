@@ -32,7 +32,7 @@ def describe_engine(engine: Engine, *, compose_silent: bool = False) -> str:
     if engine.state != "present":
         words = {"absent": "no Docker", "unsupported": "Docker: not asked"}
         return words.get(engine.state, f"Docker: not known ({engine.state})")
-    name = {"podman": "Podman", "desktop": "Docker Desktop"}.get(engine.kind or "", "Docker")
+    name = {"podman": "Podman", "desktop": engine.application}.get(engine.kind or "", "Docker")
     none = ", compose not known (timeout)" if compose_silent else ", no compose"
     compose = f", compose {engine.compose.version.lstrip('v')}" if engine.compose else none
     rootless = " rootless" if engine.rootless else ""
@@ -46,7 +46,7 @@ def describe_mapping(engine: Engine) -> str | None:
             "Docker is rootless: files that jobs make as root belong to you, those of other users "
             "to ids of your subordinate range."
         )
-    if engine.kind == "desktop":
+    if engine.kind == "desktop" and engine.product is None:
         return "Docker Desktop maps file owners: what jobs make in the work folder belongs to you."
     return None
 

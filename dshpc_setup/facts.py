@@ -10,6 +10,7 @@ from it and what was not chosen, `Disagreement` where two layers of one machine 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -373,6 +374,12 @@ class Engine:
     registered: tuple[str, ...] = ()  # runtimes that daemon.json names, in force or not
     newer: tuple[str, ...] = ()  # files that were installed or changed after the engine started
     log_max_size: str | None = None  # that daemon.json gives each container's log
+    product: str | None = None  # of the kind "desktop", where it is another one than Docker Desktop
+
+    @property
+    def application(self) -> str:
+        """What brings the engine, of the kind "desktop"."""
+        return self.product or "Docker Desktop"
 
 
 @dataclass(frozen=True)
@@ -424,6 +431,20 @@ class HostFacts:
         """Whether the engine answered, and by HTTP 401 or 403: no socket's mode keeps us out."""
         return self.engine.state == "denied" and any(
             item.probe == "engine" and item.code in (401, 403) for item in self.evidence
+        )
+
+    @property
+    def refusing_plugin(self) -> str | None:
+        """The authorization plugin that refuses us, where the engine names one ("authorization denied by
+        plugin NAME: why")."""
+        found = re.search(r"\bdenied by plugin ([^\s:]{1,80})", self.engine.detail or "")
+        return found[1] if self.forbidden and found else None
+
+    @property
+    def without_engine(self) -> bool:
+        """Whether a proxy answered that no engine is behind it (HTTP 502)."""
+        return self.engine.state == "error" and any(
+            item.probe == "engine" and item.code == 502 for item in self.evidence
         )
 
     def unanswered(self, only: Collection[Section] = SECTIONS) -> tuple[str, ...]:

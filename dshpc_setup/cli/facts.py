@@ -123,7 +123,7 @@ def _docker(it: Engine) -> Iterable[str]:
         yield f"beside it compose {other.version.lstrip('v')} ({' '.join(other.argv)})"
     if it.state == "present" and it.kind in ("desktop", "snap", "remote"):
         yield {
-            "desktop": "its containers run in Docker Desktop's virtual machine",
+            "desktop": f"its containers run in {it.application}'s virtual machine",
             "snap": "installed as a snap",
             "remote": f"{_elsewhere(it.host)}: {it.host or it.name or 'unknown'}",
         }[it.kind]

@@ -57,13 +57,22 @@ def _answers(known: Known) -> Verdict:
     if engine.state == "unsupported":
         return unknown(f"{(engine.detail or 'the engine was not asked').capitalize()}.")
     if known.facts.forbidden:
-        return _told(known, _FORBIDDEN, f"{_FORBIDDEN}.", *remedies.engine_policy(known.facts))
+        title = _forbidden(known)
+        return _told(known, title, f"{title}.", *remedies.engine_policy(known.facts))
     if engine.state == "denied":
         return _told(
             known,
             "This user may not use the Docker engine",
             "The engine runs, and its socket is closed to this user.",
             *remedies.docker_group(known.facts),
+        )
+    if known.facts.without_engine and known.facts.platform.kind == "wsl2":
+        return _told(
+            known,
+            "Rancher Desktop's engine does not answer",
+            "A proxy answers in the engine's place and finds no engine behind it. In WSL that is Rancher "
+            "Desktop's: its engine is off, or it runs containerd, or not for this distribution.",
+            *remedies.rancher_desktop(known.facts),
         )
     if known.endpoint:
         return _elsewhere(known, known.endpoint)
@@ -193,6 +202,11 @@ def _own(endpoint: str) -> tuple[Fix, ...]:
     return ()
 
 
+def _forbidden(known: Known) -> str:
+    plugin = known.facts.refusing_plugin
+    return f"The authorization plugin {plugin} refuses this user" if plugin else _FORBIDDEN
+
+
 def _told(known: Known, title: str | None, cause: str, *fix: Fix) -> Verdict:
     engine = known.facts.engine
     read = ": ".join(filter(None, (engine.host, engine.detail or engine.state)))
@@ -217,13 +231,19 @@ def _denied(known: Known) -> Verdict:
     if engine.state != "denied":
         return _from_proof_or_unasked(known, findings.ENGINE_DENIED)
     if known.facts.forbidden:
+        plugin = known.facts.refusing_plugin
+        who = (
+            f"its authorization plugin {plugin}"
+            if plugin
+            else "an authorization plugin, or a proxy before it,"
+        )
         verdict = fault(
-            "The engine answers, and an authorization plugin, or a proxy before it, refuses what it is "
-            "asked for. The socket is open to this user: its group is not the cause.",
+            f"The engine answers, and {who} refuses what it is asked for. "
+            "The socket is open to this user: its group is not the cause.",
             ": ".join(filter(None, (engine.host, engine.detail))),
             fix=remedies.engine_policy(known.facts),
         )
-        return replace(verdict, title=_FORBIDDEN)
+        return replace(verdict, title=_forbidden(known))
     return fault(
         "The engine runs, and this user may not use it: its socket is for root and the group docker.",
         ": ".join(filter(None, (engine.host, engine.detail))),

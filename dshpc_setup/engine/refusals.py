@@ -157,9 +157,17 @@ def unfit(facts: HostFacts) -> DshpcError | None:
             "Docker Desktop was switched to them; the cluster is a Linux container.",
             (*_steps(remedies.linux_containers(facts)), "Then run this again.", look_up(_ANSWERS)),
         )
-    if facts.forbidden:
+    if facts.without_engine and facts.platform.kind == "wsl2":
         return DshpcError(
-            "The Docker engine's policy refuses this user",
+            "Rancher Desktop's engine does not answer",
+            facts.engine.detail or "Its proxy answered with HTTP 502.",
+            (*_steps(remedies.rancher_desktop(facts)), "Then run this again.", look_up(_ANSWERS)),
+        )
+    if facts.forbidden:
+        plugin = facts.refusing_plugin
+        who = f"authorization plugin {plugin}" if plugin else "policy"
+        return DshpcError(
+            f"The Docker engine's {who} refuses this user",
             facts.engine.detail or "It answered with HTTP 403.",
             (*_steps(remedies.engine_policy(facts)), "Then run this again.", look_up(_DENIED)),
         )

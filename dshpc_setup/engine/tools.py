@@ -28,7 +28,7 @@ def ready(machine: Machine, seen: Machine, reporter: Reporter, *, interactive: b
     """
     facts = probes.gather_surely(seen, reporter.progress)
     answered = facts.engine.state == "present"  # else what is missing is told, or installed, first
-    if (answered or facts.forbidden) and (refused := refusals.unfit(facts)):
+    if (answered or facts.forbidden or facts.without_engine) and (refused := refusals.unfit(facts)):
         raise refused
     if answered:
         refuse_silent(facts, "compose")

@@ -12,6 +12,7 @@ from dshpc_setup.facts import State
 from dshpc_setup.machine import Reply, docker_socket
 
 _DEFAULT_SOCKET = "/var/run/docker.sock"
+_REFUSALS = (401, 403)
 _KEPT_TEXT = 500
 CHOICE = ("DOCKER_HOST", "DOCKER_CONTEXT")
 """The variables that choose an engine."""
@@ -169,9 +170,10 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _status_of(error: BaseException) -> int | None:
-    """401 or 403: the word of an authorization plugin, or of a proxy before the engine."""
+    """401 or 403: the word of an authorization plugin, or of a proxy before the engine; 502: of a proxy
+    that finds no engine behind it."""
     told = (getattr(item, "status_code", None) for item in _chain(error))
-    return next((code for code in told if code in (401, 403)), None)
+    return next((code for code in told if code in (*_REFUSALS, 502)), None)
 
 
 def _state_of(error: BaseException) -> State:
@@ -179,7 +181,7 @@ def _state_of(error: BaseException) -> State:
     names = " ".join(type(item).__name__ for item in kinds)
     if any(isinstance(item, PermissionError) for item in kinds):
         return "denied"
-    if _status_of(error) is not None:
+    if _status_of(error) in _REFUSALS:
         return "denied"
     if any(isinstance(item, (FileNotFoundError, ConnectionRefusedError)) for item in kinds):
         return "absent"  # no socket, or one that nobody listens on

@@ -96,10 +96,18 @@ def _elsewhere(asked: Asked) -> Cause | None:
             f"the engine at {where} runs on another machine, which does not have these GPUs",
             remedies.local_engine(asked.facts),
         )
+    handed = "nvidia" in engine.runtimes or bool(engine.cdi_devices)  # its owner has put it there
+    if engine.kind == "desktop" and engine.product and platform.kind == "wsl2" and not handed:
+        return Cause(
+            findings.DESKTOP_VM,
+            f"{engine.product}'s engine runs in a WSL distribution of its own, without NVIDIA's container "
+            "toolkit: it hands no GPU to containers",
+            remedies.native_engine(asked.facts),
+        )
     if engine.kind == "desktop" and platform.kind != "wsl2":
         return Cause(
             findings.DESKTOP_VM,
-            "Docker Desktop runs containers in a virtual machine that no GPU of this machine reaches",
+            f"{engine.application} runs containers in a virtual machine that no GPU of this machine reaches",
             remedies.native_engine(asked.facts),
         )
     return None

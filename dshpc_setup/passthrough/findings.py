@@ -116,7 +116,7 @@ TITLES: Mapping[str, str] = {
     STALE_CDI_SPEC: "The CDI specification is out of date",
     DRIVER_IN_IMAGE: "The image carries files of an NVIDIA driver",
     DESKTOP_CDI: "Docker Desktop has no CDI devices of these GPUs",
-    DESKTOP_VM: "Docker Desktop's virtual machine has no GPU",
+    DESKTOP_VM: "The engine's own system has no GPU",
     REMOTE_ENGINE: "The engine runs on another machine",
     PODMAN: "Podman hands over GPUs by CDI alone",
     COMPOSE_TOO_OLD: "Compose is too old for GPUs written this way",

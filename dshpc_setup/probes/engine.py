@@ -15,6 +15,7 @@ from dshpc_setup.probes.look import Found, Look, kept
 
 _T = TypeVar("_T")
 
+DOCKER_DESKTOP, RANCHER_DESKTOP = "Docker Desktop", "Rancher Desktop"
 _TOOL_S = 5.0
 _LOOPBACK = r"\w+://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::|/|$)"
 
@@ -113,7 +114,8 @@ def parse(reply: Reply, here: Here) -> Engine:
         state="present",
         server_version=_text(version.get("Version")) or _text(info.get("ServerVersion")),
         api_version=_text(version.get("ApiVersion")),
-        kind=kind_of(version, info, host, here).name,
+        kind=(kind := kind_of(version, info, host, here).name),
+        product=_other_product(info) if kind == "desktop" else None,
         rootless=any(re.match(r"name=rootless\b", option) for option in options),
         cgroup_driver=_text(info.get("CgroupDriver")),
         cgroup_version=int(cgroup) if cgroup in ("1", "2") else None,
@@ -147,8 +149,9 @@ def kind_of(
     ]
     if podman := next((name for name in names if "podman" in name.lower()), None):
         return Kind("podman", "docker version, Components", f"it calls itself {podman[:80]!r}")
-    if "docker desktop" in str(info.get("OperatingSystem", "")).lower():
-        return Kind("desktop", "docker info, OperatingSystem", "it says 'Docker Desktop'")
+    if (product := product_of(info)) is not None:
+        source, says = product
+        return Kind("desktop", f"docker info, {source}", f"it says {says!r}")
     folder = str(info.get("DockerRootDir", ""))
     if folder.startswith(("/var/snap/", "/snap/")):
         return Kind("snap", "docker info, DockerRootDir", f"{folder} belongs to a snap")
@@ -168,13 +171,33 @@ def kind_of(
     return Kind("engine", "the endpoint", f"{host or 'it'} is this machine's")
 
 
+def product_of(info: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Which field names an application that brings the engine, and the application.
+
+    Rancher Desktop's engine in WSL says "Rancher Desktop WSL Distribution", with " (containerized)" in
+    later releases, and has the very kernel of the user's own distribution; on macOS its virtual
+    machine is an Alpine Linux by the name of lima-rancher-desktop.
+    """
+    system = str(info.get("OperatingSystem", "")).lower()
+    if "docker desktop" in system:
+        return "OperatingSystem", DOCKER_DESKTOP
+    if system.startswith("rancher desktop"):
+        return "OperatingSystem", RANCHER_DESKTOP
+    return ("Name", RANCHER_DESKTOP) if info.get("Name") == "lima-rancher-desktop" else None
+
+
+def _other_product(info: Mapping[str, Any]) -> str | None:
+    product = (product_of(info) or ("", DOCKER_DESKTOP))[1]
+    return None if product == DOCKER_DESKTOP else product
+
+
 def _first_label(name: str) -> str:
     return name.lower().partition(".")[0]
 
 
 _WHY_NOT: Mapping[EngineKind, str] = {
     "podman": "no component of it calls itself Podman",
-    "desktop": "its operating system is not Docker Desktop",
+    "desktop": "its operating system is not Docker Desktop",  # nor Rancher Desktop
     "snap": "its folder belongs to no snap",
     "remote": "its kernel and its endpoint are this machine's",
     "engine": "that is a plain engine on this machine",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dshpc_setup.facts import Because, Conclusion, Cpu, Engine, Memory
 
 _WHOSE = {
-    "desktop": "Docker Desktop's virtual machine",
+    "desktop": "{application}'s virtual machine",
     "remote": "the machine that the engine runs on",
 }
 
@@ -20,7 +20,8 @@ def apply(
     if engine.state != "present":
         return cpu, memory, list(conclusions)
     kept = list(conclusions)
-    whose = _WHOSE.get(engine.kind or "", "the engine")
+    named = _WHOSE.get(engine.kind or "", "the engine")
+    whose = named.format(application=engine.application)
     if engine.cpus is not None and cpu.usable is not None and engine.cpus < cpu.usable:
         why = Because("docker info, NCPU", f"{whose} has {engine.cpus} CPUs")
         says = f"{engine.cpus} of {cpu.logical} CPUs, limited by engine"

@@ -48,6 +48,7 @@ from dshpc_setup.remedies.engine import (
     matching_client,
     native_engine,
     newer_docker,
+    rancher_desktop,
     replace_snap,
     restart_docker,
 )
@@ -137,6 +138,7 @@ __all__ = [
     "persistence",
     "power_cables",
     "proprietary_modules",
+    "rancher_desktop",
     "reboot",
     "rebuild_module",
     "register_runtime",

@@ -43,7 +43,7 @@ def restart_docker(facts: HostFacts) -> Fixes:
     if engine.kind == "podman":
         return ()
     if engine.kind == "desktop" or platform.kind == "macos":
-        return (Fix("Quit Docker Desktop and start it again (running containers stop)"),)
+        return (Fix(f"Quit {engine.application} and start it again (running containers stop)"),)
     if engine.kind == "remote":
         return (Fix("Restart Docker on the machine that it runs on (running containers stop)"),)
     command = "sudo systemctl restart docker"
@@ -62,7 +62,7 @@ def look_at_engine(facts: HostFacts) -> Fixes:
     """See why the engine went away, and start it again."""
     engine = facts.engine
     if engine.kind == "desktop" or facts.platform.kind == "macos":
-        return (Fix("Start Docker Desktop again"),)
+        return (Fix(f"Start {engine.application} again"),)
     if engine.kind == "remote":
         return (Fix("See whether the engine answers", "docker version"),)
     if engine.kind == "podman":
@@ -124,7 +124,11 @@ def matching_client(facts: HostFacts) -> Fixes:
 def newer_docker(facts: HostFacts, version: str = CDI_SINCE) -> Fixes:
     """An engine of at least that version."""
     if facts.engine.kind == "desktop":
-        return (Fix(f"Update Docker Desktop: it should bring an engine of {version} or newer"),)
+        return (
+            Fix(
+                f"Update {facts.engine.application}: it should bring an engine of {version} or newer"
+            ),
+        )
     if facts.engine.kind == "podman":
         return (Fix(f"Install Podman {PODMAN_SINCE} or newer"),)
     return (Fix(f"Install Docker {version} or newer, from Docker's own packages: {ENGINE_GUIDE}"),)
@@ -145,13 +149,21 @@ def native_engine(facts: HostFacts) -> Fixes:
     """An engine on this machine's own kernel in the place of a virtual machine."""
     if facts.platform.kind == "macos":
         return (Fix("On macOS no GPU reaches containers: go on with the CPU alone"),)
+    if facts.platform.kind == "wsl2" and facts.engine.product is not None:
+        application = facts.engine.application
+        return (
+            Fix(f"Switch this distribution off in {application}: Preferences, WSL, Integrations"),
+            Fix("Install an engine in this distribution", "configure-environment", automatic=True),
+            Fix("Or use Docker Desktop in its place, which hands the GPU over"),
+        )
     if facts.platform.kind == "wsl2":
         return (
             Fix("Update Docker Desktop, and keep on in its Settings: Use the WSL 2 based engine"),
         )
     return (
         Fix(
-            "Quit Docker Desktop and choose this machine's own engine", "docker context use default"
+            f"Quit {facts.engine.application} and choose this machine's own engine",
+            "docker context use default",
         ),
         Fix("Install that engine where it is missing", "configure-environment", automatic=True),
     )
@@ -186,6 +198,15 @@ def linux_containers(_: HostFacts) -> Fixes:
     )
     command = '& "$Env:ProgramFiles\\Docker\\Docker\\DockerCli.exe" -SwitchLinuxEngine'
     return (Fix(text, command),)
+
+
+def rancher_desktop(_: HostFacts) -> Fixes:
+    """Rancher Desktop's engine, reached from a WSL distribution: started, of the right kind, joined."""
+    return (
+        Fix("With Rancher Desktop: start it on Windows"),
+        Fix("Choose dockerd (moby) in its Preferences, Container Engine: containerd has no Docker engine"),
+        Fix("Switch this distribution on in its Preferences, WSL, Integrations"),
+    )  # fmt: skip
 
 
 def docker_group(facts: HostFacts) -> Fixes:

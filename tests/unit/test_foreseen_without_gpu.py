@@ -68,7 +68,10 @@ def test_what_is_well_is_planned(tmp_path: Path) -> None:
     assert not any("CPU only" in note for note in report.notes)
 
 
-@pytest.mark.parametrize(("answer", "words"), [("windows", "SwitchLinuxEngine"), ("403", "policy")])
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [("windows", "SwitchLinuxEngine"), ("403", "plugin x"), ("502", "Rancher Desktop")],
+)
 def test_an_engine_that_runs_no_linux_container_for_us_ends_the_run_first(
     answer: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +81,12 @@ def test_an_engine_that_runs_no_linux_container_for_us_ends_the_run_first(
     if answer == "403":
         engine = replace(seen.engine, state="denied", detail="authorization denied by plugin x")
         evidence = (Evidence("engine", "denied", "docker", 1.0, engine.detail, 403),)
-    facts = replace(seen, engine=engine, evidence=evidence)
+    platform = seen.platform
+    if answer == "502":
+        platform = replace(platform, kind="wsl2")
+        engine = replace(seen.engine, state="error", detail="Bad Gateway")
+        evidence = (Evidence("engine", "error", "docker", 1.0, engine.detail, 502),)
+    facts = replace(seen, platform=platform, engine=engine, evidence=evidence)
     monkeypatch.setattr(probes, "gather_surely", lambda *_, **__: facts)
     with pytest.raises(DshpcError) as refused:
         tools.ready(machine, machine, Steps(), interactive=False)

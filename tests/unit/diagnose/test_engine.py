@@ -13,8 +13,10 @@ from dshpc_setup.diagnose.engine import CHECKS
 from dshpc_setup.engine import refusals
 from dshpc_setup.facts import Compose, Engine, Evidence, Toolkit
 from dshpc_setup.handover import Handover
+from dshpc_setup.machine import Reply
 from dshpc_setup.observed import Disk, Observed
 from dshpc_setup.passthrough import Attempt, Cause, findings
+from dshpc_setup.probes.engine import Here, parse
 from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import FOLDER, known
 from tests.unit.diagnose.proofs import after_test, beside, refused
@@ -73,7 +75,7 @@ FIRES: dict[str, tuple[Case, Case]] = {
     "DSH-DK-016": (on(RTX4090, **PODMAN), on(RTX4090, kind="podman", server_version="5.4.2")),
     "DSH-DK-017": ("rtx4090-cdi-old-driver", "rtx4090-cdi-old-replaced"),
     "DSH-DK-032": (refused("DSH-DK-032"), beside("DSH-DK-032")),
-    "DSH-DK-033": (on(RTX4090, kind="desktop", **UNTOLD), "wsl2-rtx3080"),
+    "DSH-DK-033": ("wsl2-rancher-desktop", "wsl2-rtx3080"),
     "DSH-DK-034": (on(RTX4090, kind="remote", host="ssh://elsewhere"), "engine-remote-smaller"),
     "DSH-DK-035": (refused("DSH-DK-035"), beside("DSH-DK-035")),
     "DSH-DK-036": (
@@ -459,14 +461,62 @@ def test_an_engine_that_answers_with_an_error_has_answered() -> None:
 def test_an_authorization_plugins_refusal_is_no_matter_of_a_group() -> None:
     for identity in ("DSH-DK-074", "DSH-DK-001"):
         told = found(forbidden(), identity)
-        assert (told.state, told.title) == ("error", "The engine's policy refuses this user")
+        assert (told.state, told.title) == (
+            "error",
+            "The authorization plugin opa refuses this user",
+        )
         steps = " ".join(f"{fix.text} {fix.command}" for fix in told.fix)
         assert "authorization-plugins" in steps
         assert "usermod" not in steps
     error = refusals.unfit(forbidden().facts)
     assert error is not None
+    assert error.brief == "The Docker engine's authorization plugin opa refuses this user"
     assert "plugin opa" in error.details
+    proxied = forbidden().facts
+    proxied = replace(proxied, engine=replace(proxied.engine, detail="Forbidden"))
+    error = refusals.unfit(proxied)
+    assert error is not None
+    assert error.brief == "The Docker engine's policy refuses this user"
     assert not isinstance(error, refusals.EngineDeniedError), "sudo would change nothing"
+
+
+def test_rancher_desktop_without_its_engine_is_told_and_nothing_is_installed() -> None:
+    told = found(known("wsl2-rancher-desktop-off"), "DSH-DK-001")
+    assert told.title == "Rancher Desktop's engine does not answer"
+    error = refusals.unfit(known("wsl2-rancher-desktop-off").facts)
+    assert error is not None
+    for steps in (" ".join(error.resolution), " ".join(fix.text for fix in told.fix)):
+        assert "dockerd (moby)" in steps
+        assert "WSL, Integrations" in steps
+
+
+def test_an_engine_that_rancher_desktop_was_given_the_toolkit_for_is_not_refused() -> None:
+    told = on("wsl2-rancher-desktop", runtimes=("nvidia", "runc"))
+    assert found(told, "DSH-DK-033").state != "error"
+
+
+@pytest.mark.parametrize(
+    ("info", "kind", "product"),
+    [
+        ({"OperatingSystem": "Rancher Desktop WSL Distribution"}, "desktop", "Rancher Desktop"),
+        (
+            {"OperatingSystem": "Rancher Desktop WSL Distribution (containerized)"},
+            "desktop",
+            "Rancher Desktop",
+        ),
+        (
+            {"OperatingSystem": "Alpine Linux v3.21", "Name": "lima-rancher-desktop"},
+            "desktop",
+            "Rancher Desktop",
+        ),
+        ({"OperatingSystem": "Docker Desktop"}, "desktop", None),
+        ({"OperatingSystem": "Ubuntu 24.04", "Name": "rancher"}, "engine", None),
+    ],
+)
+def test_who_brings_the_engine(info: dict[str, str], kind: str, product: str | None) -> None:
+    value = {"version": {"Version": "29.5.3"}, "info": info, "host": "unix:///var/run/docker.sock"}
+    fact = parse(Reply("present", value), Here("6.6", "here"))
+    assert (fact.kind, fact.product) == (kind, product)
 
 
 def test_an_engine_of_windows_containers_is_refused() -> None:

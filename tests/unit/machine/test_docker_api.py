@@ -68,6 +68,14 @@ def test_an_engine_that_forbids_it_is_denied() -> None:
     assert (docker_api._state_of(error), docker_api._status_of(error)) == ("denied", 403)
 
 
+def test_a_proxy_without_an_engine_is_an_error_by_its_code() -> None:
+    class GatewayError(Exception):
+        status_code = 502
+
+    error = GatewayError("request returned Bad Gateway")
+    assert (docker_api._state_of(error), docker_api._status_of(error)) == ("error", 502)
+
+
 @pytest.mark.parametrize(
     ("results", "state", "words"),
     [

@@ -220,6 +220,7 @@ SCHEMA: dict[str, Any] = {
         "registered": [str],
         "newer": [str],
         "log_max_size?": str,
+        "product?": str,
     },
     "evidence": [
         {
