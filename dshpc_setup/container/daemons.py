@@ -181,6 +181,29 @@ def wait_registered(machine: Machine, node: str, since: float) -> Node:
         time.sleep(0.02)
 
 
+def hold(machine: Machine, node: str, why: str) -> bool:
+    """Take the node out until `let_go`; False where it is out already, or cannot be.
+
+    A start that is killed meanwhile leaves it so, by a reason of ours: the next one takes it back.
+    """
+    reason = f"dshpc: {why}"
+    found = show_node(machine, node)
+    if found is None or found.unwell:
+        return found is not None and found.own_doing and found.reason == reason
+    order = ["scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}"]
+    return machine.run(order, deadline_s=_ASK_S).ok
+
+
+def wait_responding(machine: Machine, node: str) -> Node | None:
+    """The node once slurmctld takes it for responding, which it asks anew of one that is resumed."""
+    until = time.monotonic() + _DOUBTFUL_S
+    while True:
+        found = show_node(machine, node)
+        if (found is not None and found.registered) or time.monotonic() >= until:
+            return found
+        time.sleep(0.02)
+
+
 @dataclass(frozen=True)
 class TakenBack:
     """`note` is a sentence about what was done or left."""

@@ -19,12 +19,18 @@ _COMPLETED_S = 10.0
 _POLL_S = 0.1
 _OTHER_SECOND_S = 1.1
 _DELAY = timedelta(seconds=122)  # of a job that is queued again: 120 s in job_mgr.c, rounded up
+_IN_FRONT = -10  # Slurm's priority for all is 1, and -1 would come to the same
 # What `scontrol release` says of a job that cannot run on what is here; it is let go all the same
 _NOT_NOW = "configuration not available now"
 _WAIT_FOR_SOMETHING_ELSE = frozenset(
     "BadConstraints BeginTime Dependency DependencyNeverSatisfied JobHeldAdmin JobHeldUser "
     "JobArrayTaskLimit PartitionDown PartitionInactive PartitionNodeLimit PartitionTimeLimit "
     "Reservation ReservationDeleted".split()
+)
+# No name: people choose it, a line break in it included
+_QUEUE = (
+    *("squeue", "-h", "-a", "-t", "RUNNING,SUSPENDED,STOPPED,PENDING,COMPLETING", "-O"),
+    "JobID:|,State:|,BatchFlag:|,Requeue:|,Reason:|,NodeList:300|,RestartCnt:|,EligibleTime:|",
 )
 # The first job of a start, and of a run of configure-environment: root's, and in no list of ours
 PROOF = "dshpc-proof"
@@ -97,6 +103,27 @@ def read_running(text: str) -> tuple[Again, ...]:
     )
 
 
+def interrupted_wait_beside_others(machine: Machine, node: str) -> bool:
+    """Whether jobs that were interrupted are to begin again, and others could take their place.
+
+    Slurm has the former wait for two minutes (`let_begin`), and gives the latter what is free at once.
+    """
+    result = machine.run(_QUEUE, deadline_s=_CONCLUDE_S)
+    if not result.ok:
+        return False
+    queue = read_queue(result.stdout, node, datetime.now())  # noqa: DTZ005 -- as Slurm's times
+    first = {*queue.again, *queue.delayed}
+    rows = ([field.strip() for field in line.split("|")] for line in result.stdout.split("\n"))
+    others = (
+        len(row) == 9
+        and row[1] == "PENDING"
+        and row[0] not in first
+        and row[4] not in _WAIT_FOR_SOMETHING_ELSE
+        for row in rows
+    )
+    return bool(first) and any(others)
+
+
 def tidy_queue(
     machine: Machine, node: str, *, fresh: bool, concluded: Collection[str] = ()
 ) -> Tidied:
@@ -108,15 +135,7 @@ def tidy_queue(
     CPUs and GPUs. A pending job that cannot run on what is here gets reason BadConstraints and
     priority 0, and keeps both when that is back. (All seen with 24.11.5.)
     """
-    result = machine.run(
-        ["squeue", "-h", "-a", "-t", "RUNNING,SUSPENDED,STOPPED,PENDING,COMPLETING"]
-        # No name: people choose it, a line break in it included
-        + [
-            "-O",
-            "JobID:|,State:|,BatchFlag:|,Requeue:|,Reason:|,NodeList:300|,RestartCnt:|,EligibleTime:|",
-        ],
-        deadline_s=_ASK_S,
-    )
+    result = machine.run(_QUEUE, deadline_s=_ASK_S)
     cancel_proofs(machine)
     if not result.ok:
         return Tidied((f"The queue could not be looked at: {result.text or result.state}",))
@@ -168,9 +187,36 @@ def let_begin(machine: Machine, ids: Sequence[str], queued: float) -> None:
         if left.ok and not set(ids) & set(left.stdout.replace("|", " ").split()):
             break
         time.sleep(_POLL_S)
-    machine.run(
-        ["scontrol", "update", f"jobid={','.join(ids)}", "starttime=now"], deadline_s=_ASK_S
+    start_now(machine, ids)
+
+
+def start_now(machine: Machine, ids: Sequence[str]) -> None:
+    """They wait for no time any more; slurmctld looks at the queue upon it."""
+    if ids:
+        machine.run(
+            ["scontrol", "update", f"jobid={','.join(ids)}", "starttime=now"], deadline_s=_ASK_S
+        )
+
+
+def put_in_front(machine: Machine, ids: Sequence[str]) -> None:
+    """Jobs that were interrupted come before those that were submitted after them.
+
+    Slurm orders jobs of one priority by the time of their submission, which it sets anew as it queues a
+    job again. Who has chosen a `--nice` of his own keeps it.
+    """
+    if not ids:
+        return
+    result = machine.run(
+        ["squeue", "-h", "-a", f"--jobs={','.join(ids)}", "-O", "JobID:|,Nice:|"], deadline_s=_ASK_S
     )
+    rows = ([field.strip() for field in line.split("|")] for line in result.stdout.split("\n"))
+    # A task of an array has a number of its own
+    plain = [row[0] for row in rows if len(row) == 3 and row[0].isdecimal() and row[1] == "0"]
+    if result.ok and plain:
+        machine.run(
+            ["scontrol", "update", f"jobid={','.join(plain)}", f"nice={_IN_FRONT}"],
+            deadline_s=_ASK_S,
+        )
 
 
 def cancel_proofs(machine: Machine) -> None:

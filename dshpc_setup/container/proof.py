@@ -38,13 +38,31 @@ def reconcile(run: Run, node: str, *, fresh: bool) -> Reconciled:
         if fresh and not run.restored:
             return Reconciled()
         found = daemons.wait_registered(run.machine, node, run.up_since)
-        told = daemons.take_back(run.machine, node, found, fresh=fresh)
+        told = None if run.held else daemons.take_back(run.machine, node, found, fresh=fresh)
         if told:
             run.status.note(told.note)
         tidied = jobs.tidy_queue(run.machine, node, fresh=fresh, concluded=run.concluded)
+        queued = time.monotonic()
         for note in tidied.notes:
             run.status.note(note)
-        return Reconciled(found, bool(told and told.resumed), tidied.again, time.monotonic())
+        if run.contested:
+            jobs.put_in_front(run.machine, tidied.again)
+        if run.held:
+            jobs.let_begin(run.machine, tidied.again, queued)
+            return Reconciled(_let_go(run, node, found, tidied.again))
+        return Reconciled(found, bool(told and told.resumed), tidied.again, queued)
+
+
+def _let_go(
+    run: Run, node: str, found: daemons.Node, again: tuple[str, ...]
+) -> daemons.Node | None:
+    """The node that was held takes jobs again, and the interrupted ones are looked at."""
+    told = daemons.take_back(run.machine, node, found, fresh=True)
+    if told and not told.resumed:  # by a person, meanwhile
+        run.status.note(told.note)
+    now = daemons.wait_responding(run.machine, node)
+    jobs.start_now(run.machine, again)  # of itself slurmctld looks up to 30 s later
+    return now or found
 
 
 def prove(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> Proof:

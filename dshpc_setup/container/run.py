@@ -20,6 +20,10 @@ class Run:
     slurm: tuple[int, int]  # SlurmUser's uid and gid
     restored: bool = False  # slurmctld has a saved state: this is not the first start
     concluded: tuple[str, ...] = ()  # ids of jobs whose script had ended when slurmctld was killed
+    contested: bool = (
+        False  # interrupted jobs are to begin again, and others could come before them
+    )
+    held: bool = False  # the node is taken out until the interrupted ones may begin
     up_since: float = 0.0  # when slurmd was started last, in seconds of the epoch
 
 

@@ -60,6 +60,10 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
             raise _down(run, candidate, node, "slurmctld")
         if run.restored:
             run.concluded = jobs.conclude_ended(machine, places)
+            # Before slurmd registers: others would begin at once on what the interrupted ones have lost
+            run.contested = jobs.interrupted_wait_beside_others(machine, node)
+            why = "interrupted jobs begin before others"
+            run.held = run.contested and daemons.hold(machine, node, why)
     with status.step("slurmd"):
         port = check.port(candidate.texts, *check.PORTS["slurmd"])
         run.up_since = time.time()

@@ -152,6 +152,29 @@ def test_jobs_that_ran_are_queued_again_and_run_at_once(fresh: Node) -> None:
         fresh.exec("sh", "-c", SAVED)
 
 
+@pytest.mark.parametrize(("ran_s", "how"), [(0, "kill"), (21, "kill"), (0, "stop")])
+def test_jobs_that_were_cut_off_begin_before_those_that_were_submitted_later(
+    fresh: Node, ran_s: int, how: str
+) -> None:
+    """slurmctld itself queues those again that began 20 s ago, as soon as slurmd registers."""
+    fresh.run(devices=1, simulate="h100:1")
+    ready(fresh)
+    fresh.exec("sbatch", "-J", "cut-off", "--gres=gpu:1", "--requeue", "-o", "/dev/null",
+               "--wrap", "sleep 600")  # fmt: skip
+    until(lambda: fresh.jobs().get("cut-off") == "RUNNING")
+    for number in range(3):
+        fresh.exec("sbatch", "-J", f"later{number}", "--gres=gpu:1", "-o", "/dev/null",
+                   "--wrap", "sleep 600")  # fmt: skip
+    time.sleep(ran_s)
+    fresh.exec("sh", "-c", SAVED)
+    docker(how, fresh.name)
+    docker("start", fresh.name)
+    ready(fresh)
+    until(lambda: "RUNNING" in fresh.jobs().values())
+    assert {name for name, state in fresh.jobs().items() if state == "RUNNING"} == {"cut-off"}
+    assert "DRAIN" not in fresh.exec("scontrol", "show", "node")
+
+
 # Saves a checkpoint upon TERM, for a second, and goes on from it
 SAVES = """
 at=/var/tmp/$1

@@ -166,6 +166,35 @@ def test_jobs_that_were_queued_again_begin_once_they_have_completed(
     assert slept[0] > 1.0  # in another second than they ended
 
 
+@pytest.mark.parametrize(
+    ("lines", "contested"),
+    [
+        ("12|RUNNING|1|1|None|lab|0|N/A|\n15|PENDING|1|1|Resources||0|N/A|\n", True),
+        ("12|RUNNING|1|1|None|lab|0|N/A|\n15|PENDING|0|1|Priority||0|N/A|\n", True),
+        ("12|RUNNING|1|1|None|lab|0|N/A|\n15|PENDING|1|1|JobHeldUser||0|N/A|\n", False),
+        ("12|RUNNING|1|1|None|lab|0|N/A|\n", False),
+        ("15|PENDING|1|1|Resources||0|N/A|\n", False),
+        ("12|RUNNING|1|0|None|lab|0|N/A|\n15|PENDING|1|1|Resources||0|N/A|\n", False),
+    ],
+)
+def test_interrupted_jobs_are_contested_by_who_waits_for_what_they_had(
+    lines: str, contested: bool
+) -> None:
+    machine = Slurm(lines)
+    assert jobs.interrupted_wait_beside_others(machine, "lab") is contested
+    assert machine.orders == []
+    assert not jobs.interrupted_wait_beside_others(Slurm(lines, code=1), "lab")
+
+
+def test_who_was_interrupted_comes_before_later_ones_and_keeps_a_nice_of_his_own() -> None:
+    machine = Slurm("12 |0 |\n13 |100 |\n14 |0 |\n")
+    jobs.put_in_front(machine, ("12", "13", "14"))
+    assert machine.orders == [["scontrol", "update", "jobid=12,14", "nice=-10"]]
+    nobody = Slurm("")
+    jobs.put_in_front(nobody, ())
+    assert nobody.orders == []
+
+
 def test_where_no_job_was_queued_again_nobody_is_asked() -> None:
     machine = Slurm(QUEUE)
     jobs.let_begin(machine, (), 0.0)

@@ -383,6 +383,8 @@ FAULTY = {
     "laptop-rtx4060-intel-display": "DSH-DK-007",
     "rtx4090-beside-rx7900xtx": "DSH-DK-007",
     "t4-nvidia-smi-only": "DSH-DK-007",
+    "wsl2-rancher-desktop": "DSH-DK-033",
+    "wsl2-rancher-desktop-off": "DSH-DK-001",
 }
 
 
