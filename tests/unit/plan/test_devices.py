@@ -154,7 +154,7 @@ def test_a_gpu_that_is_not_there_is_named_with_its_place() -> None:
         ({"yaml_text": "devices: [0, 7]\n"}, "dshpc.yaml:1:14"),
     ):
         with pytest.raises(DshpcError) as caught:
-            plan_cluster(facts(gpu(0)), load(**given))  # type: ignore[arg-type]
+            plan_cluster(facts(gpu(0)), load(**given))
         assert caught.value.brief == f"{where} names 7, but there is no such GPU."
 
 
