@@ -117,7 +117,7 @@ function slurm_cli_pre_submit(options, pack_offset)
    if not is_allowed(options) then
       return slurm.ERROR
    end
-   if options["type"] == "sbatch" and not can_log(options) then
+   if options["type"] ~= "salloc" and not can_log(options) then
       return slurm.ERROR
    end
    return slurm.SUCCESS
