@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 _COMMAND = re.compile(
     r"(?:sudo |docker |dshpc |dshpc-node |configure-environment|mv |rm |ls |cp |chmod |chown ).*(?<!\.\.\.)"
 )
+
+
+# Something to do; only to look; another way to the same end, which begins here; to do after the step before
+Step = Literal["do", "look", "alternative", "after"]
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,17 @@ class Fix:
     text: str
     command: str | None = None
     automatic: bool = False
+    step: Step = "do"
+
+
+# How a step of an error begins that is none to do by itself
+_BEGINS: tuple[tuple[str, Step], ...] = (
+    ("Or ", "alternative"),
+    ("Or,", "alternative"),
+    ("See ", "look"),
+    ("Look at ", "look"),
+    ("Then ", "after"),
+)
 
 
 def of_step(step: str) -> Fix:
@@ -24,9 +40,10 @@ def of_step(step: str) -> Fix:
 
     One that lacks a part of its own, and so ends in "...", is words.
     """
+    kind: Step = next((kind for word, kind in _BEGINS if step.startswith(word)), "do")
     begin = -1
     while (begin := step.find(": ", begin + 1)) != -1:
         command = step[begin + 2 :]
         if _COMMAND.fullmatch(command):
-            return Fix(step[:begin], command)
-    return Fix(step)
+            return Fix(step[:begin], command, step=kind)
+    return Fix(step, step=kind)

@@ -11,7 +11,6 @@ from dshpc_setup.cli.terminal import Ink, printable, printable_lines, wrapped
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import FAULTS, SECTIONS, WRONG, Section
 from dshpc_setup.diagnose.report import Report
-from dshpc_setup.fixes import Fix
 
 _MARKS = {"ok": "ok", "info": "--", "warn": "!", "error": "!!", "skipped": "..", "crashed": "??"}
 _GPUS = (
@@ -70,7 +69,11 @@ def _clean(finding: Finding) -> Finding:
         cause=_sentence(finding.cause),
         evidence=tuple(line for text in finding.evidence for line in printable_lines(text) if line),
         fix=tuple(
-            Fix(_sentence(fix.text), "\n".join(printable_lines(fix.command or "")) or None)
+            replace(
+                fix,
+                text=_sentence(fix.text),
+                command="\n".join(printable_lines(fix.command or "")) or None,
+            )
             for fix in finding.fix
         ),
     )

@@ -26,7 +26,9 @@ from dshpc_setup.passthrough.findings import AMD_GROUP, NO_KFD, TITLES
 NOT_LOADED = "DSH-AM-084"
 
 _KFD_BUILT = Fix(
-    "See whether the kernel was built with it", 'grep HSA_AMD= "/boot/config-$(uname -r)"'
+    "See whether the kernel was built with it",
+    'grep HSA_AMD= "/boot/config-$(uname -r)"',
+    step="look",
 )
 _USUAL_KERNEL = Fix("Where that is not set, install the distribution's usual kernel")
 _OTHER_KERNEL = r"\bamd\w+: (?:version magic '|disagrees about version of symbol|Unknown symbol )"
@@ -41,7 +43,7 @@ def _kfd(known: Known) -> Verdict:
     node = [item for item in known.facts.gpus.disagreements if item.about == "/dev/kfd"]
     if not lacking and not node:
         return fine() if of_vendor(known, "amd") else none_of(known, "amd")
-    look = Fix("See what KFD says", "sudo dmesg | grep -i kfd")
+    look = Fix("See what KFD says", "sudo dmesg | grep -i kfd", step="look")
     if node:
         return fault(
             "The kernel lists AMD's GPUs, and there is no device node /dev/kfd: udev has not made it.",

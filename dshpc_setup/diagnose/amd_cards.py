@@ -86,9 +86,13 @@ def _partitions(known: Known) -> Verdict:
         f"The card at {card} has fewer partitions than its mode makes: {meaning}.",
         *told_by(short),
         fix=(
-            Fix("See what the driver says of the one that is missing", "sudo dmesg | grep -i kfd"),
+            Fix(
+                "See what the driver says of the one that is missing",
+                "sudo dmesg | grep -i kfd",
+                step="look",
+            ),
             Fix("With no program on the card, set its mode again", again),
-            Fix("Then take all of them in", "configure-environment"),
+            Fix("Then take all of them in", "configure-environment", step="after"),
         ),
     )
 
@@ -141,7 +145,7 @@ def _resets(known: Known) -> Verdict:
         f"AMD's driver reset a GPU that did not answer. {after}",
         *lines[-_SHOWN:],
         fix=(
-            Fix("See what happened before", "sudo dmesg | grep -i amdgpu"),
+            Fix("See what happened before", "sudo dmesg | grep -i amdgpu", step="look"),
             *(remedies.reboot(known.facts) if failed else ()),
             Fix("Where that comes back, update the kernel, the firmware package and ROCm"),
         ),
@@ -195,8 +199,12 @@ def _ras(known: Known) -> Verdict:
         *dict.fromkeys((*counted[-_SHOWN:], *fatal[-_SHOWN:])),
         fix=(
             *(remedies.reboot(known.facts) if fatal else ()),
-            Fix("See the counts of each part of the GPU", "amd-smi metric --ecc --ecc-blocks"),
-            Fix("See the memory that was taken out of use", "amd-smi bad-pages"),
+            Fix(
+                "See the counts of each part of the GPU",
+                "amd-smi metric --ecc --ecc-blocks",
+                step="look",
+            ),
+            Fix("See the memory that was taken out of use", "amd-smi bad-pages", step="look"),
             Fix("Where errors come again on one GPU, ask the seller: the card may be failing"),
         ),
     )

@@ -123,7 +123,9 @@ def _chosen(known: Known) -> Verdict:
         if told is not None
         else f"There is another engine than the one at {where}, which was asked."
     )
-    see = Fix("See which engines your client knows, and which it uses", "docker context ls")
+    see = Fix(
+        "See which engines your client knows, and which it uses", "docker context ls", step="look"
+    )
     return _as_told(
         "Another engine is chosen" if told else "Another engine is here",
         cause,

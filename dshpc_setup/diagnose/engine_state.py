@@ -28,7 +28,7 @@ _SCHEMES = (
     "fd",
     "http+unix",
 )  # of an engine's address
-_LOOK = Fix("See what Docker says", "docker version")
+_LOOK = Fix("See what Docker says", "docker version", step="look")
 _FORBIDDEN = "The engine's policy refuses this user"
 _OWN_ENGINE = Fix(
     "Use the engine of this machine",
@@ -36,7 +36,8 @@ _OWN_ENGINE = Fix(
 )
 _DESKTOP_ON_WSL = Fix(
     "Or, with Docker Desktop: start it on Windows, and switch this distribution on in its Settings, "
-    "Resources, WSL integration"
+    "Resources, WSL integration",
+    step="alternative",
 )
 
 
@@ -128,7 +129,11 @@ def _absent(known: Known) -> Verdict:
             "No Docker engine is in this container",
             "This runs in a container, and no Docker engine is at its socket here.",
             Fix("Run it on the machine itself", "dshpc doctor"),
-            replace(set_up(known), text="Or, where this container may run Docker, set it up here"),
+            replace(
+                set_up(known),
+                text="Or, where this container may run Docker, set it up here",
+                step="alternative",
+            ),
         )
     certain = known.observed.engine_installed is False
     return _told(
@@ -154,8 +159,8 @@ def _start(known: Known, platform: Platform) -> tuple[Fix, ...]:
     if platform.kind == "macos":
         return (
             Fix("Start Docker Desktop", "open -a Docker"),
-            Fix("Or OrbStack", "open -a OrbStack"),
-            Fix("Or Colima", "colima start"),
+            Fix("Or OrbStack", "open -a OrbStack", step="alternative"),
+            Fix("Or Colima", "colima start", step="alternative"),
         )
     wsl = (_DESKTOP_ON_WSL,) if platform.kind == "wsl2" else ()
     return (*remedies.look_at_engine(known.facts), *wsl)
@@ -165,13 +170,19 @@ def _rootless(known: Known) -> tuple[Fix, ...]:
     """Where this user's own engine is there, and nothing points to it."""
     if not any(item.startswith("rootless Docker:") for item in others(known)):
         return ()
-    return (Fix("Or use your own, rootless engine, which is there", "docker context use rootless"),)
+    return (
+        Fix(
+            "Or use your own, rootless engine, which is there",
+            "docker context use rootless",
+            step="alternative",
+        ),
+    )
 
 
 def _without_start(known: Known) -> tuple[Fix, ...]:
     """The steps to see why it is silent: it need not be started."""
     steps = remedies.look_at_engine(known.facts)
-    return tuple(step for step in steps if "start" not in step.text.lower())
+    return tuple(step for step in steps if step.step == "look")
 
 
 def _elsewhere(known: Known, endpoint: str) -> Verdict:
@@ -184,8 +195,12 @@ def _elsewhere(known: Known, endpoint: str) -> Verdict:
     title = f"The engine at {endpoint} {'answers with an error' if wrong else 'does not answer'}"
     cause = f"{title}. DOCKER_HOST or a docker context names it."
     own = () if wrong else _own(endpoint)
-    here = replace(_OWN_ENGINE, text=f"Or use{_OWN_ENGINE.text.removeprefix('Use')}")
-    return _told(known, title, cause, *own, Fix("See whether it is up", "docker version"), here)
+    here = replace(
+        _OWN_ENGINE, text=f"Or use{_OWN_ENGINE.text.removeprefix('Use')}", step="alternative"
+    )
+    return _told(
+        known, title, cause, *own, Fix("See whether it is up", "docker version", step="look"), here
+    )
 
 
 def _own(endpoint: str) -> tuple[Fix, ...]:

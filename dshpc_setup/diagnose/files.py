@@ -51,9 +51,9 @@ def _offered(known: Known) -> Verdict:
         "written (.dshpc-new).",
         *waiting,
         fix=(
-            Fix("See the difference", f"dshpc config diff {first}"),
+            Fix("See the difference", f"dshpc config diff {first}", step="look"),
             Fix("Take the new text", f"dshpc config accept {first}"),
-            Fix("Or keep your own", f"dshpc config reject {first}"),
+            Fix("Or keep your own", f"dshpc config reject {first}", step="alternative"),
         ),
     )
 
@@ -68,7 +68,7 @@ def _stale(known: Known) -> Verdict:
             "is not what would be set up now.",
             *old,
             fix=(
-                Fix("See what would change", "configure-environment --dry-run"),
+                Fix("See what would change", "configure-environment --dry-run", step="look"),
                 Fix("Set it up for what is here now", "configure-environment", automatic=True),
             ),
         )

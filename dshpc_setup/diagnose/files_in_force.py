@@ -54,7 +54,11 @@ def _not_in_force(late: list[ProjectFile], compose: ProjectFile | None) -> Verdi
     if late:
         causes.append("Slurm works with an earlier text of what was changed in config/ since.")
         fixes += [
-            Fix("See what would change", f"dshpc config diff {short_name(late[0].path)}"),
+            Fix(
+                "See what would change",
+                f"dshpc config diff {short_name(late[0].path)}",
+                step="look",
+            ),
             Fix("Put them into effect; jobs go on", "dshpc reconfigure", automatic=True),
         ]
     if compose is not None:

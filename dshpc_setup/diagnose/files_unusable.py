@@ -29,6 +29,7 @@ def invalid(known: Known) -> Verdict:
             Fix(
                 f"Or put it aside, {there(known)}, to have it written anew",
                 f"mv {first.path} {first.path}.old && configure-environment",
+                step="alternative",
             ),
         ),
     )
@@ -69,7 +70,7 @@ def readable(known: Known) -> Verdict:
         f"{first} cannot be read by this user, so that no command of dshpc can use it here.",
         *words,
         fix=(
-            Fix("See what it is and whose", f"ls -ld {path}"),
+            Fix("See what it is and whose", f"ls -ld {path}", step="look"),
             Fix("Where a run under sudo left it to root, take it", f'sudo chown "$USER" {path}'),
         ),
     )

@@ -82,9 +82,9 @@ def _sentence(text: str) -> str:
 def _let_in(known: Known) -> tuple[Fix, ...]:
     """Nothing of a GPU may be read, or none may be used, by this process: no driver mends that."""
     if "device cgroup" not in (known.facts.gpus.detail or ""):
-        return (Fix("See what this user may not read", "dshpc detect --explain"),)
+        return (Fix("See what this user may not read", "dshpc detect --explain", step="look"),)
     return (
-        Fix("See in which control group this shell runs", "cat /proc/self/cgroup"),
+        Fix("See in which control group this shell runs", "cat /proc/self/cgroup", step="look"),
         Fix("Inside a job or a container only the GPUs that were given to it can be used: ask for some, "
             "or run dshpc outside of it, on the machine itself"),
     )  # fmt: skip
@@ -101,7 +101,7 @@ def _ask_driver(known: Known) -> Fix:
         vendor = "intel"
     else:
         vendor = "nvidia"
-    return Fix("See what the driver itself says", _TOOLS[vendor])
+    return Fix("See what the driver itself says", _TOOLS[vendor], step="look")
 
 
 def _broken_gpus(known: Known) -> Verdict:
@@ -152,7 +152,10 @@ def _node_steps(known: Known, vendor: Vendor, *, whole: bool) -> tuple[Fix, ...]
     if vendor == "nvidia":
         return remedies.make_nodes(known.facts) if whole else remedies.make_mig_nodes(known.facts)
     look = "See whether this /dev is the machine's own, and which nodes it has"
-    return (Fix(look, "findmnt /dev; ls -l /dev/kfd /dev/dri"), *remedies.reboot(known.facts))
+    return (
+        Fix(look, "findmnt /dev; ls -l /dev/kfd /dev/dri", step="look"),
+        *remedies.reboot(known.facts),
+    )
 
 
 def _unused(known: Known) -> Verdict:
@@ -186,7 +189,7 @@ def _layers(known: Known) -> Verdict:
         cause,
         *_both_sides(open_[0]),
         *(line for item in open_[1:] for line in (*_both_sides(item), _meaning(item))),
-        fix=(Fix("See what each source says", "dshpc detect --explain"),),
+        fix=(Fix("See what each source says", "dshpc detect --explain", step="look"),),
     )
 
 
@@ -280,10 +283,10 @@ def _held_by_jobs(known: Known) -> int | None:
 
 def _who_holds_it(known: Known) -> tuple[Fix, ...]:
     vendors = dict.fromkeys(gpu.vendor for gpu in known.facts.gpus.devices)
-    lists = (Fix("See the programs that hold it, also those outside of Slurm", _HOLDERS[vendor])
+    lists = (Fix("See the programs that hold it, also those outside of Slurm", _HOLDERS[vendor], step="look")
              for vendor in vendors if vendor in _HOLDERS)  # fmt: skip
     return (
-        Fix("See how much each GPU has left, and which job holds it", "dshpc gpus"),
+        Fix("See how much each GPU has left, and which job holds it", "dshpc gpus", step="look"),
         *lists,
         Fix("End those that nobody needs; a job that fills it by itself needs smaller batches, or a GPU "
             "with more memory"),

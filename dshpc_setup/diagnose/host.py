@@ -93,13 +93,13 @@ def _memory_limit(known: Known) -> Verdict:
             "This session may use the memory of some NUMA nodes alone, less than half of the machine's, "
             "and the plan counts with no more.",
             read,
-            fix=(Fix("See which nodes", "grep Mems_allowed_list /proc/self/status"),),
+            fix=(Fix("See which nodes", "grep Mems_allowed_list /proc/self/status", step="look"),),
         )
     return note(
         "A control group gives this session less than half of the machine's memory, and the plan "
         "counts with no more.",
         read,
-        fix=(Fix("See whose limit it is", "cat /proc/self/cgroup"),),
+        fix=(Fix("See whose limit it is", "cat /proc/self/cgroup", step="look"),),
     )
 
 
@@ -167,7 +167,11 @@ def _project_disk(known: Known) -> Verdict:
         _LEAST_MIB,
         "The disk of the project folder is nearly full: files of the next run, and what jobs write "
         "to the work folder, may not fit.",
-        Fix("See what takes the room there", f"du -xh --max-depth=2 {disk.path} | sort -h | tail"),
+        Fix(
+            "See what takes the room there",
+            f"du -xh --max-depth=2 {disk.path} | sort -h | tail",
+            step="look",
+        ),
     )
 
 
@@ -180,7 +184,11 @@ def _tmp_disk(known: Known) -> Verdict:
         _LEAST_TMP_MIB,
         f"{disk.path} is nearly full: commands of dshpc, Docker and the drivers' tools write there "
         "while they run, and fail.",
-        Fix("See what takes the room there", f"du -xh --max-depth=1 {disk.path} | sort -h | tail"),
+        Fix(
+            "See what takes the room there",
+            f"du -xh --max-depth=1 {disk.path} | sort -h | tail",
+            step="look",
+        ),
     )
 
 
@@ -194,7 +202,9 @@ def _room(disk: Disk, least_mib: int, cause: str, step: Fix) -> Verdict:
         return warning(cause, read, fix=(step,))
     if disk.free_inodes is not None and disk.free_inodes < _LEAST_INODES:
         files = Fix(
-            "See which folders hold most files", f"du -x --inodes {disk.path} | sort -n | tail"
+            "See which folders hold most files",
+            f"du -x --inodes {disk.path} | sort -n | tail",
+            step="look",
         )
         return warning(
             f"{disk.path} has room, but hardly a file more can be made there: its inodes are used up.",
@@ -250,7 +260,7 @@ def _answers(known: Known) -> Verdict:
 
 def _ask_again(facts: HostFacts) -> tuple[Fix, ...]:
     late = any(item.state == "timeout" for item in facts.evidence)
-    again = Fix("See each question and its answer", "dshpc detect --explain")
+    again = Fix("See each question and its answer", "dshpc detect --explain", step="look")
     longer = Fix("Give them more time", "dshpc detect --deadline 60")
     return (again, longer) if late else (again,)
 

@@ -51,6 +51,7 @@ def _driver(known: Known) -> Verdict:
             Fix(
                 "See what they say of the card; one that is too new for them is named there",
                 "sudo dmesg | grep -iE 'i915|xe '",
+                step="look",
             ),
             Fix("Where the kernel is older than the card, install a newer kernel", "uname -r"),
         ),
@@ -82,7 +83,9 @@ def _hangs(known: Known) -> Verdict:
         *lines[-_SHOWN:],
         fix=(
             Fix(
-                "See which program it was", "sudo dmesg | grep -E 'GPU HANG|Engine reset|Timedout'"
+                "See which program it was",
+                "sudo dmesg | grep -E 'GPU HANG|Engine reset|Timedout'",
+                step="look",
             ),
             Fix("Where that comes back, update the kernel and Intel's compute runtime"),
         ),

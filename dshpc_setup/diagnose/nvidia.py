@@ -226,7 +226,7 @@ def _driver_error(known: Known) -> Verdict:
         return warning(cause, *words, fix=remedies.hung_driver(known.facts))
     if on_board(known):
         cause = "The Jetson's GPU did not start."
-        look = Fix("See what the kernel says of it", "sudo dmesg | grep -i nvgpu")
+        look = Fix("See what the kernel says of it", "sudo dmesg | grep -i nvgpu", step="look")
         return fault(cause, *words, fix=(look, Fix("Switch the board off and on again")))
     cause = "NVIDIA's library is there and the driver is loaded, and asking for the GPUs fails."
     return fault(cause, *words, fix=remedies.hung_driver(known.facts))

@@ -51,7 +51,7 @@ def _readable(known: Known) -> Verdict:
     log = lines(
         known.observed.kernel, r"RmInitAdapter failed|rm_init_adapter failed|fails to start", 4
     )
-    see = Fix("See what the driver wrote about it", "sudo dmesg | grep -i NVRM")
+    see = Fix("See what the driver wrote about it", "sudo dmesg | grep -i NVRM", step="look")
     if closed:
         cause = "The driver lists a GPU and cannot open it: jobs do not get it."
         return left_out(known, closed, cause, (see, *_reset_steps(known, closed)))
@@ -101,12 +101,20 @@ def _instances(known: Known) -> Verdict:
         empty,
         "MIG mode is enabled and no MIG instance was made: nothing can compute on that GPU.",
         (
-            Fix("See which instances can be made", f"sudo nvidia-smi mig -i {card} -lgip"),
+            Fix(
+                "See which instances can be made",
+                f"sudo nvidia-smi mig -i {card} -lgip",
+                step="look",
+            ),
             Fix(
                 "Make some, each with its compute instance (PROFILE is an ID of that list)",
                 f"sudo nvidia-smi mig -i {card} -cgi PROFILE -C",
             ),
-            Fix("Or use the GPU whole: switch MIG off", f"sudo nvidia-smi -i {card} -mig 0"),
+            Fix(
+                "Or use the GPU whole: switch MIG off",
+                f"sudo nvidia-smi -i {card} -mig 0",
+                step="alternative",
+            ),
         ),
     )
 

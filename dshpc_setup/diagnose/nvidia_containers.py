@@ -189,7 +189,7 @@ def _driver_in_wsl(known: Known) -> Verdict:
         *(f"{layer.source}: {layer.says}" for layer in told[0].layers),
         fix=(
             _without_linux_driver(told[0]),
-            Fix("Then restart WSL, in PowerShell", "wsl --shutdown"),
+            Fix("Then restart WSL, in PowerShell", "wsl --shutdown", step="after"),
         ),
     )
 

@@ -16,8 +16,14 @@ from dshpc_setup.problems import BROKEN, FABRIC_UNHEALTHY, NO_FABRIC
 
 WAITING = "DSH-NV-108"
 
-_SEE = Fix("See what the card counts", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
-_USE_IT = Fix("Or give it to jobs all the same", "configure-environment --unhealthy-gpus use")
+_SEE = Fix(
+    "See what the card counts", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT", step="look"
+)
+_USE_IT = Fix(
+    "Or give it to jobs all the same",
+    "configure-environment --unhealthy-gpus use",
+    step="alternative",
+)
 _FABRIC_WORDS: dict[FabricFault, str] = {
     "unhealthy": "the fabric is unhealthy",
     "limited-capacity": "the fabric has less capacity than it should",
@@ -90,8 +96,8 @@ def _fabric(known: Known) -> Verdict:
     ]
     left_out = [gpu for gpu in ill if FABRIC_UNHEALTHY in gpu.problems]
     steps = (
-        Fix("See the state of the fabric", "nvidia-smi -q | grep -A 12 Fabric"),
-        Fix("See which NVLink connections are down", "nvidia-smi nvlink --status"),
+        Fix("See the state of the fabric", "nvidia-smi -q | grep -A 12 Fabric", step="look"),
+        Fix("See which NVLink connections are down", "nvidia-smi nvlink --status", step="look"),
         *remedies.reset_fabric(known.facts),
     )
     if not left_out:

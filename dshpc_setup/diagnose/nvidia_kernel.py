@@ -81,10 +81,10 @@ def _sign(known: Known) -> Fixes:
         )
     )
     return (
-        Fix("See whether Secure Boot is on", "mokutil --sb-state"),
+        Fix("See whether Secure Boot is on", "mokutil --sb-state", step="look"),
         enrol,
         Fix("Restart the machine, and choose Enroll MOK on the blue screen", "sudo reboot"),
-        Fix("Or switch Secure Boot off in the machine's firmware setup"),
+        Fix("Or switch Secure Boot off in the machine's firmware setup", step="alternative"),
     )
 
 
@@ -249,9 +249,17 @@ def _after(known: Known, items: list[Xid]) -> Fixes:
     if restart or "restart" in kinds:
         steps += remedies.reboot(known.facts)
     if numbers & {74, *NVLINK_5} and not hangs:
-        steps.append(Fix("See which NVLink connections are down", "nvidia-smi nvlink --status"))
+        steps.append(
+            Fix("See which NVLink connections are down", "nvidia-smi nvlink --status", step="look")
+        )
     if not hangs and ("replace" in kinds or {48, 63, 92, 94, 95, 171, 172} & numbers):
-        steps.append(Fix("See the memory errors of each GPU", "nvidia-smi -q -d ECC,ROW_REMAPPER"))
+        steps.append(
+            Fix(
+                "See the memory errors of each GPU",
+                "nvidia-smi -q -d ECC,ROW_REMAPPER",
+                step="look",
+            )
+        )
     if kinds & {"driver", "update"}:
         steps.append(Fix("Where it comes again, try a newer driver of NVIDIA's"))
     steps.append(

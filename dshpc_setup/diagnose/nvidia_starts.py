@@ -28,7 +28,11 @@ _OTHER_KERNEL = (
 )
 _NO_POWER = r"does not have the necessary power cables|NVRM: Xid \(.{8,60}\): 54\b"
 _BY_NOUVEAU = ("nouveau", "nova_core", "nova-core")
-_WHO = Fix("See which one: it stands before these lines", "sudo dmesg | grep -iE 'nouveau|nova|fb'")
+_WHO = Fix(
+    "See which one: it stands before these lines",
+    "sudo dmesg | grep -iE 'nouveau|nova|fb'",
+    step="look",
+)
 _SHOWN = 3
 
 

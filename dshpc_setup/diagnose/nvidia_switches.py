@@ -43,10 +43,16 @@ def _after_switch(known: Known, items: list[Xid]) -> Fixes:
     elif "reset" in kinds:
         steps += remedies.reset_fabric(known.facts)
     if "cooling" in kinds:
-        steps.append(Fix("See to the machine's cooling: fans, filters, the air that it is given"))
+        steps.append(
+            Fix(
+                "See to the machine's cooling: fans, filters, the air that it is given", step="look"
+            )
+        )
     if "cables" in kinds:
         steps.append(Fix("Have the link's cables and connectors seen to"))
-    steps.append(Fix("See which NVLink connections are down", "nvidia-smi nvlink --status"))
+    steps.append(
+        Fix("See which NVLink connections are down", "nvidia-smi nvlink --status", step="look")
+    )
     steps.append(Fix("Where it comes again at one switch or link, ask the seller"))
     return tuple(dict.fromkeys(steps))
 

@@ -44,7 +44,7 @@ def _packages(known: Known) -> Verdict:
         fix=(
             Fix("Take the build for this machine's GPUs: its install page names the package or the index, "
                 "which pip learns from PIP_INDEX_URL"),
-            Fix("Then lock it again", "dshpc env lock"),
+            Fix("Then lock it again", "dshpc env lock", step="after"),
             Fix("Build the image with it", "configure-environment"),
         ),
     )  # fmt: skip

@@ -39,7 +39,7 @@ def _passthrough(known: Known) -> Verdict:
         *(describe_attempt(row) for row in known.proof.attempts),
         fix=(
             *(first.fix if first is not None else ()),
-            Fix("Then test again", "configure-environment"),
+            Fix("Then test again", "configure-environment", step="after"),
         ),
     )
 

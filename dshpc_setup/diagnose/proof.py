@@ -14,24 +14,27 @@ from dshpc_setup.vendors import TOOLKITS
 
 _LINES = 6  # of what the engine said: the whole text stands in the project's folder
 
-_AGAIN = Fix("Then test again", "dshpc passthrough")
+_AGAIN = Fix("Then test again", "dshpc passthrough", step="after")
 _ANOTHER_IMAGE = Fix(
     "Choose an image of Debian or Ubuntu as base_image in dshpc.yaml, or none: the default is one"
 )
 NEXT: Mapping[str, tuple[Fix, ...]] = {
-    findings.OTHER_GPUS: (Fix("See which GPUs there are", "dshpc gpus"), _AGAIN),
-    findings.MORE_GPUS: (Fix("See which GPUs there are", "dshpc gpus"), _AGAIN),
-    findings.UNKNOWN_GPU: (Fix("See which GPUs there are", "dshpc gpus"), _AGAIN),
+    findings.OTHER_GPUS: (Fix("See which GPUs there are", "dshpc gpus", step="look"), _AGAIN),
+    findings.MORE_GPUS: (Fix("See which GPUs there are", "dshpc gpus", step="look"), _AGAIN),
+    findings.UNKNOWN_GPU: (Fix("See which GPUs there are", "dshpc gpus", step="look"), _AGAIN),
     findings.NODE_DOES_NOT_OPEN: (
-        Fix("See what the kernel says of it", "sudo dmesg | tail -n 50"),
+        Fix("See what the kernel says of it", "sudo dmesg | tail -n 50", step="look"),
     ),
     findings.NO_NODE: (
-        Fix("See which device nodes there are", "ls -l /dev/dri /dev/kfd /dev/nvidia*"),
+        Fix(
+            "See which device nodes there are", "ls -l /dev/dri /dev/kfd /dev/nvidia*", step="look"
+        ),
     ),
     findings.NO_MOUNT_SOURCE: (
         Fix(
             "See how to find its package, and put that file back",
             f"dshpc explain {findings.NO_MOUNT_SOURCE}",
+            step="look",
         ),
         _AGAIN,
     ),

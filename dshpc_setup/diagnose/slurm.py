@@ -43,7 +43,7 @@ def _starting(known: Known) -> Verdict:
     found = cluster(known)
     if found.phase == "ready" or found.problem:
         return fine()
-    how = Fix("See how it goes", "dshpc status")
+    how = Fix("See how it goes", "dshpc status", step="look")
     return warning("The cluster is still starting.", found.phase or "not begun yet", fix=(how,))
 
 

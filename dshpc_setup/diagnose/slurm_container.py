@@ -84,7 +84,9 @@ def _ended(found: ClusterStatus, seen: ContainerSeen | None, log: tuple[str, ...
     if code is not None and found.state != "created":
         meaning = f": {_SIGNALS[code]}" if code in _SIGNALS else ""
         how = f" Its exit code was {code}{meaning}."
-    look = Fix("Look at how it ended", f"docker logs --tail 50 {quote(found.container)}")
+    look = Fix(
+        "Look at how it ended", f"docker logs --tail 50 {quote(found.container)}", step="look"
+    )
     return fault(
         f"The container {found.container} is {found.state}.{how}",
         _told(found),
@@ -130,7 +132,7 @@ def _restarts(_: Known, seen: ContainerSeen) -> Verdict:
     if seen.status != "restarting" and seen.restarts < _OFTEN:
         return fine(often) if seen.restarts else fine()
     fixes = (
-        Fix("Look at how it ends", f"docker logs --tail 50 {quote(seen.name)}"),
+        Fix("Look at how it ends", f"docker logs --tail 50 {quote(seen.name)}", step="look"),
         Fix("Stop it meanwhile", "dshpc down"),
     )
     words = (*([f"exit code {seen.exit_code}"] if seen.exit_code else []), *seen.log[-_LAST_LINES:])
@@ -153,7 +155,11 @@ def _privileged(known: Known, seen: ContainerSeen) -> Verdict:
         *([f"{COMPOSE_FILE}: privileged: true"] if asked else ()),
         fix=(
             Fix("Remove `privileged: true` from docker-compose.yml, then", "dshpc up"),
-            Fix("Or take the file for this machine", "dshpc config accept docker-compose.yml"),
+            Fix(
+                "Or take the file for this machine",
+                "dshpc config accept docker-compose.yml",
+                step="alternative",
+            ),
         ),
     )
 
@@ -207,7 +213,7 @@ def _shared_memory(_: Known, seen: ContainerSeen) -> Verdict:
         f"/dev/shm: {seen.shm_mib} MiB",
         fix=(
             Fix("Set its size", "dshpc config set shm_size 8g"),
-            Fix("Then make the container anew", "configure-environment"),
+            Fix("Then make the container anew", "configure-environment", step="after"),
         ),
     )
 
@@ -221,9 +227,13 @@ def _processes(_: Known, inside: Inside) -> Verdict:
         'jobs fail with "Resource temporarily unavailable" or "can\'t start new thread".',
         f"limit: {limit}, refused: {inside.pids_refused} times since the container was made",
         fix=(
-            Fix("See who has many", "dshpc exec ps -eLo user= | sort | uniq -c | sort -n"),
+            Fix(
+                "See who has many",
+                "dshpc exec ps -eLo user= | sort | uniq -c | sort -n",
+                step="look",
+            ),
             Fix("Where they are wanted, allow more", f"dshpc config set pids_limit {limit * 2}"),
-            Fix("Then make the container anew", "configure-environment"),
+            Fix("Then make the container anew", "configure-environment", step="after"),
         ),
     )
 
@@ -241,10 +251,10 @@ def _sharing(_: Known, seen: ContainerSeen) -> Verdict:
         *(f"{each.prefix} ({each.folder}): {', '.join(each.gpus)}" for each in seen.sharing),
         fix=(
             Fix("Let each have GPUs of its own, in both folders", "dshpc config set devices 0,1"),
-            Fix("Then make the container anew", "configure-environment"),
-            Fix(f"Or stop the other one,{at}", f"dshpc down --dir {quote(one.folder)}"),
+            Fix("Then make the container anew", "configure-environment", step="after"),
+            Fix(f"Or stop the other one,{at}", f"dshpc down --dir {quote(one.folder)}", step="alternative"),
             Fix("Or remove one that was set up in this folder before",
-                f"dshpc destroy --prefix {quote(one.prefix)}"),
+                f"dshpc destroy --prefix {quote(one.prefix)}", step="alternative"),
         ),
     )  # fmt: skip
 

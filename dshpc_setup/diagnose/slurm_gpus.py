@@ -99,12 +99,19 @@ def _device_files(known: Known, inside: Inside) -> Verdict:
     if set(closed) <= on_host:
         fixes = (
             restart("The machine has them: hand them in anew; jobs that run are interrupted"),
-            Fix("Or let the cluster do without them; jobs go on", "dshpc reconfigure"),
+            Fix(
+                "Or let the cluster do without them; jobs go on",
+                "dshpc reconfigure",
+                step="alternative",
+            ),
         )
     else:
         fixes = (
             reconfigure("Let the cluster do without them; jobs go on"),
-            restart("Or, when they are back: hand them in anew; jobs that run are interrupted"),
+            restart(
+                "Or, when they are back: hand them in anew; jobs that run are interrupted",
+                "alternative",
+            ),
         )
     return fault(
         "gres.conf names device files that cannot be opened in the container. Jobs that are given "
@@ -153,7 +160,7 @@ def _lost(known: Known) -> Verdict:
         *words,
         *stuck.lines(jobs),
         fix=(
-            Fix("See whether this machine still has it", "dshpc detect --explain"),
+            Fix("See whether this machine still has it", "dshpc detect --explain", step="look"),
             restart("When it is back: start the cluster anew, and its jobs run; those that run now "
                     "are interrupted"),
             Fix("If it is gone for good: see which jobs wait for it, and give them up (dshpc scancel)",

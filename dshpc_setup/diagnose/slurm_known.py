@@ -10,7 +10,7 @@ from shlex import quote
 from dshpc_setup.container.daemons import Node, parse_node
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
-from dshpc_setup.fixes import Fix
+from dshpc_setup.fixes import Fix, Step
 from dshpc_setup.observed import ContainerSeen, Inside
 
 RUNS = "DSH-SL-001"
@@ -156,18 +156,25 @@ def resume(node: NodeSeen, *, automatic: bool = False) -> tuple[Fix, ...]:
     order = f"scontrol update NodeName={quote(node.name)} State=RESUME"
     return (
         Fix("As root, take the node back into use", f"dshpc {order}", automatic=automatic),
-        Fix("Or, where you are not root", f"docker exec {quote(node.container)} {order}"),
+        Fix(
+            "Or, where you are not root",
+            f"docker exec {quote(node.container)} {order}",
+            step="alternative",
+        ),
     )
 
 
-def reconfigure(text: str = "Let the cluster see the machine as it is now; jobs go on") -> Fix:
-    return Fix(text, "dshpc reconfigure", automatic=True)
+def reconfigure(
+    text: str = "Let the cluster see the machine as it is now; jobs go on", step: Step = "do"
+) -> Fix:
+    return Fix(text, "dshpc reconfigure", automatic=True, step=step)
 
 
 def restart(
     text: str = "Start the cluster anew; queued jobs stay, those that run are interrupted",
+    step: Step = "do",
 ) -> Fix:
-    return Fix(text, "dshpc restart")
+    return Fix(text, "dshpc restart", step=step)
 
 
 def own_file(known: Known, name: str) -> bool:
@@ -184,8 +191,8 @@ def gpus_inside(known: Known) -> int | None:
     return len(inside.gpus)
 
 
-LOG = Fix("Look at what the daemons say", "dshpc logs --tail 50")
-NODE = Fix("See the node as Slurm sees it", "dshpc scontrol show node")
+LOG = Fix("Look at what the daemons say", "dshpc logs --tail 50", step="look")
+NODE = Fix("See the node as Slurm sees it", "dshpc scontrol show node", step="look")
 
 
 def counted(count: int, one: str) -> str:

@@ -113,7 +113,11 @@ def _fewer_gpus(known: Known, found: tuple[NodeSeen, ...]) -> Verdict:
         *map(str, told or found),
         *_gres_lines(inside),
         fix=(
-            Fix("See whether the GPUs are well on this machine", "dshpc detect --explain"),
+            Fix(
+                "See whether the GPUs are well on this machine",
+                "dshpc detect --explain",
+                step="look",
+            ),
             *fixes,
         ),
     )
@@ -183,7 +187,9 @@ def _invalid(_: Known, found: tuple[NodeSeen, ...]) -> Verdict:
     )
 
 
-_LEFT = Fix("See what is left of it", "docker top CONTAINER -eo pid,ppid,stat,user,comm")
+_LEFT = Fix(
+    "See what is left of it", "docker top CONTAINER -eo pid,ppid,stat,user,comm", step="look"
+)
 _NEEDS = (RUNS, CONTROLLER)
 _REASONS = ("DSH-SL-013", "DSH-SL-014", "DSH-SL-015", "DSH-SL-016", "DSH-SL-017")
 

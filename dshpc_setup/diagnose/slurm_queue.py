@@ -39,7 +39,11 @@ def _unknown_gres(known: Known) -> Verdict:
     refused = tuple(line for line in errors if _OF_A_JOB.search(line))[-3:]
     said = tuple(line for line in errors if _OF_FILES.search(line) and line not in refused)[-3:]
     have = tuple(f"{node.name} has {node.gres or 'no GPU'}" for node in found.nodes)
-    look = Fix("See what the cluster has, by the names to ask for", "dshpc sinfo -N -o '%N %G'")
+    look = Fix(
+        "See what the cluster has, by the names to ask for",
+        "dshpc sinfo -N -o '%N %G'",
+        step="look",
+    )
     if said:
         cause = "slurm.conf and gres.conf do not name the same GPUs, or not those that are there."
         return fault(cause, *said, *have, fix=(look, *_as_they_are(known)))
@@ -81,6 +85,7 @@ def _pending(known: Known) -> Verdict:
             Fix(
                 "See a job's request and Slurm's reason",
                 f"dshpc scontrol show job {_id(jobs[0].job)}",
+                step="look",
             ),
             Fix("Give up one that can never run", f"dshpc scancel {_id(jobs[0].job)}"),
         ),
@@ -140,7 +145,7 @@ def _without_process(known: Known, inside: Inside) -> Verdict:
                 "Run them again",
                 f"docker exec {cluster(known).container} scontrol requeue {','.join(jobs)}",
             ),
-            Fix("Or give them up", f"dshpc scancel {ids}"),
+            Fix("Or give them up", f"dshpc scancel {ids}", step="alternative"),
         ),
     )
 

@@ -38,7 +38,8 @@ def _state_volume(_: Known, inside: Inside) -> Verdict:
     if level is None:
         return fine(*evidence)
     fixes = (
-        Fix("See what fills the disk that Docker keeps its volumes on", "df -h; docker system df"),
+        Fix("See what fills the disk that Docker keeps its volumes on",
+            "df -h; docker system df", step="look"),
         Fix("Remove what Docker no longer uses: stopped containers, old build layers",
             "docker system prune"),
     )  # fmt: skip
@@ -85,6 +86,7 @@ def _set_clock(facts: HostFacts) -> tuple[Fix, ...]:
         Fix(
             "See whether this machine's clock is kept right; the same on the engine's",
             "timedatectl",
+            step="look",
         ),
         Fix("Keep it right", "sudo timedatectl set-ntp true"),
     )
@@ -99,7 +101,7 @@ def _zombies(known: Known, inside: Inside) -> Verdict:
         f"{inside.zombies} zombies",
         fix=(
             Fix("See whose they are",
-                f"docker top {quote(cluster(known).container)} -eo ppid,pid,stat,comm"),
+                f"docker top {quote(cluster(known).container)} -eo ppid,pid,stat,comm", step="look"),
             restart(),
         ),
     )  # fmt: skip

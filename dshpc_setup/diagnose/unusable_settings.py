@@ -25,7 +25,11 @@ def settings_file(known: Known) -> Verdict:
         fix=(
             *([editor] if plain else []),
             *(Fix(f"Take {name} out", f"dshpc config unset {shlex.quote(name)}") for name in names),
-            Fix("Or write a setting anew; what there is, is listed by", "dshpc config set --help"),
+            Fix(
+                "Or write a setting anew; what there is, is listed by",
+                "dshpc config set --help",
+                step="alternative",
+            ),
         ),
     )
 
@@ -45,7 +49,9 @@ def settings_elsewhere(known: Known) -> Verdict:
 def _settings_fixes(wrong: Sequence[WrongSetting]) -> Iterator[Fix]:
     variables = [each.where for each in wrong if each.origin == "environment"]
     if variables:
-        yield Fix("See which variables of this shell are settings", "env | grep DSHPC_")
+        yield Fix(
+            "See which variables of this shell are settings", "env | grep DSHPC_", step="look"
+        )
         yield Fix("Take out what is wrong", f"unset {shlex.join(variables)}")
     remembered = [each.setting for each in wrong if each.origin == "remembered" and each.setting]
     if remembered:

@@ -81,12 +81,12 @@ def _only_cdi(facts: HostFacts) -> tuple[Fix, ...]:
 
 
 def asked(finding: Finding, known_words: Mapping[str, Want]) -> tuple[Want, ...]:
-    """The first steps of its fix, as far as they are known; another way ("Or ...") ends them."""
+    """The first steps of its fix, as far as they are known; another way ends them."""
     found: list[Want] = []
     for fix in finding.fix:
         if _only_looks(fix):
             continue
-        want = None if fix.text.startswith(("Or ", "Or,")) else _want(fix, known_words)
+        want = None if fix.step == "alternative" else _want(fix, known_words)
         if want is None or not _meant(fix, want):
             break
         found.append(want)
@@ -97,7 +97,7 @@ def _meant(fix: Fix, want: Want) -> bool:
     """Whether a command of our own is to be run by itself: one may need something by hand before."""
     if want[0] not in _CLUSTERS:
         return True
-    return fix.automatic or (want[0] == "render" and fix.text.startswith("Then "))
+    return fix.automatic or (want[0] == "render" and fix.step == "after")
 
 
 def instead(finding: Finding, vendor: str | None) -> tuple[Want, ...]:
@@ -109,7 +109,7 @@ def instead(finding: Finding, vendor: str | None) -> tuple[Want, ...]:
 
 
 def _only_looks(fix: Fix) -> bool:
-    return fix.text.startswith(("See ", "Look at "))
+    return fix.step == "look"
 
 
 def _want(fix: Fix, known_words: Mapping[str, Want]) -> Want | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from dshpc_setup.fixes import Fix
+from dshpc_setup.fixes import Fix, Step
 from dshpc_setup.handover import WORDS, Handover, Mechanism
 
 AttemptState = Literal["works", "fails", "impossible", "untested"]
@@ -153,7 +153,10 @@ def _fix(value: object) -> Fix:
     fields = _mapping(value)
     if not isinstance(fields["automatic"], bool):
         raise TypeError("automatic")
-    return Fix(_text(fields["text"]), _text_or_none(fields["command"]), fields["automatic"])
+    step = fields.get("step", "do")  # not in a record of an earlier version
+    if step not in get_args(Step):
+        raise ValueError("step")
+    return Fix(_text(fields["text"]), _text_or_none(fields["command"]), fields["automatic"], step)
 
 
 def _handover(value: object) -> Handover:

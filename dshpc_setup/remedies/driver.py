@@ -91,6 +91,7 @@ def reload_driver(facts: HostFacts) -> Fixes:
         Fix(
             "Or, with no program on any GPU and no screen on one, load the driver's modules again",
             "sudo modprobe -r nvidia_drm nvidia_modeset nvidia_uvm nvidia && sudo modprobe nvidia",
+            step="alternative",
         ),
     )
 
@@ -109,7 +110,8 @@ def library_of_another_version(facts: HostFacts) -> Fixes:
     """A library of another driver in the container: from an old CDI specification, or the image."""
     spec = any((item.kind or "").startswith("nvidia.com/") for item in facts.engine.cdi_specs)
     image = Fix(
-        "Or use an image that brings no driver libraries of its own (libcuda, libnvidia-ml)"
+        "Or use an image that brings no driver libraries of its own (libcuda, libnvidia-ml)",
+        step="alternative",
     )
     again = generate_cdi(facts) if spec else ()
     return (*again, *reload_driver(facts), image)
@@ -158,7 +160,11 @@ def hung_driver(facts: HostFacts) -> Fixes:
         again = Fix("Restart WSL, in PowerShell; where that helps, stop here", "wsl --shutdown")
         return (again, *update_wsl(facts))
     return (
-        Fix("See what the kernel says of it", "sudo dmesg | grep -iE 'NVRM|Xid|amdgpu|hung_task'"),
+        Fix(
+            "See what the kernel says of it",
+            "sudo dmesg | grep -iE 'NVRM|Xid|amdgpu|hung_task'",
+            step="look",
+        ),
         *reboot(facts),
     )
 
@@ -200,6 +206,7 @@ def device_links(facts: HostFacts) -> Fixes:
         Fix(
             "Or make the links in /dev/char that systemd wants, and start the container anew",
             "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+            step="alternative",
         ),
     )
 
@@ -217,7 +224,7 @@ def selinux(_: HostFacts) -> Fixes:
 def node_groups(facts: HostFacts, nodes: Sequence[str]) -> Fixes:
     """Device nodes that a user may not open: whose they are, and who is let in."""
     listed = " ".join(shlex.quote(node) for node in nodes[:_SHOWN_NODES])
-    steps = [Fix("See who may open them", f"ls -ln {listed}")] if listed else []
+    steps = [Fix("See who may open them", f"ls -ln {listed}", step="look")] if listed else []
     if any(node.startswith("/dev/nvidia") for node in nodes):
         steps.append(
             Fix(
@@ -281,6 +288,10 @@ def update_wsl(_: HostFacts) -> Fixes:
 def move_to_wsl2(_: HostFacts) -> Fixes:
     """WSL 1 has no kernel, and so neither containers nor GPUs."""
     return (
-        Fix("See the name and version of this distribution, in PowerShell", "wsl --list --verbose"),
+        Fix(
+            "See the name and version of this distribution, in PowerShell",
+            "wsl --list --verbose",
+            step="look",
+        ),
         Fix("Move it to WSL 2, in PowerShell", "wsl --set-version NAME 2"),
     )

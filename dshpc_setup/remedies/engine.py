@@ -64,20 +64,24 @@ def look_at_engine(facts: HostFacts) -> Fixes:
     if engine.kind == "desktop" or facts.platform.kind == "macos":
         return (Fix(f"Start {engine.application} again"),)
     if engine.kind == "remote":
-        return (Fix("See whether the engine answers", "docker version"),)
+        return (Fix("See whether the engine answers", "docker version", step="look"),)
     if engine.kind == "podman":
         return (
             Fix("Start Podman's socket again", "systemctl --user start podman.socket"),
-            Fix("Or, where Podman runs as root", "sudo systemctl start podman.socket"),
+            Fix(
+                "Or, where Podman runs as root",
+                "sudo systemctl start podman.socket",
+                step="alternative",
+            ),
         )
     if engine.kind == "snap":
         return (
-            Fix("See what it said last", "sudo snap logs -n=50 docker"),
+            Fix("See what it said last", "sudo snap logs -n=50 docker", step="look"),
             Fix("Start it again", "sudo snap start docker"),
         )
     if engine.rootless:
         return (
-            Fix("See what it said last", "journalctl --user -u docker -n 50"),
+            Fix("See what it said last", "journalctl --user -u docker -n 50", step="look"),
             Fix("Start it again", "systemctl --user start docker"),
         )
     if family(facts.platform) == "alpine":
@@ -85,7 +89,7 @@ def look_at_engine(facts: HostFacts) -> Fixes:
     if facts.platform.kind == "wsl2":  # works with systemd and without
         return (Fix("Start it again", "sudo service docker start"),)
     return (
-        Fix("See what it said last", "sudo journalctl -u docker -n 50"),
+        Fix("See what it said last", "sudo journalctl -u docker -n 50", step="look"),
         Fix("Start it again", "sudo systemctl start docker"),
     )
 
@@ -154,7 +158,7 @@ def native_engine(facts: HostFacts) -> Fixes:
         return (
             Fix(f"Switch this distribution off in {application}: Preferences, WSL, Integrations"),
             Fix("Install an engine in this distribution", "configure-environment", automatic=True),
-            Fix("Or use Docker Desktop in its place, which hands the GPU over"),
+            Fix("Or use Docker Desktop in its place, which hands the GPU over", step="alternative"),
         )
     if facts.platform.kind == "wsl2":
         return (
@@ -176,6 +180,7 @@ def local_engine(_: HostFacts) -> Fixes:
         Fix(
             "Or choose the engine of this machine",
             "unset DOCKER_HOST DOCKER_CONTEXT; docker context use default",
+            step="alternative",
         ),
     )
 
@@ -184,7 +189,7 @@ def engine_policy(_: HostFacts) -> Fixes:
     """An engine whose authorization plugin, or a proxy before it, decides who may do what."""
     look = "See which plugin decides, or whether DOCKER_HOST names a proxy"
     return (
-        Fix(look, "grep -s authorization-plugins /etc/docker/daemon.json; echo $DOCKER_HOST"),
+        Fix(look, "grep -s authorization-plugins /etc/docker/daemon.json; echo $DOCKER_HOST", step="look"),
         Fix("Have whoever looks after it allow this user images, builds, containers with exec, networks "
             "and volumes; groups and sudo change nothing"),
     )  # fmt: skip
@@ -227,7 +232,7 @@ def free_space(facts: HostFacts) -> Fixes:
     where = f" in {facts.engine.root_dir}" if facts.engine.root_dir else ""
     tool = "podman" if facts.engine.kind == "podman" else "docker"
     return (
-        Fix(f"See what takes the space{where}", f"{tool} system df"),
+        Fix(f"See what takes the space{where}", f"{tool} system df", step="look"),
         Fix("Remove images without a name; it asks first", f"{tool} image prune"),
     )
 

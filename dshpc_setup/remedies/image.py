@@ -39,7 +39,8 @@ def without_requirement(facts: HostFacts) -> Fixes:
         *matching_image(facts),
         Fix(
             "Or, where you know that the image runs all the same, switch the check off for the "
-            "container: NVIDIA_DISABLE_REQUIRE=1"
+            "container: NVIDIA_DISABLE_REQUIRE=1",
+            step="alternative",
         ),
     )
 
@@ -61,7 +62,9 @@ def missing_capability(facts: HostFacts) -> Fixes:
     if installed is not None and installed.capabilities:
         return driver_capabilities(facts)
     see = Fix(
-        "See whether this machine has both libraries", "ldconfig -p | grep -E 'libcuda|nvidia-ml'"
+        "See whether this machine has both libraries",
+        "ldconfig -p | grep -E 'libcuda|nvidia-ml'",
+        step="look",
     )
     return (see, *_where_missing(facts))
 
@@ -97,7 +100,12 @@ def load_image(_: HostFacts) -> Fixes:
     """The image is not on this engine, and nothing is pulled unasked."""
     return (
         Fix("Fetch the image first: docker pull, or docker load for a file"),
-        Fix("Or make the project's own base image", "configure-environment", automatic=True),
+        Fix(
+            "Or make the project's own base image",
+            "configure-environment",
+            automatic=True,
+            step="alternative",
+        ),
     )
 
 
@@ -105,5 +113,9 @@ def other_compose_keys(facts: HostFacts) -> Fixes:
     """A compose file with keys that this compose does not know."""
     return (
         *compose_v2(facts),
-        Fix("Or write the file in the form that this compose knows", "dshpc compose patch --help"),
+        Fix(
+            "Or write the file in the form that this compose knows",
+            "dshpc compose patch --help",
+            step="alternative",
+        ),
     )

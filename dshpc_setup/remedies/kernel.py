@@ -39,7 +39,7 @@ def power_cables(_: HostFacts) -> Fixes:
         Fix("Switch the machine off, and connect every power connector of the card by a cable of its own "
             "to the power supply"),
         Fix("See that the cable is of the card's kind: a Tesla takes the processor's 8 pins (EPS), not "
-            "those of PCIe"),
+            "those of PCIe", step="look"),
     )  # fmt: skip
 
 
@@ -107,7 +107,8 @@ def address_space(facts: HostFacts) -> Fixes:
     guest = facts.platform.virtual_machine not in (None, "none")
     realloc = Fix(
         "Or have Linux give out the addresses anew: add pci=realloc to the kernel's command line, in the "
-        "boot loader's settings"
+        "boot loader's settings",
+        step="alternative",
     )
     if guest:
         return (

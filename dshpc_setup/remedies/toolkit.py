@@ -105,6 +105,7 @@ def toolkit_mode(facts: HostFacts) -> Fixes:
         Fix(
             "Or, where this is no Jetson, let the toolkit choose its mode",
             "sudo nvidia-ctk config --set nvidia-container-runtime.mode=auto --in-place",
+            step="alternative",
         ),
     )
 
@@ -184,7 +185,9 @@ def handed_over_anew(facts: HostFacts, ids: tuple[str, ...] = ()) -> Fixes:
         return generate_cdi(facts, ids[0].split(".")[0])
     if toolkit(facts, "nvidia") is None:
         return ()
-    return (Fix("See which GPUs NVIDIA's toolkit hands over", "nvidia-container-cli list"),)
+    return (
+        Fix("See which GPUs NVIDIA's toolkit hands over", "nvidia-container-cli list", step="look"),
+    )
 
 
 def clashing_specs(facts: HostFacts) -> Fixes:
@@ -193,8 +196,8 @@ def clashing_specs(facts: HostFacts) -> Fixes:
     several = f" ({', '.join(paths)}): each device may stand in one alone" if len(paths) > 1 else ""
     text = f"See what the engine says of its CDI specifications{several}"
     if facts.engine.kind == "podman":
-        return (Fix(f"Look at the CDI specifications{several}"),)
-    return (Fix(text, "docker info --format '{{json .Warnings}}'"),)
+        return (Fix(f"Look at the CDI specifications{several}", step="look"),)
+    return (Fix(text, "docker info --format '{{json .Warnings}}'", step="look"),)
 
 
 def rootless_gpus(facts: HostFacts) -> Fixes:
@@ -205,6 +208,7 @@ def rootless_gpus(facts: HostFacts) -> Fixes:
             "Or, where CDI cannot be had, let NVIDIA's hook leave cgroups alone "
             "(not where an engine that runs as root is used as well)",
             "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=true --in-place",
+            step="alternative",
         ),
     )
 

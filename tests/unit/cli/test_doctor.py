@@ -273,7 +273,7 @@ def test_one_object_with_all_keys_of_the_contract(capsys: pytest.CaptureFixture[
     keys = "id section state title evidence cause fix blocked_by caused_by".split()
     for finding in value["findings"]:
         assert set(keys) <= set(finding)
-        assert all({"text", "command", "automatic"} == set(fix) for fix in finding["fix"])
+        assert all({"text", "command", "automatic", "step"} == set(fix) for fix in finding["fix"])
     assert any("docker: denied" in text for text in value["unanswered"])
 
 

@@ -159,7 +159,7 @@ def test_what_the_container_refused_can_be_pasted_in_the_folder_that_is_named() 
     here = replace(known("workstation-rtx4090"), observed=Observed(project="/srv/a b"))
     assert in_its_words("So.", told, here).fix == (
         Fix("Correct config/gres.conf, in /srv/a b"),
-        Fix("Then put it into effect, in /srv/a b", "dshpc reconfigure"),
+        Fix("Then put it into effect, in /srv/a b", "dshpc reconfigure", step="after"),
     )
     nowhere = replace(here, observed=Observed())
     assert in_its_words("So.", told, nowhere).fix[0].text.endswith("in the project folder")

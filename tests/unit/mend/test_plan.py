@@ -80,6 +80,21 @@ CASES: dict[str, list[Kind]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_no_repair_is_chosen_by_words(name: str) -> None:
+    looked = known(name)
+    table = words(looked)
+    for finding in findings(name).values():
+        other = replace(
+            finding,
+            title="xyzzy",
+            cause="xyzzy",
+            evidence=("xyzzy",) * len(finding.evidence),
+            fix=tuple(replace(fix, text="xyzzy") for fix in finding.fix),
+        )
+        assert asked(other, table) == asked(finding, table)
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_a_recorded_machine_gets_these_repairs(name: str) -> None:
     found = planned(name)
     assert kinds(found) == CASES[name]
@@ -264,7 +279,7 @@ def test_what_comes_after_an_unknown_step_is_not_done() -> None:
     looked = known("rtx4090-runtime-not-registered")
     register = Fix("Register", "sudo nvidia-ctk runtime configure --runtime=docker")
     install = Fix("Install it", "sudo apt-get install nvidia-container-toolkit")
-    other = Fix("Or register it", register.command)
+    other = Fix("Register it", register.command, step="alternative")
     table = words(looked)
 
     def wanted(*fix: Fix) -> list[Kind]:
@@ -273,7 +288,7 @@ def test_what_comes_after_an_unknown_step_is_not_done() -> None:
     assert wanted(register) == ["register-runtime"]
     assert wanted(install, register) == []
     assert wanted(other) == []
-    assert wanted(Fix("See what it says", "docker info"), register) == ["register-runtime"]
+    assert wanted(Fix("What it says", "docker info", step="look"), register) == ["register-runtime"]
 
 
 @pytest.mark.parametrize(
