@@ -16,6 +16,14 @@ from dshpc_setup.project import Project
 from dshpc_setup.reporter import Reporter
 
 SCHEMA = "dshpc.key/1"
+STEP_SCHEMA = "dshpc.key-step/1"
+_STEPS = {
+    "known": "1 of 3: slurmctld and slurmd learn the new key",
+    "in-use": "2 of 3: they sign with it",
+    "retired": "3 of 3: the former key gets its end",
+    "slurmctld": "slurmctld has not taken it up: restarting it",
+    "slurmd": "slurmd has not taken it up: restarting it",
+}
 _ROTATE_S = 240.0  # a second where all goes well; each of three steps may restart both daemons
 
 
@@ -67,18 +75,37 @@ def rotate(machine: Machine, project: Project, reporter: Reporter) -> Rotated:
                 f"The container {cluster.container} is {found.status if found else 'not there'}.",
                 ("Start it: dshpc up", "Then: dshpc key rotate"),
             )
-        reporter.progress(f"changing the key of {cluster.container}")
+        reporter.note(f"Changing the key of {cluster.container}:")
         done = containers.exec_in(
             machine,
             cluster.container,
             ["env", FROM_HOST, "dshpc-node", "rotate-key"],
             deadline_s=_ROTATE_S,
+            on_line=lambda text: _show(text, reporter),
         )
         return told(done, cluster.container)
 
 
+def _show(line: str, reporter: Reporter) -> None:
+    step = _step(line)
+    if step is not None and step in _STEPS:
+        reporter.note(f"  {_STEPS[step]} ...")
+
+
+def _step(line: str) -> str | None:
+    """Which step a line of `dshpc-node rotate-key` tells of; None for all other lines."""
+    try:
+        value = foreign.value(line) if line.startswith("{") else None
+    except ValueError:
+        return None
+    found = isinstance(value, dict) and value.get("schema") == STEP_SCHEMA
+    return str(value["step"]) if found and "step" in value else None
+
+
 def told(done: CommandResult, container: str) -> Rotated:
     """What `dshpc-node rotate-key` said; its error where it failed."""
+    both = f"{done.stdout}\n{done.stderr}".splitlines()  # a stream that is shown is one of both
+    lines = [line for line in both if _step(line) is None]
     if done.state == "timeout":
         raise DshpcError(
             f"The key was not changed within {_ROTATE_S:.0f} s.",
@@ -93,14 +120,15 @@ def told(done: CommandResult, container: str) -> Rotated:
             ("Build it anew: configure-environment", "Then: dshpc key rotate"),
         )
     if not done.ok:
-        brief, _, rest = done.stderr.strip().partition("\n")
+        brief, _, rest = "\n".join(lines).strip().partition("\n")
         raise DshpcError(
             brief or f"dshpc-node rotate-key ended with {done.code} ({done.state}).",
             "\n".join(line.strip() for line in rest.splitlines()),
             (f"See what the cluster says: docker logs {container}",),
             Exit.INCOMPLETE if done.code == Exit.INCOMPLETE else Exit.ERROR,
         )
-    return _parsed(done.stdout, container)
+    answer = [line for line in lines if line.startswith("{")]
+    return _parsed("\n".join(answer[-1:] or lines), container)
 
 
 def _parsed(text: str, container: str) -> Rotated:

@@ -35,12 +35,13 @@ from dshpc_setup.container.key_set import (
     to_bytes,
     without_ended,
 )
-from dshpc_setup.container.places import Places
+from dshpc_setup.container.places import FROM_HOST, Places
 from dshpc_setup.container.storage import cannot_write, read_text, replace_bytes
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import Machine
 
 SCHEMA = "dshpc.key/1"
+STEP_SCHEMA = "dshpc.key-step/1"  # a line for each step, for the host's dshpc
 _KEY_BYTES = 64  # the block of HMAC-SHA256: more is hashed down to less
 _TOKEN_S = 60  # DEFAULT_TTL of auth_slurm.h, where AuthInfo says nothing else
 _SPARE_S = 5
@@ -51,6 +52,7 @@ _NODE_KNOWN_S = 5.0
 _POLL_S = 0.01
 
 Signer = Callable[[str], str | None]
+Say = Callable[[str], None]
 
 
 # At a start
@@ -167,7 +169,9 @@ def rotate(machine: Machine, places: Places) -> int:
     """
     began = time.monotonic()
     waiting = jobs.waiting_clients(machine)
-    keys = change(machine, places, lambda service: _signs_with(places, service))
+    name, _, value = FROM_HOST.partition("=")
+    say = _told_to_host if machine.env.get(name) == value else lambda _: None
+    keys = change(machine, places, lambda service: _signs_with(places, service), say)
     ends = max(key.until or 0 for key in keys.others)
     told = {
         "schema": SCHEMA,
@@ -181,10 +185,17 @@ def rotate(machine: Machine, places: Places) -> int:
     return Exit.OK
 
 
-def change(machine: Machine, places: Places, signs_with: Signer) -> KeySet:
+def _told_to_host(step: str) -> None:
+    print(json.dumps({"schema": STEP_SCHEMA, "step": step}), flush=True)
+
+
+def change(
+    machine: Machine, places: Places, signs_with: Signer, say: Say = lambda _: None
+) -> KeySet:
     """The three files, each in force in both daemons before the next one is written.
 
-    `signs_with` tells the `kid` that a daemon signs with now, None where it does not answer.
+    `signs_with` tells the `kid` that a daemon signs with now, None where it does not answer. `say` is
+    told each step as it begins: "known", "in-use", "retired", and the daemon that has to be restarted.
     """
     with alone(places, "dshpc key rotate"):
         _refuse_unready(machine, places)
@@ -195,17 +206,19 @@ def change(machine: Machine, places: Places, signs_with: Signer) -> KeySet:
             raise _not_now("Slurm's controller does not answer.", config.text)
         owner = (found.st_uid, found.st_gid)
 
-        def in_force(wanted: KeySet) -> KeySet:
+        def in_force(step: str, wanted: KeySet) -> KeySet:
+            say(step)
             _write(places, wanted, owner)
-            _taken_up(machine, places, wanted.current.kid, signs_with)
+            _taken_up(machine, places, wanted.current.kid, signs_with, say)
             return wanted
 
         now = without_ended(keys, time.time())
         if now.spare is None:
             raise _not_now("It was made by an older version.", "The next start puts it right.")
-        now = in_force(known(now, now.spare, os.urandom(_KEY_BYTES), _new_kid()))
-        now = in_force(in_use(now))
-        return in_force(retired(now, int(time.time()) + token_life_s(config.stdout) + _SPARE_S))
+        now = in_force("known", known(now, now.spare, os.urandom(_KEY_BYTES), _new_kid()))
+        now = in_force("in-use", in_use(now))
+        until = int(time.time()) + token_life_s(config.stdout) + _SPARE_S
+        return in_force("retired", retired(now, until))
 
 
 def _refuse_unready(machine: Machine, places: Places) -> None:
@@ -230,12 +243,13 @@ def _refuse_unready(machine: Machine, places: Places) -> None:
         )
 
 
-def _taken_up(machine: Machine, places: Places, kid: str, signs_with: Signer) -> None:
+def _taken_up(machine: Machine, places: Places, kid: str, signs_with: Signer, say: Say) -> None:
     """Until both daemons sign with the key; one that a reconfigure does not reach is restarted."""
     done = machine.run(["scontrol", "reconfigure"], deadline_s=_ASK_S)
     for service in ("slurmctld", "slurmd"):
         if done.ok and _signed(signs_with, service, kid, _TAKEN_UP_S):
             continue
+        say(service)
         # A slurmd that was not understood for a while does not end on TERM (seen with 24.11.5)
         for order in ("-r", "-k"):
             machine.run(["s6-svc", order, f"{places.services}/{service}"], deadline_s=_ASK_S)

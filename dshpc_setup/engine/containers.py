@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -91,15 +91,21 @@ def exec_in(
     deadline_s: float,
     user: str | None = None,
     stdin: bytes | str | None = None,
+    on_line: Callable[[str], None] | None = None,
 ) -> CommandResult:
     """Run a program in a running container; its own exit code is in the result.
+
+    With `on_line` both streams are handed over line by line, as `Machine.run` does.
 
     Raises where the program never ran: no such container, not running, an engine that is away.
     A deadline ends the client only: the program in the container may go on.
     """
     flags = [*(["-i"] if stdin is not None else []), *(["--user", user] if user else [])]
     full = ["docker", "exec", *flags, container, *argv]
-    return ran(machine.run(full, deadline_s=deadline_s, stdin=stdin), container)
+    done = machine.run(full, deadline_s=deadline_s, stdin=stdin, on_line=on_line)
+    if on_line is not None and not done.ok and not done.stderr:  # the engine's words are among them
+        done = replace(done, stdout="", stderr=done.stdout)
+    return ran(done, container)
 
 
 def ran(done: CommandResult, container: str) -> CommandResult:

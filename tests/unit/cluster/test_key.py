@@ -56,6 +56,32 @@ def test_what_was_done_is_told(project: Project) -> None:
     assert fake.ran[-1] == tuple(ROTATE.split())
 
 
+STEPS = "".join(
+    json.dumps({"schema": "dshpc.key-step/1", "step": step}) + "\n"
+    for step in ("known", "slurmd", "in-use", "retired", "of a later version")
+)
+
+
+def test_each_step_is_told_as_it_begins(project: Project) -> None:
+    """Where a daemon has to be restarted it takes a minute."""
+    heard = Listener()
+    done = key.rotate(machine(project, Answer(STEPS + json.dumps(SAID) + "\n")), project, heard)
+    assert done.key == SAID["key"]
+    assert [note.strip()[:6] for note in heard.notes] == [
+        "Changi",
+        "1 of 3",
+        "slurmd",
+        "2 of 3",
+        "3 of 3",
+    ]
+
+
+def test_steps_are_not_taken_for_the_reason(project: Project) -> None:
+    with pytest.raises(DshpcError) as caught:
+        key.rotate(machine(project, Answer(STEPS + REFUSED, code=3)), project, Listener())
+    assert caught.value.brief == REFUSED.partition("\n")[0]
+
+
 def test_where_nobody_waited_or_the_image_does_not_say_it_nothing_is_said(project: Project) -> None:
     for said in ({**SAID, "waiting": []}, {k: v for k, v in SAID.items() if k != "waiting"}):
         done = key.rotate(machine(project, Answer(json.dumps(said))), project, Listener())

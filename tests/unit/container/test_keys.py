@@ -510,3 +510,11 @@ def token(header: object) -> bytes:
 )
 def test_the_kid_of_a_token(text: bytes, kid: str | None) -> None:
     assert key_set.kid_of(text) == kid
+
+
+def test_each_step_is_said_as_it_begins(places: Places) -> None:
+    keys.ensure_key(places, ME)
+    cluster = Cluster(places, {"slurmd": "-k"})
+    said: list[str] = []
+    keys.change(cluster, places, cluster.signs.get, said.append)
+    assert said == ["known", "slurmd", "in-use", "slurmd", "retired", "slurmd"]
