@@ -204,15 +204,27 @@ def _own_methods(named: Path | None, name: str) -> Path:
     project = found_project(named)
     if project is None:
         return folder_of(None) / store.FOLDER
-    if project.foreign is not None and os.geteuid() != 0:
+    methods = project.folder / store.FOLDER
+    there = methods if methods.is_dir() else project.folder
+    owner = _owner_of(there)
+    if os.geteuid() not in (0, owner) and (
+        project.foreign is not None or not os.access(there, os.W_OK)
+    ):
         raise usage_error(
-            f"The methods of {project.folder} belong to {trust.user_name(project.foreign)}.",
+            f"The methods of {project.folder} belong to {trust.user_name(owner)}.",
             "A method of your own may lie in any folder, and is run by its path.",
             f"Make one: dshpc method init ~/methods/{name}",
         )
     if os.geteuid() == 0:  # who may not write there is told so by the system
         project.need_own()
-    return project.folder / store.FOLDER
+    return methods
+
+
+def _owner_of(folder: Path) -> int:
+    try:
+        return folder.stat().st_uid
+    except OSError:  # it is not to be looked into, or gone: told where it is written
+        return os.geteuid()
 
 
 @method_app.command("schema", epilog=examples("dshpc method schema > method.schema.json"))

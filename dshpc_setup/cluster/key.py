@@ -98,8 +98,9 @@ def _step(line: str) -> str | None:
         value = foreign.value(line) if line.startswith("{") else None
     except ValueError:
         return None
-    found = isinstance(value, dict) and value.get("schema") == STEP_SCHEMA
-    return str(value["step"]) if found and "step" in value else None
+    if not isinstance(value, dict) or value.get("schema") != STEP_SCHEMA:
+        return None
+    return str(value.get("step"))
 
 
 def told(done: CommandResult, container: str) -> Rotated:

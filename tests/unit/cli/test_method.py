@@ -59,8 +59,15 @@ def test_a_method_of_ones_own_is_made_and_shown_by_its_path(dshpc, tmp_path: Pat
     assert dshpc("show", "train")[0] == 64
 
 
-def test_another_users_methods_are_told_to_be_his(dshpc, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    project = Project(tmp_path, foreign=4711)
+@pytest.mark.parametrize(
+    "foreign", [4711, None]
+)  # root's is no other user's, and closed all the same
+def test_another_users_methods_are_told_to_be_his(  # type: ignore[no-untyped-def]
+    dshpc, tmp_path: Path, monkeypatch, foreign: int | None
+) -> None:
+    project = Project(tmp_path, foreign=foreign)
+    monkeypatch.setattr("dshpc_setup.cli.method._owner_of", lambda _folder: 4711)
+    monkeypatch.setattr("os.access", lambda *_: False)
     monkeypatch.setattr("dshpc_setup.cli.method.found_project", lambda _named: project)
     monkeypatch.setattr("os.geteuid", lambda: 4712)
     code, _, err = dshpc("init", "train")
