@@ -59,7 +59,7 @@ LOCAL_HOSTS = frozenset(
     "host.docker.internal gateway.docker.internal kubernetes.docker.internal".split()
 )
 COMPANIONS = frozenset(
-    "docker git root user docker-desktop orbstack colima dshpc slurm munge".split()
+    "docker git root user docker-desktop lima-rancher-desktop orbstack colima dshpc slurm munge".split()
 )
 """Names of hosts and users that programs give, the same on every machine."""
 

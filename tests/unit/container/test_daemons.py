@@ -192,3 +192,29 @@ def test_what_slurmstepd_took_out_is_taken_back_once_its_processes_are_gone(
     assert bool(machine.ran) is resumed
     by_slurmstepd = " by slurmstepd and is left so" in done.note
     assert by_slurmstepd is (not fresh and not resumed)
+
+
+@pytest.mark.parametrize(
+    ("states", "reason", "who", "held", "asked"),
+    [
+        ("IDLE*", "", "", True, True),
+        ("IDLE+DRAIN", "broken fan", "root", False, False),  # a person's words stay
+        ("DOWN*", "Not responding", "slurm", False, False),
+        ("IDLE+DRAIN", "dshpc: why", "root", True, False),  # of a start that was killed
+        ("IDLE+DRAIN", "dshpc: why", "ada", False, False),
+    ],
+)
+def test_a_node_is_held_where_nobody_has_taken_it_out(
+    states: str, reason: str, who: str, held: bool, asked: bool
+) -> None:
+    tail = f" Reason={reason} [{who}@2026-01-01T00:00:00]" if reason else ""
+    machine = FakeMachine(
+        commands={
+            "scontrol -o show node": Answer(f"NodeName=lab State={states}{tail}\n"),
+            "scontrol update": Answer(),
+        }
+    )
+    assert daemons.hold(machine, "lab", "why") is held
+    orders = [argv for argv in machine.ran if argv[1] == "update"]
+    drain = ("scontrol", "update", "nodename=lab", "state=drain", "reason=dshpc: why")
+    assert orders == ([drain] if asked else [])
