@@ -107,7 +107,8 @@ class Lua:
     ) -> dict[str, str]:
         chunk = f"""
 local told = ""
-slurm = {{ SUCCESS = 0, ERROR = -1, log_user = function(text) told = text:format() end }}
+slurm = {{ SUCCESS = 0, ERROR = -1, log_user = function(text) told = text:format() end,
+          log_info = function() end }}
 {before}
 (function() {text} end)()
 local t = {_table(values)}
