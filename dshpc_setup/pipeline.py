@@ -371,7 +371,7 @@ class Configure:
             told = verify.wait_ready(self.machine, settings.container)
             verify.refuse_last_good(told)
             cluster = self.report.cluster = verify.ask_cluster(self.machine, settings.container)
-            for note in node_state.still_true(map(str, told.get("notes", ())), cluster.usable):
+            for note in node_state.notes(told, cluster.usable):
                 self.steps.note(note)
             own = any(item.action.startswith("kept-") for item in self.report.changes)
             verify.judge_nodes(cluster, plan.gres_text, settings.container, own_files=own)

@@ -61,15 +61,22 @@ def owner(project: Project) -> ownership.Owner:
     return ownership.classify(text, project.manifest.get(compose.FILE))
 
 
+def is_late(project: Project, found: Container) -> bool:
+    """Whether there is one, and a container that is there was made from another."""
+    text = read_text(project.folder / compose.FILE)
+    if text is None:
+        return False
+    made = made_from(project, text, found)
+    return made is False or (made is None and _edited_since(project, found))
+
+
 def notes(project: Project, found: Container) -> list[str]:
     """What is to be known of it beside a container that is there, each with what to do."""
-    text = read_text(project.folder / compose.FILE)
     whose = owner(project)
-    if text is None:
+    if whose == "missing":
         return [f"{compose.FILE} is missing: configure-environment writes it anew"]
     said = []
-    made = made_from(project, text, found)
-    late = made is False or (made is None and _edited_since(project, found))
+    late = is_late(project, found)
     if late and whose == "ours":
         said.append(f"{compose.FILE} is newer than the container, which dshpc up makes anew")
     if late and whose != "ours":

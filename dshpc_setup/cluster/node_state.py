@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ _ASK_S = 30.0
 _USABLE = ("idle", "mixed", "allocated", "completing", "planned")
 TAKEN_OUT = ("drained", "draining", "down")  # and to be resumed by a person
 _FLAGS = "*~#!%$@^-+"  # sinfo(1), NODE STATE CODES: what may stand behind a state
-_LEFT_OUT = re.compile(r"Node (\S+) was set to \S+ by .* and is left so\b")  # daemons.take_back
 COLUMNS = "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"
 
 
@@ -71,12 +70,14 @@ def ask_nodes(machine: Machine, container: str) -> tuple[CommandResult, tuple[No
     return asked, parse_nodes(asked.stdout) if asked.ok else ()
 
 
-def still_true(notes: Iterable[str], usable: Iterable[str]) -> tuple[str, ...]:
+def notes(report: Mapping[str, Any], usable: Iterable[str]) -> tuple[str, ...]:
     """A start's notes, less those of nodes that it left taken out and that take jobs again now."""
-    back = frozenset(usable)
-    return tuple(
-        text for text in notes if (left := _LEFT_OUT.match(text)) is None or left[1] not in back
-    )
+    told, about = report.get("notes"), report.get("notes_about")
+    if not isinstance(told, list):
+        return ()
+    left = about if isinstance(about, dict) else {}  # not in the report of an earlier version
+    over = [left.get(f"node {name}") for name in usable]
+    return tuple(str(text) for text in told if text not in over)
 
 
 def resume_argv(container: str, node: str) -> list[str]:

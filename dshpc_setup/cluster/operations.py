@@ -223,6 +223,7 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
     late = [*not_in_force.files(project, now), *not_in_force.settings(project, machine.env)]
     if found is not None:
         late += compose_file.notes(project, found)
+        now = replace(now, compose_late=compose_file.is_late(project, found))
     return replace(now, files=files, notes=(*now.notes, *late))
 
 

@@ -67,6 +67,7 @@ class ClusterStatus:
     config_sha256: dict[str, str] | None = None  # of config/, as it was last read and tried
     pending: tuple[Stuck, ...] | None = None  # queued jobs that cannot run; None: not asked
     notes: tuple[str, ...] = ()
+    compose_late: bool = False  # docker-compose.yml is not what the container was made from
     problem: str | None = None  # why the controller could not be asked
     kept_last_good: dict[str, Any] | None = None
     # When slurmctld was found to have been killed, of the last day (RFC 3339)
@@ -119,7 +120,7 @@ def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
         return told
     now = replace(told, **from_controller(machine, container))
     usable = (node.name for node in now.nodes if node.usable)
-    return replace(now, notes=node_state.still_true(now.notes, usable))
+    return replace(now, notes=node_state.notes(report, usable))
 
 
 def _to_the_second(time: str | None) -> str | None:
@@ -143,7 +144,7 @@ def from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any]
         "reconfigured": _to_the_second(_text(report.get("reconfigured"))),
         "files": _files(report),
         "config_sha256": _strings(report.get("config_sha256")),
-        "notes": tuple(map(str, _list(report.get("notes")))),
+        "notes": node_state.notes(report, ()),
         "unclean_ends": tuple(
             datetime.fromtimestamp(when).astimezone().isoformat()
             for when in _list(report.get("unclean_ends"))

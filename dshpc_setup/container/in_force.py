@@ -161,7 +161,8 @@ def _fall_back(run: Run, error: DshpcError, last: Mapping[str, str] | None) -> C
     _named(run, check.node_name(kept, run.settings.node))
     error = with_name(while_up(error), run.settings.container)
     run.status.values["kept_last_good"] = as_failure(error)
-    run.status.note(f"{error.brief} The last good configuration stays in force.")
+    brief = f"{error.brief} The last good configuration stays in force."
+    run.status.note(brief, "kept_last_good")
     for line in (*error.details.splitlines(), *error.resolution):
         run.status.say(f"  {line}")
     return kept

@@ -40,7 +40,7 @@ def reconcile(run: Run, node: str, *, fresh: bool) -> Reconciled:
         found = daemons.wait_registered(run.machine, node, run.up_since)
         told = None if run.held else daemons.take_back(run.machine, node, found, fresh=fresh)
         if told:
-            run.status.note(told.note)
+            run.status.note(told.note, None if told.resumed else f"node {node}")
         tidied = jobs.tidy_queue(run.machine, node, fresh=fresh, concluded=run.concluded)
         queued = time.monotonic()
         for note in tidied.notes:
@@ -59,7 +59,7 @@ def _let_go(
     """The node that was held takes jobs again, and the interrupted ones are looked at."""
     told = daemons.take_back(run.machine, node, found, fresh=True)
     if told and not told.resumed:  # by a person, meanwhile
-        run.status.note(told.note)
+        run.status.note(told.note, f"node {node}")
     now = daemons.wait_responding(run.machine, node)
     jobs.start_now(run.machine, again)  # of itself slurmctld looks up to 30 s later
     return now or found

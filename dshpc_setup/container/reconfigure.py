@@ -193,9 +193,8 @@ def _forget_refusal(run: Run, before: Mapping[str, object]) -> None:
     if before.get("kept_last_good") is None and all(before.get(key) == tried[key] for key in tried):
         return
     values.update(before)
-    refused = before.get("kept_last_good")
-    brief = str(refused.get("brief")) if isinstance(refused, Mapping) else None
-    notes = [text for text in values["notes"] if brief is None or not text.startswith(brief)]
+    over = values["notes_about"].pop("kept_last_good", None)
+    notes = [text for text in values["notes"] if text != over]
     values.update(tried, kept_last_good=None, notes=notes)
     run.status.write()
 

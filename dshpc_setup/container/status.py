@@ -1,11 +1,12 @@
 """How the start is going: /run/dshpc/status.json (schema dshpc.start/1), and the log of it.
 
-Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details,
-resolution} or null, `kept_last_good` (the same, where the last good configuration is in force
-instead of one that does not pass), `notes` (sentences for people), `steps` [{name, ms}], `node`,
+Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details, resolution} or
+null, `kept_last_good` (the same, where the last good configuration is in force instead of one that does
+not pass), `notes` (sentences for people), `notes_about` (those of them that are true only as long as
+something is: "node NAME", which was left out of use, or "kept_last_good"), `steps` [{name, ms}], `node`,
 `gres`, `simulated`, `image_gpu_type`, `drift` [{what, was, is, done}] since the last start that got
-ready and `changes` (the same as sentences), `customized` {file: custom|edited}, `config_sha256` {file
-of /config: hash of what was read}; these two are of the files that were tried, also where they were
+ready and `changes` (the same as sentences), `customized` {file: custom|edited}, `config_sha256` {file of
+/config: hash of what was read}; these two are of the files that were tried, also where they were
 refused: by them the host tells whether they are others now. `reconfigured`: when `dshpc-node
 reconfigure` last did something (RFC 3339), null where it did not since the start. `container_began`:
 when the container's first process did, in clock ticks since the machine's boot. What an earlier start
@@ -80,6 +81,7 @@ class Status:
             "failure": None,
             "kept_last_good": None,
             "notes": [],
+            "notes_about": {},
             "steps": [],
             "node": None,
             "gres": "",
@@ -106,10 +108,12 @@ class Status:
         ms = round((time.monotonic() - began) * 1000, 1)
         self.values["steps"].append({"name": name, "ms": ms})
 
-    def note(self, text: str) -> None:
-        """Something that people should know, in the log and in the status."""
+    def note(self, text: str, about: str | None = None) -> None:
+        """Something that people should know, in the log and in the status; `about`: see above."""
         self.say(text)
         self.values["notes"].append(printable(text))
+        if about is not None:
+            self.values["notes_about"][about] = printable(text)
 
     def ready(self) -> None:
         self.values.update(phase="ready", ready=True)

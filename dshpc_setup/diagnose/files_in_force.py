@@ -33,7 +33,7 @@ def in_force(known: Known) -> Verdict:
     ]
     late = [item for item in own if read and item.sha256 != read.get(short_name(item.path))]
     compose = known.observed.file(COMPOSE_FILE)
-    another = now is not None and any(map(_tells_of_another, now.notes))
+    another = now is not None and now.compose_late
     if late or another:
         return _not_in_force(late, compose if another else None)
     if read is None:
@@ -41,11 +41,6 @@ def in_force(known: Known) -> Verdict:
     if compose is not None and compose.owner in ("custom", "edited"):
         own.append(compose)
     return fine(*(f"{item.path} is {KEPT_AS[item.owner]}, and in force" for item in own))
-
-
-def _tells_of_another(note: str) -> bool:
-    """Whether it is that of cluster/compose_file.py about a container made from another text."""
-    return note.startswith(f"{COMPOSE_FILE} ") and "dshpc up" in note
 
 
 def _not_in_force(late: list[ProjectFile], compose: ProjectFile | None) -> Verdict:

@@ -520,6 +520,7 @@ def test_status_as_json(project: Project) -> None:
             ],
         },
         "notes": [],
+        "compose_late": False,
         "problem": None,
         "kept_last_good": None,
         "unclean_ends": [],
@@ -589,7 +590,9 @@ def test_a_node_that_was_taken_back_since_the_start(
     left = daemons.take_back(FakeMachine(), "p", taken, fresh=False)
     assert left is not None
     other = "Another note."
-    report = json.dumps({"phase": "ready", "ready": True, "notes": [left.note, other]})
+    about = {"node p": left.note}
+    told = {"phase": "ready", "ready": True, "notes": [left.note, other], "notes_about": about}
+    report = json.dumps(told)
     fake = machine(project, **{"docker exec p-slurm dshpc-node": Answer(report)})
     fake.commands["docker exec p-slurm sinfo"] = Answer(f"p|gpu:h100:2||{state}|hot\n")
     status = cluster.status(fake, project)

@@ -165,7 +165,9 @@ def test_what_the_container_refused_can_be_pasted_in_the_folder_that_is_named() 
     assert in_its_words("So.", told, nowhere).fix[0].text.endswith("in the project folder")
 
 
-def with_compose(owner: str, *notes: str, case: str = "files-edited-in-force") -> Known:
+def with_compose(
+    owner: str, *notes: str, late: bool = False, case: str = "files-edited-in-force"
+) -> Known:
     """The case with a compose file of that owner, and notes of `dshpc status` about it."""
     here = known(f"{W}/{case}")
     assert here.observed.cluster is not None
@@ -173,7 +175,7 @@ def with_compose(owner: str, *notes: str, case: str = "files-edited-in-force") -
         replace(item, owner=owner) if item.path == "docker-compose.yml" else item
         for item in here.observed.files
     )
-    cluster = replace(here.observed.cluster, notes=notes)
+    cluster = replace(here.observed.cluster, notes=notes, compose_late=late)
     return replace(here, observed=replace(here.observed, files=files, cluster=cluster))
 
 
@@ -181,8 +183,7 @@ def test_an_edited_compose_file_is_in_force_or_is_said_not_to_be() -> None:
     fine = found(with_compose("edited"), "DSH-FI-002")
     assert fine.state == "ok"
     assert "docker-compose.yml is edited, and in force" in fine.evidence
-    late = "docker-compose.yml was edited after the container was made: dshpc up puts it in force"
-    told = found(with_compose("edited", late), "DSH-FI-002")
+    told = found(with_compose("edited", late=True), "DSH-FI-002")
     assert told.state == "warn"
     assert told.evidence == ("docker-compose.yml (edited)",)
     assert [fix.command for fix in told.fix] == ["dshpc up"]
