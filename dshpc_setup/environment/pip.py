@@ -117,7 +117,7 @@ def fetch(
         )
     error = failure(done, pip)
     missing = re.search(r"No matching distribution found for ([A-Za-z0-9._-]+)", done.text)
-    if missing and error.brief.startswith("There is no"):
+    if missing and _reason(done) is _NO_SUCH_PACKAGE:
         raise _missing(machine, pip, missing[1], error, cwd)
     raise error
 
@@ -150,6 +150,11 @@ _ROUTINE = re.compile(
 
 _RETRY = re.compile(r"WARNING: Retrying \(")
 
+_NO_SUCH_PACKAGE = (
+    r"No matching distribution found",
+    "There is no Python package that fits",
+    ("Correct its name or its version.", "See what is declared: dshpc env show"),
+)
 # The first that matches counts: a network that fails ends in "No matching distribution" as well.
 _REASONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
@@ -188,11 +193,7 @@ _REASONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "The Python packages that are declared contradict each other",
         ("Loosen one of the versions above, then: dshpc env lock",),
     ),
-    (
-        r"No matching distribution found",
-        "There is no Python package that fits",
-        ("Correct its name or its version.", "See what is declared: dshpc env show"),
-    ),
+    _NO_SUCH_PACKAGE,
 )
 
 
@@ -209,10 +210,18 @@ def failure(done: CommandResult, pip: Pip) -> DshpcError:
                 "has come whole.",
             ),
         )
-    for pattern, brief, steps in _REASONS:
-        if re.search(pattern, done.text):
-            return DshpcError(f"{brief}.", text, steps)
-    return DshpcError("pip could not fetch the packages.", text, ("See its words above.",))
+    reason = _reason(done)
+    if reason is None:
+        return DshpcError("pip could not fetch the packages.", text, ("See its words above.",))
+    _, brief, steps = reason
+    return DshpcError(f"{brief}.", text, steps)
+
+
+def _reason(done: CommandResult) -> tuple[str, str, tuple[str, ...]] | None:
+    """The first of the reasons that pip's words fit; None for another, and where it hung."""
+    if done.state == "timeout":
+        return None
+    return next((reason for reason in _REASONS if re.search(reason[0], done.text)), None)
 
 
 def _once(lines: Sequence[str]) -> list[str]:
