@@ -142,11 +142,12 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
 
 def _texts_in_force(places: Places) -> dict[str, str]:
     """What /etc/slurm holds, less what is linked there (the key, a plugin) and what is made of the rest."""
+    other = ("slurm.key", "slurm.jwks", ASK)
     folder = places.etc_slurm
     found = {
         name: config.read_file(f"{folder}/{name}")
         for name in sorted(os.listdir(folder))
-        if name != ASK and not os.path.islink(f"{folder}/{name}")
+        if name not in other and not os.path.islink(f"{folder}/{name}")
     }
     return {name: text for name, text in found.items() if text is not None}
 
