@@ -179,7 +179,7 @@ class SlowMachine(FakeMachine):
             r"docker compose .*up -d": self._up,
             r"docker exec \S+ dshpc-node wait": Answer('{"ready": true, "notes": []}\n'),
             r"docker exec \S+ sinfo": Answer(NODE),
-            r"docker exec \S+ srun": Answer("0\n"),
+            r"docker exec \S+ srun": Answer("dshpc-gpu=0\n"),
         }
 
     def _install(self, command: tuple[str, ...]) -> Answer:

@@ -119,10 +119,10 @@ def test_a_first_job_that_nobody_is_before_gets_more_time() -> None:
     on = FakeMachine(
         commands={
             "docker exec c squeue": Answer(""),
-            "docker exec c srun --immediate=10": Answer(
+            "docker exec c srun --job-name=dshpc-proof --immediate=10": Answer(
                 code=1, stderr="srun: error: Unable to allocate resources: Resources busy"
             ),
-            "docker exec c srun --immediate=60": Answer(""),
+            "docker exec c srun --job-name=dshpc-proof --immediate=60": Answer(""),
         }
     )
     assert verify.run_first_job(on, "c", gpu=False) == "srun passed"
