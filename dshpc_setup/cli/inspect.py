@@ -157,13 +157,17 @@ def _tell_wrong(wrong: Sequence[WrongSetting]) -> None:
 def forget(project: Project, names: list[str]) -> None:
     """Drop remembered flags, and take the others out of dshpc.yaml, also what is wrong there.
 
+    Of one that is both remembered and wrong in the file, the file's goes: the flag is what is in force.
     Raises DshpcError for a name that is no setting, or that neither of both has: nothing is changed.
     """
     project.need_own()
     remembered, path = project.remembered, project.folder / OWN_FILE
     text = _text_of(path)
     there = names_in(_plain_ends(text))
-    in_file = [name for name in names if name not in remembered and name in there]
+    wrong = {each.setting for each in _wrong(text, remembered) if each.in_own_file}
+    in_file = [
+        name for name in names if name in there and (name not in remembered or name in wrong)
+    ]
     for name in names:
         if name not in BY_NAME and name not in there:
             near = difflib.get_close_matches(name, [*BY_NAME, *there], 1)
@@ -183,7 +187,7 @@ def forget(project: Project, names: list[str]) -> None:
             kept = without(kept, name)
         swap.write(path, kept, text, owner=project.owner)
         print(harmless(f"Taken out of {path}: {', '.join(in_file)}."))
-    if flags := [name for name in names if name in remembered]:
+    if flags := [name for name in names if name in remembered and name not in in_file]:
         project.forget(flags)
         print(f"Forgotten: {', '.join(flags)}.")
     if left := _wrong(kept, project.remembered):

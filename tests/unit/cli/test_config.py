@@ -10,7 +10,7 @@ import pytest
 
 from dshpc_setup import cli
 from dshpc_setup.cli import config, console, inspect, running
-from dshpc_setup.project import Project
+from dshpc_setup.project import REMEMBERED, Project
 from tests.unit.cluster.conftest import GONE, INSPECT, TEXTS, cluster, configured, project
 from tests.unit.cluster.test_reconfigure import RECONFIGURE
 from tests.unit.cluster.test_reconfigure import machine as running_cluster
@@ -217,3 +217,19 @@ def test_clashing_lines_can_be_replaced(
 def test_advice_names_the_new_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DSHPC_COMMAND", os.path.abspath("configure-environment"))
     assert "./dshpc reconfigure" in console.as_called("Then: dshpc reconfigure")
+
+
+def test_what_is_wrong_in_the_file_goes_and_the_flag_that_is_in_force_stays(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The advice of doctor and status, typed: it dropped the cluster's own prefix."""
+    project.write_json(REMEMBERED, {"prefix": "lab"})
+    (project.folder / "dshpc.yaml").write_text("prefix: 5\n")
+    assert cli.run(["config", "unset", "prefix"], "dshpc") == 0
+    said = capsys.readouterr()
+    assert "Taken out of" in said.out
+    assert "Forgotten" not in said.out
+    assert "Still wrong" not in said.err
+    assert project.remembered == {"prefix": "lab"}
+    assert cli.run(["config", "unset", "prefix"], "dshpc") == 0
+    assert "Forgotten: prefix." in capsys.readouterr().out
