@@ -9,6 +9,7 @@ from dshpc_setup import ownership
 from dshpc_setup.apply import read_text
 from dshpc_setup.engine import compose
 from dshpc_setup.engine.containers import Container
+from dshpc_setup.files import read_plain
 from dshpc_setup.owned import NEW
 from dshpc_setup.project import OWN, Project
 from dshpc_setup.stanza import RENDERED_LABEL, rendered_label
@@ -26,7 +27,7 @@ def remember_used(project: Project, made: Container | None) -> None:
     text = read_text(project.folder / compose.FILE)
     used = {
         compose.FILE: ownership.digest(text or ""),
-        _VARIABLES: _variables(project),
+        _VARIABLES: _variables(project) or "",
         _CONFIG_HASH: _config_hash(made),
     }
     project.write_json(USED, used)
@@ -43,12 +44,18 @@ def made_from(project: Project, text: str, found: Container) -> bool | None:
     used = project.read_note(USED)
     if not used or used.get(_CONFIG_HASH) != _config_hash(found):
         return None  # somebody has called compose himself since then
-    same = used.get(compose.FILE) == ownership.digest(text)
-    return same and used.get(_VARIABLES, _variables(project)) == _variables(project)
+    if used.get(compose.FILE) != ownership.digest(text):
+        return False
+    variables = _variables(project)
+    return variables is None or (used.get(_VARIABLES) or variables) == variables
 
 
-def _variables(project: Project) -> str:
-    return ownership.digest(read_text(project.folder / _VARIABLES) or "")
+def _variables(project: Project) -> str | None:
+    """None where this user may not read them: they are the owner's, with his passwords."""
+    try:
+        return ownership.digest_of(read_plain(project.folder / _VARIABLES) or b"")
+    except OSError:
+        return None
 
 
 def _config_hash(found: Container | None) -> str | None:

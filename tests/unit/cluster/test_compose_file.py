@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.cluster import compose_file, operations
 from dshpc_setup.cluster.compose_file import seconds
+from dshpc_setup.files import read_plain
 from dshpc_setup.owned import NEW
 from dshpc_setup.project import Project
 from tests.unit.cluster.conftest import INSPECT, TEXTS, cluster, configured, container
@@ -114,3 +116,20 @@ def test_any_time(whole_s: int, nanoseconds: int) -> None:
     whole = datetime.fromtimestamp(whole_s, timezone.utc)
     text = f"{whole:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
     assert seconds(text) == pytest.approx(whole_s + nanoseconds / 1e9)
+
+
+def test_another_user_who_may_not_read_the_variables_has_a_status(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with advice to put the owner's .env aside."""
+    closed = project.folder / ".env"
+    closed.write_text("PASSWORD=x\n")
+    read = read_plain
+
+    def refused(path: Path) -> bytes | None:
+        if path == closed:
+            raise PermissionError(13, "Permission denied")
+        return read(path)
+
+    monkeypatch.setattr("dshpc_setup.cluster.compose_file.read_plain", refused)
+    assert notes(project) == ""
