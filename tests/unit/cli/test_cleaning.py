@@ -107,7 +107,7 @@ def test_the_page_shows_what_is_printed(
     assert run("--yes") == 0
     printed = capsys.readouterr()
     *told, last = printed.out.splitlines()
-    asked = printed.err.replace("/w/jobs/7", "/home/ada/lab/work/jobs/1000").splitlines()
+    asked = printed.err.replace("/w/jobs/7", "/home/ada/lab/jobs/1000").splitlines()
     assert [*told, *asked, last] == list(shown.lines)
 
 

@@ -88,10 +88,10 @@ def test_a_method_from_elsewhere_is_copied_as_inputs_are(project: Path, tmp_path
     there = {str(path.relative_to(copied)) for path in copied.rglob("*") if path.is_file()}
     assert there == {"method.json", "run.py", "lib/part.py", "lib/tool"}
     assert (copied / "lib" / "tool").stat().st_mode & 0o777 == 0o700
-    inside = submit.moved_in(found, "/work/jobs/1/mine-1")
-    assert inside.method_dir == "/work/jobs/1/mine-1/inputs/.method"
-    assert inside.argv[-1] == "/work/jobs/1/mine-1/inputs/.method/run.py"
-    assert inside.inputs == ("/work/jobs/1/mine-1/inputs/a.csv",)
+    inside = submit.moved_in(found, "/w/jobs/1/mine-1")
+    assert inside.method_dir == "/w/jobs/1/mine-1/inputs/.method"
+    assert inside.argv[-1] == "/w/jobs/1/mine-1/inputs/.method/run.py"
+    assert inside.inputs == ("/w/jobs/1/mine-1/inputs/a.csv",)
     coming.remove()
     assert not copied.exists()
 
