@@ -77,13 +77,12 @@ def is_late(project: Project, found: Container) -> bool:
     return made is False or (made is None and _edited_since(project, found))
 
 
-def notes(project: Project, found: Container) -> list[str]:
-    """What is to be known of it beside a container that is there, each with what to do."""
+def notes(project: Project, *, late: bool) -> list[str]:
+    """What is to be known of it beside a container that is there, each with what to do; `late`: is_late."""
     whose = owner(project)
     if whose == "missing":
         return [f"{compose.FILE} is missing: configure-environment writes it anew"]
     said = []
-    late = is_late(project, found)
     if late and whose == "ours":
         said.append(f"{compose.FILE} is newer than the container, which dshpc up makes anew")
     if late and whose != "ours":

@@ -222,8 +222,8 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
         files = {**files, compose_tool.FILE: "rendered" if whose == "ours" else whose}
     late = [*not_in_force.files(project, now), *not_in_force.settings(project, machine.env)]
     if found is not None:
-        late += compose_file.notes(project, found)
         now = replace(now, compose_late=compose_file.is_late(project, found))
+        late += compose_file.notes(project, late=now.compose_late)
     return replace(now, files=files, notes=(*now.notes, *late))
 
 

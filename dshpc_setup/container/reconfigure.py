@@ -141,13 +141,13 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
 
 
 def _texts_in_force(places: Places) -> dict[str, str]:
-    """What /etc/slurm holds, less what is linked there (the key, a plugin) and what is made of the rest."""
-    other = ("slurm.key", "slurm.jwks", ASK)
+    """What /etc/slurm holds, less the key, the plugins and what is made of the rest."""
+    other = ("slurm.key", "slurm.jwks", "plugstack.conf", ASK)
     folder = places.etc_slurm
     found = {
         name: config.read_file(f"{folder}/{name}")
         for name in sorted(os.listdir(folder))
-        if name not in other and not os.path.islink(f"{folder}/{name}")
+        if name not in other
     }
     return {name: text for name, text in found.items() if text is not None}
 
