@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import SECTIONS
-from dshpc_setup.fixes import Fix
+from dshpc_setup.remedies.fixes import Fix
 
 # What XML 1.0 has no way to write (its section 2.2), and the control characters that it discourages
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

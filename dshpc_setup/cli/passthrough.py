@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from textwrap import wrap
 
-from dshpc_setup.describe import describe_cause
-from dshpc_setup.fixes import Fix
-from dshpc_setup.handover import Mechanism
 from dshpc_setup.passthrough import Attempt
-from dshpc_setup.testrun import TestRun
+from dshpc_setup.passthrough.handover import Mechanism
+from dshpc_setup.passthrough.testrun import TestRun
+from dshpc_setup.passthrough.words import describe_cause
+from dshpc_setup.remedies.fixes import Fix
 
 _TITLES: dict[Mechanism, str] = {
     "cdi": "CDI",

@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from dshpc_setup import foreign
-from dshpc_setup.cluster import node_state
 from dshpc_setup.cluster.operations import ours, target
 from dshpc_setup.container.gpu_places import SlurmGpu as SlurmGpu
 from dshpc_setup.container.gpu_places import parse_listed as parse_listed
-from dshpc_setup.container.places import Places
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import GpuDevice, Gpus, MigInstance, MigMode, State, Vendor
-from dshpc_setup.jobs.held import parse_held as parse_held
+from dshpc_setup.jobs.allocated_gpus import parse_held as parse_held
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
+from dshpc_setup.slurm import node_state
+from dshpc_setup.slurm.places import Places
 
 _MOST = 4096  # GPUs of one node, letters of their text; what claims more is damaged
 _HOLDING = (  # job states in which GPUs are held

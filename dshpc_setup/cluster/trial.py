@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dshpc_setup import foreign
-from dshpc_setup.cluster import node_state
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.silence import no_answer
+from dshpc_setup.machine.silence import no_answer
+from dshpc_setup.slurm import node_state
 
 _DEADLINE_S = 180.0
 _CHECK = ("dshpc-node", "check")

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from dshpc_setup import foreign
 from dshpc_setup.container import key_set
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import cannot_write, read_text, replace_text
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files.storage import cannot_write, read_text, replace_text
+from dshpc_setup.slurm.places import Places
 
 _MOST_BYTES = 4 << 20
 _TASK_PLACE = "/usr/local/lib/dshpc/task-place.conf"
@@ -36,7 +36,7 @@ class Candidate:
 
 def choose(places: Places, rendered: Mapping[str, str]) -> Candidate:
     """Rendered texts, less those that the user made his own in the mounted `config/`."""
-    from dshpc_setup import ownership
+    from dshpc_setup.files import ownership
 
     recorded = _manifest(places)
     texts, customized, hashes = dict(rendered), {}, {}

@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass
 
 from dshpc_setup.container import jobs, network
-from dshpc_setup.container.places import Places
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.places import Places
 
 # What ends by itself is seen at once: these are for machines that are slow
 _SUPERVISOR_S = 30.0

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 
 from dshpc_setup.container import jobs
-from dshpc_setup.container.alone import alone
+from dshpc_setup.container.exclusive import alone
 from dshpc_setup.container.key_set import (
     LEAST_BYTES,
     KeySet,
@@ -35,10 +35,10 @@ from dshpc_setup.container.key_set import (
     to_bytes,
     without_ended,
 )
-from dshpc_setup.container.places import FROM_HOST, Places
-from dshpc_setup.container.storage import cannot_write, read_text, replace_bytes
 from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.files.storage import cannot_write, read_text, replace_bytes
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.places import FROM_HOST, Places
 
 SCHEMA = "dshpc.key/1"
 STEP_SCHEMA = "dshpc.key-step/1"  # a line for each step, for the host's dshpc

@@ -15,11 +15,11 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.state_volume import saved_in
-from dshpc_setup.container.storage import cannot_write, read_text, replace_bytes
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import ended
+from dshpc_setup.files.storage import cannot_write, read_text, replace_bytes
+from dshpc_setup.slurm import completion_log
+from dshpc_setup.slurm.places import Places
 
 SET_ASIDE = "/var/lib/dshpc/state/damaged"
 _NAMES = ("job_state", "job_state.old", "job_state.kept", "job_state.kept.old")
@@ -96,7 +96,7 @@ def _scripts(top: str) -> dict[int, str]:
 
 def _last_ended(places: Places) -> int:
     """The highest number in the log of ended jobs."""
-    text = read_text(places.at(ended.LOG)) or ""
+    text = read_text(places.at(completion_log.LOG)) or ""
     return max(map(int, re.findall(r"(?:^|\n)JobId=([0-9]{1,10}) ", text)), default=0)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from dshpc_setup.container import slurm_conf
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import cannot_write, read_text, replace_bytes
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files.storage import cannot_write, read_text, replace_bytes
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.places import Places
 
 _OURS = "/var/lib/dshpc/state/slurmctld"
 _LEAST_BYTES = 256 * 1024  # slurmctld writes its state beside the one it has

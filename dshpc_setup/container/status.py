@@ -26,9 +26,9 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup import foreign
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import read_text, replace_text
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files.storage import read_text, replace_text
+from dshpc_setup.slurm.places import Places
 
 SCHEMA = "dshpc.start/1"
 

@@ -20,8 +20,8 @@ from dshpc_setup.diagnose.model import (
     warning,
 )
 from dshpc_setup.facts import Evidence, HostFacts, UnusedGpu
-from dshpc_setup.fixes import Fix
 from dshpc_setup.passthrough.findings import AMD_GROUP, NO_KFD, TITLES
+from dshpc_setup.remedies.fixes import Fix
 
 NOT_LOADED = "DSH-AM-084"
 

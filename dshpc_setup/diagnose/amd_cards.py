@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dshpc_setup import remedies
 from dshpc_setup.diagnose import kernel_log
 from dshpc_setup.diagnose.common import by_choice, named, none_of, of_vendor
+from dshpc_setup.diagnose.kernel_messages import devices
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -20,9 +21,8 @@ from dshpc_setup.diagnose.model import (
     warning,
 )
 from dshpc_setup.facts import Disagreement
-from dshpc_setup.fixes import Fix
-from dshpc_setup.kernel_messages import devices
 from dshpc_setup.problems import PARTITIONS_MISSING, RAS_ASLEEP
+from dshpc_setup.remedies.fixes import Fix
 
 ATOMICS = "DSH-AM-044"
 NO_FIRMWARE = "DSH-AM-101"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from dshpc_setup import isolation, remedies
+from dshpc_setup import remedies
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -19,8 +19,9 @@ from dshpc_setup.diagnose.model import (
 )
 from dshpc_setup.diagnose.unusable_settings import settings_elsewhere
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.fixes import Fix, of_step
-from dshpc_setup.observed import Disk
+from dshpc_setup.observed.model import Disk
+from dshpc_setup.remedies.fixes import Fix, of_step
+from dshpc_setup.render import isolation
 
 PROCESSORS = ("x86_64", "amd64", "aarch64", "arm64")
 """Those that the image was built and tested for."""

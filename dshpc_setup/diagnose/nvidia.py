@@ -13,7 +13,7 @@ from dshpc_setup.diagnose import (
 )
 from dshpc_setup.diagnose.kernel_log import lines
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
-from dshpc_setup.diagnose.nvidia_told import (
+from dshpc_setup.diagnose.nvidia_evidence import (
     answer,
     by_test,
     cards,
@@ -30,8 +30,7 @@ from dshpc_setup.diagnose.nvidia_told import (
     titled,
 )
 from dshpc_setup.facts import Gpus, UnusedGpu
-from dshpc_setup.fixes import Fix
-from dshpc_setup.nvidia_driver import OLDEST_DRIVER, too_old
+from dshpc_setup.facts.nvidia_driver import OLDEST_DRIVER, too_old
 from dshpc_setup.passthrough import findings
 from dshpc_setup.problems import (
     DRIVER_TOO_OLD,
@@ -42,6 +41,7 @@ from dshpc_setup.problems import (
     VERSIONS_DIFFER,
 )
 from dshpc_setup.remedies import Fixes
+from dshpc_setup.remedies.fixes import Fix
 
 COUNT_CUT_SHORT = "DSH-NV-083"
 

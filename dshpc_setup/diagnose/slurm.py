@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dshpc_setup.cluster.status import TIERS
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, not_here, note, warning
 from dshpc_setup.diagnose.slurm_container import CONTAINER_CHECKS
@@ -24,7 +23,8 @@ from dshpc_setup.diagnose.slurm_node import NODE_CHECKS
 from dshpc_setup.diagnose.slurm_programs import PROGRAM_CHECKS
 from dshpc_setup.diagnose.slurm_queue import QUEUE_CHECKS
 from dshpc_setup.diagnose.slurm_upkeep import UPKEEP_CHECKS
-from dshpc_setup.fixes import Fix, of_step
+from dshpc_setup.observed.cluster_status import TIERS
+from dshpc_setup.remedies.fixes import Fix, of_step
 
 START = "DSH-SL-006"
 STARTING = "DSH-SL-007"

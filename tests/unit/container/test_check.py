@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.container import check, fits
+from dshpc_setup.container import check, hardware_fit
 from dshpc_setup.container.complaints import explain, while_up
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.fixes import of_step
+from dshpc_setup.remedies.fixes import of_step
 
 SLURM = """ClusterName=dshpc
 SelectType=select/cons_tres
@@ -259,5 +259,5 @@ def test_files_of_noise_are_read_in_no_time(noise: str) -> None:
     check.port(found.texts, "SlurmctldPort", 1)
     check.gres_of(found, "lab")
     explain(f"error: {noise}\nfatal: unrecognized key: {noise}", found)
-    fits.following(replace(found, customized={"gres.conf": "edited"}), "lab")
+    hardware_fit.following(replace(found, customized={"gres.conf": "edited"}), "lab")
     assert time.process_time() - began < 5

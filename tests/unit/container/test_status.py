@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import status
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.status import Status, with_name
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.slurm.places import Places
 
 
 @pytest.fixture

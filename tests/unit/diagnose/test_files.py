@@ -9,8 +9,8 @@ import pytest
 from dshpc_setup.diagnose import Finding, Known, diagnose
 from dshpc_setup.diagnose.files import CHECKS
 from dshpc_setup.diagnose.slurm import in_its_words
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import Observed
+from dshpc_setup.observed.model import Observed
+from dshpc_setup.remedies.fixes import Fix
 from tests.unit.diagnose.known import findings, known
 from tests.unit.diagnose.tables import Tables
 
