@@ -1,7 +1,7 @@
 """The rooms of dshpc_setup as docs/architecture.md shows them: made from the contract in pyproject.toml.
 
-    python scripts/rooms.py            print the table
-    python scripts/rooms.py --write    put it into docs/architecture.md
+python scripts/rooms.py            print the table
+python scripts/rooms.py --write    put it into docs/architecture.md
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _BEGIN, _END = "<!-- made by scripts/rooms.py -->\n", "<!-- end -->\n"
 def layers() -> list[list[str]]:
     """The rooms, those that may import all others first; rooms of one layer do not import each other."""
     toml: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-    contracts = toml.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    contracts = toml.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
     (contract,) = (each for each in contracts if each["type"] == "layers")
     return [layer.split(" | ") for layer in contract["layers"]]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dshpc_setup.cluster.stopping import running_jobs
 from dshpc_setup.container.jobs import PROOF
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
@@ -112,18 +113,6 @@ def controller_answers(machine: Machine, container: str) -> bool:
     return answered(asked, "whether Slurm's controller runs").ok
 
 
-def running_jobs(machine: Machine, container: str) -> int | None:
-    """How many jobs run now; 0 where the controller is down, since then none can be lost.
-
-    None where squeue did not answer in time: jobs may run.
-    """
-    argv = ["docker", "exec", container, "squeue", "--noheader", "--states=R", "--format=%i"]
-    result = machine.run(argv, deadline_s=_ASK_S)
-    if result.state == "timeout":
-        return None
-    return len(result.stdout.split()) if result.ok else 0
-
-
 def ask_cluster(machine: Machine, container: str) -> Cluster:
     """The nodes as the controller knows them, once the start's own first job has left them."""
     until = machine.clock() + LEFT_S
@@ -195,9 +184,9 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
     result = run(PATIENCE_S)
     if not result.ok:
         waited = "Unable to allocate resources" in result.stderr
-        jobs = running_jobs(machine, container) if waited else 0
+        jobs = running_jobs(machine, container) if waited else ()
         if jobs:
-            return f"{shown} had to wait: {jobs} job(s) hold what there is"
+            return f"{shown} had to wait: {len(jobs)} job(s) hold what there is"
         if waited:  # nobody holds anything: the node is slow to take it
             result = run(LONGER_S)
     if result.state == "timeout":

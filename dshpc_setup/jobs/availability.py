@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dshpc_setup import foreign
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm import answers
+from dshpc_setup.slurm.answers import number
 
 _ASK_S = 10.0
 # States in which GPUs are held
@@ -52,11 +53,10 @@ def parse(text: str, types: Sequence[str] = ()) -> Room | None:
     """`squeue --json`; None for what is none of its answers. `types` of all GPUs, as Slurm counts them,
     say which GPU a share is of."""
     try:
-        jobs = foreign.value(text)["jobs"]
         found: dict[str, tuple[float | None, ...]] = {}
         holders: dict[str, tuple[str, ...]] = {}
         shared: dict[int, list[tuple[float | None, str]]] = {}
-        for job in jobs:
+        for job in answers.objects(text, "jobs"):
             end, holder = _end(job), _holder(job)
             for detail in job.get("gres_detail") or ():
                 for kind, count in _HELD.findall(str(detail)[:_MOST]):
@@ -87,11 +87,10 @@ def _shares(detail: str, gpus: int) -> tuple[int, ...]:
 
 
 def _holder(job: Mapping[str, Any]) -> str:
-    user, task = job.get("user_name"), _number(job.get("array_task_id"))
-    array = _number(job.get("array_job_id"))
-    # A task's own job_id is a number that nobody has seen
-    name = job.get("job_id") if task is None or not array else f"{array:.0f}_{task:.0f}"
-    return f"job {name}" + (f" of {user}" if isinstance(user, str) and user else "")
+    user = job.get("user_name")
+    return f"job {answers.job_name(job)}" + (
+        f" of {user}" if isinstance(user, str) and user else ""
+    )
 
 
 def _end(job: Mapping[str, Any]) -> float | None:
@@ -99,14 +98,7 @@ def _end(job: Mapping[str, Any]) -> float | None:
     # Not yet set in a job's first moments: its end is then a year away, as for one without a limit
     if isinstance(limit, dict) and (limit.get("infinite") or limit.get("set") is False):
         return None
-    if _number(limit) == _NO_LIMIT:
+    if number(limit) == _NO_LIMIT:
         return None
-    end = _number(job.get("end_time"))
+    end = number(job.get("end_time"))
     return float(end) if end is not None and end > 0 else None
-
-
-def _number(value: object) -> int | float | None:
-    """A plain number, or one of Slurm's {"set": true, "infinite": false, "number": 7}."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set") else None
-    return value if isinstance(value, int | float) else None

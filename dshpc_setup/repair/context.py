@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dshpc_setup import foreign
+from dshpc_setup.cluster.stopping import running_jobs
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.engine import containers, daemon
 from dshpc_setup.errors import DshpcError
@@ -107,12 +108,8 @@ def running(machine: Machine, cluster: str | None = None) -> Running:
 
 
 def _jobs_of(machine: Machine, container: str) -> int | None:
-    argv = ["squeue", "--noheader", "--states=R", "--format=%i"]
-    try:
-        asked = containers.exec_in(machine, container, argv, deadline_s=_ASK_S)
-    except DshpcError:
-        return None
-    return len(asked.stdout.split()) if asked.ok else None
+    jobs = running_jobs(machine, container)
+    return None if jobs is None else len(jobs)
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dshpc_setup import foreign
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.probes import ranges
+from dshpc_setup.slurm import answers
+from dshpc_setup.slurm.answers import number
 from dshpc_setup.terminal.printed import plain
 
 REFUSED = (
@@ -110,28 +111,13 @@ def words(state: str) -> str:
 
 def parse(text: str) -> tuple[Known, ...]:
     """`squeue --json`; raises ValueError for what is none of its answers."""
-    try:
-        value = foreign.value(text)
-    except RecursionError as error:
-        raise ValueError(str(error)) from error
-    items = value.get("jobs") if isinstance(value, dict) else None
-    if not isinstance(items, list):
-        raise ValueError("no list of jobs")
-    return tuple(_known(item) for item in items if isinstance(item, dict) and "job_id" in item)
+    items = answers.objects(text, "jobs")
+    return tuple(_known(item) for item in items if "job_id" in item)
 
 
 def _known(item: Mapping[str, Any]) -> Known:
-    array, task = _number(item.get("array_job_id")), _number(item.get("array_task_id"))
-    number = array or _number(item.get("job_id")) or 0
-    waiting = str(item.get("array_task_string") or "")
-    part = _number(item.get("het_job_id"))
-    name = str(number)
-    if task is not None:
-        name = f"{number}_{task}"
-    elif waiting:
-        name = f"{number}_[{waiting}]"
-    elif part:
-        name = f"{part}+{_number(item.get('het_job_offset')) or 0}"
+    task = number(item.get("array_task_id"))
+    of = number(item.get("array_job_id")) or number(item.get("job_id")) or 0
     code, killed = exit_of(item.get("exit_code"))
     state = _state(item.get("job_state"))
     if is_refused(state, killed, bool(item.get("nodes", True))):
@@ -140,8 +126,8 @@ def _known(item: Mapping[str, Any]) -> Known:
     texts = [str(text) for text in details] if isinstance(details, list) else []
     started = _time(item.get("start_time"))
     return Known(
-        id=name,
-        number=number,
+        id=answers.job_name(item),
+        number=of,
         task=task,
         name=str(item.get("name") or ""),
         user=str(item.get("user_name") or item.get("user_id") or "?"),
@@ -157,10 +143,10 @@ def _known(item: Mapping[str, Any]) -> Known:
         folder=str(item.get("current_working_directory") or ""),
         log=str(item.get("standard_output") or ""),
         partition=str(item.get("partition") or ""),
-        restarts=_number(item.get("restart_cnt")) or 0,
+        restarts=number(item.get("restart_cnt")) or 0,
         dependency=str(item.get("dependency") or ""),
         begins=started,
-        uid=_number(item.get("user_id")),
+        uid=number(item.get("user_id")),
     )
 
 
@@ -191,19 +177,12 @@ def exit_of(value: object) -> tuple[int | None, int | None]:
     if not isinstance(value, dict):
         return None, None
     killed = value.get("signal")
-    number = _number(killed.get("id")) if isinstance(killed, dict) else None
-    return _number(value.get("return_code")), number or None
-
-
-def _number(value: object) -> int | None:
-    """A plain number, or one of Slurm's {"set": true, "infinite": false, "number": 7}."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set") and not value.get("infinite") else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    of = number(killed.get("id")) if isinstance(killed, dict) else None
+    return number(value.get("return_code")), of or None
 
 
 def _time(value: object) -> float | None:
-    found = _number(value)
+    found = number(value)
     return float(found) if found and 0 < found < _LATEST else None
 
 

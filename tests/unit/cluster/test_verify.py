@@ -10,6 +10,7 @@ from dshpc_setup.cluster import verify
 from dshpc_setup.cluster.verify import Cluster, Node
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
+from tests.unit.cluster.running import TWO
 
 
 class Answers:
@@ -130,7 +131,7 @@ class Busy:
 
 
 def test_gpus_that_other_jobs_hold_are_no_failure_but_an_idle_refusal_is() -> None:
-    assert "2 job(s) hold" in verify.run_first_job(Busy("7\n8\n"), "c", gpu=True)  # type: ignore[arg-type]
+    assert "2 job(s) hold" in verify.run_first_job(Busy(TWO), "c", gpu=True)  # type: ignore[arg-type]
     with pytest.raises(DshpcError, match="test job failed"):
         verify.run_first_job(Busy(""), "c", gpu=True)  # type: ignore[arg-type]
 

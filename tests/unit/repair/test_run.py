@@ -18,6 +18,7 @@ from dshpc_setup.repair import Done, How, Mended, Repair, mend
 from dshpc_setup.repair.engine_repairs import DAEMON_JSON
 from dshpc_setup.repair.outcome import lines
 from tests.unit.cluster.conftest import GONE, INSPECT, container, project
+from tests.unit.cluster.running import TWO
 from tests.unit.diagnose.known import findings, known
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 
@@ -42,7 +43,8 @@ def engine(**commands: Answer) -> FakeMachine:
             "getent passwd": Answer("root:x:0:0:root:/root:/bin/sh\n"),
             "docker ps --format": Answer("other\np-slurm\n"),
             "docker ps -a": Answer("p-slurm\n"),
-            "docker exec p-slurm squeue": Answer("7\n9\n"),
+            "docker exec p-slurm squeue": Answer(TWO),
+            "docker top p-slurm": Answer("1 slurmstepd: [7.batch]\n"),
             REGISTER: Answer(),
             "/usr/bin/dockerd --validate": Answer("configuration OK\n"),
             RESTART: Answer(),
@@ -85,7 +87,14 @@ def never() -> tuple[Finding, ...]:
 
 def changing(machine: FakeMachine) -> list[str]:
     """Commands that change something."""
-    looks = ("docker ps", "docker exec p-slurm squeue", "getent", "test -e", "docker version")
+    looks = (
+        "docker ps",
+        "docker top",
+        "docker exec p-slurm squeue",
+        "getent",
+        "test -e",
+        "docker version",
+    )
     return [line for line in machine.lines() if not line.startswith(looks)]
 
 
