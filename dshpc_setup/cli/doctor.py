@@ -71,7 +71,7 @@ def _clean(finding: Finding) -> Finding:
         fix=tuple(
             replace(
                 fix,
-                text=_sentence(fix.text),
+                text=_sentence(fix.words),
                 command="\n".join(printable_lines(fix.command or "")) or None,
             )
             for fix in finding.fix
@@ -152,7 +152,7 @@ def _body(finding: Finding, indent: str, most: int | None = None) -> Iterator[st
     if more > 0:
         yield f"{indent}  ... and {_count(more, 'line')} more: -v"
     for fix in finding.fix:
-        text = f"{fix.text}:" if fix.command else fix.text
+        text = f"{fix.words}:" if fix.command else fix.words
         yield from wrapped(as_called(text), f"{indent}-> ")
         yield from (f"{indent}     {as_called(line)}" for line in (fix.command or "").splitlines())
     if finding.state == "crashed":

@@ -253,8 +253,8 @@ def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStat
         if now is not None and now.status == "running":
             if error.exit_code == Exit.INCOMPLETE:
                 raise
-            steps = cluster_status.after_failure(error.resolution)
-            raise replace(error, resolution=steps) from None
+            steps = cluster_status.after_failure(error.fixes)
+            raise replace(error, steps=steps) from None
         raise _fell_over(machine, cluster, now) from error
     started = cluster_status.ask(machine, str(cluster.project.folder), cluster.container)
     if cluster.project.foreign is not None:

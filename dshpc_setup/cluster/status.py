@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from dshpc_setup.engine import containers
+from dshpc_setup.errors import DshpcError, Fix, told_error
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.silence import in_words
 from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus, Drift, Tier
@@ -148,9 +148,10 @@ def lines(status: ClusterStatus) -> list[str]:
         said.append("GPUs       SIMULATED: made up, no job computes on them")
     said.append(f"Start      {status.phase or 'not begun yet'}")
     if status.failure is not None:
-        steps = after_failure(_list(status.failure.get("resolution")))
-        said += _failure_lines("Failed", {**status.failure, "resolution": list(steps)})
-    said += _failure_lines("Kept", status.kept_last_good)
+        error = told_error(status.failure)
+        said += _failure_lines("Failed", replace(error, steps=after_failure(error.fixes)))
+    if status.kept_last_good is not None:
+        said += _failure_lines("Kept", told_error(status.kept_last_good))
     for node in status.nodes:
         said.append(f"Node       {node.name}: {node.state}, {_gres(node)}")
         if node.reason and not node.usable:  # Slurm keeps it when the node is taken back
@@ -168,11 +169,12 @@ def lines(status: ClusterStatus) -> list[str]:
     return said + [text for node in status.nodes if (text := _back(status, node))]
 
 
-def after_failure(steps: Iterable[object]) -> tuple[str, ...]:
+def after_failure(steps: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """What to do after a start that failed: nothing starts it again by itself."""
-    own = tuple(map(str, steps))
-    again = "Then start it again: dshpc restart" if own else "Start it again: dshpc restart"
-    return own if any("dshpc restart" in step for step in own) else (*own, again)
+    if any("dshpc restart" in (step.command or "") for step in steps):
+        return steps
+    again = Fix("Then start it again" if steps else "Start it again", "dshpc restart", step="after")
+    return (*steps, again)
 
 
 def _back(status: ClusterStatus, node: NodeStatus) -> str | None:
@@ -232,12 +234,10 @@ def _pending_lines(status: ClusterStatus) -> list[str]:
     return [f"Queue      {head}"] + [f"           {text}" for text in stuck.lines(status.pending)]
 
 
-def _failure_lines(title: str, failure: dict[str, Any] | None) -> list[str]:
-    if failure is None:
-        return []
-    said = [f"{title:<10} {failure.get('brief', '')}"]
-    said += [f"           {line}" for line in str(failure.get("details", "")).splitlines()]
-    return said + [f"           - {step}" for step in _list(failure.get("resolution"))]
+def _failure_lines(title: str, error: DshpcError) -> list[str]:
+    said = [f"{title:<10} {error.brief}"]
+    said += [f"           {line}" for line in error.details.splitlines()]
+    return said + [f"           - {step}" for step in error.resolution]
 
 
 def _gres(node: NodeStatus) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dshpc_setup.cluster.stopping import running_jobs
 from dshpc_setup.container.jobs import PROOF
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, Fix, told_error
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.silence import answered, in_words
 from dshpc_setup.slurm import node_state
@@ -69,11 +69,10 @@ def _not_ready(
 ) -> DshpcError:
     failure = report.get("failure")
     if isinstance(failure, dict):
-        return DshpcError(
-            str(failure.get("brief", "Slurm did not start.")),
-            str(failure.get("details", "")),
-            tuple(str(step) for step in failure.get("resolution", ()))
-            or (f"Look at the log: docker logs {container}",),
+        error = told_error(failure)
+        log = Fix("Look at the log", f"docker logs {container}", step="look")
+        return replace(
+            error, brief=error.brief or "Slurm did not start.", steps=error.steps or (log,)
         )
     if result.state == "timeout" or result.code == Exit.INCOMPLETE:
         return DshpcError(
@@ -135,10 +134,11 @@ def refuse_last_good(told: Mapping[str, Any]) -> None:
     """Raises DshpcError where the container refused what config/ holds and runs an older one."""
     kept = told.get("kept_last_good")
     if isinstance(kept, dict):
-        raise DshpcError(
-            f"Your configuration is not in force: {kept.get('brief', 'it was refused')}",
-            f"{kept.get('details', '')}\nSlurm runs with the last good configuration.".strip(),
-            tuple(str(step) for step in kept.get("resolution", ())),
+        error = told_error(kept)
+        raise replace(
+            error,
+            brief=f"Your configuration is not in force: {error.brief or 'it was refused'}",
+            details=f"{error.details}\nSlurm runs with the last good configuration.".strip(),
         )
 
 

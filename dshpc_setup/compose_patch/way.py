@@ -19,7 +19,6 @@ from dshpc_setup.passthrough.handover import MECHANISMS, Handover, Mechanism
 from dshpc_setup.passthrough.testrun import Wish, test_run
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.project.folder import PROOF, Project, find_project
-from dshpc_setup.remedies.fixes import describe_fix
 from dshpc_setup.render.gpu_stanza import compose_version
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
@@ -161,7 +160,7 @@ def _oldest(engine: Engine) -> str | None:
 
 def _none_works(found: Passthrough, facts: HostFacts) -> DshpcError:
     mend = found.to_mend
-    steps = [describe_fix(fix) for fix in mend.fix] if mend is not None else []
+    steps = [str(fix) for fix in mend.fix] if mend is not None else []
     why: Sequence[str] = [f"{row.mechanism}: {row.reason}" for row in found.attempts]
     known = "this machine has no GPU" if not facts.gpus.devices else "none reaches a container"
     return DshpcError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from dshpc_setup import foreign
 from dshpc_setup.container import key_set
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import cannot_write, read_text, replace_text
 from dshpc_setup.slurm.places import Places
 
@@ -71,7 +71,7 @@ def _read(places: Places, name: str) -> str | None:
             f"config/{name} cannot be read: {error.strerror or error}.",
             "It must be a text file that the container may read.",
             (
-                f"See what it is, in the project folder: ls -ld config/{name}",
+                Fix("See what it is", f"ls -ld config/{name}", step="look", place="project"),
                 "Then make it a text file, or put it aside, to have it written anew: "
                 f"{_aside(name)}",
             ),
@@ -88,7 +88,12 @@ def _no_text(name: str, text: str) -> DshpcError:
         "A text that was saved as UTF-16 holds many of them; it must be UTF-8.",
         (
             f"Save config/{name} as UTF-8, without that character.",
-            f"Or put it aside, in the project folder, to have it written anew: {_aside(name)}",
+            Fix(
+                "Or put it aside, to have it written anew",
+                _aside(name),
+                step="alternative",
+                place="project",
+            ),
         ),
     )
 
@@ -108,9 +113,7 @@ def _manifest(places: Places) -> Mapping[str, str]:
         raise DshpcError(
             "config/manifest.json cannot be read, so it is not known which files are yours.",
             f"{type(error).__name__}: {error}",
-            (
-                f"Put it aside, in the project folder, to have it made anew: {_aside('manifest.json')}",
-            ),
+            (Fix("Put it aside, to have it made anew", _aside("manifest.json"), place="project"),),
         ) from None
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.facts import GpuDevice, MigInstance
 from dshpc_setup.files.storage import cannot_write, replace_text
 from dshpc_setup.machine import Machine
@@ -204,7 +204,7 @@ def write(
             raise DshpcError(
                 "slurmd does not list its GPUs, so it is not known which one a job gets.",
                 said.text or f"slurmd -G ended with {said.code} ({said.state}).",
-                ("Correct what it says, or see: dshpc doctor",),
+                (Fix("Correct what it says, or see", "dshpc doctor", step="look"),),
             )
         listed = parse_listed(said.text)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dshpc_setup.container import check, jobs
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.run import Run
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.slurm import slurm_conf
 
 
@@ -92,9 +92,15 @@ def _jobs_run(brief: str, details: str, node: str, ids: tuple[str, ...]) -> Dshp
         brief,
         f"{details}\nWhat was in force stays so.",
         (
-            "So that no other job begins meanwhile: docker exec CONTAINER scontrol update "
-            f"nodename={node} state=drain reason=dshpc:reconfigure",
-            f"Wait until they have ended, or end them: docker exec CONTAINER scancel {' '.join(ids)}",
-            "Then: dshpc reconfigure",
+            Fix(
+                "So that no other job begins meanwhile",
+                f"docker exec CONTAINER scontrol update nodename={node} state=drain "
+                "reason=dshpc:reconfigure",
+            ),
+            Fix(
+                "Wait until they have ended, or end them",
+                f"docker exec CONTAINER scancel {' '.join(ids)}",
+            ),
+            Fix("Then", "dshpc reconfigure", step="after"),
         ),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dshpc_setup.container import ends
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.places import Places
 
@@ -294,7 +294,7 @@ def _running(machine: Machine, columns: str) -> str:
         raise DshpcError(
             "The controller does not say which jobs run.",
             result.text,
-            ("See: docker logs CONTAINER",),
+            (Fix("See", "docker logs CONTAINER", step="look"),),
         )
     return result.stdout
 

@@ -10,7 +10,7 @@ from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.drift import Change
 from dshpc_setup.container.run import Run
 from dshpc_setup.container.status import Status
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 
 if TYPE_CHECKING:
     from dshpc_setup.plan import ClusterPlan
@@ -47,7 +47,7 @@ def defect(error: Exception) -> DshpcError:
     return DshpcError(
         "The start stopped at a defect of dsHPC setup itself.",
         f"{type(error).__name__}: {error}",
-        ("Please report it with the output of: docker logs CONTAINER",),
+        (Fix("Please report it with the output of", "docker logs CONTAINER"),),
     )
 
 

@@ -34,7 +34,7 @@ from dshpc_setup.container.look import Seen, look
 from dshpc_setup.container.proof import prove
 from dshpc_setup.container.run import Run, slurm_user
 from dshpc_setup.container.status import Status, as_failure, with_name
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.places import ASK, Places
@@ -77,13 +77,16 @@ def _ready(places: Places) -> Mapping[str, object]:
         raise DshpcError(
             "The cluster's start failed, so there is nothing running to reconfigure.",
             str((found or {}).get("failure", {}).get("brief", "")),
-            ("See why: dshpc status", "When that is mended: dshpc restart"),
+            (
+                Fix("See why", "dshpc status", step="look"),
+                Fix("When that is fixed", "dshpc restart", step="after"),
+            ),
             Exit.INCOMPLETE,
         )
     raise DshpcError(
         "The cluster is still starting.",
         f"It is at: {phase}.",
-        ("Wait until it is ready, then run this again: dshpc status",),
+        (Fix("Wait until it is ready, then run this again", "dshpc status"),),
         Exit.INCOMPLETE,
     )
 
@@ -251,7 +254,7 @@ def _back(run: Run, old: Candidate, seen: Seen, folder: str, why: DshpcError) ->
         both = DshpcError(
             f"{why.brief} Going back failed as well: {error.brief}",
             "\n".join(filter(None, (why.details, error.details))),
-            ("Start the cluster again: dshpc restart", *error.resolution),
+            (Fix("Start the cluster again", "dshpc restart"), *error.steps),
         )
         run.status.failed(with_name(both, run.settings.container))
         raise both from None

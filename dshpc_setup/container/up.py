@@ -9,7 +9,7 @@ from dshpc_setup.container import check, daemons, jobs, network, trial
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.look import Seen
 from dshpc_setup.container.run import Run
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import replace_text
 
 
@@ -122,5 +122,5 @@ def _did_not_come_up(program: str) -> DshpcError:
     return DshpcError(
         f"{program} does not come up.",
         f"Its configuration was accepted; what {program} says stands in the container's log.",
-        ("See: docker logs CONTAINER",),
+        (Fix("See", "docker logs CONTAINER", step="look"),),
     )

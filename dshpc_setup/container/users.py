@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 from dshpc_setup.container import accounts, ends
 from dshpc_setup.container.accounts import Known, User
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import open_lock, read_text, replace_text
 from dshpc_setup.slurm.places import HOMES, Places
 
@@ -149,7 +149,10 @@ def _no_home(known: Known, why: str) -> DshpcError:
     return DshpcError(
         f"{known.home} cannot be the home of {known.user.name}: {why}.",
         "It is in the volume of the users' homes, where only root writes.",
-        (f"See what is there: docker exec CONTAINER ls -la {HOMES}", "Then move it away."),
+        (
+            Fix("See what is there", f"docker exec CONTAINER ls -la {HOMES}", step="look"),
+            "Then move it away.",
+        ),
     )
 
 

@@ -20,9 +20,9 @@ from dshpc_setup.diagnose.model import (
     unknown,
     warning,
 )
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Disagreement
 from dshpc_setup.problems import PARTITIONS_MISSING, RAS_ASLEEP
-from dshpc_setup.remedies.fixes import Fix
 
 ATOMICS = "DSH-AM-044"
 NO_FIRMWARE = "DSH-AM-101"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import BY_CHOICE, Evidence, GpuDevice, UnusedGpu, Vendor, vendors
 from dshpc_setup.observed.cluster_status import ClusterStatus
-from dshpc_setup.remedies.fixes import Fix
 
 _ASKED: dict[Vendor, str] = {"amd": "kfd", "intel": "intel"}  # the first probe of a vendor
 _LONGEST = 200  # characters of one answer

@@ -22,9 +22,8 @@ from dshpc_setup.diagnose.model import (
 )
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.diagnose.ways import foreseen, tested
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.passthrough import findings
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.render.gpu_stanza import gpu_stanza
 from dshpc_setup.versions import at_least, numbers
 

@@ -9,10 +9,10 @@ from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import set_up
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown
 from dshpc_setup.diagnose.proof import from_proof
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Platform
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import of_refusal
-from dshpc_setup.remedies.fixes import Fix
 
 ANSWERS = "DSH-DK-001"
 COMMAND = "DSH-DK-086"

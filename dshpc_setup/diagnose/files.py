@@ -26,7 +26,7 @@ from dshpc_setup.diagnose.model import (
 )
 from dshpc_setup.diagnose.unusable_settings import settings_file
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
-from dshpc_setup.remedies.fixes import Fix
+from dshpc_setup.errors import Fix
 
 _AGAIN = Fix("Write it anew", "configure-environment", automatic=True)
 _OTHERS = 0o077  # permission bits of everybody but the owner

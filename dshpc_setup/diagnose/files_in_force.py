@@ -7,8 +7,8 @@ from dshpc_setup.diagnose.files_known import KEPT_AS
 from dshpc_setup.diagnose.model import Known, Verdict, fine, not_here, unknown, warning
 from dshpc_setup.diagnose.slurm import in_its_words
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
+from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import ProjectFile
-from dshpc_setup.remedies.fixes import Fix
 
 
 def configuration(known: Known) -> Verdict:

@@ -9,8 +9,8 @@ from dshpc_setup.apply.owned import JOURNAL, MOUNTED
 from dshpc_setup.diagnose.files_known import at, there, written_files
 from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, not_here, note, warning
 from dshpc_setup.diagnose.slurm import in_its_words
+from dshpc_setup.errors import Fix
 from dshpc_setup.project.folder import MANIFEST
-from dshpc_setup.remedies.fixes import Fix
 
 
 def invalid(known: Known) -> Verdict:

@@ -18,9 +18,9 @@ from dshpc_setup.diagnose.model import (
     unknown,
     warning,
 )
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Disagreement, UnusedGpu, Vendor, vendors
 from dshpc_setup.problems import NO_NODE
-from dshpc_setup.remedies.fixes import Fix
 
 _GPU_EVIDENCE = frozenset(
     "nvidia jetson wsl nvidia-pci nvidia-module nvidia-nodes nvidia-uvm nvml nvidia-smi "

@@ -16,8 +16,8 @@ from dshpc_setup.diagnose.model import (
     unknown,
     warning,
 )
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import UnusedGpu
-from dshpc_setup.remedies.fixes import Fix
 
 # i915_gpu_error.c prints "GPU HANG: ecode 12:1:0020fffe, in NAME [PID]"; xe_guc_submit.c prints
 # "GT0: Engine reset: engine_class=ccs, ..." and "Timedout job: seqno=..."

@@ -29,6 +29,7 @@ from dshpc_setup.diagnose.nvidia_evidence import (
     silent,
     titled,
 )
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Gpus, UnusedGpu
 from dshpc_setup.facts.nvidia_driver import OLDEST_DRIVER, too_old
 from dshpc_setup.passthrough import findings
@@ -41,7 +42,6 @@ from dshpc_setup.problems import (
     VERSIONS_DIFFER,
 )
 from dshpc_setup.remedies import Fixes
-from dshpc_setup.remedies.fixes import Fix
 
 COUNT_CUT_SHORT = "DSH-NV-083"
 

@@ -24,12 +24,12 @@ from dshpc_setup.diagnose.nvidia_evidence import (
     titled,
 )
 from dshpc_setup.diagnose.nvidia_past import over, running_at
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Disagreement, GpuDevice
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.cuda import is_data_centre
 from dshpc_setup.problems import LOST, NO_FABRIC, NO_INSTANCES, PROHIBITED, RESET, UNREADABLE
 from dshpc_setup.remedies import Fixes
-from dshpc_setup.remedies.fixes import Fix
 
 PERSISTENCE_OFF = "DSH-NV-029"
 EXCLUSIVE = "DSH-NV-082"

@@ -27,11 +27,11 @@ from dshpc_setup.diagnose.nvidia_evidence import (
 )
 from dshpc_setup.diagnose.proof import Look, from_proof
 from dshpc_setup.diagnose.ways import tested
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Disagreement
 from dshpc_setup.facts.nvidia_driver import UVM, WSL_DEVICE, WSL_FOLDER
 from dshpc_setup.passthrough import findings
 from dshpc_setup.problems import DRIVER_TOO_OLD, LINUX_DRIVER_INSIDE
-from dshpc_setup.remedies.fixes import Fix
 
 _BLOCKED, _UNKNOWN = 17, 999
 

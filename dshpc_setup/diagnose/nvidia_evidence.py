@@ -19,8 +19,8 @@ from dshpc_setup.diagnose.model import (
     warning,
 )
 from dshpc_setup.diagnose.proof import Look, from_proof
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Evidence, GpuDevice
-from dshpc_setup.remedies.fixes import Fix
 
 
 def on_nvidia(look: Look) -> Look:

@@ -24,10 +24,10 @@ from dshpc_setup.diagnose.nvidia_evidence import (
 )
 from dshpc_setup.diagnose.nvidia_past import over, still_said
 from dshpc_setup.diagnose.xid_catalogue import NVLINK_5, RECOVERY
+from dshpc_setup.errors import Fix
 from dshpc_setup.problems import LOST
 from dshpc_setup.remedies import Fixes
 from dshpc_setup.remedies.driver import DRIVER_GUIDE
-from dshpc_setup.remedies.fixes import Fix
 
 UNSIGNED = "DSH-NV-004"
 WRONG_MODULES = "DSH-NV-005"

@@ -11,9 +11,9 @@ from dshpc_setup.diagnose.kernel_log import lines
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, warning
 from dshpc_setup.diagnose.nvidia_evidence import cards, driver_loaded, with_log
 from dshpc_setup.diagnose.nvidia_past import still_said
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import UnusedGpu
 from dshpc_setup.problems import NOUVEAU
-from dshpc_setup.remedies.fixes import Fix
 
 NO_ADDRESSES = "DSH-NV-102"
 HELD_BY_ANOTHER = "DSH-NV-103"

@@ -9,8 +9,8 @@ from dshpc_setup import remedies
 from dshpc_setup.diagnose.kernel_log import Xid, past, sxids
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.nvidia_evidence import silent, titled, with_log
+from dshpc_setup.errors import Fix
 from dshpc_setup.remedies import Fixes
-from dshpc_setup.remedies.fixes import Fix
 
 SXIDS = "DSH-NV-101"
 

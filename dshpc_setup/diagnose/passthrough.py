@@ -8,9 +8,9 @@ from dshpc_setup.diagnose.common import set_up
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.diagnose.ways import tested
+from dshpc_setup.errors import Fix
 from dshpc_setup.passthrough import findings as f
 from dshpc_setup.passthrough.words import describe_attempt, describe_proof
-from dshpc_setup.remedies.fixes import Fix
 
 _WORKS = "DSH-PT-001"
 _NOT_TESTED = "GPUs in containers were not tested"

@@ -23,9 +23,9 @@ from dshpc_setup.diagnose.slurm_known import (
     of_inside,
 )
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
+from dshpc_setup.errors import Fix
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.observed.model import ContainerSeen, Inside
-from dshpc_setup.remedies.fixes import Fix
 
 _LAST_LINES = 5  # of the container's log, as evidence
 _OFTEN = 3  # restarts by the engine

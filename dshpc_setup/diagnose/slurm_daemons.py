@@ -30,8 +30,8 @@ from dshpc_setup.diagnose.slurm_known import (
     of_inside,
     restart,
 )
+from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Daemon, Inside, KeyFile
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.slurm.places import Places
 
 _PLACES = Places()

@@ -27,8 +27,8 @@ from dshpc_setup.diagnose.slurm_known import (
     reconfigure,
     restart,
 )
+from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Inside
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.slurm import stuck
 
 # As container/drift.py writes it: "GPUs of type h100", "2" -> "1 (gone: NVIDIA H100 (GPU-...); new: ...)"

@@ -10,8 +10,8 @@ from shlex import quote
 from dshpc_setup.container.daemons import Node, parse_node
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
+from dshpc_setup.errors import Fix, Step
 from dshpc_setup.observed.model import ContainerSeen, Inside
-from dshpc_setup.remedies.fixes import Fix, Step
 
 RUNS = "DSH-SL-001"
 CONTROLLER = "DSH-SL-008"

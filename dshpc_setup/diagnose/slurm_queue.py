@@ -21,8 +21,8 @@ from dshpc_setup.diagnose.slurm_known import (
     own_file,
     reconfigure,
 )
+from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Inside
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.slurm import stuck
 
 _INVALID = r"invalid (?:generic resource|gres)"

@@ -175,7 +175,7 @@ def unfit(facts: HostFacts) -> DshpcError | None:
 
 
 def _steps(fixes: remedies.Fixes) -> tuple[str, ...]:
-    return tuple(f"{fix.text}: {fix.command}" if fix.command else fix.text for fix in fixes)
+    return tuple(map(str, fixes))
 
 
 def wsl1() -> DshpcError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TextIO
 
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 
 
 def read_text(path: str) -> str | None:
@@ -63,7 +63,7 @@ def cannot_write(path: str, error: OSError) -> DshpcError:
         f"The container cannot write {path}: {error.strerror or error}.",
         "Its volumes must be writable and the disk that Docker keeps them on must have room.",
         (
-            "See what is full: docker system df; df -h",
+            Fix("See what is full", "docker system df; df -h", step="look"),
             "Then start the container again.",
         ),
     )

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dshpc_setup.errors import DshpcError
+
 _HELP = """usage: dshpc-node start
        dshpc-node wait [--timeout SECONDS]   until ready (exit code 0) or failed (2); 3 in between
        dshpc-node status
@@ -44,20 +48,20 @@ def main(arguments: list[str]) -> int:
             print_error(error)
             return int(error.exit_code)
         print(harmless(error.brief), file=sys.stderr)
-        for line in (*error.details.splitlines(), *_steps(name, error.resolution)):
+        for line in (*error.details.splitlines(), *_steps(name, error)):
             print(f"  {harmless(line)}", file=sys.stderr)
         return int(error.exit_code)
 
 
-def _steps(name: str, resolution: tuple[str, ...]) -> tuple[str, ...]:
+def _steps(name: str, error: DshpcError) -> tuple[str, ...]:
     """What to do, in the commands of who asked: the host's dshpc, or a person in the container."""
     from dshpc_setup.slurm.places import FROM_HOST
 
     if name not in ("reconfigure", "rotate-key") or FROM_HOST.partition("=")[0] in os.environ:
-        return resolution
+        return error.resolution
     from dshpc_setup.node import typed_inside
 
-    return typed_inside.steps(resolution)
+    return typed_inside.steps(error)
 
 
 def _start(rest: list[str]) -> int:

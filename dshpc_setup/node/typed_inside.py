@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.report import Report
-from dshpc_setup.remedies.fixes import Fix, of_step
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.terminal.commands import EXEC_COMMANDS
 
-_THERE = "the project folder"  # which is the host's
 _NODE = {
     "dshpc reconfigure": "dshpc-node reconfigure",
     "dshpc key rotate": "dshpc-node rotate-key",
@@ -46,25 +45,24 @@ def fixes(steps: Iterable[Fix]) -> tuple[Fix, ...]:
     )
 
 
-def steps(resolution: Iterable[str]) -> tuple[str, ...]:
+def steps(error: DshpcError) -> tuple[str, ...]:
     """The steps of an error, for who reads it in the container."""
-    typed = fixes(map(of_step, resolution))
-    return tuple(
-        step.text if step.command is None else f"{step.text}: {step.command}" for step in typed
-    )
+    return tuple(map(str, fixes(error.fixes)))
 
 
 def _typed(step: Fix) -> Fix:
     if step.command is None:
-        return _of_host(step) if _THERE in step.text else step
+        return _of_host(step) if step.place else step
     command = _in_here(step.command)
     if command is not None:
-        return replace(step, text=step.text.replace(f", in {_THERE}", ""), command=command)
+        return replace(step, command=command, place=None)
     return _of_host(step)
 
 
 def _of_host(step: Fix) -> Fix:
-    return step if "on the host" in step.text else replace(step, text=f"{step.text} (on the host)")
+    if step.place == "host":
+        return step
+    return replace(step, text=f"{step.words} (on the host)", place=None)
 
 
 def _in_here(command: str) -> str | None:

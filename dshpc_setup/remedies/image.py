@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.remedies.driver import newer_driver
 from dshpc_setup.remedies.engine import compose_v2
 from dshpc_setup.remedies.family import Fixes, toolkit
-from dshpc_setup.remedies.fixes import Fix
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "riscv64": "riscv64"}
 

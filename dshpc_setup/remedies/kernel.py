@@ -7,10 +7,10 @@ akmods; the firmware packages of Debian, Ubuntu, Fedora, openSUSE and Arch.
 
 from __future__ import annotations
 
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.remedies.driver import DRIVER_GUIDE, reboot
 from dshpc_setup.remedies.family import Fixes, family
-from dshpc_setup.remedies.fixes import Fix
 
 _LAST_WITH_PROPRIETARY = 580  # for Maxwell, Pascal and Volta
 _BOOT_IMAGE = {

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.facts import Engine
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.render import seccomp
 
-BACK_TO_DEFAULT = "Or keep the default tier: dshpc config set isolation default"
+BACK_TO_DEFAULT = Fix(
+    "Or keep the default tier", "dshpc config set isolation default", step="alternative"
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def _of_engine(engine: Engine) -> DshpcError | None:
     if engine.rootless:
         return _refused(
             "The engine is rootless: the kernel takes device rules from the machine's own root alone.",
-            "Use an engine that runs as root: docker context use default",
+            Fix("Use an engine that runs as root", "docker context use default"),
         )
     if _has(engine, "userns"):
         return _refused(
@@ -74,7 +76,7 @@ def _of_engine(engine: Engine) -> DshpcError | None:
     if engine.cgroup_driver == "none":
         return _refused(
             "The engine has no control groups (its cgroup driver is none).",
-            "See what it says: docker info",
+            Fix("See what it says", "docker info", step="look"),
         )
     return None
 
@@ -92,7 +94,7 @@ def _of_gpus(plan: ClusterPlan) -> DshpcError | None:
             return _refused(
                 f"{count} GPUs stand behind one device file ({', '.join(files)}): the kernel grants or "
                 "refuses them together.",
-                "Use one of them: dshpc config set devices 0",
+                Fix("Use one of them", "dshpc config set devices 0"),
             )
     return None
 
@@ -102,7 +104,7 @@ def _has(engine: Engine, name: str) -> bool:
     return any(option.split(",")[0] == f"name={name}" for option in engine.security_options)
 
 
-def _refused(why: str, todo: str) -> DshpcError:
+def _refused(why: str, todo: str | Fix) -> DshpcError:
     return DshpcError(
         "The setting isolation = enforced cannot be kept on this machine.",
         why,

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dshpc_setup import remedies
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.model import FAULTS
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.passthrough import findings as ids
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.repair.model import NEED_THE_ENGINE, PLACES, Want
 
 VENDORS = ("nvidia", "amd")

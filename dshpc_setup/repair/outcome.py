@@ -189,5 +189,5 @@ def _finding_lines(mended: Mended, before: Finding) -> list[str]:
         return [f"Not known: {before.id} {before.title}{why}"]
     said = [f"Still there: {now.id} {now.title}"]
     for fix in now.fix:
-        said.append(f"    -> {fix.text}" + (f": {fix.command}" if fix.command else ""))
+        said.append(f"    -> {fix}")
     return said

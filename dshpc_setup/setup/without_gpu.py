@@ -10,7 +10,6 @@ from dshpc_setup.facts import HostFacts
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.passthrough.words import describe_attempt
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.remedies.fixes import describe_fix
 from dshpc_setup.settings import Settings
 
 _NOT_HERE, _NOT_USABLE = "DSH-GP-001", "DSH-PT-001"  # findings of doctor
@@ -94,4 +93,4 @@ def _reason(proof: Passthrough, root: Finding | None) -> str:
 def _fixes(proof: Passthrough, root: Finding | None) -> tuple[str, ...]:
     """What mends the mechanism that would be taken, or the cause why there is no GPU; a step each."""
     first = root or proof.to_mend
-    return tuple(describe_fix(fix) for fix in first.fix) if first is not None else ()
+    return tuple(str(fix) for fix in first.fix) if first is not None else ()

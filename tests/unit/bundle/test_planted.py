@@ -20,9 +20,9 @@ import yaml
 from dshpc_setup.bundle import archive, configs, contents, scrubbed
 from dshpc_setup.bundle.sources import Sources
 from dshpc_setup.diagnose import Finding, diagnose
+from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import KernelLog, ProjectFile
 from dshpc_setup.record import recorder
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.settings import Settings, WrongSetting, load
 from dshpc_setup.slurm.stuck import Stuck
 from dshpc_setup.terminal.reporter import Silent

@@ -17,11 +17,11 @@ import yaml
 from dshpc_setup.bundle import scrubbed
 from dshpc_setup.bundle.sources import Sources
 from dshpc_setup.diagnose import Finding, diagnose
+from dshpc_setup.errors import Fix
 from dshpc_setup.files.ownership import digest
 from dshpc_setup.observed import stored
 from dshpc_setup.observed.model import ContainerSeen, Disk, Inside, KernelLog, ProjectFile
 from dshpc_setup.record import recorder
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.settings import load
 from dshpc_setup.slurm.stuck import Stuck
 from dshpc_setup.terminal.reporter import Silent

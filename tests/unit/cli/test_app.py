@@ -181,7 +181,7 @@ def test_a_defect_on_the_way_to_slurm(
 def test_errors_of_the_product_as_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fails(monkeypatch, DshpcError("It is so.", resolution=("dshpc up",)))
+    fails(monkeypatch, DshpcError("It is so.", steps=("dshpc up",)))
     monkeypatch.setenv("DSHPC_COMMAND", "/opt/setup/dshpc")
     assert cli.run(["status", "--json"], "dshpc") == 2
     out, err = capsys.readouterr()

@@ -15,7 +15,7 @@ from dshpc_setup.cluster.destroy import destroy
 from dshpc_setup.cluster.status import lines, parse_isolation
 from dshpc_setup.cluster.stopping import STOPPED
 from dshpc_setup.container import daemons
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.files.ownership import digest
 from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus
 from dshpc_setup.observed.model import OtherCluster
@@ -164,7 +164,8 @@ def test_a_failed_start_is_told_as_the_container_tells_it(project: Project) -> N
     with pytest.raises(DshpcError) as caught:
         cluster.restart(fake, project, Listener())
     again = "Then start it again: dshpc restart"
-    assert caught.value == DshpcError("No key.", "empty", ("Remove it.", again))
+    assert caught.value.resolution == ("Remove it.", again)
+    assert (caught.value.brief, caught.value.details) == ("No key.", "empty")
 
 
 def test_up_tries_a_start_that_failed_again(project: Project) -> None:
@@ -182,13 +183,13 @@ def test_up_tries_a_start_that_failed_again(project: Project) -> None:
     ("steps", "wanted"),
     [
         ((), ("Start it again: dshpc restart",)),
-        (("Remove it.",), ("Remove it.", "Then start it again: dshpc restart")),
-        (("Mend it, then: dshpc restart",), ("Mend it, then: dshpc restart",)),
+        ((Fix("Remove it."),), ("Remove it.", "Then start it again: dshpc restart")),
+        ((Fix("Fix it, then", "dshpc restart"),), ("Fix it, then: dshpc restart",)),
     ],
 )
-def test_what_follows_a_start_that_failed(steps: tuple[str, ...], wanted: tuple[str, ...]) -> None:
-    assert cluster_status.after_failure(steps) == wanted
-    failure = {"brief": "No key.", "resolution": list(steps)}
+def test_what_follows_a_start_that_failed(steps: tuple[Fix, ...], wanted: tuple[str, ...]) -> None:
+    assert tuple(map(str, cluster_status.after_failure(steps))) == wanted
+    failure = {"brief": "No key.", "fixes": [step.to_json() for step in steps]}
     said = lines(ClusterStatus("/p", "p-slurm", "running", phase="failed", failure=failure))
     assert [line.strip() for line in said[-len(wanted) :]] == [f"- {text}" for text in wanted]
 

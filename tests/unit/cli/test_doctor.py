@@ -23,8 +23,7 @@ from dshpc_setup.cli.terminal import Ink
 from dshpc_setup.diagnose import Finding, catalogue
 from dshpc_setup.diagnose.model import SECTIONS, Check, Known, Verdict, fault, fine
 from dshpc_setup.diagnose.report import Report
-from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.remedies.fixes import Fix
+from dshpc_setup.errors import DshpcError, Exit, Fix
 from tests.unit.diagnose.known import known as known_of
 
 MACHINES = Path(__file__).parents[2] / "machines"

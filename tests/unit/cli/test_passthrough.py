@@ -12,13 +12,12 @@ import pytest
 
 from dshpc_setup import cli
 from dshpc_setup.cli.passthrough import lines
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.facts import Gpus, HostFacts
 from dshpc_setup.machine import local
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, findings, testrun, without_test
 from dshpc_setup.passthrough.candidates import candidates
 from dshpc_setup.passthrough.handover import Handover
-from dshpc_setup.remedies.fixes import Fix
 from tests.unit.passthrough.made import CUT, card, facts, on, planned
 
 MACHINES = Path(__file__).parents[2] / "machines"

@@ -10,7 +10,7 @@ import pytest
 from dshpc_setup import diagnose
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.model import Check, Verdict
-from dshpc_setup.errors import Exit
+from dshpc_setup.errors import Exit, Fix
 from dshpc_setup.facts import (
     Because,
     Compose,
@@ -28,7 +28,6 @@ from dshpc_setup.observed.model import Observed
 from dshpc_setup.passthrough import Attempt, Passthrough, proof_key
 from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.plan import plan_cluster
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.node_state import NodeStatus
 

@@ -17,12 +17,12 @@ from dshpc_setup.container.drift import compare
 from dshpc_setup.diagnose import Finding, Known, diagnose, slurm
 from dshpc_setup.diagnose.model import FAULTS, Check
 from dshpc_setup.diagnose.slurm_known import nodes
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Gpus
 from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed.cluster_status import ClusterStatus, Drift
 from dshpc_setup.observed.model import Daemon, Inside, ProjectFile
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.node_state import NodeStatus
 from dshpc_setup.slurm.stuck import Stuck

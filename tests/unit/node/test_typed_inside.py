@@ -14,8 +14,8 @@ from dshpc_setup.cli.terminal import Ink
 from dshpc_setup.container import status
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.report import Report
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.node import main, typed_inside
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.slurm import places
 
 RESUME = "scontrol update NodeName=p State=RESUME"
@@ -71,8 +71,8 @@ def test_a_step_for_root_and_for_others_is_one_in_the_container() -> None:
 
 def test_the_project_folder_is_the_hosts() -> None:
     steps = (
-        Fix("Correct config/slurm.conf, in the project folder"),
-        Fix("Then put it into effect, in the project folder", "dshpc reconfigure"),
+        Fix("Correct config/slurm.conf", place="project"),
+        Fix("Then put it into effect", "dshpc reconfigure", place="project"),
         Fix("Did you mean X?"),
     )
     assert typed_inside.fixes(steps) == (
@@ -83,18 +83,21 @@ def test_the_project_folder_is_the_hosts() -> None:
 
 
 def test_what_says_so_itself_is_not_said_twice() -> None:
-    step = Fix("Have the devices handed in, on the host", "configure-environment")
+    step = Fix("Have the devices handed in", "configure-environment", place="host")
     assert typed_inside.fixes([step]) == (step,)
 
 
 def test_the_steps_of_an_error() -> None:
     assert typed_inside.steps(
-        (
-            "Did you mean NodeName?",
-            "Correct config/slurm.conf, in the project folder",
-            "Then put it into effect, in the project folder: dshpc reconfigure",
-            "Start the cluster again: dshpc restart",
-            "End them: docker exec p-slurm scancel 17",
+        DshpcError(
+            "Refused.",
+            steps=(
+                "Did you mean NodeName?",
+                Fix("Correct config/slurm.conf", place="project"),
+                Fix("Then put it into effect", "dshpc reconfigure", place="project"),
+                Fix("Start the cluster again", "dshpc restart"),
+                Fix("End them", "docker exec p-slurm scancel 17"),
+            ),
         )
     ) == (
         "Did you mean NodeName?",
@@ -127,9 +130,9 @@ def test_a_refusal_names_the_commands_of_who_asked(
     said = capsys.readouterr().err.splitlines()
     assert said[1] == "  No key."
     assert said[2:] == (
-        ["  See why: dshpc status", "  When that is mended: dshpc restart"]
+        ["  See why: dshpc status", "  When that is fixed: dshpc restart"]
         if asker == "host"
-        else ["  See why: dshpc-node status", "  When that is mended (on the host): dshpc restart"]
+        else ["  See why: dshpc-node status", "  When that is fixed (on the host): dshpc restart"]
     )
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.errors import Fix
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough
 from dshpc_setup.passthrough.handover import Handover, Mechanism
 from dshpc_setup.passthrough.model import AttemptState
-from dshpc_setup.remedies.fixes import Fix
 
 NOTHING = Handover("none")
 FIX = (Fix("Restart Docker", "sudo systemctl restart docker"),)

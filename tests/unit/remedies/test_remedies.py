@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import remedies
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import (
     CdiSpec,
     Cpu,
@@ -22,7 +23,6 @@ from dshpc_setup.facts import (
     Platform,
     Toolkit,
 )
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.versions import at_least, numbers
 
 INSTALLED = Toolkit("nvidia", "present", "1.17.8", "/usr/bin/nvidia-container-runtime-hook")

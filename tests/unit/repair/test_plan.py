@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.model import SECTIONS
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import CdiSpec
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.repair import Here, Plan, plan
 from dshpc_setup.repair.choice import asked, words
 from dshpc_setup.repair.model import ORDER, Kind

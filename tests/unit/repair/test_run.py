@@ -11,9 +11,8 @@ import pytest
 
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import Section
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.project.folder import Project
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.repair import Done, How, Mended, Repair, mend
 from dshpc_setup.repair.engine_repairs import DAEMON_JSON
 from dshpc_setup.repair.outcome import lines

@@ -11,9 +11,8 @@ import pytest
 from dshpc_setup.cluster import operations
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.model import Section
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.project.folder import Project
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.repair import How, Mended, mend
 from dshpc_setup.repair.context import other_features
 from dshpc_setup.setup import pipeline

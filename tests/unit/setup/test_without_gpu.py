@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.passthrough import Attempt, Passthrough
 from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.remedies.fixes import Fix
 from dshpc_setup.settings import load
 from dshpc_setup.setup import without_gpu
 from tests.unit.diagnose.known import known
