@@ -1,7 +1,7 @@
 """How the start is going: /run/dshpc/status.json (schema dshpc.start/1), and the log of it.
 
-Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details, resolution, fixes} or
-null, `kept_last_good` (the same, where the last good configuration is in force instead of one that does
+Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details, resolution,
+fixes} or null, `kept_last_good` (the same, where the last good configuration is in force instead of one that does
 not pass), `notes` (sentences for people), `notes_about` (those of them that are true only as long as
 something is: "node NAME", which was left out of use, or "kept_last_good"), `steps` [{name, ms}], `node`,
 `gres`, `simulated`, `image_gpu_type`, `drift` [{what, was, is, done}] since the last start that got
