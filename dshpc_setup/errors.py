@@ -67,14 +67,15 @@ class DshpcError(Exception):
     """The run cannot go on.
 
     `brief` says what happened, `details` why (raw text of the layer below is welcome), `steps` what to
-    do next: a Fix where there is a command to type, or a sentence. Two errors with the same content are
-    equal.
+    do next: a Fix where there is a command to type, or a sentence. `file`: the file of the project folder
+    that cannot be used as it is ("config/slurm.conf"). Two errors with the same content are equal.
     """
 
     brief: str
     details: str = ""
     steps: tuple[str | Fix, ...] = ()
     exit_code: int = Exit.ERROR
+    file: str | None = None
 
     @property
     def resolution(self) -> tuple[str, ...]:
@@ -109,7 +110,7 @@ class DshpcError(Exception):
 
 
 def told_error(value: Mapping[str, object]) -> DshpcError:
-    """The error that a container's start told: {brief, details, fixes: [{text, command, step}]}.
+    """The error that a container's start told: {brief, details, fixes, file}.
 
     What is missing is empty. An older image tells its steps as sentences alone (`resolution`).
     """
@@ -119,7 +120,10 @@ def told_error(value: Mapping[str, object]) -> DshpcError:
     words = value.get("resolution")
     said = [str(word) for word in words] if isinstance(words, list) else []
     brief, details = str(value.get("brief") or ""), str(value.get("details") or "")
-    return DshpcError(brief, details, tuple(fixes or said))
+    file = value.get("file")
+    return DshpcError(
+        brief, details, tuple(fixes or said), file=file if isinstance(file, str) else None
+    )
 
 
 def _told_fix(item: Mapping[str, object]) -> Fix:

@@ -32,6 +32,7 @@ def device_error(
         shortened(f"{candidate.where('gres.conf')}, line {entry.number}: {path} {what}."),
         "\n".join([f"The line is: {shortened(entry.line)}", *_right_devices(ours)]),
         what_to_do(candidate, "gres.conf", "Name only device files that are there."),
+        file=candidate.own("gres.conf"),
     )
 
 
@@ -108,6 +109,7 @@ def node_name(candidate: Candidate, wanted: str) -> str:
         f"{candidate.where('slurm.conf')} has no NodeName={wanted}.",
         f"It names {', '.join(names)}; this container is {wanted}.",
         what_to_do(candidate, "slurm.conf", f"Let one NodeName line name {wanted}."),
+        file=candidate.own("slurm.conf"),
     )
 
 

@@ -27,7 +27,10 @@ def explain(said: str, candidate: Candidate) -> DshpcError:
         about_gres = "file-less GPU" in details and "gres.conf" in candidate.customized
         suspect = "gres.conf" if about_gres else next(iter(candidate.customized), "slurm.conf")
         return DshpcError(
-            "Slurm refuses this configuration.", details, what_to_do(candidate, suspect, "")
+            "Slurm refuses this configuration.",
+            details,
+            what_to_do(candidate, suspect, ""),
+            file=candidate.own(suspect),
         )
     import difflib
 
@@ -39,6 +42,7 @@ def explain(said: str, candidate: Candidate) -> DshpcError:
         f"{candidate.where(name)}, line {number}: {_why(errors, key)}",
         f"The line is: {shortened(line.strip())}\n{details}",
         what_to_do(candidate, name, right, line),
+        file=candidate.own(name),
     )
 
 

@@ -31,7 +31,11 @@ class Candidate:
 
     def where(self, name: str) -> str:
         """Where a person finds the file."""
-        return f"config/{name}" if name in self.customized else f"/etc/slurm/{name} (rendered)"
+        return self.own(name) or f"/etc/slurm/{name} (rendered)"
+
+    def own(self, name: str) -> str | None:
+        """The file in the project folder, where it is the user's own."""
+        return f"config/{name}" if name in self.customized else None
 
 
 def choose(places: Places, rendered: Mapping[str, str]) -> Candidate:
@@ -75,6 +79,7 @@ def _read(places: Places, name: str) -> str | None:
                 "Then make it a text file, or put it aside, to have it written anew: "
                 f"{_aside(name)}",
             ),
+            file=f"config/{name}",
         ) from None
     if text is not None and "\0" in text:
         raise _no_text(name, text)
@@ -95,6 +100,7 @@ def _no_text(name: str, text: str) -> DshpcError:
                 place="project",
             ),
         ),
+        file=f"config/{name}",
     )
 
 

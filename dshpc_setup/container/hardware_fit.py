@@ -63,6 +63,7 @@ def _for_another_node(candidate: Candidate, wanted: str) -> DshpcError | None:
         f"config/gres.conf, line {entry.number}: NodeName={name} is not this node, {node}.",
         f"The line is: {shortened(entry.line)}\nThe node would have no GPU.",
         what_to_do(candidate, "gres.conf", f"Write NodeName={node}, or leave NodeName out."),
+        file=candidate.own("gres.conf"),
     )
 
 
@@ -82,6 +83,7 @@ def _misfit(candidate: Candidate, entry: Entry, why: str, wanted: str) -> DshpcE
             ]
         ),
         what_to_do(candidate, "slurm.conf", ""),
+        file=candidate.own("slurm.conf"),
     )
 
 

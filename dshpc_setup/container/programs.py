@@ -53,6 +53,7 @@ def program_error(
                 "work folder, for example.",
                 entry.line,
             ),
+            file=candidate.own("slurm.conf"),
         )
     return None
 

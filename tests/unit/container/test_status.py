@@ -44,7 +44,12 @@ def test_a_failure_says_what_why_and_what_to_do(places: Places) -> None:
     assert found["phase"] == "failed"
     failure = found["failure"]
     assert failure.pop("fixes") == [Fix("do this").to_json()]
-    assert failure == {"brief": "what", "details": "why", "resolution": ["do this"]}
+    assert failure == {
+        "brief": "what",
+        "details": "why",
+        "resolution": ["do this"],
+        "file": None,
+    }
 
 
 def test_steps_name_the_container_and_what_slurm_said_stays() -> None:

@@ -200,17 +200,12 @@ def test_an_edited_file_is_named_beside_those_that_are_up_to_date() -> None:
 
 
 @pytest.mark.parametrize(
-    ("brief", "state"),
-    [
-        ("config/gres.conf, line 1: /dev/nvidia7 is no device of this container.", "error"),
-        ("The key is not safe to use: every user can read it.", "ok"),
-        ("config/gres.config is no file", "ok"),
-    ],
+    ("file", "state"), [("config/gres.conf", "error"), (None, "ok"), ("config/other", "ok")]
 )
-def test_a_file_that_the_start_refuses_is_not_valid(brief: str, state: str) -> None:
+def test_a_file_that_the_start_refuses_is_not_valid(file: str | None, state: str) -> None:
     here = known(f"{W}/files-healthy")
     assert here.observed.cluster is not None
-    failure = {"brief": brief, "details": "", "resolution": ["Correct it."]}
+    failure = {"brief": "No.", "details": "", "resolution": ["Correct it."], "file": file}
     cluster = replace(here.observed.cluster, phase="failed", failure=failure)
     now = replace(here, observed=replace(here.observed, cluster=cluster))
     told = {finding.id: finding for finding in diagnose(now)}["DSH-FI-005"]
