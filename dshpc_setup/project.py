@@ -18,7 +18,7 @@ from typing import Any
 from dshpc_setup import foreign, trust
 from dshpc_setup import settings as settings_module
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.files import make_folder, read_plain, write_atomic
+from dshpc_setup.files import make_folder, read_error, read_plain, write_atomic
 from dshpc_setup.run_lock import held, held_by_another
 from dshpc_setup.settings import Reading, Settings, WrongSetting
 from dshpc_setup.settings.wrong import OWN_FILE
@@ -228,13 +228,10 @@ class Project:
             data = self._bytes(OWN_FILE) if settings_file is None else read_plain(path)
             text = None if data is None else data.decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
+            said = read_error(error, path)
+            where = OWN_FILE if settings_file is None else str(path)
             unread = WrongSetting(
-                "file",
-                "file",
-                OWN_FILE if settings_file is None else str(path),
-                f"Cannot read {path}.",
-                str(error),
-                steps=("Make it a readable UTF-8 text.",),
+                "file", "file", where, said.brief, said.details, steps=said.resolution
             )
             found = settings_module.read(flags=flags, env=env, remembered=self.remembered)
             return replace(found, wrong=(unread, *found.wrong))

@@ -6,6 +6,7 @@ import difflib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from dshpc_setup.cli.console import as_called
 from dshpc_setup.cluster import config_files
 from dshpc_setup.cluster.config_diff import Differences
 from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.files import read_error
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan import wrong_settings
 from dshpc_setup.printed import harmless
 from dshpc_setup.project import Project
-from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings, WrongSetting, together
+from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings, Source, WrongSetting, together
 from dshpc_setup.settings.edited import as_text, changed, item_text, joined, without
 from dshpc_setup.settings.edited import names as names_in
 from dshpc_setup.settings.wrong import OWN_FILE
@@ -123,14 +125,15 @@ def set_in_file(project: Project, name: str, values: list[str]) -> None:
     except FileNotFoundError:
         text = None
     except (OSError, UnicodeDecodeError) as error:
-        raise usage_error(f"Cannot read {path}.", str(error), "Make it a UTF-8 text.") from None
+        raise read_error(error, path) from None
     before = None if text is None else _plain_ends(text)
     new = changed(before, name, value)
     others = {key: flag for key, flag in project.remembered.items() if key != name}
     wrong = _wrong(new, others)
     known = {each.setting for each in _wrong(before or "", others)} - {name}
-    if bad := [each for each in wrong if each.setting not in known]:
-        raise together(bad)
+    if any(each.setting not in known for each in wrong):
+        refused = _wrong(new, others, typed=name)
+        raise together(each for each in refused if each.setting not in known)
     swap.write(path, new, text, owner=project.owner)
     shown = value if "\n" not in value else f"{len(value.splitlines())} lines"
     print(as_called(f"{path}: {name} = {shown}.{'' if wrong else _APPLY}"))
@@ -142,10 +145,15 @@ def set_in_file(project: Project, name: str, values: list[str]) -> None:
 _APPLY = " Run configure-environment to put it into effect."
 
 
-def _wrong(text: str, remembered: Mapping[str, str]) -> tuple[WrongSetting, ...]:
-    """What cannot be used of dshpc.yaml with that text."""
+def _wrong(
+    text: str, remembered: Mapping[str, str], typed: str | None = None
+) -> tuple[WrongSetting, ...]:
+    """What cannot be used of dshpc.yaml with that text, in which `typed` stands nowhere yet."""
     read = settings_module.read(yaml_text=text, remembered=remembered)
-    return (*read.wrong, *wrong_settings(read.settings))
+    values = read.settings
+    if typed is not None:
+        values = replace(values, sources={**values.sources, typed: Source("flag", "")})
+    return (*read.wrong, *wrong_settings(values))
 
 
 def _tell_wrong(wrong: Sequence[WrongSetting]) -> None:
@@ -162,7 +170,7 @@ def forget(project: Project, names: list[str]) -> None:
     """
     project.need_own()
     remembered, path = project.remembered, project.folder / OWN_FILE
-    text = _text_of(path)
+    text = _text_of(path, needed=not set(names) <= remembered.keys())
     there = names_in(_plain_ends(text))
     wrong = {each.setting for each in _wrong(text, remembered) if each.in_own_file}
     in_file = [
@@ -196,9 +204,18 @@ def forget(project: Project, names: list[str]) -> None:
         print(as_called(_APPLY.strip()))
 
 
-def _text_of(path: Path) -> str:
-    """ "" where there is none, or none that can be read: a remembered flag can be forgotten all the same."""
+def _text_of(path: Path, *, needed: bool) -> str:
+    """ "" where there is none, or where it cannot be read and is not needed: a remembered flag can be
+    forgotten all the same. Raises DshpcError where it is needed."""
     try:
-        return _whole(path)
-    except (OSError, UnicodeDecodeError):
+        text = _whole(path)
+    except FileNotFoundError:
         return ""
+    except (OSError, UnicodeDecodeError) as error:
+        if not needed:
+            return ""
+        raise read_error(error, path) from None
+    unread = [each for each in settings_module.read(yaml_text=text).wrong if each.kind == "file"]
+    if needed and unread:
+        raise together(unread)
+    return text

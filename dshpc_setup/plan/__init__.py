@@ -133,8 +133,10 @@ def _clashing(settings: Settings) -> tuple[WrongSetting, ...]:
         WrongSetting(
             "value",
             source.origin,
-            where := source.of_item(nth).where,
-            f"{where}: partitions, item {nth + 1}: {name!r} is the default partition's name already.",
+            (place := source.of_item(nth)).where,
+            place.said(
+                f"partitions, item {nth + 1}: {name!r} is the default partition's name already."
+            ),
             "The setting partitions names those beside it.",
             "partitions",
             steps=("Give it another name.",),
