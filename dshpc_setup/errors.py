@@ -54,6 +54,15 @@ class DshpcError(Exception):
         }
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """A DshpcError of an earlier run, as it was told then."""
+
+    brief: str
+    details: str = ""
+    resolution: tuple[str, ...] = ()
+
+
 def usage_error(brief: str, details: str = "", *resolution: str) -> DshpcError:
     """Wrong input from the user: exit code 64."""
     return DshpcError(brief, details, resolution, Exit.USAGE)

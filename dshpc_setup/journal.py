@@ -15,6 +15,7 @@ from dshpc_setup.owned import JOURNAL, NEW, OWNABLE
 from dshpc_setup.project import (
     MANIFEST,
     PROOF,
+    REFUSED,
     REJECTED,
     REMEMBERED,
     RENDERED,
@@ -108,6 +109,7 @@ def sweep(project: Project) -> None:
         RUNTIME,
         SETTINGS,
         RENDERED,
+        REFUSED,
         REJECTED,
         PROOF,
         JOURNAL,

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.errors import Refusal
 from dshpc_setup.facts import State
+from dshpc_setup.settings.overruled import Overruled
 from dshpc_setup.settings.wrong import WrongSetting
 
 SCHEMA = "dshpc.observed/1"
@@ -215,6 +217,8 @@ class Observed:
     owner: str | None = None  # of a project folder that is another user's: his name
     packages: tuple[str, ...] | None = None  # of methods, as locked: "torch 2.9.0"; None: not read
     leftovers: tuple[str, ...] = ()  # of an interrupted write: paths in the project folder
+    overruled: tuple[Overruled, ...] = ()  # settings that a file of the user's own keeps out
+    refused: Refusal | None = None  # why the last configure-environment put nothing in force
 
     def daemon(self, name: str) -> Daemon | None:
         """slurmctld or slurmd, None where it was not asked."""

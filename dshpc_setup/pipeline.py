@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dshpc_setup import apply, probes, render, stanza, verify, work_place, written
+from dshpc_setup import apply, probes, refused, render, stanza, verify, work_place, written
 from dshpc_setup.apply import Change
-from dshpc_setup.cluster import former, neighbours, node_state, start
+from dshpc_setup.cluster import former, neighbours, node_state, own_files, start
 from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.start import MayStop
 from dshpc_setup.describe import (
@@ -71,6 +71,7 @@ class Configure:
         self.report = self.steps.report
         self._written = False
         self._inputs = ""  # of what was rendered
+        self._memory_mib: int | None = None  # of the node, in it
         self._replaced: list[str | None] = []  # ids of images that are no longer to be used
 
     def run(self) -> Report:
@@ -90,7 +91,7 @@ class Configure:
                 self._steps(settings)
             else:
                 with self.project.lock():
-                    self._steps(settings)
+                    self._remembered(settings)
         except DshpcError as error:
             self.report.error = error
             if any(item.action.startswith("would-") for item in self.report.changes):
@@ -104,6 +105,16 @@ class Configure:
             )
         self.steps.fill()
         return self.report
+
+    def _remembered(self, settings: Settings) -> None:
+        """The steps; why they put nothing in force is told again by those who only look."""
+        try:
+            self._steps(settings)
+        except DshpcError as error:
+            if not self._written:
+                refused.remember(self.project, settings, error)
+            raise
+        refused.forget(self.project)
 
     def _settings(self) -> Settings:
         env = self.machine.env if self.options.env is None else self.options.env
@@ -265,7 +276,7 @@ class Configure:
                 recipe.for_compose(self.project.folder) if recipe else None,
             )
             changes = written.compared(self.project, plan, stanza.text_of(file))
-            self._inputs = render.inputs(plan, file)
+            self._inputs, self._memory_mib = render.inputs(plan, file), plan.real_memory_mib
             self.report.changes = apply.planned(changes)
             say(describe_changes(self.report.changes if self.options.dry_run else changes))
             if not self.options.dry_run:
@@ -282,12 +293,14 @@ class Configure:
         if self._written:
             return
         owner = former_owner(self.machine, settings) if self.options.take_over else None
-        origin = written.Origin(self._inputs, self.options.flags, owner)
+        origin = written.Origin(self._inputs, self.options.flags, owner, self._memory_mib)
         made = written.write(self.project, settings, changes, origin)
         for before, now in zip(changes, made, strict=True):
             if before.action != now.action and now.action.startswith("kept-"):
                 self.steps.note(f"{now.path} was edited while this ran: it stays as it is.")
         self.report.changes, self._written = made, True
+        for each in own_files.of_project(self.project, settings):
+            self.steps.note(each.sentence)
 
     def _build(
         self, facts: HostFacts, settings: Settings, recipe: Recipe | None, plan: ClusterPlan

@@ -18,7 +18,7 @@ from typing import Any
 from dshpc_setup import foreign, trust
 from dshpc_setup import settings as settings_module
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.files import make_folder, read_error, read_plain, write_atomic
+from dshpc_setup.files import make_folder, read_error, read_plain, write_atomic, write_error
 from dshpc_setup.run_lock import held, held_by_another
 from dshpc_setup.settings import Reading, Settings, WrongSetting
 from dshpc_setup.settings.wrong import OWN_FILE
@@ -28,6 +28,7 @@ GPUS_LABEL = "org.dshpc.gpus"  # the GPUs that the jobs of a cluster get, where 
 OWN = trust.OWN
 PROOF = f"{OWN}/passthrough.json"  # the passthrough proof of an earlier run
 RENDERED = f"{OWN}/rendered.json"  # what the files were last rendered from: render.inputs
+REFUSED = f"{OWN}/refused.json"  # why the last run put nothing in force: refused.py
 REJECTED = f"{OWN}/rejected.json"  # new texts that the user does not want
 REMEMBERED = f"{OWN}/remembered.json"
 RUNTIME = f"{OWN}/runtime.json"
@@ -39,8 +40,8 @@ _TWO_RUNS = "Two runs in one folder would write over each other."
 _READ = (
     OWN, "config", "environment", "dshpc.yaml", "docker-compose.yml", ".env", MANIFEST,
     *(f"config/{name}" for name in ("slurm.conf", "gres.conf", "cgroup.conf")),
-    REMEMBERED, RUNTIME, SETTINGS, PROOF, RENDERED, REJECTED, f"{OWN}/journal.json", f"{OWN}/used.json",
-    f"{OWN}/build", f"{OWN}/wheels", f"{OWN}/wheels.json",
+    REMEMBERED, RUNTIME, SETTINGS, PROOF, RENDERED, REFUSED, REJECTED, f"{OWN}/journal.json",
+    f"{OWN}/used.json",    f"{OWN}/build", f"{OWN}/wheels", f"{OWN}/wheels.json",
 )  # fmt: skip
 
 
@@ -182,6 +183,13 @@ class Project:
         except (OSError, ValueError):
             pass
         write_atomic(path, text, owner=self.owner)
+
+    def drop_json(self, name: str) -> None:
+        path = self.folder / name
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise write_error(error, path) from None
 
     @property
     def remembered(self) -> dict[str, str]:

@@ -9,16 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dshpc_setup import foreign, ownership
+from dshpc_setup import foreign, ownership, refused
 from dshpc_setup.checkup import gpu_part, renderings
+from dshpc_setup.cluster import own_files
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Refusal
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.observed import ProjectFile
 from dshpc_setup.owned import JOURNAL, NEW, OWNABLE
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.project import MANIFEST, OWN, Project
 from dshpc_setup.settings import Settings
+from dshpc_setup.settings.overruled import Overruled
 
 SETTINGS_FILE = "dshpc.yaml"
 _MOST_TEXT = 64 << 10  # that is kept
@@ -34,6 +36,8 @@ class FolderSeen:
     wanted_gpus: tuple[str, ...] | None = None
     written_gpus: tuple[str, ...] | None = None
     leftovers: tuple[str, ...] = ()
+    overruled: tuple[Overruled, ...] = ()
+    refused: Refusal | None = None
 
 
 def project_files(
@@ -55,7 +59,14 @@ def project_files(
     )
     extra = (_settings_file(project.folder), _manifest(project.folder))
     written = _written_gpus(project.folder)
-    return FolderSeen((*files, *extra), _agreed(wanted.gpus, written), written, leftovers(project))
+    return FolderSeen(
+        (*files, *extra),
+        _agreed(wanted.gpus, written),
+        written,
+        leftovers(project),
+        own_files.of_project(project, settings),
+        refused.standing(project, settings),
+    )
 
 
 def _agreed(

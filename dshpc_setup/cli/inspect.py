@@ -14,7 +14,7 @@ from dshpc_setup import settings as settings_module
 from dshpc_setup import swap
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.console import as_called
-from dshpc_setup.cluster import config_files
+from dshpc_setup.cluster import config_files, own_files
 from dshpc_setup.cluster.config_diff import Differences
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.files import read_error
@@ -25,18 +25,24 @@ from dshpc_setup.project import Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings, Source, WrongSetting, together
 from dshpc_setup.settings.edited import as_text, changed, item_text, joined, without
 from dshpc_setup.settings.edited import names as names_in
+from dshpc_setup.settings.overruled import Overruled
 from dshpc_setup.settings.wrong import OWN_FILE
 
 _COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
 
 
-def settings_json(settings: Settings) -> dict[str, Any]:
-    """The `dshpc.settings/1` object: name -> value, origin, where."""
+def settings_json(settings: Settings, kept_out: Sequence[Overruled] = ()) -> dict[str, Any]:
+    """The `dshpc.settings/1` object: name -> value, origin, where, and which file of the user's own keeps
+    it from being in force."""
+    files: dict[str, list[str]] = {}
+    for each in kept_out:
+        files.setdefault(each.setting, []).append(f"config/{each.file}")
     values = {
         item.name: {
             "value": _plain(getattr(settings, item.name)),
             "origin": settings.sources[item.name].origin,
             "where": settings.sources[item.name].where,
+            "kept_out_by": files.get(item.name, []),
         }
         for item in DECLARATIONS
     }
@@ -48,7 +54,8 @@ def _plain(value: Any) -> Any:
     return [item_text(item) for item in value] if isinstance(value, tuple) else value
 
 
-def print_settings(settings: Settings) -> None:
+def print_settings(settings: Settings, kept_out: Sequence[Overruled] = ()) -> None:
+    """Every one, and below those that a file of the user's own keeps out, what to do."""
     width = max(len(item.name) for item in DECLARATIONS)
     for item in DECLARATIONS:
         source = settings.sources[item.name]
@@ -57,6 +64,13 @@ def print_settings(settings: Settings) -> None:
         print(harmless(f"{item.name:<{width}} {first or '-':<22} {where}"))
         for line in more:  # of a text with several
             print(harmless(f"{'':<{width}} {line}"))
+        for each in kept_out:
+            if each.setting == item.name:
+                print(
+                    harmless(f"{'':<{width}} (not in force: config/{each.file} is your own file)")
+                )
+    for each in kept_out:
+        sys.stderr.write(f"dshpc: {as_called(harmless(each.sentence))}\n")
 
 
 def show_file(machine: Machine, project: Project, name: str, *, json_output: bool) -> None:
@@ -136,7 +150,10 @@ def set_in_file(project: Project, name: str, values: list[str]) -> None:
         raise together(each for each in refused if each.setting not in known)
     swap.write(path, new, text, owner=project.owner)
     shown = value if "\n" not in value else f"{len(value.splitlines())} lines"
-    print(as_called(f"{path}: {name} = {shown}.{'' if wrong else _APPLY}"))
+    kept_out = () if wrong else _kept_out(project, new, others, name)
+    print(as_called(f"{path}: {name} = {shown}.{'' if wrong or kept_out else _APPLY}"))
+    for each in kept_out:
+        sys.stderr.write(f"{as_called(each.sentence)}\n")
     if name in project.remembered:
         print(as_called(f"A remembered flag still outranks it: dshpc config unset {name}"))
     _tell_wrong(wrong)
@@ -154,6 +171,14 @@ def _wrong(
     if typed is not None:
         values = replace(values, sources={**values.sources, typed: Source("flag", "")})
     return (*read.wrong, *wrong_settings(values))
+
+
+def _kept_out(
+    project: Project, text: str, remembered: Mapping[str, str], name: str
+) -> tuple[Overruled, ...]:
+    """Where a file of the user's own keeps out what that text says of a setting."""
+    found = settings_module.read(yaml_text=text, remembered=remembered).settings
+    return tuple(each for each in own_files.of_project(project, found) if each.setting == name)
 
 
 def _tell_wrong(wrong: Sequence[WrongSetting]) -> None:

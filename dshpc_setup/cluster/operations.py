@@ -220,7 +220,11 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
     files = now.files
     if files is not None and (whose := compose_file.owner(project)) != "missing":
         files = {**files, compose_tool.FILE: "rendered" if whose == "ours" else whose}
-    late = [*not_in_force.files(project, now), *not_in_force.settings(project, machine.env)]
+    files_late = not_in_force.files(project, now)
+    settings_late = not_in_force.settings(project, machine.env)
+    late = [*files_late, *settings_late.sentences()]
+    if files_late or settings_late.behind:
+        now = replace(now, refused=settings_late.refused)
     if found is not None:
         now = replace(now, compose_late=compose_file.is_late(project, found))
         late += compose_file.notes(project, late=now.compose_late)
@@ -259,7 +263,7 @@ def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStat
     started = cluster_status.ask(machine, str(cluster.project.folder), cluster.container)
     if cluster.project.foreign is not None:
         return started
-    late = not_in_force.settings_in_short(cluster.project, machine.env)
+    late = not_in_force.settings(cluster.project, machine.env).in_short()
     return replace(started, notes=(*started.notes, *late))
 
 

@@ -13,7 +13,7 @@ from dshpc_setup.cluster import node_state, pending, stuck
 from dshpc_setup.cluster.node_state import NodeStatus
 from dshpc_setup.cluster.stuck import Stuck
 from dshpc_setup.engine import containers
-from dshpc_setup.errors import Exit
+from dshpc_setup.errors import Exit, Refusal
 from dshpc_setup.machine import Machine
 from dshpc_setup.silence import in_words
 
@@ -70,6 +70,7 @@ class ClusterStatus:
     compose_late: bool = False  # docker-compose.yml is not what the container was made from
     problem: str | None = None  # why the controller could not be asked
     kept_last_good: dict[str, Any] | None = None
+    refused: Refusal | None = None  # why the last configure-environment put nothing in force
     # When slurmctld was found to have been killed, of the last day (RFC 3339)
     unclean_ends: tuple[str, ...] = ()
 
@@ -228,6 +229,10 @@ def lines(status: ClusterStatus) -> list[str]:
         steps = after_failure(_list(status.failure.get("resolution")))
         said += _failure_lines("Failed", {**status.failure, "resolution": list(steps)})
     said += _failure_lines("Kept", status.kept_last_good)
+    if status.refused is not None:
+        said.append("Refused    by the last configure-environment, which changed nothing:")
+        steps = list(status.refused.resolution)
+        said += _failure_lines("", {**asdict(status.refused), "resolution": steps})
     for node in status.nodes:
         said.append(f"Node       {node.name}: {node.state}, {_gres(node)}")
         if node.reason and not node.usable:  # Slurm keeps it when the node is taken back

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup import refused
 from dshpc_setup.cluster import former, neighbours
 from dshpc_setup.cluster import operations as cluster
 from dshpc_setup.cluster import status as cluster_status
@@ -523,6 +524,7 @@ def test_status_as_json(project: Project) -> None:
         "compose_late": False,
         "problem": None,
         "kept_last_good": None,
+        "refused": None,
         "unclean_ends": [],
     }
 
@@ -636,10 +638,12 @@ def test_settings_that_are_not_in_force_yet(project: Project) -> None:
     (project.folder / ".dshpc/settings.json").write_text(json.dumps(record))
     yaml = project.folder / "dshpc.yaml"
     yaml.write_text("prefix: p\n")
-    assert not [note for note in cluster.status(fake, project).notes if "in force" in note]
+    assert not [note for note in cluster.status(fake, project).notes if "still runs" in note]
     yaml.write_text("prefix: p\narray_limit: 50\n")
-    (note,) = [note for note in cluster.status(fake, project).notes if "in force" in note]
-    assert note.startswith("array_limit is 50 by now (dshpc.yaml:2:1), and 10001 is in force.")
+    (note,) = [note for note in cluster.status(fake, project).notes if "still runs" in note]
+    assert note.startswith(
+        "array_limit is now 50 (dshpc.yaml:2:1), but the cluster still runs with 10001."
+    )
     yaml.write_text("prefix: p\narray_limit: 0\ngpuu: amd\n")
     status = cluster.status(fake, project)
     assert status.exit_code == 0, "the cluster goes on"
@@ -651,6 +655,57 @@ def test_settings_that_are_not_in_force_yet(project: Project) -> None:
     yaml.write_text("prefix: p\nslurm_conf_extra: |\n  KillWait=10\n  ClusterName=x\n")
     (note,) = cluster.status(fake, project).notes
     assert note.startswith("dshpc.yaml:4:3: slurm_conf_extra, line 2 clashes: ")
+
+
+def test_what_was_refused_is_told_before_what_waits(project: Project) -> None:
+    """It said "To apply it: configure-environment", which refused it again."""
+    fake, yaml = machine(project), project.folder / "dshpc.yaml"
+    record = {"texts": {"prefix": "p"}, "by_variable": []}
+    (project.folder / ".dshpc/settings.json").write_text(json.dumps(record))
+    (project.folder / "config").mkdir(exist_ok=True)
+    project.write_json("config/manifest.json", {"files": {"config/slurm.conf": "0"}})
+    yaml.write_text("prefix: p\nslurm_conf_extra: KillWaitt=30\n")
+    error = DshpcError("Slurm knows no 'KillWaitt'.", "The line is: x", ("Did you mean KillWait?",))
+    refused.remember(project, project.settings({}), error)
+    status = cluster.status(fake, project)
+    said = lines(status)
+    at = said.index("Refused    by the last configure-environment, which changed nothing:")
+    assert said[at + 1 : at + 4] == [
+        "           Slurm knows no 'KillWaitt'.",
+        "           The line is: x",
+        "           - Did you mean KillWait?",
+    ]
+    (note,) = [text for text in said if "still runs with" in text]
+    assert said.index(note) > at
+    assert "To apply" not in note
+    assert status.to_json()["refused"]["brief"] == error.brief
+    (short,) = cluster.restart(machine(project, **IDLE), project, Listener()).notes
+    assert short.endswith("The last configure-environment was refused. See why: dshpc status")
+    yaml.write_text("prefix: p\n")
+    assert cluster.status(fake, project).refused is None, "nothing waits"
+
+
+def test_a_setting_that_goes_into_a_file_of_ones_own(project: Project) -> None:
+    """It was silently not in force, and before that to be applied by a run that could not."""
+    fake, yaml = machine(project), project.folder / "dshpc.yaml"
+    record = {"texts": {"prefix": "p"}, "by_variable": []}
+    (project.folder / ".dshpc/settings.json").write_text(json.dumps(record))
+    (project.folder / "config").mkdir(exist_ok=True)
+    conf = project.folder / "config/slurm.conf"
+    conf.write_text("# USER_CUSTOMIZED=true\nClusterName=p\n")
+    yaml.write_text("prefix: p\nslurm_conf_extra: KillWait=60\nshm_size: 4g\n")
+    (now, note) = [text for text in cluster.status(fake, project).notes if "dshpc.yaml" in text]
+    assert now.startswith("shm_size is now 4g")
+    assert note.startswith(
+        "slurm_conf_extra (dshpc.yaml:2:1) is not in force: config/slurm.conf is "
+    )
+    assert "does not have: KillWait=60." in note
+    assert "dshpc reconfigure" in note
+    *_, short = cluster.restart(machine(project, **IDLE), project, Listener()).notes
+    assert "because the file that they go into is your own: slurm_conf_extra." in short
+    conf.write_text("# USER_CUSTOMIZED=true\nClusterName=p\nKillWait=60\n")
+    (now,) = [text for text in cluster.status(fake, project).notes if "dshpc.yaml" in text]
+    assert now.startswith("shm_size is now 4g"), "in force by the file, and nothing to apply"
 
 
 @pytest.mark.parametrize("start", [cluster.up, cluster.restart])

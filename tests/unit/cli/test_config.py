@@ -279,8 +279,8 @@ def test_who_may_not_write_is_told_whose_the_file_is(
         raise PermissionError(13, "Permission denied", "/x/.dshpc.yaml.0.dshpc-tmp")
 
     folder = project.folder
-    monkeypatch.setattr(files.os, "open", refused)
-    monkeypatch.setattr(files.os, "geteuid", lambda: folder.stat().st_uid + 1)
+    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
     with pytest.raises(DshpcError) as caught:
         files.write_temporary(folder / "dshpc.yaml", "")
     told = caught.value
@@ -289,7 +289,29 @@ def test_who_may_not_write_is_told_whose_the_file_is(
     assert told.resolution[0].startswith("Ask ")
     assert "Errno" not in str(told)
     monkeypatch.undo()
-    monkeypatch.setattr(files.os, "open", refused)
+    monkeypatch.setattr(os, "open", refused)
     with pytest.raises(DshpcError) as caught:
         files.write_temporary(folder / "dshpc.yaml", "")
     assert caught.value.resolution[0] == f"Allow yourself to write there: chmod u+w {folder}"
+
+
+def test_what_a_file_of_ones_own_keeps_out_is_said(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The setting was listed as if it were in force, and to be applied by a run that could not."""
+    (project.folder / "config/slurm.conf").write_text("# USER_CUSTOMIZED=true\nClusterName=p\n")
+    assert cli.run(["config", "set", "slurm_conf_extra", "KillWait=60"], "dshpc") == 0
+    out, err = capsys.readouterr()
+    assert "put it into effect" not in out
+    assert "is not in force: config/slurm.conf is your own file" in err
+    assert cli.run(["config", "show"], "dshpc") == 0
+    out, err = capsys.readouterr()
+    rows = out.splitlines()
+    at = next(n for n, row in enumerate(rows) if row.startswith("slurm_conf_extra"))
+    assert rows[at + 1].strip() == "(not in force: config/slurm.conf is your own file)"
+    assert out.count("not in force") == 1
+    assert "dshpc reconfigure" in err
+    assert cli.run(["config", "show", "--json"], "dshpc") == 0
+    values = json.loads(capsys.readouterr().out)["settings"]
+    assert values["slurm_conf_extra"]["kept_out_by"] == ["config/slurm.conf"]
+    assert values["shm_size"]["kept_out_by"] == []
