@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from dshpc_setup import trust
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Exit
 
 _TEMPORARY = ".dshpc-tmp"
 _PRIVATE = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -39,18 +39,24 @@ def read_error(error: OSError | UnicodeDecodeError, path: Path | str) -> DshpcEr
     """Why a text that people write cannot be read, as an error for them."""
     if isinstance(error, UnicodeDecodeError):
         return DshpcError(
-            f"Cannot read {path}: it is not UTF-8 text.", str(error), ("Save it as UTF-8 text.",)
+            f"Cannot read {path}: it is not UTF-8 text.",
+            str(error),
+            ("Save it as UTF-8 text.",),
+            Exit.USAGE,
         )
     if error.errno not in _REFUSED:
         why = error.strerror or str(error)
         return DshpcError(
-            f"Cannot read {path}: {why}.", "", ("Make it a regular file that you may read.",)
+            f"Cannot read {path}: {why}.",
+            "",
+            ("Make it a regular file that you may read.",),
+            Exit.USAGE,
         )
     whose, owner = _owner(Path(path))
     step = f"Ask {owner} for access to it, or run this as that user."
     if owner == _ME:
         step = f"Allow yourself to read it: chmod u+r {shlex.quote(str(path))}"
-    return DshpcError(f"Cannot read {path}: permission denied.", whose, (step,))
+    return DshpcError(f"Cannot read {path}: permission denied.", whose, (step,), Exit.USAGE)
 
 
 def _not_yours(path: Path) -> DshpcError:

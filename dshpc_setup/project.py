@@ -128,9 +128,12 @@ class Project:
                 name = trust.user_name(uid)
                 raise DshpcError(
                     f"The cluster in {self.folder} belongs to {name}.",
-                    f"Only {name} and root may change it: {path} is not yours to write.",
+                    f"Only {name if uid == 0 else f'{name} or root'} may change it: you have no write "
+                    f"access to {path}.",
                     (
-                        f"Ask {name}, or do it as root: sudo.",
+                        "Run it as root: sudo dshpc ..."
+                        if uid == 0
+                        else f"Ask {name}, or run it as root: sudo dshpc ...",
                         "Or make one of your own in another folder: configure-environment --dir DIR",
                     ),
                 )

@@ -86,7 +86,7 @@ def explain(call: execution.Call, code: int, *, told: bool) -> None:
         raise _not_there(call.container)
     if not found.running or found.status != "running":
         raise DshpcError(
-            f"The cluster is not running: its container {call.container} is {found.status}.",
+            f"The cluster is not running: its container {call.container} {containers.how(found.status)}.",
             "",
             ("Start it: dshpc up",),
         )

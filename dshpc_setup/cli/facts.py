@@ -92,7 +92,7 @@ def _cpu(it: Cpu) -> Iterable[str]:
         return
     limited = f", limited by {it.limited_by}" if it.limited_by else ""
     shape = [
-        f"{number} {what}{'s' if number > 1 else ''}"
+        counted(number, what)
         for number, what in (
             (it.sockets, "socket"),
             (it.cores_per_socket, "core"),

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping
 
+from dshpc_setup.printed import counted
 from dshpc_setup.record.recorder import Recorded
 
 _MOST_NAMED = 8
@@ -37,7 +38,7 @@ def _several(what: str, count: int) -> str:
         return f"1 {what}"
     if what.endswith("y"):
         return f"{count} {what[:-1]}ies"
-    return f"{count} {what}{'es' if what.endswith('s') else 's'}"
+    return counted(count, what, f"{what}es" if what.endswith("s") else "")
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -137,7 +137,9 @@ def ask_in_force(machine: Machine, cluster: Target) -> InForce:
 
 
 def _down(found: Container | None) -> str:
-    return "The cluster is down" if found is None else f"The container is {found.status}"
+    return (
+        "The cluster is down" if found is None else f"The container {containers.how(found.status)}"
+    )
 
 
 def _no_texts(report: Mapping[str, Any]) -> str:

@@ -54,7 +54,10 @@ class Rotated:
 
     def describe(self) -> str:
         until = self.former_until.astimezone().strftime("%H:%M:%S")
-        said = f"The cluster has a new key. Jobs go on; the former key is refused after {until}."
+        said = (
+            "The cluster has a new key. Running jobs are not affected; the former key is refused after "
+            f"{until}."
+        )
         if not self.waiting:
             return said
         return (

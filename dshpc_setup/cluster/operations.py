@@ -276,7 +276,7 @@ def _fell_over(machine: Machine, cluster: Target, now: Container | None) -> Dshp
     elif now.status == "restarting":
         how = "its container starts and ends again and again"
     else:
-        how = f"its container is {now.status}, exit code {now.exit_code}"
+        how = f"its container {containers.how(now.status)}, exit code {now.exit_code}"
     return DshpcError(
         f"The cluster did not stay up: {how}.",
         words.text or "It left no log.",

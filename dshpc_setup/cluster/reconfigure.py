@@ -14,6 +14,7 @@ from dshpc_setup.cluster.node_state import TAKEN_OUT, NodeStatus
 from dshpc_setup.cluster.operations import Target, ours, target
 from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.container.places import FROM_HOST
+from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import engine_error
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
@@ -75,7 +76,7 @@ def reconfigure(
     with project.lock(files=False):
         found = ours(machine, cluster)
         if found is None or found.status != "running":
-            how = "it is down" if found is None else f"its container is {found.status}"
+            how = "it is down" if found is None else f"its container {containers.how(found.status)}"
             raise DshpcError(
                 f"The cluster cannot be reconfigured: {how}.",
                 "At its start it looks at everything anew by itself.",

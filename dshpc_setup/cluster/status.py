@@ -15,6 +15,7 @@ from dshpc_setup.cluster.stuck import Stuck
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import Exit, Refusal
 from dshpc_setup.machine import Machine
+from dshpc_setup.printed import counted, often
 from dshpc_setup.silence import in_words
 
 SCHEMA = "dshpc.status/1"
@@ -214,7 +215,7 @@ def lines(status: ClusterStatus) -> list[str]:
             f"The cluster is down: there is no container {status.container}. Start it: dshpc up"
         ]
     if status.state != "running":
-        return [f"The cluster is not running: {status.container} is {status.state}."
+        return [f"The cluster is not running: {status.container} {containers.how(status.state)}."
                 " Start it: dshpc up"]  # fmt: skip
     # Docker asks every ten seconds only: its "starting" says nothing that the next lines do not
     health = f" ({status.health})" if status.health not in (None, "starting") else ""
@@ -231,8 +232,8 @@ def lines(status: ClusterStatus) -> list[str]:
     said += _failure_lines("Kept", status.kept_last_good)
     if status.refused is not None:
         said.append("Refused    by the last configure-environment, which changed nothing:")
-        steps = list(status.refused.resolution)
-        said += _failure_lines("", {**asdict(status.refused), "resolution": steps})
+        told = asdict(status.refused)
+        said += _failure_lines("", {**told, "resolution": list(status.refused.resolution)})
     for node in status.nodes:
         said.append(f"Node       {node.name}: {node.state}, {_gres(node)}")
         if node.reason and not node.usable:  # Slurm keeps it when the node is taken back
@@ -299,9 +300,9 @@ def _unclean_lines(status: ClusterStatus) -> list[str]:
     ends = status.unclean_ends
     if not ends:
         return []
-    often = f" ({len(ends)} times in the last day)" if len(ends) > 1 else ""
+    several = f" ({often(len(ends))} in the last day)" if len(ends) > 1 else ""
     return [
-        f"Killed     slurmctld or its container did not end in order; found at {ends[-1]}{often}. "
+        f"Killed     slurmctld or its container did not end in order; found at {ends[-1]}{several}. "
         "Queued jobs are kept, running ones begin anew"
     ]
 
@@ -310,7 +311,7 @@ def _pending_lines(status: ClusterStatus) -> list[str]:
     if not status.pending:
         return []
     count = len(status.pending)
-    head = "1 queued job cannot run:" if count == 1 else f"{count} queued jobs cannot run:"
+    head = f"{counted(count, 'queued job')} cannot run:"
     return [f"Queue      {head}"] + [f"           {text}" for text in stuck.lines(status.pending)]
 
 

@@ -12,7 +12,7 @@ from dshpc_setup.container.end_jobs import GRACE_S
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
-from dshpc_setup.printed import plain
+from dshpc_setup.printed import counted, plain
 from dshpc_setup.project import OWN, Project
 from dshpc_setup.reporter import Reporter
 
@@ -127,7 +127,7 @@ def may_stop(
 
 
 def _counted(number: int) -> str:
-    return "1 job runs" if number == 1 else f"{number} jobs run"
+    return f"{counted(number, 'job')} {'is' if number == 1 else 'are'} running"
 
 
 def remember(project: Project, command: str) -> None:

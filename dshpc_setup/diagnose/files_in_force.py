@@ -56,7 +56,11 @@ def _not_in_force(late: list[ProjectFile], compose: ProjectFile | None) -> Verdi
                 f"dshpc config diff {short_name(late[0].path)}",
                 step="look",
             ),
-            Fix("Put them into effect; jobs go on", "dshpc reconfigure", automatic=True),
+            Fix(
+                "Put them into effect; running jobs are not affected",
+                "dshpc reconfigure",
+                automatic=True,
+            ),
         ]
     if compose is not None:
         causes.append(f"The container was made from another text of {COMPOSE_FILE}.")

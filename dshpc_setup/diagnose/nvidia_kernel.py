@@ -25,6 +25,7 @@ from dshpc_setup.diagnose.nvidia_told import (
 )
 from dshpc_setup.diagnose.xid_catalogue import NVLINK_5, RECOVERY
 from dshpc_setup.fixes import Fix
+from dshpc_setup.printed import often
 from dshpc_setup.problems import LOST
 from dshpc_setup.remedies import Fixes
 from dshpc_setup.remedies.driver import DRIVER_GUIDE
@@ -220,7 +221,7 @@ def _worded(items: list[Xid]) -> str:
 
 
 def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return often(count)
 
 
 def _told(known: Known, items: list[Xid]) -> tuple[str, ...]:

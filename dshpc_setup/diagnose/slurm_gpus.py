@@ -100,14 +100,14 @@ def _device_files(known: Known, inside: Inside) -> Verdict:
         fixes = (
             restart("The machine has them: hand them in anew; jobs that run are interrupted"),
             Fix(
-                "Or let the cluster do without them; jobs go on",
+                "Or let the cluster do without them; running jobs are not affected",
                 "dshpc reconfigure",
                 step="alternative",
             ),
         )
     else:
         fixes = (
-            reconfigure("Let the cluster do without them; jobs go on"),
+            reconfigure("Let the cluster do without them; running jobs are not affected"),
             restart(
                 "Or, when they are back: hand them in anew; jobs that run are interrupted",
                 "alternative",

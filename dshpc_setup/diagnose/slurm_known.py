@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from shlex import quote
 
+from dshpc_setup import printed
 from dshpc_setup.container.daemons import Node, parse_node
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
@@ -165,7 +166,8 @@ def resume(node: NodeSeen, *, automatic: bool = False) -> tuple[Fix, ...]:
 
 
 def reconfigure(
-    text: str = "Let the cluster see the machine as it is now; jobs go on", step: Step = "do"
+    text: str = "Let the cluster see the machine as it is now; running jobs are not affected",
+    step: Step = "do",
 ) -> Fix:
     return Fix(text, "dshpc reconfigure", automatic=True, step=step)
 
@@ -197,4 +199,4 @@ NODE = Fix("See the node as Slurm sees it", "dshpc scontrol show node", step="lo
 
 def counted(count: int, one: str) -> str:
     """ "1 GPU", "2 GPUs", "no GPU"."""
-    return f"{count or 'no'} {one}{'s' if count > 1 else ''}"
+    return printed.counted(count, one) if count else f"no {one}"

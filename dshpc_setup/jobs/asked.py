@@ -20,6 +20,7 @@ from dshpc_setup.jobs.no_links import NotTheirsError
 from dshpc_setup.jobs.states import JobId
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import CommandResult
+from dshpc_setup.printed import often
 
 JOBS, SHOWN, CANCELLED = "dshpc.jobs/1", "dshpc.job-report/1", "dshpc.jobs-cancelled/1"
 _CANCEL_S = 30.0
@@ -168,7 +169,7 @@ def _exit_code(one: View) -> str | None:
 
 
 def _times(count: int) -> str | None:
-    return None if not count else "once" if count == 1 else f"{count} times"
+    return often(count) if count else None
 
 
 def _at(seconds: float | None) -> str | None:
@@ -276,7 +277,7 @@ def cancel_main(rest: Sequence[str]) -> int:
 
 def _refused(user: str, asked: CommandResult) -> str:
     if "permission denied" in asked.text.lower():
-        return f"it is {states.shown(user)}'s: you may not end it"
+        return f"permission denied: the job belongs to {states.shown(user)}"
     return states.shown(asked.text or asked.state, 300)
 
 

@@ -57,7 +57,7 @@ def _of_folder(look: Look, folder: str) -> JobId:
 
 def unknown_target(folder: str) -> DshpcError:
     return DshpcError(
-        f"{states.shown(folder, 300)!r} is no job's number and no job's workspace.",
+        f"{states.shown(folder, 300)!r} is neither a job ID nor a job's workspace.",
         "",
         ("See the jobs: dshpc job list",),
         Exit.USAGE,

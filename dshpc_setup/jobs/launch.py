@@ -61,7 +61,7 @@ def main() -> int:
         os.environ.update(variables)
         argv = words(request, os.environ)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        _say(f"{folder}/{OWN}/{REQUEST} does not say what shall run: {error}")
+        _say(f"{folder}/{OWN}/{REQUEST} does not say what to run: {error}")
         return NOT_FOUND
     if not at.is_still_there():
         _say(f"{folder}/{OWN} is gone: the job was taken back")

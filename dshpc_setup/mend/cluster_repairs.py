@@ -62,7 +62,7 @@ def restart_cluster(known: Known, here: Here, _: str) -> Made:
 def reconfigure(known: Known, here: Here, _: str) -> Made:
     if why := _not_running(known, here):
         return why
-    does = "Let the cluster look at its hardware and at config/ anew; jobs go on"
+    does = "Let the cluster look at its hardware and at config/ anew; running jobs are not affected"
     return (Repair("reconfigure", does, (("dshpc", "reconfigure"),)),)
 
 

@@ -18,6 +18,7 @@ from dshpc_setup.methods.model import Method, Problem
 from dshpc_setup.methods.schema import FILE
 from dshpc_setup.methods.shown import one_line, shown
 from dshpc_setup.methods.structure import nearest
+from dshpc_setup.printed import counted
 
 FOLDER = "methods"
 Origin = Literal["project", "shipped"]
@@ -125,7 +126,7 @@ def valid(entry: Entry, called: str | None = None) -> Method:
         return entry.method
     count = len(entry.problems)
     raise DshpcError(
-        f"The method {entry.name} has {count} problem{'' if count == 1 else 's'}.",
+        f"The method {entry.name} has {counted(count, 'problem')}.",
         "\n".join(told(entry)),
         (f"Correct {entry.file}, then: dshpc method validate {shlex.quote(called or entry.name)}",),
     )

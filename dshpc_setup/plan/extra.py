@@ -100,7 +100,7 @@ def _malformed(line: str, key: str) -> str | None:
     if not key:
         return "is not Key=Value."
     if "\\" in line:
-        return "holds a backslash, by which Slurm joins lines."
+        return "contains a backslash, which Slurm reads as a line continuation."
     if key.lower() in _OF_SEVERAL:
         return None if _SEVERAL.fullmatch(line) else "is not a list of Key=Value."
     if _ONE.fullmatch(line):

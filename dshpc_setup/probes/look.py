@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from dshpc_setup import printed
 from dshpc_setup.facts import Because, Conclusion, Evidence, State
 from dshpc_setup.machine import Ended, Machine
 
@@ -115,7 +116,7 @@ def whole_number(text: str | None) -> int | None:
 
 def counted(number: int, what: str) -> str:
     """ "1 GPU", "2 GPUs", "no GPU"."""
-    return f"1 {what}" if number == 1 else f"{number or 'no'} {what}{'s' if number else ''}"
+    return printed.counted(number, what) if number else f"no {what}"
 
 
 def kept(text: str) -> str:

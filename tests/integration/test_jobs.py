@@ -337,7 +337,7 @@ def test_the_log_of_ended_jobs_survives_a_restart(cluster: Cluster) -> None:
     running = launch(cluster, "sh", "-c", f'cd "$JOB_WORKSPACE"; {script}')
     wait_until(lambda: (running.folder / "output.log").exists() and running.log != "", "it runs")
     restarted = cluster.dshpc("restart", "--stop-jobs").good()
-    assert "1 job runs, stopped now with 7 s to save work" in restarted.stderr
+    assert "1 job is running, stopped now with 7 s to save work" in restarted.stderr
     assert "begins anew at the next start" in restarted.stderr
     assert (running.folder / "told").read_text() == "told\n"
     assert shown(cluster, number)["state"] == "COMPLETED"

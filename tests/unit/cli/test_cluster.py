@@ -234,7 +234,7 @@ def test_restart_of_a_cluster_that_is_down_is_up(project: Project) -> None:
 def test_what_stops_jobs_names_them_and_asks(project: Project, act: Any) -> None:
     """Whoever they are of; a question that --yes does not answer, and the line that does."""
     fake, asked = machine(project), Listener(answer=True, by_yes=True)
-    with pytest.raises(DshpcError, match="2 jobs run") as caught:
+    with pytest.raises(DshpcError, match="2 jobs are running") as caught:
         act(fake, project, asked)
     assert "job 9 of root (bash), for 0:10: ends for good" in caught.value.details
     assert caught.value.resolution[-1].endswith(f": dshpc {act.__name__} --stop-jobs")
@@ -516,7 +516,7 @@ def test_status_as_json(project: Project) -> None:
                     "job": "5",
                     "user": "ada",
                     "name": "train",
-                    "why": "it is held; let it go: dshpc scontrol release 5",
+                    "why": "it is held; to release it: dshpc scontrol release 5",
                 }
             ],
         },
@@ -815,6 +815,6 @@ def test_kills_of_the_controller_are_told_and_odd_words_about_them_are_not() -> 
     up = ClusterStatus("/p", "p-slurm", "running", phase="ready", unclean_ends=told["unclean_ends"])
     (line,) = [text for text in lines(up) if text.startswith("Killed")]
     assert told["unclean_ends"][1] in line
-    assert "2 times in the last day" in line
+    assert "twice in the last day" in line
     quiet = ClusterStatus("/p", "p-slurm", "running", phase="ready")
     assert not [text for text in lines(quiet) if text.startswith("Killed")]

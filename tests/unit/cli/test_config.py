@@ -266,7 +266,7 @@ def test_an_unreadable_file_is_not_one_without_the_setting(
     assert "Forgotten: gpu." in said.out
     assert "Still wrong: dshpc.yaml:2:1" in said.err
     path.write_bytes(b"prefix: l\xe9b\n")
-    assert cli.run(["config", "unset", "prefix"], "dshpc") == 2
+    assert cli.run(["config", "unset", "prefix"], "dshpc") == 64
     assert "it is not UTF-8 text" in capsys.readouterr().err
 
 

@@ -101,7 +101,7 @@ def test_a_paused_container_goes_on_and_that_is_told(project: Project) -> None:
 
 def test_a_paused_container_is_paused_again_where_nothing_is_agreed(project: Project) -> None:
     fake = paused(project, job(7))
-    with pytest.raises(DshpcError, match="1 job runs"):
+    with pytest.raises(DshpcError, match="1 job is running"):
         agree(fake, project, NEW, answer=False)
     assert fake.lines("pause p-slurm") == ["docker unpause p-slurm", "docker pause p-slurm"]
 
@@ -109,7 +109,7 @@ def test_a_paused_container_is_paused_again_where_nothing_is_agreed(project: Pro
 def test_a_refusal_comes_before_anything_is_done(project: Project) -> None:
     before = {path: path.read_bytes() for path in project.folder.rglob("*") if path.is_file()}
     fake = machine(project, jobs=job(7) + job(8))
-    with pytest.raises(DshpcError, match="2 jobs run"):
+    with pytest.raises(DshpcError, match="2 jobs are running"):
         agree(fake, project, NEW, answer=False)
     assert changing(fake) == []
     assert before == {path: path.read_bytes() for path in before}
@@ -152,7 +152,7 @@ def test_a_file_of_ones_own(project: Project, known: bool, asks: bool) -> None:
         used(project, EDITED)
     fake = machine(project, jobs=job(7))
     if asks:
-        with pytest.raises(DshpcError, match="1 job runs"):
+        with pytest.raises(DshpcError, match="1 job is running"):
             agree(fake, project, own, answer=False)
     agreed = agree(fake, project, own, answer=asks)
     assert (agreed.why is None, agreed.sure) == (known, known)
@@ -257,7 +257,7 @@ def test_where_a_reconfigure_does_not_do_jobs_are_asked_for(project: Project) ->
         "docker exec -e DSHPC_FROM_HOST=1 p-slurm dshpc-node reconfigure": Answer("", 2),
     }
     agreed = agree(fake, project, OWN)
-    with pytest.raises(DshpcError, match="1 job runs"):
+    with pytest.raises(DshpcError, match="1 job is running"):
         start.bring_up(fake, project, SETTINGS, COMPOSE, agreed, MayStop(), Listener(answer=False))
     assert changing(fake) == []
     assert go(fake, project, agreed) is True

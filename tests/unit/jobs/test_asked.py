@@ -152,7 +152,7 @@ def test_a_job_of_another_user_is_not_cancelled(
 
     play(denied)
     assert inside.main(["cancel", "17", "--work", "/w"]) == 2
-    assert capsys.readouterr().out == "Job 17: it is me's: you may not end it.\n"
+    assert capsys.readouterr().out == "Job 17: permission denied: the job belongs to me.\n"
 
 
 @given(st.text())
@@ -475,10 +475,10 @@ def test_an_error_about_jobs_looks_as_all_of_ours_do(
     monkeypatch.setenv("DSHPC_HERE", "/p/work")
     assert node.main(["job", "show", "x y", "--work", "/w"]) == 64
     assert capsys.readouterr().err.splitlines() == [
-        "dshpc: 'x y' is no job's number.",
-        "  A job has a number such as 17; a task of an array one such as 17_2.",
+        "dshpc: 'x y' is not a job ID.",
+        "  A job ID is a number such as 17; a task of an array is 17_2.",
         "What to do:",
-        "  - See them: ../dshpc job list",
+        "  - See the jobs: ../dshpc job list",
     ]
 
 
