@@ -154,7 +154,7 @@ def read_plain(path: Path) -> bytes | None:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         with os.fdopen(handle, "rb", closefd=False) as file:
             return file.read()
     finally:

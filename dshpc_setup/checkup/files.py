@@ -107,7 +107,7 @@ def _read(path: Path) -> _Found:
         about = path.stat()
         mode = stat.S_IMODE(about.st_mode)
         if not stat.S_ISREG(about.st_mode):  # a pipe would be waited for
-            what = "it is a folder" if stat.S_ISDIR(about.st_mode) else "it is no regular file"
+            what = "it is a folder" if stat.S_ISDIR(about.st_mode) else "it is not a regular file"
             return _Found(True, mode=mode, detail=what)
         if about.st_size > _MOST_BYTES:
             return _Found(True, mode=mode, detail=f"it is larger than {_MOST_BYTES >> 20} MiB")
@@ -184,7 +184,7 @@ def _manifest(folder: Path) -> ProjectFile:
         if not isinstance(value, dict) or not isinstance(value.get("files"), dict):
             wrong = "it names no files"
     except (ValueError, RecursionError) as error:
-        wrong = f"it is no JSON: {error}"
+        wrong = f"it is not JSON: {error}"
     return ProjectFile(MANIFEST, "ours", "invalid" if wrong else "good", wrong, mode=found.mode)
 
 
@@ -235,7 +235,7 @@ def _wrong_line(line: bytes) -> str | None:
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        return "it is no UTF-8 text"
+        return "it is not UTF-8 text"
     if not text or re.match(r"include\s", text, re.IGNORECASE):
         return None
     shown = text if len(text) <= 40 else f"{text[:40]}..."
@@ -255,9 +255,9 @@ def _wrong_yaml(data: bytes) -> str | None:
         plain_yaml.load(data.decode())
     except UnicodeDecodeError as error:
         number = data[: error.start].count(b"\n") + 1
-        return f"line {number}: it is no UTF-8 text"
+        return f"line {number}: it is not UTF-8 text"
     except plain_yaml.YamlError as error:
-        return f"it is no YAML: {error}"
+        return f"it is not YAML: {error}"
     return None
 
 

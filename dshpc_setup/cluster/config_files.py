@@ -119,7 +119,7 @@ def ask_in_force(machine: Machine, cluster: Target) -> InForce:
         raise DshpcError(
             f"The files in the container {name} could not be read.",
             asked.text or f"It did not answer within {_ASK_S:.0f} s.",
-            ("See how it is: dshpc status",),
+            ("See its state: dshpc status",),
             Exit.INCOMPLETE,
         )
     report = node_state.ask_start(machine, name)
@@ -207,7 +207,7 @@ def _shown_compose(host: HostFile, now: InForce, project: Project) -> ConfigFile
         raise DshpcError(
             f"{project.folder / host.path} is missing.",
             "It says how the cluster is started.",
-            ("Write it anew: configure-environment",),
+            ("Write it again: configure-environment",),
         )
     note = None
     if now.why_not and not now.texts:

@@ -128,7 +128,7 @@ def _may_be_made_anew(
         note = trial.with_options(machine, compose, folder, cluster.prefix, text, found)
         if note is not None:
             reporter.note(note)
-    _may_stop(machine, cluster, reporter, stop_jobs, "started anew", "up")
+    _may_stop(machine, cluster, reporter, stop_jobs, "restarted", "up")
     homes.rescue(machine, found, cluster.prefix, str(cluster.project.folder), text, reporter)
     return True
 
@@ -283,7 +283,7 @@ def _fell_over(machine: Machine, cluster: Target, now: Container | None) -> Dshp
         (
             "Try it once more: dshpc restart",
             "See the whole log: dshpc logs",
-            "Or set it up anew: configure-environment",
+            "Or set it up again: configure-environment",
         ),
     )
 
@@ -330,7 +330,7 @@ def _compose(machine: Machine, cluster: Target) -> Compose:
         raise DshpcError(
             f"{cluster.project.folder / compose_tool.FILE} is missing.",
             "It says how the cluster is started.",
-            ("Write it anew: configure-environment",),
+            ("Write it again: configure-environment",),
         )
     found = find_compose(machine)
     if found is None:

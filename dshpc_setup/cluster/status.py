@@ -240,7 +240,7 @@ def lines(status: ClusterStatus) -> list[str]:
             said.append(f"           because: {node.reason}")
     if status.problem:
         said.append(f"Controller does not answer: {status.problem}")
-        said.append("           - Start it anew, queued jobs stay: dshpc restart")
+        said.append("           - Restart it, queued jobs stay: dshpc restart")
     if status.nodes:
         said.append(f"Isolation  {status.isolation}: {TIERS[status.isolation]}")
     said += _files_line(status)
@@ -303,7 +303,7 @@ def _unclean_lines(status: ClusterStatus) -> list[str]:
     several = f" ({often(len(ends))} in the last day)" if len(ends) > 1 else ""
     return [
         f"Killed     slurmctld or its container did not end in order; found at {ends[-1]}{several}. "
-        "Queued jobs are kept, running ones begin anew"
+        "Queued jobs are kept, running ones start again"
     ]
 
 

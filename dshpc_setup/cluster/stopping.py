@@ -38,7 +38,7 @@ class RunningJob:
     begins_anew: bool
 
     def __str__(self) -> str:
-        then = "begins anew at the next start" if self.begins_anew else "ends for good"
+        then = "starts again at the next start" if self.begins_anew else "ends for good"
         return f"{self.brief}: {then}"
 
     @property

@@ -173,7 +173,7 @@ def what_to_do(candidate: Candidate, name: str, right: str, line: str = "") -> t
             ]
         else:  # nothing is laid beside a file that is marked as the user's
             aside = f"mv config/{name} config/{name}.old && configure-environment"
-            steps.append(f"Or put yours aside, {_THERE}, to have it written anew: {aside}")
+            steps.append(f"Or put yours aside, {_THERE}, to have it written again: {aside}")
     elif line.strip() and line.strip() in (text.strip() for text in candidate.extra):
         steps += [
             "The line comes from the setting slurm_conf_extra. See where that is set: dshpc config show",

@@ -56,7 +56,7 @@ def read_file(path: str) -> str | None:
     """The text of a configuration file, None where there is none; OSError for what is no file."""
     if os.path.exists(path) and not os.path.isdir(path):
         if not os.path.isfile(path):
-            raise OSError(errno.EINVAL, "it is no regular file")  # a pipe would be waited for
+            raise OSError(errno.EINVAL, "it is not a regular file")  # a pipe would be waited for
         if os.path.getsize(path) > _MOST_BYTES:
             raise OSError(errno.EFBIG, f"it is larger than {_MOST_BYTES >> 20} MiB")
     return read_text(path)
@@ -72,7 +72,7 @@ def _read(places: Places, name: str) -> str | None:
             "It must be a text file that the container may read.",
             (
                 f"See what it is, in the project folder: ls -ld config/{name}",
-                "Then make it a text file, or put it aside, to have it written anew: "
+                "Then make it a text file, or put it aside, to have it written again: "
                 f"{_aside(name)}",
             ),
         ) from None
@@ -88,7 +88,7 @@ def _no_text(name: str, text: str) -> DshpcError:
         "A text that was saved as UTF-16 holds many of them; it must be UTF-8.",
         (
             f"Save config/{name} as UTF-8, without that character.",
-            f"Or put it aside, in the project folder, to have it written anew: {_aside(name)}",
+            f"Or put it aside, in the project folder, to have it written again: {_aside(name)}",
         ),
     )
 
@@ -109,7 +109,7 @@ def _manifest(places: Places) -> Mapping[str, str]:
             "config/manifest.json cannot be read, so it is not known which files are yours.",
             f"{type(error).__name__}: {error}",
             (
-                f"Put it aside, in the project folder, to have it made anew: {_aside('manifest.json')}",
+                f"Put it aside, in the project folder, to have it made again: {_aside('manifest.json')}",
             ),
         ) from None
 
@@ -169,7 +169,7 @@ def load_last_good(places: Places) -> dict[str, str] | None:
     try:
         return {str(name): str(value) for name, value in foreign.value(text).items()}
     except (ValueError, AttributeError):
-        return None  # damaged: as good as none, and written anew by the next good start
+        return None  # damaged: as good as none, and written again by the next good start
 
 
 def save_last_good(places: Places, texts: Mapping[str, str]) -> None:

@@ -290,7 +290,7 @@ def _not_now(brief: str, details: str) -> DshpcError:
     return DshpcError(
         f"The change of the key did not end: {brief}",
         f"{details}\nThe former key is still accepted. Running jobs are not affected.".strip(),
-        ("See how the cluster is: dshpc status", "Then begin anew: dshpc key rotate"),
+        ("See the cluster's state: dshpc status", "Then start over: dshpc key rotate"),
         Exit.INCOMPLETE,
     )
 

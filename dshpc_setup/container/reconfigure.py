@@ -77,7 +77,7 @@ def _ready(places: Places) -> Mapping[str, object]:
         raise DshpcError(
             "The cluster's start failed, so there is nothing running to reconfigure.",
             str((found or {}).get("failure", {}).get("brief", "")),
-            ("See why: dshpc status", "When that is mended: dshpc restart"),
+            ("See why: dshpc status", "When that is fixed: dshpc restart"),
             Exit.INCOMPLETE,
         )
     raise DshpcError(

@@ -28,7 +28,7 @@ from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.fixes import Fix
 from dshpc_setup.owned import short_name
 
-_AGAIN = Fix("Write it anew", "configure-environment", automatic=True)
+_AGAIN = Fix("Write it again", "configure-environment", automatic=True)
 _OTHERS = 0o077  # permission bits of everybody but the owner
 
 

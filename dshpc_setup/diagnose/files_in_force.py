@@ -64,7 +64,7 @@ def _not_in_force(late: list[ProjectFile], compose: ProjectFile | None) -> Verdi
         ]
     if compose is not None:
         causes.append(f"The container was made from another text of {COMPOSE_FILE}.")
-        words.append(f"{compose.path} ({KEPT_AS.get(compose.owner, 'written anew')})")
+        words.append(f"{compose.path} ({KEPT_AS.get(compose.owner, 'written again')})")
         fixes.append(Fix("Make the container from it; jobs that run are interrupted", "dshpc up"))
     return warning(" ".join(causes), *words, fix=tuple(fixes))
 

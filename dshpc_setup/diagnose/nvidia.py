@@ -109,7 +109,7 @@ def _without_nouveau(known: Known) -> Fixes:
         "sudo tee /etc/modprobe.d/blacklist-nouveau.conf",
     )
     again = Fix(
-        "Make the boot image anew, so that it holds for the next start", _REBUILD.get(system or "")
+        "Rebuild the boot image, so that it holds for the next start", _REBUILD.get(system or "")
     )
     return (*install, keep_away, again, *remedies.reboot(facts))
 

@@ -195,7 +195,7 @@ def _xids(known: Known) -> Verdict:
         return warning(cause, *_told(known, theirs), fix=remedies.reboot(known.facts))
     if grave:
         cause = (
-            "The driver reported errors of a GPU that are over by now: it was reset since, or started anew. "
+            "The driver reported errors of a GPU that are over by now: it was reset since, or restarted. "
             f"{_worded(grave)}."
         )
         again = Fix("Where it comes again on one GPU, ask the seller: the card may be failing")

@@ -35,7 +35,7 @@ _SMALL_SHM_MIB = 64  # Docker's own default
 _SIGNALS = {
     137: "it was killed (SIGKILL)",
     139: "it crashed (SIGSEGV)",
-    143: "it was told to end (SIGTERM)",
+    143: "it was terminated (SIGTERM)",
 }
 _UP = Fix("Start it", "dshpc up", automatic=True)
 
@@ -57,7 +57,7 @@ def _runs(known: Known) -> Verdict:
     log = seen.log[-_LAST_LINES:] if seen else ()
     if found.state == "paused":
         frozen = f"The container {found.container} is paused: every process in it stands still."
-        wake = Fix("Let it go on", "dshpc up", automatic=True)
+        wake = Fix("Resume it", "dshpc up", automatic=True)
         title = "The cluster's container is paused"
         return replace(fault(frozen, _told(found), fix=(wake,)), title=title)
     if found.state == "restarting":
@@ -215,7 +215,7 @@ def _shared_memory(_: Known, seen: ContainerSeen) -> Verdict:
         f"/dev/shm: {seen.shm_mib} MiB",
         fix=(
             Fix("Set its size", "dshpc config set shm_size 8g"),
-            Fix("Then make the container anew", "configure-environment", step="after"),
+            Fix("Then recreate the container", "configure-environment", step="after"),
         ),
     )
 
@@ -235,7 +235,7 @@ def _processes(_: Known, inside: Inside) -> Verdict:
                 step="look",
             ),
             Fix("Where they are wanted, allow more", f"dshpc config set pids_limit {limit * 2}"),
-            Fix("Then make the container anew", "configure-environment", step="after"),
+            Fix("Then recreate the container", "configure-environment", step="after"),
         ),
     )
 
@@ -253,7 +253,7 @@ def _sharing(_: Known, seen: ContainerSeen) -> Verdict:
         *(f"{each.prefix} ({each.folder}): {', '.join(each.gpus)}" for each in seen.sharing),
         fix=(
             Fix("Let each have GPUs of its own, in both folders", "dshpc config set devices 0,1"),
-            Fix("Then make the container anew", "configure-environment", step="after"),
+            Fix("Then recreate the container", "configure-environment", step="after"),
             Fix(f"Or stop the other one,{at}", f"dshpc down --dir {quote(one.folder)}", step="alternative"),
             Fix("Or remove one that was set up in this folder before",
                 f"dshpc destroy --prefix {quote(one.prefix)}", step="alternative"),

@@ -173,7 +173,7 @@ def reconfigure(
 
 
 def restart(
-    text: str = "Start the cluster anew; queued jobs stay, those that run are interrupted",
+    text: str = "Restart the cluster; queued jobs stay, those that run are interrupted",
     step: Step = "do",
 ) -> Fix:
     return Fix(text, "dshpc restart", step=step)

@@ -63,7 +63,7 @@ def load(project: Path) -> Declaration | None:
         raise DshpcError(
             f"{folder} has {counted(count, 'problem')}.",
             "\n".join(problems),
-            ("Mend the lines above, then: dshpc env lock",),
+            ("Correct the lines above, then: dshpc env lock",),
         )
     return Declaration(tuple(sorted(each for _, _, each in python)), apt, r)
 

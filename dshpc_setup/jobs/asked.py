@@ -219,7 +219,7 @@ def _copy(log: str, one: View, work: str) -> int:
         what = "has not begun yet" if one.state == "PENDING" else "has no log"
         raise DshpcError(f"Job {one.id} {what}: there is no {name}.") from None
     except IsADirectoryError:
-        raise DshpcError(f"The log of job {one.id} is no file: {name}") from None
+        raise DshpcError(f"The log of job {one.id} is not a file: {name}") from None
     except NotTheirsError as error:
         raise DshpcError(
             f"What lies in {name} is not of job {one.id}: {error.strerror}.",

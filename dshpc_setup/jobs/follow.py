@@ -247,7 +247,7 @@ class _Log:
         """Said once: a link, a folder, a pipe or another user's file stands in the log's place."""
         if not self.is_refused:
             self.is_refused = True
-            _say(f"the log is no file of the job's user: {states.shown(self.path, 300)}")
+            _say(f"the log is not a file of the job's user: {states.shown(self.path, 300)}")
 
     def has_new_result(self) -> bool:
         now = _stamp(self.result)

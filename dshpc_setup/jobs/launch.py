@@ -56,7 +56,7 @@ def main() -> int:
         here.keep_log_private(at)
         keep_before(at, task)
         if os.environ.get("SLURM_RESTART_COUNT") and here.size(at, of_task(LOG, task)):
-            _say("the job begins anew; what stands above is of the run before")
+            _say("the job starts again; what stands above is of the run before")
         variables = prepared(at, request, task)
         os.environ.update(variables)
         argv = words(request, os.environ)

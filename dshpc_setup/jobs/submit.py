@@ -83,7 +83,7 @@ def load_offer(path: str) -> Offer:
         raise DshpcError(
             "The cluster has not said yet what it offers to jobs.",
             str(error),
-            ("See how it is: dshpc status", "Start it anew: dshpc restart"),
+            ("See its state: dshpc status", "Restart it: dshpc restart"),
             Exit.INCOMPLETE,
         ) from None
 

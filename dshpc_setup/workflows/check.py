@@ -57,7 +57,7 @@ def load(place: Place) -> Workflow:
     raise DshpcError(
         f"The workflow {place.file} has {counted(count, 'problem')}.",
         "\n".join(told(place.file, each) for each in problems),
-        ("Mend that; nothing was submitted.",),
+        ("Correct that; nothing was submitted.",),
     )
 
 

@@ -363,7 +363,7 @@ def test_a_start_that_failed(cluster: Cluster) -> None:
     assert tried.code == 2
     assert tried.stderr.splitlines() == [
         "dshpc: the cluster did not start; dshpc status says why.",
-        "dshpc: when that is mended, start it again: dshpc restart",
+        "dshpc: when that is fixed, start it again: dshpc restart",
     ]
     path.write_text(good)
     cluster.dshpc("up").good()

@@ -60,7 +60,7 @@ def test_what_is_no_file_is_told_and_waited_for_by_nobody(project: Project) -> N
     run(project, FIRST)
     path = project.folder / "config/slurm.conf"
     path.unlink()
-    for make, why in ((os.mkfifo, "no regular file"), (os.mkdir, "Is a directory")):
+    for make, why in ((os.mkfifo, "not a regular file"), (os.mkdir, "Is a directory")):
         make(path)
         with pytest.raises(DshpcError, match=why) as caught:
             apply.compare(project, SECOND)

@@ -280,7 +280,7 @@ Not everything could be asked:
   - nvml: no answer within 9.6 s
   To wait longer: dshpc detect --deadline 30
   Where each answer came from: dshpc detect --explain
-  What mends it: dshpc doctor
+  How to fix it: dshpc doctor
 """
 
 

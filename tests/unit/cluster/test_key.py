@@ -109,7 +109,7 @@ def test_a_cluster_that_is_down_too(project: Project) -> None:
 
 REFUSED = """The change of the key did not end: slurmd has not taken up the new key.
   The former key is still accepted. Running jobs are not affected.
-  See how the cluster is: dshpc status
+  See the cluster's state: dshpc status
 """
 
 
@@ -140,5 +140,5 @@ def test_the_containers_own_words_follow(project: Project) -> None:
     assert caught.value.brief == REFUSED.partition("\n")[0]
     assert caught.value.details.splitlines() == [
         "The former key is still accepted. Running jobs are not affected.",
-        "See how the cluster is: dshpc status",
+        "See the cluster's state: dshpc status",
     ]

@@ -125,7 +125,7 @@ def test_a_share_of_another_size_is_another() -> None:
 
 def test_the_files_as_they_lie_there(project: Any) -> None:
     chosen = load(yaml_text="slurm_conf_extra: KillWait=60\n")
-    assert own_files.of_project(project, chosen) == (), "ours is rendered anew"
+    assert own_files.of_project(project, chosen) == (), "ours is rendered again"
     path = project.folder / "config/slurm.conf"
     path.write_text("ClusterName=p\n# by hand\n")
     (found,) = own_files.of_project(project, chosen)

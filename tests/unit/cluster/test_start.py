@@ -140,7 +140,7 @@ def test_a_hand_edit_that_was_taken_back(project: Project, action: Any) -> None:
     back = (Change(NAME, action, None, Wanted(TEXTS[NAME]), None),)
     fake = machine(project, jobs=job(7))
     assert agree(fake, project, back).why == "docker-compose.yml has changed"
-    with pytest.raises(DshpcError, match="not started anew"):
+    with pytest.raises(DshpcError, match="not restarted"):
         agree(fake, project, back, answer=False)
 
 
@@ -181,7 +181,7 @@ def test_one_that_is_down_is_started(project: Project) -> None:
 def test_one_of_another_folder_is_replaced_only_after_a_yes(project: Project) -> None:
     other = Project(project.folder / "other")
     fake = machine(project, jobs=job(7), **{INSPECT: container(other)})
-    with pytest.raises(DshpcError, match="not started anew"):
+    with pytest.raises(DshpcError, match="not restarted"):
         agree(fake, project, SAME, answer=False)
     agreed = agree(fake, project, SAME)
     assert changing(fake) == []
@@ -197,7 +197,7 @@ def test_yes_stops_nobodys_jobs(project: Project) -> None:
     with pytest.raises(DshpcError) as caught:
         agree(fake, project, NEW, listener=yes, may=line)
     told = caught.value
-    assert "job 7 of bob (train me), for 2:14: begins anew" in told.details
+    assert "job 7 of bob (train me), for 2:14: starts again" in told.details
     assert "job 8 of ada (train me), for 2:14: ends for good" in told.details
     assert told.resolution[-1].endswith(": configure-environment --yes --shm-size 2g --stop-jobs")
     assert agree(fake, project, NEW, listener=yes, may=MayStop(agreed=True)).why

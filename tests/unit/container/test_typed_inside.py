@@ -125,9 +125,9 @@ def test_a_refusal_names_the_commands_of_who_asked(
     said = capsys.readouterr().err.splitlines()
     assert said[1] == "  No key."
     assert said[2:] == (
-        ["  See why: dshpc status", "  When that is mended: dshpc restart"]
+        ["  See why: dshpc status", "  When that is fixed: dshpc restart"]
         if asker == "host"
-        else ["  See why: dshpc-node status", "  When that is mended (on the host): dshpc restart"]
+        else ["  See why: dshpc-node status", "  When that is fixed (on the host): dshpc restart"]
     )
 
 

@@ -258,7 +258,7 @@ def test_a_log_that_is_no_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         log = follow._Log(str(path), "/w", os.getuid(), None)
         log.pump()
         log.pump()
-        assert capfd.readouterr().err == f"dshpc: the log is no file of the job's user: {path}\n"
+        assert capfd.readouterr().err == f"dshpc: the log is not a file of the job's user: {path}\n"
     good = tmp_path / "log"
     good.write_text("one\n")
     follow._Log(str(good), "/w", os.getuid(), None).pump()

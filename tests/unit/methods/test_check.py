@@ -270,7 +270,7 @@ def test_the_script_is_looked_at(tmp_path: Path) -> None:
         ("loop.py", "cannot be found"),
         ("main.py/x", "does not exist"),
         ("x" * 300, "cannot be found"),
-        ("pipe", "no regular file"),
+        ("pipe", "not a regular file"),
     ):
         here = folder(tmp_path, script_path=path)
         (tmp_path / "other.py").touch()

@@ -269,7 +269,7 @@ def test_a_tool_that_gives_up_is_not_asked_again(tmp_path: Path) -> None:
         (
             {"stdout": "<nvidia_smi_log><gpu id="},
             "error",
-            "is no list of GPUs: <nvidia_smi_log><gpu",
+            "is not a list of GPUs: <nvidia_smi_log><gpu",
         ),
         ({"code": 0}, "error", "printed nothing (exit code 0)"),
         ({"code": -11}, "error", "printed nothing (exit code -11)"),
