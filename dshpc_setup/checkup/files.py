@@ -8,17 +8,21 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from dshpc_setup import foreign, ownership, refused
-from dshpc_setup.checkup import gpu_part, renderings
+from dshpc_setup import foreign
+from dshpc_setup.apply.owned import JOURNAL, NEW, OWNABLE
+from dshpc_setup.checkup import renderings
 from dshpc_setup.cluster import own_files
+from dshpc_setup.cluster import refused as refusals
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
-from dshpc_setup.errors import DshpcError, Refusal
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.observed import ProjectFile
-from dshpc_setup.owned import JOURNAL, NEW, OWNABLE
+from dshpc_setup.files import ownership
+from dshpc_setup.observed.model import ProjectFile
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.project import MANIFEST, OWN, Project
+from dshpc_setup.project.folder import MANIFEST, OWN, Project
+from dshpc_setup.render import gpu_part
 from dshpc_setup.settings import Settings
 from dshpc_setup.settings.overruled import Overruled
 
@@ -37,7 +41,7 @@ class FolderSeen:
     written_gpus: tuple[str, ...] | None = None
     leftovers: tuple[str, ...] = ()
     overruled: tuple[Overruled, ...] = ()
-    refused: Refusal | None = None
+    refused: dict[str, Any] | None = None
 
 
 def project_files(
@@ -65,7 +69,7 @@ def project_files(
         written,
         leftovers(project),
         own_files.of_project(project, settings),
-        refused.standing(project, settings),
+        refusals.standing(project, settings),
     )
 
 

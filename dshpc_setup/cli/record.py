@@ -6,8 +6,8 @@ import os
 import shlex
 from collections.abc import Mapping
 
-from dshpc_setup.printed import counted
 from dshpc_setup.record.recorder import Recorded
+from dshpc_setup.terminal.printed import counted
 
 _MOST_NAMED = 8
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from dshpc_setup import ownership, refused
-from dshpc_setup.apply import read_text
-from dshpc_setup.cluster import own_files
-from dshpc_setup.cluster.status import ClusterStatus
-from dshpc_setup.errors import DshpcError, Refusal
+from dshpc_setup.apply.apply import read_text
+from dshpc_setup.cluster import own_files, refused
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.files import ownership
+from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.plan import wrong_settings
-from dshpc_setup.project import SETTINGS, Project
-from dshpc_setup.render import CONFIG_FILES
+from dshpc_setup.project.folder import SETTINGS, Project
+from dshpc_setup.render.configuration import CONFIG_FILES
 from dshpc_setup.settings import WrongSetting, applied
 from dshpc_setup.settings.overruled import Overruled
 
@@ -45,7 +46,7 @@ class Late:
     behind: tuple[applied.Behind, ...] = ()  # changed since the files were made
     overruled: tuple[Overruled, ...] = ()  # by a file of the user's own
     decided: frozenset[str] = frozenset()  # by such a file alone
-    refused: Refusal | None = None  # by the last configure-environment
+    refused: dict[str, Any] | None = None  # by the last configure-environment
 
     def sentences(self) -> list[str]:
         """One each."""

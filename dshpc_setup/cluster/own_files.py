@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dshpc_setup import ownership
-from dshpc_setup.apply import read_text
-from dshpc_setup.container import slurm_conf
+from dshpc_setup.apply.apply import read_text
+from dshpc_setup.apply.owned import NEW
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.owned import NEW
+from dshpc_setup.files import ownership
 from dshpc_setup.plan import extra, limits
-from dshpc_setup.project import SETTINGS, Project
-from dshpc_setup.render import CONFIG_FILES
+from dshpc_setup.project.folder import SETTINGS, Project
+from dshpc_setup.render.configuration import CONFIG_FILES
 from dshpc_setup.settings import BY_NAME, Settings, applied
 from dshpc_setup.settings.overruled import Overruled
+from dshpc_setup.slurm import slurm_conf
 
 # What is written into slurm.conf and nowhere else
 ONLY_IN_SLURM_CONF = frozenset(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from dshpc_setup.container import slurm_conf
 from dshpc_setup.container.complaints import shortened, what_to_do
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.slurm_conf import Entry
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.slurm_conf import Entry
 
 MOST_DEVICES = 4096  # of one line
 PORTS = {"slurmctld": ("SlurmctldPort", 6817), "slurmd": ("SlurmdPort", 6818)}

@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from dshpc_setup.container import slurm_conf
 from dshpc_setup.container.complaints import shortened, what_to_do
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.slurm_conf import Entry
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.observed import NamedProgram, ProgramFault
+from dshpc_setup.observed.model import NamedProgram, ProgramFault
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.slurm_conf import Entry
 
 _PATTERNS = ("prolog", "epilog")  # of which slurmd runs all that match
 _KEYS = (

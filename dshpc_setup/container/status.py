@@ -1,7 +1,7 @@
 """How the start is going: /run/dshpc/status.json (schema dshpc.start/1), and the log of it.
 
-Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details, resolution} or
-null, `kept_last_good` (the same, where the last good configuration is in force instead of one that does
+Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details, resolution,
+fixes} or null, `kept_last_good` (the same, where the last good configuration is in force instead of one that does
 not pass), `notes` (sentences for people), `notes_about` (those of them that are true only as long as
 something is: "node NAME", which was left out of use, or "kept_last_good"), `steps` [{name, ms}], `node`,
 `gres`, `simulated`, `image_gpu_type`, `drift` [{what, was, is, done}] since the last start that got
@@ -26,9 +26,9 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup import foreign
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import read_text, replace_text
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files.storage import read_text, replace_text
+from dshpc_setup.slurm.places import Places
 
 SCHEMA = "dshpc.start/1"
 
@@ -47,8 +47,8 @@ def printable(text: str) -> str:
 
 def with_name(error: DshpcError, container: str) -> DshpcError:
     """The error with the container's name where its steps say CONTAINER: the one place to know it."""
-    steps = tuple(step.replace("CONTAINER", container) for step in error.resolution)
-    return replace(error, resolution=steps)
+    named = (step.edited(lambda text: text.replace("CONTAINER", container)) for step in error.fixes)
+    return replace(error, steps=tuple(named))
 
 
 def as_failure(error: DshpcError) -> dict[str, object]:
@@ -56,6 +56,7 @@ def as_failure(error: DshpcError) -> dict[str, object]:
         "brief": printable(error.brief),
         "details": printable(error.details),
         "resolution": [printable(step) for step in error.resolution],
+        "fixes": [fix.edited(printable).to_json() for fix in error.fixes],
     }
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
+from dshpc_setup.apply.owned import MOUNTED, short_name
 from dshpc_setup.diagnose.files_known import KEPT_AS, stale_files
 from dshpc_setup.diagnose.model import Known, Verdict, fine, not_here, unknown, warning
 from dshpc_setup.diagnose.slurm import in_its_words
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import ProjectFile
-from dshpc_setup.owned import MOUNTED, short_name
+from dshpc_setup.errors import Fix
+from dshpc_setup.observed.model import ProjectFile
 
 
 def configuration(known: Known) -> Verdict:
@@ -94,6 +92,6 @@ def refused(known: Known) -> Verdict:
         return fine()
     return in_its_words(
         "The last configure-environment changed nothing: what was to be put in force was refused.",
-        asdict(found),
+        found,
         known,
     )

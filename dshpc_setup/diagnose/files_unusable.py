@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 
+from dshpc_setup.apply.owned import JOURNAL, MOUNTED
 from dshpc_setup.diagnose.files_known import at, there, written_files
 from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, not_here, note, warning
 from dshpc_setup.diagnose.slurm import in_its_words
-from dshpc_setup.fixes import Fix
-from dshpc_setup.owned import JOURNAL, MOUNTED
-from dshpc_setup.project import MANIFEST
+from dshpc_setup.errors import Fix
+from dshpc_setup.project.folder import MANIFEST
 
 
 def invalid(known: Known) -> Verdict:

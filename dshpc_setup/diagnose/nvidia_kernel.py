@@ -13,8 +13,7 @@ from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
 from dshpc_setup.diagnose.kernel_log import Xid, lines, wanted, xids
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
-from dshpc_setup.diagnose.nvidia_past import over, still_said
-from dshpc_setup.diagnose.nvidia_told import (
+from dshpc_setup.diagnose.nvidia_evidence import (
     cards,
     driver_loaded,
     evidence,
@@ -23,12 +22,13 @@ from dshpc_setup.diagnose.nvidia_told import (
     titled,
     with_log,
 )
+from dshpc_setup.diagnose.nvidia_past import over, still_said
 from dshpc_setup.diagnose.xid_catalogue import NVLINK_5, RECOVERY
-from dshpc_setup.fixes import Fix
-from dshpc_setup.printed import often
+from dshpc_setup.errors import Fix
 from dshpc_setup.problems import LOST
 from dshpc_setup.remedies import Fixes
 from dshpc_setup.remedies.driver import DRIVER_GUIDE
+from dshpc_setup.terminal.printed import often
 
 UNSIGNED = "DSH-NV-004"
 WRONG_MODULES = "DSH-NV-005"

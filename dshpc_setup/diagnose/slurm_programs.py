@@ -5,8 +5,8 @@ from __future__ import annotations
 from dshpc_setup.container.programs import told
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine
 from dshpc_setup.diagnose.slurm_known import PROGRAMS, RUNS, of_inside, reconfigure
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import Inside
+from dshpc_setup.errors import Fix
+from dshpc_setup.observed.model import Inside
 
 _TASKS = ("taskprolog", "taskepilog")
 

@@ -21,7 +21,7 @@ from dshpc_setup.methods import document
 from dshpc_setup.methods.model import Problem
 from dshpc_setup.methods.shown import one_line, path_text, shown
 from dshpc_setup.methods.structure import differences
-from dshpc_setup.printed import counted
+from dshpc_setup.terminal.printed import counted
 
 FILES = (PYTHON_FILE, REQUIREMENTS_FILE, APT_FILE, R_FILE)
 Found = tuple[str, int, Requirement]  # file, line, what

@@ -14,7 +14,7 @@ from dshpc_setup.methods import document
 from dshpc_setup.methods.model import Problem
 from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from dshpc_setup.methods.shown import Path, path_text, shown
-from dshpc_setup.printed import counted
+from dshpc_setup.terminal.printed import counted
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dshpc_setup.methods.model import Method, Problem
 from dshpc_setup.methods.schema import FILE
 from dshpc_setup.methods.shown import one_line, shown
 from dshpc_setup.methods.structure import nearest
-from dshpc_setup.printed import counted
+from dshpc_setup.terminal.printed import counted
 
 FOLDER = "methods"
 Origin = Literal["project", "shipped"]

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dshpc_setup import printed
 from dshpc_setup.facts import Because, Conclusion, Evidence, State
 from dshpc_setup.machine import Ended, Machine
+from dshpc_setup.terminal import printed
 
 _T = TypeVar("_T")
 

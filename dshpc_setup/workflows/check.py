@@ -12,7 +12,7 @@ from dshpc_setup.methods.model import Method, Problem
 from dshpc_setup.methods.schema import NAME, Schema
 from dshpc_setup.methods.shown import Path, path_text
 from dshpc_setup.methods.structure import Wrong, differences
-from dshpc_setup.printed import counted
+from dshpc_setup.terminal.printed import counted
 from dshpc_setup.workflows import document, graph, requires
 from dshpc_setup.workflows.document import MOST_PROBLEMS, Document
 from dshpc_setup.workflows.keys import keys

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup import pipeline, refused
-from dshpc_setup.cluster import start
-from dshpc_setup.errors import DshpcError, Refusal
-from dshpc_setup.pipeline import Configure, Options
-from dshpc_setup.project import REFUSED, Project
-from dshpc_setup.report import Report
+from dshpc_setup.cluster import refused, start
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.project.folder import REFUSED, Project
+from dshpc_setup.setup import pipeline
+from dshpc_setup.setup.pipeline import Configure, Options
+from dshpc_setup.setup.report import Report
 from tests.unit.slow import SlowMachine
 from tests.unit.test_slow_machine import Steps
 
@@ -43,7 +43,7 @@ def run(folder: Path, machine: SlowMachine) -> Report:
     return Configure(machine, Project(folder, None), options, Steps()).run()
 
 
-def standing(folder: Path) -> Refusal | None:
+def standing(folder: Path) -> dict[str, Any] | None:
     project = Project(folder, None)
     return refused.standing(project, project.settings({}))
 
@@ -56,7 +56,7 @@ def test_it_is_told_while_nothing_has_changed(tmp_path: Path, refusing: list[Dsh
     assert standing(tmp_path) is None, "nobody has tried it"
     refusing.append(TYPO)
     assert run(tmp_path, machine).error == TYPO
-    assert standing(tmp_path) == Refusal(TYPO.brief, TYPO.details, TYPO.resolution)
+    assert standing(tmp_path) == TYPO.to_json()
     yaml.write_text("slurm_conf_extra: KillWait=30\n")
     assert standing(tmp_path) is None, "it may do now"
     yaml.write_text("slurm_conf_extra: KillWaitt=30\n# the same\n")

@@ -10,7 +10,7 @@ import pytest
 from dshpc_setup.cluster import own_files
 from dshpc_setup.cluster.own_files import OwnFile, overruled
 from dshpc_setup.plan import plan_cluster
-from dshpc_setup.render import CONFIG_FILES, render_slurm
+from dshpc_setup.render.configuration import CONFIG_FILES, render_slurm
 from dshpc_setup.settings import DECLARATIONS, Settings, load
 from tests.unit.cluster.conftest import configured, project
 from tests.unit.plan.made import facts, gpu

@@ -9,7 +9,7 @@ import pytest
 
 from dshpc_setup.container import programs
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.observed import NamedProgram
+from dshpc_setup.observed.model import NamedProgram
 
 KEYS = (
     "Prolog", "Epilog", "TaskProlog", "TaskEpilog", "SrunProlog", "SrunEpilog", "PrologSlurmctld",

@@ -9,8 +9,8 @@ import pytest
 from dshpc_setup.diagnose import Finding, Known, diagnose
 from dshpc_setup.diagnose.files import CHECKS
 from dshpc_setup.diagnose.slurm import in_its_words
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import Observed
+from dshpc_setup.errors import Fix
+from dshpc_setup.observed.model import Observed
 from tests.unit.diagnose.known import findings, known
 from tests.unit.diagnose.tables import Tables
 
@@ -165,9 +165,11 @@ def test_what_the_container_refused_can_be_pasted_in_the_folder_that_is_named() 
     told = {
         "brief": "No.",
         "details": "line 3",
-        "resolution": [
-            "Correct config/gres.conf, in the project folder",
-            "Then put it into effect, in the project folder: dshpc reconfigure",
+        "fixes": [
+            Fix("Correct config/gres.conf", place="project").to_json(),
+            Fix(
+                "Then put it into effect", "dshpc reconfigure", step="after", place="project"
+            ).to_json(),
         ],
     }
     here = replace(known("workstation-rtx4090"), observed=Observed(project="/srv/a b"))
@@ -176,7 +178,7 @@ def test_what_the_container_refused_can_be_pasted_in_the_folder_that_is_named() 
         Fix("Then put it into effect, in /srv/a b", "dshpc reconfigure", step="after"),
     )
     nowhere = replace(here, observed=Observed())
-    assert in_its_words("So.", told, nowhere).fix[0].text.endswith("in the project folder")
+    assert in_its_words("So.", told, nowhere).fix[0].words.endswith("in the project folder")
 
 
 def with_compose(
