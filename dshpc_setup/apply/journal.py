@@ -15,6 +15,7 @@ from dshpc_setup.files.atomic import is_temporary, sync_folder, write_error, wri
 from dshpc_setup.project.folder import (
     MANIFEST,
     PROOF,
+    REFUSED,
     REJECTED,
     REMEMBERED,
     RENDERED,
@@ -108,6 +109,7 @@ def sweep(project: Project) -> None:
         RUNTIME,
         SETTINGS,
         RENDERED,
+        REFUSED,
         REJECTED,
         PROOF,
         JOURNAL,

@@ -61,7 +61,7 @@ def unpack(data: bytes) -> dict[str, str]:
     except ArchiveError:
         raise
     except UnicodeDecodeError as error:
-        raise ArchiveError(f"a file in it is no UTF-8 text ({error.reason})") from None
+        raise ArchiveError(f"a file in it is not UTF-8 text ({error.reason})") from None
     except (
         tarfile.TarError,
         ValueError,

@@ -26,7 +26,7 @@ from dshpc_setup.observed.model import Observed
 from dshpc_setup.passthrough import Passthrough, proof_key
 from dshpc_setup.settings import Settings, load
 
-_ANEW = "Have the report made anew: dshpc doctor --bundle FILE.tar.gz"
+_ANEW = "Have the report created again: dshpc doctor --bundle FILE.tar.gz"
 _MACHINE = "machine"
 _OF_A_MACHINE = (
     *("machine.yaml", "root.txtar", "commands.yaml"),

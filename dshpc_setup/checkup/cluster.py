@@ -107,7 +107,7 @@ def _found(
     ended = machine.apart(questions, deadline_s=deadline_s)
     status = ended["status"].items[0] if ended["status"].items else _without(project, found, ended)
     *_, seen = (_described(found), *ended["container"].items)
-    problem = None if running else f"The container {found.name} is {found.status}."
+    problem = None if running else f"The container {found.name} {containers.how(found.status)}."
     observed = Observed(cluster=status, container=seen, inside_problem=problem)
     return with_inside(observed, ended["inside"]) if "inside" in ended else observed
 

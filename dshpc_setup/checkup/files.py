@@ -8,10 +8,13 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from dshpc_setup import foreign
 from dshpc_setup.apply.owned import JOURNAL, NEW, OWNABLE
 from dshpc_setup.checkup import renderings
+from dshpc_setup.cluster import own_files
+from dshpc_setup.cluster import refused as refusals
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
@@ -21,6 +24,7 @@ from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.project.folder import MANIFEST, OWN, Project
 from dshpc_setup.render import gpu_part
 from dshpc_setup.settings import Settings
+from dshpc_setup.settings.overruled import Overruled
 
 SETTINGS_FILE = "dshpc.yaml"
 _MOST_TEXT = 64 << 10  # that is kept
@@ -36,6 +40,8 @@ class FolderSeen:
     wanted_gpus: tuple[str, ...] | None = None
     written_gpus: tuple[str, ...] | None = None
     leftovers: tuple[str, ...] = ()
+    overruled: tuple[Overruled, ...] = ()
+    refused: dict[str, Any] | None = None
 
 
 def project_files(
@@ -57,7 +63,14 @@ def project_files(
     )
     extra = (_settings_file(project.folder), _manifest(project.folder))
     written = _written_gpus(project.folder)
-    return FolderSeen((*files, *extra), _agreed(wanted.gpus, written), written, leftovers(project))
+    return FolderSeen(
+        (*files, *extra),
+        _agreed(wanted.gpus, written),
+        written,
+        leftovers(project),
+        own_files.of_project(project, settings),
+        refusals.standing(project, settings),
+    )
 
 
 def _agreed(
@@ -98,7 +111,7 @@ def _read(path: Path) -> _Found:
         about = path.stat()
         mode = stat.S_IMODE(about.st_mode)
         if not stat.S_ISREG(about.st_mode):  # a pipe would be waited for
-            what = "it is a folder" if stat.S_ISDIR(about.st_mode) else "it is no regular file"
+            what = "it is a folder" if stat.S_ISDIR(about.st_mode) else "it is not a regular file"
             return _Found(True, mode=mode, detail=what)
         if about.st_size > _MOST_BYTES:
             return _Found(True, mode=mode, detail=f"it is larger than {_MOST_BYTES >> 20} MiB")
@@ -175,7 +188,7 @@ def _manifest(folder: Path) -> ProjectFile:
         if not isinstance(value, dict) or not isinstance(value.get("files"), dict):
             wrong = "it names no files"
     except (ValueError, RecursionError) as error:
-        wrong = f"it is no JSON: {error}"
+        wrong = f"it is not JSON: {error}"
     return ProjectFile(MANIFEST, "ours", "invalid" if wrong else "good", wrong, mode=found.mode)
 
 
@@ -226,7 +239,7 @@ def _wrong_line(line: bytes) -> str | None:
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        return "it is no UTF-8 text"
+        return "it is not UTF-8 text"
     if not text or re.match(r"include\s", text, re.IGNORECASE):
         return None
     shown = text if len(text) <= 40 else f"{text[:40]}..."
@@ -246,9 +259,9 @@ def _wrong_yaml(data: bytes) -> str | None:
         plain_yaml.load(data.decode())
     except UnicodeDecodeError as error:
         number = data[: error.start].count(b"\n") + 1
-        return f"line {number}: it is no UTF-8 text"
+        return f"line {number}: it is not UTF-8 text"
     except plain_yaml.YamlError as error:
-        return f"it is no YAML: {error}"
+        return f"it is not YAML: {error}"
     return None
 
 

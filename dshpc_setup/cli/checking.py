@@ -38,7 +38,7 @@ def check_together(
     if yes and not fix and bundle is None:
         raise usage_error("--yes is for --fix and --bundle.", "", "Leave --yes out.")
     if machine is not None and fix:
-        raise usage_error("A recorded machine cannot be mended.", "", "Leave out --fix.")
+        raise usage_error("A recorded machine cannot be repaired.", "", "Leave out --fix.")
     if machine is not None and bundle is not None:
         raise usage_error(
             "--bundle is about this machine.",

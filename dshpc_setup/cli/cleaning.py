@@ -14,7 +14,7 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import clean
 from dshpc_setup.jobs.clean import Request
 from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.printed import counted, plain
 from dshpc_setup.terminal.reporter import Reporter
 
 _MOST_ROWS = 20
@@ -167,11 +167,7 @@ def _what(told: Mapping[str, Any]) -> str:
     jobs = "s of ended jobs" if count != 1 else " of an ended job"
     parts = [
         *([f"{count} workspace{jobs}"] if count else ()),
-        *(
-            [f"{left} leftover{'s' if left != 1 else ''} of interrupted submissions"]
-            if left
-            else ()
-        ),
+        *([f"{counted(left, 'leftover')} of interrupted submissions"] if left else ()),
     ]
     return f"{' and '.join(parts)} in {told['folder']}, {more}{size(told['bytes'])}"
 
@@ -183,16 +179,12 @@ def _outcome(told: Mapping[str, Any], done: Mapping[str, Any]) -> list[str]:
     freed = _bytes([each for each in every if each["name"] in gone])
     workspaces, leftovers = len(gone - left), len(gone & left)
     parts = [
-        *([_counted(workspaces, "workspace")] if workspaces or not leftovers else ()),
-        *([_counted(leftovers, "leftover")] if leftovers else ()),
+        *([counted(workspaces, "workspace")] if workspaces or not leftovers else ()),
+        *([counted(leftovers, "leftover")] if leftovers else ()),
     ]
     lines = [f"Removed: {' and '.join(parts)}, {size(freed)}."]
     lines += [f"Not removed: {each['workspace']}: {each['why']}" for each in done["failed"]]
     return lines
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def _bytes(workspaces: Sequence[Mapping[str, Any]]) -> int:

@@ -52,6 +52,7 @@ def config_show(
     """Every setting in force and where it came from, or the text of a file that is in force."""
     from dshpc_setup.cli.inspect import print_settings, settings_json, show_file
     from dshpc_setup.cli.seen import seen_machine
+    from dshpc_setup.cluster import own_files
 
     if machine is not None:
         seen_machine("/", machine, "")  # settings are the same for each; a wrong folder is told
@@ -62,10 +63,11 @@ def config_show(
         return
     project = project_of(dir)
     values = project.settings(environment(), None, settings)
+    kept_out = own_files.of_project(project, values) if project.foreign is None else ()
     if json_output:
-        print_json(settings_json(values))
+        print_json(settings_json(values, kept_out))
     else:
-        print_settings(values)
+        print_settings(values, kept_out)
     finish(Exit.OK)
 
 

@@ -109,7 +109,7 @@ def check_deadline(seconds: float) -> None:
     """Raises DshpcError where nobody can wait so long, or so short."""
     if not (0 < seconds < math.inf):
         raise usage_error(
-            f"--deadline {seconds:g}: that is no time to wait.",
+            f"--deadline {seconds:g}: not a usable number of seconds.",
             "",
             "Give seconds, more than 0: --deadline 5",
         )

@@ -11,6 +11,7 @@ from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import FAULTS, SECTIONS, WRONG, Section
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.terminal.called import as_called, dshpc_command
+from dshpc_setup.terminal.printed import counted
 
 _MARKS = {"ok": "ok", "info": "--", "warn": "!", "error": "!!", "skipped": "..", "crashed": "??"}
 _GPUS = (
@@ -125,7 +126,7 @@ def _group(group: _Group, every: Mapping[str, Finding], ink: Ink, verbose: bool)
     for each in group.explained:
         yield from wrapped(f"explains: {each.title} ({each.id})", _INDENT)
     if group.blocked:
-        yield f"{_INDENT}{_count(group.blocked, 'check')} could not be made because of it"
+        yield f"{_INDENT}{counted(group.blocked, 'check')} could not be made because of it"
 
 
 def _left_out(cause: Finding, shown: Sequence[Finding], ink: Ink) -> Iterator[str]:
@@ -133,7 +134,7 @@ def _left_out(cause: Finding, shown: Sequence[Finding], ink: Ink) -> Iterator[st
     yield f"{_mark(cause, ink)} {ink.bold(cause.title)} ({cause.id}, left out by --only or --skip)"
     yield from wrapped(as_called(cause.cause), _INDENT)
     blocked = sum(each.blocked_by == cause.id for each in shown)
-    yield f"{_INDENT}{_count(blocked, 'check')} could not be made because of it"
+    yield f"{_INDENT}{counted(blocked, 'check')} could not be made because of it"
 
 
 def _mark(finding: Finding, ink: Ink) -> str:
@@ -150,7 +151,7 @@ def _body(finding: Finding, indent: str, most: int | None = None) -> Iterator[st
     yield from (f"{indent}  {line}" for line in finding.evidence[:most])
     more = 0 if most is None else len(finding.evidence) - most
     if more > 0:
-        yield f"{indent}  ... and {_count(more, 'line')} more: -v"
+        yield f"{indent}  ... and {counted(more, 'line')} more: -v"
     for fix in finding.fix:
         text = f"{fix.words}:" if fix.command else fix.words
         yield from wrapped(as_called(text), f"{indent}-> ")
@@ -169,8 +170,8 @@ def _summary(
     blocked = sum(_is_blocked(each, every) for each in findings)
     parts = (
         (number["ok"], f"{number['ok']} ok"),
-        (number["error"], ink.red(_count(number["error"], "problem"))),
-        (number["warn"], ink.yellow(_count(number["warn"], "warning"))),
+        (number["error"], ink.red(counted(number["error"], "problem"))),
+        (number["warn"], ink.yellow(counted(number["warn"], "warning"))),
         (number["crashed"], ink.red(f"{number['crashed']} crashed")),
         (number["info"], f"{number['info']} noted"),
         (blocked, f"{blocked} blocked"),
@@ -222,16 +223,16 @@ def _closing(report: Report, shown: Sequence[Finding], ink: Ink) -> list[str]:
         sum(each.state == state for each in shown) for state in ("error", "warn", "crashed")
     )
     parts = [
-        *([_count(errors, "problem")] if errors else ()),
-        *([_count(warnings, "warning")] if warnings else ()),
-        *([f"{_count(crashed, 'check')} crashed"] if crashed else ()),
+        *([counted(errors, "problem")] if errors else ()),
+        *([counted(warnings, "warning")] if warnings else ()),
+        *([f"{counted(crashed, 'check')} crashed"] if crashed else ()),
     ]
     if not parts:
         but = ", but not everything could be asked" if report.unanswered else ""
         return [ink.bold(f"No problem found{_among(report, shown)}{but}.")]
     groups = _groups(shown)
     causes = (
-        f", from {_count(len(groups), 'cause')}" if len(groups) < sum((errors, warnings)) else ""
+        f", from {counted(len(groups), 'cause')}" if len(groups) < sum((errors, warnings)) else ""
     )
     strict = " With --strict, warnings count as problems." if report.strict and warnings else ""
     told = next((group.root.id for group in groups if group.root.state in FAULTS), None)
@@ -247,9 +248,4 @@ def _among(report: Report, shown: Sequence[Finding]) -> str:
     made = sum(each.state != "skipped" for each in shown)
     not_made = sum(each.blocked_by in {it.id for it in report.left_out} for each in shown)
     rest = f"; {not_made} could not be made" if not_made else ""
-    return f" by {_count(made, 'check')}{rest}"
-
-
-def _count(number: int, noun: str) -> str:
-    """ "1 problem", "2 problems"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f" by {counted(made, 'check')}{rest}"

@@ -20,7 +20,7 @@ from dshpc_setup.cli.command_line import (
 from dshpc_setup.cli.folders import found_project
 from dshpc_setup.cli.options import Machine
 
-_Fix = Annotated[bool, typer.Option("--fix", help="Mend what is safe to mend; asks before each.")]
+_Fix = Annotated[bool, typer.Option("--fix", help="Fix what is safe to fix; asks before each.")]
 _DryRun = Annotated[
     bool, typer.Option("--dry-run", help="With --fix: say what would be done; change nothing.")
 ]

@@ -86,7 +86,7 @@ def explain(call: execution.Call, code: int, *, told: bool) -> None:
         raise _not_there(call.container)
     if not found.running or found.status != "running":
         raise DshpcError(
-            f"The cluster is not running: its container {call.container} is {found.status}.",
+            f"The cluster is not running: its container {call.container} {containers.how(found.status)}.",
             "",
             ("Start it: dshpc up",),
         )
@@ -96,11 +96,11 @@ def explain(call: execution.Call, code: int, *, told: bool) -> None:
             f"The running cluster has no folder {where}.",
             f"The work folder {call.work} was not mounted when it was started, or is not shared "
             "with Docker.",
-            ("Start it anew: dshpc up",),
+            ("Start it again: dshpc up",),
         )
     if call.is_slurm and code == _NOT_STARTED and (phase := _phase(machine, call)) != "ready":
         if phase == "failed":  # as-user has said that much: the command was never begun
-            execution.say(as_called("when that is mended, start it again: dshpc restart"))
+            execution.say(as_called("when that is fixed, start it again: dshpc restart"))
         return
     if call.folder is None and not told:
         execution.say(
@@ -126,7 +126,7 @@ def _stopped_meanwhile(
     known = isinstance(at, float) and at >= call.began
     if not known and not runs and code not in _KILLED:
         return None  # it was down before
-    how = "was started anew" if runs else "was stopped"
+    how = "was restarted" if runs else "was stopped"
     when = f" by {by} at {time.strftime('%H:%M:%S', time.localtime(at))}" if known else ""
     return (
         f"the cluster {how}{when} while this ran, and so it was ended. What sbatch queued is kept; this "

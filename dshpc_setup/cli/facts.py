@@ -92,7 +92,7 @@ def _cpu(it: Cpu) -> Iterable[str]:
         return
     limited = f", limited by {it.limited_by}" if it.limited_by else ""
     shape = [
-        f"{number} {what}{'s' if number > 1 else ''}"
+        counted(number, what)
         for number, what in (
             (it.sockets, "socket"),
             (it.cores_per_socket, "core"),
@@ -162,7 +162,7 @@ def _wrong(it: CdiSpec) -> str | None:
         return f"it is no CDI specification that can be read: {it.detail or it.state}"
     if it.missing:
         more = f" and {len(it.missing) - 1} more" if len(it.missing) > 1 else ""
-        return f"it names {it.missing[0]}{more}, not on this machine: generate it anew"
+        return f"it names {it.missing[0]}{more}, not on this machine: regenerate it"
     return None
 
 
@@ -231,7 +231,7 @@ def _not_asked(facts: HostFacts, sections: Collection[str]) -> list[str]:
         found += _wrapped("  - ", text)
     hints = [
         as_called("Where each answer came from: dshpc detect --explain"),
-        as_called("What mends it: dshpc doctor"),
+        as_called("How to fix it: dshpc doctor"),
     ]
     if any(item.state == "timeout" for item in facts.evidence):
         hints.insert(0, as_called("To wait longer: dshpc detect --deadline 30"))

@@ -22,7 +22,7 @@ def folder_of(named: Path | None) -> Path:
         ) from None
     try:
         if named is not None and here.exists() and not here.is_dir():
-            raise usage_error(f"--dir {named}: that is a file, and no folder.")
+            raise usage_error(f"--dir {named}: that is a file, not a folder.")
         if named is not None and not here.is_dir():
             raise usage_error(f"--dir {named}: there is no such folder.")
     except PermissionError:

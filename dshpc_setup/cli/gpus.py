@@ -19,7 +19,7 @@ from dshpc_setup.errors import usage_error
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import harmless, plain
+from dshpc_setup.terminal.printed import counted, harmless, plain
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -91,7 +91,7 @@ def _check(json_output: bool, watching: bool, interval: float | None) -> None:
         raise usage_error("--interval is for --watch.", "", "dshpc gpus --watch --interval 5")
     if not (_SHORTEST_S <= interval < math.inf):
         raise usage_error(
-            f"--interval {interval:g}: that is no time to wait.",
+            f"--interval {interval:g}: not a usable number of seconds.",
             "",
             f"Give seconds, {_SHORTEST_S:g} or more: --interval 2",
         )
@@ -175,7 +175,7 @@ def _title(now: GpusNow) -> str:
         nothing = gpus.state in ("absent", "unsupported")
         title = "No GPU" if nothing else f"The GPUs cannot be listed ({gpus.state})"
     else:
-        title = f"{count} GPU{'s' if count > 1 else ''}"
+        title = counted(count, "GPU")
     if gpus.simulated:
         title += ", SIMULATED: made up, nothing is measured and no job computes on them"
     elif count and gpus.driver_version:

@@ -6,21 +6,24 @@ import difflib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dshpc_setup import settings as settings_module
 from dshpc_setup.cli import print_json, put
-from dshpc_setup.cluster import config_files
+from dshpc_setup.cluster import config_files, own_files
 from dshpc_setup.cluster.config_diff import Differences
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.files import swap
+from dshpc_setup.files.atomic import read_error
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan import wrong_settings
 from dshpc_setup.project.folder import Project
-from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings, WrongSetting, together
+from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings, Source, WrongSetting, together
 from dshpc_setup.settings.edited import as_text, changed, item_text, joined, without
 from dshpc_setup.settings.edited import names as names_in
+from dshpc_setup.settings.overruled import Overruled
 from dshpc_setup.settings.wrong import OWN_FILE
 from dshpc_setup.terminal.called import as_called
 from dshpc_setup.terminal.printed import harmless
@@ -28,13 +31,18 @@ from dshpc_setup.terminal.printed import harmless
 _COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
 
 
-def settings_json(settings: Settings) -> dict[str, Any]:
-    """The `dshpc.settings/1` object: name -> value, origin, where."""
+def settings_json(settings: Settings, kept_out: Sequence[Overruled] = ()) -> dict[str, Any]:
+    """The `dshpc.settings/1` object: name -> value, origin, where, and which file of the user's own keeps
+    it from being in force."""
+    files: dict[str, list[str]] = {}
+    for each in kept_out:
+        files.setdefault(each.setting, []).append(f"config/{each.file}")
     values = {
         item.name: {
             "value": _plain(getattr(settings, item.name)),
             "origin": settings.sources[item.name].origin,
             "where": settings.sources[item.name].where,
+            "kept_out_by": files.get(item.name, []),
         }
         for item in DECLARATIONS
     }
@@ -46,7 +54,8 @@ def _plain(value: Any) -> Any:
     return [item_text(item) for item in value] if isinstance(value, tuple) else value
 
 
-def print_settings(settings: Settings) -> None:
+def print_settings(settings: Settings, kept_out: Sequence[Overruled] = ()) -> None:
+    """Every one, and below those that a file of the user's own keeps out, what to do."""
     width = max(len(item.name) for item in DECLARATIONS)
     for item in DECLARATIONS:
         source = settings.sources[item.name]
@@ -55,6 +64,13 @@ def print_settings(settings: Settings) -> None:
         print(harmless(f"{item.name:<{width}} {first or '-':<22} {where}"))
         for line in more:  # of a text with several
             print(harmless(f"{'':<{width}} {line}"))
+        for each in kept_out:
+            if each.setting == item.name:
+                print(
+                    harmless(f"{'':<{width}} (not in force: config/{each.file} is your own file)")
+                )
+    for each in kept_out:
+        sys.stderr.write(f"dshpc: {as_called(harmless(each.sentence))}\n")
 
 
 def show_file(machine: Machine, project: Project, name: str, *, json_output: bool) -> None:
@@ -123,17 +139,21 @@ def set_in_file(project: Project, name: str, values: list[str]) -> None:
     except FileNotFoundError:
         text = None
     except (OSError, UnicodeDecodeError) as error:
-        raise usage_error(f"Cannot read {path}.", str(error), "Make it a UTF-8 text.") from None
+        raise read_error(error, path) from None
     before = None if text is None else _plain_ends(text)
     new = changed(before, name, value)
     others = {key: flag for key, flag in project.remembered.items() if key != name}
     wrong = _wrong(new, others)
     known = {each.setting for each in _wrong(before or "", others)} - {name}
-    if bad := [each for each in wrong if each.setting not in known]:
-        raise together(bad)
+    if any(each.setting not in known for each in wrong):
+        refused = _wrong(new, others, typed=name)
+        raise together(each for each in refused if each.setting not in known)
     swap.write(path, new, text, owner=project.owner)
     shown = value if "\n" not in value else f"{len(value.splitlines())} lines"
-    print(as_called(f"{path}: {name} = {shown}.{'' if wrong else _APPLY}"))
+    kept_out = () if wrong else _kept_out(project, new, others, name)
+    print(as_called(f"{path}: {name} = {shown}.{'' if wrong or kept_out else _APPLY}"))
+    for each in kept_out:
+        sys.stderr.write(f"{as_called(each.sentence)}\n")
     if name in project.remembered:
         print(as_called(f"A remembered flag still outranks it: dshpc config unset {name}"))
     _tell_wrong(wrong)
@@ -142,10 +162,23 @@ def set_in_file(project: Project, name: str, values: list[str]) -> None:
 _APPLY = " Run configure-environment to put it into effect."
 
 
-def _wrong(text: str, remembered: Mapping[str, str]) -> tuple[WrongSetting, ...]:
-    """What cannot be used of dshpc.yaml with that text."""
+def _wrong(
+    text: str, remembered: Mapping[str, str], typed: str | None = None
+) -> tuple[WrongSetting, ...]:
+    """What cannot be used of dshpc.yaml with that text, in which `typed` stands nowhere yet."""
     read = settings_module.read(yaml_text=text, remembered=remembered)
-    return (*read.wrong, *wrong_settings(read.settings))
+    values = read.settings
+    if typed is not None:
+        values = replace(values, sources={**values.sources, typed: Source("flag", "")})
+    return (*read.wrong, *wrong_settings(values))
+
+
+def _kept_out(
+    project: Project, text: str, remembered: Mapping[str, str], name: str
+) -> tuple[Overruled, ...]:
+    """Where a file of the user's own keeps out what that text says of a setting."""
+    found = settings_module.read(yaml_text=text, remembered=remembered).settings
+    return tuple(each for each in own_files.of_project(project, found) if each.setting == name)
 
 
 def _tell_wrong(wrong: Sequence[WrongSetting]) -> None:
@@ -162,7 +195,7 @@ def forget(project: Project, names: list[str]) -> None:
     """
     project.need_own()
     remembered, path = project.remembered, project.folder / OWN_FILE
-    text = _text_of(path)
+    text = _text_of(path, needed=not set(names) <= remembered.keys())
     there = names_in(_plain_ends(text))
     wrong = {each.setting for each in _wrong(text, remembered) if each.in_own_file}
     in_file = [
@@ -196,9 +229,18 @@ def forget(project: Project, names: list[str]) -> None:
         print(as_called(_APPLY.strip()))
 
 
-def _text_of(path: Path) -> str:
-    """ "" where there is none, or none that can be read: a remembered flag can be forgotten all the same."""
+def _text_of(path: Path, *, needed: bool) -> str:
+    """ "" where there is none, or where it cannot be read and is not needed: a remembered flag can be
+    forgotten all the same. Raises DshpcError where it is needed."""
     try:
-        return _whole(path)
-    except (OSError, UnicodeDecodeError):
+        text = _whole(path)
+    except FileNotFoundError:
         return ""
+    except (OSError, UnicodeDecodeError) as error:
+        if not needed:
+            return ""
+        raise read_error(error, path) from None
+    unread = [each for each in settings_module.read(yaml_text=text).wrong if each.kind == "file"]
+    if needed and unread:
+        raise together(unread)
+    return text

@@ -22,7 +22,7 @@ from dshpc_setup.terminal.called import as_called
 
 _ANSWER_S = 80.0  # 60 s for a cluster that starts
 _CALL_S = 180.0  # for each job: 140 s for sbatch, and what --no-wait asks for
-_STATUS = "See how it is: dshpc status"
+_STATUS = "See its state: dshpc status"
 # as-user's own exit codes, and those of `docker exec` where it could start nothing
 _NEVER_BEGUN = (2, 3, int(Exit.USAGE), 125, 126, 127)
 

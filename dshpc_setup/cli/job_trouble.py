@@ -20,7 +20,7 @@ def older(details: str) -> DshpcError:
     return DshpcError(
         "The cluster's image is older than this program: it does not know this command.",
         details,
-        ("Make the image anew, and start the cluster from it: configure-environment",),
+        ("Rebuild the image, and start the cluster from it: configure-environment",),
     )
 
 
@@ -44,7 +44,7 @@ def stopped(machine: Machine, call: execution.Call, since: float, job: str) -> D
     runs_again = found is not None and found.running
     when = "now that it runs again" if runs_again else "when it starts"
     return DshpcError(
-        f"The cluster was stopped; job {job} begins anew {when}.",
+        f"The cluster was stopped; job {job} starts again {when}.",
         "",
         (f"See how it is: dshpc job show {job}" if runs_again else "Start it: dshpc up",),
     )

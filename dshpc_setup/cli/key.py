@@ -19,7 +19,7 @@ from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit
 
 key_app = typer.Typer(
-    help="The key by which Slurm's programs know each other.",
+    help="Manage Slurm's authentication key.",
     no_args_is_help=True,
     context_settings=HELP,
 )
@@ -28,7 +28,7 @@ app.add_typer(key_app, name="key", rich_help_panel="Run")
 
 @key_app.callback()
 def key() -> None:
-    """The key by which Slurm's programs know each other."""
+    """Manage Slurm's authentication key."""
 
 
 @key_app.command("rotate")
@@ -38,7 +38,7 @@ def key_rotate(
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """Give the running cluster a new key; jobs go on, and the former is refused soon."""
+    """Give the running cluster a new key; running jobs are not affected, and the former is refused soon."""
     from dshpc_setup.cluster.key import rotate
 
     done = rotate(this_machine(), needed_project(dir), reporter())

@@ -104,7 +104,7 @@ def status(
     json_output: Json = False,
     machine: Machine = None,
 ) -> None:
-    """How the cluster is: node, GPUs in use, isolation, what changed at the last start."""
+    """Show the cluster's status: node, GPUs in use, isolation, what changed at the last start."""
     from dshpc_setup.cli.seen import seen_machine
     from dshpc_setup.cluster import operations as cluster
 

@@ -15,6 +15,7 @@ from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
 from dshpc_setup.cli.folders import folder_of, found_project
 from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.printed import counted
 
 if TYPE_CHECKING:
     from dshpc_setup.methods.store import Entry
@@ -73,7 +74,7 @@ def _row(entry: Entry) -> Iterator[str]:
     name, it = one_line(entry.name), entry.method
     if it is None:
         problems = len(entry.problems)
-        count = f"{problems} problem{'' if problems == 1 else 's'}"
+        count = counted(problems, "problem")
         yield as_called(f"{name:<20} BROKEN  {count}: dshpc method validate {name}")
         return
     yield f"{name:<20} {one_line(it.version):<7} {needs(it.resources)}".rstrip()

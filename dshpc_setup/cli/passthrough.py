@@ -12,6 +12,7 @@ from dshpc_setup.passthrough import Attempt
 from dshpc_setup.passthrough.handover import Mechanism
 from dshpc_setup.passthrough.testrun import TestRun
 from dshpc_setup.passthrough.words import describe_cause
+from dshpc_setup.terminal.printed import counted
 
 _TITLES: dict[Mechanism, str] = {
     "cdi": "CDI",
@@ -50,7 +51,7 @@ def _gpus(run: TestRun) -> str:
     names = Counter(gpu.name or f"{gpu.vendor} GPU" for gpu in run.cards)
     is_cut = any(gpu.mig_mode == "enabled" for gpu in run.cards)
     count = len(run.plan.gres)
-    cut = f", as {count} part{'s' if count > 1 else ''}" if is_cut else ""
+    cut = f", as {counted(count, 'part')}" if is_cut else ""
     text = ", ".join(f"{number} x {name}" for name, number in names.items())
     return f"{label}{text}{cut}" or "none"
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 
 from dshpc_setup.record.recorder import Recorded
+from dshpc_setup.terminal.printed import counted
 
 _MOST_NAMED = 8
 
@@ -37,7 +38,7 @@ def _several(what: str, count: int) -> str:
         return f"1 {what}"
     if what.endswith("y"):
         return f"{count} {what[:-1]}ies"
-    return f"{count} {what}{'es' if what.endswith('s') else 's'}"
+    return counted(count, what, f"{what}es" if what.endswith("s") else "")
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -43,7 +43,7 @@ def restart(
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """Start the cluster anew: it detects and configures again; queued jobs stay."""
+    """Restart the cluster: it detects and configures again; queued jobs stay."""
     from dshpc_setup.cluster import operations as cluster
 
     now = cluster.restart(this_machine(), needed_project(dir), reporter(), stop_jobs=stop_jobs)

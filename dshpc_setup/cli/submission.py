@@ -24,7 +24,7 @@ from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.request_building import Asked
 from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import harmless, plain
+from dshpc_setup.terminal.printed import counted, harmless, plain
 
 _KILLED = 128 + 9  # as all in a container whose first process has ended, and maybe a job itself
 
@@ -218,10 +218,9 @@ def _on(gpus: Mapping[str, Any] | None) -> str:
     """ ", 2 GPUs h100"; ", GPUs 0, 2 (h100)" of a target."""
     if not gpus:
         return ""
-    plural = "s" if gpus["count"] != 1 else ""
     if which := gpus.get("which"):
-        return f", GPU{plural} {', '.join(map(str, which))} ({gpus['type']})"
-    return f", {gpus['count']} GPU{plural} {gpus['type']}"
+        return f", GPU{'s' if gpus['count'] != 1 else ''} {', '.join(map(str, which))} ({gpus['type']})"
+    return f", {counted(gpus['count'], 'GPU')} {gpus['type']}"
 
 
 def _say(lines: Sequence[str]) -> None:

@@ -161,7 +161,7 @@ def method_check(
 )
 def run(
     command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="What shall run.")
+        list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="The command to run.")
     ],
     *,
     name: Annotated[

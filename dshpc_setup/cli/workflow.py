@@ -17,7 +17,7 @@ from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
 from dshpc_setup.cli.job_request import Cluster, UnansweredError, ask, cluster, environ
 from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import harmless
+from dshpc_setup.terminal.printed import counted, harmless
 
 if TYPE_CHECKING:
     from dshpc_setup.workflows.check import Place
@@ -227,7 +227,7 @@ def _line(each: dict[str, Any]) -> str:
         return str(each["why"])
     parts = [f"job {each['job_id']}" if each["job_id"] else "would be submitted"]
     if gpus := each["gpus"]:
-        parts.append(f"{gpus['count']} GPU{'s' if gpus['count'] != 1 else ''} {gpus['type']}")
+        parts.append(f"{counted(gpus['count'], 'GPU')} {gpus['type']}")
     parts += [f"after {job} {_AFTER[ending]}" for job, ending in each["needs"]]
     return ", ".join(parts) + (f" ({each['why']})" if each["why"] else "")
 

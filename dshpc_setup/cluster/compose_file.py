@@ -81,13 +81,13 @@ def notes(project: Project, *, late: bool) -> list[str]:
     """What is to be known of it beside a container that is there, each with what to do; `late`: is_late."""
     whose = owner(project)
     if whose == "missing":
-        return [f"{compose.FILE} is missing: configure-environment writes it anew"]
+        return [f"{compose.FILE} is missing: configure-environment writes it again"]
     said = []
     if late and whose == "ours":
-        said.append(f"{compose.FILE} is newer than the container, which dshpc up makes anew")
+        said.append(f"{compose.FILE} is newer than the container, which dshpc up recreates")
     if late and whose != "ours":
         said.append(f"{compose.FILE} was edited after the container was made: dshpc up puts it in"
-                    " force, and makes the container anew where it must")  # fmt: skip
+                    " force, and recreates the container where it must")  # fmt: skip
     if whose == "edited" and (project.folder / f"{compose.FILE}{NEW}").exists():
         said.append(f"{compose.FILE} is yours, and a newer text waits beside it: "
                     f"dshpc config diff {compose.FILE}")  # fmt: skip

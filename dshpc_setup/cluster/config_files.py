@@ -120,7 +120,7 @@ def ask_in_force(machine: Machine, cluster: Target) -> InForce:
         raise DshpcError(
             f"The files in the container {name} could not be read.",
             asked.text or f"It did not answer within {_ASK_S:.0f} s.",
-            ("See how it is: dshpc status",),
+            ("See its state: dshpc status",),
             Exit.INCOMPLETE,
         )
     report = node_state.ask_start(machine, name)
@@ -138,7 +138,9 @@ def ask_in_force(machine: Machine, cluster: Target) -> InForce:
 
 
 def _down(found: Container | None) -> str:
-    return "The cluster is down" if found is None else f"The container is {found.status}"
+    return (
+        "The cluster is down" if found is None else f"The container {containers.how(found.status)}"
+    )
 
 
 def _no_texts(report: Mapping[str, Any]) -> str:
@@ -206,7 +208,7 @@ def _shown_compose(host: HostFile, now: InForce, project: Project) -> ConfigFile
         raise DshpcError(
             f"{project.folder / host.path} is missing.",
             "It says how the cluster is started.",
-            ("Write it anew: configure-environment",),
+            ("Write it again: configure-environment",),
         )
     note = None
     if now.why_not and not now.texts:

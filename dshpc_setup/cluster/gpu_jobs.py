@@ -89,7 +89,7 @@ def ask(
         if found is None:
             return now
         if found.status != "running":
-            detail = f"It is {found.status}. Start it: dshpc up"
+            detail = f"It {containers.how(found.status)}. Start it: dshpc up"
             return replace(now, state=found.status, detail=detail)
         now = replace(now, run=(found.id, found.started), detail=None)
         if before is not None and before.run == now.run and before.listed is not None:

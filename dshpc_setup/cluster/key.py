@@ -54,7 +54,10 @@ class Rotated:
 
     def describe(self) -> str:
         until = self.former_until.astimezone().strftime("%H:%M:%S")
-        said = f"The cluster has a new key. Jobs go on; the former key is refused after {until}."
+        said = (
+            "The cluster has a new key. Running jobs are not affected; the former key is refused after "
+            f"{until}."
+        )
         if not self.waiting:
             return said
         return (
@@ -111,14 +114,14 @@ def told(done: CommandResult, container: str) -> Rotated:
         raise DshpcError(
             f"The key was not changed within {_ROTATE_S:.0f} s.",
             "The cluster may still be at it; until it has ended, the former key is accepted.",
-            ("See how the cluster is: dshpc status", "Then begin anew: dshpc key rotate"),
+            ("See the cluster's state: dshpc status", "Then start over: dshpc key rotate"),
             Exit.INCOMPLETE,
         )
     if done.code == Exit.USAGE:
         raise DshpcError(
             "The key was not changed: the cluster's image is too old to do that.",
             done.text.partition("\n")[0],
-            ("Build it anew: configure-environment", "Then: dshpc key rotate"),
+            ("Rebuild it: configure-environment", "Then: dshpc key rotate"),
         )
     if not done.ok:
         brief, _, rest = "\n".join(lines).strip().partition("\n")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from dshpc_setup.apply.apply import read_text
+from dshpc_setup.cluster import own_files, refused
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import ownership
 from dshpc_setup.observed.cluster_status import ClusterStatus
@@ -12,6 +15,7 @@ from dshpc_setup.plan import wrong_settings
 from dshpc_setup.project.folder import SETTINGS, Project
 from dshpc_setup.render.configuration import CONFIG_FILES
 from dshpc_setup.settings import WrongSetting, applied
+from dshpc_setup.settings.overruled import Overruled
 
 
 def files(project: Project, now: ClusterStatus) -> list[str]:
@@ -33,45 +37,72 @@ def files(project: Project, now: ClusterStatus) -> list[str]:
     return found
 
 
-def settings(project: Project, env: Mapping[str, str]) -> list[str]:
-    """Settings that are others since the files were made; where some cannot be used, these alone."""
+@dataclass(frozen=True)
+class Late:
+    """Settings that are not in force: where some cannot be used, these alone are told."""
+
+    unread: str = ""  # why none could be read
+    wrong: tuple[WrongSetting, ...] = ()
+    behind: tuple[applied.Behind, ...] = ()  # changed since the files were made
+    overruled: tuple[Overruled, ...] = ()  # by a file of the user's own
+    decided: frozenset[str] = frozenset()  # by such a file alone
+    refused: dict[str, Any] | None = None  # by the last configure-environment
+
+    def sentences(self) -> list[str]:
+        """One each."""
+        if self.unread:
+            return [self.unread]
+        if self.wrong:
+            return [f"{each.brief} {each.remedy}" for each in self.wrong]
+        # What was refused is so once more: what to do is told with the refusal
+        changed = [each.what if self.refused else each.sentence for each in self._to_apply()]
+        return [*changed, *(each.sentence for each in self.overruled)]
+
+    def in_short(self) -> list[str]:
+        """At most one for each kind, for a start, which puts none of them in force."""
+        if self.unread:
+            return [self.unread]
+        if self.wrong:
+            named = ", ".join(dict.fromkeys(each.setting or each.where for each in self.wrong))
+            return [
+                f"Settings that cannot be used, and are not in force: {named}. See why: dshpc doctor"
+            ]
+        said = []
+        if behind := self._to_apply():
+            changed = ", ".join(f"{each.name} ({each.where})" for each in behind)
+            said.append(f"Settings changed and not in force yet: {changed}. {self._how()}")
+        if self.overruled:
+            named = ", ".join(dict.fromkeys(each.setting for each in self.overruled))
+            said.append(
+                f"Settings not in force because the file that they go into is your own: {named}. "
+                "See what to do: dshpc status"
+            )
+        return said
+
+    def _how(self) -> str:
+        if self.refused is None:
+            return "To apply them: configure-environment"
+        return "The last configure-environment was refused. See why: dshpc status"
+
+    def _to_apply(self) -> list[applied.Behind]:
+        """What a file of the user's own decides alone would not be applied by a run either."""
+        return [each for each in self.behind if each.name not in self.decided]
+
+
+def settings(project: Project, env: Mapping[str, str]) -> Late:
+    """Those of the project folder, with what this shell says of them."""
     try:
-        wrong, behind = _settings(project, env)
+        read = project.read_settings(env)
     except DshpcError as error:
-        return [_unread(error)]
+        return Late(f"{error.brief} {' '.join(error.resolution)}")
+    now = read.settings
+    wrong = (*read.wrong, *wrong_settings(now))
     if wrong:
-        return [f"{each.brief} {each.remedy}" for each in wrong]
-    return [each.sentence for each in behind]
-
-
-def settings_in_short(project: Project, env: Mapping[str, str]) -> list[str]:
-    """The same in one sentence at most, for a start, which puts none of them in force."""
-    try:
-        wrong, behind = _settings(project, env)
-    except DshpcError as error:
-        return [_unread(error)]
-    if wrong:
-        named = ", ".join(dict.fromkeys(each.setting or each.where for each in wrong))
-        return [
-            f"Settings that cannot be used, and are not in force: {named}. See why: dshpc doctor"
-        ]
-    if not behind:
-        return []
-    changed = ", ".join(f"{each.name} ({each.where})" for each in behind)
-    return [
-        f"Settings changed and not in force yet: {changed}. To apply them: configure-environment"
-    ]
-
-
-def _settings(
-    project: Project, env: Mapping[str, str]
-) -> tuple[list[WrongSetting], list[applied.Behind]]:
-    """Those that cannot be used in the order of the file, and those that are changed."""
-    read = project.read_settings(env)
-    wrong = (*read.wrong, *wrong_settings(read.settings))
-    behind = applied.behind(project.read_note(SETTINGS), read.settings)
-    return sorted(wrong, key=lambda each: each.place), list(behind)
-
-
-def _unread(error: DshpcError) -> str:
-    return f"{error.brief} {' '.join(error.resolution)}"
+        return Late(wrong=tuple(sorted(wrong, key=lambda each: each.place)))
+    behind = tuple(applied.behind(project.read_note(SETTINGS), now))
+    return Late(
+        behind=behind,
+        overruled=own_files.of_project(project, now),
+        decided=own_files.decided(own_files.own_files(project)),
+        refused=refused.standing(project, now),
+    )

@@ -161,11 +161,11 @@ def _nothing_offered(item: HostFile) -> DshpcError:
         return DshpcError(
             f"{item.path} is marked as yours: there is no new text for it.",
             "A file with the line # USER_CUSTOMIZED=true is never written to, nor anything beside it.",
-            (f"To have it written anew: {anew}", "To be offered new texts: take that line out."),
+            (f"To have it written again: {anew}", "To be offered new texts: take that line out."),
         )
     if item.owner == "missing":
         return DshpcError(
-            f"There is no {item.path}.", "", ("Have it written anew: configure-environment",)
+            f"There is no {item.path}.", "", ("Have it written again: configure-environment",)
         )
     if item.owner == "ours":
         return DshpcError(

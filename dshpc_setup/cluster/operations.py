@@ -128,7 +128,7 @@ def _may_be_made_anew(
         note = trial.with_options(machine, compose, folder, cluster.prefix, text, found)
         if note is not None:
             reporter.note(note)
-    _may_stop(machine, cluster, reporter, stop_jobs, "started anew", "up")
+    _may_stop(machine, cluster, reporter, stop_jobs, "restarted", "up")
     homes.rescue(machine, found, cluster.prefix, str(cluster.project.folder), text, reporter)
     return True
 
@@ -220,7 +220,11 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
     files = now.files
     if files is not None and (whose := compose_file.owner(project)) != "missing":
         files = {**files, compose_tool.FILE: "rendered" if whose == "ours" else whose}
-    late = [*not_in_force.files(project, now), *not_in_force.settings(project, machine.env)]
+    files_late = not_in_force.files(project, now)
+    settings_late = not_in_force.settings(project, machine.env)
+    late = [*files_late, *settings_late.sentences()]
+    if files_late or settings_late.behind:
+        now = replace(now, refused=settings_late.refused)
     if found is not None:
         now = replace(now, compose_late=compose_file.is_late(project, found))
         late += compose_file.notes(project, late=now.compose_late)
@@ -259,7 +263,7 @@ def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStat
     started = cluster_status.ask(machine, str(cluster.project.folder), cluster.container)
     if cluster.project.foreign is not None:
         return started
-    late = not_in_force.settings_in_short(cluster.project, machine.env)
+    late = not_in_force.settings(cluster.project, machine.env).in_short()
     return replace(started, notes=(*started.notes, *late))
 
 
@@ -272,14 +276,14 @@ def _fell_over(machine: Machine, cluster: Target, now: Container | None) -> Dshp
     elif now.status == "restarting":
         how = "its container starts and ends again and again"
     else:
-        how = f"its container is {now.status}, exit code {now.exit_code}"
+        how = f"its container {containers.how(now.status)}, exit code {now.exit_code}"
     return DshpcError(
         f"The cluster did not stay up: {how}.",
         words.text or "It left no log.",
         (
             "Try it once more: dshpc restart",
             "See the whole log: dshpc logs",
-            "Or set it up anew: configure-environment",
+            "Or set it up again: configure-environment",
         ),
     )
 
@@ -326,7 +330,7 @@ def _compose(machine: Machine, cluster: Target) -> Compose:
         raise DshpcError(
             f"{cluster.project.folder / compose_tool.FILE} is missing.",
             "It says how the cluster is started.",
-            ("Write it anew: configure-environment",),
+            ("Write it again: configure-environment",),
         )
     found = find_compose(machine)
     if found is None:

@@ -11,6 +11,7 @@ from dshpc_setup import settings as settings_module
 from dshpc_setup.cluster import queue_room
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.operations import Target, ours, target
+from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import engine_error
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
@@ -75,15 +76,15 @@ def reconfigure(
     with project.lock(files=False):
         found = ours(machine, cluster)
         if found is None or found.status != "running":
-            how = "it is down" if found is None else f"its container is {found.status}"
+            how = "it is down" if found is None else f"its container {containers.how(found.status)}"
             raise DshpcError(
                 f"The cluster cannot be reconfigured: {how}.",
-                "At its start it looks at everything anew by itself.",
+                "A start detects everything again anyway.",
                 ("Start it: dshpc up",),
             )
         behind = _behind(machine, cluster, env)
         queue_room.check_folder(machine, cluster.container, project)
-        reporter.progress(f"{cluster.container} looks at its hardware and at config/ anew")
+        reporter.progress(f"{cluster.container} detects its hardware and reads config/ again")
         done = in_container(machine, cluster.container, reporter.progress)
         code = _code(done, cluster)
         now = cluster_status.ask(machine, str(project.folder), cluster.container)
@@ -102,7 +103,7 @@ def _code(done: CommandResult, cluster: Target) -> int:
         raise DshpcError(
             f"The container did not reconfigure itself within {_DEADLINE_S:.0f} s.",
             done.text or "It may still be at work.",
-            ("See how it is: dshpc status", "And what it says: dshpc logs --tail 50"),
+            ("See its state: dshpc status", "And what it says: dshpc logs --tail 50"),
             Exit.INCOMPLETE,
         )
     if done.state != "present":
@@ -113,7 +114,7 @@ def _code(done: CommandResult, cluster: Target) -> int:
         raise DshpcError(
             "The container cannot reconfigure itself: its image is of an older dsHPC setup.",
             done.text,
-            ("Build it anew: configure-environment", "Or start it anew: dshpc restart"),
+            ("Rebuild it: configure-environment", "Or restart it: dshpc restart"),
         )
     raise engine_error(done, "The container could not be reconfigured")
 

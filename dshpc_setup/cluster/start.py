@@ -140,7 +140,7 @@ def _may_stop(machine: Machine, wanted: Agreed, may: MayStop, reporter: Reporter
         wanted.found.name,
         reporter,
         agreed=may.agreed,
-        what="started anew",
+        what="restarted",
         command=may.command,
         why=wanted.why if wanted.sure else f"{wanted.why}: it may have to",
     )

@@ -15,6 +15,7 @@ from dshpc_setup.machine.silence import in_words
 from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus, Drift, Tier
 from dshpc_setup.slurm import node_state, pending, stuck
 from dshpc_setup.slurm.node_state import NodeStatus
+from dshpc_setup.terminal.printed import counted, often
 
 _ASK_S = 30.0
 
@@ -136,7 +137,7 @@ def lines(status: ClusterStatus) -> list[str]:
             f"The cluster is down: there is no container {status.container}. Start it: dshpc up"
         ]
     if status.state != "running":
-        return [f"The cluster is not running: {status.container} is {status.state}."
+        return [f"The cluster is not running: {status.container} {containers.how(status.state)}."
                 " Start it: dshpc up"]  # fmt: skip
     # Docker asks every ten seconds only: its "starting" says nothing that the next lines do not
     health = f" ({status.health})" if status.health not in (None, "starting") else ""
@@ -152,13 +153,16 @@ def lines(status: ClusterStatus) -> list[str]:
         said += _failure_lines("Failed", replace(error, steps=after_failure(error.fixes)))
     if status.kept_last_good is not None:
         said += _failure_lines("Kept", told_error(status.kept_last_good))
+    if status.refused is not None:
+        said.append("Refused    by the last configure-environment, which changed nothing:")
+        said += _failure_lines("", told_error(status.refused))
     for node in status.nodes:
         said.append(f"Node       {node.name}: {node.state}, {_gres(node)}")
         if node.reason and not node.usable:  # Slurm keeps it when the node is taken back
             said.append(f"           because: {node.reason}")
     if status.problem:
         said.append(f"Controller does not answer: {status.problem}")
-        said.append("           - Start it anew, queued jobs stay: dshpc restart")
+        said.append("           - Restart it, queued jobs stay: dshpc restart")
     if status.nodes:
         said.append(f"Isolation  {status.isolation}: {TIERS[status.isolation]}")
     said += _files_line(status)
@@ -219,10 +223,10 @@ def _unclean_lines(status: ClusterStatus) -> list[str]:
     ends = status.unclean_ends
     if not ends:
         return []
-    often = f" ({len(ends)} times in the last day)" if len(ends) > 1 else ""
+    several = f" ({often(len(ends))} in the last day)" if len(ends) > 1 else ""
     return [
-        f"Killed     slurmctld or its container did not end in order; found at {ends[-1]}{often}. "
-        "Queued jobs are kept, running ones begin anew"
+        f"Killed     slurmctld or its container did not end in order; found at {ends[-1]}{several}. "
+        "Queued jobs are kept, running ones start again"
     ]
 
 
@@ -230,7 +234,7 @@ def _pending_lines(status: ClusterStatus) -> list[str]:
     if not status.pending:
         return []
     count = len(status.pending)
-    head = "1 queued job cannot run:" if count == 1 else f"{count} queued jobs cannot run:"
+    head = f"{counted(count, 'queued job')} cannot run:"
     return [f"Queue      {head}"] + [f"           {text}" for text in stuck.lines(status.pending)]
 
 

@@ -13,7 +13,7 @@ from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
-from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.printed import counted, plain
 from dshpc_setup.terminal.reporter import Reporter
 
 FLAG = "--stop-jobs"
@@ -38,7 +38,7 @@ class RunningJob:
     begins_anew: bool
 
     def __str__(self) -> str:
-        then = "begins anew at the next start" if self.begins_anew else "ends for good"
+        then = "starts again at the next start" if self.begins_anew else "ends for good"
         return f"{self.brief}: {then}"
 
     @property
@@ -127,7 +127,7 @@ def may_stop(
 
 
 def _counted(number: int) -> str:
-    return "1 job runs" if number == 1 else f"{number} jobs run"
+    return f"{counted(number, 'job')} {'is' if number == 1 else 'are'} running"
 
 
 def remember(project: Project, command: str) -> None:

@@ -118,7 +118,7 @@ def run(
 
 
 def _not_ours(wish: Wish, found: ComposeText) -> None:
-    """Raises DshpcError for the file of the cluster, which is written anew with its own stanza."""
+    """Raises DshpcError for the file of the cluster, which is written again with its own stanza."""
     if rendered_label(found.text) is not None and not is_marked(found.text):
         raise usage_error(
             f"{wish.file} is written by dshpc itself, GPUs and all.",

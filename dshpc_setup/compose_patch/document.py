@@ -160,7 +160,7 @@ class Document:
             min(offset, max(0, len(self.text) - 1)),
             f"this is not valid YAML: {' '.join(str(said).split())}.",
             "A tab stands where YAML takes only spaces." if "\\t" in str(said) else "",
-            "Mend that line, then run this again.",
+            "Correct that line, then run this again.",
         )
 
     def _too_deep(self) -> DshpcError:

@@ -82,7 +82,7 @@ def merge(
     gpu_gids: Iterable[int] = (),
     owners: Mapping[str, int] = MappingProxyType({}),
 ) -> Accounts:
-    """The image's own entries stay as they are, but for root's home; ours are written anew, one for each
+    """The image's own entries stay as they are, but for root's home; ours are written again, one for each
     user.
 
     A uid of the image's own is used under the name it has there; a login name that is taken gets

@@ -184,7 +184,7 @@ def what_to_do(
             ]
         else:  # nothing is laid beside a file that is marked as the user's
             aside = f"mv config/{name} config/{name}.old && configure-environment"
-            text = "Or put yours aside, to have it written anew"
+            text = "Or put yours aside, to have it written again"
             steps.append(Fix(text, aside, step="alternative", place="project"))
     elif line.strip() and line.strip() in (text.strip() for text in candidate.extra):
         steps += [

@@ -60,7 +60,7 @@ def read_file(path: str) -> str | None:
     """The text of a configuration file, None where there is none; OSError for what is no file."""
     if os.path.exists(path) and not os.path.isdir(path):
         if not os.path.isfile(path):
-            raise OSError(errno.EINVAL, "it is no regular file")  # a pipe would be waited for
+            raise OSError(errno.EINVAL, "it is not a regular file")  # a pipe would be waited for
         if os.path.getsize(path) > _MOST_BYTES:
             raise OSError(errno.EFBIG, f"it is larger than {_MOST_BYTES >> 20} MiB")
     return read_text(path)
@@ -76,7 +76,7 @@ def _read(places: Places, name: str) -> str | None:
             "It must be a text file that the container may read.",
             (
                 Fix("See what it is", f"ls -ld config/{name}", step="look", place="project"),
-                "Then make it a text file, or put it aside, to have it written anew: "
+                "Then make it a text file, or put it aside, to have it written again: "
                 f"{_aside(name)}",
             ),
             file=f"config/{name}",
@@ -94,7 +94,7 @@ def _no_text(name: str, text: str) -> DshpcError:
         (
             f"Save config/{name} as UTF-8, without that character.",
             Fix(
-                "Or put it aside, to have it written anew",
+                "Or put it aside, to have it written again",
                 _aside(name),
                 step="alternative",
                 place="project",
@@ -119,7 +119,7 @@ def _manifest(places: Places) -> Mapping[str, str]:
         raise DshpcError(
             "config/manifest.json cannot be read, so it is not known which files are yours.",
             f"{type(error).__name__}: {error}",
-            (Fix("Put it aside, to have it made anew", _aside("manifest.json"), place="project"),),
+            (Fix("Put it aside, to have it made again", _aside("manifest.json"), place="project"),),
         ) from None
 
 
@@ -178,7 +178,7 @@ def load_last_good(places: Places) -> dict[str, str] | None:
     try:
         return {str(name): str(value) for name, value in foreign.value(text).items()}
     except (ValueError, AttributeError):
-        return None  # damaged: as good as none, and written anew by the next good start
+        return None  # damaged: as good as none, and written again by the next good start
 
 
 def save_last_good(places: Places, texts: Mapping[str, str]) -> None:

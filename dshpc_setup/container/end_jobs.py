@@ -1,7 +1,7 @@
 """The container stops: the processes of jobs are told so, once, and have a few seconds.
 
 Slurm's daemons have ended by now (container/rootfs, `stop`): they must not see a job end, so that it
-begins anew at the next start. Imports are counted: every stop of a container waits for this.
+starts again at the next start. Imports are counted: every stop of a container waits for this.
 """
 
 from __future__ import annotations

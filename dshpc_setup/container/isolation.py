@@ -158,7 +158,7 @@ def tier_error(texts: Mapping[str, str], isolation: str) -> DshpcError | None:
                 if value
                 else f"{file} does not say {key}={wanted}.",
                 (
-                    f"Say {key}={wanted} in {file}, or let it be rendered anew: remove it from config/.",
+                    f"Say {key}={wanted} in {file}, or let it be rendered again: remove it from config/.",
                 ),
             )
     return None

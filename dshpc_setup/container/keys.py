@@ -297,10 +297,10 @@ def _within(deadline_s: float, true: Callable[[], bool]) -> bool:
 def _not_now(brief: str, details: str) -> DshpcError:
     return DshpcError(
         f"The change of the key did not end: {brief}",
-        f"{details}\nThe former key is still accepted, and jobs go on.".strip(),
+        f"{details}\nThe former key is still accepted. Running jobs are not affected.".strip(),
         (
-            Fix("See how the cluster is", "dshpc status", step="look"),
-            Fix("Then begin anew", "dshpc key rotate", step="after"),
+            Fix("See the cluster's state", "dshpc status", step="look"),
+            Fix("Then start over", "dshpc key rotate", step="after"),
         ),
         Exit.INCOMPLETE,
     )

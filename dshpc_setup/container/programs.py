@@ -31,7 +31,7 @@ _MOST = 100
 _FIRST_LINE = 256  # as much of it as the kernel reads
 _WORDS: dict[ProgramFault, str] = {
     "missing": "is not there in the container",
-    "no_file": "is no file",
+    "no_file": "is not a file",
     "not_executable": "is not executable",
     "no_interpreter": "begins with a #! line whose program is not there in the container",
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dshpc_setup.apply.owned import short_name
-from dshpc_setup.diagnose.files_in_force import configuration, in_force
-from dshpc_setup.diagnose.files_known import KEPT_AS, there, written_files
+from dshpc_setup.diagnose.files_in_force import configuration, in_force, overruled, refused
+from dshpc_setup.diagnose.files_known import KEPT_AS, stale_files, there, written_files
 from dshpc_setup.diagnose.files_unusable import (
     invalid,
     leftovers,
@@ -28,7 +28,7 @@ from dshpc_setup.diagnose.unusable_settings import settings_file
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import Fix
 
-_AGAIN = Fix("Write it anew", "configure-environment", automatic=True)
+_AGAIN = Fix("Write it again", "configure-environment", automatic=True)
 _OTHERS = 0o077  # permission bits of everybody but the owner
 
 
@@ -59,9 +59,8 @@ def _offered(known: Known) -> Verdict:
 
 
 def _stale(known: Known) -> Verdict:
-    """Of our own files only: what somebody edited is his, and is kept."""
     ours = [item for item in written_files(known) if item.owner == "ours"]
-    old = [item.path for item in ours if item.stale]
+    old = [item.path for item in stale_files(known)]
     if old:
         return warning(
             "The machine or the settings have changed since these files were written: the cluster "
@@ -161,7 +160,7 @@ CHECKS: tuple[Check, ...] = (
     Check("DSH-FI-003", "files", "No new text waits beside a file",
           "A new text waits for your answer", _looked_at(_offered)),
     Check("DSH-FI-004", "files", "The files are up to date", "The files are out of date",
-          _looked_at(_stale), because=("DSH-FI-010",)),
+          _looked_at(_stale), because=("DSH-FI-015", "DSH-FI-010")),
     Check("DSH-FI-005", "files", "The files are valid", "A file is invalid", _looked_at(invalid),
           because=("DSH-SL-006",)),
     Check("DSH-FI-006", "files", "No file is marked as your own", "A file is marked as your own",
@@ -180,4 +179,8 @@ CHECKS: tuple[Check, ...] = (
           leftovers),
     Check("DSH-FI-013", "files", "The files can be read", "A file cannot be read",
           _looked_at(readable)),
+    Check("DSH-FI-014", "files", "No file of your own keeps a setting out",
+          "A file of your own keeps a setting out", _looked_at(overruled)),
+    Check("DSH-FI-015", "files", "No change waits that was refused",
+          "The last configure-environment was refused", _looked_at(refused)),
 )  # fmt: skip

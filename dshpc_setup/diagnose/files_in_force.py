@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dshpc_setup.apply.owned import MOUNTED, short_name
-from dshpc_setup.diagnose.files_known import KEPT_AS
+from dshpc_setup.diagnose.files_known import KEPT_AS, stale_files
 from dshpc_setup.diagnose.model import Known, Verdict, fine, not_here, unknown, warning
 from dshpc_setup.diagnose.slurm import in_its_words
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
@@ -54,10 +54,44 @@ def _not_in_force(late: list[ProjectFile], compose: ProjectFile | None) -> Verdi
                 f"dshpc config diff {short_name(late[0].path)}",
                 step="look",
             ),
-            Fix("Put them into effect; jobs go on", "dshpc reconfigure", automatic=True),
+            Fix(
+                "Put them into effect; running jobs are not affected",
+                "dshpc reconfigure",
+                automatic=True,
+            ),
         ]
     if compose is not None:
         causes.append(f"The container was made from another text of {COMPOSE_FILE}.")
-        words.append(f"{compose.path} ({KEPT_AS.get(compose.owner, 'written anew')})")
+        words.append(f"{compose.path} ({KEPT_AS.get(compose.owner, 'written again')})")
         fixes.append(Fix("Make the container from it; jobs that run are interrupted", "dshpc up"))
     return warning(" ".join(causes), *words, fix=tuple(fixes))
+
+
+def overruled(known: Known) -> Verdict:
+    """Settings that go into a file of the user's own, which does not have what they say."""
+    found = known.observed.overruled
+    if not found:
+        return fine()
+    fixes: dict[str, Fix] = {}
+    for each in found:
+        fixes.setdefault(each.to_add, Fix(each.to_add, "dshpc reconfigure"))
+        words, command = each.to_give_up
+        fixes.setdefault(command, Fix(words, command, step="alternative"))
+    return warning(
+        "A setting goes into a file that is your own, which is used as it is: the setting changes "
+        "nothing.",
+        *(each.why for each in found),
+        fix=(*fixes.values(), Fix("See all settings", "dshpc config show", step="look")),
+    )
+
+
+def refused(known: Known) -> Verdict:
+    """Only where something waits to be put in force: else what was refused is of the past."""
+    found = known.observed.refused
+    if found is None or not stale_files(known):
+        return fine()
+    return in_its_words(
+        "The last configure-environment changed nothing: what was to be put in force was refused.",
+        found,
+        known,
+    )

@@ -25,3 +25,8 @@ def at(known: Known, path: str) -> str:
 def written_files(known: Known) -> list[ProjectFile]:
     """Those of the looked-at files that dshpc writes."""
     return [item for item in known.observed.files if item.path in OWNABLE]
+
+
+def stale_files(known: Known) -> list[ProjectFile]:
+    """Of our own files only: what somebody edited is his, and is kept."""
+    return [item for item in written_files(known) if item.owner == "ours" and item.stale]

@@ -21,12 +21,12 @@ def invalid(known: Known) -> Verdict:
         return refused or fine(*(path for path in looked if path != ".env"))
     first = bad[0]
     return fault(
-        f"{first.path} cannot be used: {first.detail or 'it is no file of its kind'}.",
+        f"{first.path} cannot be used: {first.detail or 'it is not a file of its kind'}.",
         *(f"{item.path}: {item.detail or 'invalid'}" for item in bad),
         fix=(
             Fix(f"Correct it with an editor, {there(known)}"),
             Fix(
-                f"Or put it aside, {there(known)}, to have it written anew",
+                f"Or put it aside, {there(known)}, to have it written again",
                 f"mv {first.path} {first.path}.old && configure-environment",
                 step="alternative",
             ),
@@ -101,7 +101,7 @@ def manifest(known: Known) -> Verdict:
         f"{MANIFEST}: {found.detail or found.state}",
         fix=(
             Fix(
-                f"Put it aside, {there(known)}, and have it written anew",
+                f"Put it aside, {there(known)}, and have it written again",
                 f"mv {MANIFEST} {MANIFEST}.old && configure-environment",
             ),
         ),

@@ -26,7 +26,7 @@ def page(identity: str) -> str:
             f"The page of {identity} cannot be read.",
             str(error),
             (
-                "This installation is not complete: install dshpc-setup anew.",
+                "This installation is not complete: reinstall dshpc-setup.",
                 f"What the check says of this machine: dshpc doctor -v --only {identity}",
             ),
         ) from None

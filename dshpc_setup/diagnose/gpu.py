@@ -148,7 +148,7 @@ def _nodes(known: Known) -> Verdict:
 def _node_steps(known: Known, vendor: Vendor, *, whole: bool) -> tuple[Fix, ...]:
     """What makes the nodes of the vendor's GPUs, or of MIG instances where the cards have theirs."""
     if known.facts.platform.in_container:
-        return (Fix("Start the container anew, with the GPUs handed over"),)
+        return (Fix("Restart the container, with the GPUs handed over"),)
     if vendor == "nvidia":
         return remedies.make_nodes(known.facts) if whole else remedies.make_mig_nodes(known.facts)
     look = "See whether this /dev is the machine's own, and which nodes it has"

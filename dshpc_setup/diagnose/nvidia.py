@@ -109,7 +109,7 @@ def _without_nouveau(known: Known) -> Fixes:
         "sudo tee /etc/modprobe.d/blacklist-nouveau.conf",
     )
     again = Fix(
-        "Make the boot image anew, so that it holds for the next start", _REBUILD.get(system or "")
+        "Rebuild the boot image, so that it holds for the next start", _REBUILD.get(system or "")
     )
     return (*install, keep_away, again, *remedies.reboot(facts))
 
@@ -222,7 +222,7 @@ def _driver_error(known: Known) -> Verdict:
     log = lines(known.observed.kernel, r"NVRM|nvgpu", 3)
     words = (*said(found), *log)
     if cards(known):
-        cause = "NVIDIA's library crashed or failed while it told of the GPUs."
+        cause = "NVIDIA's library crashed or failed while it listed the GPUs."
         return warning(cause, *words, fix=remedies.hung_driver(known.facts))
     if on_board(known):
         cause = "The Jetson's GPU did not start."
@@ -242,7 +242,7 @@ def _count(known: Known) -> Verdict:
             if item.about == "number of GPUs")  # fmt: skip
     missing = (f"{gpu.pci_bus_id}: {gpu.reason}" for gpu in _unused(known))
     return (warning if cards(known) else fault)(
-        "The driver stopped answering before it had told of all GPUs: those that follow are not known, "
+        "The driver stopped answering before it had reported all GPUs: the rest are unknown, "
         "and jobs do not get them.",
         *told,
         *missing,
@@ -291,7 +291,7 @@ CHECKS: tuple[Check, ...] = (
           _TITLES[findings.DRIVER_ERROR], _driver_error,
           because=(LOST, RESET, findings.DRIVER_HANGS, nvidia_kernel.WRONG_MODULES,
                    nvidia_kernel.XIDS)),
-    Check(COUNT_CUT_SHORT, "driver", "Every NVIDIA GPU was told of",
+    Check(COUNT_CUT_SHORT, "driver", "The driver reported every NVIDIA GPU",
           "Not every NVIDIA GPU is known: the driver stopped on the way", _count,
           because=(LOST, RESET, findings.DRIVER_HANGS, findings.DRIVER_ERROR, UNREADABLE)),
     Check(DRIVER_TOO_OLD, "driver", "The NVIDIA driver is new enough",

@@ -84,7 +84,7 @@ def _let_in(known: Known) -> Fixes:
     platform = known.facts.platform
     selinux = remedies.selinux(known.facts) if platform.selinux == "enforcing" else ()
     if platform.in_container:
-        host = Fix("Start the container anew, with the GPUs handed over")
+        host = Fix("Restart the container, with the GPUs handed over")
         return (*selinux, host)
     return (*selinux, *remedies.node_groups(known.facts, _CONTROL_NODES))
 
@@ -150,7 +150,8 @@ def _on_the_bus(known: Known) -> Verdict:
         ),
     )
     cause = (
-        "The GPU has fallen off the bus: PCIe does not reach it any more, mostly for want of power."
+        "The GPU has fallen off the bus: PCIe does not reach it any more, mostly because of a power "
+        "problem."
     )
     lost = _with(known, LOST)
     if lost:
@@ -169,7 +170,7 @@ def _on_the_bus(known: Known) -> Verdict:
     if log and not by_test(known, LOST):
         cause = (
             "A GPU had fallen off the bus since the machine started, and answers again. Where it comes "
-            "again it is mostly for want of power."
+            "again it is mostly because of a power problem."
         )
         return titled("A GPU had fallen off the bus", note(cause, *log, fix=fix[-1:]))
     return by_test(known, LOST) or fine()
@@ -262,8 +263,8 @@ def _persistence(known: Known) -> Verdict:
     if not off or in_container(known) or in_wsl(known):
         return fine()
     cause = (
-        "Persistence mode is off: the driver starts the GPU anew for each job where no other program uses "
-        "it, which takes seconds, and forgets its modes in between."
+        "Persistence mode is off: the driver initialises the GPU again for each job where no other "
+        "program uses it, which takes seconds, and forgets its modes in between."
     )
     beside = note(cause, *(named(gpu) for gpu in off), fix=remedies.persistence(known.facts))
     return titled("Persistence mode is off", beside)

@@ -42,13 +42,13 @@ def _kept(known: Known) -> Verdict:
     told = by_test(known, findings.LOST_ON_RELOAD)
     if told is not None:
         return told
-    anew = Fix("Start the container anew, which gets them back", "dshpc restart")
+    anew = Fix("Restart the container, which gets them back", "dshpc restart")
     if in_container(known) and nvml_code(known) == _UNKNOWN:
         return fault(
             'NVML says "Unknown Error" in this container though its nodes are there: the device cgroup '
             "has closed them, mostly because systemd was reloaded on the host.",
             *said(answer(known)),
-            fix=(Fix("Start the container anew on the host"), *remedies.device_links(known.facts)),
+            fix=(Fix("Restart the container on the host"), *remedies.device_links(known.facts)),
         )
     closed = _closed(known)
     if not _by_hook(known):
@@ -132,7 +132,7 @@ def _uvm(known: Known) -> Verdict:
             "there is none beside the GPUs' own nodes",
             fix=remedies.load_uvm(known.facts),
         )
-    anew = Fix("Start the container anew, with all of NVIDIA's nodes handed over")
+    anew = Fix("Restart the container, with all of NVIDIA's nodes handed over")
     return warning(
         f"{UVM} is not there, without which CUDA does not start; it comes with the first CUDA program of "
         "root, or by the command below.",

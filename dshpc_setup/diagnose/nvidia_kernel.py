@@ -28,6 +28,7 @@ from dshpc_setup.errors import Fix
 from dshpc_setup.problems import LOST
 from dshpc_setup.remedies import Fixes
 from dshpc_setup.remedies.driver import DRIVER_GUIDE
+from dshpc_setup.terminal.printed import often
 
 UNSIGNED = "DSH-NV-004"
 WRONG_MODULES = "DSH-NV-005"
@@ -194,7 +195,7 @@ def _xids(known: Known) -> Verdict:
         return warning(cause, *_told(known, theirs), fix=remedies.reboot(known.facts))
     if grave:
         cause = (
-            "The driver reported errors of a GPU that are over by now: it was reset since, or started anew. "
+            "The driver reported errors of a GPU that are over by now: it was reset since, or restarted. "
             f"{_worded(grave)}."
         )
         again = Fix("Where it comes again on one GPU, ask the seller: the card may be failing")
@@ -220,7 +221,7 @@ def _worded(items: list[Xid]) -> str:
 
 
 def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return often(count)
 
 
 def _told(known: Known, items: list[Xid]) -> tuple[str, ...]:

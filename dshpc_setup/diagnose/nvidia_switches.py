@@ -31,8 +31,8 @@ def _switches(known: Known) -> Verdict:
         return say(cause, *words, fix=_after_switch(known, hard))
     if not found:
         return fine()
-    told = f"An NVSwitch told of events that need no step. {_worded(found)}."
-    return titled("An NVSwitch told of events (SXid)", note(told, *words))
+    told = f"An NVSwitch reported events that need no action. {_worded(found)}."
+    return titled("An NVSwitch reported events (SXid)", note(told, *words))
 
 
 def _after_switch(known: Known, items: list[Xid]) -> Fixes:

@@ -22,10 +22,12 @@ from dshpc_setup.diagnose.slurm_known import (
     of_container,
     of_inside,
 )
+from dshpc_setup.engine import containers
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.observed.model import ContainerSeen, Inside
+from dshpc_setup.terminal.printed import often
 
 _LAST_LINES = 5  # of the container's log, as evidence
 _OFTEN = 3  # restarts by the engine
@@ -33,7 +35,7 @@ _SMALL_SHM_MIB = 64  # Docker's own default
 _SIGNALS = {
     137: "it was killed (SIGKILL)",
     139: "it crashed (SIGSEGV)",
-    143: "it was told to end (SIGTERM)",
+    143: "it was terminated (SIGTERM)",
 }
 _UP = Fix("Start it", "dshpc up", automatic=True)
 
@@ -55,7 +57,7 @@ def _runs(known: Known) -> Verdict:
     log = seen.log[-_LAST_LINES:] if seen else ()
     if found.state == "paused":
         frozen = f"The container {found.container} is paused: every process in it stands still."
-        wake = Fix("Let it go on", "dshpc up", automatic=True)
+        wake = Fix("Resume it", "dshpc up", automatic=True)
         title = "The cluster's container is paused"
         return replace(fault(frozen, _told(found), fix=(wake,)), title=title)
     if found.state == "restarting":
@@ -88,7 +90,7 @@ def _ended(found: ClusterStatus, seen: ContainerSeen | None, log: tuple[str, ...
         "Look at how it ended", f"docker logs --tail 50 {quote(found.container)}", step="look"
     )
     return fault(
-        f"The container {found.container} is {found.state}.{how}",
+        f"The container {found.container} {containers.how(found.state)}.{how}",
         _told(found),
         *log,
         fix=(_UP, look) if code else (_UP,),
@@ -128,17 +130,17 @@ def _used_up(seen: ContainerSeen) -> tuple[str, str, tuple[Fix, ...]]:
 
 
 def _restarts(_: Known, seen: ContainerSeen) -> Verdict:
-    often = f"The engine has started it again {seen.restarts} times."
+    again = f"The engine has started it again {often(seen.restarts)}."
     if seen.status != "restarting" and seen.restarts < _OFTEN:
-        return fine(often) if seen.restarts else fine()
+        return fine(again) if seen.restarts else fine()
     fixes = (
         Fix("Look at how it ends", f"docker logs --tail 50 {quote(seen.name)}", step="look"),
         Fix("Stop it meanwhile", "dshpc down"),
     )
     words = (*([f"exit code {seen.exit_code}"] if seen.exit_code else []), *seen.log[-_LAST_LINES:])
     if seen.status == "restarting":
-        return fault(f"It ends soon after each start. {often}", *words, fix=fixes)
-    return warning(f"It has ended by itself again and again. {often}", *words, fix=fixes)
+        return fault(f"It ends soon after each start. {again}", *words, fix=fixes)
+    return warning(f"It has ended by itself again and again. {again}", *words, fix=fixes)
 
 
 def _privileged(known: Known, seen: ContainerSeen) -> Verdict:
@@ -213,7 +215,7 @@ def _shared_memory(_: Known, seen: ContainerSeen) -> Verdict:
         f"/dev/shm: {seen.shm_mib} MiB",
         fix=(
             Fix("Set its size", "dshpc config set shm_size 8g"),
-            Fix("Then make the container anew", "configure-environment", step="after"),
+            Fix("Then recreate the container", "configure-environment", step="after"),
         ),
     )
 
@@ -225,7 +227,7 @@ def _processes(_: Known, inside: Inside) -> Verdict:
     return warning(
         "The container had as many processes and threads as it may have, and the kernel refused it more: "
         'jobs fail with "Resource temporarily unavailable" or "can\'t start new thread".',
-        f"limit: {limit}, refused: {inside.pids_refused} times since the container was made",
+        f"limit: {limit}, refused: {often(inside.pids_refused)} since the container was made",
         fix=(
             Fix(
                 "See who has many",
@@ -233,7 +235,7 @@ def _processes(_: Known, inside: Inside) -> Verdict:
                 step="look",
             ),
             Fix("Where they are wanted, allow more", f"dshpc config set pids_limit {limit * 2}"),
-            Fix("Then make the container anew", "configure-environment", step="after"),
+            Fix("Then recreate the container", "configure-environment", step="after"),
         ),
     )
 
@@ -251,7 +253,7 @@ def _sharing(_: Known, seen: ContainerSeen) -> Verdict:
         *(f"{each.prefix} ({each.folder}): {', '.join(each.gpus)}" for each in seen.sharing),
         fix=(
             Fix("Let each have GPUs of its own, in both folders", "dshpc config set devices 0,1"),
-            Fix("Then make the container anew", "configure-environment", step="after"),
+            Fix("Then recreate the container", "configure-environment", step="after"),
             Fix(f"Or stop the other one,{at}", f"dshpc down --dir {quote(one.folder)}", step="alternative"),
             Fix("Or remove one that was set up in this folder before",
                 f"dshpc destroy --prefix {quote(one.prefix)}", step="alternative"),
@@ -264,7 +266,7 @@ _ENGINE = ("DSH-DK-001", "DSH-DK-086")  # it answers, and there is a command to 
 CONTAINER_CHECKS: tuple[Check, ...] = (
     Check(RUNS, "slurm", "The cluster's container runs", "The cluster's container is stopped",
           _runs, needs=_ENGINE, because=("DSH-SL-004", "DSH-SL-005")),
-    Check("DSH-SL-004", "slurm", "The container did not end for want of memory",
+    Check("DSH-SL-004", "slurm", "The container was not killed for memory (OOM)",
           "The cluster's container ran out of memory", of_container(_out_of_memory),
           needs=_ENGINE),
     Check("DSH-SL-005", "slurm", "The container stays up",

@@ -33,6 +33,7 @@ from dshpc_setup.diagnose.slurm_known import (
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Daemon, Inside, KeyFile
 from dshpc_setup.slurm.places import Places
+from dshpc_setup.terminal.printed import often
 
 _PLACES = Places()
 _OFTEN = 3  # times that a daemon ended by itself since the container's start
@@ -90,7 +91,7 @@ def _daemon_up(name: str, without: str) -> Check:
 
 
 def _exits(daemon: Daemon) -> str:
-    times = "once" if daemon.exits == 1 else f"{daemon.exits} times"
+    times = often(daemon.exits)
     return f"ended by itself {times}" if daemon.exits else "never ended by itself"
 
 
@@ -152,7 +153,12 @@ def _key(known: Known, inside: Inside) -> Verdict:
         Fix("Close it to others", f"{inside_it} chmod 600 {_PLACES.key}", automatic=True),
     ]  # fmt: skip
     if key.mode is not None and key.mode & 0o077:
-        fixes.append(Fix("Somebody may have read it: change it, jobs go on", "dshpc key rotate"))
+        fixes.append(
+            Fix(
+                "Somebody may have read it: change it. Running jobs are not affected",
+                "dshpc key rotate",
+            )
+        )
     return fault(wrong, _told(key), fix=tuple(fixes))
 
 

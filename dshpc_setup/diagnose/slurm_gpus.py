@@ -83,7 +83,7 @@ def _handed_over(known: Known, inside: Inside) -> Verdict:
         f"{counted(seen, 'GPU')}.{why}",
         *evidence,
         fix=(
-            Fix("Write its GPU part anew and start it", "configure-environment", automatic=True),
+            Fix("Write its GPU part again and start it", "configure-environment", automatic=True),
             Fix("If it stays so, see which way into a container works", "dshpc passthrough"),
         ),
     )
@@ -98,18 +98,18 @@ def _device_files(known: Known, inside: Inside) -> Verdict:
     on_host = {path for gpu in sound for path in gpu.device_files}
     if set(closed) <= on_host:
         fixes = (
-            restart("The machine has them: hand them in anew; jobs that run are interrupted"),
+            restart("The machine has them: hand them in again; jobs that run are interrupted"),
             Fix(
-                "Or let the cluster do without them; jobs go on",
+                "Or let the cluster do without them; running jobs are not affected",
                 "dshpc reconfigure",
                 step="alternative",
             ),
         )
     else:
         fixes = (
-            reconfigure("Let the cluster do without them; jobs go on"),
+            reconfigure("Let the cluster do without them; running jobs are not affected"),
             restart(
-                "Or, when they are back: hand them in anew; jobs that run are interrupted",
+                "Or, when they are back: hand them in again; jobs that run are interrupted",
                 "alternative",
             ),
         )
@@ -161,7 +161,7 @@ def _lost(known: Known) -> Verdict:
         *stuck.lines(jobs),
         fix=(
             Fix("See whether this machine still has it", "dshpc detect --explain", step="look"),
-            restart("When it is back: start the cluster anew, and its jobs run; those that run now "
+            restart("When it is back: restart the cluster, and its jobs run; those that run now "
                     "are interrupted"),
             Fix("If it is gone for good: see which jobs wait for it, and give them up (dshpc scancel)",
                 "dshpc squeue -t PD"),

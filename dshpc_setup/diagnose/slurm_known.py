@@ -12,6 +12,7 @@ from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
 from dshpc_setup.errors import Fix, Step
 from dshpc_setup.observed.model import ContainerSeen, Inside
+from dshpc_setup.terminal import printed
 
 RUNS = "DSH-SL-001"
 CONTROLLER = "DSH-SL-008"
@@ -165,13 +166,14 @@ def resume(node: NodeSeen, *, automatic: bool = False) -> tuple[Fix, ...]:
 
 
 def reconfigure(
-    text: str = "Let the cluster see the machine as it is now; jobs go on", step: Step = "do"
+    text: str = "Let the cluster see the machine as it is now; running jobs are not affected",
+    step: Step = "do",
 ) -> Fix:
     return Fix(text, "dshpc reconfigure", automatic=True, step=step)
 
 
 def restart(
-    text: str = "Start the cluster anew; queued jobs stay, those that run are interrupted",
+    text: str = "Restart the cluster; queued jobs stay, those that run are interrupted",
     step: Step = "do",
 ) -> Fix:
     return Fix(text, "dshpc restart", step=step)
@@ -197,4 +199,4 @@ NODE = Fix("See the node as Slurm sees it", "dshpc scontrol show node", step="lo
 
 def counted(count: int, one: str) -> str:
     """ "1 GPU", "2 GPUs", "no GPU"."""
-    return f"{count or 'no'} {one}{'s' if count > 1 else ''}"
+    return printed.counted(count, one) if count else f"no {one}"

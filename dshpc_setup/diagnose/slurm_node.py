@@ -39,7 +39,7 @@ def _of_nodes(look: Callable[[Known, tuple[NodeSeen, ...]], Verdict]) -> Callabl
 
     def looked(known: Known) -> Verdict:
         found = nodes(known)
-        return look(known, found) if found else unknown("The controller has told of no node.")
+        return look(known, found) if found else unknown("The controller has reported no node.")
 
     return looked
 
@@ -103,7 +103,11 @@ def _fewer_gpus(known: Known, found: tuple[NodeSeen, ...]) -> Verdict:
     if not told and not short:
         return fine(f"{counted(wanted, 'GPU')} configured")
     how = f", and the container sees {counted(seen or 0, 'GPU')}" if short else ""
-    fixes = [reconfigure("If the GPUs are gone for good: let the cluster do without; jobs go on")]
+    fixes = [
+        reconfigure(
+            "If the GPUs are gone for good: let the cluster do without; running jobs are not affected"
+        )
+    ]
     if own_file(known, "gres.conf") or own_file(known, "slurm.conf"):
         fixes.append(Fix("Your own gres.conf and slurm.conf must name the same GPUs; the new texts",
                          "dshpc config diff"))  # fmt: skip
@@ -145,7 +149,7 @@ def _low(known: Known, found: tuple[NodeSeen, ...]) -> Verdict:
     if inside and inside.node_cpus is not None:
         has = f", the container has {inside.cpus}" if inside.cpus is not None else ""
         evidence.append(f"slurm.conf: CPUs={inside.node_cpus}{has}")
-    fixes = [reconfigure("Let Slurm know what the node has now; jobs go on")]
+    fixes = [reconfigure("Let Slurm know what the node has now; running jobs are not affected")]
     if own_file(known, "slurm.conf"):
         right = Fix("Correct the NodeName line of your own config/slurm.conf: what is right stands in",
                     "dshpc exec -- slurmd -C")  # fmt: skip
@@ -169,7 +173,9 @@ def _down(_: Known, found: tuple[NodeSeen, ...]) -> Verdict:
     if node.silent:
         cause = "slurmd, Slurm's daemon on the node, does not answer the controller."
         return fault(
-            cause, *map(str, bad), fix=(LOG, reconfigure("Restart the daemons; jobs go on"))
+            cause,
+            *map(str, bad),
+            fix=(LOG, reconfigure("Restart the daemons; running jobs are not affected")),
         )
     cause = "The node is down, and slurmd answers: it only has to be taken back."
     return fault(cause, *map(str, bad), fix=resume(node, automatic=node.mended))
@@ -180,7 +186,7 @@ def _invalid(_: Known, found: tuple[NodeSeen, ...]) -> Verdict:
     if not bad:
         return fine()
     return fault(
-        "The controller refused what slurmd told of the node (INVALID_REG): it differs from its line in "
+        "The controller refused what slurmd reported of the node (INVALID_REG): it differs from its line in "
         "slurm.conf. No job can start there, and a resume does not help.",
         *map(str, bad),
         fix=(reconfigure(),),

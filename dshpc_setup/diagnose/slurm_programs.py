@@ -23,7 +23,7 @@ def _programs(_: Known, inside: Inside) -> Verdict:
             Fix("Put the program back, and let it be run (chmod +x): the next job finds it"),
             Fix("Or correct the line: see whether it is of your own config/slurm.conf or of the setting "
                 "slurm_conf_extra", "dshpc config show", step="alternative"),
-            reconfigure("Then put it into effect; jobs go on", "after"),
+            reconfigure("Then put it into effect; running jobs are not affected", "after"),
         ),
     )  # fmt: skip
 

@@ -48,14 +48,12 @@ def _unknown_gres(known: Known) -> Verdict:
         cause = "slurm.conf and gres.conf do not name the same GPUs, or not those that are there."
         return fault(cause, *said, *have, fix=(look, *_as_they_are(known)))
     if jobs:
-        cause = "Queued jobs ask for GPUs that this cluster has not: they wait for ever."
+        cause = "Queued jobs ask for GPUs that this cluster does not have: they can never start."
         ids = " ".join(_id(job.job) for job in jobs[: stuck.MOST])
         give_up = Fix("Ask for what there is, and give up the others", f"dshpc scancel {ids}")
         return warning(cause, *stuck.lines(jobs), *have, fix=(look, give_up))
     if refused:
-        cause = (
-            "A job was refused: it asked for a GPU by a name or a number that this cluster has not."
-        )
+        cause = "A job was refused: it asked for a GPU by a name or a number that this cluster does not have."
         return warning(cause, *refused, *have, fix=(look,))
     return unknown("The queue was not asked.") if found.pending is None else fine(*have)
 
@@ -67,7 +65,9 @@ def _as_they_are(known: Known) -> tuple[Fix, ...]:
         for name in ("slurm.conf", "gres.conf")
         if own_file(known, name)
     )
-    anew = reconfigure("Write slurm.conf and gres.conf for the GPUs that are there; jobs go on")
+    anew = reconfigure(
+        "Write slurm.conf and gres.conf for the GPUs that are there; running jobs are not affected"
+    )
     return (*taken, anew)
 
 
@@ -112,7 +112,7 @@ def _real_memory(known: Known, inside: Inside) -> Verdict:
         "Slurm gives jobs more memory than the container may use: the kernel kills processes when they "
         "use what they were given.",
         evidence,
-        fix=(reconfigure("Let Slurm give out what there is; jobs go on"),),
+        fix=(reconfigure("Let Slurm give out what there is; running jobs are not affected"),),
     )
 
 

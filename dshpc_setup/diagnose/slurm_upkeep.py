@@ -128,7 +128,7 @@ def _versions(_: Known, inside: Inside) -> Verdict:
     first, second = daemons.get("slurmctld"), daemons.get("slurmd")
     if first is None or second is None or first.version == second.version:
         return fine(*evidence)
-    anew = Fix("Build the image anew, with one version", "configure-environment")
+    anew = Fix("Rebuild the image, with one version", "configure-environment")
     if _release(second.version) > _release(first.version):
         cause = "slurmd is newer than slurmctld. Slurm allows only the reverse."
         return fault(cause, *evidence, fix=(anew,))
@@ -151,7 +151,7 @@ def _own_version(known: Known, inside: Inside) -> Verdict:
         "The image was built by another version of dshpc than the one that you call.",
         f"here: {here}",
         f"in the image: {there}",
-        fix=(Fix("Build it anew with this one", "configure-environment", automatic=True),),
+        fix=(Fix("Rebuild it with this one", "configure-environment", automatic=True),),
     )
 
 
@@ -181,7 +181,7 @@ def _holes(_: Known, inside: Inside) -> Verdict:
     return warning(
         f"This Slurm has holes that are known: {_HOLES}. Who may submit jobs, or reach its ports, might use "
         "them.",
-        f"slurmctld {version}; mended in {_MENDED_VERSION}",
+        f"slurmctld {version}; fixed in {_MENDED_VERSION}",
         fix=(_RENEW,),
     )
 

@@ -26,7 +26,7 @@ def settings_file(known: Known) -> Verdict:
             *([editor] if plain else []),
             *(Fix(f"Take {name} out", f"dshpc config unset {shlex.quote(name)}") for name in names),
             Fix(
-                "Or write a setting anew; what there is, is listed by",
+                "Or set it again; all settings are listed by",
                 "dshpc config set --help",
                 step="alternative",
             ),

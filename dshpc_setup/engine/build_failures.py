@@ -159,7 +159,7 @@ _REASONS: tuple[tuple[str, Reason], ...] = (
         Reason(
             "locked-version",
             "the package mirror has another version of a locked package by now",
-            ("Lock anew: dshpc env lock", _AGAIN),
+            ("Lock again: dshpc env lock", _AGAIN),
         ),
     ),
     (

@@ -26,6 +26,18 @@ _ENGINE_SAYS = re.compile(
 )
 
 
+_STATES = {
+    "exited": "has exited",
+    "created": "was created and never started",
+    "removing": "is being removed",
+}
+
+
+def how(status: str) -> str:
+    """The engine's word for a container's state as the end of a sentence: "has exited"."""
+    return _STATES.get(status, f"is {status}")
+
+
 @dataclass(frozen=True)
 class Container:
     """A container as the engine describes it; `created` and `started` are RFC 3339 times.

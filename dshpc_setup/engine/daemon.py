@@ -72,7 +72,7 @@ _REASONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         r"unable to configure the Docker daemon with file|invalid character .* looking for",
         "Docker's configuration file is broken.",
-        ("Mend /etc/docker/daemon.json; try it with: dockerd --validate",),
+        ("Correct /etc/docker/daemon.json; check it with: dockerd --validate",),
     ),
     (
         r"[Nn]o space left on device",

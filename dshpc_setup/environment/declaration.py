@@ -21,6 +21,7 @@ from dshpc_setup.methods import document
 from dshpc_setup.methods.model import Problem
 from dshpc_setup.methods.shown import one_line, path_text, shown
 from dshpc_setup.methods.structure import differences
+from dshpc_setup.terminal.printed import counted
 
 FILES = (PYTHON_FILE, REQUIREMENTS_FILE, APT_FILE, R_FILE)
 Found = tuple[str, int, Requirement]  # file, line, what
@@ -60,9 +61,9 @@ def load(project: Path) -> Declaration | None:
     if problems:
         count = len(problems)
         raise DshpcError(
-            f"{folder} has {count} problem{'' if count == 1 else 's'}.",
+            f"{folder} has {counted(count, 'problem')}.",
             "\n".join(problems),
-            ("Mend the lines above, then: dshpc env lock",),
+            ("Correct the lines above, then: dshpc env lock",),
         )
     return Declaration(tuple(sorted(each for _, _, each in python)), apt, r)
 

@@ -92,7 +92,7 @@ def current_lock(project: Path, architecture: str) -> Lock | None:
         raise DshpcError(
             f"{project / FOLDER} declares something else than what is locked.",
             "\n".join(differs),
-            (f"Lock anew: {_LOCK_NOW}", "Then run configure-environment again."),
+            (f"Lock again: {_LOCK_NOW}", "Then run configure-environment again."),
         )
     return lock
 

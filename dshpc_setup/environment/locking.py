@@ -54,7 +54,7 @@ def read(project: Path) -> Lock | None:
         raise DshpcError(
             f"{path} is not a lock of this version of dsHPC.",
             f"{type(error).__name__}: {error}",
-            ("Make it anew: dshpc env lock",),
+            ("Create it again: dshpc env lock",),
         ) from None
 
 
@@ -164,7 +164,7 @@ def wheel_files(
             raise DshpcError(
                 f"The package index gave another file than {each.file}, which is locked.",
                 "",
-                ("Lock anew: dshpc env lock",),
+                ("Lock again: dshpc env lock",),
             )
     project.write_json(_SEEN, {each.file: _stamp(folder / each.file, each) for each in wanted})
     return {each.file: folder / each.file for each in wanted}

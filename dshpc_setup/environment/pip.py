@@ -185,7 +185,7 @@ _REASONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "A Python package is not the one that was locked",
         (
             "The index has another file under that name. See why before you trust it.",
-            "Lock anew: dshpc env lock",
+            "Lock again: dshpc env lock",
         ),
     ),
     (

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from pathlib import Path
 
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Exit
 
 _TEMPORARY = ".dshpc-tmp"
 _PRIVATE = os.O_NOFOLLOW | os.O_CLOEXEC
+_REFUSED = (errno.EACCES, errno.EPERM)
 _WHY = {
-    errno.ENOSPC: ("the disk is full", "Make room on that disk and run again."),
-    errno.EDQUOT: ("your disk quota is used up", "Make room and run again."),
+    errno.ENOSPC: ("the disk is full", "Free some space on that disk and run again."),
+    errno.EDQUOT: ("your disk quota is used up", "Free some space and run again."),
     errno.EROFS: (
         "the file system is read-only",
         "Choose a folder that can be written: --dir DIR.",
-    ),
-    errno.EACCES: (
-        "you may not write there",
-        "Choose a folder of your own with --dir DIR, or change its owner or permissions.",
-    ),
-    errno.EPERM: (
-        "you may not write there",
-        "Choose a folder of your own with --dir DIR, or change its owner or permissions.",
     ),
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "Move that file away."),
 }
@@ -32,10 +26,76 @@ _WHY = {
 
 def write_error(error: OSError, path: Path | str) -> DshpcError:
     """The OSError of a write as an error for people; nothing was changed."""
+    if error.errno in _REFUSED:
+        return _not_yours(Path(path))
     why, step = _WHY.get(
-        error.errno or 0, (error.strerror or str(error), "Mend that and run again.")
+        error.errno or 0, (error.strerror or str(error), "Fix that and run again.")
     )
     return DshpcError(f"Cannot write {path}: {why}.", str(error), (step,))
+
+
+def read_error(error: OSError | UnicodeDecodeError, path: Path | str) -> DshpcError:
+    """Why a text that people write cannot be read, as an error for them."""
+    if isinstance(error, UnicodeDecodeError):
+        return DshpcError(
+            f"Cannot read {path}: it is not UTF-8 text.",
+            str(error),
+            ("Save it as UTF-8 text.",),
+            Exit.USAGE,
+        )
+    if error.errno not in _REFUSED:
+        why = error.strerror or str(error)
+        return DshpcError(
+            f"Cannot read {path}: {why}.",
+            "",
+            ("Make it a regular file that you may read.",),
+            Exit.USAGE,
+        )
+    whose, owner = _owner(Path(path))
+    step = f"Ask {owner} for access to it, or run this as that user."
+    if owner == _ME:
+        step = f"Allow yourself to read it: chmod u+r {shlex.quote(str(path))}"
+    return DshpcError(f"Cannot read {path}: permission denied.", whose, (step,), Exit.USAGE)
+
+
+def _not_yours(path: Path) -> DshpcError:
+    """A file is replaced, not written over: what counts is the folder, unless one may write there."""
+    at = path.parent
+    while not at.exists() and at != at.parent:
+        at = at.parent
+    at = path if os.access(at, os.W_OK | os.X_OK) and path.exists() else at
+    whose, owner = _owner(at)
+    step = f"Ask {owner} to make this change, or run it as that user."
+    if owner == _ME:
+        step = f"Allow yourself to write there: chmod u+w {shlex.quote(str(at))}"
+    return DshpcError(
+        f"Cannot write {path}: permission denied.",
+        whose,
+        (step, "Or use a folder of your own: --dir DIR."),
+    )
+
+
+_ME = "you"
+
+
+def _owner(path: Path) -> tuple[str, str]:
+    """Whose it is as a sentence, and who that is; of what may not be looked at nothing is known."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return f"You may not look at {path}.", "its owner"
+    name = _ME if seen.st_uid == os.geteuid() else _user(seen.st_uid)
+    return f"{path} belongs to {name} (mode {stat.S_IMODE(seen.st_mode):04o}).", name
+
+
+def _user(uid: int) -> str:
+    import pwd
+
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+    return name if uid == 0 else f"the user {name}"
 
 
 def make_folder(path: Path, owner: tuple[int, int] | None = None, mode: int = 0o755) -> None:
@@ -103,7 +163,7 @@ def read_plain(path: Path) -> bytes | None:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         with os.fdopen(handle, "rb", closefd=False) as file:
             return file.read()
     finally:

@@ -142,6 +142,6 @@ def _incomplete(details: str) -> DshpcError:
         details,
         (
             "From a checkout: remove the folder .venv and run ./configure-environment again.",
-            "Else install dshpc-setup anew, into a virtual environment, with pip or uv.",
+            "Else reinstall dshpc-setup, into a virtual environment, with pip or uv.",
         ),
     )

@@ -75,7 +75,7 @@ def check_free(jobs: Sequence[Fit], asked: Request, now: Room | None, clock: Clo
 def _refused(asked: Request, found: Refusal) -> DshpcError:
     return DshpcError(
         f"{gpu_words.shown(asked.name)} cannot run here: {'; '.join(found.whys)}.",
-        "It was not queued, for it would wait for ever.",
+        "Not queued: this cluster can never run it.",
         ("See what there is: dshpc gpus, dshpc status", less(asked)),
     )
 

@@ -74,7 +74,7 @@ def _request(text: str) -> Request:
             None if remove is None else tuple(map(str, remove)),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise usage_error("What shall be cleaned cannot be read.", str(error)) from None
+        raise usage_error("The request to clean up cannot be read.", str(error)) from None
 
 
 def seconds(text: str) -> int:

@@ -80,7 +80,9 @@ def judge(tail: str, *, has_gpu: bool, killed: bool) -> OutOfMemory | None:
         if of is not None:
             return OutOfMemory(of, _shown(line))
     if killed:
-        return OutOfMemory("host", "the kernel ended it, for the memory that it may use was full.")
+        return OutOfMemory(
+            "host", "the kernel killed it: it had used all the memory that it may use."
+        )
     return None
 
 

@@ -12,6 +12,7 @@ from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.methods.model import Resources
 from dshpc_setup.methods.times import minutes
+from dshpc_setup.terminal.printed import counted
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ def _shards(wanted: Resources, offer: Offer) -> Fit | Refusal:
         return Refusal(("it asks for whole GPUs and for shards, and Slurm gives one of both",))
     if wanted.exclusive:
         return Refusal(("it asks for shards and for the node alone, and Slurm gives one of both",))
-    shards = f"{wanted.shards} shard{'' if wanted.shards == 1 else 's'}"
+    shards = counted(wanted.shards, "shard")
     if not offer.shards or not offer.gpus:
         return Refusal(
             (f"it needs {shards} of a GPU, and no GPU of this cluster is shared (see gpu_sharing)",)

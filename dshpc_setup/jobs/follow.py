@@ -58,7 +58,7 @@ def _of_folder(look: Look, folder: str) -> JobId:
 
 def unknown_target(folder: str) -> DshpcError:
     return DshpcError(
-        f"{job_states.shown(folder, 300)!r} is no job's number and no job's workspace.",
+        f"{job_states.shown(folder, 300)!r} is neither a job ID nor a job's workspace.",
         "",
         ("See the jobs: dshpc job list",),
         Exit.USAGE,
@@ -248,7 +248,7 @@ class _Log:
         """Said once: a link, a folder, a pipe or another user's file stands in the log's place."""
         if not self.is_refused:
             self.is_refused = True
-            _say(f"the log is no file of the job's user: {job_states.shown(self.path, 300)}")
+            _say(f"the log is not a file of the job's user: {job_states.shown(self.path, 300)}")
 
     def has_new_result(self) -> bool:
         now = _stamp(self.result)

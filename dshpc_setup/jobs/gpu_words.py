@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dshpc_setup.jobs.availability import Room
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.methods.model import Resources
-from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.printed import counted, plain
 
 _DAY_S = 24 * 3600
 
@@ -45,7 +45,7 @@ def need(wanted: Resources, *, of_one_kind: bool = False) -> str:
         *([f"CUDA {wanted.cuda}"] if wanted.cuda else []),
     ]
     with_all = f" with {listed(features)}" if features else ""
-    plain = f"{count} GPU{'s' if count != 1 else ''}"
+    plain = counted(count, "GPU")
     if named or with_all:
         return f"{plain}{named}{with_all}{', all of one kind' if alike else ''}"
     return f"{plain}{' of one kind' if alike else ''}"
@@ -133,8 +133,8 @@ def minutes(count: int) -> str:
     """ "90 minutes", "2 hours", "3 days"."""
     for unit, name in ((24 * 60, "day"), (60, "hour")):
         if count and count % unit == 0:
-            return f"{count // unit} {name}{'s' if count != unit else ''}"
-    return f"{count} minute{'s' if count != 1 else ''}"
+            return counted(count // unit, name)
+    return counted(count, "minute")
 
 
 def listed(items: Sequence[str]) -> str:

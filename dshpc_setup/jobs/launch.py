@@ -56,12 +56,12 @@ def main() -> int:
         own_workspace.keep_log_private(at)
         keep_before(at, task)
         if os.environ.get("SLURM_RESTART_COUNT") and own_workspace.size(at, of_task(LOG, task)):
-            _say("the job begins anew; what stands above is of the run before")
+            _say("the job starts again; what stands above is of the run before")
         variables = prepared(at, request, task)
         os.environ.update(variables)
         argv = words(request, os.environ)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        _say(f"{folder}/{OWN}/{REQUEST} does not say what shall run: {error}")
+        _say(f"{folder}/{OWN}/{REQUEST} does not say what to run: {error}")
         return NOT_FOUND
     if not at.is_still_there():
         _say(f"{folder}/{OWN} is gone: the job was taken back")

@@ -58,7 +58,7 @@ def file(name: str, at: int, uid: int | None) -> int:
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise IsADirectoryError(0, "it is no file", name)
+            raise IsADirectoryError(0, "it is not a file", name)
         if uid is not None:
             check_owner(found, uid, at, name)
     except BaseException:

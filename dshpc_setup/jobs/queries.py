@@ -21,6 +21,7 @@ from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.slurm import job_states
 from dshpc_setup.slurm.job_states import JobId
+from dshpc_setup.terminal.printed import often
 
 JOBS, SHOWN, CANCELLED = "dshpc.jobs/1", "dshpc.job-report/1", "dshpc.jobs-cancelled/1"
 _CANCEL_S = 30.0
@@ -169,7 +170,7 @@ def _exit_code(one: View) -> str | None:
 
 
 def _times(count: int) -> str | None:
-    return None if not count else "once" if count == 1 else f"{count} times"
+    return often(count) if count else None
 
 
 def _at(seconds: float | None) -> str | None:
@@ -219,7 +220,7 @@ def _copy(log: str, one: View, work: str) -> int:
         what = "has not begun yet" if one.state == "PENDING" else "has no log"
         raise DshpcError(f"Job {one.id} {what}: there is no {name}.") from None
     except IsADirectoryError:
-        raise DshpcError(f"The log of job {one.id} is no file: {name}") from None
+        raise DshpcError(f"The log of job {one.id} is not a file: {name}") from None
     except NotTheirsError as error:
         raise DshpcError(
             f"What lies in {name} is not of job {one.id}: {error.strerror}.",
@@ -277,7 +278,7 @@ def cancel_main(rest: Sequence[str]) -> int:
 
 def _refused(user: str, asked: CommandResult) -> str:
     if "permission denied" in asked.text.lower():
-        return f"it is {job_states.shown(user)}'s: you may not end it"
+        return f"permission denied: the job belongs to {job_states.shown(user)}"
     return job_states.shown(asked.text or asked.state, 300)
 
 

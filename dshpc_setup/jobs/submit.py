@@ -72,7 +72,7 @@ def _request(text: str) -> Request:
     try:
         return request.from_json(foreign.value(text))
     except ValueError as error:
-        raise usage_error("What shall be submitted cannot be read.", str(error)) from None
+        raise usage_error("The job request cannot be read.", str(error)) from None
 
 
 def load_offer(path: str) -> Offer:
@@ -83,7 +83,7 @@ def load_offer(path: str) -> Offer:
         raise DshpcError(
             "The cluster has not said yet what it offers to jobs.",
             str(error),
-            ("See how it is: dshpc status", "Start it anew: dshpc restart"),
+            ("See its state: dshpc status", "Restart it: dshpc restart"),
             Exit.INCOMPLETE,
         ) from None
 

@@ -152,7 +152,7 @@ def _jobs_of(at: int, work: str, owner: int) -> int:
     except FileNotFoundError:
         pass
     except NotADirectoryError:
-        raise _not_safe(work, "it is no folder") from None
+        raise _not_safe(work, "it is not a folder") from None
     if os.getuid() not in (0, owner) and owner != no_links.others_given(at):
         raise PermissionError(errno.EACCES, f"only user {owner} may make {work}/{JOBS}")
     shared = os.fstat(at).st_mode & OTHERS_WRITE

@@ -211,7 +211,7 @@ def read_reply(folder: Path, question: str) -> Reply:
     try:
         found = foreign.value(text)
     except (ValueError, RecursionError) as error:
-        raise bad(path, f"it is no JSON: {error}") from None
+        raise bad(path, f"it is not JSON: {error}") from None
     if not isinstance(found, dict) or found.get("state") not in _STATES:
         raise bad(path, f"'state' must be one of {', '.join(_STATES)}")
     _only(path, "", found, {"state", "value", "source", "detail", "code"})
@@ -303,7 +303,7 @@ def read_text(path: Path, most_bytes: int) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError as error:
-        raise bad(path, f"it is no UTF-8 text ({error.reason} at byte {error.start})") from None
+        raise bad(path, f"it is not UTF-8 text ({error.reason} at byte {error.start})") from None
     except (OSError, ValueError) as error:
         raise bad(path, str(error)) from None
 
@@ -311,7 +311,9 @@ def read_text(path: Path, most_bytes: int) -> str | None:
 def bad(path: Path, why: str) -> DshpcError:
     """A file that cannot be replayed."""
     return usage_error(
-        f"{path} cannot be read as a recorded machine.", why, f"Correct {path}, or record anew."
+        f"{path} cannot be read as a recorded machine.",
+        why,
+        f"Correct {path}, or record the machine again.",
     )
 
 

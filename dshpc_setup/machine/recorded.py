@@ -43,7 +43,7 @@ class Unrecorded(BaseException):
         return DshpcError(
             "The recorded machine cannot answer everything that was asked.",
             f"{self}. It was recorded by another version of dshpc.",
-            ("Record the machine anew: dshpc record DIR",),
+            ("Record the machine again: dshpc record DIR",),
         )
 
 

@@ -126,7 +126,7 @@ def _inside(folder: Path, name: str, path: JsonPath, what: str) -> Iterator[Wron
         )
         yield Wrong(path, what_is, "Put it into the method's folder.")
     elif not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
         yield Wrong(path, f"{what} {shown(name)} is {kind}.", "The path of a file.")
     elif not os.access(real, os.R_OK):
         yield Wrong(path, f"{what} {shown(name)} cannot be read by you.", f"chmod +r {shown(name)}")

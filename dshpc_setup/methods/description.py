@@ -10,6 +10,7 @@ from typing import Any
 from dshpc_setup.methods.model import Method, Parameter, Resources, Value
 from dshpc_setup.methods.shown import one_line, shown
 from dshpc_setup.methods.store import Entry
+from dshpc_setup.terminal.printed import counted
 
 _INPUT = {"single_file": "--input FILE", "multi_file": "--input FILE ...", "params_only": ""}
 
@@ -26,17 +27,17 @@ def _needs(it: Resources) -> Iterator[str]:
         kind += [f"compute {it.min_compute_capability}" if it.min_compute_capability else ""]
         said = ", ".join(filter(None, kind))
         where = " where there are some" if it.optional_gpus == "auto" else ""
-        yield f"{_count(it.gpus, 'GPU')}{f' ({said})' if said else ''}{where}"
+        yield f"{counted(it.gpus, 'GPU')}{f' ({said})' if said else ''}{where}"
     if it.shards:
-        yield f"{_count(it.shards, 'shard')} of a GPU"
+        yield f"{counted(it.shards, 'shard')} of a GPU"
     if it.cuda:
         yield f"CUDA {it.cuda}"
     if it.nodes and it.nodes > 1:
-        yield _count(it.nodes, "node")
+        yield counted(it.nodes, "node")
     if it.tasks and it.tasks > 1:
-        yield _count(it.tasks, "task")
+        yield counted(it.tasks, "task")
     if it.cpus is not None:
-        yield _count(it.cpus, "CPU") if it.cpus else "all CPUs"
+        yield counted(it.cpus, "CPU") if it.cpus else "all CPUs"
     if memory := it.memory_mb or it.min_memory_mb:
         yield f"{memory} MB"
     if it.time_limit is not None:
@@ -51,10 +52,6 @@ def duration(minutes: int) -> str:
         if minutes % size == 0:
             return f"{minutes // size}{unit}"
     return f"{minutes}m"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def to_type(method: Method, called: str | None = None) -> str:

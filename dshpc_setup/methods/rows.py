@@ -14,6 +14,7 @@ from dshpc_setup.methods import document
 from dshpc_setup.methods.model import Problem
 from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from dshpc_setup.methods.shown import Path, path_text, shown
+from dshpc_setup.terminal.printed import counted
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def _csv(
                 known = [each is None for each in wrong]
                 problems += _header_problems(header, wrong, line)
             elif len(cells) != len(header):
-                count = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
+                count = counted(len(cells), "cell")
                 what = f"The row has {count}, and the header {len(header)}."
                 right = "As many cells as the header; a cell with a comma stands in double quotes."
                 problems.append(Problem(path_text((at,)), line, what, right))

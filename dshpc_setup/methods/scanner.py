@@ -142,7 +142,7 @@ class Scanner:
         return value
 
     def _no_number(self, text: str) -> NoReturn:
-        what = f"{shown(text[:40])} is no value: it has no quotes, and is no number."
+        what = f"{shown(text[:40])} is not a value: it has no quotes, and is not a number."
         right = f"Write it in double quotes: {shown(text[:40])}."
         if text in _MEANT:
             what = f"{text} is not a word of JSON."

@@ -232,7 +232,7 @@ def _values(parts: Parts, path: Path, kind: str) -> Iterator[Wrong]:
         yield _other_type((*path, "default"), default, kind)
     elif allowed is not None and not any(_same(default, each) for each in allowed):
         there = ", ".join(map(shown, allowed[:10]))
-        what = f"The default {shown(default)} is none of the allowed values."
+        what = f"The default {shown(default)} is not one of the allowed values."
         yield Wrong((*path, "default"), what, f"One of {there}, or more allowed_values.")
     elif parts.get(*path, "required"):
         yield Wrong(

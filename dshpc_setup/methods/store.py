@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from dshpc_setup.methods.model import Method, Problem
 from dshpc_setup.methods.schema import FILE
 from dshpc_setup.methods.shown import one_line, shown
 from dshpc_setup.methods.structure import nearest
+from dshpc_setup.terminal.printed import counted
 
 FOLDER = "methods"
 Origin = Literal["project", "shipped"]
@@ -88,7 +90,7 @@ def named(folders: Sequence[Path], text: str) -> Method:
     if not may_be_there(folder / FILE):
         what = f"There is no {FILE} in {one_line(str(folder))}."
         raise usage_error(what, "", f"Make a method there: dshpc method init {text}")
-    return valid(read(folder.resolve()))
+    return valid(read(folder.resolve()), called=text)
 
 
 def is_path(text: str) -> bool:
@@ -115,15 +117,18 @@ def read(folder: Path) -> Entry:
     return _entry(named, _origin(named))
 
 
-def valid(entry: Entry) -> Method:
-    """Its method; raises DshpcError with all the problems where there is none."""
+def valid(entry: Entry, called: str | None = None) -> Method:
+    """Its method; raises DshpcError with all the problems where there is none.
+
+    `called`: the path by which it was asked for, where its name may not lead to it.
+    """
     if entry.method is not None:
         return entry.method
     count = len(entry.problems)
     raise DshpcError(
-        f"The method {entry.name} has {count} problem{'' if count == 1 else 's'}.",
+        f"The method {entry.name} has {counted(count, 'problem')}.",
         "\n".join(told(entry)),
-        (f"Mend {entry.file}, then: dshpc method validate {entry.name}",),
+        (f"Correct {entry.file}, then: dshpc method validate {shlex.quote(called or entry.name)}",),
     )
 
 

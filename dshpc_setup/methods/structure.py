@@ -166,7 +166,7 @@ def _not_one_of(value: Any, schema: Schema, path: Path) -> Wrong:
     right = f"One of {', '.join(map(shown, there))}."
     return Wrong(
         path,
-        f"{_found(value)}, which is none of the words that can stand here.",
+        f"{_found(value)}, which is not an allowed value here.",
         f"Did you mean {shown(near)}? {right}" if near else right,
     )
 

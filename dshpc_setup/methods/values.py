@@ -18,6 +18,7 @@ from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from dshpc_setup.methods.semantics import of_type
 from dshpc_setup.methods.shown import path_text, shown
 from dshpc_setup.methods.structure import nearest
+from dshpc_setup.terminal.printed import counted
 
 Values = dict[str, Value]
 
@@ -82,7 +83,7 @@ def count_fits(method: Method, count: int) -> Problem | None:
     if not modes or any(takes[mode] for mode in modes):
         return None
     wanted = " or ".join(_MODES[mode] for mode in modes)
-    there = f"{count} file{'' if count == 1 else 's'}" if count else "none"
+    there = counted(count, "file") if count else "none"
     right = "Give it: --input FILE" if not count else "Give --input once."
     if modes == ("params_only",):
         right = "Leave --input out."
@@ -153,7 +154,7 @@ def _allowed(parameter: Parameter, value: Value) -> Value:
     if there and not any(
         value == each and isinstance(value, bool) == isinstance(each, bool) for each in there
     ):
-        what = f"{shown(value)} is none of the allowed values."
+        what = f"{shown(value)} is not one of the allowed values."
         raise _RefusedError(what, f"One of {', '.join(map(shown, there[:20]))}.")
     return value
 

@@ -62,6 +62,7 @@ class ClusterStatus:
     compose_late: bool = False  # docker-compose.yml is not what the container was made from
     problem: str | None = None  # why the controller could not be asked
     kept_last_good: dict[str, Any] | None = None
+    refused: dict[str, Any] | None = None  # why the last configure-environment put nothing in force
     # When slurmctld was found to have been killed, of the last day (RFC 3339)
     unclean_ends: tuple[str, ...] = ()
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from dshpc_setup.facts import State
 from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.settings.overruled import Overruled
 from dshpc_setup.settings.wrong import WrongSetting
 
 SCHEMA = "dshpc.observed/1"
@@ -215,6 +216,8 @@ class Observed:
     owner: str | None = None  # of a project folder that is another user's: his name
     packages: tuple[str, ...] | None = None  # of methods, as locked: "torch 2.9.0"; None: not read
     leftovers: tuple[str, ...] = ()  # of an interrupted write: paths in the project folder
+    overruled: tuple[Overruled, ...] = ()  # settings that a file of the user's own keeps out
+    refused: dict[str, Any] | None = None  # why the last configure-environment put nothing in force
 
     def daemon(self, name: str) -> Daemon | None:
         """slurmctld or slurmd, None where it was not asked."""

@@ -35,5 +35,5 @@ def unreadable(where: str, why: str) -> DshpcError:
     return usage_error(
         f"{where} cannot be read.",
         why,
-        "It is written by `dshpc doctor --bundle`: have the report made anew.",
+        "It is written by `dshpc doctor --bundle`: have the report created again.",
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dshpc_setup.passthrough.handover import Handover, Mechanism
 from dshpc_setup.passthrough.key import proof_key
 from dshpc_setup.passthrough.model import Attempt, Cause, Passthrough
+from dshpc_setup.terminal.printed import counted
 
 if TYPE_CHECKING:
     from dshpc_setup.facts import HostFacts
@@ -111,7 +112,7 @@ def _proven(machine: Machine, case: Case, *, every: bool) -> Passthrough:
     if chosen is None or chosen.handover is None:
         none = Passthrough(NOTHING, "", tried, warnings=_warnings(wishes[rows[0].mechanism]))
         return replace(none, reason=why_none(none))
-    count = f"{expected.count} GPU{'s' if expected.count > 1 else ''}"
+    count = counted(expected.count, "GPU")
     reason = f"Proven by a test container: {count} by {chosen.way}."
     warnings = _warnings(wishes[chosen.mechanism])
     return Passthrough(chosen.handover, reason, tried, warnings=warnings)

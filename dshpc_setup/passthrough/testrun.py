@@ -159,6 +159,6 @@ def _image(
 def _not_here(name: str, todo: str) -> DshpcError:
     return DshpcError(
         f"The image {name} is not on this machine.",
-        "The test-run needs one that is, and fetches none by itself.",
+        "The test-run needs one that is, and does not fetch one by itself.",
         (f"Get it: {todo}", "Or test with one that is here: dshpc passthrough --image NAME"),
     )

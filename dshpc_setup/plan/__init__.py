@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
-from dshpc_setup.plan import affinity, devices, extra, names, node
+from dshpc_setup.plan import affinity, devices, extra, limits, names, node
 from dshpc_setup.plan.model import (
     ClusterPlan,
     DeviceLink,
@@ -31,9 +31,6 @@ __all__ = [
     "plan_cluster",
     "wrong_settings",
 ]
-
-
-_MOST_JOBS = 100_000  # each task of an array counts, also for five minutes after its end
 
 
 def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
@@ -92,8 +89,8 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         def_mem_per_gpu_mib=node.share_of_a_gpu(memory, len(gres)),
         tmp_disk_mib=node.tmp_disk(facts),
         more_partitions=_more_partitions(settings),
-        max_array_size=min(settings.array_limit, settings.job_limit or settings.array_limit),
-        max_job_count=settings.job_limit or max(_MOST_JOBS, 5 * settings.array_limit),
+        max_array_size=limits.max_array_size(settings),
+        max_job_count=limits.max_job_count(settings),
         extra=extra.lines(settings),
     )
 
@@ -133,8 +130,10 @@ def _clashing(settings: Settings) -> tuple[WrongSetting, ...]:
         WrongSetting(
             "value",
             source.origin,
-            where := source.of_item(nth).where,
-            f"{where}: partitions, item {nth + 1}: {name!r} is the default partition's name already.",
+            (place := source.of_item(nth)).where,
+            place.said(
+                f"partitions, item {nth + 1}: {name!r} is the default partition's name already."
+            ),
             "The setting partitions names those beside it.",
             "partitions",
             steps=("Give it another name.",),

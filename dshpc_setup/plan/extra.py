@@ -100,7 +100,7 @@ def _malformed(line: str, key: str) -> str | None:
     if not key:
         return "is not Key=Value."
     if "\\" in line:
-        return "holds a backslash, by which Slurm joins lines."
+        return "contains a backslash, which Slurm reads as a line continuation."
     if key.lower() in _OF_SEVERAL:
         return None if _SEVERAL.fullmatch(line) else "is not a list of Key=Value."
     if _ONE.fullmatch(line):
@@ -131,13 +131,13 @@ def _refused(
     settings: Settings, number: int, line: str, why: str, *, own: bool = False
 ) -> WrongSetting:
     source = settings.sources.get("slurm_conf_extra", Source("default", "slurm_conf_extra"))
-    where = source.of_item(number - 1).where
+    place = source.of_item(number - 1)
     mark = " Or make slurm.conf your own with the line # USER_CUSTOMIZED=true." if own else ""
     return WrongSetting(
         "value",
         source.origin,
-        where,
-        f"{where}: slurm_conf_extra, line {number} {why}",
+        place.where,
+        place.said(f"slurm_conf_extra, line {number} {why}"),
         f"The line is: {line}",
         "slurm_conf_extra",
         steps=(f"{'Take the line out' if own else 'Correct the line or take it out'}.{mark}",),

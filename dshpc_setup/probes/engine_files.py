@@ -86,7 +86,7 @@ def _settings(look: Look, path: str) -> tuple[tuple[str, ...], str | None]:
         return (), None
     found = parse_settings(read.text)
     if found is None:
-        look.saw("daemon.json", "error", path, f"it is no JSON object: {kept(read.text)}")
+        look.saw("daemon.json", "error", path, f"it is not JSON object: {kept(read.text)}")
         return (), None
     names, _ = found
     told = f"it names the runtimes {', '.join(names)}" if names else "it names no runtime"

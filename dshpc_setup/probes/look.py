@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from dshpc_setup.facts import Because, Conclusion, Evidence, State
 from dshpc_setup.machine import Ended, Machine
+from dshpc_setup.terminal import printed
 
 _T = TypeVar("_T")
 
@@ -115,7 +116,7 @@ def whole_number(text: str | None) -> int | None:
 
 def counted(number: int, what: str) -> str:
     """ "1 GPU", "2 GPUs", "no GPU"."""
-    return f"1 {what}" if number == 1 else f"{number or 'no'} {what}{'s' if number else ''}"
+    return printed.counted(number, what) if number else f"no {what}"
 
 
 def kept(text: str) -> str:

@@ -18,7 +18,13 @@ from typing import Any
 from dshpc_setup import foreign
 from dshpc_setup import settings as settings_module
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.files.atomic import make_folder, read_plain, write_atomic
+from dshpc_setup.files.atomic import (
+    make_folder,
+    read_error,
+    read_plain,
+    write_atomic,
+    write_error,
+)
 from dshpc_setup.project import trust
 from dshpc_setup.project.run_lock import held, held_by_another
 from dshpc_setup.settings import Reading, Settings, WrongSetting
@@ -29,6 +35,7 @@ GPUS_LABEL = "org.dshpc.gpus"  # the GPUs that the jobs of a cluster get, where 
 OWN = trust.OWN
 PROOF = f"{OWN}/passthrough.json"  # the passthrough proof of an earlier run
 RENDERED = f"{OWN}/rendered.json"  # what the files were last rendered from: render.inputs
+REFUSED = f"{OWN}/refused.json"  # why the last run put nothing in force: refused.py
 REJECTED = f"{OWN}/rejected.json"  # new texts that the user does not want
 REMEMBERED = f"{OWN}/remembered.json"
 RUNTIME = f"{OWN}/runtime.json"
@@ -40,8 +47,8 @@ _TWO_RUNS = "Two runs in one folder would write over each other."
 _READ = (
     OWN, "config", "environment", "dshpc.yaml", "docker-compose.yml", ".env", MANIFEST,
     *(f"config/{name}" for name in ("slurm.conf", "gres.conf", "cgroup.conf")),
-    REMEMBERED, RUNTIME, SETTINGS, PROOF, RENDERED, REJECTED, f"{OWN}/journal.json", f"{OWN}/used.json",
-    f"{OWN}/build", f"{OWN}/wheels", f"{OWN}/wheels.json",
+    REMEMBERED, RUNTIME, SETTINGS, PROOF, RENDERED, REFUSED, REJECTED, f"{OWN}/journal.json",
+    f"{OWN}/used.json",    f"{OWN}/build", f"{OWN}/wheels", f"{OWN}/wheels.json",
 )  # fmt: skip
 
 
@@ -128,9 +135,12 @@ class Project:
                 name = trust.user_name(uid)
                 raise DshpcError(
                     f"The cluster in {self.folder} belongs to {name}.",
-                    f"Only {name} and root may change it: {path} is not yours to write.",
+                    f"Only {name if uid == 0 else f'{name} or root'} may change it: you have no write "
+                    f"access to {path}.",
                     (
-                        f"Ask {name}, or do it as root: sudo.",
+                        "Run it as root: sudo dshpc ..."
+                        if uid == 0
+                        else f"Ask {name}, or run it as root: sudo dshpc ...",
                         "Or make one of your own in another folder: configure-environment --dir DIR",
                     ),
                 )
@@ -184,6 +194,13 @@ class Project:
             pass
         write_atomic(path, text, owner=self.owner)
 
+    def drop_json(self, name: str) -> None:
+        path = self.folder / name
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise write_error(error, path) from None
+
     @property
     def remembered(self) -> dict[str, str]:
         """Setting name -> text, as flags of earlier runs gave them."""
@@ -229,13 +246,10 @@ class Project:
             data = self._bytes(OWN_FILE) if settings_file is None else read_plain(path)
             text = None if data is None else data.decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
+            said = read_error(error, path)
+            where = OWN_FILE if settings_file is None else str(path)
             unread = WrongSetting(
-                "file",
-                "file",
-                OWN_FILE if settings_file is None else str(path),
-                f"Cannot read {path}.",
-                str(error),
-                steps=("Make it a readable UTF-8 text.",),
+                "file", "file", where, said.brief, said.details, steps=said.resolution
             )
             found = settings_module.read(flags=flags, env=env, remembered=self.remembered)
             return replace(found, wrong=(unread, *found.wrong))

@@ -190,6 +190,8 @@ def usable(text: bytes | None) -> dict[str, Any]:
 
 
 def user_name(uid: int) -> str:
+    if uid == 0:
+        return "root"
     login = login_of(uid)
     return f"the user {login}" if login else f"user {uid}"
 

@@ -204,7 +204,7 @@ def device_links(facts: HostFacts) -> Fixes:
     return (
         *generate_cdi(facts),
         Fix(
-            "Or make the links in /dev/char that systemd wants, and start the container anew",
+            "Or make the links in /dev/char that systemd wants, and restart the container",
             "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
             step="alternative",
         ),

@@ -95,7 +95,7 @@ def amd_firmware(facts: HostFacts) -> Fixes:
         text += " (the component non-free-firmware must be on)"
     return (
         Fix(text, package or by_family),
-        Fix("Make the boot image anew, which may hold the driver without its firmware",
+        Fix("Rebuild the boot image, which may hold the driver without its firmware",
             _BOOT_IMAGE.get(family(facts.platform) or "")),
         *reboot(facts),
         Fix("A card newer than the package needs a newer one: that of linux-firmware, or AMD's amdgpu-dkms"),
@@ -106,7 +106,7 @@ def address_space(facts: HostFacts) -> Fixes:
     """A card to whose memory the machine's firmware, or a virtual machine, gave no addresses."""
     guest = facts.platform.virtual_machine not in (None, "none")
     realloc = Fix(
-        "Or have Linux give out the addresses anew: add pci=realloc to the kernel's command line, in the "
+        "Or have Linux reassign the addresses: add pci=realloc to the kernel's command line, in the "
         "boot loader's settings",
         step="alternative",
     )

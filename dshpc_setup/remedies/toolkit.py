@@ -113,7 +113,7 @@ def toolkit_mode(facts: HostFacts) -> Fixes:
 def generate_cdi(facts: HostFacts, vendor: str = "nvidia") -> Fixes:
     """Write the vendor's CDI specification, over the old one where there is one."""
     if vendor == "intel":
-        return (Fix("Write Intel's CDI specification anew with the tool that made it"),)
+        return (Fix("Write Intel's CDI specification again with the tool that made it"),)
     old = _old_specs(facts, vendor)
     if vendor == "amd":
         each = [f" --output {shlex.quote(path)}" for path in old] or [""]
@@ -219,7 +219,7 @@ def cgroups_on(_: HostFacts) -> Fixes:
     return (
         Fix("Let NVIDIA's hook set device rules again", command),
         Fix(
-            "Then, where the cluster is up, make its container anew (running jobs are lost)",
+            "Then, where the cluster is up, recreate its container (running jobs are lost)",
             _NEW_CONTAINER,
         ),
     )

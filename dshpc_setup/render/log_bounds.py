@@ -33,7 +33,7 @@ def log_bounds(settings: Settings, engine: Engine) -> LogBounds | None:
     """None where the engine's own settings are to count.
 
     The driver is written down, too: options of one driver are refused by another, should the engine's
-    default change before the file is written anew. Raises DshpcError (usage) where somebody asks for a
+    default change before the file is written again. Raises DshpcError (usage) where somebody asks for a
     size that this engine's driver cannot keep.
     """
     asked = settings.log_size

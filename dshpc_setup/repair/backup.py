@@ -63,5 +63,5 @@ def _no_copy(path: str, done: CommandResult) -> DshpcError:
     return DshpcError(
         f"{path} was not changed: no copy of it could be made.",
         last_lines(done),
-        ("Mend that, then run this again.",),
+        ("Fix that, then run this again.",),
     )

@@ -55,14 +55,16 @@ def restart_cluster(known: Known, here: Here, _: str) -> Made:
     if key is not None and (key.state != "present" or (key.mode or 0) & 0o066):
         return "The cluster would not start again with its key as it is."
     argv = ("dshpc", "restart")
-    does = "Start the cluster anew"
+    does = "Restart the cluster"
     return (Repair("restart-cluster", does, (argv,), stops="cluster"),)
 
 
 def reconfigure(known: Known, here: Here, _: str) -> Made:
     if why := _not_running(known, here):
         return why
-    does = "Let the cluster look at its hardware and at config/ anew; jobs go on"
+    does = (
+        "Let the cluster detect its hardware and read config/ again; running jobs are not affected"
+    )
     return (Repair("reconfigure", does, (("dshpc", "reconfigure"),)),)
 
 

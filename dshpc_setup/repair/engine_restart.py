@@ -64,7 +64,7 @@ def _broken(path: str, details: str) -> DshpcError:
     return DshpcError(
         "Docker was not restarted: it would not start with its configuration as it is.",
         details,
-        (f"Mend {path}; try it with: dockerd --validate", "Then run this again."),
+        (f"Correct {path}; check it with: dockerd --validate", "Then run this again."),
     )
 
 

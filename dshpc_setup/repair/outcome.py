@@ -131,9 +131,9 @@ class Mended:
 def planned_lines(repairs: Sequence[Repair], not_safe: dict[str, str]) -> list[str]:
     """All that is to be done, before anything is."""
     if not repairs and not not_safe:
-        return ["There is nothing to mend."]
+        return ["There is nothing to fix."]
     if not repairs:
-        return ["There is nothing that is safe to mend by itself.", *_by_hand(not_safe, ())]
+        return ["Nothing here is safe to fix automatically.", *_by_hand(not_safe, ())]
     said = ["1 repair:" if len(repairs) == 1 else f"{len(repairs)} repairs, in this order:"]
     for number, repair in enumerate(repairs, 1):
         said.append(f"{number}. {repair.does}, for {', '.join(repair.mends)}")

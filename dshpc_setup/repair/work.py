@@ -146,7 +146,7 @@ def _refuse_still_out(site: Site, container: str, name: str) -> None:
         raise DshpcError(
             f"The node {name} is {'+'.join(still.states)} again.",
             still.reason,
-            ("See: dshpc scontrol show node", "Or let it look anew: dshpc reconfigure"),
+            ("See: dshpc scontrol show node", "Or let it look again: dshpc reconfigure"),
         )
 
 

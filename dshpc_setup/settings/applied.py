@@ -25,20 +25,37 @@ class Behind:
     where: str
 
     @property
+    def what(self) -> str:
+        item = BY_NAME[self.name]
+        if self.here == item.default and self.where == "default":
+            now = "back to its default"
+        else:
+            now = f"now {_shown(self.here)} ({self.where})"
+        return f"{self.name} is {now}, but the cluster still runs with {_shown(self.in_force)}."
+
+    @property
     def sentence(self) -> str:
-        return (
-            f"{self.name} is {_shown(self.here)} by now ({self.where}), and {_shown(self.in_force)} is in "
-            "force. To apply it: configure-environment"
-        )
+        return f"{self.what} To apply it: configure-environment"
 
 
-def record(settings: Settings) -> dict[str, Any]:
-    """What a later `behind` needs; of a run with a settings file of its own nothing can be compared."""
+def record(settings: Settings, real_memory_mib: int | None = None) -> dict[str, Any]:
+    """What a later `behind` needs; of a run with a settings file of its own nothing can be compared.
+
+    `real_memory_mib`: RealMemory of the node, as it came of them.
+    """
     sources = settings.sources.values()
     if any(each.origin == "file" and not each.where.startswith(_OWN_FILE) for each in sources):
         return {}
     by_variable = [name for name, each in settings.sources.items() if each.origin == "environment"]
-    return {"texts": dict(settings.texts), "by_variable": by_variable}
+    found = {"texts": dict(settings.texts), "by_variable": by_variable}
+    return found if real_memory_mib is None else {**found, "real_memory_mib": real_memory_mib}
+
+
+def real_memory_mib(record: Mapping[str, Any], now: Settings) -> int | None:
+    """RealMemory as it was rendered last, where that was with this reserve_mib."""
+    texts, memory = record.get("texts"), record.get("real_memory_mib")
+    same = isinstance(texts, dict) and texts.get("reserve_mib") == now.texts.get("reserve_mib")
+    return memory if same and isinstance(memory, int) else None
 
 
 def behind(record: Mapping[str, Any], now: Settings) -> Iterator[Behind]:
@@ -68,5 +85,5 @@ def _value(name: str, text: object) -> Any:
 def _shown(value: Any) -> str:
     text = "; ".join(map(plain, as_text(value).splitlines()))
     if not text:
-        return "the default" if value is None else "empty"
+        return "the default"
     return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."

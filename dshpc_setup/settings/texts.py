@@ -27,7 +27,7 @@ def choice(*choices: str) -> Callable[[str], str]:
 
             near = difflib.get_close_matches(text, choices, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"is none of {', '.join(choices)}{hint}")
+            raise ValueError(f"must be {', '.join(choices[:-1])} or {choices[-1]}{hint}")
         return text
 
     return parse
@@ -41,7 +41,7 @@ def prefix(text: str) -> str:
             "and not ending in '-'"
         )
     if text == "default":
-        raise ValueError("is the word by which Slurm names defaults, and no node")
+        raise ValueError("is Slurm's keyword for default values, and cannot name a node")
     return text
 
 
@@ -138,7 +138,7 @@ def folder(text: str) -> str:
 
 def image(text: str) -> str:
     if len(text) > 255 or not re.fullmatch(_IMAGE, text, re.ASCII):
-        raise ValueError("is no name of an image, such as debian:trixie-slim")
+        raise ValueError("is not an image name such as debian:trixie-slim")
     return text
 
 
@@ -156,7 +156,7 @@ def mirror(text: str) -> str:
     if re.match(r"[a-z]+://[^/]*@", text):
         raise ValueError("holds a login, which would stay readable in the image")
     if text and not re.fullmatch(rf"https?://{_HOST}(?:/[A-Za-z0-9._~%+=:@,/-]*)?", text):
-        raise ValueError("is no address such as http://mirror.example.org/debian")
+        raise ValueError("is not an address such as http://mirror.example.org/debian")
     return text
 
 
@@ -175,7 +175,7 @@ def sharing(text: str) -> str:
         return text
     found = re.fullmatch(r"shard:([1-9][0-9]{0,2})", text)
     if found is None or not 2 <= int(found[1]) <= 128:
-        raise ValueError("is none of none, mps and shard:N with 2 to 128 jobs for each GPU")
+        raise ValueError("must be none, mps, or shard:N with N from 2 to 128 jobs for each GPU")
     return text
 
 
@@ -207,13 +207,15 @@ def _partition(item: str) -> tuple[str, str]:
     name, given, longest = (part.strip() for part in item.partition("="))
     if given and not longest:
         raise ValueError(
-            f"which names no time: {name}=1:00:00 for an hour at most, or {name} for no limit"
+            f"which names no time limit: {name}=1:00:00 for an hour at most, or {name} for no limit"
         )
     if longest and longest.lower() != "infinite" and not _TIME.fullmatch(longest):
-        raise ValueError("whose time is none such as 30 (minutes), 1:00:00 or 7-0 (days)")
+        raise ValueError(
+            "whose time limit is not a time such as 30 (minutes), 1:00:00 or 7-0 (days)"
+        )
     is_time = longest and longest.lower() != "infinite"
     if is_time and not longest.strip("0:-"):
-        raise ValueError("whose time is zero: no job could run there")
+        raise ValueError("whose time limit is zero: no job could run there")
     try:
         return identifier(name), longest if is_time else "INFINITE"
     except ValueError as error:
@@ -224,5 +226,5 @@ def identifier(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", text):
         raise ValueError("must be letters, digits, '-' and '_', beginning with a letter")
     if text.lower() == "default":
-        raise ValueError("is the word by which Slurm names defaults, and no partition")
+        raise ValueError("is Slurm's keyword for default values, and cannot name a partition")
     return text

@@ -20,8 +20,12 @@ class Source:
     """Where a setting came from; `items`: where each item of a list stands, if in lines of their own."""
 
     origin: Origin
-    where: str  # "--prefix", "DSHPC_PREFIX", "dshpc.yaml:3:1"
+    where: str  # "--prefix", "DSHPC_PREFIX", "dshpc.yaml:3:1"; "": nowhere yet
     items: tuple[str, ...] = ()
+
+    def said(self, what: str) -> str:
+        """The sentence with the place in front; one that was just typed stands nowhere yet ("")."""
+        return f"{self.where}: {what}" if self.where else what
 
     def of_item(self, index: int) -> Source:
         """The same, and where that item stands."""
@@ -70,6 +74,8 @@ class WrongSetting:
             return f"Correct that variable, or take it out: unset {self.where}"
         if self.origin == "remembered":
             return f"Forget it: dshpc config unset {self.setting}"
+        if not self.where:
+            return f"Give another value: dshpc config set {self.setting} VALUE"
         if not self.in_own_file or self.setting is None or self.kind == "file":
             return f"Correct {self.where} and run again."
         if self.kind == "name":

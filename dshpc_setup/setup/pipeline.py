@@ -9,7 +9,7 @@ from pathlib import Path
 from dshpc_setup import probes
 from dshpc_setup.apply import apply
 from dshpc_setup.apply.apply import Change
-from dshpc_setup.cluster import neighbours, previous, start, verify
+from dshpc_setup.cluster import neighbours, own_files, previous, refused, start, verify
 from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.start import MayStop
 from dshpc_setup.engine import refusals, tools
@@ -75,6 +75,7 @@ class Configure:
         self.report = self.steps.report
         self._written = False
         self._inputs = ""  # of what was rendered
+        self._memory_mib: int | None = None  # of the node, in it
         self._replaced: list[str | None] = []  # ids of images that are no longer to be used
 
     def run(self) -> Report:
@@ -94,7 +95,7 @@ class Configure:
                 self._steps(settings)
             else:
                 with self.project.lock():
-                    self._steps(settings)
+                    self._remembered(settings)
         except DshpcError as error:
             self.report.error = error
             if any(item.action.startswith("would-") for item in self.report.changes):
@@ -108,6 +109,16 @@ class Configure:
             )
         self.steps.fill()
         return self.report
+
+    def _remembered(self, settings: Settings) -> None:
+        """The steps; why they put nothing in force is told again by those who only look."""
+        try:
+            self._steps(settings)
+        except DshpcError as error:
+            if not self._written:
+                refused.remember(self.project, settings, error)
+            raise
+        refused.forget(self.project)
 
     def _settings(self) -> Settings:
         env = self.machine.env if self.options.env is None else self.options.env
@@ -269,7 +280,7 @@ class Configure:
                 recipe.for_compose(self.project.folder) if recipe else None,
             )
             changes = written.compared(self.project, plan, stanza.text_of(file))
-            self._inputs = configuration.inputs(plan, file)
+            self._inputs, self._memory_mib = configuration.inputs(plan, file), plan.real_memory_mib
             self.report.changes = apply.planned(changes)
             say(describe_changes(self.report.changes if self.options.dry_run else changes))
             if not self.options.dry_run:
@@ -286,12 +297,14 @@ class Configure:
         if self._written:
             return
         owner = former_owner(self.machine, settings) if self.options.take_over else None
-        origin = written.Origin(self._inputs, self.options.flags, owner)
+        origin = written.Origin(self._inputs, self.options.flags, owner, self._memory_mib)
         made = written.write(self.project, settings, changes, origin)
         for before, now in zip(changes, made, strict=True):
             if before.action != now.action and now.action.startswith("kept-"):
                 self.steps.note(f"{now.path} was edited while this ran: it stays as it is.")
         self.report.changes, self._written = made, True
+        for each in own_files.of_project(self.project, settings):
+            self.steps.note(each.sentence)
 
     def _build(
         self, facts: HostFacts, settings: Settings, recipe: Recipe | None, plan: ClusterPlan

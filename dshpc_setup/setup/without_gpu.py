@@ -74,7 +74,7 @@ def notes(proof: Passthrough, root: Finding | None = None) -> tuple[str, ...]:
     steps = (*fixes, "Then run this again.")
     return (
         *([f"{root.title} ({root.id}): {root.cause}"] if root is not None else []),
-        "CPU only, until that is mended:",
+        "Running CPU-only. To enable GPUs:",
         *(f"{number}. {step}" for number, step in enumerate(steps, 1)),
     )
 

@@ -67,6 +67,7 @@ class Origin:
     inputs: str  # render.inputs
     flags: Mapping[str, str | None]
     volumes_of: str | None = None  # the folder that a cluster taken over belonged to
+    real_memory_mib: int | None = None  # of the plan
 
 
 def write(
@@ -92,7 +93,7 @@ def write(
         runtime["volumes_of"] = str(owner)
     notes = {
         RUNTIME: json_text(runtime),
-        SETTINGS: json_text(applied.record(settings)),
+        SETTINGS: json_text(applied.record(settings, origin.real_memory_mib)),
         RENDERED: rendered(origin.inputs, changes),
     }
     if chosen := project.remembering(origin.flags):

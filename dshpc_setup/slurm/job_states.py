@@ -93,13 +93,13 @@ class Known:
 
 
 def parse_id(text: str) -> JobId:
-    """Raises DshpcError (usage) for what is no job's number."""
+    """Raises DshpcError (usage) for what is not a job ID."""
     match = _ID.fullmatch(text)
     if match is None:
         raise usage_error(
-            f"{shown(text)!r} is no job's number.",
-            "A job has a number such as 17; a task of an array one such as 17_2.",
-            "See them: dshpc job list",
+            f"{shown(text)!r} is not a job ID.",
+            "A job ID is a number such as 17; a task of an array is 17_2.",
+            "See the jobs: dshpc job list",
         )
     return JobId(int(match[1]), None if match[2] is None else int(match[2]))
 

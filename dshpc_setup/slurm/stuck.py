@@ -59,7 +59,7 @@ def _held(job: Request) -> str | None:
     held = _HELD.get(job.reason)
     if held is None and job.reason.replace("_", " ").endswith("requeued held"):
         held = f"it is held: {job.reason.replace('_', ' ')}"
-    return f"{held}; let it go: dshpc scontrol release {job.id}" if held else None
+    return f"{held}; to release it: dshpc scontrol release {job.id}" if held else None
 
 
 def _never(job: Request) -> str | None:

@@ -22,3 +22,13 @@ def plain(text: str) -> str:
 
 def _shown(sign: str) -> str:
     return sign if sign.isprintable() else _INSTEAD.get(sign, "?")
+
+
+def counted(number: int, noun: str, more: str = "") -> str:
+    """ "1 GPU", "2 GPUs", "0 GPUs"; `more` is the noun of several where that is not made by an s."""
+    return f"{number} {noun if number == 1 else more or f'{noun}s'}"
+
+
+def often(number: int) -> str:
+    """ "once", "twice", "3 times"."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")

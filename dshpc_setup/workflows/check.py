@@ -12,6 +12,7 @@ from dshpc_setup.methods.model import Method, Problem
 from dshpc_setup.methods.schema import NAME, Schema
 from dshpc_setup.methods.shown import Path, path_text
 from dshpc_setup.methods.structure import Wrong, differences
+from dshpc_setup.terminal.printed import counted
 from dshpc_setup.workflows import document, graph, requires
 from dshpc_setup.workflows.document import MOST_PROBLEMS, Document
 from dshpc_setup.workflows.keys import keys
@@ -54,9 +55,9 @@ def load(place: Place) -> Workflow:
         return found
     count = len(problems)
     raise DshpcError(
-        f"The workflow {place.file} has {count} problem{'' if count == 1 else 's'}.",
+        f"The workflow {place.file} has {counted(count, 'problem')}.",
         "\n".join(told(place.file, each) for each in problems),
-        ("Mend that; nothing was submitted.",),
+        ("Correct that; nothing was submitted.",),
     )
 
 

@@ -43,7 +43,7 @@ def from_json(text: str) -> Asked:
             raise ValueError(f"not a {SCHEMA} object")
         return Asked(**value)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise usage_error("What shall be done cannot be read.", str(error)) from None
+        raise usage_error("The request cannot be read.", str(error)) from None
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ NOT_OFFERED = {
     "env": "Write the variables into resources: env.",
     "secret_environment": "Jobs' files are no place for secrets: let the program read them from a "
     "file of yours.",
-    "schedule": "Start it when it shall run: cron and dshpc workflow run do.",
+    "schedule": "Start it at the time you want: cron and dshpc workflow run do.",
     "depends_on": "Write requires: and under it the names.",
     "needs": "Write requires: and under it the names.",
     "script": "Write command: with the program, and args: with the script.",

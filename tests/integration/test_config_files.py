@@ -210,7 +210,7 @@ def test_jobs_that_cannot_run_are_explained(cluster: Cluster) -> None:
         cluster.configure("--simulate", "h100:1", "--stop-jobs").good()
         cluster.said("scancel", runs)
         told = (f"{both} (root, a|b c): it asks for gpu:h100:2, the node has gpu:h100:1",
-                f"{held} (root, wrap): it is held; let it go: dshpc scontrol release {held}",
+                f"{held} (root, wrap): it is held; to release it: dshpc scontrol release {held}",
                 f"{never} (root, wrap): what it waits for can no longer happen")  # fmt: skip
 
         def all_told() -> bool:
@@ -363,7 +363,7 @@ def test_a_start_that_failed(cluster: Cluster) -> None:
     assert tried.code == 2
     assert tried.stderr.splitlines() == [
         "dshpc: the cluster did not start; dshpc status says why.",
-        "dshpc: when that is mended, start it again: dshpc restart",
+        "dshpc: when that is fixed, start it again: dshpc restart",
     ]
     path.write_text(good)
     cluster.dshpc("up").good()

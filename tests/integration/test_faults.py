@@ -233,7 +233,7 @@ def test_read_only_folder(fresh: Cluster) -> None:
 def test_folder_of_somebody_else(fresh: Cluster) -> None:
     arguments = ("--yes", "--json", "--prefix", fresh.prefix, *MADE_UP)
     outcome = as_user(42_430, "configure-environment", *arguments, cwd=fresh.folder)
-    refused(outcome, 2, "may not write", "--dir")
+    refused(outcome, 2, "permission denied", "--dir")
     assert list(fresh.folder.iterdir()) == []
 
 

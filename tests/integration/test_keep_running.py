@@ -62,7 +62,7 @@ def test_running_jobs_are_not_interrupted_unasked(fresh: Cluster) -> None:
     argv = command("configure-environment", "--dir", str(fresh.folder), "--shm-size", "2g")
     refused = run(argv)
     assert refused.code == 2
-    assert "1 job runs" in refused.stderr
+    assert "1 job is running" in refused.stderr
     assert (fresh.started_at, fresh.job_state(job)[0]) == (began, "RUNNING")
     assert fresh.configure("--shm-size", "2g").code == 2  # with --yes
     fresh.configure("--shm-size", "2g", "--stop-jobs").good()

@@ -28,7 +28,7 @@ def shared(engine: str, standard: Cluster) -> Iterator[Cluster]:
 
 
 def with_program(cluster: Cluster, tmp_path: Path, text: str) -> None:
-    """Start the container anew with this in place of NVIDIA's."""
+    """Restart the container with this in place of NVIDIA's."""
     file = tmp_path / PROGRAM
     file.write_text(text)
     file.chmod(0o755)

@@ -148,7 +148,7 @@ def test_a_job_that_is_called_so_is_not_overlooked(cluster: Cluster, name: str) 
 
 
 def test_an_srun_that_is_ended_says_why(cluster: Cluster) -> None:
-    for act, how in ((["restart"], "started anew"), (["down"], "stopped")):
+    for act, how in ((["restart"], "restarted"), (["down"], "stopped")):
         argv = command("dshpc", "srun", "sleep", "900")
         running = subprocess.Popen(
             argv, cwd=cluster.work, env=environment(), stderr=subprocess.PIPE, text=True

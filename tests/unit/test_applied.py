@@ -17,21 +17,22 @@ def sentences(before: dict[str, Any], **now: Any) -> list[str]:
 def test_what_differs_is_told_with_its_place() -> None:
     told = sentences({"yaml_text": "shm_size: 2g\n"}, yaml_text="shm_size: 4g\npids_limit: 512\n")
     assert told == [
-        "shm_size is 4g by now (dshpc.yaml:1:1), and 2g is in force. To apply it: "
+        "shm_size is now 4g (dshpc.yaml:1:1), but the cluster still runs with 2g. To apply it: "
         "configure-environment",
-        "pids_limit is 512 by now (dshpc.yaml:2:1), and the default is in force. To apply it: "
-        "configure-environment",
+        "pids_limit is now 512 (dshpc.yaml:2:1), but the cluster still runs with the default. To apply "
+        "it: configure-environment",
     ]
 
 
 def test_what_is_taken_out_counts_too() -> None:
     (told,) = sentences({"flags": {"partition": "gpu"}})
-    assert told.startswith("partition is debug by now (default), and gpu is in force.")
+    assert told.startswith("partition is back to its default, but the cluster still runs with gpu.")
 
 
 def test_lines_are_told_on_one() -> None:
     (told,) = sentences({}, yaml_text="slurm_conf_extra: |\n  KillWait=10\n  InactiveLimit=9\n")
-    assert told.startswith("slurm_conf_extra is KillWait=10; InactiveLimit=9 by now")
+    assert told.startswith("slurm_conf_extra is now KillWait=10; InactiveLimit=9 (dshpc.yaml:1:1)")
+    assert "runs with the default." in told, "it was empty"
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ DEEP = '{"schema": "dshpc.workflow-request/1", "a": ' + "[" * 100_000
 
 
 def test_what_is_asked_of_workflows() -> None:
-    with pytest.raises(DshpcError, match="What shall be done cannot be read"):
+    with pytest.raises(DshpcError, match="The request cannot be read"):
         request_building.from_json(DEEP)
 
 

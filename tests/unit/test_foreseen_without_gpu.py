@@ -39,7 +39,7 @@ def test_a_missing_toolkit_is_foreseen(tmp_path: Path) -> None:
     report = configure("rtx4090-toolkit-missing", tmp_path, "auto")
     assert report.error is None
     steps = [note for note in report.notes if note[:2] in ("1.", "2.", "3.", "4.")]
-    assert "CPU only, until that is mended:" in report.notes
+    assert "Running CPU-only. To enable GPUs:" in report.notes
     assert any("apt-get install -y nvidia-container-toolkit" in step for step in steps)
     asked = configure("rtx4090-toolkit-missing", tmp_path, "nvidia").error
     assert asked is not None

@@ -53,7 +53,7 @@ def _says(device: GpuDevice, parts: int) -> str:
     if device.partition_of is None:
         return text
     mode = f" ({device.partition_mode})" if device.partition_mode else ""
-    return f"{parts} partition{'s' if parts != 1 else ''}{mode} of {text} each"
+    return f"{counted(parts, 'partition')}{mode} of {text} each"
 
 
 def _of_tool(told: amd_tools.Told) -> str:

@@ -156,6 +156,6 @@ def _without_nvgpu(layers: Layers) -> tuple[State, str]:
     if board.stray:
         return "error", (
             f"{what}, and its GPU did not start: nvgpu has {', '.join(board.stray)} and no node to "
-            "compute with; `dmesg` has the reason, switching the power off and on often mends it"
+            "compute with; `dmesg` has the reason, switching the power off and on often helps"
         )
     return "error", f"{what}, and its GPU's driver nvgpu has no device node: is it loaded?"

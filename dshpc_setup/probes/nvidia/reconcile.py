@@ -76,7 +76,7 @@ def _why_unused(
     if told is None:
         return None  # nobody listed any GPU: that is not this card's doing
     if told.cut is not None:
-        return "not-listed", f"{told.teller} ended before it told of it"
+        return "not-listed", f"{told.teller} ended before it reported it"
     return "not-listed", f"not listed by {told.teller}, though the nvidia driver holds it"
 
 

@@ -109,7 +109,7 @@ def _refusal(program: str, results: list[CommandResult]) -> Reply:
     elif not first.text.strip():
         why = f"nvidia-smi printed nothing (exit code {first.code})"
     else:
-        why = f"what nvidia-smi prints is no list of GPUs: {_short(first)}"
+        why = f"what nvidia-smi prints is not a list of GPUs: {_short(first)}"
     return Reply("error", None, program, why)
 
 

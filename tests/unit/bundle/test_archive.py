@@ -141,7 +141,7 @@ NO_TEXT = gzip.compress(
         (gzip.compress(b"plain text"), "no tar archive"),
         (pack("a", {"x": "y"})[:-20], "end is missing|no tar|gzip"),
         (pack("a", {"x": "y"}) + b"more", "follows its end"),
-        (NO_TEXT, "no UTF-8"),
+        (NO_TEXT, "not UTF-8"),
     ],
 )  # fmt: skip
 def test_what_is_damaged_is_told(data: bytes, word: str) -> None:

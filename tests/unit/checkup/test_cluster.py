@@ -182,7 +182,7 @@ def test_a_container_that_does_not_run_is_not_asked(project: Project, status: st
     assert found.cluster is not None
     assert found.cluster.state == status
     assert found.inside is None
-    assert found.inside_problem == f"The container p-slurm is {status}."
+    assert found.inside_problem == f"The container p-slurm {containers.how(status)}."
     assert found.container is not None
     assert found.container.oom_killed
     assert found.container.restarts == 3

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.cluster import neighbours, previous
+from dshpc_setup.cluster import neighbours, previous, refused
 from dshpc_setup.cluster import operations as cluster
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.destroy import destroy
@@ -235,7 +235,7 @@ def test_restart_of_a_cluster_that_is_down_is_up(project: Project) -> None:
 def test_what_stops_jobs_names_them_and_asks(project: Project, act: Any) -> None:
     """Whoever they are of; a question that --yes does not answer, and the line that does."""
     fake, asked = machine(project), Listener(answer=True, by_yes=True)
-    with pytest.raises(DshpcError, match="2 jobs run") as caught:
+    with pytest.raises(DshpcError, match="2 jobs are running") as caught:
         act(fake, project, asked)
     assert "job 9 of root (bash), for 0:10: ends for good" in caught.value.details
     assert caught.value.resolution[-1].endswith(f": dshpc {act.__name__} --stop-jobs")
@@ -517,7 +517,7 @@ def test_status_as_json(project: Project) -> None:
                     "job": "5",
                     "user": "ada",
                     "name": "train",
-                    "why": "it is held; let it go: dshpc scontrol release 5",
+                    "why": "it is held; to release it: dshpc scontrol release 5",
                 }
             ],
         },
@@ -525,6 +525,7 @@ def test_status_as_json(project: Project) -> None:
         "compose_late": False,
         "problem": None,
         "kept_last_good": None,
+        "refused": None,
         "unclean_ends": [],
     }
 
@@ -638,10 +639,12 @@ def test_settings_that_are_not_in_force_yet(project: Project) -> None:
     (project.folder / ".dshpc/settings.json").write_text(json.dumps(record))
     yaml = project.folder / "dshpc.yaml"
     yaml.write_text("prefix: p\n")
-    assert not [note for note in cluster.status(fake, project).notes if "in force" in note]
+    assert not [note for note in cluster.status(fake, project).notes if "still runs" in note]
     yaml.write_text("prefix: p\narray_limit: 50\n")
-    (note,) = [note for note in cluster.status(fake, project).notes if "in force" in note]
-    assert note.startswith("array_limit is 50 by now (dshpc.yaml:2:1), and 10001 is in force.")
+    (note,) = [note for note in cluster.status(fake, project).notes if "still runs" in note]
+    assert note.startswith(
+        "array_limit is now 50 (dshpc.yaml:2:1), but the cluster still runs with 10001."
+    )
     yaml.write_text("prefix: p\narray_limit: 0\ngpuu: amd\n")
     status = cluster.status(fake, project)
     assert status.exit_code == 0, "the cluster goes on"
@@ -653,6 +656,57 @@ def test_settings_that_are_not_in_force_yet(project: Project) -> None:
     yaml.write_text("prefix: p\nslurm_conf_extra: |\n  KillWait=10\n  ClusterName=x\n")
     (note,) = cluster.status(fake, project).notes
     assert note.startswith("dshpc.yaml:4:3: slurm_conf_extra, line 2 clashes: ")
+
+
+def test_what_was_refused_is_told_before_what_waits(project: Project) -> None:
+    """It said "To apply it: configure-environment", which refused it again."""
+    fake, yaml = machine(project), project.folder / "dshpc.yaml"
+    record = {"texts": {"prefix": "p"}, "by_variable": []}
+    (project.folder / ".dshpc/settings.json").write_text(json.dumps(record))
+    (project.folder / "config").mkdir(exist_ok=True)
+    project.write_json("config/manifest.json", {"files": {"config/slurm.conf": "0"}})
+    yaml.write_text("prefix: p\nslurm_conf_extra: KillWaitt=30\n")
+    error = DshpcError("Slurm knows no 'KillWaitt'.", "The line is: x", ("Did you mean KillWait?",))
+    refused.remember(project, project.settings({}), error)
+    status = cluster.status(fake, project)
+    said = lines(status)
+    at = said.index("Refused    by the last configure-environment, which changed nothing:")
+    assert said[at + 1 : at + 4] == [
+        "           Slurm knows no 'KillWaitt'.",
+        "           The line is: x",
+        "           - Did you mean KillWait?",
+    ]
+    (note,) = [text for text in said if "still runs with" in text]
+    assert said.index(note) > at
+    assert "To apply" not in note
+    assert status.refused == error.to_json()
+    (short,) = cluster.restart(machine(project, **IDLE), project, Listener()).notes
+    assert short.endswith("The last configure-environment was refused. See why: dshpc status")
+    yaml.write_text("prefix: p\n")
+    assert cluster.status(fake, project).refused is None, "nothing waits"
+
+
+def test_a_setting_that_goes_into_a_file_of_ones_own(project: Project) -> None:
+    """It was silently not in force, and before that to be applied by a run that could not."""
+    fake, yaml = machine(project), project.folder / "dshpc.yaml"
+    record = {"texts": {"prefix": "p"}, "by_variable": []}
+    (project.folder / ".dshpc/settings.json").write_text(json.dumps(record))
+    (project.folder / "config").mkdir(exist_ok=True)
+    conf = project.folder / "config/slurm.conf"
+    conf.write_text("# USER_CUSTOMIZED=true\nClusterName=p\n")
+    yaml.write_text("prefix: p\nslurm_conf_extra: KillWait=60\nshm_size: 4g\n")
+    (now, note) = [text for text in cluster.status(fake, project).notes if "dshpc.yaml" in text]
+    assert now.startswith("shm_size is now 4g")
+    assert note.startswith(
+        "slurm_conf_extra (dshpc.yaml:2:1) is not in force: config/slurm.conf is "
+    )
+    assert "does not have: KillWait=60." in note
+    assert "dshpc reconfigure" in note
+    *_, short = cluster.restart(machine(project, **IDLE), project, Listener()).notes
+    assert "because the file that they go into is your own: slurm_conf_extra." in short
+    conf.write_text("# USER_CUSTOMIZED=true\nClusterName=p\nKillWait=60\n")
+    (now,) = [text for text in cluster.status(fake, project).notes if "dshpc.yaml" in text]
+    assert now.startswith("shm_size is now 4g"), "in force by the file, and nothing to apply"
 
 
 @pytest.mark.parametrize("start", [cluster.up, cluster.restart])
@@ -762,6 +816,6 @@ def test_kills_of_the_controller_are_told_and_odd_words_about_them_are_not() -> 
     up = ClusterStatus("/p", "p-slurm", "running", phase="ready", unclean_ends=told["unclean_ends"])
     (line,) = [text for text in lines(up) if text.startswith("Killed")]
     assert told["unclean_ends"][1] in line
-    assert "2 times in the last day" in line
+    assert "twice in the last day" in line
     quiet = ClusterStatus("/p", "p-slurm", "running", phase="ready")
     assert not [text for text in lines(quiet) if text.startswith("Killed")]

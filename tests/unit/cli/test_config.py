@@ -10,6 +10,8 @@ import pytest
 
 from dshpc_setup import cli
 from dshpc_setup.cli import config, inspect, running
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.files import atomic as files
 from dshpc_setup.project.folder import REMEMBERED, Project
 from dshpc_setup.terminal import called
 from tests.unit.cluster.conftest import GONE, INSPECT, TEXTS, cluster, configured, project
@@ -234,3 +236,84 @@ def test_what_is_wrong_in_the_file_goes_and_the_flag_that_is_in_force_stays(
     assert project.remembered == {"prefix": "lab"}
     assert cli.run(["config", "unset", "prefix"], "dshpc") == 0
     assert "Forgotten: prefix." in capsys.readouterr().out
+
+
+def test_a_value_that_was_typed_stands_in_no_file(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A place in dshpc.yaml was named where there was no such file."""
+    assert cli.run(["config", "set", "slurm_conf_extra", "GresTypes=gpu,license"], "dshpc") == 64
+    said = capsys.readouterr().err
+    assert said.startswith("dshpc: slurm_conf_extra, line 1 clashes: GresTypes is written here.")
+    assert "dshpc.yaml" not in said
+    (project.folder / "dshpc.yaml").write_text("# mine\npartitions: short\n")
+    assert cli.run(["config", "set", "partitions", "long,debug"], "dshpc") == 64
+    said = capsys.readouterr().err
+    assert said.startswith("dshpc: partitions, item 2: 'debug'")
+    assert "dshpc.yaml" not in said
+    assert cli.run(["config", "set", "partition", "short"], "dshpc") == 64
+    assert "dshpc.yaml:2:1: partitions, item 1" in capsys.readouterr().err, "that one is in it"
+
+
+def test_an_unreadable_file_is_not_one_without_the_setting(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project.folder / "dshpc.yaml"
+    path.write_text("prefix: lab\n\tshm_size: 2g\n")
+    assert cli.run(["config", "unset", "shm_size"], "dshpc") == 64
+    assert "dshpc.yaml:2:1: this is not valid YAML" in capsys.readouterr().err
+    project.write_json(REMEMBERED, {"gpu": "none"})
+    assert cli.run(["config", "unset", "gpu"], "dshpc") == 0
+    said = capsys.readouterr()
+    assert "Forgotten: gpu." in said.out
+    assert "Still wrong: dshpc.yaml:2:1" in said.err
+    path.write_bytes(b"prefix: l\xe9b\n")
+    assert cli.run(["config", "unset", "prefix"], "dshpc") == 64
+    assert "it is not UTF-8 text" in capsys.readouterr().err
+
+
+def test_who_may_not_write_is_told_whose_the_file_is(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended in "[Errno 13]" and the name of a temporary file."""
+
+    def refused(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied", "/x/.dshpc.yaml.0.dshpc-tmp")
+
+    folder = project.folder
+    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    with pytest.raises(DshpcError) as caught:
+        files.write_temporary(folder / "dshpc.yaml", "")
+    told = caught.value
+    assert told.brief == f"Cannot write {folder}/dshpc.yaml: permission denied."
+    assert told.details.startswith(f"{folder} belongs to ")
+    assert told.resolution[0].startswith("Ask ")
+    assert "Errno" not in str(told)
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(DshpcError) as caught:
+        files.write_temporary(folder / "dshpc.yaml", "")
+    assert caught.value.resolution[0] == f"Allow yourself to write there: chmod u+w {folder}"
+
+
+def test_what_a_file_of_ones_own_keeps_out_is_said(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The setting was listed as if it were in force, and to be applied by a run that could not."""
+    (project.folder / "config/slurm.conf").write_text("# USER_CUSTOMIZED=true\nClusterName=p\n")
+    assert cli.run(["config", "set", "slurm_conf_extra", "KillWait=60"], "dshpc") == 0
+    out, err = capsys.readouterr()
+    assert "put it into effect" not in out
+    assert "is not in force: config/slurm.conf is your own file" in err
+    assert cli.run(["config", "show"], "dshpc") == 0
+    out, err = capsys.readouterr()
+    rows = out.splitlines()
+    at = next(n for n, row in enumerate(rows) if row.startswith("slurm_conf_extra"))
+    assert rows[at + 1].strip() == "(not in force: config/slurm.conf is your own file)"
+    assert out.count("not in force") == 1
+    assert "dshpc reconfigure" in err
+    assert cli.run(["config", "show", "--json"], "dshpc") == 0
+    values = json.loads(capsys.readouterr().out)["settings"]
+    assert values["slurm_conf_extra"]["kept_out_by"] == ["config/slurm.conf"]
+    assert values["shm_size"]["kept_out_by"] == []

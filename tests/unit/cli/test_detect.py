@@ -165,9 +165,9 @@ def test_what_was_not_asked_for_is_not_missed(capsys: pytest.CaptureFixture[str]
         (["--only", "gpu"], "Did you mean 'gpus'?"),
         (["--only", "GPUS"], "Did you mean 'gpus'?"),
         (["--only", "gpus,,cpu"], "There are: platform, cpu, memory, gpus, docker."),
-        (["--deadline", "0"], "no time to wait"),
-        (["--deadline", "inf"], "no time to wait"),
-        (["--deadline=nan"], "no time to wait"),
+        (["--deadline", "0"], "not a usable number"),
+        (["--deadline", "inf"], "not a usable number"),
+        (["--deadline=nan"], "not a usable number"),
         (["--root", "/nonexistent"], "not a folder"),
         (["--machine", "/nonexistent"], "no recorded machine"),
         (["--bogus"], "--bogus"),
@@ -280,7 +280,7 @@ Not everything could be asked:
   - nvml: no answer within 9.6 s
   To wait longer: dshpc detect --deadline 30
   Where each answer came from: dshpc detect --explain
-  What mends it: dshpc doctor
+  How to fix it: dshpc doctor
 """
 
 

@@ -517,7 +517,7 @@ def test_a_command_that_was_never_begun_ran_nowhere(
         (None, 100.0, "the cluster was stopped by dshpc down at"),
         (None, -100.0, "the cluster was stopped while this ran"),
         ("exited", -100.0, "the cluster was stopped while this ran"),
-        ("later", 100.0, "the cluster was started anew by dshpc down at"),
+        ("later", 100.0, "the cluster was restarted by dshpc down at"),
         ("running", -100.0, None),
     ],
 )

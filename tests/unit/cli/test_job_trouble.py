@@ -52,9 +52,9 @@ def described(status: str, started: str) -> Answer:
     ("answer", "words"),
     [
         (described("running", "1970-01-01T00:00:59.9Z"), None),
-        (described("running", "1970-01-01T00:01:01.123456789Z"), "anew now that it runs again"),
-        (described("exited", "1970-01-01T00:00:01Z"), "job 7 begins anew when it starts"),
-        (Answer(code=1, stderr="Error: No such container: c"), "begins anew when it starts"),
+        (described("running", "1970-01-01T00:01:01.123456789Z"), "again now that it runs again"),
+        (described("exited", "1970-01-01T00:00:01Z"), "job 7 starts again when it starts"),
+        (Answer(code=1, stderr="Error: No such container: c"), "starts again when it starts"),
     ],
 )
 def test_a_cluster_that_was_stopped(

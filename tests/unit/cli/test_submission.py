@@ -252,7 +252,7 @@ def test_what_submits_nothing_is_not_said_to_be_submitted(monkeypatch: pytest.Mo
         with pytest.raises(DshpcError, match="did not answer") as told:
             job_request.ask(RUNTIME, verb, each)
         assert not isinstance(told.value, UnansweredError)
-        assert told.value.resolution == ("See how it is: dshpc status",)
+        assert told.value.resolution == ("See its state: dshpc status",)
 
 
 @pytest.mark.parametrize(("code", "unsure"), [(-9, True), (1, True), (137, True), (127, False)])

@@ -319,4 +319,4 @@ def test_while_watching_the_queue_alone_is_asked_again(project: Project) -> None
     assert len(machine.lines("squeue")) == 2
     machine.commands[INSPECT] = container(project, started="2026-01-02")
     next(looks)
-    assert len(machine.lines("slurmd -G")) == 2, "it was started anew: its list may be another"
+    assert len(machine.lines("slurmd -G")) == 2, "it was restarted: its list may be another"

@@ -51,7 +51,7 @@ def test_what_was_done_is_told(project: Project) -> None:
     fake = machine(project, Answer(json.dumps(SAID) + "\n"))
     done = key.rotate(fake, project, Listener())
     assert done.to_json() == {**SAID, "container": "p-slurm"}
-    assert "Jobs go on" in done.describe()
+    assert "Running jobs are not affected" in done.describe()
     assert "waited in the queue meanwhile (jobs 7)" in done.describe()
     assert fake.ran[-1] == tuple(ROTATE.split())
 
@@ -108,8 +108,8 @@ def test_a_cluster_that_is_down_too(project: Project) -> None:
 
 
 REFUSED = """The change of the key did not end: slurmd has not taken up the new key.
-  The former key is still accepted, and jobs go on.
-  See how the cluster is: dshpc status
+  The former key is still accepted. Running jobs are not affected.
+  See the cluster's state: dshpc status
 """
 
 
@@ -139,6 +139,6 @@ def test_the_containers_own_words_follow(project: Project) -> None:
         key.rotate(machine(project, Answer(code=3, stderr=REFUSED)), project, Listener())
     assert caught.value.brief == REFUSED.partition("\n")[0]
     assert caught.value.details.splitlines() == [
-        "The former key is still accepted, and jobs go on.",
-        "See how the cluster is: dshpc status",
+        "The former key is still accepted. Running jobs are not affected.",
+        "See the cluster's state: dshpc status",
     ]

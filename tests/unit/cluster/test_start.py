@@ -101,7 +101,7 @@ def test_a_paused_container_goes_on_and_that_is_told(project: Project) -> None:
 
 def test_a_paused_container_is_paused_again_where_nothing_is_agreed(project: Project) -> None:
     fake = paused(project, job(7))
-    with pytest.raises(DshpcError, match="1 job runs"):
+    with pytest.raises(DshpcError, match="1 job is running"):
         agree(fake, project, NEW, answer=False)
     assert fake.lines("pause p-slurm") == ["docker unpause p-slurm", "docker pause p-slurm"]
 
@@ -109,7 +109,7 @@ def test_a_paused_container_is_paused_again_where_nothing_is_agreed(project: Pro
 def test_a_refusal_comes_before_anything_is_done(project: Project) -> None:
     before = {path: path.read_bytes() for path in project.folder.rglob("*") if path.is_file()}
     fake = machine(project, jobs=job(7) + job(8))
-    with pytest.raises(DshpcError, match="2 jobs run"):
+    with pytest.raises(DshpcError, match="2 jobs are running"):
         agree(fake, project, NEW, answer=False)
     assert changing(fake) == []
     assert before == {path: path.read_bytes() for path in before}
@@ -140,7 +140,7 @@ def test_a_hand_edit_that_was_taken_back(project: Project, action: Any) -> None:
     back = (Change(NAME, action, None, Wanted(TEXTS[NAME]), None),)
     fake = machine(project, jobs=job(7))
     assert agree(fake, project, back).why == "docker-compose.yml has changed"
-    with pytest.raises(DshpcError, match="not started anew"):
+    with pytest.raises(DshpcError, match="not restarted"):
         agree(fake, project, back, answer=False)
 
 
@@ -152,7 +152,7 @@ def test_a_file_of_ones_own(project: Project, known: bool, asks: bool) -> None:
         used(project, EDITED)
     fake = machine(project, jobs=job(7))
     if asks:
-        with pytest.raises(DshpcError, match="1 job runs"):
+        with pytest.raises(DshpcError, match="1 job is running"):
             agree(fake, project, own, answer=False)
     agreed = agree(fake, project, own, answer=asks)
     assert (agreed.why is None, agreed.sure) == (known, known)
@@ -181,7 +181,7 @@ def test_one_that_is_down_is_started(project: Project) -> None:
 def test_one_of_another_folder_is_replaced_only_after_a_yes(project: Project) -> None:
     other = Project(project.folder / "other")
     fake = machine(project, jobs=job(7), **{INSPECT: container(other)})
-    with pytest.raises(DshpcError, match="not started anew"):
+    with pytest.raises(DshpcError, match="not restarted"):
         agree(fake, project, SAME, answer=False)
     agreed = agree(fake, project, SAME)
     assert changing(fake) == []
@@ -197,7 +197,7 @@ def test_yes_stops_nobodys_jobs(project: Project) -> None:
     with pytest.raises(DshpcError) as caught:
         agree(fake, project, NEW, listener=yes, may=line)
     told = caught.value
-    assert "job 7 of bob (train me), for 2:14: begins anew" in told.details
+    assert "job 7 of bob (train me), for 2:14: starts again" in told.details
     assert "job 8 of ada (train me), for 2:14: ends for good" in told.details
     assert told.resolution[-1].endswith(": configure-environment --yes --shm-size 2g --stop-jobs")
     assert agree(fake, project, NEW, listener=yes, may=MayStop(agreed=True)).why
@@ -257,7 +257,7 @@ def test_where_a_reconfigure_does_not_do_jobs_are_asked_for(project: Project) ->
         "docker exec -e DSHPC_FROM_HOST=1 p-slurm dshpc-node reconfigure": Answer("", 2),
     }
     agreed = agree(fake, project, OWN)
-    with pytest.raises(DshpcError, match="1 job runs"):
+    with pytest.raises(DshpcError, match="1 job is running"):
         start.bring_up(fake, project, SETTINGS, COMPOSE, agreed, MayStop(), Listener(answer=False))
     assert changing(fake) == []
     assert go(fake, project, agreed) is True

@@ -122,7 +122,7 @@ def test_what_is_no_plain_file_of_some_size_is_no_configuration(
 ) -> None:
     path = tmp_path / "config/slurm.conf"
     os.mkfifo(path)
-    with pytest.raises(DshpcError, match="it is no regular file"):
+    with pytest.raises(DshpcError, match="it is not a regular file"):
         config.choose(places, OURS)
     path.unlink()
     with path.open("wb") as file:

@@ -135,7 +135,7 @@ def test_gpus_that_are_not_to_be_used_need_no_proof() -> None:
     [
         (None, "info", "No cluster is set up"),
         (replace(CLUSTER, state="missing"), "error", "does not exist"),
-        (replace(CLUSTER, state="exited"), "error", "is exited"),
+        (replace(CLUSTER, state="exited"), "error", "has exited"),
         (replace(CLUSTER, state="unknown", problem="It is of /b."), "error", "cannot be asked"),
     ],
 )

@@ -27,6 +27,8 @@ FIRES = {
     "DSH-FI-011": ("files-unknown-setting", "host-unknown-setting"),
     "DSH-FI-012": ("files-half-written", "files-healthy"),
     "DSH-FI-013": ("files-closed", "files-invalid"),
+    "DSH-FI-014": ("files-setting-kept-out", "files-customized"),
+    "DSH-FI-015": ("files-change-refused", "files-stale"),
 }
 """Id -> a case of the workstation where it must fire, and its near miss."""
 
@@ -71,6 +73,8 @@ WORDS = {
     ("DSH-FI-010", "files-own-gpus"): "dshpc config diff docker-compose.yml",
     ("DSH-FI-011", "files-unknown-setting"): "Did you mean 'gpu'?",
     ("DSH-FI-012", "files-leftover"): "rm config/.slurm.conf.dshpc-tmp",
+    ("DSH-FI-014", "files-setting-kept-out"): "does not have: KillWait=60",
+    ("DSH-FI-015", "files-change-refused"): "Slurm knows no 'KillWaitt' there",
     ("DSH-FI-013", "files-closed"): "ls -ld /home/someone/cluster/config/gres.conf",
 }
 
@@ -132,6 +136,16 @@ def test_a_refused_text_is_the_root_of_files_that_are_not_in_force() -> None:
     assert found(replace(both, observed=seen), "DSH-FI-002").caused_by == "DSH-FI-005"
     invalid = replace(seen, files=known(f"{W}/files-invalid").observed.files)
     assert found(replace(both, observed=invalid), "DSH-FI-001").caused_by == "DSH-FI-005"
+
+
+def test_what_was_refused_explains_that_the_files_are_out_of_date() -> None:
+    """Doctor advised configure-environment, which refused it again."""
+    assert of("files-change-refused", "DSH-FI-004").caused_by == "DSH-FI-015"
+    assert of("files-change-refused", "DSH-FI-015").caused_by is None
+    about = known(f"{W}/files-change-refused")
+    healthy = known(f"{W}/files-healthy").observed.files
+    past = replace(about, observed=replace(about.observed, files=healthy))
+    assert found(past, "DSH-FI-015").state == "ok", "nothing waits to be put in force"
 
 
 def test_other_gpus_explain_that_the_files_are_out_of_date() -> None:

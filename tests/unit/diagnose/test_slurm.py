@@ -180,7 +180,7 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
     ("case", "identity", "words"),
     [
         ("exited", "DSH-SL-001", "stopped; exit code was 137; SIGKILL"),
-        ("created", "DSH-SL-001", "stopped; is created"),
+        ("created", "DSH-SL-001", "stopped; was created"),
         ("missing", "DSH-SL-001", "does not exist"),
         ("paused", "DSH-SL-001", "is paused; dshpc up"),
         ("restarting", "DSH-SL-005", "again and again; 7 times; exit code 2; not safe to use"),

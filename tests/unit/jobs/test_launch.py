@@ -120,7 +120,7 @@ def test_a_request_that_is_damaged_is_no_crash(
 ) -> None:
     (here / ".job" / "request.json").write_text(wrong)
     assert launch.main() == launch.NOT_FOUND
-    assert "does not say what shall run" in capfd.readouterr().err
+    assert "does not say what to run" in capfd.readouterr().err
 
 
 def test_a_folder_of_somebody_else_is_refused(
@@ -181,7 +181,7 @@ def test_a_request_that_is_a_link_is_not_read(
     (here / "elsewhere").write_text(json.dumps(request()))
     (here / ".job" / "request.json").symlink_to(here / "elsewhere")
     assert launch.main() == launch.NOT_FOUND
-    assert "does not say what shall run" in capfd.readouterr().err
+    assert "does not say what to run" in capfd.readouterr().err
 
 
 def test_a_job_that_was_taken_back_as_it_began_does_not_run(

@@ -153,7 +153,7 @@ def test_a_job_of_another_user_is_not_cancelled(
 
     play(denied)
     assert job_verbs.main(["cancel", "17", "--work", "/w"]) == 2
-    assert capsys.readouterr().out == "Job 17: it is me's: you may not end it.\n"
+    assert capsys.readouterr().out == "Job 17: permission denied: the job belongs to me.\n"
 
 
 @given(st.text())
@@ -259,7 +259,7 @@ def test_a_log_that_is_no_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         log = follow._Log(str(path), "/w", os.getuid(), None)
         log.pump()
         log.pump()
-        assert capfd.readouterr().err == f"dshpc: the log is no file of the job's user: {path}\n"
+        assert capfd.readouterr().err == f"dshpc: the log is not a file of the job's user: {path}\n"
     good = tmp_path / "log"
     good.write_text("one\n")
     follow._Log(str(good), "/w", os.getuid(), None).pump()
@@ -476,10 +476,10 @@ def test_an_error_about_jobs_looks_as_all_of_ours_do(
     monkeypatch.setenv("DSHPC_HERE", "/p/work")
     assert main.main(["job", "show", "x y", "--work", "/w"]) == 64
     assert capsys.readouterr().err.splitlines() == [
-        "dshpc: 'x y' is no job's number.",
-        "  A job has a number such as 17; a task of an array one such as 17_2.",
+        "dshpc: 'x y' is not a job ID.",
+        "  A job ID is a number such as 17; a task of an array is 17_2.",
         "What to do:",
-        "  - See them: ../dshpc job list",
+        "  - See the jobs: ../dshpc job list",
     ]
 
 

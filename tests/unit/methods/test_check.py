@@ -76,7 +76,7 @@ def test_a_command_as_a_list_is_not_split() -> None:
         ("command", "A=1 b", "$.command", "sets a variable", "$.resources.env"),
         ("command", "./venv/bin/python", "$.command", "own new folder", "PATH"),
         ("script_path", "/etc/passwd", "$.script_path", "right form", "relative"),
-        ("input_modes", ["sinle_file"], "$.input_modes[0]", "none of", '"single_file"?'),
+        ("input_modes", ["sinle_file"], "$.input_modes[0]", "not an allowed", '"single_file"?'),
         ("input_modes", "none", "$.input_modes", "a list is needed", 'Write ["none"].'),
         ("requires", ["train"], "$.requires[0]", "its own result", ""),
         ("requires", ["a", "a"], "$.requires[1]", "comes twice", ""),
@@ -112,7 +112,7 @@ def test_one_wrong_key(key: str, value: Any, path: str, what: str, right: str) -
         ({"gpus": 1, "shards": 1}, "shards", "not both"),
         ({"shards": 1, "gpu_type": "h100"}, "gpu_type", "no gpus"),
         ({"nodes": 3, "tasks": 2}, "nodes", "cannot share"),
-        ({"gpus": 1, "optional_gpus": "maybe"}, "optional_gpus", "none of the words"),
+        ({"gpus": 1, "optional_gpus": "maybe"}, "optional_gpus", "an allowed value"),
         ({"gpus": 1, "cuda": 12.4}, "cuda", "a text is needed"),
         ({"gpus": 1, "min_compute_capability": 8.65}, "min_compute_capability", "too many digits"),
         ({"gpus": 1, "min_compute_capability": "sm_80"}, "min_compute_capability", "right form"),
@@ -170,7 +170,7 @@ def test_near_misses_are_right(resources: dict[str, Any]) -> None:
         ({"type": "string", "default": 1}, "default", "not of"),
         ({"type": "file", "default": 1}, "default", "not of"),
         ({"type": "number", "allowed_values": [1, "2"]}, "allowed_values[1]", "not of"),
-        ({"type": "string", "default": "c", "allowed_values": ["a"]}, "default", "none of the"),
+        ({"type": "string", "default": "c", "allowed_values": ["a"]}, "default", "not one of the"),
         ({"type": "string", "required": "TRUE"}, "required", "true or false is needed"),
         ({"type": "string", "allowed_values": []}, "allowed_values", "empty"),
         ({"type": "string", "requird": True}, "requird", "no key"),
@@ -270,7 +270,7 @@ def test_the_script_is_looked_at(tmp_path: Path) -> None:
         ("loop.py", "cannot be found"),
         ("main.py/x", "does not exist"),
         ("x" * 300, "cannot be found"),
-        ("pipe", "no regular file"),
+        ("pipe", "not a regular file"),
     ):
         here = folder(tmp_path, script_path=path)
         (tmp_path / "other.py").touch()

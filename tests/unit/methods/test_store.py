@@ -217,3 +217,13 @@ def test_the_python_script_of_a_new_method_works(
     exec(compile(script, "main.py", "exec"), {})
     assert "Hello, you!" in capsys.readouterr().out
     assert (tmp_path / "result.json").read_text() == '{"greeted": "you"}'
+
+
+def test_a_broken_one_that_was_asked_for_by_its_path_is_validated_by_it(tmp_path: Path) -> None:
+    """Its name leads nowhere: it lies in none of the folders."""
+    folder(tmp_path / "my jobs", "bad", text="{")
+    for asked in (tmp_path / "my jobs/bad", tmp_path / "my jobs/bad/method.json"):
+        with pytest.raises(DshpcError) as caught:
+            store.named([tmp_path / "methods"], str(asked))
+        assert caught.value.resolution[0].endswith(f": dshpc method validate '{asked}'")
+    assert refused(tmp_path / "my jobs", "bad").resolution[0].endswith("dshpc method validate bad")

@@ -113,7 +113,7 @@ def test_all_problems_at_once() -> None:
         ("verbos", "The method has no such parameter."),
         ("lr", "It is required, and was not given."),
         ("epochs", '"x" is not a whole number.'),
-        ("kind", '"c" is none of the allowed values.'),
+        ("kind", '"c" is not one of the allowed values.'),
     }
     rights = {each.path: each.right for each in problems}
     assert "Did you mean verbose?" in rights["verbos"]

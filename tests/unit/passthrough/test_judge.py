@@ -188,7 +188,7 @@ def test_without_unified_memory_cuda_does_not_start() -> None:
     assert "nvidia-modprobe" in (lost.fix[0].command or "")
     by_cdi = judge(ended(0, said), here, CDI, TWO, 60)
     assert by_cdi is not None
-    assert len(by_cdi.fix) > len(lost.fix)  # the specification is written anew as well
+    assert len(by_cdi.fix) > len(lost.fix)  # the specification is written again as well
     assert (
         finding(said) == findings.FEWER_GPUS
     )  # this machine has it: the mechanism did not bring it

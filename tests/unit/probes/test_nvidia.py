@@ -269,7 +269,7 @@ def test_a_tool_that_gives_up_is_not_asked_again(tmp_path: Path) -> None:
         (
             {"stdout": "<nvidia_smi_log><gpu id="},
             "error",
-            "is no list of GPUs: <nvidia_smi_log><gpu",
+            "is not a list of GPUs: <nvidia_smi_log><gpu",
         ),
         ({"code": 0}, "error", "printed nothing (exit code 0)"),
         ({"code": -11}, "error", "printed nothing (exit code -11)"),
@@ -532,7 +532,7 @@ def test_a_log_that_breaks_off_is_no_whole_list(tmp_path: Path) -> None:
     assert (found.state, found.complete, len(found.devices)) == ("present", False, 1)
     assert "nvidia-smi broke off after 1 of 3 GPUs" in (found.detail or "")
     assert not any(gpu.problems for gpu in found.devices)
-    assert {item.reason for item in found.unused} == {"nvidia-smi ended before it told of it"}
+    assert {item.reason for item in found.unused} == {"nvidia-smi ended before it reported it"}
     assert not any("could not start" in item.meaning for item in found.disagreements)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import pwd
 from pathlib import Path
 
 import pytest
 
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.project import trust
 from dshpc_setup.project.folder import Project
 
 
@@ -29,12 +29,15 @@ def another(monkeypatch: pytest.MonkeyPatch, *refused: Path, uid: int = 4321) ->
 def test_somebody_elses_cluster(
     project: Project, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner = pwd.getpwuid(os.getuid()).pw_name
+    owner = trust.user_name(os.getuid())
     another(monkeypatch, project.folder / name)
     with pytest.raises(DshpcError) as caught, project.lock():
         pass
-    assert caught.value.brief.endswith(f"belongs to the user {owner}.")
-    assert f"Only the user {owner} and root may change it" in caught.value.details
+    assert caught.value.brief.endswith(f"belongs to {owner}.")
+    assert (
+        f"Only {owner if os.getuid() == 0 else f'{owner} or root'} may change it"
+        in caught.value.details
+    )
 
 
 def test_a_group_that_may_write(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,13 +162,13 @@ def test_nothing_safe_to_mend_is_said_and_nothing_asked() -> None:
     machine, listener = engine(), Listener()
     mended = go(machine, listener, again=never, name="rtx4090-toolkit-missing")
     assert (mended.done, listener.questions) == ((), [])
-    assert listener.notes[0] == "There is nothing that is safe to mend by itself."
+    assert listener.notes[0] == "Nothing here is safe to fix automatically."
     assert "By hand: DSH-DK-007" in listener.notes[1]
 
 
 def test_where_nothing_is_wrong_that_is_said() -> None:
     mended = go(engine(), again=never, name="workstation-rtx4090", dry_run=True)
-    assert lines(mended) == ["There is nothing to mend.", "Nothing was changed (--dry-run)."]
+    assert lines(mended) == ["There is nothing to fix.", "Nothing was changed (--dry-run)."]
     assert mended.exit_code == Exit.OK
 
 

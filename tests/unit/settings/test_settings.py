@@ -214,7 +214,7 @@ def test_a_bad_value_is_wrong_usage_and_names_the_flag(name: str, text: str) -> 
 def test_a_partition_without_its_time_is_told_both_ways_to_say_it() -> None:
     with pytest.raises(DshpcError) as caught:
         load(flags={"partitions": "long=7-0,short="})
-    assert "'short=', which names no time: short=1:00:00" in caught.value.brief
+    assert "'short=', which names no time limit: short=1:00:00" in caught.value.brief
     assert load(flags={"partitions": "short,"}).partitions == (("short", "INFINITE"),)
 
 

@@ -54,7 +54,7 @@ def test_what_would_be_read_as_something_else_is_not_written(text: str) -> None:
     ("text", "name", "value", "word"),
     [
         (None, "gpuu", "amd", "Did you mean 'gpu'?"),
-        (None, "gpu", "voodoo", "is none of"),
+        (None, "gpu", "voodoo", "must be auto, nvidia"),
         ("gpu: [", "gpu", "amd", "dshpc.yaml:1:7"),
     ],
 )

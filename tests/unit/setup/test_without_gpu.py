@@ -52,7 +52,7 @@ def test_notes_are_steps_where_something_can_be_mended() -> None:
         "CPU only: No GPU was found.",
     )
     assert without_gpu.notes(Passthrough(NOTHING, "", (TOOLKIT,))) == (
-        "CPU only, until that is mended:",
+        "Running CPU-only. To enable GPUs:",
         "1. Install it: apt x",
         "2. Then run this again.",
     )
@@ -85,7 +85,7 @@ def test_a_card_that_cannot_be_used_has_steps(name: str, finding: str, command: 
     assert root is not None
     assert root.id == finding
     told = without_gpu.notes(proof, root)
-    assert told[1] == "CPU only, until that is mended:"
+    assert told[1] == "Running CPU-only. To enable GPUs:"
     assert told[2].startswith("1. ")
     assert any(command in line for line in told)
     assert told[-1].endswith(". Then run this again.")

@@ -108,7 +108,7 @@ def test_tres(text: str, wanted: dict[str, int]) -> None:
         ({"partitions": ("gone",)}, "there is no partition gone any more, only debug, night"),
         ({"partitions": ("night",)}, "the partition night is not up: inact"),
         ({"reason": "PartitionTimeLimit"}, "more time than the partition debug allows"),
-        ({"reason": "JobHeldUser"}, "it is held; let it go: dshpc scontrol release 1"),
+        ({"reason": "JobHeldUser"}, "it is held; to release it: dshpc scontrol release 1"),
         ({"reason": "JobHeldAdmin"}, "held by an administrator"),
         ({"reason": "launch failed requeued held"}, "held: launch failed requeued held"),
         ({"reason": "DependencyNeverSatisfied", "dependency": "afterok:7(failed)"}, "afterok:7;"),
