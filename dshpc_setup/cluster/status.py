@@ -70,7 +70,7 @@ class ClusterStatus:
     compose_late: bool = False  # docker-compose.yml is not what the container was made from
     problem: str | None = None  # why the controller could not be asked
     kept_last_good: dict[str, Any] | None = None
-    # When slurmctld was found to have been killed, of the last day (RFC 3339)
+    # When slurmctld was found to have been killed, until an end in order, a day at most (RFC 3339)
     unclean_ends: tuple[str, ...] = ()
 
     @property
