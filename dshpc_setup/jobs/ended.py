@@ -87,6 +87,11 @@ def parse(line: str) -> Ended | None:
     )
 
 
+def default_log(job: Ended) -> str:
+    """Where sbatch has a job print that names no log: slurm-%j.out, of an array's task slurm-%A_%a.out."""
+    return f"{job.folder}/slurm-{job.id}.out"
+
+
 def _time(text: str) -> float | None:
     """The node's local time, as Slurm writes it; None for "Unknown"."""
     try:

@@ -6,10 +6,10 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import ended, held, records, states, view
+from dshpc_setup.jobs import ended, held, no_links, records, states, view
 from dshpc_setup.jobs.ended import Ended
 from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.records import Record
@@ -92,7 +92,8 @@ class Look:
             new = past.id not in found and not (groups and past.task is None)
             if new and job.task in (None, past.task):
                 record = self.record_of(past)
-                found[past.id] = view.of_ended(past, record, self.places)
+                one = view.of_ended(past, record, self.places)
+                found[past.id] = one if record else replace(one, log=self._plain_log(past))
         if not found:
             record = records.find(self.work, job.number, self.limits)
             if record is not None:
@@ -105,6 +106,20 @@ class Look:
                 )
                 found = {one.id: one for one in each_view}
         return sorted(found.values(), key=view.in_order)
+
+    def _plain_log(self, job: Ended) -> str | None:
+        """Of a job that plain sbatch has made and slurmctld has forgotten: its log where that has sbatch's
+        own name, is the user's, and was written to since the job began; what `-o` said is not kept."""
+        path = ended.default_log(job)
+        try:
+            handle = no_links.file_at(path, self.work, job.uid)
+        except OSError:
+            return None
+        try:
+            written = os.fstat(handle).st_mtime
+        finally:
+            os.close(handle)
+        return path if job.started is not None and written >= job.started else None
 
     def _narrowed(self, one: View, job: JobId) -> View:
         """Of tasks that wait together, or were cancelled together, the one that is asked for."""
