@@ -50,8 +50,23 @@ local function tell_of_mail()
    end
 end
 
+-- Slurm ignores these where it has no OCI runtime. `dshpc` refuses them on a command line and in a script's
+-- file before (cli/other_tools.py); here come a script of stdin, and what is typed in the container.
+local function has_own_image(options)
+   for _, name in ipairs({ "container", "container-id" }) do
+      if (options[name] or "") ~= "" then
+         slurm.log_error("%s", ("nothing was submitted, for all jobs run in the cluster's own image and --%s would come to nothing. Leave it out. To put packages into the image, on the host: dshpc env add PACKAGE, then configure-environment"):format(name))
+         return false
+      end
+   end
+   return true
+end
+
 -- Whether the job is to be submitted.
 return function(options)
+   if not has_own_image(options) then
+      return false
+   end
    local mail = options["mail-type"] or ""
    if mail ~= "" and mail:upper() ~= "NONE" then
       tell_of_mail()
