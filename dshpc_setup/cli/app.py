@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -95,11 +97,19 @@ def _of_another_tool(error: Any, arguments: list[str]) -> DshpcError | None:
 def _wrong_usage(error: Any, arguments: list[str]) -> int:
     from typer.rich_utils import rich_format_error
 
+    if possible := getattr(error, "possibilities", None):
+        error.possibilities = _near(str(getattr(error, "option_name", "")), possible)
     if wants_json(arguments):
         said = usage_error(error.format_message(), "", "See what there is: --help")
         print_json(said.to_object())
     rich_format_error(error)
     return int(Exit.USAGE)
+
+
+def _near(option: str, possible: Sequence[str]) -> list[str]:
+    """Those that it may be a slip of: the parser also compares the dashes, and takes --frob for --root."""
+    names = {each.lstrip("-"): each for each in possible}
+    return [names[name] for name in difflib.get_close_matches(option.lstrip("-"), list(names))]
 
 
 def _name_no_types(command: Any) -> None:

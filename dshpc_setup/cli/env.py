@@ -13,6 +13,7 @@ from dshpc_setup.cli.command_line import (
     HELP,
     Dir,
     Json,
+    Yes,
     app,
     examples,
     finish,
@@ -85,6 +86,7 @@ def env_remove(
 @env_app.command("lock", epilog=examples("dshpc env lock"))
 def env_lock(
     *,
+    yes: Yes = False,
     json_output: Json = False,
     dir: Dir = None,  # noqa: A002
     machine: NoMachine = None,  # noqa: ARG001
@@ -93,7 +95,7 @@ def env_lock(
     from dshpc_setup.environment.model import LOCK_SCHEMA
     from dshpc_setup.image import standing
 
-    lock = standing.make_lock(this_machine(), project_of(dir), reporter())
+    lock = standing.make_lock(this_machine(), project_of(dir), reporter(yes))
     if json_output:
         print_json({"schema": LOCK_SCHEMA, "wheels": []} if lock is None else lock.to_json())
     elif lock is None:

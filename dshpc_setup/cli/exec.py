@@ -110,7 +110,9 @@ def main(arguments: list[str]) -> int:
         return 64
     _open_streams()
     try:
-        if any(word.startswith(_OF_OTHERS) for word in rest):
+        if any(word.startswith(_OF_OTHERS) for word in rest) or (
+            command == "sbatch" and _script_has_others(rest)
+        ):
             _check_options(command, rest)
         return run(Call(command, rest, runtime(os.environ)))
     except KeyboardInterrupt:
@@ -124,6 +126,20 @@ def main(arguments: list[str]) -> int:
 
         print_error(error)
         return int(error.exit_code)
+
+
+def _script_has_others(rest: list[str]) -> bool:
+    """Whether a file that is named there may hold such an option in a line of sbatch's."""
+    for word in rest:
+        if not word.startswith("-") and os.path.isfile(word):
+            try:
+                with open(word, "rb") as file:
+                    text = file.read(exec_stdin.MOST_OF_SCRIPT)
+            except OSError:
+                continue
+            if b"#SBATCH" in text and any(option.encode() in text for option in _OF_OTHERS):
+                return True
+    return False
 
 
 def _check_options(command: str, rest: list[str]) -> None:

@@ -23,6 +23,7 @@ _SBATCH_FLAGS = (
     "verbose", "version", "wait",
 )  # fmt: skip
 SBATCH_SHORT_FLAGS = "hHkOQsvVW"
+MOST_OF_SCRIPT = 1 << 16  # its #SBATCH lines stand at its beginning
 
 
 def mode(command: str, arguments: list[str], terminals: tuple[bool, bool, bool]) -> str:

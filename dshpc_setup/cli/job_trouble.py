@@ -5,12 +5,16 @@ from __future__ import annotations
 import datetime
 import re
 
+from dshpc_setup import foreign
 from dshpc_setup.cli import exec as execution
+from dshpc_setup.container.ends import CONCLUDED
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.job_states import ENDED
 
 _ASK_S = 20.0
+_READY_S = 60  # which a start takes at most, where nothing is wrong
 # What dshpc-node says of an empty verb, and names all that it has
 _KNOWN = re.compile(r"^\s*Known: (.+)\.$", re.MULTILINE)
 
@@ -41,13 +45,46 @@ def stopped(machine: Machine, call: execution.Call, since: float, job: str) -> D
     found = containers.inspect(machine, call.container)
     if found is not None and found.running and _seconds(found.started) < since:
         return None
-    runs_again = found is not None and found.running
-    when = "now that it runs again" if runs_again else "when it starts"
+    if found is None or not found.running:
+        return DshpcError(
+            f"The cluster was stopped; job {job} starts again when it starts, unless it had ended.",
+            "",
+            ("Start it: dshpc up",),
+        )
     return DshpcError(
-        f"The cluster was stopped; job {job} starts again {when}.",
+        f"The cluster was stopped; {_now(machine, call, job)}.",
         "",
-        (f"See how it is: dshpc job show {job}" if runs_again else "Start it: dshpc up",),
+        (f"See how it is: dshpc job show {job}",),
     )
+
+
+def _now(machine: Machine, call: execution.Call, job: str) -> str:
+    """What becomes of the job in the cluster that runs again: "job 7 starts again"."""
+    argv = [call.docker, "exec", call.container]
+    machine.run([*argv, "dshpc-node", "wait", "--timeout", str(_READY_S)], deadline_s=_READY_S + 5)
+    if machine.run([*argv, "test", "-e", f"{CONCLUDED}/{job}"], deadline_s=_ASK_S).ok:
+        return f"job {job} had run to its end by then, and does not run again"
+    asked = machine.run(
+        [*argv, "dshpc-node", "job", "show", job, "--json", "--work", call.work], deadline_s=_ASK_S
+    )
+    jobs = _jobs(asked.stdout) if asked.ok else []
+    if not jobs:
+        return f"job {job} starts again now that it runs again, unless it had ended"
+    if all(each.get("state") in ENDED for each in jobs):
+        return (
+            f"job {job} has ended: {', '.join(sorted({str(each.get('words')) for each in jobs}))}"
+        )
+    return f"job {job} starts again now that it runs again"
+
+
+def _jobs(text: str) -> list[dict[str, object]]:
+    """Of a `dshpc.job-report/1`."""
+    try:
+        value = foreign.value(text)
+    except (ValueError, RecursionError):
+        return []
+    jobs = value.get("jobs") if isinstance(value, dict) else None
+    return [each for each in jobs if isinstance(each, dict)] if isinstance(jobs, list) else []
 
 
 def _seconds(time: str | None) -> float:

@@ -9,6 +9,7 @@ from dshpc_setup.cli.command_line import (
     HELP,
     Dir,
     Json,
+    Yes,
     app,
     finish,
     needed_project,
@@ -35,13 +36,14 @@ def key() -> None:
 def key_rotate(
     *,
     dir: Dir = None,  # noqa: A002
+    yes: Yes = False,
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Give the running cluster a new key; running jobs are not affected, and the former is refused soon."""
     from dshpc_setup.cluster.key import rotate
 
-    done = rotate(this_machine(), needed_project(dir), reporter())
+    done = rotate(this_machine(), needed_project(dir), reporter(yes))
     if json_output:
         print_json(done.to_json())
     else:

@@ -6,7 +6,10 @@ asked for. Others it refuses without a word of what to do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from dshpc_setup.cli import exec_stdin
@@ -45,6 +48,7 @@ _FLAGS = frozenset(
     "multi-prog no-allocate no-bell no-shell overlap preserve-env pty quit-on-interrupt send-libs "
     "unbuffered".split()
 )
+_MAGIC = "#SBATCH"
 _SHORT_FLAGS = exec_stdin.SBATCH_SHORT_FLAGS.replace("W", "") + "EIKluXZ"
 
 
@@ -58,16 +62,46 @@ def refusal(command: str, option: str) -> DshpcError | None:
 
 
 def check(command: str, arguments: Sequence[str]) -> None:
-    """Raises DshpcError (usage) where an option of Slurm's command itself is one of these; what stands
-    behind the program is the program's."""
+    """Raises DshpcError (usage) where an option of Slurm's command itself, or of the script that sbatch is
+    given, is one of these; what stands behind the program is the program's."""
     rest = iter(arguments)
     for word in rest:
         if word == "--" or not word.startswith("-"):
+            if command == "sbatch":
+                _check_script(next(rest, "") if word == "--" else word)
             return
         if (refused := refusal(command, word)) is not None:
             raise refused
         if _takes_next(command, word):
             next(rest, None)
+
+
+def _check_script(path: str) -> None:
+    for number, words in _script_options(path):
+        for word in words:
+            if (refused := refusal("sbatch", word)) is not None:
+                where = f"Line {number} of {path} asks for it (#SBATCH). {refused.details}"
+                raise replace(refused, details=where)
+
+
+def _script_options(path: str) -> Iterator[tuple[int, list[str]]]:
+    """(line, its options) as sbatch reads them: up to the first line that is a command."""
+    if not os.path.isfile(path):  # a pipe can be read once only
+        return
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read(exec_stdin.MOST_OF_SCRIPT).splitlines()
+    except OSError:
+        return
+    for number, line in enumerate(lines, 1):
+        if line.startswith(_MAGIC):
+            text = line[len(_MAGIC) :]
+            try:
+                yield number, shlex.split(text, comments=True)
+            except ValueError:
+                yield number, text.split()
+        elif line.strip() and not line.lstrip().startswith("#"):
+            return
 
 
 def _takes_next(command: str, word: str) -> bool:

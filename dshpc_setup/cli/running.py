@@ -7,6 +7,7 @@ from dshpc_setup.cli.command_line import (
     Dir,
     Json,
     StopJobs,
+    Yes,
     app,
     environment,
     finish,
@@ -24,6 +25,7 @@ from dshpc_setup.terminal.called import as_called
 def up(
     *,
     dir: Dir = None,  # noqa: A002
+    yes: Yes = False,
     stop_jobs: StopJobs = False,
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
@@ -31,7 +33,7 @@ def up(
     """Start the cluster and wait until jobs can run."""
     from dshpc_setup.cluster import operations as cluster
 
-    now = cluster.up(this_machine(), needed_project(dir), reporter(), stop_jobs=stop_jobs)
+    now = cluster.up(this_machine(), needed_project(dir), reporter(yes), stop_jobs=stop_jobs)
     show_status(now, json_output, changed=True)
 
 
@@ -39,6 +41,7 @@ def up(
 def restart(
     *,
     dir: Dir = None,  # noqa: A002
+    yes: Yes = False,
     stop_jobs: StopJobs = False,
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
@@ -46,7 +49,7 @@ def restart(
     """Restart the cluster: it detects and configures again; queued jobs stay."""
     from dshpc_setup.cluster import operations as cluster
 
-    now = cluster.restart(this_machine(), needed_project(dir), reporter(), stop_jobs=stop_jobs)
+    now = cluster.restart(this_machine(), needed_project(dir), reporter(yes), stop_jobs=stop_jobs)
     show_status(now, json_output, changed=True)
 
 
@@ -54,6 +57,7 @@ def restart(
 def reconfigure(
     *,
     dir: Dir = None,  # noqa: A002
+    yes: Yes = False,
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
@@ -62,7 +66,7 @@ def reconfigure(
     from dshpc_setup.cluster import status
 
     project = needed_project(dir)
-    done = stage.reconfigure(this_machine(), project, environment(), reporter())
+    done = stage.reconfigure(this_machine(), project, environment(), reporter(yes))
     if json_output:
         print_json(done.to_json())
     else:
@@ -74,6 +78,7 @@ def reconfigure(
 def down(
     *,
     dir: Dir = None,  # noqa: A002
+    yes: Yes = False,
     stop_jobs: StopJobs = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
@@ -81,7 +86,7 @@ def down(
     from dshpc_setup.cluster import operations as cluster
 
     project = needed_project(dir)
-    was = cluster.down(this_machine(), project, reporter(), stop_jobs=stop_jobs)
+    was = cluster.down(this_machine(), project, reporter(yes), stop_jobs=stop_jobs)
     if not was:
         print("It was down already.")
     elif project.foreign is not None:

@@ -139,9 +139,7 @@ def lines(status: ClusterStatus) -> list[str]:
     if status.state != "running":
         return [f"The cluster is not running: {status.container} {containers.how(status.state)}."
                 " Start it: dshpc up"]  # fmt: skip
-    # Docker asks every ten seconds only: its "starting" says nothing that the next lines do not
-    health = f" ({status.health})" if status.health not in (None, "starting") else ""
-    said = [f"Container  {status.container}: running{health}, since {status.started}"]
+    said = [f"Container  {status.container}: running{_health(status)}, since {status.started}"]
     said.append(
         f"Image      {status.image}, built for GPU type {status.image_gpu_type or 'unknown'}"
     )
@@ -171,6 +169,16 @@ def lines(status: ClusterStatus) -> list[str]:
     said += _pending_lines(status)
     said += [f"Note       {text}" for text in status.notes]
     return said + [text for node in status.nodes if (text := _back(status, node))]
+
+
+def _health(status: ClusterStatus) -> str:
+    """Docker looks every ten seconds only: its "starting" says nothing that the next lines do not, and what
+    it found before the container was paused, or slurmctld killed, is over where Slurm answers now."""
+    if status.health in (None, "starting"):
+        return ""
+    if status.health == "unhealthy" and status.ready and status.problem is None:
+        return " (unhealthy when Docker last looked; Slurm answers now)"
+    return f" ({status.health})"
 
 
 def after_failure(steps: tuple[Fix, ...]) -> tuple[Fix, ...]:

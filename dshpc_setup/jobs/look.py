@@ -6,10 +6,10 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import allocated_gpus, records, view
+from dshpc_setup.jobs import allocated_gpus, end_notes, no_links, records, view
 from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.view import View
@@ -76,10 +76,7 @@ class Look:
         Who asks for many gives what the controller has (`known`) and what its log has (`logged`).
         """
         jobs = self.known(job.number) if known is None else known
-        found = {
-            each.id: view.of_known(each, self.record_of(each), self.places)
-            for each in job_states.of(job, jobs)
-        }
+        found = {each.id: self._of_known(each) for each in job_states.of(job, jobs)}
         found = {one.id: one for one in (self._narrowed(each, job) for each in found.values())}
         if job.task is not None and found:
             return list(found.values())
@@ -92,8 +89,8 @@ class Look:
             # Its line without a task is of those that the controller still has together
             new = past.id not in found and not (groups and past.task is None)
             if new and job.task in (None, past.task):
-                record = self.record_of(past)
-                found[past.id] = view.of_ended(past, record, self.places)
+                one = self._of_ended(past)
+                found[past.id] = one if one.workspace else replace(one, log=self._plain_log(past))
         if not found:
             record = records.find(self.work, job.number, self.limits)
             if record is not None:
@@ -106,6 +103,32 @@ class Look:
                 )
                 found = {one.id: one for one in each_view}
         return sorted(found.values(), key=view.in_order)
+
+    def _of_known(self, job: Known, why: str | None = None) -> View:
+        one = view.of_known(job, self.record_of(job), self.places, why)
+        return self._with_notes(one, job) if job.has_ended else one
+
+    def _of_ended(self, job: Ended) -> View:
+        return self._with_notes(view.of_ended(job, self.record_of(job), self.places), job)
+
+    def _with_notes(self, one: View, job: Known | Ended) -> View:
+        if job.uid is None or job_states.is_group(one.id):
+            return one
+        return view.with_notes(one, end_notes.read(job.uid, job.own), self.places)
+
+    def _plain_log(self, job: Ended) -> str | None:
+        """Of a job that plain sbatch has made and slurmctld has forgotten: its log where that has sbatch's
+        own name, is the user's, and was written to since the job began; what `-o` said is not kept."""
+        path = completion_log.default_log(job)
+        try:
+            handle = no_links.file_at(path, self.work, job.uid)
+        except OSError:
+            return None
+        try:
+            written = os.fstat(handle).st_mtime
+        finally:
+            os.close(handle)
+        return path if job.started is not None and written >= job.started else None
 
     def _narrowed(self, one: View, job: JobId) -> View:
         """Of tasks that wait together, or were cancelled together, the one that is asked for."""
@@ -145,10 +168,7 @@ class Look:
         self.limits.begin()
         jobs = [job for job in self.known() if (job.user, job.name) != _PROOF]
         why = _reasons(self.machine, tuple(jobs))
-        found = {
-            job.id: view.of_known(job, self.record_of(job), self.places, why.get(job.id))
-            for job in jobs
-        }
+        found = {job.id: self._of_known(job, why.get(job.id)) for job in jobs}
         seen = {job.number for job in jobs}
         since = 0.0 if whole else time.time() - _LATELY_S
         for more in self._over(seen, since):
@@ -169,7 +189,7 @@ class Look:
             if (job.ended or 0.0) < since:
                 break
             logged.add(job.number)
-            yield view.of_ended(job, self.record_of(job), self.places)
+            yield self._of_ended(job)
         if since:
             return
         for record in records.newest_first(self.work, limits=self.limits):

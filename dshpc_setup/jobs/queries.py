@@ -205,8 +205,9 @@ def logs_main(rest: Sequence[str]) -> int:
     if log is None:
         raise DshpcError(
             f"It is not known where job {job} has written its log.",
-            "It was made by sbatch, and the controller has forgotten it.",
-            ("Look into the folder that it was submitted from: slurm-NUMBER.out",),
+            "It was made by sbatch, Slurm has forgotten its --output, and there is no log with sbatch's own "
+            "name in the folder that it ran in.",
+            ("Look where its --output said.",),
         )
     return _copy(log, found[0], looked.work)
 

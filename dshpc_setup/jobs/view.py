@@ -11,6 +11,7 @@ from typing import Any
 
 from dshpc_setup.jobs import results
 from dshpc_setup.jobs.allocated_gpus import Gpu, Places
+from dshpc_setup.jobs.end_notes import Notes
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.slurm import job_states
 from dshpc_setup.slurm.completion_log import Ended
@@ -170,6 +171,23 @@ def _with_result(view: View, result: Mapping[str, Any], places: Places) -> View:
     if view.state == "OUT_OF_MEMORY" and changes["out_of_memory"] is None:
         changes["out_of_memory"] = "host"
     return replace(view, **changes)
+
+
+def with_notes(view: View, notes: Notes, places: Places) -> View:
+    """With what the task epilog has kept of a job that has ended; the launcher's own words come first."""
+    if not view.is_over:
+        return view
+    if not view.gpus and notes.places:
+        view = replace(view, gpus=places.of_variables(notes.variables))
+    killed = view.state == "FAILED" and view.exit_code == 128 + signal.SIGKILL
+    if not killed or not notes.by_memory or view.out_of_memory is not None:
+        return view
+    from dshpc_setup.jobs import ended_by_memory
+
+    found = ended_by_memory.judge("", has_gpu=False, killed=True)
+    return view if found is None else replace(
+        view, out_of_memory=found.of, out_of_memory_line=found.line
+    )  # fmt: skip
 
 
 def of_task(view: View, task: int, record: Record | None) -> View:

@@ -63,7 +63,7 @@ class ClusterStatus:
     problem: str | None = None  # why the controller could not be asked
     kept_last_good: dict[str, Any] | None = None
     refused: dict[str, Any] | None = None  # why the last configure-environment put nothing in force
-    # When slurmctld was found to have been killed, of the last day (RFC 3339)
+    # When slurmctld was found to have been killed, until an end in order, a day at most (RFC 3339)
     unclean_ends: tuple[str, ...] = ()
 
     @property

@@ -50,6 +50,7 @@ class Ended:
     exit_code: int | None
     signal: int | None
     folder: str
+    own: int = 0  # its own number, also of a task of an array
 
     @property
     def id(self) -> str:
@@ -84,7 +85,13 @@ def parse(line: str) -> Ended | None:
         exit_code=int(code[1]) if code and not refused else None,
         signal=None if refused else signal,
         folder=match["folder"],
+        own=int(match["raw"]),
     )
+
+
+def default_log(job: Ended) -> str:
+    """Where sbatch has a job print that names no log: slurm-%j.out, of an array's task slurm-%A_%a.out."""
+    return f"{job.folder}/slurm-{job.id}.out"
 
 
 def _time(text: str) -> float | None:

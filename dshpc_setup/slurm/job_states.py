@@ -86,6 +86,7 @@ class Known:
     dependency: str = ""
     begins: float | None = None  # when Slurm lets it begin, or expects it to
     uid: int | None = None
+    own: int = 0  # its own number, also of a task of an array
 
     @property
     def has_ended(self) -> bool:
@@ -147,6 +148,7 @@ def _known(item: Mapping[str, Any]) -> Known:
         dependency=str(item.get("dependency") or ""),
         begins=started,
         uid=number(item.get("user_id")),
+        own=number(item.get("job_id")) or 0,
     )
 
 

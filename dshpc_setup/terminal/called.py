@@ -32,7 +32,11 @@ def as_called(text: str) -> str:
 
 
 def _called(name: str, *, whole: bool = False) -> str:
-    """The command's name, or its path beside the launcher; `whole`: good from any folder."""
+    """The command's name, or its path beside the launcher; `whole`: good from any folder.
+
+    A relative path is for who stands in the launcher's folder, or a step below or above; `../var/x/dshpc`
+    is nothing that anybody has typed.
+    """
     launcher = os.environ.get("DSHPC_COMMAND")
     if not launcher:
         return name
@@ -42,7 +46,7 @@ def _called(name: str, *, whole: bool = False) -> str:
         relative = os.path.relpath(path, os.environ.get("DSHPC_HERE") or None)
     except FileNotFoundError:  # the folder that we stand in was removed
         whole, relative = True, path
-    if whole or relative.startswith("../../"):
+    if whole or (relative not in (name, f"../{name}") and relative.startswith("../")):
         return shlex.quote(path)
     return shlex.quote(relative if "/" in relative else f"./{relative}")
 

@@ -257,6 +257,10 @@ def test_an_end_that_nobody_ordered_is_told(fresh: Node) -> None:
     for code, stays in (("1", False), ("0", False), ("256", True)):
         fresh.exec("sh", "-c", f": >{mark}; {finish} {code} 9 || true")
         assert (fresh.exec("sh", "-c", f"test ! -e {mark} || echo there") != "") is stays
+    # The mark is there: as after a kill, and then nothing is left to tell after an end in order
+    assert len(fresh.wait()["unclean_ends"]) == 2
+    fresh.restart()
+    assert fresh.wait()["unclean_ends"] == []
 
 
 # Everything at once

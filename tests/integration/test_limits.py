@@ -53,6 +53,21 @@ def test_the_daemons_are_the_last_to_go(node: Node) -> None:
     assert "in shared memory (/dev/shm): removed." in node.log()
 
 
+def test_a_batch_script_that_the_kernel_ended_for_memory_says_so(node: Node) -> None:
+    """In the words of `dshpc run`; Slurm says no more than 137 here."""
+    for program, words in (("len(bytearray(900 << 20))", "out of memory"), ("exit(137)", "failed")):
+        job = node.try_exec(
+            *ADA, "sbatch", "--parsable", "--wait", "-D", "/", "-o", "/dev/null", "--wrap",
+            f"python3 -c '{program}'",
+        ).stdout.strip()  # fmt: skip
+        listed = node.exec(*ADA, "dshpc-node", "job", "list", "--work", "/")
+        (row,) = (line for line in listed.splitlines() if line.split()[0] == job)
+        assert f" {words} " in row
+        said = node.exec(*ADA, "dshpc-node", "job", "show", job, "--work", "/")
+        assert ("failed: out of memory, " in said) is (words == "out of memory")
+        assert "137" in said or "SIGKILL" in said
+
+
 def test_what_is_still_wanted_in_shared_memory_is_kept(node: Node) -> None:
     node.exec(*ADA, "touch", "/dev/shm/before")
     bob = (AS_USER, "bob", "4343", "4343", "bob", "--")  # he has no job

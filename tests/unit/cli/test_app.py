@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import io
 import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from dshpc_setup import cli
 from dshpc_setup.cli import app, looking, passed_on, running
@@ -96,6 +99,28 @@ def test_a_passed_on_command_behind_our_own_options(monkeypatch: pytest.MonkeyPa
     assert seen == [["srun", "--gres=gpu:1", "-n", "1", "sh", "-c", "x"]]
 
 
+def _commands(group: Any, *words: str) -> Iterator[tuple[str, Any]]:
+    for name, each in group.commands.items():
+        if hasattr(each, "commands"):
+            yield from _commands(each, *words, name)
+        else:
+            yield " ".join((*words, name)), each
+
+
+def test_every_command_that_may_ask_takes_yes() -> None:
+    """One whose questions have another answer takes it too, and says what that is."""
+    asks, takes = set(), set()
+    for name, command in _commands(typer.main.get_command(app.app)):
+        options = {option for each in command.params for option in each.opts}
+        code = inspect.unwrap(command.callback).__code__
+        if "reporter" in code.co_names or "--stop-jobs" in options:
+            asks.add(name)
+        if {"--yes", "-y"} <= options:
+            takes.add(name)
+    assert {"down", "key rotate", "up", "env lock"} <= asks
+    assert asks - takes == set()
+
+
 # What goes wrong
 
 
@@ -126,6 +151,18 @@ def test_wrong_usage_as_json(arguments: list[str], capsys: pytest.CaptureFixture
     value = json.loads(capsys.readouterr().out)
     assert (value["schema"], value["exit_code"]) == ("dshpc.error/1", 64)
     assert value["error"]["brief"]
+
+
+@pytest.mark.parametrize(
+    ("option", "near"), [("--frob", None), ("--wach", "--watch"), ("--jsno", "--json")]
+)
+def test_only_a_near_option_is_suggested(
+    option: str, near: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["gpus", option], "dshpc") == 64
+    said = capsys.readouterr().err
+    assert f"No such option: {option}" in said
+    assert near in said if near else "Possible" not in said
 
 
 def test_a_defect_of_ours_is_told_in_a_sentence(
@@ -270,8 +307,22 @@ def test_a_launcher_nearby_is_named_briefly_unless_one_goes_elsewhere(
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
     assert called.as_called("configure-environment") == "../configure-environment"
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DSHPC_COMMAND", f"{tmp_path}/a b/dshpc")
-    assert called.dshpc_command() == "'../a b/dshpc'"
+    assert called.dshpc_command() == "'a b/dshpc'"
+
+
+def test_a_launcher_beside_our_folder_is_named_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From /tmp, /var/x/dshpc is not told of as ../var/x/dshpc."""
+    monkeypatch.setenv("DSHPC_COMMAND", f"{tmp_path}/a b/dshpc")
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    assert called.dshpc_command() == f"'{tmp_path}/a b/dshpc'"
+    monkeypatch.setenv("DSHPC_HERE", "/tmp")
+    monkeypatch.setenv("DSHPC_COMMAND", "/var/x/dshpc")
+    assert called.as_called("dshpc up") == "/var/x/dshpc up"
 
 
 def test_in_the_container_a_launcher_is_named_as_from_the_callers_folder(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -806,6 +807,21 @@ def test_isolation() -> None:
     assert parse_isolation(both) == "enforced"
     assert parse_isolation("TaskPlugin = task/none\nConstrainDevices = yes\n") == "default"
     assert parse_isolation("") == "unknown"
+
+
+def test_a_health_check_that_is_late_contradicts_nothing() -> None:
+    node = NodeStatus("n", "idle", None, {}, {})
+    up = ClusterStatus("/p", "p-slurm", "running", health="unhealthy", phase="ready", nodes=(node,))
+    assert lines(up)[0].startswith(
+        "Container  p-slurm: running (unhealthy when Docker last looked; Slurm answers now), since"
+    )
+    for ill in (
+        replace(up, phase="starting: key"),
+        replace(up, nodes=()),
+        replace(up, problem="x"),
+    ):
+        assert lines(ill)[0].startswith("Container  p-slurm: running (unhealthy), since")
+    assert "(healthy)" in lines(replace(up, health="healthy"))[0]
 
 
 def test_kills_of_the_controller_are_told_and_odd_words_about_them_are_not() -> None:

@@ -52,8 +52,7 @@ def described(status: str, started: str) -> Answer:
     ("answer", "words"),
     [
         (described("running", "1970-01-01T00:00:59.9Z"), None),
-        (described("running", "1970-01-01T00:01:01.123456789Z"), "again now that it runs again"),
-        (described("exited", "1970-01-01T00:00:01Z"), "job 7 starts again when it starts"),
+        (described("exited", "1970-01-01T00:00:01Z"), "starts again when it starts, unless it had"),
         (Answer(code=1, stderr="Error: No such container: c"), "starts again when it starts"),
     ],
 )
@@ -66,3 +65,35 @@ def test_a_cluster_that_was_stopped(
     else:
         assert error is not None
         assert words in error.brief
+
+
+def report(*states: str) -> Answer:
+    jobs = [{"state": state, "words": state.lower()} for state in states]
+    return Answer(json.dumps({"schema": "dshpc.job-report/1", "jobs": jobs}))
+
+
+@pytest.mark.parametrize(
+    ("concluded", "shown", "words"),
+    [
+        (False, report("RUNNING"), "job 7 starts again now that it runs again."),
+        (False, report("COMPLETED", "PENDING"), "job 7 starts again now that it runs again."),
+        (False, report("FAILED"), "job 7 has ended: failed."),
+        (True, report("PENDING"), "job 7 had run to its end by then, and does not run again."),
+        (False, Answer(code=3, stderr="no answer"), "runs again, unless it had ended."),
+        (False, Answer("[]"), "runs again, unless it had ended."),
+    ],
+)
+def test_one_that_runs_again_says_what_it_does_with_the_job(
+    call: execution.Call, concluded: bool, shown: Answer, words: str
+) -> None:
+    machine = FakeMachine(
+        commands={
+            INSPECT: described("running", "1970-01-01T00:01:01.123456789Z"),
+            "docker exec c dshpc-node wait": Answer(),
+            "docker exec c test": Answer(code=0 if concluded else 1),
+            f"{ASK} show": shown,
+        }
+    )
+    error = job_trouble.stopped(machine, call, 60.0, "7")
+    assert error is not None
+    assert error.brief.endswith(words)

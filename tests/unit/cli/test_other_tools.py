@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from dshpc_setup import cli
@@ -61,6 +64,44 @@ def test_of_slurms_commands(
 )
 def test_what_the_program_takes_is_its_own(command: str, words: list[str]) -> None:
     other_tools.check(command, words)
+
+
+_SCRIPT = """#!/bin/sh
+# my job
+
+#SBATCH --gres=gpu:1 {0}
+echo begun
+#SBATCH {1}
+"""
+
+
+@pytest.mark.parametrize(
+    "option", ["--container=/x", '--comment="a b" --container /x', "--volume=/a:/b", "--image x"]
+)
+def test_of_a_script(
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").write_text(_SCRIPT.format(option, ""))
+    assert cli.run(["sbatch", "--parsable", "-n", "1", "job.sh", "a"], "dshpc") == Exit.USAGE
+    said = capsys.readouterr().err
+    assert said.startswith("dshpc: dshpc sbatch does not take --")
+    assert "Line 4 of job.sh" in said
+    assert "What to do:" in said
+    with pytest.raises(DshpcError):
+        other_tools.check("sbatch", ["--", "job.sh"])
+
+
+@pytest.mark.parametrize("option", ["# --container=/x", "--job-name=a'b", '--comment "--container'])
+def test_what_sbatch_does_not_read_of_a_script_is_no_option(option: str, tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text(_SCRIPT.format(option, "--container=/x"))
+    other_tools.check("sbatch", [str(tmp_path / "job.sh")])
+    other_tools.check("srun", [str(tmp_path / "job.sh")])
+    os.mkfifo(tmp_path / "pipe")
+    other_tools.check("sbatch", [str(tmp_path / "pipe")])
 
 
 def test_another_unknown_option_is_told_as_ever(capsys: pytest.CaptureFixture[str]) -> None:

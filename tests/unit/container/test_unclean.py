@@ -16,5 +16,22 @@ def test_ends_of_the_last_day_are_told_and_a_long_log_is_cut(tmp_path: Path) -> 
     log.write_text(f"{NOW - 90_000}\n{NOW - 5}\nhalf a line\n{NOW}\n")
     assert unclean.found_at(places, NOW) == [NOW - 5, NOW]
     log.write_text("1600000000\n" * 10_000)
+    log.with_name("slurmctld.runs").touch()
     unclean.trim(places)
     assert log.read_text() == ""
+
+
+def test_they_are_told_until_a_start_after_an_end_in_order(tmp_path: Path) -> None:
+    places = Places(str(tmp_path))
+    unclean.trim(places)  # the first start
+    log = Path(f"{places.state}/slurmctld.unclean")
+    log.parent.mkdir(parents=True)
+    log.write_text(f"{NOW}\n")
+    mark = log.with_name("slurmctld.runs")
+    mark.touch()  # it was killed again
+    unclean.trim(places)
+    assert unclean.found_at(places, NOW) == [NOW]
+    mark.unlink()  # as services/slurmctld/finish does after an end in order
+    unclean.trim(places)
+    assert unclean.found_at(places, NOW) == []
+    unclean.trim(places)

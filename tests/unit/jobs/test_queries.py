@@ -115,6 +115,36 @@ def test_show(play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.startswith("Job 5 (old) of me: failed: exit code 3\n")
 
 
+@pytest.mark.parametrize(("array", "name"), [("", "17"), ("ArrayJobId=17 ArrayTaskId=1 ", "17_1")])
+def test_the_log_of_one_that_plain_sbatch_has_made_and_slurm_has_forgotten(
+    array: str,
+    name: str,
+    tmp_path: Path,
+    play: Callable[[Answers], Played],
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    play(lambda _: (1, "slurm_load_jobs error: Invalid job id specified"))
+    past = line("a", number=18 if array else 17, array=array, folder=str(tmp_path), uid=os.getuid())
+    (tmp_path / "jobs.log").write_text(f"{past}\n")
+    words = ["logs", "17", *(["--task", "1"] if array else []), "--work", str(tmp_path)]
+    with pytest.raises(DshpcError, match="not known where") as told:
+        job_verbs.main(words)
+    assert "its --output" in told.value.details
+    log = tmp_path / f"slurm-{name}.out"
+    log.write_text("printed\n")
+    found = completion_log.parse(past)
+    assert found is not None
+    assert found.started is not None
+    os.utime(log, (found.started - 9, found.started - 9))  # of another cluster's job of that number
+    with pytest.raises(DshpcError, match="not known where"):
+        job_verbs.main(words)
+    os.utime(log, (found.started + 1, found.started + 1))
+    assert job_verbs.main(words) == 0
+    assert capfdbinary.readouterr().out.endswith(b"printed\n")
+    assert job_verbs.main([*words, "-f"]) == 0
+    assert b"printed" in capfdbinary.readouterr().out
+
+
 def test_a_job_that_nobody_knows(
     play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,8 +50,36 @@ local function tell_of_mail()
    end
 end
 
+-- Slurm ignores these where it has no OCI runtime. `dshpc` refuses them on a command line and in a script's
+-- file before (cli/other_tools.py); here come a script of stdin, and what is typed in the container.
+local function has_own_image(options)
+   for _, name in ipairs({ "container", "container-id" }) do
+      if (options[name] or "") ~= "" then
+         slurm.log_error("%s", ("nothing was submitted, for all jobs run in the cluster's own image and --%s would come to nothing. Leave it out. To put packages into the image, on the host: dshpc env add PACKAGE, then configure-environment"):format(name))
+         return false
+      end
+   end
+   return true
+end
+
+-- A step has all that its job has, but for one with --exact or --overlap: an srun in it waits for its end, and
+-- Slurm says so after two minutes at the earliest (launch_common_create_job_step in src/srun/launch.c, 24.11).
+local function tell_of_outer_step(options)
+   local step, job = os.getenv("SLURM_STEP_ID") or "", os.getenv("SLURM_JOB_ID") or ""
+   local other = options["jobid"] or job
+   if step:match("^%d+$") and job ~= "" and other == job and options["overlap"] ~= "set" then
+      slurm.log_info("%s", "this srun runs in a step of srun, and waits until that has ended or leaves something free. To run on the same CPUs and GPUs at the same time: srun --overlap")
+   end
+end
+
 -- Whether the job is to be submitted.
 return function(options)
+   if options["type"] == "srun" then
+      tell_of_outer_step(options)
+   end
+   if not has_own_image(options) then
+      return false
+   end
    local mail = options["mail-type"] or ""
    if mail ~= "" and mail:upper() ~= "NONE" then
       tell_of_mail()
