@@ -302,11 +302,18 @@ def _unclean_lines(status: ClusterStatus) -> list[str]:
 
 
 def _pending_lines(status: ClusterStatus) -> list[str]:
-    if not status.pending:
-        return []
-    count = len(status.pending)
-    head = "1 queued job cannot run:" if count == 1 else f"{count} queued jobs cannot run:"
-    return [f"Queue      {head}"] + [f"           {text}" for text in stuck.lines(status.pending)]
+    pending = status.pending or ()
+    parts = (
+        ("is held", "are held", stuck.held(pending)),
+        ("cannot run", "cannot run", stuck.not_held(pending)),
+    )
+    said = []
+    for one, many, jobs in parts:
+        if jobs:
+            count = len(jobs)
+            head = f"1 queued job {one}:" if count == 1 else f"{count} queued jobs {many}:"
+            said += [f"Queue      {head}", *(f"           {text}" for text in stuck.lines(jobs))]
+    return said
 
 
 def _failure_lines(title: str, failure: dict[str, Any] | None) -> list[str]:

@@ -175,9 +175,13 @@ def what_to_do(candidate: Candidate, name: str, right: str, line: str = "") -> t
             aside = f"mv config/{name} config/{name}.old && configure-environment"
             steps.append(f"Or put yours aside, {_THERE}, to have it written anew: {aside}")
     elif line.strip() and line.strip() in (text.strip() for text in candidate.extra):
+        # A container has the settings of its last configure-environment: one that was taken out since then
+        # is told by no other command
         steps += [
-            "The line comes from the setting slurm_conf_extra. See where that is set: dshpc config show",
-            "Correct it there (in dshpc.yaml, or by the flag again), then: configure-environment",
+            "The line comes from the setting slurm_conf_extra. See what that is now: dshpc config show",
+            "Correct it there, or take all of its lines out: dshpc config unset slurm_conf_extra",
+            "Then put it into effect, also where it is corrected already (reconfigure and restart read no "
+            "settings): configure-environment",
         ]
     elif name == "gres.conf":
         steps.append("Have the devices handed in, on the host: configure-environment")

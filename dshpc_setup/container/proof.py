@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from dshpc_setup.container import daemons, jobs, slurm_conf
+from dshpc_setup.container import daemons, jobs, programs, slurm_conf
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.run import Run
 
@@ -89,4 +89,6 @@ def prove(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> Proof:
         if others and result.state == "timeout" and now is not None and now.usable:
             status.note("No job was tried: jobs from before hold the node.")
             return Proof("none: jobs from before hold the node", reconciled)
-        raise daemons.proof_error(result, node, now)
+        drained = now is not None and now.prolog_failed
+        around = programs.failed_around(candidate, result.text, drained=drained)
+        raise around or daemons.proof_error(result, node, now)

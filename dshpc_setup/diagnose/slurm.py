@@ -17,6 +17,7 @@ from dshpc_setup.diagnose.slurm_known import (
     INVALID,
     LOG,
     NODE,
+    PROLOG,
     RUNS,
     nodes,
 )
@@ -100,7 +101,7 @@ def in_its_words(cause: str, failure: dict[str, Any], known: Known) -> Verdict:
 CHECKS: tuple[Check, ...] = (
     *CONTAINER_CHECKS,
     Check(START, "slurm", "The cluster's start succeeded", "The cluster's start failed", _start,
-          needs=(RUNS,), because=("DSH-SL-026", "DSH-SL-027")),
+          needs=(RUNS,), because=("DSH-SL-026", "DSH-SL-027", PROLOG)),
     Check(STARTING, "slurm", "The cluster's start is done", "The cluster is still starting",
           _starting, needs=(RUNS, START)),
     *UPKEEP_CHECKS,
