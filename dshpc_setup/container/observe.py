@@ -17,7 +17,15 @@ from itertools import islice
 from typing import Any
 
 from dshpc_setup import __version__
-from dshpc_setup.container import check, hardware, key_set, observe_daemons, programs, slurm_conf
+from dshpc_setup.container import (
+    check,
+    hardware,
+    key_set,
+    observe_daemons,
+    programs,
+    slurm_conf,
+    task_prolog,
+)
 from dshpc_setup.container.places import Places
 from dshpc_setup.container.storage import read_text
 from dshpc_setup.errors import DshpcError
@@ -49,6 +57,7 @@ def observe(
         "devices": lambda say: _devices(machine, places, say),
         "files": lambda say: _files(places, say),
         "name": lambda say: say(_name(machine, left_s)),
+        "tasks": lambda say: say({"task_prolog": task_prolog.failed(machine, places, left_s)}),
     }
     found: dict[str, Any] = {"time": time.time(), "wheel_version": __version__}
     found["gpus_state"] = "timeout"  # until it is said

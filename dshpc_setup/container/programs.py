@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from dshpc_setup.container import slurm_conf
+from dshpc_setup.container import slurm_conf, task_prolog
 from dshpc_setup.container.complaints import shortened, what_to_do
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.slurm_conf import Entry
@@ -46,8 +45,6 @@ _THEN = {
     "epilog": "The node is drained at the first job.",
     "healthcheckprogram": "The node's health is not checked.",
 }
-# Of slurmstepd's, in the output of the task (exec_task in src/slurmd/slurmstepd/task.c, 24.11)
-_TASK_PROLOG_FAILED = re.compile(r"error: TaskProlog failed status=(\d+)")
 
 
 def program_error(
@@ -86,7 +83,7 @@ def failed_around(candidate: Candidate, said: str, *, drained: bool) -> DshpcErr
     `said`: what srun said. `drained`: Slurm took the node out for a Prolog. slurmd alone knows that one's
     exit code, and writes it into the container's log.
     """
-    task = _TASK_PROLOG_FAILED.search(said)
+    task = task_prolog.FAILED.search(said)
     if task is None and not drained:
         return None
     key = "Prolog" if task is None else "TaskProlog"

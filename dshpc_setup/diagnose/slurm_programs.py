@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dshpc_setup.container import slurm_conf
 from dshpc_setup.container.programs import then, told
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine
+from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, warning
 from dshpc_setup.diagnose.slurm_known import PROGRAMS, RUNS, correct_lines, of_inside
 from dshpc_setup.fixes import Fix
 from dshpc_setup.observed import Inside
@@ -23,7 +24,28 @@ def _programs(known: Known, inside: Inside) -> Verdict:
     )
 
 
+def _task_prolog(known: Known, inside: Inside) -> Verdict:
+    """Slurm tells of it in each job's own output, and nowhere else."""
+    if not inside.task_prolog:
+        return fine()
+    path = slurm_conf.last(inside.slurm_conf or "", "TaskProlog")
+    return warning(
+        f"The TaskProlog {f'{path} ' if path else ''}ended with an error lately: such a job ends with its "
+        "exit code, and its program is not begun.",
+        *(f"job {job}: TaskProlog failed" for job in inside.task_prolog),
+        fix=(
+            Fix(
+                "Correct the program: it must end with exit code 0 for each user. The next job finds it"
+            ),
+            *correct_lines(known, "its line"),
+        ),
+    )
+
+
 PROGRAM_CHECKS: tuple[Check, ...] = (
     Check(PROGRAMS, "slurm", "Programs that slurm.conf names can be run",
           "A program that slurm.conf names cannot be run", of_inside(_programs), needs=(RUNS,)),
+    Check("DSH-SL-052", "slurm", "The TaskProlog succeeds",
+          "Jobs failed because their TaskProlog ended with an error", of_inside(_task_prolog),
+          needs=(RUNS,), because=(PROGRAMS,)),
 )  # fmt: skip

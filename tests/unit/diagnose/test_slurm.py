@@ -76,6 +76,7 @@ FIRES: dict[str, tuple[str, str]] = {
     "DSH-SL-048": ("packages-old", "packages-of-late"),
     "DSH-SL-049": ("with-holes", "holes-mended"),
     "DSH-SL-050": ("programs-missing", "healthy"),
+    "DSH-SL-052": ("task-prolog-failed", "healthy"),
     "DSH-SL-051": ("held-after-launch", "held-by-user"),
     "DSH-DK-045": ("small-shm", "healthy"),
 }
@@ -208,6 +209,11 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
         ("drained-prolog-held", "DSH-SL-016", "setting slurm_conf_extra; configure-environment"),
         ("drained-prolog-held", "DSH-SL-016", "State=RESUME; dshpc scontrol release 7"),
         ("start-failed-prolog", "DSH-SL-016", "ended with exit code 3; dshpc restart"),
+        (
+            "task-prolog-failed",
+            "DSH-SL-052",
+            "TaskProlog /home/someone/task.sh; exit code 3; job 17",
+        ),
         ("held-after-launch", "DSH-SL-051", "Prolog; dshpc scontrol release 7; docker exec"),
         ("drained-batch", "DSH-SL-017", "drained; batch job complete failure"),
         ("down-not-responding", "DSH-SL-018", "down; does not respond; Not responding"),
@@ -597,7 +603,11 @@ def test_a_hold_of_the_users_own_is_only_noted() -> None:
 )
 @pytest.mark.parametrize(
     ("case", "identity"),
-    [("programs-missing", "DSH-SL-050"), ("drained-prolog-held", "DSH-SL-016")],
+    [
+        ("programs-missing", "DSH-SL-050"),
+        ("drained-prolog-held", "DSH-SL-016"),
+        ("task-prolog-failed", "DSH-SL-052"),
+    ],
 )
 def test_a_line_is_corrected_where_it_is_set(
     case: str, identity: str, owner: str, has: str, has_not: str
