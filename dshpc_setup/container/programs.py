@@ -77,6 +77,12 @@ def then(key: str) -> str:
     return _THEN.get(key.lower(), "Jobs can fail.")
 
 
+def names_prolog(candidate: Candidate) -> bool:
+    """Whether Slurm runs a Prolog of the user's before each job."""
+    found = slurm_conf.last(candidate.texts.get("slurm.conf", ""), "Prolog")
+    return found is not None and not found.startswith(_OURS)
+
+
 def failed_around(candidate: Candidate, said: str, *, drained: bool) -> DshpcError | None:
     """The program that kept the first job from running, where it was one.
 
@@ -103,14 +109,15 @@ def failed_around(candidate: Candidate, said: str, *, drained: bool) -> DshpcErr
     # slurmd writes "prolog failed status=CODE:SIGNAL"
     look = () if task is not None else ("Look at its exit code: docker logs --tail 50 CONTAINER",)
     where = f"{candidate.where('slurm.conf')}, line {found.number}"
+    first, *others = what_to_do(candidate, "slurm.conf", "", found.line)
     return DshpcError(
         shortened(f"The {key} {path} {how}, so that {so}."),
         "\n".join(filter(None, (f"It is set in {where}: {shortened(found.line)}", said))),
         (
             *look,
             "Correct the program: it must end with exit code 0. Then: dshpc restart",
-            *(f"Or: {step}" for step in what_to_do(candidate, "slurm.conf", "", found.line)[:1]),
-            *what_to_do(candidate, "slurm.conf", "", found.line)[1:],
+            f"Or, where the line is wrong: {first}",
+            *others,
             "Then release the jobs that Slurm holds for it (dshpc status names them): dshpc scontrol release "
             "JOB",
         ),
