@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from dshpc_setup.checkup import DEADLINE_S, cluster
 from dshpc_setup.machine import CommandResult, Ended, Say, apart
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from tests.integration.stuck import STUB
 
 MOST = 1.5

@@ -23,12 +23,12 @@ from side_by_side import arguments, limited
 from start import docker
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from dshpc_setup.engine.site import gather_site
 from dshpc_setup.image.base import ensure_base
-from dshpc_setup.image.site import gather_site
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.probes import gather
-from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Silent
 from tests.integration.bench import cdi, hardware, roots
 from tests.integration.bench.engines import Bench, bench
 

@@ -20,7 +20,7 @@ if importlib.util.find_spec("dshpc_setup") is None:
         " .venv/bin/python in a checkout once ./dshpc has run."
     )
 if TYPE_CHECKING:
-    from dshpc_setup.project import Project
+    from dshpc_setup.project.folder import Project
 
 FIGURES = "DSHPC_BENCH_FIGURES"  # names a file: each limited figure becomes a line of JSON in it
 
@@ -57,7 +57,7 @@ def program(name: str = "dshpc") -> str:
 def project_at(folder: Path) -> Project:
     """The project in this folder or above it."""
     from dshpc_setup.errors import DshpcError
-    from dshpc_setup.project import need_project
+    from dshpc_setup.project.folder import need_project
 
     try:
         return need_project(folder.absolute(), {})

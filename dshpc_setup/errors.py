@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Literal, get_args
 
 ERROR_SCHEMA = "dshpc.error/1"
 
@@ -19,18 +21,71 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+# Something to do; only to look; another way to the same end, which begins here; to do after the step before
+Step = Literal["do", "look", "alternative", "after"]
+Place = Literal["project", "host"]
+_PLACES: dict[Place, str] = {"project": "in the project folder", "host": "on the host"}
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One step of what mends a fault; `command` can be pasted; `automatic` where dshpc itself can do it.
+
+    `place`: where it is done, where that is not wherever it is read.
+    """
+
+    text: str
+    command: str | None = None
+    automatic: bool = False
+    step: Step = "do"
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        """ "Restart Docker: sudo systemctl restart docker"."""
+        return f"{self.words}: {self.command}" if self.command else self.words
+
+    @property
+    def words(self) -> str:
+        """The text with its place."""
+        return f"{self.text}, {_PLACES[self.place]}" if self.place else self.text
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "text": self.text,
+            "command": self.command,
+            "step": self.step,
+            "place": self.place,
+        }
+
+    def edited(self, edit: Callable[[str], str]) -> Fix:
+        """The step with its text and command changed: a name filled in, say."""
+        return replace(self, text=edit(self.text), command=self.command and edit(self.command))
+
+
 @dataclass(eq=True)
 class DshpcError(Exception):
     """The run cannot go on.
 
-    `brief` says what happened, `details` why (raw text of the layer below is welcome), `resolution`
-    what to do next, one step an item. Two errors with the same content are equal.
+    `brief` says what happened, `details` why (raw text of the layer below is welcome), `steps` what to
+    do next: a Fix where there is a command to type, or a sentence. `file`: the file of the project folder
+    that cannot be used as it is ("config/slurm.conf"). Two errors with the same content are equal.
     """
 
     brief: str
     details: str = ""
-    resolution: tuple[str, ...] = ()
+    steps: tuple[str | Fix, ...] = ()
     exit_code: int = Exit.ERROR
+    file: str | None = None
+
+    @property
+    def resolution(self) -> tuple[str, ...]:
+        """The steps in words."""
+        return tuple(map(str, self.steps))
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        """The steps as values."""
+        return tuple(step if isinstance(step, Fix) else Fix(step) for step in self.steps)
 
     def __str__(self) -> str:
         return self.brief
@@ -54,6 +109,31 @@ class DshpcError(Exception):
         }
 
 
-def usage_error(brief: str, details: str = "", *resolution: str) -> DshpcError:
+def told_error(value: Mapping[str, object]) -> DshpcError:
+    """The error that a container's start told: {brief, details, fixes, file}.
+
+    What is missing is empty. An older image tells its steps as sentences alone (`resolution`).
+    """
+    told = value.get("fixes")
+    items = told if isinstance(told, list) else []
+    fixes = [_told_fix(item) for item in items if isinstance(item, dict)]
+    words = value.get("resolution")
+    said = [str(word) for word in words] if isinstance(words, list) else []
+    brief, details = str(value.get("brief") or ""), str(value.get("details") or "")
+    file = value.get("file")
+    return DshpcError(
+        brief, details, tuple(fixes or said), file=file if isinstance(file, str) else None
+    )
+
+
+def _told_fix(item: Mapping[str, object]) -> Fix:
+    command = item.get("command")
+    step: Step = next((each for each in get_args(Step) if each == item.get("step")), "do")
+    place: Place | None = next((each for each in _PLACES if each == item.get("place")), None)
+    text = str(item.get("text") or "")
+    return Fix(text, None if command is None else str(command), step=step, place=place)
+
+
+def usage_error(brief: str, details: str = "", *steps: str | Fix) -> DshpcError:
     """Wrong input from the user: exit code 64."""
-    return DshpcError(brief, details, resolution, Exit.USAGE)
+    return DshpcError(brief, details, steps, Exit.USAGE)

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # A checkout, or an environment of one, that belongs to another user: what of it is used, and by whom.
-# Sourced after scripts/launch.sh. The rules are those of ssh (StrictModes), as dshpc_setup/trust.py has
+# Sourced after scripts/launch.sh. The rules are those of ssh (StrictModes), as dshpc_setup/project/trust.py has
 # them for project folders: docs/decisions/0032-one-environment.md.
 
 # dshpc_judge VENV: it belongs to root or to whose program this is, and nobody else can write there or

@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from dshpc_setup import ownership, resources
+from dshpc_setup import resources
+from dshpc_setup.files import ownership
 from dshpc_setup.record import vocabulary
 from dshpc_setup.settings import BY_NAME
 

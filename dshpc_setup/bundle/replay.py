@@ -17,12 +17,12 @@ from typing import Any
 
 from dshpc_setup import foreign
 from dshpc_setup.bundle import PROOF_SCHEMA, SETTINGS_SCHEMA, archive, contents
-from dshpc_setup.checkup import stored
 from dshpc_setup.diagnose import Known
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine.folder import REPLIES
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import Observed
+from dshpc_setup.observed import stored
+from dshpc_setup.observed.model import Observed
 from dshpc_setup.passthrough import Passthrough, proof_key
 from dshpc_setup.settings import Settings, load
 

@@ -16,10 +16,10 @@ from typing import Any
 from dshpc_setup import __version__
 from dshpc_setup.bundle import PROOF_SCHEMA, SETTINGS_SCHEMA, VERSIONS_SCHEMA, configs, contents
 from dshpc_setup.bundle.sources import Sources
-from dshpc_setup.checkup import stored
 from dshpc_setup.diagnose import to_json
 from dshpc_setup.machine import Machine
-from dshpc_setup.observed import Observed
+from dshpc_setup.observed import stored
+from dshpc_setup.observed.model import Observed
 from dshpc_setup.passthrough import proof_key
 from dshpc_setup.record import scrubbed as of_recording
 from dshpc_setup.record import words

@@ -11,11 +11,11 @@ from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.log import Log
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from dshpc_setup.record import recorder
-from dshpc_setup.render import CONFIG_FILES
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.render.configuration import CONFIG_FILES
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Reporter
 
 LOG_LINES = 500
 _LONGEST_LINE = 2000

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dshpc_setup.bundle.archive import pack
 from dshpc_setup.errors import usage_error
-from dshpc_setup.files import write_atomic
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.files.atomic import write_atomic
+from dshpc_setup.terminal.reporter import Reporter
 
 SUFFIXES = (".tar.gz", ".tgz")
 _MODE = 0o600  # whoever may read it is for the user to say

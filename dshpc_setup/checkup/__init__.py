@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,8 +20,8 @@ from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import DeviceLinks, GpuMemory, KernelLog, Observed
-from dshpc_setup.project import PROOF, REMEMBERED, Project
+from dshpc_setup.observed.model import DeviceLinks, GpuMemory, KernelLog, Observed
+from dshpc_setup.project.folder import PROOF, REMEMBERED, Project
 from dshpc_setup.settings import BY_NAME, Reading, Settings, WrongSetting
 
 if TYPE_CHECKING:
@@ -44,7 +43,8 @@ def examine(machine: Machine, project: Project | None, early: Early | None = Non
 
     The checks take as long to be imported as the machine takes to answer: it is done meanwhile.
     """
-    import_module("dshpc_setup.machine.commands")  # once: else each process that asks does it
+    from dshpc_setup.machine import commands  # noqa: F401  # once: else each process that asks does it
+
     if cluster.is_inside(machine):
         return _examine_inside(machine)
     settings, wrong = _settings(project, machine.env)

@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dshpc_setup import foreign
-from dshpc_setup.checkup.narrowed import at_once, inspecting_once, unwrapped, with_deadline
+from dshpc_setup.checkup.limited import at_once, inspecting_once, unwrapped, with_deadline
 from dshpc_setup.cluster import status as cluster_status
-from dshpc_setup.cluster.status import ClusterStatus
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.status import printable
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.engine.inspecting import INSIDE_S, Answer, Early, ask_inside
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Ended, Machine, Say, earlier
-from dshpc_setup.observed import ContainerSeen, Inside, Observed, OtherCluster
+from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.observed.model import ContainerSeen, Inside, Observed, OtherCluster
 from dshpc_setup.probes.platform import in_container
-from dshpc_setup.project import GPUS_LABEL, LABEL, Project
+from dshpc_setup.project.folder import GPUS_LABEL, LABEL, Project
+from dshpc_setup.slurm.places import Places
 
 COMMAND_S = 4.0  # of each; several wait beside each other
 _LEAST_S = 0.5
@@ -199,7 +199,7 @@ def _image_of(project: Project, name: str) -> str | None:
     """The image that docker-compose.yml starts; not of another user's."""
     if project.foreign is not None:
         return None
-    from dshpc_setup.apply import read_text
+    from dshpc_setup.apply.apply import read_text
     from dshpc_setup.engine import compose
 
     try:
@@ -211,7 +211,7 @@ def _image_of(project: Project, name: str) -> str | None:
 
 
 def _is_there(machine: Machine, ref: str) -> bool | None:
-    from dshpc_setup.image.client import inspect as inspect_image
+    from dshpc_setup.engine.images import inspect as inspect_image
 
     try:
         return inspect_image(machine, ref) is not None
@@ -262,7 +262,7 @@ def _refusal(asked: CommandResult) -> str:
 
 def parse_inside(text: str) -> Inside | None:
     """What `dshpc-node observe` printed, None where it is no such object; unknown fields are left."""
-    from dshpc_setup.checkup import typed
+    from dshpc_setup.observed import typed
 
     try:
         value = foreign.value(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import Machine
-from dshpc_setup.observed import DeviceLinks
+from dshpc_setup.observed.model import DeviceLinks
 
 FOLDER = "/dev/char"
 _SHARED = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")

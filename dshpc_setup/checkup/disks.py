@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import Machine
-from dshpc_setup.observed import Disk
+from dshpc_setup.observed.model import Disk
 
 _ASK_S = 3.0  # a network file system whose server is gone never answers
 # "Filesystem 1024-blocks Used Available Capacity Mounted on", as POSIX has it for `df -P`

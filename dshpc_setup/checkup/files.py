@@ -9,15 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dshpc_setup import foreign, ownership
-from dshpc_setup.checkup import gpu_part, renderings
+from dshpc_setup import foreign
+from dshpc_setup.apply.owned import JOURNAL, NEW, OWNABLE
+from dshpc_setup.checkup import renderings
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.observed import ProjectFile
-from dshpc_setup.owned import JOURNAL, NEW, OWNABLE
+from dshpc_setup.files import ownership
+from dshpc_setup.observed.model import ProjectFile
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.project import MANIFEST, OWN, Project
+from dshpc_setup.project.folder import MANIFEST, OWN, Project
+from dshpc_setup.render import gpu_part
 from dshpc_setup.settings import Settings
 
 SETTINGS_FILE = "dshpc.yaml"

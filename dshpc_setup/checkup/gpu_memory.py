@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dshpc_setup.diagnose.common import named
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.machine import Machine
-from dshpc_setup.observed import GpuMemory, MemoryUse
+from dshpc_setup.observed.model import GpuMemory, MemoryUse
 from dshpc_setup.probes import readings
 from dshpc_setup.probes.readings import Reading
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 
+from dshpc_setup.diagnose.kernel_messages import messages
 from dshpc_setup.facts import Platform
-from dshpc_setup.kernel_messages import messages
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
-from dshpc_setup.observed import KernelLog
+from dshpc_setup.observed.model import KernelLog
 
 DEADLINE_S = 3.0
 JOURNAL = (

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from dshpc_setup import passthrough, stanza
-from dshpc_setup.apply import read_text
-from dshpc_setup.checkup import gpu_part
+from dshpc_setup import passthrough
+from dshpc_setup.apply.apply import read_text
+from dshpc_setup.apply.owned import OWNABLE
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.handover import Handover
+from dshpc_setup.files.ownership import digest
 from dshpc_setup.machine.overlay import simulated_device_files
-from dshpc_setup.owned import OWNABLE
-from dshpc_setup.ownership import digest
 from dshpc_setup.passthrough import Passthrough
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.plan import ClusterPlan, plan_cluster
-from dshpc_setup.project import PROOF, RENDERED, Project
-from dshpc_setup.render import CONFIG_FILES, inputs, render_env, render_slurm
+from dshpc_setup.project.folder import PROOF, RENDERED, Project
+from dshpc_setup.render import gpu_part, stanza
+from dshpc_setup.render.configuration import CONFIG_FILES, inputs, render_env, render_slurm
 from dshpc_setup.settings import Settings
 
 _TMP_DISK = re.compile(r" ?\bTmpDisk=\d+")

@@ -9,24 +9,13 @@ from __future__ import annotations
 
 import sys
 
+from dshpc_setup.terminal.commands import EXEC_COMMANDS
+
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dshpc_setup.errors import DshpcError
-
-EXEC_COMMANDS = frozenset(
-    (
-        "srun sbatch salloc squeue sinfo scancel scontrol sacct sacctmgr sstat sprio sshare sdiag "
-        "sattach sbcast strigger sreport scrontab exec shell"
-    ).split()
-)
-COMMANDS = frozenset(
-    (
-        "configure config detect gpus passthrough compose record up restart reconfigure status "
-        "down logs destroy doctor explain key env method job run workflow"
-    ).split()
-)  # what typer has beside them
 
 _NOT_PRINTED = "What was found could not be printed."
 _ended_by: list[int] = []  # the signal that ended the running command
@@ -276,7 +265,7 @@ def _told(error: DshpcError, arguments: list[str], program: str) -> int:
     code = int(error.exit_code)
     if not _told_json and wants_json(arguments):
         print_json(error.to_object())
-    from dshpc_setup.cli.console import print_error
+    from dshpc_setup.terminal.called import print_error
 
     print_error(error, program)
     return code

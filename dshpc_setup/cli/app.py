@@ -6,14 +6,7 @@ from typing import Any
 
 import typer
 
-from dshpc_setup.cli import (
-    ReaderGoneError,
-    interrupted,
-    other_tools,
-    print_json,
-    told,
-    wants_json,
-)
+from dshpc_setup.cli import ReaderGoneError, interrupted, other_tools, print_json, told, wants_json
 from dshpc_setup.cli.command_line import HELP, app, finish, finished
 from dshpc_setup.cli.passed_on import show_in_help
 from dshpc_setup.errors import DshpcError, Exit, usage_error

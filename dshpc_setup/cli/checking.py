@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dshpc_setup.cli import print_json, put
-from dshpc_setup.cli.chosen import chosen
-from dshpc_setup.cli.doctor_asked import Asked as Asked
+from dshpc_setup.cli.check_selection import chosen
+from dshpc_setup.cli.doctor_options import Asked as Asked
 from dshpc_setup.diagnose import Known, catalogue, diagnose
 from dshpc_setup.diagnose.model import Check, Section
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.facts import SECTIONS as FACTS
 from dshpc_setup.facts import Section as Fact
-from dshpc_setup.files import write_atomic
+from dshpc_setup.files.atomic import write_atomic
 
 # The facts that the checks of a section are about
 _ABOUT: dict[str, tuple[Fact, ...]] = {

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from dshpc_setup.cli import print_json, put
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.job_request import Cluster, ask, cluster
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import clean
 from dshpc_setup.jobs.clean import Request
-from dshpc_setup.printed import plain
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.reporter import Reporter
 
 _MOST_ROWS = 20
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dshpc_setup.cli import print_json, put
-from dshpc_setup.cli.console import ConsoleReporter, as_called, is_interactive
+from dshpc_setup.cli.console import ConsoleReporter, is_interactive
 from dshpc_setup.cli.folders import folder_of, found_project
+from dshpc_setup.terminal.called import as_called
 
 if TYPE_CHECKING:
-    from dshpc_setup.cluster.status import ClusterStatus
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.project import Project
+    from dshpc_setup.observed.cluster_status import ClusterStatus
+    from dshpc_setup.project.folder import Project
 
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
@@ -101,7 +102,7 @@ def reporter(yes: bool = False) -> ConsoleReporter:
 
 def needed_project(folder: Path | None) -> Project:
     """As found_project; raises DshpcError where there is none."""
-    from dshpc_setup.project import need_project
+    from dshpc_setup.project.folder import need_project
 
     return found_project(folder) or need_project(folder_of(folder), environment())
 
@@ -112,6 +113,6 @@ def environment() -> Mapping[str, str]:
 
 def project_of(folder: Path | None) -> Project:
     """The project found, or the folder that we stand in where there is none."""
-    from dshpc_setup.project import Project
+    from dshpc_setup.project.folder import Project
 
     return found_project(folder) or Project(folder_of(None))

@@ -10,11 +10,11 @@ import typer
 
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.command_line import HELP, Json, Yes, app, finish, reporter
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.options import Machine
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.errors import Exit, usage_error
-from dshpc_setup.printed import harmless
+from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.printed import harmless
 
 if TYPE_CHECKING:
     from dshpc_setup.compose_patch.command import Check, Done, Way

@@ -20,9 +20,9 @@ from dshpc_setup.cli.command_line import (
     reporter,
     this_machine,
 )
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.options import Machine, NoMachine
 from dshpc_setup.errors import Exit
+from dshpc_setup.terminal.called import as_called
 
 if TYPE_CHECKING:
     from dshpc_setup.cluster.offered import Settled

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
-from dshpc_setup.cli.console import ConsoleReporter, as_called, dshpc_command
+from dshpc_setup.apply.owned import NEW
+from dshpc_setup.cli.console import ConsoleReporter
 from dshpc_setup.cli.elevate import go_on_with_sudo
 from dshpc_setup.cli.exec import say_ignored
 from dshpc_setup.cli.seen import seen_machine
@@ -16,11 +17,11 @@ from dshpc_setup.cluster.start import MayStop
 from dshpc_setup.engine.privilege import caller
 from dshpc_setup.engine.refusals import in_docker_group
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.owned import NEW
-from dshpc_setup.pipeline import Configure, Options
-from dshpc_setup.printed import harmless
-from dshpc_setup.project import Project, find_project
-from dshpc_setup.report import Report
+from dshpc_setup.project.folder import Project, find_project
+from dshpc_setup.setup.pipeline import Configure, Options
+from dshpc_setup.setup.report import Report
+from dshpc_setup.terminal.called import as_called, dshpc_command
+from dshpc_setup.terminal.printed import harmless
 
 
 def configure_here(

@@ -79,8 +79,8 @@ def detect(asked: Asked) -> int:
     if asked.json:
         print_json(facts.to_json(sections, explain=asked.explain))
     else:
-        from dshpc_setup import explain
         from dshpc_setup.cli.facts import lines
+        from dshpc_setup.facts import explain
 
         text = lines(facts, sections, *([_settings(asked)] if facts.gpus.devices else []))
         if asked.explain:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dshpc_setup.cli.console import as_called, dshpc_command
 from dshpc_setup.cli.terminal import Ink, printable, printable_lines, wrapped
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import FAULTS, SECTIONS, WRONG, Section
 from dshpc_setup.diagnose.report import Report
+from dshpc_setup.terminal.called import as_called, dshpc_command
 
 _MARKS = {"ok": "ok", "info": "--", "warn": "!", "error": "!!", "skipped": "..", "crashed": "??"}
 _GPUS = (
@@ -71,7 +71,7 @@ def _clean(finding: Finding) -> Finding:
         fix=tuple(
             replace(
                 fix,
-                text=_sentence(fix.text),
+                text=_sentence(fix.words),
                 command="\n".join(printable_lines(fix.command or "")) or None,
             )
             for fix in finding.fix
@@ -152,7 +152,7 @@ def _body(finding: Finding, indent: str, most: int | None = None) -> Iterator[st
     if more > 0:
         yield f"{indent}  ... and {_count(more, 'line')} more: -v"
     for fix in finding.fix:
-        text = f"{fix.text}:" if fix.command else fix.text
+        text = f"{fix.words}:" if fix.command else fix.words
         yield from wrapped(as_called(text), f"{indent}-> ")
         yield from (f"{indent}     {as_called(line)}" for line in (fix.command or "").splitlines())
     if finding.state == "crashed":

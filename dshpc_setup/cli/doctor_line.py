@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dshpc_setup.cli.doctor_asked import Asked
+from dshpc_setup.cli.doctor_options import Asked
 from dshpc_setup.cli.folders import found_project
 from dshpc_setup.cli.plain_line import Options, read
 from dshpc_setup.cli.seen import seen_machine
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from dshpc_setup.diagnose import Known
     from dshpc_setup.diagnose.model import Check
-    from dshpc_setup.project import Project
+    from dshpc_setup.project.folder import Project
 
     _Looked: TypeAlias = tuple[Known, tuple[Check, ...] | None]
 
@@ -79,7 +78,8 @@ def _looked(line: Line, machine: Machine, project: Project | None) -> _Looked:
     name = project.runtime().get("container") if project and ours else None
     if not isinstance(name, str):
         return _rest(line, machine, project)
-    import_module("dshpc_setup.machine.commands")  # once: else each process that asks does it
+    from dshpc_setup.machine import commands  # noqa: F401  # once: else each process that asks does it
+
     found: list[_Looked] = []
 
     def rest() -> None:
@@ -129,6 +129,6 @@ def _described(machine: Machine, name: str) -> CommandResult | None:
 
 
 def _load() -> None:
-    import_module("dshpc_setup.cli.checking")
-    import_module("dshpc_setup.checkup")
-    import_module("dshpc_setup.cluster.operations")  # here, and not in the process that asks by it
+    from dshpc_setup import checkup  # noqa: F401
+    from dshpc_setup.cli import checking  # noqa: F401
+    from dshpc_setup.cluster import operations  # noqa: F401  # here, and not in the process that asks

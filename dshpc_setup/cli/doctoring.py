@@ -96,7 +96,7 @@ def doctor(
         write_report(here, project, (known, report.every), bundle, reporter(yes))
     if not fix:
         return
-    from dshpc_setup.cli.mend import exit_code, mend, print_mended
+    from dshpc_setup.cli.repair import exit_code, mend, print_mended
 
     done = mend(
         here,

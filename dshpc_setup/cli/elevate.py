@@ -10,7 +10,7 @@ from dshpc_setup.engine.privilege import can_be_root
 from dshpc_setup.engine.refusals import EngineDeniedError
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.terminal.reporter import Reporter
 
 # What a run depends on and sudo would take away: settings, proxies, certificates, the engine's place
 _KEPT = (

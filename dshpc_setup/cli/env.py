@@ -20,9 +20,9 @@ from dshpc_setup.cli.command_line import (
     reporter,
     this_machine,
 )
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit, usage_error
+from dshpc_setup.terminal.called import as_called
 
 env_app = typer.Typer(
     help="The packages that methods need.", no_args_is_help=True, context_settings=HELP
@@ -90,8 +90,8 @@ def env_lock(
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Choose the versions of all that is declared, and of what that needs, and write them down."""
-    from dshpc_setup.environment import standing
     from dshpc_setup.environment.model import LOCK_SCHEMA
+    from dshpc_setup.image import standing
 
     lock = standing.make_lock(this_machine(), project_of(dir), reporter())
     if json_output:
@@ -116,7 +116,7 @@ def env_show(
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """What is declared, what is locked, what the image has, and what to do next."""
-    from dshpc_setup.environment import standing
+    from dshpc_setup.image import standing
 
     now = standing.look(this_machine(), project_of(dir))
     if json_output:

@@ -15,8 +15,8 @@ import os
 import sys
 import time
 
-from dshpc_setup import trust
 from dshpc_setup.cli import exec_stdin, exec_zone
+from dshpc_setup.project import trust
 
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> int:
 
         if not isinstance(error, DshpcError):
             raise
-        from dshpc_setup.cli.console import print_error
+        from dshpc_setup.terminal.called import print_error
 
         print_error(error)
         return int(error.exit_code)
@@ -300,7 +300,7 @@ def say_ignored(ignored: Sequence[trust.Place]) -> None:
 
 def say(text: str) -> None:
     """A line of our own, beside what the command says."""
-    from dshpc_setup.printed import harmless
+    from dshpc_setup.terminal.printed import harmless
 
     sys.stderr.write(f"dshpc: {harmless(text)}\n")
     sys.stderr.flush()

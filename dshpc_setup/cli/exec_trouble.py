@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import trust
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_needs
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cluster import compose_file
 from dshpc_setup.cluster.stopping import STOPPED
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine import Machine, local
-from dshpc_setup.project import LABEL, Project, unsafe
-from dshpc_setup.project import no_project as none_found
+from dshpc_setup.project import trust
+from dshpc_setup.project.folder import LABEL, Project, unsafe
+from dshpc_setup.project.folder import no_project as none_found
+from dshpc_setup.terminal.called import as_called
 
 _ASK_S = 20.0
 _KILLED = (137, 143)  # by SIGKILL or SIGTERM

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dshpc_setup import findings_pages, pasted
+from dshpc_setup import pasted
 from dshpc_setup.cli import print_json, put
-from dshpc_setup.cli.chosen import full_id, nearest
+from dshpc_setup.cli.check_selection import full_id, nearest
 from dshpc_setup.cli.markdown import as_text
 from dshpc_setup.cli.terminal import Ink, ink
-from dshpc_setup.diagnose import catalogue
+from dshpc_setup.diagnose import catalogue, findings_pages
+from dshpc_setup.diagnose.findings_pages import Rank
 from dshpc_setup.diagnose.model import Check
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.findings_pages import Rank
-from dshpc_setup.printed import plain
+from dshpc_setup.terminal.printed import plain
 
 SCHEMA = "dshpc.explain/1"
 _MOST = 15  # others that are named beside what was found

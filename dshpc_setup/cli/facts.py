@@ -6,8 +6,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from dshpc_setup.cli.console import as_called
-from dshpc_setup.describe import describe_engine, gib
 from dshpc_setup.facts import (
     SECTIONS,
     CdiSpec,
@@ -24,6 +22,8 @@ from dshpc_setup.probes.engine_join import late_hooks, unknown_runtimes
 from dshpc_setup.probes.look import counted
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
+from dshpc_setup.setup.describe import describe_engine, gib
+from dshpc_setup.terminal.called import as_called
 
 _WIDTH = 80
 _INDENT = 8

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dshpc_setup.errors import usage_error
 
 if TYPE_CHECKING:
-    from dshpc_setup.project import Project
+    from dshpc_setup.project.folder import Project
 
 
 def folder_of(named: Path | None) -> Path:
@@ -35,7 +35,7 @@ def found_project(folder: Path | None) -> Project | None:
 
     Raises DshpcError where the folder that is named could have been written by others.
     """
-    from dshpc_setup.project import find_project, project_at
+    from dshpc_setup.project.folder import find_project, project_at
 
     here = folder_of(folder)
     if folder is not None:

@@ -12,21 +12,21 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
 from dshpc_setup.cli import interrupt_code, print_json, put
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.cluster.gpu_watch import watch
 from dshpc_setup.cluster.gpus import Card, GpusNow, Part, look
 from dshpc_setup.errors import usage_error
-from dshpc_setup.printed import harmless, plain
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.printed import harmless, plain
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.table import Table
 
     from dshpc_setup.cluster.gpu_jobs import Job
-    from dshpc_setup.project import Project
+    from dshpc_setup.project.folder import Project
 
 INTERVAL_S = 2.0
 _SHORTEST_S = 0.2

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from dshpc_setup import settings as settings_module
-from dshpc_setup import swap
 from dshpc_setup.cli import print_json, put
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cluster import config_files
 from dshpc_setup.cluster.config_diff import Differences
 from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.files import swap
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan import wrong_settings
-from dshpc_setup.printed import harmless
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings, WrongSetting, together
 from dshpc_setup.settings.edited import as_text, changed, item_text, joined, without
 from dshpc_setup.settings.edited import names as names_in
 from dshpc_setup.settings.wrong import OWN_FILE
+from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.printed import harmless
 
 _COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
 

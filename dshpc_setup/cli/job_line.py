@@ -1,7 +1,7 @@
 """`dshpc job list|show|logs|cancel`: the command line, read without typer, and the one call inside.
 
 The commands are declared in jobs.py, for their help and for what is wrong with a line. Everything
-about jobs is known in the container: see dshpc_setup/jobs/asked.py.
+about jobs is known in the container: see dshpc_setup/jobs/queries.py.
 """
 
 from __future__ import annotations

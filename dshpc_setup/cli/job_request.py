@@ -10,16 +10,15 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 from dshpc_setup import foreign
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_stdin, stopping
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
+from dshpc_setup.terminal.called import as_called
 
 _ANSWER_S = 80.0  # 60 s for a cluster that starts
 _CALL_S = 180.0  # for each job: 140 s for sbatch, and what --no-wait asks for
@@ -78,10 +77,10 @@ class UnansweredError(DshpcError):
 def ask(runtime: dict[str, Any], verb: str, request: Handed) -> dict[str, Any]:
     """What `dshpc-node job VERB` answers; raises DshpcError where it refuses or cannot be asked, and
     UnansweredError where it may have done it all the same."""
+    # Before signals are heard: `stop` runs a command too, and a module that is half imported has none
+    from dshpc_setup.machine import commands  # noqa: F401
     from dshpc_setup.machine.local import LocalMachine
 
-    # Before signals are heard: `stop` runs a command too, and a module that is half imported has none
-    import_module("dshpc_setup.machine.commands")
     call = execution.Call(execution.NODE, ["job", verb], runtime)
     call.mode = exec_stdin.DIRECT
     argv = call.client(execution.calling_user(os.environ), os.environ)

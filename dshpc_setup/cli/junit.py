@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import SECTIONS
-from dshpc_setup.fixes import Fix
+from dshpc_setup.errors import Fix
 
 # What XML 1.0 has no way to write (its section 2.2), and the control characters that it discourages
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -78,7 +78,7 @@ def _advice(finding: Finding) -> Iterator[str]:
 
 
 def _step(fix: Fix) -> str:
-    return f"-> {fix.text}: {fix.command}" if fix.command else f"-> {fix.text}"
+    return f"-> {fix}"
 
 
 def _told(finding: Finding) -> Iterator[str]:

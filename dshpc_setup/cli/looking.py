@@ -20,11 +20,12 @@ from dshpc_setup.cli.command_line import (
     show_status,
     this_machine,
 )
-from dshpc_setup.cli.console import as_called, is_interactive
+from dshpc_setup.cli.console import is_interactive
 from dshpc_setup.cli.folders import found_project
 from dshpc_setup.cli.options import Machine, NoMachine, Root
 from dshpc_setup.errors import Exit
 from dshpc_setup.probes import DEADLINE_S
+from dshpc_setup.terminal.called import as_called
 
 # As they stand on the command line: `detect` reads them without typer as well.
 _RootText = Annotated[
@@ -157,8 +158,8 @@ def passthrough(
     from dshpc_setup.cli.detect import check_deadline
     from dshpc_setup.cli.passthrough import lines
     from dshpc_setup.cli.seen import seen_machine
+    from dshpc_setup.passthrough.testrun import Wish, test_run
     from dshpc_setup.settings import load
-    from dshpc_setup.testrun import Wish, test_run
 
     check_deadline(deadline)
     project = found_project(dir)

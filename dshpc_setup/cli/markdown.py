@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.terminal import Ink, printable, wrapped
+from dshpc_setup.terminal.called import as_called
 
 _HEADING = re.compile(r"#{1,6} +(.*?)(?: +#+)? *")
 _ITEM = re.compile(r"( *)([-*+]|[0-9]{1,3}[.)]) +(\S.*)")

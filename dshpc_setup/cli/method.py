@@ -12,9 +12,9 @@ import typer
 
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.folders import folder_of, found_project
 from dshpc_setup.errors import Exit, usage_error
+from dshpc_setup.terminal.called import as_called
 
 if TYPE_CHECKING:
     from dshpc_setup.methods.store import Entry
@@ -41,11 +41,13 @@ def _top(named: Path | None) -> Path:
 @method_app.command("list", epilog=examples("dshpc method list"))
 def method_list(*, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
     """All methods of this project, and those that come with dsHPC."""
-    from dshpc_setup.methods import store, told
+    from dshpc_setup.methods import description, store
 
     entries = store.survey(store.folders(_top(dir)))
     if json_output:
-        print_json({"schema": "dshpc.method-list/1", "methods": [told.listed(x) for x in entries]})
+        print_json(
+            {"schema": "dshpc.method-list/1", "methods": [description.listed(x) for x in entries]}
+        )
     else:
         put("".join(f"{line}\n" for line in _listed(entries)))
     finish(Exit.OK)
@@ -65,8 +67,8 @@ def _listed(entries: Sequence[Entry]) -> Iterator[str]:
 
 def _row(entry: Entry) -> Iterator[str]:
     """What it needs, and below what it does: together they are too long for a line."""
+    from dshpc_setup.methods.description import needs
     from dshpc_setup.methods.shown import one_line
-    from dshpc_setup.methods.told import needs
 
     name, it = one_line(entry.name), entry.method
     if it is None:
@@ -82,13 +84,13 @@ def _row(entry: Entry) -> Iterator[str]:
 @method_app.command("show", epilog=examples("dshpc method show vector-add"))
 def method_show(name: _Name, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
     """One method: what it runs, takes and needs, and how to run it."""
-    from dshpc_setup.methods import store, told
+    from dshpc_setup.methods import description, store
 
     found = store.named(store.folders(_top(dir)), name)
     if json_output:
-        print_json({"schema": "dshpc.method/1", "method": told.as_json(found, name)})
+        print_json({"schema": "dshpc.method/1", "method": description.as_json(found, name)})
     else:
-        put("\n".join([*map(as_called, told.lines(found, name)), ""]))
+        put("\n".join([*map(as_called, description.lines(found, name)), ""]))
     finish(Exit.OK)
 
 
@@ -198,8 +200,8 @@ def method_init(
 
 def _own_methods(named: Path | None, name: str) -> Path:
     """The folder for a new method of that name; raises DshpcError in another user's project."""
-    from dshpc_setup import trust
     from dshpc_setup.methods import store
+    from dshpc_setup.project import trust
 
     project = found_project(named)
     if project is None:

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from textwrap import wrap
 
-from dshpc_setup.describe import describe_cause
-from dshpc_setup.fixes import Fix
-from dshpc_setup.handover import Mechanism
+from dshpc_setup.errors import Fix
 from dshpc_setup.passthrough import Attempt
-from dshpc_setup.testrun import TestRun
+from dshpc_setup.passthrough.handover import Mechanism
+from dshpc_setup.passthrough.testrun import TestRun
+from dshpc_setup.passthrough.words import describe_cause
 
 _TITLES: dict[Mechanism, str] = {
     "cdi": "CDI",
@@ -90,7 +90,7 @@ def _result(run: TestRun) -> str:
 def _steps(fix: tuple[Fix, ...]) -> Iterator[str]:
     """What to do; a command has a line of its own, unbroken, to be copied."""
     for step in fix:
-        yield from _wrapped(f"{step.text}:" if step.command else step.text, "  - ")
+        yield from _wrapped(f"{step.words}:" if step.command else step.words, "  - ")
         if step.command:
             yield f"      {step.command}"
 

@@ -9,8 +9,8 @@ from dshpc_setup.bundle import contents, scrubbed, sources, writing
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.engine.privilege import caller
 from dshpc_setup.machine import Machine
-from dshpc_setup.project import Project
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.project.folder import Project
+from dshpc_setup.terminal.reporter import Reporter
 
 
 def write_report(

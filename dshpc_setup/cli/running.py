@@ -15,9 +15,9 @@ from dshpc_setup.cli.command_line import (
     show_status,
     this_machine,
 )
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit
+from dshpc_setup.terminal.called import as_called
 
 
 @app.command("up", rich_help_panel="Run")
@@ -85,7 +85,7 @@ def down(
     if not was:
         print("It was down already.")
     elif project.foreign is not None:
-        from dshpc_setup.trust import user_name
+        from dshpc_setup.project.trust import user_name
 
         print(
             f"Stopped. Queued jobs are kept. Only {user_name(project.foreign)} can start it again."

@@ -16,15 +16,15 @@ from typing import Any
 
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import print_json
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.job_request import UnansweredError, ask, cluster
 from dshpc_setup.cli.plain_line import Options, read
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs import asking
-from dshpc_setup.jobs.asking import Asked
+from dshpc_setup.jobs import request_building
 from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.request import Request
-from dshpc_setup.printed import harmless, plain
+from dshpc_setup.jobs.request_building import Asked
+from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.printed import harmless, plain
 
 _KILLED = 128 + 9  # as all in a container whose first process has ended, and maybe a job itself
 
@@ -157,14 +157,14 @@ def carry_out(line: Line) -> int:
     is_check = line.command == "method check"
     incoming = Incoming(here.work, here.owner, line.asked.dry_run or is_check, here.prepare)
     if is_check:
-        request, missing = asking.to_check(line.asked, project, incoming)
+        request, missing = request_building.to_check(line.asked, project, incoming)
         answer = ask(runtime, "check", request)
         return _show_check({**answer, "notes": [*answer["notes"], *missing]}, line)
     try:
         request = (
-            asking.of_method(line.asked, project, incoming)
+            request_building.of_method(line.asked, project, incoming)
             if line.command == "method run"
-            else asking.of_command(line.asked, incoming)
+            else request_building.of_command(line.asked, incoming)
         )
         answer = ask(runtime, "submit", request)
     except UnansweredError:

@@ -10,7 +10,7 @@ from dshpc_setup.cli.command_line import Json, app, examples, finish
 from dshpc_setup.cli.method import method_app
 from dshpc_setup.cli.submission import OTHER_NAMES, Line, carry_out
 from dshpc_setup.cli.submission import cpus as all_cpus
-from dshpc_setup.jobs.asking import Asked
+from dshpc_setup.jobs.request_building import Asked
 
 _FROM = "Resources"  # the options' panel
 

@@ -14,14 +14,14 @@ import typer
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import print_json
 from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
-from dshpc_setup.cli.console import as_called
 from dshpc_setup.cli.job_request import Cluster, UnansweredError, ask, cluster, environ
 from dshpc_setup.errors import Exit, usage_error
-from dshpc_setup.printed import harmless
+from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.printed import harmless
 
 if TYPE_CHECKING:
-    from dshpc_setup.workflows.asking import Asked
     from dshpc_setup.workflows.check import Place
+    from dshpc_setup.workflows.request_building import Asked
 
 workflow_app = typer.Typer(
     help="Jobs that wait for each other.", no_args_is_help=True, context_settings=HELP
@@ -147,32 +147,36 @@ def _submitted(
     file: Path, here: Cluster, *, again: bool, dry: bool
 ) -> tuple[Asked, dict[str, Any]]:
     from dshpc_setup.methods import store
-    from dshpc_setup.workflows import asking, check, fingerprint
+    from dshpc_setup.workflows import check, fingerprint, request_building
 
-    where = asking.Where(here.project, here.work, here.owner, here.prepare)
+    where = request_building.Where(here.project, here.work, here.owner, here.prepare)
     folders = store.folders(Path(where.project))
     found = check.load(check.Place(file.absolute(), folders, where.work))
     prints = fingerprint.prints(found)
-    asked, copies = asking.run(found, prints, where, asking.How(again, dry=True))
+    asked, copies = request_building.run(
+        found, prints, where, request_building.How(again, dry=True)
+    )
     if not dry:
         only = None
-        if any(map(asking.needs_copies, copies)) and not again:
+        if any(map(request_building.needs_copies, copies)) and not again:
             # What is not run again needs no copies, however large its inputs are
-            only = asking.submitted(ask(here.runtime, "workflow", asked))
-        asked, copies = asking.run(found, prints, where, asking.How(again, only=only))
+            only = request_building.submitted(ask(here.runtime, "workflow", asked))
+        asked, copies = request_building.run(
+            found, prints, where, request_building.How(again, only=only)
+        )
     try:
         answer = ask(here.runtime, "workflow", asked)
     except UnansweredError:
         raise  # what may still be at work reads the copies
     except BaseException:
-        asking.remove(copies)
+        request_building.remove(copies)
         raise
-    asking.remove(copies)
+    request_building.remove(copies)
     return asked, answer
 
 
 def _ask(verb: str, name: str, folder: Path | None) -> dict[str, Any]:
-    from dshpc_setup.workflows.asking import Asked
+    from dshpc_setup.workflows.request_building import Asked
 
     here = cluster(folder)
     return ask(here.runtime, "workflow", Asked(verb, _name(name), here.work))

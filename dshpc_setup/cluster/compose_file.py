@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from datetime import datetime, timezone
 
-from dshpc_setup import ownership
-from dshpc_setup.apply import read_text
+from dshpc_setup.apply.apply import read_text
+from dshpc_setup.apply.owned import NEW
 from dshpc_setup.engine import compose
 from dshpc_setup.engine.containers import Container
-from dshpc_setup.files import read_plain
-from dshpc_setup.owned import NEW
-from dshpc_setup.project import OWN, Project
-from dshpc_setup.stanza import RENDERED_LABEL, rendered_label
+from dshpc_setup.files import ownership
+from dshpc_setup.files.atomic import read_plain
+from dshpc_setup.project.folder import OWN, Project
+from dshpc_setup.render.stanza import RENDERED_LABEL, rendered_label
 
 USED = f"{OWN}/used.json"  # what `compose up` was last given, and the container that there was then
 _VARIABLES = ".env"  # what compose puts into a file of the user's own

@@ -7,12 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dshpc_setup.apply.owned import MOUNTED, NEW, OWNABLE, short_name
 from dshpc_setup.cluster.config_files import HostFile, ask_in_force, host_file, path_of
 from dshpc_setup.cluster.operations import target
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine import Machine
-from dshpc_setup.owned import MOUNTED, NEW, OWNABLE, short_name
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 
 DIFF_SCHEMA = "dshpc.config-diff/1"
 

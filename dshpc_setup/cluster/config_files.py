@@ -10,17 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dshpc_setup import ownership
-from dshpc_setup.apply import read_text
-from dshpc_setup.cluster import compose_file, node_state
+from dshpc_setup.apply.apply import read_text
+from dshpc_setup.apply.owned import NEW, short_name
+from dshpc_setup.cluster import compose_file
 from dshpc_setup.cluster.operations import Target, ours, target
 from dshpc_setup.engine import compose, containers
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.files import ownership
 from dshpc_setup.machine import Machine
-from dshpc_setup.owned import NEW, short_name
-from dshpc_setup.project import Project
-from dshpc_setup.render import CONFIG_FILES, LUA_FILES
+from dshpc_setup.project.folder import Project
+from dshpc_setup.render.configuration import CONFIG_FILES, LUA_FILES
+from dshpc_setup.slurm import node_state
 
 FILE_SCHEMA = "dshpc.config-file/1"
 SHOWN = (*CONFIG_FILES, *LUA_FILES, compose.FILE)

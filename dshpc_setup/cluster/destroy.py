@@ -11,9 +11,9 @@ from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
-from dshpc_setup.project import Project
-from dshpc_setup.reporter import Reporter
-from dshpc_setup.stanza import PROJECT_LABEL, VOLUMES
+from dshpc_setup.project.folder import Project
+from dshpc_setup.render.stanza import PROJECT_LABEL, VOLUMES
+from dshpc_setup.terminal.reporter import Reporter
 
 BUILD_LABEL = "org.dshpc.build"
 

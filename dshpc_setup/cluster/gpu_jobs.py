@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from dshpc_setup import foreign
-from dshpc_setup.cluster import node_state
 from dshpc_setup.cluster.operations import ours, target
 from dshpc_setup.container.gpu_places import SlurmGpu as SlurmGpu
 from dshpc_setup.container.gpu_places import parse_listed as parse_listed
-from dshpc_setup.container.places import Places
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import GpuDevice, Gpus, MigInstance, MigMode, State, Vendor
-from dshpc_setup.jobs.held import parse_held as parse_held
+from dshpc_setup.jobs.allocated_gpus import parse_held as parse_held
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
+from dshpc_setup.slurm import answers, node_state
+from dshpc_setup.slurm.answers import number
+from dshpc_setup.slurm.places import Places
 
 _MOST = 4096  # GPUs of one node, letters of their text; what claims more is damaged
 _HOLDING = (  # job states in which GPUs are held
@@ -148,13 +149,9 @@ def _failed(now: ClusterGpus, asked: CommandResult, what: str) -> ClusterGpus:
 def parse_jobs(text: str, node: str | None) -> tuple[Job, ...] | None:
     """`squeue --json`: the jobs that hold GPUs; None for what is none of its answers."""
     try:
-        value = foreign.value(text)
-    except (ValueError, RecursionError):
+        found = [_job(item, node) for item in answers.objects(text, "jobs")]
+    except ValueError:
         return None
-    items = value.get("jobs") if isinstance(value, dict) else None
-    if not isinstance(items, list):
-        return None
-    found = (_job(item, node) for item in items if isinstance(item, dict))
     return tuple(job for job in found if job is not None)
 
 
@@ -165,28 +162,12 @@ def _job(item: Mapping[str, Any], node: str | None) -> Job | None:
     if not count:
         return None
     return Job(
-        job_id=_id(item),
+        job_id=answers.job_name(item),
         user=str(item.get("user_name") or item.get("user_id") or "?"),
         name=str(item.get("name") or ""),
         gpus_of_job=count,
         held=parse_held(_of_node(item, texts, node)),
     )
-
-
-def _id(item: Mapping[str, Any]) -> str:
-    task, part = _number(item.get("array_task_id")), _number(item.get("het_job_id"))
-    if task is not None:
-        return f"{_number(item.get('array_job_id'))}_{task}"
-    if part:
-        return f"{part}+{_number(item.get('het_job_offset')) or 0}"
-    return str(item.get("job_id"))
-
-
-def _number(value: object) -> int | None:
-    """A plain number, or one of Slurm's {"set": true, "infinite": false, "number": 7}."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set") else None
-    return value if isinstance(value, int) else None
 
 
 def _of_node(item: Mapping[str, Any], texts: list[str], node: str | None) -> str:
@@ -224,7 +205,7 @@ def _device(item: Mapping[str, Any]) -> GpuDevice:
         name=_text(item.get("name")),
         uuid=_text(item.get("uuid")),
         pci_bus_id=_text(item.get("pci_bus_id")),
-        memory_mib=_number(item.get("memory_mib")),
+        memory_mib=number(item.get("memory_mib")),
         slurm_type=str(item["slurm_type"]),
         device_files=tuple(map(str, item["device_files"])),
         mig_mode=_one_of(MigMode, item["mig_mode"]),
@@ -232,7 +213,7 @@ def _device(item: Mapping[str, Any]) -> GpuDevice:
             MigInstance(
                 str(part["profile"]),
                 _text(part.get("uuid")),
-                _number(part.get("memory_mib")),
+                number(part.get("memory_mib")),
                 tuple(map(str, part["device_files"])),
             )
             for part in item["mig"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dshpc_setup.cluster.gpus import GpusNow, look
 from dshpc_setup.machine import Machine
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 
 _LIST_AGAIN_S = 30.0  # cards and instances come and go seldom
 _REST_S = 30.0  # a driver that hangs keeps each process that asks it: not one every interval

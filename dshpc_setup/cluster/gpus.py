@@ -16,7 +16,7 @@ from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.plan.devices import asked_as
 from dshpc_setup.probes import readings
 from dshpc_setup.probes.readings import PartReading, Reading, Readings
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
 
 SCHEMA = "dshpc.gpus/1"

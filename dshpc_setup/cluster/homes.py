@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dshpc_setup.container.places import HOMES
 from dshpc_setup.engine.containers import Container, engine_error, volume_labels
 from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
-from dshpc_setup.reporter import Reporter
-from dshpc_setup.stanza import PROJECT_LABEL
+from dshpc_setup.render.stanza import PROJECT_LABEL
+from dshpc_setup.slurm.places import HOMES
+from dshpc_setup.terminal.reporter import Reporter
 
 _ASK_S = 20.0
 _COPY_S = 1800.0

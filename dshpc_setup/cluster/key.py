@@ -8,12 +8,12 @@ from typing import Any
 
 from dshpc_setup import foreign
 from dshpc_setup.cluster import operations
-from dshpc_setup.container.places import FROM_HOST
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.project import Project
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.project.folder import Project
+from dshpc_setup.slurm.places import FROM_HOST
+from dshpc_setup.terminal.reporter import Reporter
 
 SCHEMA = "dshpc.key/1"
 STEP_SCHEMA = "dshpc.key-step/1"

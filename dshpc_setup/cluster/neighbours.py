@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from dshpc_setup.engine import containers
 from dshpc_setup.machine import Machine
-from dshpc_setup.observed import OtherCluster
-from dshpc_setup.project import GPUS_LABEL
-from dshpc_setup.stanza import PROJECT_LABEL, VOLUMES
+from dshpc_setup.observed.model import OtherCluster
+from dshpc_setup.project.folder import GPUS_LABEL
+from dshpc_setup.render.stanza import PROJECT_LABEL, VOLUMES
 
 _END = "-slurm"
 

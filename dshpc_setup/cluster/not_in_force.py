@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dshpc_setup import ownership
-from dshpc_setup.apply import read_text
-from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.apply.apply import read_text
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files import ownership
+from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.plan import wrong_settings
-from dshpc_setup.project import SETTINGS, Project
-from dshpc_setup.render import CONFIG_FILES
+from dshpc_setup.project.folder import SETTINGS, Project
+from dshpc_setup.render.configuration import CONFIG_FILES
 from dshpc_setup.settings import WrongSetting, applied
 
 

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dshpc_setup import apply, ownership
-from dshpc_setup.apply import Wanted
+from dshpc_setup.apply import apply
+from dshpc_setup.apply.apply import Wanted
+from dshpc_setup.apply.owned import NEW, OWNABLE
 from dshpc_setup.cluster.config_files import HostFile, host_file, path_of
 from dshpc_setup.engine import compose
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.owned import NEW, OWNABLE
-from dshpc_setup.project import MANIFEST, MANIFEST_SCHEMA, REJECTED, Project, json_text
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.files import ownership
+from dshpc_setup.project.folder import MANIFEST, MANIFEST_SCHEMA, REJECTED, Project, json_text
+from dshpc_setup.terminal.reporter import Reporter
 
 ANSWER_SCHEMA = "dshpc.config-answer/1"
 _MOST_OLD = 100

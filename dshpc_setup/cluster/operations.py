@@ -9,32 +9,32 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from dshpc_setup import verify
-from dshpc_setup.apply import read_text
+from dshpc_setup.apply.apply import read_text
 from dshpc_setup.cluster import (
     compose_file,
     homes,
-    node_state,
     not_in_force,
     queue_room,
     stopping,
     trial,
+    verify,
 )
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.awake import awake, awake_meanwhile
-from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
+from dshpc_setup.engine.images import inspect as inspect_image
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
 from dshpc_setup.image import replaced
-from dshpc_setup.image.client import inspect as inspect_image
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.patient import patient
-from dshpc_setup.project import OWN, Project
-from dshpc_setup.reporter import Reporter
-from dshpc_setup.stanza import PROJECT_LABEL
+from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.project.folder import OWN, Project
+from dshpc_setup.render.stanza import PROJECT_LABEL
+from dshpc_setup.slurm import node_state
+from dshpc_setup.terminal.reporter import Reporter
 
 _ASK_S = 20.0
 _LAST_LINES = "15"
@@ -253,8 +253,8 @@ def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStat
         if now is not None and now.status == "running":
             if error.exit_code == Exit.INCOMPLETE:
                 raise
-            steps = cluster_status.after_failure(error.resolution)
-            raise replace(error, resolution=steps) from None
+            steps = cluster_status.after_failure(error.fixes)
+            raise replace(error, steps=steps) from None
         raise _fell_over(machine, cluster, now) from error
     started = cluster_status.ask(machine, str(cluster.project.folder), cluster.container)
     if cluster.project.foreign is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
+from dshpc_setup.render.stanza import PROJECT_LABEL, VOLUMES
 from dshpc_setup.settings import Settings
-from dshpc_setup.stanza import PROJECT_LABEL, VOLUMES
 
 
 def refuse_others(

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dshpc_setup.apply import read_text
-from dshpc_setup.container import slurm_conf
+from dshpc_setup.apply.apply import read_text
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
+from dshpc_setup.slurm import slurm_conf
 
 _ASK_S = 30.0
 _ROOM = 2  # for the job that proves a start

@@ -10,17 +10,17 @@ from dshpc_setup import foreign
 from dshpc_setup import settings as settings_module
 from dshpc_setup.cluster import queue_room
 from dshpc_setup.cluster import status as cluster_status
-from dshpc_setup.cluster.node_state import TAKEN_OUT, NodeStatus
 from dshpc_setup.cluster.operations import Target, ours, target
-from dshpc_setup.cluster.status import ClusterStatus
-from dshpc_setup.container.places import FROM_HOST
 from dshpc_setup.engine.containers import engine_error
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.patient import patient
-from dshpc_setup.project import Project
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS
+from dshpc_setup.slurm.node_state import TAKEN_OUT, NodeStatus
+from dshpc_setup.slurm.places import FROM_HOST
+from dshpc_setup.terminal.reporter import Reporter
 
 _ASK_S = 20.0
 _DEADLINE_S = (

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dshpc_setup import ownership, stanza, verify
-from dshpc_setup.apply import Change, read_text
-from dshpc_setup.cluster import awake, compose_file, homes, queue_room, reconfigure, stopping, trial
+from dshpc_setup.apply.apply import Change, read_text
+from dshpc_setup.cluster import (
+    awake,
+    compose_file,
+    homes,
+    queue_room,
+    reconfigure,
+    stopping,
+    trial,
+    verify,
+)
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.facts import Compose
+from dshpc_setup.files import ownership
 from dshpc_setup.machine import Machine
-from dshpc_setup.project import Project
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.project.folder import Project
+from dshpc_setup.render import stanza
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Reporter
 
 _KEPT = ("kept-custom", "kept-edited")
 

@@ -4,98 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
-from dshpc_setup.cluster import node_state, pending, stuck
-from dshpc_setup.cluster.node_state import NodeStatus
-from dshpc_setup.cluster.stuck import Stuck
 from dshpc_setup.engine import containers
-from dshpc_setup.errors import Exit
+from dshpc_setup.errors import DshpcError, Fix, told_error
 from dshpc_setup.machine import Machine
-from dshpc_setup.silence import in_words
+from dshpc_setup.machine.silence import in_words
+from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus, Drift, Tier
+from dshpc_setup.slurm import node_state, pending, stuck
+from dshpc_setup.slurm.node_state import NodeStatus
 
-SCHEMA = "dshpc.status/1"
 _ASK_S = 30.0
-
-Tier = Literal["default", "enforced", "unknown"]
-
-TIERS: dict[Tier, str] = {
-    "default": "GPUs are given to jobs by environment variable; a job can reach the others",
-    "enforced": "a job can open only the GPUs that it was given",
-    "unknown": "the controller does not say",
-}
-
-
-@dataclass(frozen=True)
-class Drift:
-    """What is different since the last start that got ready, and what was made of it."""
-
-    what: str
-    was: str
-    now: str
-    done: str
-
-    def to_json(self) -> dict[str, str]:
-        return {"what": self.what, "was": self.was, "is": self.now, "done": self.done}
-
-
-@dataclass(frozen=True)
-class ClusterStatus:
-    """`phase` is the start's own word: "ready", "failed", "starting: STEP"; None if not asked."""
-
-    project: str
-    container: str
-    state: str  # running | exited | paused | ... | missing
-    health: str | None = None
-    image: str | None = None
-    started: str | None = None
-    phase: str | None = None
-    failure: dict[str, Any] | None = None
-    nodes: tuple[NodeStatus, ...] = ()
-    isolation: Tier = "unknown"
-    image_gpu_type: str | None = None
-    simulated: bool | None = None
-    changes: tuple[str, ...] = ()  # since the last start
-    drift: tuple[Drift, ...] = ()  # the same, taken apart
-    reconfigured: str | None = None  # when it was last done without a start
-    files: dict[str, str | None] | None = (
-        None  # name -> rendered | custom | edited, None: not known
-    )
-    config_sha256: dict[str, str] | None = None  # of config/, as it was last read and tried
-    pending: tuple[Stuck, ...] | None = None  # queued jobs that cannot run; None: not asked
-    notes: tuple[str, ...] = ()
-    compose_late: bool = False  # docker-compose.yml is not what the container was made from
-    problem: str | None = None  # why the controller could not be asked
-    kept_last_good: dict[str, Any] | None = None
-    # When slurmctld was found to have been killed, of the last day (RFC 3339)
-    unclean_ends: tuple[str, ...] = ()
-
-    @property
-    def ready(self) -> bool:
-        return self.phase == "ready" and bool(self.nodes) and all(n.usable for n in self.nodes)
-
-    @property
-    def exit_code(self) -> int:
-        if self.ready:
-            return int(Exit.WARNING if self.kept_last_good else Exit.OK)
-        starting = self.state == "running" and (self.phase or "starting").startswith("starting")
-        return int(Exit.INCOMPLETE if starting else Exit.ERROR)
-
-    @property
-    def exit_code_of_change(self) -> int:
-        """Of a command that was to put config/ in force: the last good files are no success there."""
-        return int(Exit.ERROR) if self.ready and self.kept_last_good else self.exit_code
-
-    def to_json(self) -> dict[str, Any]:
-        """The `dshpc.status/1` object."""
-        value = asdict(self)
-        value["drift"] = [item.to_json() for item in self.drift]
-        value["pending"] = None if self.pending is None else stuck.to_json(self.pending)
-        value["isolation"] = {"tier": self.isolation, "detail": TIERS[self.isolation]}
-        return {"schema": SCHEMA, "exit_code": self.exit_code, "ready": self.ready, **value}
 
 
 def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
@@ -172,7 +93,9 @@ def _strings(value: object) -> dict[str, str] | None:
 
 def _files(report: dict[str, Any]) -> dict[str, str | None] | None:
     """Whose each file in force is; where the last good ones were kept, that is not known."""
-    from dshpc_setup.render import CONFIG_FILES  # and with it all of the plan, for three names
+    from dshpc_setup.render.configuration import (
+        CONFIG_FILES,  # and with it all of the plan, for three names
+    )
 
     own = report.get("customized")
     if not isinstance(own, dict) or not report.get("ready"):
@@ -225,9 +148,10 @@ def lines(status: ClusterStatus) -> list[str]:
         said.append("GPUs       SIMULATED: made up, no job computes on them")
     said.append(f"Start      {status.phase or 'not begun yet'}")
     if status.failure is not None:
-        steps = after_failure(_list(status.failure.get("resolution")))
-        said += _failure_lines("Failed", {**status.failure, "resolution": list(steps)})
-    said += _failure_lines("Kept", status.kept_last_good)
+        error = told_error(status.failure)
+        said += _failure_lines("Failed", replace(error, steps=after_failure(error.fixes)))
+    if status.kept_last_good is not None:
+        said += _failure_lines("Kept", told_error(status.kept_last_good))
     for node in status.nodes:
         said.append(f"Node       {node.name}: {node.state}, {_gres(node)}")
         if node.reason and not node.usable:  # Slurm keeps it when the node is taken back
@@ -245,11 +169,12 @@ def lines(status: ClusterStatus) -> list[str]:
     return said + [text for node in status.nodes if (text := _back(status, node))]
 
 
-def after_failure(steps: Iterable[object]) -> tuple[str, ...]:
+def after_failure(steps: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """What to do after a start that failed: nothing starts it again by itself."""
-    own = tuple(map(str, steps))
-    again = "Then start it again: dshpc restart" if own else "Start it again: dshpc restart"
-    return own if any("dshpc restart" in step for step in own) else (*own, again)
+    if any("dshpc restart" in (step.command or "") for step in steps):
+        return steps
+    again = Fix("Then start it again" if steps else "Start it again", "dshpc restart", step="after")
+    return (*steps, again)
 
 
 def _back(status: ClusterStatus, node: NodeStatus) -> str | None:
@@ -316,12 +241,10 @@ def _pending_lines(status: ClusterStatus) -> list[str]:
     return said
 
 
-def _failure_lines(title: str, failure: dict[str, Any] | None) -> list[str]:
-    if failure is None:
-        return []
-    said = [f"{title:<10} {failure.get('brief', '')}"]
-    said += [f"           {line}" for line in str(failure.get("details", "")).splitlines()]
-    return said + [f"           - {step}" for step in _list(failure.get("resolution"))]
+def _failure_lines(title: str, error: DshpcError) -> list[str]:
+    said = [f"{title:<10} {error.brief}"]
+    said += [f"           {line}" for line in error.details.splitlines()]
+    return said + [f"           - {step}" for step in error.resolution]
 
 
 def _gres(node: NodeStatus) -> str:

@@ -12,9 +12,9 @@ from dshpc_setup.container.end_jobs import GRACE_S
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
-from dshpc_setup.printed import plain
-from dshpc_setup.project import OWN, Project
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.project.folder import OWN, Project
+from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.reporter import Reporter
 
 FLAG = "--stop-jobs"
 _ASK_S = 20.0

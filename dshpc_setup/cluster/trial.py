@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dshpc_setup import foreign
-from dshpc_setup.cluster import node_state
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, told_error
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.silence import no_answer
+from dshpc_setup.machine.silence import no_answer
+from dshpc_setup.slurm import node_state
 
 _DEADLINE_S = 180.0
 _CHECK = ("dshpc-node", "check")
@@ -84,13 +84,7 @@ def _judge(done: CommandResult, unknown: str, not_made: DshpcError | None) -> st
         refused = value["refused"]
         if not isinstance(refused, dict):
             return None
-        raise _refused(
-            DshpcError(
-                str(refused.get("brief", "")),
-                str(refused.get("details", "")),
-                tuple(map(str, refused.get("resolution", ()))),
-            )
-        )
+        raise _refused(told_error(refused))
     if done.code == Exit.USAGE and "check" in done.text:
         return "The image is of an older dsHPC setup: whether it starts was not tried before."
     if not_made is not None:
@@ -108,9 +102,9 @@ def _is_object(line: str) -> bool:
 
 def _not_tried(error: DshpcError) -> DshpcError:
     """It may be the trial alone that fails here, a second container: there is a way without one."""
-    return _refused(replace(error, resolution=(*error.resolution, _UNTRIED)))
+    return _refused(replace(error, steps=(*error.steps, _UNTRIED)))
 
 
 def _refused(error: DshpcError) -> DshpcError:
     details = "\n".join(filter(None, (error.details, _GOES_ON)))
-    return DshpcError(error.brief, details, error.resolution, error.exit_code)
+    return replace(error, details=details)

@@ -9,8 +9,8 @@ from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.machine.silence import in_words
 from dshpc_setup.probes.compose import find_compose
-from dshpc_setup.silence import in_words
 
 _FIND_S = 10.0
 _CONFIG_S = 30.0

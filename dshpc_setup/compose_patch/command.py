@@ -12,11 +12,11 @@ from dshpc_setup.compose_patch import file as compose_file
 from dshpc_setup.compose_patch import patch
 from dshpc_setup.compose_patch.file import ComposeText
 from dshpc_setup.errors import usage_error
-from dshpc_setup.gpu_stanza import gpu_stanza
-from dshpc_setup.handover import WORDS, GpuStanza, Handover, Mechanism
-from dshpc_setup.ownership import is_marked
-from dshpc_setup.reporter import Reporter
-from dshpc_setup.stanza import rendered_label
+from dshpc_setup.files.ownership import is_marked
+from dshpc_setup.passthrough.handover import WORDS, GpuStanza, Handover, Mechanism
+from dshpc_setup.render.gpu_stanza import gpu_stanza
+from dshpc_setup.render.stanza import rendered_label
+from dshpc_setup.terminal.reporter import Reporter
 
 SCHEMA = "dshpc.compose-patch/1"
 Action = Literal["patched", "unchanged", "removed", "would-patch", "would-remove"]

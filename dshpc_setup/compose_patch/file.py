@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dshpc_setup import swap
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.files import write_atomic
+from dshpc_setup.files import swap
+from dshpc_setup.files.atomic import write_atomic
 
 BACKUP = ".dshpc-backup"
 NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")

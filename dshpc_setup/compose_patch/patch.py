@@ -17,7 +17,7 @@ from dshpc_setup.compose_patch.document import Document, shape
 from dshpc_setup.compose_patch.nodes import Node, effective, plain
 from dshpc_setup.compose_patch.wanted import ENVIRONMENT, Part
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.handover import GpuStanza
+from dshpc_setup.passthrough.handover import GpuStanza
 
 FILE = "docker-compose.yml"
 

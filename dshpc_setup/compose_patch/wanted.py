@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dshpc_setup.handover import DeviceRequest, GpuStanza
+from dshpc_setup.passthrough.handover import DeviceRequest, GpuStanza
 
 ENVIRONMENT = ("environment",)
 RESERVATIONS = ("deploy", "resources", "reservations", "devices")

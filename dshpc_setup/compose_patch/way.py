@@ -7,22 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dshpc_setup import passthrough, probes, vendors
+from dshpc_setup import passthrough, probes
 from dshpc_setup.compose_patch.command import Way
-from dshpc_setup.describe import describe_fix
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.facts import Engine, HostFacts, Vendor
-from dshpc_setup.gpu_stanza import compose_version
-from dshpc_setup.handover import MECHANISMS, Handover, Mechanism
+from dshpc_setup.facts import Engine, HostFacts, Vendor, vendors
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.passthrough.candidates import candidates
+from dshpc_setup.passthrough.handover import MECHANISMS, Handover, Mechanism
+from dshpc_setup.passthrough.testrun import Wish, test_run
 from dshpc_setup.plan import plan_cluster
-from dshpc_setup.project import PROOF, Project, find_project
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.project.folder import PROOF, Project, find_project
+from dshpc_setup.render.gpu_stanza import compose_version
 from dshpc_setup.settings import Settings
-from dshpc_setup.testrun import Wish, test_run
+from dshpc_setup.terminal.reporter import Reporter
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_/=-]*")
 
@@ -161,7 +160,7 @@ def _oldest(engine: Engine) -> str | None:
 
 def _none_works(found: Passthrough, facts: HostFacts) -> DshpcError:
     mend = found.to_mend
-    steps = [describe_fix(fix) for fix in mend.fix] if mend is not None else []
+    steps = [str(fix) for fix in mend.fix] if mend is not None else []
     why: Sequence[str] = [f"{row.mechanism}: {row.reason}" for row in found.attempts]
     known = "this machine has no GPU" if not facts.gpus.devices else "none reaches a container"
     return DshpcError(

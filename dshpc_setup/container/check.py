@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from dshpc_setup.container import slurm_conf
 from dshpc_setup.container.complaints import shortened, what_to_do
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.slurm_conf import Entry
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.slurm_conf import Entry
 
 MOST_DEVICES = 4096  # of one line
 PORTS = {"slurmctld": ("SlurmctldPort", 6817), "slurmd": ("SlurmdPort", 6818)}
@@ -32,6 +32,7 @@ def device_error(
         shortened(f"{candidate.where('gres.conf')}, line {entry.number}: {path} {what}."),
         "\n".join([f"The line is: {shortened(entry.line)}", *_right_devices(ours)]),
         what_to_do(candidate, "gres.conf", "Name only device files that are there."),
+        file=candidate.own("gres.conf"),
     )
 
 
@@ -108,6 +109,7 @@ def node_name(candidate: Candidate, wanted: str) -> str:
         f"{candidate.where('slurm.conf')} has no NodeName={wanted}.",
         f"It names {', '.join(names)}; this container is {wanted}.",
         what_to_do(candidate, "slurm.conf", f"Let one NodeName line name {wanted}."),
+        file=candidate.own("slurm.conf"),
     )
 
 

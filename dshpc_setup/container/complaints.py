@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 
 _MOST_LINES = 12  # of what Slurm says; a file of noise makes one complaint a line
 _MOST_ERRORS = 20  # that are looked at
@@ -27,7 +27,10 @@ def explain(said: str, candidate: Candidate) -> DshpcError:
         about_gres = "file-less GPU" in details and "gres.conf" in candidate.customized
         suspect = "gres.conf" if about_gres else next(iter(candidate.customized), "slurm.conf")
         return DshpcError(
-            "Slurm refuses this configuration.", details, what_to_do(candidate, suspect, "")
+            "Slurm refuses this configuration.",
+            details,
+            what_to_do(candidate, suspect, ""),
+            file=candidate.own(suspect),
         )
     import difflib
 
@@ -39,6 +42,7 @@ def explain(said: str, candidate: Candidate) -> DshpcError:
         f"{candidate.where(name)}, line {number}: {_why(errors, key)}",
         f"The line is: {shortened(line.strip())}\n{details}",
         what_to_do(candidate, name, right, line),
+        file=candidate.own(name),
     )
 
 
@@ -161,30 +165,48 @@ _COMMON_KEYS = (
 ).split()
 
 
-def what_to_do(candidate: Candidate, name: str, right: str, line: str = "") -> tuple[str, ...]:
+def what_to_do(
+    candidate: Candidate, name: str, right: str, line: str = ""
+) -> tuple[str | Fix, ...]:
     """The next steps for whoever owns the file: `right` first; `line` is the one that is wrong."""
-    steps = [right] if right else []
+    steps: list[str | Fix] = [right] if right else []
     if name in candidate.customized:
-        steps += [f"Correct config/{name}, {_THERE}", f"{_IN_FORCE} restart"]
+        steps += [Fix(f"Correct config/{name}", place="project"), _BY_RESTART]
         if candidate.customized[name] == "edited":
             steps += [
-                f"Or, {_THERE}, have the text for what is here laid beside yours: configure-environment",
-                f"Then take it: dshpc config accept {name}",
+                Fix(
+                    "Or have the text for what is here laid beside yours",
+                    "configure-environment",
+                    step="alternative",
+                    place="project",
+                ),
+                Fix("Then take it", f"dshpc config accept {name}", step="after"),
             ]
         else:  # nothing is laid beside a file that is marked as the user's
             aside = f"mv config/{name} config/{name}.old && configure-environment"
-            steps.append(f"Or put yours aside, {_THERE}, to have it written anew: {aside}")
+            text = "Or put yours aside, to have it written anew"
+            steps.append(Fix(text, aside, step="alternative", place="project"))
     elif line.strip() and line.strip() in (text.strip() for text in candidate.extra):
         # A container has the settings of its last configure-environment: one that was taken out since then
         # is told by no other command
         steps += [
-            "The line comes from the setting slurm_conf_extra. See what that is now: dshpc config show",
-            "Correct it there, or take all of its lines out: dshpc config unset slurm_conf_extra",
-            "Then put it into effect, also where it is corrected already (reconfigure and restart read no "
-            "settings): configure-environment",
+            Fix(
+                "The line comes from the setting slurm_conf_extra. See what that is now",
+                "dshpc config show",
+            ),
+            Fix(
+                "Correct it there, or take all of its lines out",
+                "dshpc config unset slurm_conf_extra",
+            ),
+            Fix(
+                "Then put it into effect, also where it is corrected already (reconfigure and restart read "
+                "no settings)",
+                "configure-environment",
+                step="after",
+            ),
         ]
     elif name == "gres.conf":
-        steps.append("Have the devices handed in, on the host: configure-environment")
+        steps.append(Fix("Have the devices handed in", "configure-environment", place="host"))
     else:
         steps.append(
             "This file was rendered by dsHPC setup: please report this with the text above."
@@ -192,16 +214,15 @@ def what_to_do(candidate: Candidate, name: str, right: str, line: str = "") -> t
     return tuple(steps)
 
 
-_THERE = "in the project folder"
-_IN_FORCE = f"Then put it into effect, {_THERE}: dshpc"
+_IN_FORCE = "Then put it into effect"
+_BY_RESTART = Fix(_IN_FORCE, "dshpc restart", step="after", place="project")
+_BY_RECONFIGURE = Fix(_IN_FORCE, "dshpc reconfigure", step="after", place="project")
 
 
 def while_up(error: DshpcError) -> DshpcError:
     """The same for a cluster that runs: there a corrected file needs no restart."""
-    before, now = f"{_IN_FORCE} restart", f"{_IN_FORCE} reconfigure"
-    return replace(
-        error, resolution=tuple(now if step == before else step for step in error.resolution)
-    )
+    steps = (_BY_RECONFIGURE if step == _BY_RESTART else step for step in error.steps)
+    return replace(error, steps=tuple(steps))
 
 
 def shortened(text: str) -> str:

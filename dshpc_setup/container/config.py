@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from dshpc_setup import foreign
 from dshpc_setup.container import key_set
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import cannot_write, read_text, replace_text
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.files.storage import cannot_write, read_text, replace_text
+from dshpc_setup.slurm.places import Places
 
 _MOST_BYTES = 4 << 20
 _TASK_PLACE = "/usr/local/lib/dshpc/task-place.conf"
@@ -31,12 +31,16 @@ class Candidate:
 
     def where(self, name: str) -> str:
         """Where a person finds the file."""
-        return f"config/{name}" if name in self.customized else f"/etc/slurm/{name} (rendered)"
+        return self.own(name) or f"/etc/slurm/{name} (rendered)"
+
+    def own(self, name: str) -> str | None:
+        """The file in the project folder, where it is the user's own."""
+        return f"config/{name}" if name in self.customized else None
 
 
 def choose(places: Places, rendered: Mapping[str, str]) -> Candidate:
     """Rendered texts, less those that the user made his own in the mounted `config/`."""
-    from dshpc_setup import ownership
+    from dshpc_setup.files import ownership
 
     recorded = _manifest(places)
     texts, customized, hashes = dict(rendered), {}, {}
@@ -71,10 +75,11 @@ def _read(places: Places, name: str) -> str | None:
             f"config/{name} cannot be read: {error.strerror or error}.",
             "It must be a text file that the container may read.",
             (
-                f"See what it is, in the project folder: ls -ld config/{name}",
+                Fix("See what it is", f"ls -ld config/{name}", step="look", place="project"),
                 "Then make it a text file, or put it aside, to have it written anew: "
                 f"{_aside(name)}",
             ),
+            file=f"config/{name}",
         ) from None
     if text is not None and "\0" in text:
         raise _no_text(name, text)
@@ -88,8 +93,14 @@ def _no_text(name: str, text: str) -> DshpcError:
         "A text that was saved as UTF-16 holds many of them; it must be UTF-8.",
         (
             f"Save config/{name} as UTF-8, without that character.",
-            f"Or put it aside, in the project folder, to have it written anew: {_aside(name)}",
+            Fix(
+                "Or put it aside, to have it written anew",
+                _aside(name),
+                step="alternative",
+                place="project",
+            ),
         ),
+        file=f"config/{name}",
     )
 
 
@@ -108,9 +119,7 @@ def _manifest(places: Places) -> Mapping[str, str]:
         raise DshpcError(
             "config/manifest.json cannot be read, so it is not known which files are yours.",
             f"{type(error).__name__}: {error}",
-            (
-                f"Put it aside, in the project folder, to have it made anew: {_aside('manifest.json')}",
-            ),
+            (Fix("Put it aside, to have it made anew", _aside("manifest.json"), place="project"),),
         ) from None
 
 

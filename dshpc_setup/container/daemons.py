@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass
 
 from dshpc_setup.container import jobs, network
-from dshpc_setup.container.places import Places
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.places import Places
 
 # What ends by itself is seen at once: these are for machines that are slow
 _SUPERVISOR_S = 30.0
@@ -146,7 +146,12 @@ def _control(machine: Machine, places: Places, service: str, order: str) -> None
             raise DshpcError(
                 f"The supervisor does not take orders for {service}.",
                 result.text,
-                ("Start the container with its own entrypoint, then see: docker logs CONTAINER",),
+                (
+                    Fix(
+                        "Start the container with its own entrypoint, then see",
+                        "docker logs CONTAINER",
+                    ),
+                ),
             )
         time.sleep(0.005)  # s6-svscan starts beside us
 
@@ -177,7 +182,7 @@ def wait_registered(machine: Machine, node: str, since: float) -> Node:
             raise DshpcError(
                 f"Node {node} did not register with the controller within {_REGISTERED_S:.0f} s.",
                 f"Its state is {'+'.join(found.states) if found else 'not known to slurmctld'}.",
-                ("See what slurmd says: docker logs CONTAINER",),
+                (Fix("See what slurmd says", "docker logs CONTAINER", step="look"),),
             )
         time.sleep(0.02)
 
@@ -239,7 +244,7 @@ def take_back(machine: Machine, node: str, found: Node, *, fresh: bool) -> Taken
         raise DshpcError(
             f"Node {node} is {'+'.join(found.states)} and cannot be resumed.",
             result.text,
-            ("See: docker logs CONTAINER",),
+            (Fix("See", "docker logs CONTAINER", step="look"),),
         )
     return TakenBack(
         True, f"Node {node} was {'+'.join(found.states)} ({found.reason or 'no reason'}): resumed."
@@ -287,5 +292,5 @@ def proof_error(result: CommandResult, node: str, found: Node | None) -> DshpcEr
     return DshpcError(
         f"The first job (srun true) {how}. {state}{reason}",
         "\n".join([" ".join(result.argv), result.text]).strip(),
-        ("See what the daemons say: docker logs CONTAINER",),
+        (Fix("See what the daemons say", "docker logs CONTAINER", step="look"),),
     )

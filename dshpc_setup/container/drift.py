@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dshpc_setup import foreign
-from dshpc_setup.container import slurm_conf
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import read_text, replace_text
 from dshpc_setup.facts import HostFacts
+from dshpc_setup.files.storage import read_text, replace_text
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.places import Places
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import re
 import stat
 from collections.abc import Collection
 
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import cannot_write, read_text, replace_text
+from dshpc_setup.files.storage import cannot_write, read_text, replace_text
 from dshpc_setup.jobs.end_record import ENDED, NOT_KNOWN, SLOTS
+from dshpc_setup.slurm.places import Places
 
 CONCLUDED = "/var/lib/dshpc/state/concluded"  # a file for each job: "restarts code"
 _LINE = re.compile(rb"([0-9]{1,10}) ([0-9]{1,9}) ([0-9]{1,3}|\?)\n")

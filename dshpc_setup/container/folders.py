@@ -7,9 +7,9 @@ import stat
 from collections.abc import Callable
 
 from dshpc_setup.container import ends
-from dshpc_setup.container.places import HOMES, Places
-from dshpc_setup.container.storage import cannot_write, read_text
+from dshpc_setup.files.storage import cannot_write, read_text
 from dshpc_setup.jobs import end_record
+from dshpc_setup.slurm.places import HOMES, Places
 
 
 def host_name_note(

@@ -13,14 +13,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dshpc_setup.container import slurm_conf
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import cannot_write, replace_text
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.facts import GpuDevice, MigInstance
+from dshpc_setup.files.storage import cannot_write, replace_text
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan.model import ClusterPlan, Isolation
 from dshpc_setup.problems import LOST, RESET, UNREADABLE
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.places import Places
 
 _MOST = 4096  # GPUs of one node; what claims more is damaged
 _LIST_S = 30.0  # slurmd waits 19 s for a device file that is missing
@@ -204,7 +204,7 @@ def write(
             raise DshpcError(
                 "slurmd does not list its GPUs, so it is not known which one a job gets.",
                 said.text or f"slurmd -G ended with {said.code} ({said.state}).",
-                ("Correct what it says, or see: dshpc doctor",),
+                (Fix("Correct what it says, or see", "dshpc doctor", step="look"),),
             )
         listed = parse_listed(said.text)
     else:

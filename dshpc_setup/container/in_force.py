@@ -12,7 +12,7 @@ from typing import Literal
 from dshpc_setup.container import (
     check,
     config,
-    fits,
+    hardware_fit,
     own_types,
     partitions,
     programs,
@@ -25,8 +25,8 @@ from dshpc_setup.container.look import Seen
 from dshpc_setup.container.prepare import let_resolve
 from dshpc_setup.container.run import Run
 from dshpc_setup.container.status import as_failure, with_name
-from dshpc_setup.container.storage import replace_text
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files.storage import replace_text
 
 Depth = Literal["look", "parse", "trial"]
 
@@ -43,7 +43,7 @@ def in_force(run: Run, seen: Seen) -> Candidate:
         if isinstance(chosen, DshpcError):
             candidate = _fall_back(run, chosen, last)
         else:
-            misfit = fits.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
+            misfit = hardware_fit.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
             if misfit is not None:
                 raise misfit
             error = check_text(run, chosen, _how_far(chosen, last))
@@ -60,14 +60,14 @@ def in_force(run: Run, seen: Seen) -> Candidate:
 def choose(run: Run, seen: Seen) -> Candidate | DshpcError:
     """Rendered, with the user's files; the error where one of them cannot be read."""
     with run.status.step("render"):
-        from dshpc_setup.render import render_slurm
+        from dshpc_setup.render.configuration import render_slurm
 
         try:
             found = config.choose(run.places, render_slurm(seen.plan))
         except DshpcError as error:
             return error
         found = replace(found, extra=tuple(item.text for item in seen.plan.extra))
-        found = fits.following(found, run.settings.node)
+        found = hardware_fit.following(found, run.settings.node)
         found = own_types.with_own_names(found, seen.plan, run.settings.node)
         found = partitions.with_former(found, config.load_last_good(run.places))
         # Of what is tried, whether it passes or not: the host compares these with its files

@@ -19,14 +19,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dshpc_setup.container import device_rules, slurm_conf
+from dshpc_setup.container import device_rules
 from dshpc_setup.container.complaints import shortened
-from dshpc_setup.container.places import Places
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.isolation import BACK_TO_DEFAULT
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.probes import ranges
+from dshpc_setup.render.isolation import BACK_TO_DEFAULT
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.places import Places
 
 TREE = "/sys/fs/cgroup"
 _V1 = ("cpuacct", "cpuset", "devices", "freezer", "memory")  # what Slurm's cgroup/v1 writes to

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dshpc_setup.container import ends
-from dshpc_setup.container.places import Places
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.places import Places
 
 _ASK_S = 20.0
 _CONCLUDE_S = 20.0  # slurmctld may still read its state
@@ -294,7 +294,7 @@ def _running(machine: Machine, columns: str) -> str:
         raise DshpcError(
             "The controller does not say which jobs run.",
             result.text,
-            ("See: docker logs CONTAINER",),
+            (Fix("See", "docker logs CONTAINER", step="look"),),
         )
     return result.stdout
 

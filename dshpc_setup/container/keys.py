@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 
 from dshpc_setup.container import jobs
-from dshpc_setup.container.alone import alone
+from dshpc_setup.container.exclusive import alone
 from dshpc_setup.container.key_set import (
     LEAST_BYTES,
     KeySet,
@@ -35,10 +35,10 @@ from dshpc_setup.container.key_set import (
     to_bytes,
     without_ended,
 )
-from dshpc_setup.container.places import FROM_HOST, Places
-from dshpc_setup.container.storage import cannot_write, read_text, replace_bytes
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, Fix
+from dshpc_setup.files.storage import cannot_write, read_text, replace_bytes
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.places import FROM_HOST, Places
 
 SCHEMA = "dshpc.key/1"
 STEP_SCHEMA = "dshpc.key-step/1"  # a line for each step, for the host's dshpc
@@ -109,7 +109,13 @@ def _load(path: str, found: os.stat_result) -> tuple[bytes, KeySet]:
         raise DshpcError(
             f"The key {path} cannot be read: {error.strerror or error}.",
             "",
-            ("See how its volume is: docker exec CONTAINER ls -la /var/lib/dshpc/key",),
+            (
+                Fix(
+                    "See how its volume is",
+                    "docker exec CONTAINER ls -la /var/lib/dshpc/key",
+                    step="look",
+                ),
+            ),
         ) from None
     try:
         return content, parse(content)
@@ -138,8 +144,10 @@ def _unsafe(path: str, problem: str) -> DshpcError:
         f"The key {path} is not safe to use: {problem}.",
         "Whoever has this key can run jobs as any user.",
         (
-            "Remove it, so that the next start makes a new one (running jobs are lost): "
-            f"docker exec CONTAINER rm {path} && docker restart CONTAINER",
+            Fix(
+                "Remove it, so that the next start makes a new one (running jobs are lost)",
+                f"docker exec CONTAINER rm {path} && docker restart CONTAINER",
+            ),
         ),
     )
 
@@ -239,7 +247,7 @@ def _refuse_unready(machine: Machine, places: Places) -> None:
         raise DshpcError(
             f"The key was not changed: the device {path} is gone since the last start.",
             f"gres.conf names it: {entry.line}",
-            ("Let the cluster see the machine as it is now: dshpc reconfigure",),
+            (Fix("Let the cluster see the machine as it is now", "dshpc reconfigure"),),
         )
 
 
@@ -290,7 +298,10 @@ def _not_now(brief: str, details: str) -> DshpcError:
     return DshpcError(
         f"The change of the key did not end: {brief}",
         f"{details}\nThe former key is still accepted, and jobs go on.".strip(),
-        ("See how the cluster is: dshpc status", "Then begin anew: dshpc key rotate"),
+        (
+            Fix("See how the cluster is", "dshpc status", step="look"),
+            Fix("Then begin anew", "dshpc key rotate", step="after"),
+        ),
         Exit.INCOMPLETE,
     )
 

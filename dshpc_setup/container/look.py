@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dshpc_setup.container import drift, hardware
 from dshpc_setup.container.drift import Change
 from dshpc_setup.container.run import Run
-from dshpc_setup.container.storage import cannot_write, read_text
 from dshpc_setup.facts import HostFacts
+from dshpc_setup.files.storage import cannot_write, read_text
 
 if TYPE_CHECKING:
     from dshpc_setup.plan import ClusterPlan, DeviceLink

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from dshpc_setup.container.places import Places
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan.model import ClusterPlan
+from dshpc_setup.slurm.places import Places
 
 PROGRAM = "nvidia-cuda-mps-control"
 _UP_S = 5.0

@@ -17,22 +17,15 @@ from itertools import islice
 from typing import Any
 
 from dshpc_setup import __version__
-from dshpc_setup.container import (
-    check,
-    hardware,
-    key_set,
-    observe_daemons,
-    programs,
-    slurm_conf,
-    task_prolog,
-)
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import read_text
+from dshpc_setup.container import check, hardware, key_set, observe_daemons, programs, task_prolog
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import GpuDevice, HostFacts
+from dshpc_setup.files.storage import read_text
 from dshpc_setup.machine import Machine, Say, earlier
-from dshpc_setup.observed import Disk, Inside, KeyFile, NamedProgram
+from dshpc_setup.observed.model import Disk, Inside, KeyFile, NamedProgram
 from dshpc_setup.settings import Settings, load
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.places import Places
 
 DEADLINE_S = 5.0
 _PACKAGES = "/etc/dshpc/packages"

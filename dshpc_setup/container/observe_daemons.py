@@ -7,9 +7,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from dshpc_setup.container.places import Places
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.observed import Daemon, Inside
+from dshpc_setup.observed.model import Daemon, Inside
+from dshpc_setup.slurm.places import Places
 
 _CUT, _NEXT = "\x1f", "\x1e"
 _MOST_JOBS = 20

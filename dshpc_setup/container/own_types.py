@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from dshpc_setup.container import check, slurm_conf
+from dshpc_setup.container import check
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.slurm import slurm_conf
 
 if TYPE_CHECKING:
     from dshpc_setup.facts import Vendor
@@ -28,7 +29,7 @@ def with_own_names(candidate: Candidate, plan: ClusterPlan, wanted: str) -> Cand
         return candidate
     from dshpc_setup.plan import names
     from dshpc_setup.plan.model import GresLine
-    from dshpc_setup.render import LUA_FILES, render_slurm
+    from dshpc_setup.render.configuration import LUA_FILES, render_slurm
 
     vendor = cast("Vendor", plan.vendor)
     lines = tuple(

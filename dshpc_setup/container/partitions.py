@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from dshpc_setup.container import slurm_conf
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.run import Run
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm import slurm_conf
 
 _ASK_S = 20.0
 _MARK = "# Not in the configuration any more: stays until no job of it is left"

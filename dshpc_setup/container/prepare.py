@@ -6,11 +6,11 @@ import os
 import socket
 
 from dshpc_setup.container import folders, keys, state_volume, unclean, users
-from dshpc_setup.container.places import HOMES
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import ended
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm import completion_log
+from dshpc_setup.slurm.places import HOMES
 
 
 def prepare(run: Run) -> None:
@@ -24,7 +24,7 @@ def prepare(run: Run) -> None:
     with status.step("folders"):
         folders.make_folders(places, run.slurm)
         state_volume.ensure_room(places)
-        ended.trim(places.at(ended.LOG), run.slurm)
+        completion_log.trim(places.at(completion_log.LOG), run.slurm)
         unclean.trim(places)
         note = folders.adopt_state(places, run.slurm)
         if note:

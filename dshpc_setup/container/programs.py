@@ -13,14 +13,16 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 
-from dshpc_setup.container import slurm_conf, task_prolog
+from dshpc_setup.container import task_prolog
 from dshpc_setup.container.complaints import shortened, what_to_do
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.slurm_conf import Entry
-from dshpc_setup.errors import DshpcError
-from dshpc_setup.observed import NamedProgram, ProgramFault
+from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.observed.model import NamedProgram, ProgramFault
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.slurm_conf import Entry
 
 _PATTERNS = ("prolog", "epilog")  # of which slurmd runs all that match
 _KEYS = (
@@ -63,6 +65,7 @@ def program_error(
                 "work folder, for example.",
                 entry.line,
             ),
+            file=candidate.own("slurm.conf"),
         )
     return None
 
@@ -106,20 +109,25 @@ def failed_around(candidate: Candidate, said: str, *, drained: bool) -> DshpcErr
     path = next(iter(found.values.values()))
     how = "failed" if task is None else f"ended with exit code {task[1]}"
     so = "Slurm drained the node" if task is None else "each job fails"
-    # slurmd writes "prolog failed status=CODE:SIGNAL"
-    look = () if task is not None else ("Look at its exit code: docker logs --tail 50 CONTAINER",)
     where = f"{candidate.where('slurm.conf')}, line {found.number}"
-    first, *others = what_to_do(candidate, "slurm.conf", "", found.line)
+    steps = what_to_do(candidate, "slurm.conf", "", found.line)
+    first, *others = (step if isinstance(step, Fix) else Fix(step) for step in steps)
+    # slurmd writes "prolog failed status=CODE:SIGNAL"
+    look = [Fix("Look at its exit code", "docker logs --tail 50 CONTAINER", step="look")]
+    look = look if task is None else []
     return DshpcError(
         shortened(f"The {key} {path} {how}, so that {so}."),
         "\n".join(filter(None, (f"It is set in {where}: {shortened(found.line)}", said))),
         (
             *look,
-            "Correct the program: it must end with exit code 0. Then: dshpc restart",
-            f"Or, where the line is wrong: {first}",
+            Fix("Correct the program: it must end with exit code 0. Then", "dshpc restart"),
+            replace(first, text=f"Or, where the line is wrong: {first.text}", step="alternative"),
             *others,
-            "Then release the jobs that Slurm holds for it (dshpc status names them): dshpc scontrol release "
-            "JOB",
+            Fix(
+                "Then release the jobs that Slurm holds for it (dshpc status names them)",
+                "dshpc scontrol release JOB",
+                step="after",
+            ),
         ),
     )
 

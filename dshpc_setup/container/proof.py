@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from dshpc_setup.container import daemons, jobs, programs, slurm_conf
+from dshpc_setup.container import daemons, jobs, programs
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.run import Run
+from dshpc_setup.slurm import slurm_conf
 
 
 @dataclass(frozen=True)

@@ -17,27 +17,27 @@ from dshpc_setup.container import (
     config,
     daemons,
     drift,
-    fits,
+    hardware_fit,
     in_force,
+    job_survival,
     network,
-    outlive,
+    outcome,
     partitions,
     state_volume,
-    told,
     up,
 )
 from dshpc_setup.container import status as status_module
-from dshpc_setup.container.alone import alone
 from dshpc_setup.container.complaints import while_up
 from dshpc_setup.container.config import Candidate
+from dshpc_setup.container.exclusive import alone
 from dshpc_setup.container.look import Seen, look
-from dshpc_setup.container.places import ASK, Places
 from dshpc_setup.container.proof import prove
 from dshpc_setup.container.run import Run, slurm_user
 from dshpc_setup.container.status import Status, as_failure, with_name
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.places import ASK, Places
 
 _RESTARTED_S = 10.0
 _ASK_S = 5.0
@@ -77,13 +77,16 @@ def _ready(places: Places) -> Mapping[str, object]:
         raise DshpcError(
             "The cluster's start failed, so there is nothing running to reconfigure.",
             str((found or {}).get("failure", {}).get("brief", "")),
-            ("See why: dshpc status", "When that is mended: dshpc restart"),
+            (
+                Fix("See why", "dshpc status", step="look"),
+                Fix("When that is fixed", "dshpc restart", step="after"),
+            ),
             Exit.INCOMPLETE,
         )
     raise DshpcError(
         "The cluster is still starting.",
         f"It is at: {phase}.",
-        ("Wait until it is ready, then run this again: dshpc status",),
+        (Fix("Wait until it is ready, then run this again", "dshpc status"),),
         Exit.INCOMPLETE,
     )
 
@@ -96,7 +99,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     try:
         candidate = _checked(run, seen, old_texts)
         node = check.node_name(candidate, run.settings.node)
-        outlive.ensure(run, Candidate(old_texts, {}, {}), candidate, node)
+        job_survival.ensure(run, Candidate(old_texts, {}, {}), candidate, node)
     except DshpcError as error:
         error = with_name(while_up(error), run.settings.container)
         _say_refused(run, before, error)
@@ -132,12 +135,12 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
         own=candidate.customized,
         resumed=proof.reconciled.resumed,
     )
-    told.drift(status, changes)
+    outcome.drift(status, changes)
     drift.save(places, drift.remembered(seen.facts, seen.image))
     in_force.remember(run, candidate)
     status.values["reconfigured"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status.ready()
-    told.ready(run, seen.plan, candidate, proof.summary)
+    outcome.ready(run, seen.plan, candidate, proof.summary)
 
 
 def _texts_in_force(places: Places) -> dict[str, str]:
@@ -166,7 +169,7 @@ def _checked(run: Run, seen: Seen, old_texts: Mapping[str, str]) -> Candidate:
     with run.status.step("check"):
         if isinstance(chosen, DshpcError):
             raise chosen
-        error = fits.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
+        error = hardware_fit.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
         error = error or state_volume.foreign_error(run.places, chosen)
         same = partitions.same(old_texts, chosen.texts)
         depth: in_force.Depth = "look" if same else "trial"
@@ -251,7 +254,7 @@ def _back(run: Run, old: Candidate, seen: Seen, folder: str, why: DshpcError) ->
         both = DshpcError(
             f"{why.brief} Going back failed as well: {error.brief}",
             "\n".join(filter(None, (why.details, error.details))),
-            ("Start the cluster again: dshpc restart", *error.resolution),
+            (Fix("Start the cluster again", "dshpc restart"), *error.steps),
         )
         run.status.failed(with_name(both, run.settings.container))
         raise both from None

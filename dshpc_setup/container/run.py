@@ -5,10 +5,10 @@ from __future__ import annotations
 import pwd
 from dataclasses import dataclass
 
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.status import Status
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.places import Places
 
 
 @dataclass

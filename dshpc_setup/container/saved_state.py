@@ -15,11 +15,11 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.state_volume import saved_in
-from dshpc_setup.container.storage import cannot_write, read_text, replace_bytes
-from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import ended
+from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.files.storage import cannot_write, read_text, replace_bytes
+from dshpc_setup.slurm import completion_log
+from dshpc_setup.slurm.places import Places
 
 SET_ASIDE = "/var/lib/dshpc/state/damaged"
 _NAMES = ("job_state", "job_state.old", "job_state.kept", "job_state.kept.old")
@@ -96,7 +96,7 @@ def _scripts(top: str) -> dict[int, str]:
 
 def _last_ended(places: Places) -> int:
     """The highest number in the log of ended jobs."""
-    text = read_text(places.at(ended.LOG)) or ""
+    text = read_text(places.at(completion_log.LOG)) or ""
     return max(map(int, re.findall(r"(?:^|\n)JobId=([0-9]{1,10}) ", text)), default=0)
 
 
@@ -114,17 +114,21 @@ def _lost(folder: str) -> DshpcError:
     if kept is not None:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(kept.written))
         steps.append(
-            f"Take the copy of {when}; jobs of later are given up, and what ended later runs again: "
-            "docker exec CONTAINER dshpc-node saved-state restore"
+            Fix(
+                f"Take the copy of {when}; jobs of later are given up, and what ended later runs again",
+                "docker exec CONTAINER dshpc-node saved-state restore",
+            )
         )
     steps.append(
-        "Begin with an empty queue; job numbers go on, and scripts are kept in the state volume: "
-        "docker exec CONTAINER dshpc-node saved-state give-up"
+        Fix(
+            "Begin with an empty queue; job numbers go on, and scripts are kept in the state volume",
+            "docker exec CONTAINER dshpc-node saved-state give-up",
+        )
     )
     return DshpcError(
         "Slurm's saved queue cannot be read: its file is empty or damaged.",
         "\n".join(filter(None, (f"{folder}/job_state", known, "Nothing was changed."))),
-        (*steps, "Then start the cluster: dshpc restart"),
+        (*steps, Fix("Then start the cluster", "dshpc restart", step="after")),
     )
 
 

@@ -6,10 +6,9 @@ import os
 from collections.abc import Mapping
 
 from dshpc_setup import settings as settings_module
-from dshpc_setup.container import check, config, drift, jobs, saved_state, state_volume, told, up
+from dshpc_setup.container import check, config, drift, jobs, outcome, saved_state, state_volume, up
 from dshpc_setup.container.in_force import in_force, remember
 from dshpc_setup.container.look import Seen, look
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.prepare import prepare
 from dshpc_setup.container.proof import prove
 from dshpc_setup.container.run import Run, slurm_user
@@ -17,6 +16,7 @@ from dshpc_setup.container.status import Status, with_name
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.places import Places
 
 
 def start(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
@@ -28,10 +28,10 @@ def start(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
         settings = settings_module.load(env=env)
         _start(Run(machine, places, status, settings, slurm_user()))
     except DshpcError as error:
-        told.failed(status, with_name(error, settings.container))
+        outcome.failed(status, with_name(error, settings.container))
         return Exit.ERROR
     except Exception as error:  # the boundary: a defect of ours must stand in the status, too
-        told.failed(status, with_name(told.defect(error), settings.container))
+        outcome.failed(status, with_name(outcome.defect(error), settings.container))
         raise
     return Exit.OK
 
@@ -62,12 +62,12 @@ def _start(run: Run) -> None:
         own=candidate.customized,
         resumed=proof.reconciled.resumed,
     )
-    told.drift(status, changes)
+    outcome.drift(status, changes)
     if not status.values["kept_last_good"]:  # else the next start compares with what was good
         drift.save(places, drift.remembered(seen.facts, seen.image))
         remember(run, candidate)
     status.ready()
-    told.ready(run, seen.plan, candidate, proof.summary)
+    outcome.ready(run, seen.plan, candidate, proof.summary)
     jobs.let_begin(run.machine, proof.reconciled.again, proof.reconciled.queued)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from dshpc_setup.container import slurm_conf
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import cannot_write, read_text, replace_bytes
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.files.storage import cannot_write, read_text, replace_bytes
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.places import Places
 
 _OURS = "/var/lib/dshpc/state/slurmctld"
 _LEAST_BYTES = 256 * 1024  # slurmctld writes its state beside the one it has
@@ -29,9 +29,9 @@ def ensure_room(places: Places) -> None:
             f"The state volume is full: {room // 1024} KiB are left.",
             "Slurm could not write down the jobs that it is given.",
             (
-                "See what is full: docker system df; df -h",
+                Fix("See what is full", "docker system df; df -h", step="look"),
                 "Make room on the disk that Docker keeps its volumes on; nothing was deleted.",
-                "Then start the container again: dshpc restart",
+                Fix("Then start the container again", "dshpc restart", step="after"),
             ),
         )
 
@@ -63,9 +63,11 @@ def foreign_error(places: Places, candidate: Candidate) -> DshpcError | None:
         f"The state volume belongs to the cluster {owner}, and this one is called {name}.",
         f"{folder}/clustername says {saved}; slurmctld takes over no queue of another cluster.",
         (
-            f"To go on with its queue and users: configure-environment --prefix {owner}",
-            "To begin with an empty queue, take the saved state out of the volume: docker exec "
-            f"CONTAINER mv {folder} {folder}.{owner}",
-            "Then start the cluster: dshpc restart",
+            Fix("To go on with its queue and users", f"configure-environment --prefix {owner}"),
+            Fix(
+                "To begin with an empty queue, take the saved state out of the volume",
+                f"docker exec CONTAINER mv {folder} {folder}.{owner}",
+            ),
+            Fix("Then start the cluster", "dshpc restart", step="after"),
         ),
     )

@@ -1,18 +1,18 @@
 """How the start is going: /run/dshpc/status.json (schema dshpc.start/1), and the log of it.
 
-Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details, resolution} or
-null, `kept_last_good` (the same, where the last good configuration is in force instead of one that does
-not pass), `notes` (sentences for people), `notes_about` (those of them that are true only as long as
-something is: "node NAME", which was left out of use, or "kept_last_good"), `steps` [{name, ms}], `node`,
-`gres`, `simulated`, `image_gpu_type`, `drift` [{what, was, is, done}] since the last start that got
-ready and `changes` (the same as sentences), `customized` {file: custom|edited}, `config_sha256` {file of
-/config: hash of what was read}; these two are of the files that were tried, also where they were
-refused: by them the host tells whether they are others now. `reconfigured`: when `dshpc-node
-reconfigure` last did something (RFC 3339), null where it did not since the start. `container_began`:
-when the container's first process did, in clock ticks since the machine's boot. What an earlier start
-left behind has another one and is not believed: it lies there until `init` removes it, and who asks in
-the moments before would take the cluster for ready. /run/dshpc/phase, for shell scripts, has the phase
-on its first line and that number on its second.
+Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details, resolution,
+fixes, file} or null, `kept_last_good` (the same, where the last good configuration is in force instead
+of one that does not pass), `notes` (sentences for people), `notes_about` (those of them that are true
+only as long as something is: "node NAME", which was left out of use, or "kept_last_good"), `steps`
+[{name, ms}], `node`, `gres`, `simulated`, `image_gpu_type`, `drift` [{what, was, is, done}] since the
+last start that got ready and `changes` (the same as sentences), `customized` {file: custom|edited},
+`config_sha256` {file of /config: hash of what was read}; these two are of the files that were tried,
+also where they were refused: by them the host tells whether they are others now. `reconfigured`: when
+`dshpc-node reconfigure` last did something (RFC 3339), null where it did not since the start.
+`container_began`: when the container's first process did, in clock ticks since the machine's boot. What
+an earlier start left behind has another one and is not believed: it lies there until `init` removes it,
+and who asks in the moments before would take the cluster for ready. /run/dshpc/phase, for shell scripts,
+has the phase on its first line and that number on its second.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup import foreign
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import read_text, replace_text
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files.storage import read_text, replace_text
+from dshpc_setup.slurm.places import Places
 
 SCHEMA = "dshpc.start/1"
 
@@ -47,8 +47,8 @@ def printable(text: str) -> str:
 
 def with_name(error: DshpcError, container: str) -> DshpcError:
     """The error with the container's name where its steps say CONTAINER: the one place to know it."""
-    steps = tuple(step.replace("CONTAINER", container) for step in error.resolution)
-    return replace(error, resolution=steps)
+    named = (step.edited(lambda text: text.replace("CONTAINER", container)) for step in error.fixes)
+    return replace(error, steps=tuple(named))
 
 
 def as_failure(error: DshpcError) -> dict[str, object]:
@@ -56,6 +56,8 @@ def as_failure(error: DshpcError) -> dict[str, object]:
         "brief": printable(error.brief),
         "details": printable(error.details),
         "resolution": [printable(step) for step in error.resolution],
+        "fixes": [fix.edited(printable).to_json() for fix in error.fixes],
+        "file": error.file,
     }
 
 

@@ -6,10 +6,10 @@ import os
 import re
 import stat
 
-from dshpc_setup.container import slurm_conf
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import read_text
+from dshpc_setup.files.storage import read_text
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.places import Places
 
 # Of slurmstepd's, as the last words of a task that was not begun (exec_task in
 # src/slurmd/slurmstepd/task.c, 24.11); the task ends with that code

@@ -7,14 +7,15 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 
-from dshpc_setup.container import config, network, slurm_conf
+from dshpc_setup.container import config, network
 from dshpc_setup.container.complaints import explain
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.places import ASK, Places
-from dshpc_setup.container.storage import read_text, replace_text
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files.storage import read_text, replace_text
 from dshpc_setup.machine import Machine
-from dshpc_setup.silence import no_answer
+from dshpc_setup.machine.silence import no_answer
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.places import ASK, Places
 
 _PARSE_S = 90.0  # slurmd itself waits 19 s for a device file that is missing
 _TRIAL_S = 40.0

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import time
 
-from dshpc_setup.container.places import Places
-from dshpc_setup.container.storage import read_text, replace_text
+from dshpc_setup.files.storage import read_text, replace_text
+from dshpc_setup.slurm.places import Places
 
 _LOG = "slurmctld.unclean"
 _TOLD_S = 24 * 3600

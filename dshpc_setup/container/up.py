@@ -9,8 +9,8 @@ from dshpc_setup.container import check, daemons, jobs, network, trial
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.look import Seen
 from dshpc_setup.container.run import Run
-from dshpc_setup.container.storage import replace_text
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.files.storage import replace_text
 
 
 def name_node(run: Run, node: str) -> None:
@@ -24,8 +24,7 @@ def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres:
     Before the daemons run with the configuration that `ask` belongs to: a job may begin as soon as they
     do. `own_gres`: its gres.conf is not the one that is rendered for what is seen.
     """
-    from dshpc_setup.container import gpu_places
-    from dshpc_setup.jobs import offer_here
+    from dshpc_setup.container import gpu_places, offer
 
     node = check.node_name(candidate, run.settings.node)
     with run.status.step("gpu places"):
@@ -38,7 +37,7 @@ def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres:
             raise (
                 trial.parse_error(run.machine, candidate, os.path.dirname(ask), node) or error
             ) from None
-        offer_here.write(run.places, offer_here.offer(candidate, seen, node, listed))
+        offer.write(run.places, offer.offer(candidate, seen, node, listed))
     if seen.plan.sharing is not None and seen.plan.sharing.kind == "mps":
         from dshpc_setup.container import mps
 
@@ -123,5 +122,5 @@ def _did_not_come_up(program: str) -> DshpcError:
     return DshpcError(
         f"{program} does not come up.",
         f"Its configuration was accepted; what {program} says stands in the container's log.",
-        ("See: docker logs CONTAINER",),
+        (Fix("See", "docker logs CONTAINER", step="look"),),
     )

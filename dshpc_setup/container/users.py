@@ -21,9 +21,9 @@ from contextlib import contextmanager
 
 from dshpc_setup.container import accounts, ends
 from dshpc_setup.container.accounts import Known, User
-from dshpc_setup.container.places import HOMES, Places
-from dshpc_setup.container.storage import open_lock, read_text, replace_text
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.files.storage import open_lock, read_text, replace_text
+from dshpc_setup.slurm.places import HOMES, Places
 
 _GPU_FILES = {"/dev": r"kfd|dxg|nvidia.*", "/dev/dri": r"renderD\d+", "/dev/nvidia-caps": r".*"}
 
@@ -71,13 +71,13 @@ def add_ground(places: Places, work: str, uid: str, gid: str) -> None:
 
     `as-user` compares what is left in `ground` before each submission.
     """
-    from dshpc_setup.jobs import ground
+    from dshpc_setup.jobs import workspace_folders
 
     user = accounts.checked(uid, gid, "user") if uid != "0" else User(0, 0, "root")
     try:
-        ground.prepare(work, user.uid, user.gid)
+        workspace_folders.prepare(work, user.uid, user.gid)
     except OSError as error:
-        raise ground.not_made(f"{work}/jobs/{user.uid}", work, error) from None
+        raise workspace_folders.not_made(f"{work}/jobs/{user.uid}", work, error) from None
     os.makedirs(f"{places.run}/ground", exist_ok=True)
     replace_text(f"{places.run}/ground/{user.uid}", f"{work}\n", sync=False)
 
@@ -149,7 +149,10 @@ def _no_home(known: Known, why: str) -> DshpcError:
     return DshpcError(
         f"{known.home} cannot be the home of {known.user.name}: {why}.",
         "It is in the volume of the users' homes, where only root writes.",
-        (f"See what is there: docker exec CONTAINER ls -la {HOMES}", "Then move it away."),
+        (
+            Fix("See what is there", f"docker exec CONTAINER ls -la {HOMES}", step="look"),
+            "Then move it away.",
+        ),
     )
 
 

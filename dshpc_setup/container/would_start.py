@@ -13,16 +13,16 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 
 from dshpc_setup import settings as settings_module
-from dshpc_setup.container import config, fits, in_force, keys, start, state_volume, users
-from dshpc_setup.container.alone import alone
+from dshpc_setup.container import config, hardware_fit, in_force, keys, start, state_volume, users
 from dshpc_setup.container.complaints import while_up
+from dshpc_setup.container.exclusive import alone
 from dshpc_setup.container.look import look
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.run import Run, slurm_user
 from dshpc_setup.container.status import Status, as_failure, with_name
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.places import Places
 
 
 def would_start(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
@@ -64,7 +64,7 @@ def _check(run: Run, *, thrown_away: bool) -> None:
     same = dict(chosen.texts) == config.load_last_good(run.places)
     depth: in_force.Depth = "look" if same and not thrown_away else "trial"
     error = (
-        fits.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
+        hardware_fit.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
         or state_volume.foreign_error(run.places, chosen)
         or in_force.check_text(run, chosen, depth)
     )

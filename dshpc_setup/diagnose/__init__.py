@@ -97,5 +97,13 @@ def to_json(findings: Sequence[Finding], *, strict: bool = False) -> dict[str, A
         "schema": SCHEMA,
         "exit_code": int(exit_code(findings, strict=strict)),
         "summary": {state: sum(finding.state == state for finding in findings) for state in states},
-        "findings": [asdict(finding) for finding in findings],
+        "findings": [_finding_json(finding) for finding in findings],
     }
+
+
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    fixes = [
+        {"text": fix.words, "command": fix.command, "automatic": fix.automatic, "step": fix.step}
+        for fix in finding.fix
+    ]
+    return {**asdict(finding), "fix": fixes}

@@ -19,8 +19,8 @@ from dshpc_setup.diagnose.model import (
     note,
     warning,
 )
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Evidence, HostFacts, UnusedGpu
-from dshpc_setup.fixes import Fix
 from dshpc_setup.passthrough.findings import AMD_GROUP, NO_KFD, TITLES
 
 NOT_LOADED = "DSH-AM-084"

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dshpc_setup import remedies
 from dshpc_setup.diagnose import kernel_log
 from dshpc_setup.diagnose.common import by_choice, named, none_of, of_vendor
+from dshpc_setup.diagnose.kernel_messages import devices
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -19,9 +20,8 @@ from dshpc_setup.diagnose.model import (
     unknown,
     warning,
 )
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Disagreement
-from dshpc_setup.fixes import Fix
-from dshpc_setup.kernel_messages import devices
 from dshpc_setup.problems import PARTITIONS_MISSING, RAS_ASLEEP
 
 ATOMICS = "DSH-AM-044"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dshpc_setup import vendors
-from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
-from dshpc_setup.facts import BY_CHOICE, Evidence, GpuDevice, UnusedGpu, Vendor
-from dshpc_setup.fixes import Fix
+from dshpc_setup.errors import Fix
+from dshpc_setup.facts import BY_CHOICE, Evidence, GpuDevice, UnusedGpu, Vendor, vendors
+from dshpc_setup.observed.cluster_status import ClusterStatus
 
 _ASKED: dict[Vendor, str] = {"amd": "kfd", "intel": "intel"}  # the first probe of a vendor
 _LONGEST = 200  # characters of one answer

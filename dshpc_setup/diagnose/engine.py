@@ -22,10 +22,9 @@ from dshpc_setup.diagnose.model import (
 )
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.diagnose.ways import foreseen, tested
-from dshpc_setup.errors import DshpcError
-from dshpc_setup.fixes import Fix
-from dshpc_setup.gpu_stanza import gpu_stanza
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.passthrough import findings
+from dshpc_setup.render.gpu_stanza import gpu_stanza
 from dshpc_setup.versions import at_least, numbers
 
 OLDEST = "20.10"  # the first Docker with cgroup v2 and cgroup namespaces (docker/docs, pull request 11042)

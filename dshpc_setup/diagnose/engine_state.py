@@ -9,8 +9,8 @@ from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import set_up
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown
 from dshpc_setup.diagnose.proof import from_proof
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Platform
-from dshpc_setup.fixes import Fix
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import of_refusal
 

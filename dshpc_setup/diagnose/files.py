@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dshpc_setup.apply.owned import short_name
 from dshpc_setup.diagnose.files_in_force import configuration, in_force
 from dshpc_setup.diagnose.files_known import KEPT_AS, there, written_files
 from dshpc_setup.diagnose.files_unusable import (
@@ -25,8 +26,7 @@ from dshpc_setup.diagnose.model import (
 )
 from dshpc_setup.diagnose.unusable_settings import settings_file
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
-from dshpc_setup.fixes import Fix
-from dshpc_setup.owned import short_name
+from dshpc_setup.errors import Fix
 
 _AGAIN = Fix("Write it anew", "configure-environment", automatic=True)
 _OTHERS = 0o077  # permission bits of everybody but the owner

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dshpc_setup.apply.owned import MOUNTED, short_name
 from dshpc_setup.diagnose.files_known import KEPT_AS
 from dshpc_setup.diagnose.model import Known, Verdict, fine, not_here, unknown, warning
 from dshpc_setup.diagnose.slurm import in_its_words
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import ProjectFile
-from dshpc_setup.owned import MOUNTED, short_name
+from dshpc_setup.errors import Fix
+from dshpc_setup.observed.model import ProjectFile
 
 
 def configuration(known: Known) -> Verdict:

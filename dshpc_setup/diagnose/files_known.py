@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from dshpc_setup.apply.owned import OWNABLE
 from dshpc_setup.diagnose.model import Known
-from dshpc_setup.observed import ProjectFile
-from dshpc_setup.owned import OWNABLE
+from dshpc_setup.observed.model import ProjectFile
 
 KEPT_AS: Mapping[str, str] = {"custom": "marked as your own", "edited": "edited"}
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
+from dshpc_setup.apply.owned import JOURNAL, MOUNTED
 from dshpc_setup.diagnose.files_known import at, there, written_files
 from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, not_here, note, warning
 from dshpc_setup.diagnose.slurm import in_its_words
-from dshpc_setup.fixes import Fix
-from dshpc_setup.owned import JOURNAL, MOUNTED
-from dshpc_setup.project import MANIFEST
+from dshpc_setup.errors import Fix, told_error
+from dshpc_setup.project.folder import MANIFEST
 
 
 def invalid(known: Known) -> Verdict:
@@ -41,10 +40,9 @@ def _refused_by_container(known: Known) -> Verdict | None:
     for failure in (found.failure, found.kept_last_good) if found else ():
         if failure is None:
             continue
-        said = " ".join((str(failure.get("brief", "")), *map(str, failure.get("resolution", ()))))
-        named = [path for path in MOUNTED if re.search(rf"{re.escape(path)}\b", said)]
-        if named:
-            return in_its_words(f"The cluster refuses {named[0]} as it is.", failure, known)
+        file = told_error(failure).file
+        if file in MOUNTED:
+            return in_its_words(f"The cluster refuses {file} as it is.", failure, known)
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dshpc_setup import problems, remedies, vendors
+from dshpc_setup import problems, remedies
 from dshpc_setup.diagnose import intel
 from dshpc_setup.diagnose.common import answered, by_choice, in_plan, named
 from dshpc_setup.diagnose.model import (
@@ -18,8 +18,8 @@ from dshpc_setup.diagnose.model import (
     unknown,
     warning,
 )
-from dshpc_setup.facts import Disagreement, UnusedGpu, Vendor
-from dshpc_setup.fixes import Fix
+from dshpc_setup.errors import Fix
+from dshpc_setup.facts import Disagreement, UnusedGpu, Vendor, vendors
 from dshpc_setup.problems import NO_NODE
 
 _GPU_EVIDENCE = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from dshpc_setup import isolation, remedies
+from dshpc_setup import remedies
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -18,9 +18,10 @@ from dshpc_setup.diagnose.model import (
     warning,
 )
 from dshpc_setup.diagnose.unusable_settings import settings_elsewhere
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.fixes import Fix, of_step
-from dshpc_setup.observed import Disk
+from dshpc_setup.observed.model import Disk
+from dshpc_setup.render import isolation
 
 PROCESSORS = ("x86_64", "amd64", "aarch64", "arm64")
 """Those that the image was built and tested for."""
@@ -150,8 +151,7 @@ def _tier(known: Known) -> Verdict:
     refused = isolation.refusal(known.facts.engine, known.plan)
     if refused is None:
         return fine("nothing that can be seen from outside speaks against it")
-    steps = tuple(of_step(step) for step in refused.resolution)
-    return fault(f"{refused.brief} {refused.details}", fix=steps)
+    return fault(f"{refused.brief} {refused.details}", fix=refused.fixes)
 
 
 def _enforced(known: Known) -> bool:

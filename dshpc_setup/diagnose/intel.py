@@ -6,6 +6,7 @@ import re
 
 from dshpc_setup.diagnose import kernel_log
 from dshpc_setup.diagnose.common import by_choice, none_of, of_vendor
+from dshpc_setup.diagnose.kernel_messages import devices
 from dshpc_setup.diagnose.model import (
     Check,
     Known,
@@ -15,9 +16,8 @@ from dshpc_setup.diagnose.model import (
     unknown,
     warning,
 )
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import UnusedGpu
-from dshpc_setup.fixes import Fix
-from dshpc_setup.kernel_messages import devices
 
 # i915_gpu_error.c prints "GPU HANG: ecode 12:1:0020fffe, in NAME [PID]"; xe_guc_submit.c prints
 # "GT0: Engine reset: engine_class=ccs, ..." and "Timedout job: seqno=..."

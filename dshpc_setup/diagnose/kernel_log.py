@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from dshpc_setup.diagnose.kernel_messages import joined
 from dshpc_setup.diagnose.xid_catalogue import NVLINK_5, RECOVERY, Severity, of_sxid, of_xid
-from dshpc_setup.kernel_messages import joined
-from dshpc_setup.observed import KernelLog
+from dshpc_setup.observed.model import KernelLog
 
 _ADDRESS = r"\((?:PCI:)?(?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?"
 _XID = re.compile(

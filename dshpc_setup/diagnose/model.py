@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import Observed
+from dshpc_setup.errors import Fix
+from dshpc_setup.observed.model import Observed
 
 if TYPE_CHECKING:
     from dshpc_setup.facts import HostFacts

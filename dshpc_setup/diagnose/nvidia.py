@@ -13,7 +13,7 @@ from dshpc_setup.diagnose import (
 )
 from dshpc_setup.diagnose.kernel_log import lines
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
-from dshpc_setup.diagnose.nvidia_told import (
+from dshpc_setup.diagnose.nvidia_evidence import (
     answer,
     by_test,
     cards,
@@ -29,9 +29,9 @@ from dshpc_setup.diagnose.nvidia_told import (
     silent,
     titled,
 )
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Gpus, UnusedGpu
-from dshpc_setup.fixes import Fix
-from dshpc_setup.nvidia_driver import OLDEST_DRIVER, too_old
+from dshpc_setup.facts.nvidia_driver import OLDEST_DRIVER, too_old
 from dshpc_setup.passthrough import findings
 from dshpc_setup.problems import (
     DRIVER_TOO_OLD,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
 from dshpc_setup.diagnose.kernel_log import lines, wanted, xids
+from dshpc_setup.diagnose.kernel_messages import devices
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
-from dshpc_setup.diagnose.nvidia_past import over, running_at
-from dshpc_setup.diagnose.nvidia_told import (
+from dshpc_setup.diagnose.nvidia_evidence import (
     answer,
     by_test,
     cards,
@@ -23,9 +23,9 @@ from dshpc_setup.diagnose.nvidia_told import (
     said,
     titled,
 )
+from dshpc_setup.diagnose.nvidia_past import over, running_at
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Disagreement, GpuDevice
-from dshpc_setup.fixes import Fix
-from dshpc_setup.kernel_messages import devices
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.cuda import is_data_centre
 from dshpc_setup.problems import LOST, NO_FABRIC, NO_INSTANCES, PROHIBITED, RESET, UNREADABLE

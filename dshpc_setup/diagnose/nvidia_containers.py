@@ -13,7 +13,7 @@ from dshpc_setup.diagnose.model import (
     note,
     warning,
 )
-from dshpc_setup.diagnose.nvidia_told import (
+from dshpc_setup.diagnose.nvidia_evidence import (
     answer,
     by_test,
     cards,
@@ -27,9 +27,9 @@ from dshpc_setup.diagnose.nvidia_told import (
 )
 from dshpc_setup.diagnose.proof import Look, from_proof
 from dshpc_setup.diagnose.ways import tested
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Disagreement
-from dshpc_setup.fixes import Fix
-from dshpc_setup.nvidia_driver import UVM, WSL_DEVICE, WSL_FOLDER
+from dshpc_setup.facts.nvidia_driver import UVM, WSL_DEVICE, WSL_FOLDER
 from dshpc_setup.passthrough import findings
 from dshpc_setup.problems import DRIVER_TOO_OLD, LINUX_DRIVER_INSIDE
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import in_plan, named
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
-from dshpc_setup.diagnose.nvidia_told import cards, handle, on_nvidia, titled
+from dshpc_setup.diagnose.nvidia_evidence import cards, handle, on_nvidia, titled
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import FabricFault, GpuDevice, GpuHealth
-from dshpc_setup.fixes import Fix
 from dshpc_setup.problems import BROKEN, FABRIC_UNHEALTHY, NO_FABRIC
 
 WAITING = "DSH-NV-108"

@@ -13,8 +13,7 @@ from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
 from dshpc_setup.diagnose.kernel_log import Xid, lines, wanted, xids
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
-from dshpc_setup.diagnose.nvidia_past import over, still_said
-from dshpc_setup.diagnose.nvidia_told import (
+from dshpc_setup.diagnose.nvidia_evidence import (
     cards,
     driver_loaded,
     evidence,
@@ -23,8 +22,9 @@ from dshpc_setup.diagnose.nvidia_told import (
     titled,
     with_log,
 )
+from dshpc_setup.diagnose.nvidia_past import over, still_said
 from dshpc_setup.diagnose.xid_catalogue import NVLINK_5, RECOVERY
-from dshpc_setup.fixes import Fix
+from dshpc_setup.errors import Fix
 from dshpc_setup.problems import LOST
 from dshpc_setup.remedies import Fixes
 from dshpc_setup.remedies.driver import DRIVER_GUIDE

@@ -10,10 +10,10 @@ Sources: NVIDIA GPU Memory Error Management (what a reset ends, volatile counts)
 from __future__ import annotations
 
 from dshpc_setup.diagnose.kernel_log import Xid, lines, past, wanted, xids
+from dshpc_setup.diagnose.kernel_messages import devices
 from dshpc_setup.diagnose.model import Known
-from dshpc_setup.diagnose.nvidia_told import cards, silent
+from dshpc_setup.diagnose.nvidia_evidence import cards, silent
 from dshpc_setup.facts import GpuDevice
-from dshpc_setup.kernel_messages import devices
 from dshpc_setup.problems import LOST, RESET, UNREADABLE
 
 _UNREACHED = (54, 79, 143)  # no power, off the bus, not started: such a card does not answer

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.kernel_log import lines
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, warning
+from dshpc_setup.diagnose.nvidia_evidence import cards, driver_loaded, with_log
 from dshpc_setup.diagnose.nvidia_past import still_said
-from dshpc_setup.diagnose.nvidia_told import cards, driver_loaded, with_log
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import UnusedGpu
-from dshpc_setup.fixes import Fix
 from dshpc_setup.problems import NOUVEAU
 
 NO_ADDRESSES = "DSH-NV-102"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.kernel_log import Xid, past, sxids
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
-from dshpc_setup.diagnose.nvidia_told import silent, titled, with_log
-from dshpc_setup.fixes import Fix
+from dshpc_setup.diagnose.nvidia_evidence import silent, titled, with_log
+from dshpc_setup.errors import Fix
 from dshpc_setup.remedies import Fixes
 
 SXIDS = "DSH-NV-101"

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fine, not_here, warning
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Vendor
-from dshpc_setup.fixes import Fix
 
 WITHOUT_GPU = "DSH-PT-060"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dshpc_setup.describe import describe_attempt, describe_proof
 from dshpc_setup.diagnose.common import set_up
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.diagnose.ways import tested
-from dshpc_setup.fixes import Fix
+from dshpc_setup.errors import Fix
 from dshpc_setup.passthrough import findings as f
+from dshpc_setup.passthrough.words import describe_attempt, describe_proof
 
 _WORKS = "DSH-PT-001"
 _NOT_TESTED = "GPUs in containers were not tested"

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, not_here, note, unknown, warning
 from dshpc_setup.diagnose.ways import foreseen, is_likely, tested, why_none
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Engine
-from dshpc_setup.fixes import Fix
+from dshpc_setup.facts.vendors import TOOLKITS
 from dshpc_setup.passthrough import Attempt, Passthrough, findings
-from dshpc_setup.vendors import TOOLKITS
 
 _LINES = 6  # of what the engine said: the whole text stands in the project's folder
 

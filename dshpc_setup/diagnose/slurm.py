@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from dshpc_setup.cluster.status import TIERS
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, not_here, note, warning
 from dshpc_setup.diagnose.slurm_container import CONTAINER_CHECKS
@@ -25,7 +25,8 @@ from dshpc_setup.diagnose.slurm_node import NODE_CHECKS
 from dshpc_setup.diagnose.slurm_programs import PROGRAM_CHECKS
 from dshpc_setup.diagnose.slurm_queue import QUEUE_CHECKS
 from dshpc_setup.diagnose.slurm_upkeep import UPKEEP_CHECKS
-from dshpc_setup.fixes import Fix, of_step
+from dshpc_setup.errors import Fix, told_error
+from dshpc_setup.observed.cluster_status import TIERS
 
 START = "DSH-SL-006"
 STARTING = "DSH-SL-007"
@@ -86,16 +87,24 @@ def _isolation(known: Known) -> Verdict:
 
 
 def in_its_words(cause: str, failure: dict[str, Any], known: Known) -> Verdict:
-    """An error as the container's start told it: {brief, details, resolution}.
+    """An error as the container's start told it.
 
     The container does not know where the project folder is on the host, and its steps name it so.
     """
-    words = (str(failure.get("brief", "")), *str(failure.get("details", "")).splitlines())
-    folder = known.observed.project or "the project folder"
-    steps = (
-        str(step).replace("the project folder", folder) for step in failure.get("resolution", ())
+    error = told_error(failure)
+    folder = known.observed.project
+    return fault(
+        cause,
+        error.brief,
+        *error.details.splitlines(),
+        fix=tuple(_in_folder(fix, folder) for fix in error.fixes),
     )
-    return fault(cause, *words, fix=tuple(of_step(step) for step in steps))
+
+
+def _in_folder(fix: Fix, folder: str | None) -> Fix:
+    if folder is None or fix.place != "project":
+        return fix
+    return replace(fix, text=f"{fix.text}, in {folder}", place=None)
 
 
 CHECKS: tuple[Check, ...] = (

@@ -6,7 +6,6 @@ import ipaddress
 from dataclasses import replace
 from shlex import quote
 
-from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.diagnose.common import set_up
 from dshpc_setup.diagnose.model import (
     Check,
@@ -24,8 +23,9 @@ from dshpc_setup.diagnose.slurm_known import (
     of_inside,
 )
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import ContainerSeen, Inside
+from dshpc_setup.errors import Fix
+from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.observed.model import ContainerSeen, Inside
 
 _LAST_LINES = 5  # of the container's log, as evidence
 _OFTEN = 3  # restarts by the engine
@@ -169,7 +169,7 @@ def _asks_for_privileges(known: Known) -> bool:
     text = file.text if file is not None else None
     if text is None or "privileged" not in text:
         return False
-    from dshpc_setup.checkup.gpu_part import parsed  # reads YAML, which the container cannot
+    from dshpc_setup.render.gpu_part import parsed  # reads YAML, which the container cannot
 
     document = parsed(text.encode())
     services = document.get("services") if isinstance(document, dict) else None

@@ -7,7 +7,6 @@ from shlex import quote
 
 from dshpc_setup.container.complaints import HARMLESS
 from dshpc_setup.container.key_set import LEAST_BYTES
-from dshpc_setup.container.places import Places
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import (
     Check,
@@ -31,8 +30,9 @@ from dshpc_setup.diagnose.slurm_known import (
     of_inside,
     restart,
 )
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import Daemon, Inside, KeyFile
+from dshpc_setup.errors import Fix
+from dshpc_setup.observed.model import Daemon, Inside, KeyFile
+from dshpc_setup.slurm.places import Places
 
 _PLACES = Places()
 _OFTEN = 3  # times that a daemon ended by itself since the container's start

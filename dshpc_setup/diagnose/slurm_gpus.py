@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from dshpc_setup.cluster import stuck
 from dshpc_setup.diagnose.common import cluster, in_plan
 from dshpc_setup.diagnose.model import (
     Check,
@@ -28,8 +27,9 @@ from dshpc_setup.diagnose.slurm_known import (
     reconfigure,
     restart,
 )
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import Inside
+from dshpc_setup.errors import Fix
+from dshpc_setup.observed.model import Inside
+from dshpc_setup.slurm import stuck
 
 # As container/drift.py writes it: "GPUs of type h100", "2" -> "1 (gone: NVIDIA H100 (GPU-...); new: ...)"
 _OF_TYPE = re.compile(r"GPUs of type (?P<type>.+)")

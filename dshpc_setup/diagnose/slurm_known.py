@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from shlex import quote
 
-from dshpc_setup.cluster.node_state import NodeStatus, parse_gres
-from dshpc_setup.cluster.stuck import MOST, Stuck
 from dshpc_setup.container.daemons import Node, parse_node
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
-from dshpc_setup.fixes import Fix, Step
-from dshpc_setup.observed import ContainerSeen, Inside
+from dshpc_setup.errors import Fix, Step
+from dshpc_setup.observed.model import ContainerSeen, Inside
+from dshpc_setup.slurm.node_state import NodeStatus, parse_gres
+from dshpc_setup.slurm.stuck import MOST, Stuck
 
 RUNS = "DSH-SL-001"
 CONTROLLER = "DSH-SL-008"

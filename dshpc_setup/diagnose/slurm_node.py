@@ -28,8 +28,8 @@ from dshpc_setup.diagnose.slurm_known import (
     resume,
 )
 from dshpc_setup.diagnose.slurm_prolog import prolog
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import Inside
+from dshpc_setup.errors import Fix
+from dshpc_setup.observed.model import Inside
 
 # node_mgr.c, gres.c and job_mgr.c of slurmctld, slurmd's req.c and slurmstepd's mgr.c (24.11)
 _FEWER_GRES = r"gres/\w+ count (?:reported lower|too low)"

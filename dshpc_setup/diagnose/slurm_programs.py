@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dshpc_setup.container import slurm_conf
 from dshpc_setup.container.programs import then, told
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, warning
 from dshpc_setup.diagnose.slurm_known import PROGRAMS, RUNS, correct_lines, of_inside
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import Inside
+from dshpc_setup.errors import Fix
+from dshpc_setup.observed.model import Inside
+from dshpc_setup.slurm import slurm_conf
 
 
 def _programs(known: Known, inside: Inside) -> Verdict:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from dshpc_setup.container import slurm_conf
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, unknown
 from dshpc_setup.diagnose.slurm_known import (
@@ -15,7 +14,8 @@ from dshpc_setup.diagnose.slurm_known import (
     release,
     resume,
 )
-from dshpc_setup.fixes import Fix
+from dshpc_setup.errors import Fix
+from dshpc_setup.slurm import slurm_conf
 
 # node_mgr.c and job_mgr.c of slurmctld; slurmd's req.c (24.11)
 _REASON = r"(Prolog|Epilog) error"

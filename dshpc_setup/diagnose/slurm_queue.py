@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from shlex import quote
 
-from dshpc_setup.cluster import stuck
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, unknown, warning
 from dshpc_setup.diagnose.slurm_known import (
@@ -24,8 +23,9 @@ from dshpc_setup.diagnose.slurm_known import (
     reconfigure,
     release,
 )
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import Inside
+from dshpc_setup.errors import Fix
+from dshpc_setup.observed.model import Inside
+from dshpc_setup.slurm import stuck
 
 _INVALID = r"invalid (?:generic resource|gres)"
 _OF_A_JOB = re.compile(rf"(?:_rpc_|JobId|_job_).*{_INVALID}", re.IGNORECASE)

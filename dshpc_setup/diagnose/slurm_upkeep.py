@@ -8,9 +8,9 @@ from shlex import quote
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown, warning
 from dshpc_setup.diagnose.slurm_known import RUNS, STATE_VOLUME, before_ready, of_inside, restart
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import Disk, Inside
+from dshpc_setup.observed.model import Disk, Inside
 
 _ZOMBIES = 20
 _CLOCK_WARN_S, _CLOCK_ERROR_S = 5.0, 60.0

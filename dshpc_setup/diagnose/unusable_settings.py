@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from dshpc_setup.diagnose.files_known import there
 from dshpc_setup.diagnose.model import Known, Verdict, fault, fine
-from dshpc_setup.fixes import Fix
+from dshpc_setup.errors import Fix
 from dshpc_setup.settings.wrong import WrongSetting
 
 

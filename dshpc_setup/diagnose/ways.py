@@ -5,9 +5,9 @@ from __future__ import annotations
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.model import Known
 from dshpc_setup.facts import CdiSpec, Engine, HostFacts, Toolkit
-from dshpc_setup.handover import Handover
+from dshpc_setup.facts.vendors import TOOLKITS
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, findings, proof_key
-from dshpc_setup.vendors import TOOLKITS
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.versions import at_least
 
 _HOOKLESS_SINCE = "1.18"  # of the toolkit: its runtime makes a CDI specification of its own

@@ -11,7 +11,7 @@ from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.engine.privilege import run_as_root, steps
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import Machine
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.terminal.reporter import Reporter
 
 Starter = Literal["systemd", "openrc", "snap", "direct"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dshpc_setup.engine import daemon, distribution, packages, privilege, refusals
 from dshpc_setup.facts import Engine, HostFacts, Platform
 from dshpc_setup.machine import Machine
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.terminal.reporter import Reporter
 
 
 @dataclass(frozen=True)

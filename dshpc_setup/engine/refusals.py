@@ -14,7 +14,7 @@ from dshpc_setup.engine import packages, privilege
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Engine, HostFacts, Platform
 from dshpc_setup.machine import Machine
-from dshpc_setup.silence import answered
+from dshpc_setup.machine.silence import answered
 
 _ASK_S = 20.0
 _DEFAULT_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
@@ -175,7 +175,7 @@ def unfit(facts: HostFacts) -> DshpcError | None:
 
 
 def _steps(fixes: remedies.Fixes) -> tuple[str, ...]:
-    return tuple(f"{fix.text}: {fix.command}" if fix.command else fix.text for fix in fixes)
+    return tuple(map(str, fixes))
 
 
 def wsl1() -> DshpcError:

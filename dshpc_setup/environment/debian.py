@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dshpc_setup import resources
+from dshpc_setup.engine.build_failures import reason, redacted, tail
+from dshpc_setup.engine.images import docker
+from dshpc_setup.engine.site import CA_FILE, SiteFiles
 from dshpc_setup.environment.model import DebianPackage, Declaration
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.image.client import docker
-from dshpc_setup.image.failures import reason, redacted, tail
-from dshpc_setup.image.site import CA_FILE, SiteFiles
 from dshpc_setup.machine import Machine
 
 R = "r-base-core"

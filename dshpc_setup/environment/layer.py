@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.environment import declaration, locking
 from dshpc_setup.environment.model import FOLDER, Lock
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.image.site import SiteFiles
 from dshpc_setup.machine import Machine
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 
 LABEL = "org.dshpc.environment"
 _LOCK_NOW = "dshpc env lock"

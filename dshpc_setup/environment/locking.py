@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.environment import pip as pip_module
 from dshpc_setup.environment.model import (
     FOLDER,
@@ -25,10 +26,9 @@ from dshpc_setup.environment.model import (
 from dshpc_setup.environment.schema import LOCK_PARTS
 from dshpc_setup.environment.target import MACHINES, PYTHON
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.files import make_folder, write_error
-from dshpc_setup.image.site import SiteFiles
+from dshpc_setup.files.atomic import make_folder, write_error
 from dshpc_setup.machine import Machine
-from dshpc_setup.project import OWN, Project
+from dshpc_setup.project.folder import OWN, Project
 
 _SCRATCH = ".packages."
 WHEELS = f"{OWN}/wheels"  # what was fetched, by the files' names

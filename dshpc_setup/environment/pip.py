@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dshpc_setup.engine.build_failures import redacted, tail
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.environment import target
 from dshpc_setup.environment.model import Requirement
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.image.failures import redacted, tail
-from dshpc_setup.image.site import SiteFiles
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.silence import no_answer
+from dshpc_setup.machine.silence import no_answer
 
 _ASK_S = 120.0  # its import takes seconds where the disk is cold
 _FETCH_S = 6 * 3600.0  # PyTorch's 3 GB on a slow line; where nothing comes, pip gives up by itself

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dshpc_setup.engine.build_failures import redacted, tail
+from dshpc_setup.engine.images import Image, debian_arch, docker, engine_silent, inspect
+from dshpc_setup.engine.site import gather_site
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image import debootstrap
-from dshpc_setup.image.client import Image, debian_arch, docker, engine_silent, inspect
-from dshpc_setup.image.failures import redacted, tail
 from dshpc_setup.image.mirror import RELEASE, mirror_for
-from dshpc_setup.image.site import gather_site
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.reporter import Reporter
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Reporter
 
 Origin = Literal["local", "pulled", "debootstrap"]
 

@@ -10,23 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from dshpc_setup.engine import build_failures
+from dshpc_setup.engine.images import Image, client_version, context_name, docker, inspect
 from dshpc_setup.engine.tools import refuse_silent
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.image import failures
 from dshpc_setup.image.base import BaseImage
-from dshpc_setup.image.client import (
-    Image,
-    client_version,
-    context_name,
-    docker,
-    inspect,
-)
 from dshpc_setup.image.context import Context
 from dshpc_setup.image.mirror import mirror_for
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.reporter import Reporter
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Reporter
 
 # buildx: the plugin; buildkit: in the client itself (18.09 to 22); classic: the old builder
 Builder = Literal["buildx", "buildkit", "classic"]
@@ -119,7 +113,7 @@ def build(
     builder = choose_builder(machine, facts) if context.buildkit else "classic"
     argv, env = command(machine, builder, context, tag, {**args, "DSHPC_BUILD": digest})
     result = _run(machine, argv, env, reporter)
-    if not result.ok and failures.reason(result.text).name == failures.REMOVED:
+    if not result.ok and build_failures.reason(result.text).name == build_failures.REMOVED:
         result = _run(machine, argv, env, reporter)
     if not result.ok:
         raise _failed(result, context, kept=there is not None)
@@ -168,7 +162,7 @@ def command(
 def _run(
     machine: Machine, argv: list[str], env: Mapping[str, str], reporter: Reporter
 ) -> CommandResult:
-    progress = failures.Progress()
+    progress = build_failures.Progress()
     reporter.progress("image: sending the files to the engine")
 
     def show(line: str) -> None:
@@ -180,7 +174,7 @@ def _run(
 
 
 def _failed(result: CommandResult, context: Context, *, kept: bool) -> DshpcError:
-    text = failures.redacted(failures.tail(result.text), context.site.secrets)
+    text = build_failures.redacted(build_failures.tail(result.text), context.site.secrets)
     after = ("The image of an earlier run is still there and in use.",) if kept else ()
     if result.state == "timeout":
         return DshpcError(
@@ -188,7 +182,7 @@ def _failed(result: CommandResult, context: Context, *, kept: bool) -> DshpcErro
             text,
             ("See how fast the package mirror answers; --apt-mirror URL names another.", *after),
         )
-    reason = failures.reason(result.text)
+    reason = build_failures.reason(result.text)
     return DshpcError(f"Building the image failed: {reason.brief}.", text, (*reason.steps, *after))
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dshpc_setup import resources
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.environment.layer import Layer
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image import wheels
-from dshpc_setup.image.site import SiteFiles
 
 _TEMPLATE = "Dockerfile.j2"
 LAYER = "environment"  # in the context, where methods need packages

@@ -16,18 +16,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from dshpc_setup.engine.build_failures import redacted, tail
+from dshpc_setup.engine.images import debian_arch
 from dshpc_setup.engine.packages import install
 from dshpc_setup.engine.privilege import run_as_root
+from dshpc_setup.engine.site import SiteFiles, apt_settings
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.image.client import debian_arch
-from dshpc_setup.image.failures import redacted, tail
 from dshpc_setup.image.mirror import RELEASE, Mirror
 from dshpc_setup.image.root_scripts import CLEAN, MAKE
-from dshpc_setup.image.site import SiteFiles, apt_settings
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.reporter import Reporter
-from dshpc_setup.silence import in_words
+from dshpc_setup.machine.silence import in_words
+from dshpc_setup.terminal.reporter import Reporter
 
 NEEDED_MIB = 1500  # seen: 0.5 GiB of root and packages and 0.2 GiB of archive; the rest is reserve
 _MAKE_S = 1800.0

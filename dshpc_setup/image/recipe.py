@@ -9,15 +9,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from dshpc_setup.engine.images import debian_arch
+from dshpc_setup.engine.site import gather_site
 from dshpc_setup.environment.layer import prepare
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.image.build import build_args, choose_builder, compose_build
-from dshpc_setup.image.client import debian_arch
 from dshpc_setup.image.context import Context, write_context
-from dshpc_setup.image.site import gather_site
 from dshpc_setup.machine import Machine
-from dshpc_setup.project import OWN, Project
+from dshpc_setup.project.folder import OWN, Project
 from dshpc_setup.settings import Settings
 
 _RENEWED = f"{OWN}/renewed.json"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dshpc_setup.engine import containers
+from dshpc_setup.engine.images import inspect
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image.build import LABEL
-from dshpc_setup.image.client import inspect
 from dshpc_setup.machine import Machine
 
 

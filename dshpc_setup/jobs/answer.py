@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dshpc_setup.jobs import gpu_words
+from dshpc_setup.jobs.availability import Room
 from dshpc_setup.jobs.fit import Fit
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
-from dshpc_setup.jobs.room import Room
 
 
 def gpus(found: Fit) -> dict[str, Any] | None:

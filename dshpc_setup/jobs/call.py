@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from dshpc_setup import printed
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs.fit import Fit
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.workspace import LAUNCHER, LOG
+from dshpc_setup.terminal import printed
 
 _LONGEST_NAME = 80
 SCRIPT = f"#!{LAUNCHER}\n"

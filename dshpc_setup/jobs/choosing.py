@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import answer, gpu_words, room
+from dshpc_setup.jobs import answer, availability, gpu_words
+from dshpc_setup.jobs.availability import Room
 from dshpc_setup.jobs.fit import Fit, Refusal, fit, needs_room
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
-from dshpc_setup.jobs.room import Room
 from dshpc_setup.machine import Machine
 
 
@@ -25,10 +25,12 @@ def planned(
     if asked.targets:
         return _of_targets(machine, asked, has, clock)
     must_ask = asked.if_busy == "refuse" and asked.resources.gpus > 0
-    now = room.ask(machine, has) if must_ask or needs_room(asked.resources, has) else None
+    now = availability.ask(machine, has) if must_ask or needs_room(asked.resources, has) else None
     found = fit(asked.resources, has, now, asked.partition, clock)
     if isinstance(found, Refusal):  # in words that say what is free now
-        again = fit(asked.resources, has, now or room.ask(machine, has), asked.partition, clock)
+        again = fit(
+            asked.resources, has, now or availability.ask(machine, has), asked.partition, clock
+        )
         raise _refused(asked, again if isinstance(again, Refusal) else found)
     return now, [(asked, found)]
 
@@ -41,7 +43,7 @@ def _of_targets(
     targets.check_node(asked.node, has)
     chosen = [targets.chosen(words, has) if words else () for words in asked.targets]
     must_ask = any(chosen) or asked.if_busy == "refuse" or needs_room(asked.resources, has)
-    now = room.ask(machine, has) if must_ask else None
+    now = availability.ask(machine, has) if must_ask else None
     jobs = []
     for words, gpus in zip(asked.targets, chosen, strict=True):
         found = (

@@ -18,10 +18,11 @@ from typing import Any
 
 from dshpc_setup import foreign
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.jobs import cleanable, command_words, leftovers, removal, states, workspace
+from dshpc_setup.jobs import cleanable, command_words, leftovers, removal, workspace
 from dshpc_setup.jobs.cleanable import Found, Wanted, Workspace
 from dshpc_setup.jobs.command_words import Words
 from dshpc_setup.jobs.look import Look
+from dshpc_setup.slurm import job_states
 
 ASKED, ANSWERED = "dshpc.job-clean-request/1", "dshpc.job-clean/1"
 AFTER, DEFAULT = "DSHPC_CLEAN_AFTER", "30d"  # the setting, in the container's environment
@@ -83,7 +84,7 @@ def seconds(text: str) -> int:
     try:
         age = texts.age(text)
     except ValueError as error:
-        raise usage_error(f"{states.shown(text)!r} {error}.") from None
+        raise usage_error(f"{job_states.shown(text)!r} {error}.") from None
     return 0 if age == "0" else int(age[:-1]) * _UNIT_S[age[-1]]
 
 
@@ -128,7 +129,7 @@ def _picked(found: Found, names: Sequence[str]) -> list[Workspace]:
     can_go = {each.name: each for each in found.workspaces}
     if changed := [name for name in names if name in found.kept]:
         more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
-        named = ", ".join(states.shown(name) for name in changed[:_MOST_NAMED])
+        named = ", ".join(job_states.shown(name) for name in changed[:_MOST_NAMED])
         raise DshpcError(
             "Nothing was removed: a job has begun, or was queued, that uses what was to go.",
             f"That is: {named}{more}.",
@@ -148,7 +149,7 @@ def _measured(look: Look, picked: Sequence[Workspace], until: float) -> list[dic
                     "name": each.name,
                     "workspace": each.path,
                     "job_id": None if each.job_id is None else str(each.job_id),
-                    "job_name": states.shown(each.job_name),
+                    "job_name": job_states.shown(each.job_name),
                     "ended": each.ended,
                     "bytes": None if late else removal.size(each.name, user, until),
                 }

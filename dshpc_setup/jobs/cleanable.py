@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import ended, records, workspace
+from dshpc_setup.jobs import records, workspace
 from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.jobs.records import Record
-from dshpc_setup.jobs.states import Known
+from dshpc_setup.slurm import completion_log
+from dshpc_setup.slurm.job_states import Known
 
 Kept = Literal["going", "needed", "younger", "unknown"]
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -95,7 +96,7 @@ class _Seen:
         self.needed = {name for text in _given(look, going, uid) for name in self._names([text])}
         # Of both it is known that they were this cluster's, which has nothing of them that goes on
         self._ended = {job.folder: job.ended or 0.0 for job in known if job.uid in (uid, None)}
-        for past in ended.newest_first(look.log):
+        for past in completion_log.newest_first(look.log):
             if past.uid == uid:
                 before = self._ended.get(past.folder, 0.0)
                 self._ended[past.folder] = max(before, past.ended or 0.0)

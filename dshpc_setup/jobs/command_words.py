@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dshpc_setup.errors import usage_error
-from dshpc_setup.jobs import states
 from dshpc_setup.jobs.look import Look
+from dshpc_setup.slurm import job_states
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def parsed(rest: Sequence[str]) -> Words:
         elif word in ("--work", "--task"):
             given[word[2:]] = next(words, "")
         elif word.startswith("-"):
-            raise usage_error(f"{states.shown(word)!r} was not expected here.")
+            raise usage_error(f"{job_states.shown(word)!r} was not expected here.")
         else:
             ids.append(word)
     return Words(tuple(ids), **given)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dshpc_setup.jobs import gpu_words
+from dshpc_setup.jobs.availability import Room
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
-from dshpc_setup.jobs.room import Room
 from dshpc_setup.methods.model import Resources
 from dshpc_setup.methods.times import minutes
 

@@ -13,15 +13,16 @@ import time
 from collections.abc import Sequence
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import command_words, no_links, states, view
+from dshpc_setup.jobs import command_words, no_links, view
 from dshpc_setup.jobs.command_words import parsed, put
 from dshpc_setup.jobs.end_record import STOPPING
 from dshpc_setup.jobs.look import Look, unknown
 from dshpc_setup.jobs.no_links import NotTheirsError
-from dshpc_setup.jobs.states import JobId, Known
 from dshpc_setup.jobs.view import View
 from dshpc_setup.jobs.workspace import RESULT, Workspace, of_task
-from dshpc_setup.printed import harmless
+from dshpc_setup.slurm import job_states
+from dshpc_setup.slurm.job_states import JobId, Known
+from dshpc_setup.terminal.printed import harmless
 
 _TICK_S = 0.1
 _SOON_S, _QUEUED_S, _RUNS_S = 0.5, 2.0, 2.0  # between two questions
@@ -37,7 +38,7 @@ def main(rest: Sequence[str]) -> int:
         raise unknown_target("")
     target = words.ids[0]
     look = command_words.look_at(words)
-    job = _of_folder(look, target) if target.startswith("/") else states.parse_id(target)
+    job = _of_folder(look, target) if target.startswith("/") else job_states.parse_id(target)
     try:
         return _Follower(look, job).follow()
     except KeyboardInterrupt:
@@ -57,7 +58,7 @@ def _of_folder(look: Look, folder: str) -> JobId:
 
 def unknown_target(folder: str) -> DshpcError:
     return DshpcError(
-        f"{states.shown(folder, 300)!r} is no job's number and no job's workspace.",
+        f"{job_states.shown(folder, 300)!r} is no job's number and no job's workspace.",
         "",
         ("See the jobs: dshpc job list",),
         Exit.USAGE,
@@ -78,10 +79,10 @@ class _Follower:
         while True:
             known = self._ask()
             if known is not None:
-                mine = states.of(self.id, known)
+                mine = job_states.of(self.id, known)
                 if not mine:
                     return self._end(known)
-                if len(mine) > 1 or (self.id.task is None and states.is_group(mine[0].id)):
+                if len(mine) > 1 or (self.id.task is None and job_states.is_group(mine[0].id)):
                     if all(job.has_ended for job in mine):
                         return self._end(known)
                     self._tell(_counted(mine))
@@ -120,9 +121,9 @@ class _Follower:
             word, when = self.why
             now = time.monotonic()
             if job.reason != word or now - when > _WHY_S:
-                from dshpc_setup.jobs import waits
+                from dshpc_setup.jobs import pending_reasons
 
-                why = waits.reasons(self.look.machine, (job,))[job.id]
+                why = pending_reasons.reasons(self.look.machine, (job,))[job.id]
                 self.why = (job.reason, now)
                 # In its first moments nobody has looked at it yet: that is no news
                 if job.reason not in ("", "None") or self.asked > 2:
@@ -133,13 +134,13 @@ class _Follower:
             gpus = "; ".join(gpu.text for gpu in self.look.places.of_gres(job.gres))
             self._tell(f"job {job.id} is running{f' on {gpus}' if gpus else ''}")
         else:
-            self._tell(f"job {job.id} is {states.words(job.state)}")
+            self._tell(f"job {job.id} is {job_states.words(job.state)}")
 
     def _take_log(self, job: Known) -> None:
         """Its log, from now on; one that runs again begins a new one."""
         if self.log is None:
             record = self.look.record_of(job)
-            path = record.log(job.task) if record else states.log_of(job)
+            path = record.log(job.task) if record else job_states.log_of(job)
             result = (record.place, of_task(RESULT, job.task)) if record else None
             self.log = _Log(path, self.look.work, job.uid, result)
 
@@ -171,9 +172,9 @@ class _Follower:
             self._say_end(one, alone=len(found) + lost == 1)
         if any(one.state != "COMPLETED" for one in found) and _is_full(found[0].workspace):
             _say(f"the disk of {self.look.work} is full: what was printed may be cut short")
-        if len(found) + lost > 1 or states.is_group(found[0].id):
+        if len(found) + lost > 1 or job_states.is_group(found[0].id):
             bad = [one for one in found if one.state != "COMPLETED"]
-            total = lost + sum(states.tasks(one.id) for one in found)
+            total = lost + sum(job_states.tasks(one.id) for one in found)
             never = f", {lost} never began" if lost else ""
             _say(
                 f"job {self.id} has ended: {len(found) - len(bad)} of {total} tasks are done{never}"
@@ -191,7 +192,7 @@ class _Follower:
         if record is None:
             return 0
         begun = {one.task for one in found if one.task is not None}.union(record.tasks())
-        waited = sum(states.tasks(one.id) for one in found if one.task is None)
+        waited = sum(job_states.tasks(one.id) for one in found if one.task is None)
         return max(record.task_count - len(begun) - waited, 0)
 
     def _say_end(self, one: View, *, alone: bool) -> None:
@@ -202,7 +203,7 @@ class _Follower:
             return
         _say(f"job {one.id}: {view.outcome(one)}")
         if one.out_of_memory_line:
-            _say(states.shown(one.out_of_memory_line, 300))
+            _say(job_states.shown(one.out_of_memory_line, 300))
         elif one.out_of_memory and alone:  # the launcher has not said so in the log
             _say(view.advice(one.out_of_memory))
 
@@ -247,7 +248,7 @@ class _Log:
         """Said once: a link, a folder, a pipe or another user's file stands in the log's place."""
         if not self.is_refused:
             self.is_refused = True
-            _say(f"the log is no file of the job's user: {states.shown(self.path, 300)}")
+            _say(f"the log is no file of the job's user: {job_states.shown(self.path, 300)}")
 
     def has_new_result(self) -> bool:
         now = _stamp(self.result)
@@ -286,15 +287,15 @@ def _counted(jobs: Sequence[Known]) -> str:
     """ "17: 3 tasks are done, 2 are running, 5 are queued"."""
     counts: dict[str, int] = {}
     for job in jobs:
-        word = states.words(job.state)
-        counts[word] = counts.get(word, 0) + states.tasks(job.id)
+        word = job_states.words(job.state)
+        counts[word] = counts.get(word, 0) + job_states.tasks(job.id)
     told = ", ".join(f"{count} {word}" for word, count in counts.items())
     return f"job {jobs[0].number}: {told}"
 
 
 def _say(text: str) -> None:
     if "dshpc " in text:
-        from dshpc_setup.cli.console import as_called
+        from dshpc_setup.terminal.called import as_called
 
         text = as_called(text)
     sys.stderr.write(f"dshpc: {harmless(text)}\n")

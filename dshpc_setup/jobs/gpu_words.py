@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dshpc_setup.jobs.availability import Room
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
-from dshpc_setup.jobs.room import Room
 from dshpc_setup.methods.model import Resources
-from dshpc_setup.printed import plain
+from dshpc_setup.terminal.printed import plain
 
 _DAY_S = 24 * 3600
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs import folder_lock, ground, no_links, workspace
-from dshpc_setup.jobs.ground import room_for_writing
+from dshpc_setup.jobs import folder_lock, no_links, workspace, workspace_folders
+from dshpc_setup.jobs.workspace_folders import room_for_writing
 
 _BLOCK = 1 << 20
 METHOD = ".method"  # beside the copies of inputs, where programs that list those do not see it
@@ -137,15 +137,15 @@ class Incoming:
         """The folder of the user's workspaces, open; made by whoever may."""
         if os.getuid() == 0:
             with suppress(PermissionError):  # of_user says why
-                ground.prepare(self.work, *(self.owner or (0, 0)))
+                workspace_folders.prepare(self.work, *(self.owner or (0, 0)))
         elif self.prepare is not None and not self._is_ready():
             self.prepare()
-        with ground.of_user(self.work, self._uid) as user:
+        with workspace_folders.of_user(self.work, self._uid) as user:
             yield user
 
     def _is_ready(self) -> bool:
         try:
-            with ground.of_user(self.work, self._uid):
+            with workspace_folders.of_user(self.work, self._uid):
                 return True
         except (PermissionError, DshpcError):
             return False

@@ -15,10 +15,10 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from dshpc_setup import foreign
-from dshpc_setup.jobs import end_record, here, memory_kills, no_links, results
+from dshpc_setup.jobs import end_record, memory_kills, no_links, own_workspace, results
 from dshpc_setup.jobs.end_record import STOPPING
-from dshpc_setup.jobs.here import Here
-from dshpc_setup.jobs.witness import Witness
+from dshpc_setup.jobs.own_workspace import Here
+from dshpc_setup.jobs.signal_origin import Witness
 from dshpc_setup.jobs.workspace import (
     LOG,
     OWN,
@@ -43,7 +43,7 @@ def main() -> int:
     """Run the job whose workspace this folder is; the result is its exit code."""
     folder = os.getcwd()
     try:
-        at = here.opened(folder)
+        at = own_workspace.opened(folder)
     except OSError as error:
         _say(
             f"{folder} is no workspace of this user's: was the job's own removed? ({error.strerror})"
@@ -53,9 +53,9 @@ def main() -> int:
         with open(no_links.file(REQUEST, at.own, os.getuid()), encoding="utf-8") as file:
             request = foreign.of_file(file)
         task = _task(request, os.environ)
-        here.keep_log_private(at)
+        own_workspace.keep_log_private(at)
         keep_before(at, task)
-        if os.environ.get("SLURM_RESTART_COUNT") and here.size(at, of_task(LOG, task)):
+        if os.environ.get("SLURM_RESTART_COUNT") and own_workspace.size(at, of_task(LOG, task)):
             _say("the job begins anew; what stands above is of the run before")
         variables = prepared(at, request, task)
         os.environ.update(variables)
@@ -86,7 +86,7 @@ def prepared(at: Here, request: Mapping[str, Any], task: int | None) -> dict[str
     folder = own = at.path
     if task is not None:
         own = f"{folder}/task-{task}"
-        here.make_folder(at, f"task-{task}")
+        own_workspace.make_folder(at, f"task-{task}")
     params = f"{folder}/{OWN}/{of_task(PARAMS, task)}"
     given: Any = request.get("parameters") or ({},)
     write_json(of_task(PARAMS, task), given[task or 0], at.own)
@@ -137,7 +137,7 @@ class _Run:
         self.witness = Witness(_STOPS)
         self.kills = memory_kills.count()
         self.log = of_task(LOG, task)
-        self.log_from = here.size(at, self.log)
+        self.log_from = own_workspace.size(at, self.log)
 
     def run(self) -> int:
         started = time.time()
@@ -206,7 +206,7 @@ class _Run:
 
             killed_by_kernel = code == 128 + signal.SIGKILL and memory_kills.count() > self.kills
             found = ended_by_memory.judge(
-                here.tail(self.at, self.log, self.log_from, ended_by_memory.TAIL_BYTES),
+                own_workspace.tail(self.at, self.log, self.log_from, ended_by_memory.TAIL_BYTES),
                 has_gpu=_has_gpu(os.environ),
                 killed=killed_by_kernel,
             )

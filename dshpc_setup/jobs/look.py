@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import ended, held, records, states, view
-from dshpc_setup.jobs.ended import Ended
+from dshpc_setup.jobs import allocated_gpus, records, view
 from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.records import Record
-from dshpc_setup.jobs.states import JobId, Known
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm import completion_log, job_states
+from dshpc_setup.slurm.completion_log import Ended
+from dshpc_setup.slurm.job_states import JobId, Known
 
 _ASK_S = 20.0
 _LATELY_S = 24 * 3600.0
@@ -32,8 +33,8 @@ class Look:
 
     machine: Machine
     work: str
-    log: str | None = field(default_factory=ended.path)
-    places: held.Places = field(default_factory=held.known)
+    log: str | None = field(default_factory=completion_log.path)
+    places: allocated_gpus.Places = field(default_factory=allocated_gpus.known)
     limits: Limits = field(default_factory=Limits)  # of `all`, and what else was left out
 
     def known(self, number: int | None = None) -> tuple[Known, ...]:
@@ -45,10 +46,10 @@ class Look:
             return ()
         try:
             if asked.ok:
-                return states.parse(asked.stdout)
+                return job_states.parse(asked.stdout)
         except ValueError:
             pass
-        raise states.no_answer(asked)
+        raise job_states.no_answer(asked)
 
     def record_of(self, job: Known | Ended) -> Record | None:
         """The workspace that a job runs in; None for one that plain sbatch has made, and where it is not
@@ -77,16 +78,16 @@ class Look:
         jobs = self.known(job.number) if known is None else known
         found = {
             each.id: view.of_known(each, self.record_of(each), self.places)
-            for each in states.of(job, jobs)
+            for each in job_states.of(job, jobs)
         }
         found = {one.id: one for one in (self._narrowed(each, job) for each in found.values())}
         if job.task is not None and found:
             return list(found.values())
-        if any(each.task is None and not states.is_group(each.id) for each in found.values()):
+        if any(each.task is None and not job_states.is_group(each.id) for each in found.values()):
             return list(found.values())  # no array
-        groups = any(states.is_group(one) for one in found)
+        groups = any(job_states.is_group(one) for one in found)
         if logged is None:
-            logged = {job.number: ended.find(self.log, job.number, job.task)}
+            logged = {job.number: completion_log.find(self.log, job.number, job.task)}
         for past in logged.get(job.number, ()):
             # Its line without a task is of those that the controller still has together
             new = past.id not in found and not (groups and past.task is None)
@@ -108,14 +109,14 @@ class Look:
 
     def _narrowed(self, one: View, job: JobId) -> View:
         """Of tasks that wait together, or were cancelled together, the one that is asked for."""
-        if job.task is None or not states.is_group(one.id):
+        if job.task is None or not job_states.is_group(one.id):
             return one
         record = self.record(one.workspace)
         return view.of_task(one, job.task, record)
 
     def one(self, text: str) -> tuple[JobId, list[View]]:
         """The job of that number; raises DshpcError where there is none."""
-        job = states.parse_id(text)
+        job = job_states.parse_id(text)
         self.limits.begin()
         found = self.views(job)
         if not found:
@@ -161,7 +162,7 @@ class Look:
         """Own jobs that slurmctld has forgotten, the newest first; root's are everybody's."""
         uid = os.getuid()
         logged: set[int] = set()
-        for job in ended.newest_first(self.log):
+        for job in completion_log.newest_first(self.log):
             proof = (job.user, job.name) == _PROOF
             if proof or uid not in (0, job.uid) or (job.number in seen - logged):
                 continue
@@ -184,9 +185,9 @@ def _reasons(machine: Machine, jobs: tuple[Known, ...]) -> dict[str, str]:
     """Imports are counted: nothing waits most of the time."""
     if not any(job.state == "PENDING" for job in jobs):
         return {}
-    from dshpc_setup.jobs import waits
+    from dshpc_setup.jobs import pending_reasons
 
-    return waits.reasons(machine, jobs)
+    return pending_reasons.reasons(machine, jobs)
 
 
 def unknown(job: JobId) -> DshpcError:

@@ -12,9 +12,10 @@ import time
 from collections.abc import Sequence
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import gpu_words, no_links, records, states, workspace
+from dshpc_setup.jobs import gpu_words, no_links, records, workspace
 from dshpc_setup.jobs.workspace import OWN, PARAMS, Workspace
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm import job_states
 
 _LOOK_S = 20.0  # for a controller that is away for a moment
 _ASK_S = 12.0  # Slurm's own patience is 10 s
@@ -30,7 +31,7 @@ def find(machine: Machine, folder: str, look_s: float) -> str | None:
         asked = machine.run(("squeue", "--json", "-a", "-t", "all", "--me"), deadline_s=_ASK_S)
         if asked.ok:
             with contextlib.suppress(ValueError):
-                known = states.parse(asked.stdout)
+                known = job_states.parse(asked.stdout)
                 return next((str(job.number) for job in known if job.folder == folder), None)
         if time.monotonic() >= until:
             return None

@@ -71,9 +71,9 @@ def _one_of(value: object, known: tuple[str, ...]) -> str | None:
 
 def _text(value: object) -> str | None:
     """On one line, and with no sign that moves a terminal's cursor."""
-    from dshpc_setup.jobs import states
+    from dshpc_setup.slurm import job_states
 
-    return states.shown(value, 304) if isinstance(value, str) else None
+    return job_states.shown(value, 304) if isinstance(value, str) else None
 
 
 def _gpus(value: object) -> dict[str, str] | None:

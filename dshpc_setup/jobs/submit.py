@@ -18,17 +18,17 @@ from dshpc_setup import foreign
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.jobs import (
     answer,
+    availability,
     call,
     choosing,
     gpu_words,
-    ground,
     no_links,
-    node_out,
+    node_availability,
     offer,
     request,
-    room,
     sbatch,
     workspace,
+    workspace_folders,
 )
 from dshpc_setup.jobs.fit import Fit, Refusal, fit
 from dshpc_setup.jobs.gpu_words import Clock
@@ -112,8 +112,8 @@ def submit(
     clock = Clock(time.time(), asked.utc_offset_s)
     _check_array(asked, has)
     now, jobs = choosing.planned(machine, asked, has, clock)
-    at_once = asked.if_busy == "refuse"
-    if at_once:
+    no_wait = asked.if_busy == "refuse"
+    if no_wait:
         choosing.check_free([found for _, found in jobs], asked, now, clock)
     done: list[dict[str, Any]] = []
     try:
@@ -121,7 +121,7 @@ def submit(
             made.append(Workspace(asked.work, os.getuid(), workspace.new_name(asked.name)))
             done.append(_submitted(machine, one, found, made[-1], is_last=place == len(jobs)))
             done[-1]["notes"] += [*answer.notes(found, has, now, clock), *answer.place(one)]
-            if at_once and not asked.dry_run:
+            if no_wait and not asked.dry_run:
                 _begin_or_go(machine, asked, done[-1], made[-1])
     except DshpcError as error:
         ids = [str(item["job_id"]) for item in done if item["job_id"]]
@@ -137,9 +137,9 @@ def submit(
 def _begin_or_go(machine: Machine, asked: Request, job: dict[str, Any], place: Workspace) -> None:
     """Where it has not begun it is taken back, and DshpcError raised; its workspace goes with it,
     unless something ran there."""
-    from dshpc_setup.jobs import at_once
+    from dshpc_setup.jobs import no_wait
 
-    taken = at_once.begun_or_taken_back(machine, job["job_id"])
+    taken = no_wait.begun_or_taken_back(machine, job["job_id"])
     if taken is None:
         return
     job_id, folder = job["job_id"], job["workspace"]
@@ -195,7 +195,7 @@ def _make(place: Workspace, asked: Request, *, copy_inputs: bool = False) -> Non
     """The workspace, with what was asked for and the copies of its inputs in it; with `copy_inputs`
     another job needs those, too."""
     try:
-        with ground.of_user(place.work, place.uid) as user:
+        with workspace_folders.of_user(place.work, place.uid) as user:
             made = no_links.new_folder(place.name, user, workspace.folder_mode())
             try:
                 _fill(made, user, place, asked, copy_inputs=copy_inputs)
@@ -205,7 +205,7 @@ def _make(place: Workspace, asked: Request, *, copy_inputs: bool = False) -> Non
             finally:
                 os.close(made)
     except OSError as error:
-        raise ground.not_made(place.path, asked.work, error) from None
+        raise workspace_folders.not_made(place.path, asked.work, error) from None
 
 
 def _fill(made: int, user: int, place: Workspace, asked: Request, *, copy_inputs: bool) -> None:
@@ -319,10 +319,10 @@ def _remember(
 def check(machine: Machine, asked: Request, has: Offer) -> dict[str, Any]:
     """The `dshpc.method-check/1` object: whether it could run, on what, and when."""
     clock = Clock(time.time(), asked.utc_offset_s)
-    now = room.ask(machine, has) if asked.resources.gpus else None
+    now = availability.ask(machine, has) if asked.resources.gpus else None
     found = fit(asked.resources, has, now, asked.partition, clock)
     refused = isinstance(found, Refusal)
-    out = None if isinstance(found, Refusal) else node_out.ask(machine, has.node)
+    out = None if isinstance(found, Refusal) else node_availability.ask(machine, has.node)
     return {
         "schema": CHECK_SCHEMA,
         "exit_code": int(Exit.ERROR if refused else Exit.OK),

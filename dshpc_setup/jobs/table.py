@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dshpc_setup.jobs import states, view
+from dshpc_setup.jobs import view
 from dshpc_setup.jobs.view import View
+from dshpc_setup.slurm import job_states
 
 
 def table(views: Sequence[View], now: float, me: str | None = None) -> str:
@@ -26,7 +27,7 @@ def table(views: Sequence[View], now: float, me: str | None = None) -> str:
     rows = [head, *(_row(each, several, now) for each in views)]
     widths = [max(_width(row[at]) for row in rows) for at in range(len(head))]
     lines = []
-    whys = ["", *(states.shown(each.reason or "", 300) for each in views)]
+    whys = ["", *(job_states.shown(each.reason or "", 300) for each in views)]
     for row, why in zip(rows, whys, strict=True):
         cells = [
             cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
@@ -50,10 +51,10 @@ def _width(text: str) -> int:
 def _row(one: View, several: bool, now: float) -> tuple[str, ...]:
     seconds = one.seconds(now)
     return (
-        states.shown(one.id, 40),
-        states.shown(one.name, 30),
-        *((states.shown(one.user or "?", 20),) if several else ()),
-        states.shown(_state(one), 40),
+        job_states.shown(one.id, 40),
+        job_states.shown(one.name, 30),
+        *((job_states.shown(one.user or "?", 20),) if several else ()),
+        job_states.shown(_state(one), 40),
         _gpus(one),
         "" if seconds is None else view.duration(seconds),
         "" if one.exit_code is None else str(one.exit_code),
@@ -70,4 +71,4 @@ def _gpus(one: View) -> str:
     """Which it has or had; of an ended one of which Slurm does not keep that, what it asked for."""
     if one.gpus or not one.is_over or one.started is None:
         return view.which(one.gpus)
-    return states.shown((one.asked_gres or "").replace("gres/", ""), 40)
+    return job_states.shown((one.asked_gres or "").replace("gres/", ""), 40)

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.jobs import gpu_words
+from dshpc_setup.jobs.availability import Room
 from dshpc_setup.jobs.fit import Fit, Kind, Refusal, limits, sized, suits
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
-from dshpc_setup.jobs.room import Room
 from dshpc_setup.methods.model import Resources
 
 _THIS_NODE = "localhost"  # as other tools call the one node; its own name does as well

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dshpc_setup.jobs import results, states
-from dshpc_setup.jobs.ended import Ended
-from dshpc_setup.jobs.held import Gpu, Places
+from dshpc_setup.jobs import results
+from dshpc_setup.jobs.allocated_gpus import Gpu, Places
 from dshpc_setup.jobs.records import Record
-from dshpc_setup.jobs.states import Known
+from dshpc_setup.slurm import job_states
+from dshpc_setup.slurm.completion_log import Ended
+from dshpc_setup.slurm.job_states import Known
 
 _UNKNOWN = "UNKNOWN"
 # Slurm's end of a job whose log it cannot open; no program has run then, and none has a result
@@ -55,11 +56,11 @@ class View:
 
     @property
     def words(self) -> str:
-        return "not known" if self.state == _UNKNOWN else states.words(self.state)
+        return "not known" if self.state == _UNKNOWN else job_states.words(self.state)
 
     @property
     def is_over(self) -> bool:
-        return self.state in states.ENDED
+        return self.state in job_states.ENDED
 
     def seconds(self, now: float) -> float | None:
         """How long it has run, or ran."""
@@ -81,8 +82,8 @@ def of_known(job: Known, record: Record | None, places: Places, reason: str | No
         gpus=places.of_gres(job.gres) if job.gres and not job.has_ended else (),
         asked_gres=job.asked or None,
         log=None
-        if states.is_group(job.id)
-        else _log(record, job.task) or states.log_of(job) or None,
+        if job_states.is_group(job.id)
+        else _log(record, job.task) or job_states.log_of(job) or None,
         restarts=job.restarts,
     )
     return _with_result(view, result, places)
@@ -187,7 +188,7 @@ def exit_code(view: View) -> int:
 
 def outcome(view: View) -> str:
     """How it ended, in a few words: "failed: exit code 3", "failed: out of memory, exit code 1"."""
-    if view.state == states.REFUSED:
+    if view.state == job_states.REFUSED:
         return f"{view.words} as it was submitted: it asks for more than there is"
     if view.state not in ("FAILED", "OUT_OF_MEMORY"):
         return view.words

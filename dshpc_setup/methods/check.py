@@ -15,7 +15,7 @@ from dshpc_setup.methods.document import MOST_BYTES, Document
 from dshpc_setup.methods.model import Method, Parameter, Problem, Resources
 from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from dshpc_setup.methods.schema import FILE, INPUT_MODES
-from dshpc_setup.methods.sense import Parts, capability, contradictions, words
+from dshpc_setup.methods.semantics import Parts, capability, contradictions, words
 from dshpc_setup.methods.shown import Path as JsonPath
 from dshpc_setup.methods.shown import path_text, shown
 from dshpc_setup.methods.structure import Wrong, differences

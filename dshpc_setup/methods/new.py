@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.files import make_folder, write_atomic, write_error
+from dshpc_setup.files.atomic import make_folder, write_atomic, write_error
 from dshpc_setup.methods import store
 from dshpc_setup.methods.schema import FILE, PUBLISHED, SCHEMA, published
 from dshpc_setup.methods.structure import differences

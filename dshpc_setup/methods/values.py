@@ -15,7 +15,7 @@ from typing import Any
 from dshpc_setup.methods.model import Method, Parameter, Problem, Value
 from dshpc_setup.methods.rows import rows
 from dshpc_setup.methods.scanner import MOST_PROBLEMS
-from dshpc_setup.methods.sense import of_type
+from dshpc_setup.methods.semantics import of_type
 from dshpc_setup.methods.shown import path_text, shown
 from dshpc_setup.methods.structure import nearest
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from dshpc_setup import remedies
 from dshpc_setup.facts import GpuDevice, HostFacts, Vendor
-from dshpc_setup.handover import DRIVER_CAPABILITIES, Handover, Mechanism
+from dshpc_setup.facts.vendors import TOOLKITS
 from dshpc_setup.passthrough import findings
-from dshpc_setup.passthrough.asked import Asked
 from dshpc_setup.passthrough.cdi_names import cdi_names
 from dshpc_setup.passthrough.expected import DXG, KFD
+from dshpc_setup.passthrough.handover import DRIVER_CAPABILITIES, Handover, Mechanism
 from dshpc_setup.passthrough.model import Attempt, Cause
+from dshpc_setup.passthrough.wanted import Asked
 from dshpc_setup.plan import ClusterPlan
-from dshpc_setup.vendors import TOOLKITS
 from dshpc_setup.versions import at_least, numbers
 
 WSL_DRIVER = "/usr/lib/wsl"  # Windows' driver, as WSL shows it

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.handover import Mechanism
 from dshpc_setup.passthrough import refusals_devices as devices
 from dshpc_setup.passthrough import refusals_engine as engine
 from dshpc_setup.passthrough import refusals_toolkit as toolkit
+from dshpc_setup.passthrough.handover import Mechanism
 from dshpc_setup.passthrough.model import Cause
 from dshpc_setup.passthrough.rules import Rule
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dshpc_setup import nvidia_driver
-from dshpc_setup.facts import GpuDevice, HostFacts, Vendor
+from dshpc_setup.facts import GpuDevice, HostFacts, Vendor, nvidia_driver
 from dshpc_setup.plan import ClusterPlan, GresLine
 
 COMPUTE_LIBRARY = "libcuda.so.1"

@@ -16,8 +16,8 @@ from typing import Literal
 
 from dshpc_setup import remedies
 from dshpc_setup.facts import GpuDevice, HostFacts
-from dshpc_setup.handover import Mechanism
 from dshpc_setup.passthrough import cuda, findings, requirements
+from dshpc_setup.passthrough.handover import Mechanism
 from dshpc_setup.passthrough.model import Cause
 from dshpc_setup.passthrough.requirements import Offer, Requirement
 from dshpc_setup.versions import at_least, numbers

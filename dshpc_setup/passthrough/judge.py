@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from dshpc_setup import remedies
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.handover import Handover
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import of_refusal
 from dshpc_setup.passthrough.expected import Expected
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.passthrough.judge_driver import driver
 from dshpc_setup.passthrough.judge_nodes import nodes
 from dshpc_setup.passthrough.look import Seen, parse

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dshpc_setup import remedies
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.handover import Handover
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import of_refusal
 from dshpc_setup.passthrough.expected import COMPUTE_LIBRARY, MANAGEMENT_LIBRARY, Expected
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.passthrough.look import Seen
 from dshpc_setup.passthrough.model import Cause
 from dshpc_setup.passthrough.stale import listed

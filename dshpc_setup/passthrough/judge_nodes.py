@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from dshpc_setup import remedies
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.handover import Handover
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import of_refusal
 from dshpc_setup.passthrough.expected import KFD, UVM, Expected, ExpectedNode
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.passthrough.look import Seen, SeenNode
 from dshpc_setup.passthrough.model import Cause
 from dshpc_setup.passthrough.stale import listed

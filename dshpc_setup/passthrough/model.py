@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from dshpc_setup.fixes import Fix, Step
-from dshpc_setup.handover import WORDS, Handover, Mechanism
+from dshpc_setup.errors import Fix, Step
+from dshpc_setup.passthrough.handover import WORDS, Handover, Mechanism
 
 AttemptState = Literal["works", "fails", "impossible", "untested"]
 """`impossible`: this engine cannot have it, so no container was started."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import CdiSpec, HostFacts
-from dshpc_setup.fixes import Fix
-from dshpc_setup.handover import Mechanism
+from dshpc_setup.passthrough.handover import Mechanism
 from dshpc_setup.passthrough.model import Cause
 from dshpc_setup.remedies import toolkit
 

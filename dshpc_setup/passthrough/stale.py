@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dshpc_setup.facts import CdiSpec, HostFacts
-from dshpc_setup.handover import Handover
 from dshpc_setup.passthrough.expected import Expected
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.passthrough.look import Seen
 
 _MOST_NAMED = 3

@@ -6,14 +6,14 @@ import secrets
 from dataclasses import replace
 
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.handover import Handover
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.machine.silence import in_words
 from dshpc_setup.passthrough.bench import Bench
 from dshpc_setup.passthrough.expected import Expected
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.passthrough.judge import judge
 from dshpc_setup.passthrough.look import SCRIPT, parse
 from dshpc_setup.passthrough.model import Attempt
-from dshpc_setup.silence import in_words
 
 LABEL = "org.dshpc.test=1"
 _ASK_S = 20.0

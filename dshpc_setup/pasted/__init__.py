@@ -25,7 +25,7 @@ from dshpc_setup.facts import (
     Platform,
     UnusedGpu,
 )
-from dshpc_setup.observed import KernelLog, Observed
+from dshpc_setup.observed.model import KernelLog, Observed
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import RULES
 from dshpc_setup.passthrough.rules import Refusal

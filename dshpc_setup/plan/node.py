@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.errors import DshpcError, Fix, usage_error
 from dshpc_setup.facts import HostFacts, State
 
 Shape = tuple[int, int, int]  # sockets, cores per socket, threads per core
@@ -34,7 +34,10 @@ def memory(facts: HostFacts, reserve_mib: int | None) -> int:
         raise usage_error(
             f"reserve_mib = {kept} leaves no memory for jobs: there are {limit} MiB.",
             "It is what jobs do not get. Without this setting it is a tenth.",
-            f"Give a smaller one, on the host: configure-environment --reserve-mib {limit // 10}",
+            Fix(
+                "Give a smaller one, on the host",
+                f"configure-environment --reserve-mib {limit // 10}",
+            ),
         )
     return max(1, limit - kept)
 
@@ -43,7 +46,7 @@ def _unknown(what: str, state: State) -> DshpcError:
     return DshpcError(
         f"It could not be found out {what}.",
         f"The answer was: {state}.",
-        ("See what was looked at: dshpc detect --explain",),
+        (Fix("See what was looked at", "dshpc detect --explain", step="look"),),
     )
 
 

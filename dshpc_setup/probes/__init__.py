@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any
 
+from dshpc_setup import lazy
 from dshpc_setup.facts import (
     SECTIONS,
     Because,
@@ -32,7 +32,7 @@ def _of(module: str) -> _Probe:
     """The module's probe, imported where it is asked: beside the others, and only if it is."""
 
     def probe(machine: Machine, left_s: float) -> Found[Any]:
-        found: Found[Any] = import_module(f"{__name__}.{module}").probe(machine, left_s)
+        found: Found[Any] = lazy.module(__name__, module).probe(machine, left_s)
         return found
 
     return probe

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from dshpc_setup.facts import Compose, Evidence
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.machine.silence import in_words, no_answer
 from dshpc_setup.probes import plugins
 from dshpc_setup.probes.look import Look, kept
-from dshpc_setup.silence import in_words, no_answer
 
 _V2 = ("docker", "compose")
 _V1 = ("docker-compose",)

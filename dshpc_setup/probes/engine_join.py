@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dshpc_setup.facts import Because, CdiSpec, Conclusion, Engine, Toolkit
+from dshpc_setup.facts.vendors import TOOLKITS
 from dshpc_setup.probes import cdi, engine_files
 from dshpc_setup.probes.toolkit import Installed
-from dshpc_setup.vendors import TOOLKITS
 
 _MOST_NAMED = 3
 _ELSEWHERE = ("desktop", "remote")  # kinds of engines that read none of this machine's files

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dshpc_setup import vendors
-from dshpc_setup.facts import Because, Conclusion, Gpus, Platform, State, Vendor
+from dshpc_setup.facts import Because, Conclusion, Gpus, Platform, State, Vendor, vendors
 from dshpc_setup.probes.look import counted
 
 # Which failure says most about the machine, where no GPU can be listed.

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dshpc_setup.facts import Toolkit, Vendor
+from dshpc_setup.facts.vendors import TOOLKITS
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import engine_files
 from dshpc_setup.probes.compose import parse_version
 from dshpc_setup.probes.look import Found, Look, kept
-from dshpc_setup.vendors import TOOLKITS
 
 _TOOL_S = 3.0
 _OPERATOR = "/usr/local/nvidia/toolkit"  # where Kubernetes' GPU operator puts it

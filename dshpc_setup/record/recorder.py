@@ -21,11 +21,11 @@ from dshpc_setup.machine.log import Log
 from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 from dshpc_setup.machine.recording import RecordingMachine
 from dshpc_setup.machine.tree import Tree
-from dshpc_setup.observed import KernelLog
+from dshpc_setup.observed.model import KernelLog
 from dshpc_setup.probes import readings
 from dshpc_setup.record import capture, places, scrubbed, writing
 from dshpc_setup.record.scrub import Scrubber
-from dshpc_setup.reporter import Reporter
+from dshpc_setup.terminal.reporter import Reporter
 
 SCHEMA = "dshpc.record/1"
 _READINGS_S = 10.0

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.files import sync_folder, write_error
+from dshpc_setup.files.atomic import sync_folder, write_error
 
 
 def need_room(folder: Path) -> None:

@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.fixes import Fix
 from dshpc_setup.remedies.family import Fixes, family
 from dshpc_setup.remedies.toolkit import generate_cdi
 

@@ -6,8 +6,8 @@ default from 28.2); `nvidia-ctk runtime configure --cdi.enabled` sets that featu
 
 from __future__ import annotations
 
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.fixes import Fix
 from dshpc_setup.remedies.family import Fixes, family, toolkit
 from dshpc_setup.versions import at_least
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts, Platform, Toolkit
-from dshpc_setup.fixes import Fix
 
 Fixes = tuple[Fix, ...]
 Family = Literal["deb", "rpm", "suse", "arch", "nixos", "alpine"]

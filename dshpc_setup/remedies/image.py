@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.fixes import Fix
 from dshpc_setup.remedies.driver import newer_driver
 from dshpc_setup.remedies.engine import compose_v2
 from dshpc_setup.remedies.family import Fixes, toolkit

@@ -7,8 +7,8 @@ akmods; the firmware packages of Debian, Ubuntu, Fedora, openSUSE and Arch.
 
 from __future__ import annotations
 
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.fixes import Fix
 from dshpc_setup.remedies.driver import DRIVER_GUIDE, reboot
 from dshpc_setup.remedies.family import Fixes, family
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts, Toolkit
-from dshpc_setup.fixes import Fix
 from dshpc_setup.remedies.engine import OWN_CONFIG, enable_cdi, restart_docker
 from dshpc_setup.remedies.family import Fixes, family, toolkit
 from dshpc_setup.versions import at_least

@@ -105,14 +105,14 @@ def together(wrong: Iterable[WrongSetting]) -> SettingsError:
         (only,) = problems
         details = "\n".join(filter(None, (only.details, only.choices)))
         steps = only.steps or (only.remedy,)
-        return SettingsError(only.brief, details, steps, Exit.USAGE, problems)
+        return SettingsError(only.brief, details, steps, Exit.USAGE, problems=problems)
     lines: list[str] = []
     for each in problems:
         hint = [f"  {line}" for line in (each.details or each.choices).splitlines()]
         lines += [each.brief, *(line for line in hint if line not in lines)]
-    return SettingsError(
-        f"{len(problems)} settings are wrong.", "\n".join(lines), _steps(problems), Exit.USAGE, problems
-    )  # fmt: skip
+    brief = f"{len(problems)} settings are wrong."
+    steps = _steps(problems)
+    return SettingsError(brief, "\n".join(lines), steps, Exit.USAGE, problems=problems)
 
 
 def _steps(problems: tuple[WrongSetting, ...]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import yaml
 
 from dshpc_setup.methods.model import Problem
 from dshpc_setup.methods.shown import Path, path_text, shown
-from dshpc_setup.printed import plain
+from dshpc_setup.terminal.printed import plain
 
 MOST_BYTES = 256 * 1024
 MOST_DEPTH = 16

@@ -15,13 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.jobs import ended, view
+from dshpc_setup.jobs import view
 from dshpc_setup.jobs.look import Look
-from dshpc_setup.jobs.states import JobId
 from dshpc_setup.jobs.view import View
-from dshpc_setup.workflows import asking, standing
+from dshpc_setup.slurm import completion_log
+from dshpc_setup.slurm.job_states import JobId
+from dshpc_setup.workflows import request_building, standing
 from dshpc_setup.workflows import state as states
-from dshpc_setup.workflows.asking import Asked
+from dshpc_setup.workflows.request_building import Asked
 from dshpc_setup.workflows.standing import Standing
 from dshpc_setup.workflows.state import Ran, State
 
@@ -40,7 +41,7 @@ def main(rest: Sequence[str]) -> int:
     try:
         if rest:
             raise usage_error("dshpc-node job workflow takes follow NAME, or stdin.")
-        asked = asking.from_json(sys.stdin.read())
+        asked = request_building.from_json(sys.stdin.read())
         command = {"run": run, "status": status, "cancel": cancel}.get(asked.verb)
         if command is None:
             raise usage_error(
@@ -105,11 +106,11 @@ def _standings(
     reasons: dict[str, str] = {}
     ours = tuple(job for job in known if job.state == "PENDING" and job.number in numbers)
     if why and ours:
-        from dshpc_setup.jobs import waits
+        from dshpc_setup.jobs import pending_reasons
 
-        reasons = waits.reasons(look.machine, ours)
+        reasons = pending_reasons.reasons(look.machine, ours)
     forgotten = numbers - {job.number for job in known}
-    logged = ended.find_all(look.log, numbers) if forgotten else None
+    logged = completion_log.find_all(look.log, numbers) if forgotten else None
     seen: dict[str, View | None] = {**over}
     for name, ran in state.jobs.items():
         if ran.job_id is None or name in over:
@@ -234,7 +235,7 @@ def _watched(look: Look, state: State) -> list[Standing]:
 
 
 def _say(text: str) -> None:
-    from dshpc_setup.cli.console import as_called
+    from dshpc_setup.terminal.called import as_called
 
     sys.stderr.write(f"dshpc: {as_called(text)}\n")
     sys.stderr.flush()

@@ -13,7 +13,7 @@ from typing import Any
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.methods import values
 from dshpc_setup.methods.model import Method, Resources, Value
-from dshpc_setup.methods.sense import Parts, contradictions, words
+from dshpc_setup.methods.semantics import Parts, contradictions, words
 from dshpc_setup.methods.shown import Path, path_text, shown
 from dshpc_setup.methods.structure import Wrong, differences
 from dshpc_setup.workflows.document import Document

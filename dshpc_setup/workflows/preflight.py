@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs import choosing, room
+from dshpc_setup.jobs import availability, choosing
 from dshpc_setup.jobs import request as requests
 from dshpc_setup.jobs.fit import Refusal, fit
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.machine import Machine
-from dshpc_setup.workflows.asking import Asked
 from dshpc_setup.workflows.model import Need
+from dshpc_setup.workflows.request_building import Asked
 from dshpc_setup.workflows.standing import Standing
 from dshpc_setup.workflows.state import Ran, State
 
@@ -51,12 +51,12 @@ def wanted(asked: Asked) -> list[Wanted]:
 def check_fits(machine: Machine, jobs: Sequence[Wanted], has: Offer) -> None:
     """Raises DshpcError where one of them can never run here."""
     said: list[str] = []
-    now: room.Room | None = None
+    now: availability.Room | None = None
     for job in jobs:
         asked = job.request
         found = fit(asked.resources, has, None, asked.partition)
         if isinstance(found, Refusal):
-            now = now or room.ask(machine, has)
+            now = now or availability.ask(machine, has)
             clock = Clock(time.time(), asked.utc_offset_s)
             found = fit(asked.resources, has, now, asked.partition, clock)
         if isinstance(found, Refusal):

@@ -14,9 +14,9 @@ from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.stopping import told_to_stop
 from dshpc_setup.machine import Machine
 from dshpc_setup.workflows import state as states
-from dshpc_setup.workflows.asking import Asked
 from dshpc_setup.workflows.model import DEPENDENCY, Need
 from dshpc_setup.workflows.preflight import Wanted
+from dshpc_setup.workflows.request_building import Asked
 from dshpc_setup.workflows.standing import GOOD, Kind, Standing, unmet_needs
 from dshpc_setup.workflows.state import Ran, State
 

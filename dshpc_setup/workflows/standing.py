@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dshpc_setup.jobs import states
 from dshpc_setup.jobs import view as views
 from dshpc_setup.jobs.view import View
+from dshpc_setup.slurm import job_states
 from dshpc_setup.workflows.model import Need
 from dshpc_setup.workflows.state import Ran, State
 
@@ -139,13 +139,13 @@ def table(standings: Sequence[Standing]) -> list[str]:
 def _row(each: Standing) -> tuple[str, ...]:
     said = "from an earlier run" if each.reused else each.why or ""
     return (
-        states.shown(each.job_id or "", 40),
-        states.shown(each.name, 60),
-        states.shown(each.words, 120),
+        job_states.shown(each.job_id or "", 40),
+        job_states.shown(each.name, 60),
+        job_states.shown(each.words, 120),
         each.on,
         "" if each.seconds is None else views.duration(each.seconds),
         "" if each.exit_code is None else str(each.exit_code),
-        states.shown(said, 300),
+        job_states.shown(said, 300),
     )
 
 

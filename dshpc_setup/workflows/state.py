@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dshpc_setup import locks
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.files import write_error
-from dshpc_setup.jobs import ground, no_links, records, workspace
+from dshpc_setup.files import locks
+from dshpc_setup.files.atomic import write_error
+from dshpc_setup.jobs import no_links, records, workspace, workspace_folders
 from dshpc_setup.jobs.no_links import NotTheirsError
 from dshpc_setup.workflows.model import ENDINGS, Need
 
@@ -153,7 +153,7 @@ def _files(work: str, name: str) -> Iterator[tuple[int, int]]:
     its process. Makes the folder; raises DshpcError where it cannot be written."""
     handles: list[int] = []
     try:
-        with ground.of_user(work, os.getuid()) as user:
+        with workspace_folders.of_user(work, os.getuid()) as user:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(FOLDER, 0o700, dir_fd=user)
             with no_links.opened(FOLDER, user) as at:
@@ -181,7 +181,7 @@ def _not_kept(work: str, error: OSError) -> DshpcError:
     return DshpcError(
         f"The folder {at} cannot be made: {error.strerror or error}.",
         "It holds what this user's workflows have run.",
-        (ground.room_for_writing(error, work),),
+        (workspace_folders.room_for_writing(error, work),),
     )
 
 

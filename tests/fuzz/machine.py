@@ -12,9 +12,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dshpc_setup import explain, probes
+from dshpc_setup import probes
 from dshpc_setup.cli.facts import lines
-from dshpc_setup.facts import HostFacts
+from dshpc_setup.facts import HostFacts, explain
 from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say
 from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 from tests.fuzz import mutate

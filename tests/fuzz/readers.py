@@ -17,24 +17,36 @@ from random import Random
 from dshpc_setup import foreign, settings
 from dshpc_setup.bundle import replay
 from dshpc_setup.checkup import cluster as checkup_cluster
-from dshpc_setup.checkup import gpu_part, stored
 from dshpc_setup.cli import job_request
-from dshpc_setup.cli.console import as_called
-from dshpc_setup.cluster import gpu_jobs, key, node_state, reconfigure
+from dshpc_setup.cluster import gpu_jobs, key, reconfigure
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.compose_patch import document as compose_document
 from dshpc_setup.container import key_set
+from dshpc_setup.engine import images
 from dshpc_setup.environment import declaration
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.image import client
-from dshpc_setup.jobs import held, launch, offer, records, room, states, submit, table, view
-from dshpc_setup.mend import around
+from dshpc_setup.jobs import (
+    allocated_gpus,
+    availability,
+    launch,
+    offer,
+    records,
+    submit,
+    table,
+    view,
+)
 from dshpc_setup.methods import document as method_document
-from dshpc_setup.observed import Observed
-from dshpc_setup.printed import harmless
+from dshpc_setup.observed import stored
+from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.observed.model import Observed
 from dshpc_setup.probes import engine_files, plain_yaml
-from dshpc_setup.workflows import asking
+from dshpc_setup.render import gpu_part
+from dshpc_setup.repair import context
+from dshpc_setup.slurm import job_states, node_state
+from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.printed import harmless
 from dshpc_setup.workflows import document as workflow_document
+from dshpc_setup.workflows import request_building
 from dshpc_setup.workflows import state as workflow_state
 from tests.fuzz import mutate
 
@@ -58,18 +70,18 @@ def _quiet(reader: Callable[[str], object]) -> Callable[[str], None]:
 
 def _status(text: str) -> list[str]:
     report = node_state.start_report(text)
-    told = cluster_status.ClusterStatus("/p", "c", "running")
+    told = ClusterStatus("/p", "c", "running")
     told = replace(told, **cluster_status.from_report(report, None))
     json.dumps(told.to_json())
     return as_called("\n".join(cluster_status.lines(told))).split("\n")
 
 
 def _jobs(text: str) -> list[str]:
-    places = held.Places({})
-    views = [view.of_known(job, None, places) for job in states.parse(text)]
+    places = allocated_gpus.Places({})
+    views = [view.of_known(job, None, places) for job in job_states.parse(text)]
     json.dumps([each.to_json(0.0) for each in views])
     for each in views:
-        states.of(states.JobId(each.number), states.parse(text))
+        job_states.of(job_states.JobId(each.number), job_states.parse(text))
     return table.table(view.together(views), 0.0).split("\n")
 
 
@@ -82,7 +94,7 @@ def _record(text: str) -> list[str]:
         record = records.of_folder(folder, str(own.parent), whole=True)
         if record is None:
             return []
-        each = view.of_record(record, None, held.Places({}))
+        each = view.of_record(record, None, allocated_gpus.Places({}))
         json.dumps([each.to_json(0.0), dict(record.request)], allow_nan=False)
         record.without_result()
         return table.table([each], 0.0).split("\n")
@@ -149,7 +161,7 @@ _RAN = {
                    "needs": [{"job": "b", "ending": "COMPLETED"}]}},
 }  # fmt: skip
 _WORKFLOW = {
-    "schema": asking.SCHEMA,
+    "schema": request_building.SCHEMA,
     "verb": "status",
     "name": "w",
     "work": "/w",
@@ -186,10 +198,14 @@ _USAGE = (ValueError,)
 _SAID = (DshpcError,)
 
 READERS = (
-    Reader("a workflow's request", _quiet(asking.from_json), json.dumps(_WORKFLOW), _SAID),
+    Reader("a workflow's request", _quiet(request_building.from_json), json.dumps(_WORKFLOW), _SAID),
     Reader("a start report", _status, json.dumps(_START)),
     Reader("squeue's jobs", _jobs, json.dumps(_SQUEUE), _USAGE),
-    Reader("squeue's room", _quiet(lambda text: room.parse(text, ("h100",) * 2)), json.dumps(_SQUEUE)),
+    Reader(
+        "free GPUs of squeue",
+        _quiet(lambda text: availability.parse(text, ("h100",) * 2)),
+        json.dumps(_SQUEUE),
+    ),
     Reader("squeue's GPUs", _quiet(lambda text: gpu_jobs.parse_jobs(text, "n")), json.dumps(_SQUEUE)),
     Reader("a job's request", _quiet(submit._request), json.dumps(_REQUEST), _SAID),
     Reader("an offer", _quiet(lambda text: offer.from_json(foreign.value(text))), json.dumps(_OFFER), _USAGE),
@@ -198,7 +214,7 @@ READERS = (
     Reader("a workspace", _record, json.dumps(_JOB)),
     Reader("a workflow's run", _ran, json.dumps(_RAN)),
     Reader("facts", _quiet(gpu_jobs.parse_facts), json.dumps(_FACTS)),
-    Reader("an image", _quiet(client._image), json.dumps(_IMAGE), _SAID),
+    Reader("an image", _quiet(images._image), json.dumps(_IMAGE), _SAID),
     Reader("a key set", _quiet(lambda text: key_set.parse(text.encode(errors="replace"))), json.dumps(_KEYS),
            _USAGE),
     Reader("a rotated key", _quiet(lambda text: key._parsed(text, "c")), json.dumps(_ROTATED), _SAID),
@@ -210,7 +226,7 @@ READERS = (
     Reader("a report's facts.json", _quiet(lambda text: replay._object(text, "x", "s")), '{"schema": "s"}',
            _SAID),
     Reader("daemon.json's settings", _quiet(engine_files.parse_settings), json.dumps(_DAEMON)),
-    Reader("daemon.json's features", _quiet(around.other_features), json.dumps(_DAEMON)),
+    Reader("daemon.json's features", _quiet(context.other_features), json.dumps(_DAEMON)),
     Reader("a method", _quiet(method_document.parse), json.dumps(_METHOD)),
     Reader("a workflow's file", _quiet(workflow_document.parse), _YAML),
     Reader("dshpc.yaml", _quiet(lambda text: settings.load(yaml_text=text)), _YAML, _SAID),

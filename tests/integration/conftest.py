@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.engine.site import APT_FILE, SiteFiles, gather_site
 from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform
 from dshpc_setup.image.base import BaseImage, ensure_base
-from dshpc_setup.image.site import APT_FILE, SiteFiles, gather_site
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Silent
 from tests.integration.cluster import fresh, one_at_a_time, standard, start_configure
 from tests.integration.leftovers import remove_leftovers
 

@@ -6,7 +6,7 @@ file that begins just after it has written would not end. So the wait begins wit
 
 from __future__ import annotations
 
-from dshpc_setup.container.places import Places
+from dshpc_setup.slurm.places import Places
 
 # In the container, as root; ends once all is written that was true when it began
 SAVED = f"""

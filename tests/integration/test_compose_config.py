@@ -19,18 +19,19 @@ from typing import Any
 import pytest
 import yaml
 
-from dshpc_setup import probes, stanza
+from dshpc_setup import probes
 from dshpc_setup.engine.compose import check, run_compose
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose, HostFacts
-from dshpc_setup.gpu_stanza import compose_version
-from dshpc_setup.handover import Handover
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.machine.recorded import RecordedMachine
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import ClusterPlan, plan_cluster
-from dshpc_setup.project import OWN
+from dshpc_setup.project.folder import OWN
+from dshpc_setup.render import stanza
+from dshpc_setup.render.gpu_stanza import compose_version
 from dshpc_setup.settings import load
 from tests.integration.bench.compose import ComposeTool
 from tests.integration.conftest import docker

@@ -18,12 +18,12 @@ import yaml
 from dshpc_setup.compose_patch import check, command
 from dshpc_setup.compose_patch.command import Checked, Way, Wish
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.gpu_stanza import gpu_stanza
-from dshpc_setup.handover import GpuStanza, Handover
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.passthrough.handover import GpuStanza, Handover
 from dshpc_setup.probes.compose import plugin, program
-from dshpc_setup.reporter import Silent
+from dshpc_setup.render.gpu_stanza import gpu_stanza
+from dshpc_setup.terminal.reporter import Silent
 from tests.integration.bench.compose import ComposeTool
 from tests.unit.compose_patch.texts import AMD, CDI, FILES, REQUEST, RUNTIME, SOME, WSL
 

@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.image.build import build
 from dshpc_setup.image.context import write_context
-from dshpc_setup.image.site import SiteFiles
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Silent
 from tests.integration.conftest import docker
 from tests.integration.leftovers import remember
 from tests.integration.saved import SAVED

@@ -22,11 +22,11 @@ from typing import Any
 import pytest
 
 from dshpc_setup.engine import compose, containers
+from dshpc_setup.engine.images import inspect
+from dshpc_setup.engine.site import APT_FILE, SiteFiles
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
 from dshpc_setup.image.base import BaseImage
-from dshpc_setup.image.client import inspect
-from dshpc_setup.image.site import APT_FILE, SiteFiles
 from dshpc_setup.machine.local import LocalMachine
 
 PACKAGE = Path(__file__).parents[2] / "dshpc_setup"

@@ -10,7 +10,7 @@ import pytest
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.plan import plan_cluster
-from dshpc_setup.render import render_slurm
+from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings
 from tests.integration.slurms.asks import asks
 from tests.integration.slurms.cases import ALL, EXTRAS, Case, cases

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.facts import GpuDevice
 from dshpc_setup.plan import ClusterPlan, GresLine, devices, names
-from dshpc_setup.render import render_slurm
+from dshpc_setup.render.configuration import render_slurm
 from tests.integration.cluster import Cluster
 
 # Reads a line {"chunk": ...} and answers with what the chunk returns, by Lua's own library

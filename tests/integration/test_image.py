@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image import debootstrap, wheels
@@ -26,10 +27,9 @@ from dshpc_setup.image.base import BaseImage, ensure_base
 from dshpc_setup.image.build import ImageResult, build, build_args, compose_build
 from dshpc_setup.image.context import Context, write_context
 from dshpc_setup.image.mirror import Mirror, parse_deb822
-from dshpc_setup.image.site import SiteFiles
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Silent
 from tests.integration.conftest import docker
 from tests.integration.relay import bridge_address, own_certificate, serve
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup import seccomp
 from dshpc_setup.cluster.status import parse_isolation
+from dshpc_setup.render import seccomp
 from tests.integration.cluster import as_root, made
 from tests.integration.conftest import docker
 from tests.integration.saved import SAVED

@@ -16,7 +16,7 @@ from dshpc_setup import probes
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.record import recorder as recording
-from dshpc_setup.reporter import Silent
+from dshpc_setup.terminal.reporter import Silent
 from tests.integration.cluster import command, wait_until
 from tests.integration.stuck import LIBRARY, STUB, build_nvml, nvml_env
 

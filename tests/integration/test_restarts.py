@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.checkup.narrowed import READ_REPORT
+from dshpc_setup.checkup.limited import READ_REPORT
 from dshpc_setup.container.end_jobs import GRACE_S
 from tests.integration.conftest import docker
 from tests.integration.saved import SAVED

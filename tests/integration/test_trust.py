@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.environment import pip
-from dshpc_setup.image.site import SiteFiles
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.trust import OWN
+from dshpc_setup.project.trust import OWN
 from tests.integration.cluster import Cluster, Outcome, as_user, command, docker, made, run
 
 pytestmark = pytest.mark.timeout(600)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup import foreign
-from dshpc_setup.cluster import node_state
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.workflows import asking
+from dshpc_setup.slurm import node_state
+from dshpc_setup.workflows import request_building
 
 ROOT = Path(foreign.__file__).parent
 # Who reads what it has written itself in the same line, or has a reader with limits of its own
@@ -77,7 +77,7 @@ DEEP = '{"schema": "dshpc.workflow-request/1", "a": ' + "[" * 100_000
 
 def test_what_is_asked_of_workflows() -> None:
     with pytest.raises(DshpcError, match="What shall be done cannot be read"):
-        asking.from_json(DEEP)
+        request_building.from_json(DEEP)
 
 
 def test_a_start_report() -> None:

@@ -9,24 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup import apply, ownership, probes
-from dshpc_setup.apply import Wanted
-from dshpc_setup.container import check, config, fits
+from dshpc_setup import probes
+from dshpc_setup.apply import apply
+from dshpc_setup.apply.apply import Wanted
+from dshpc_setup.container import check, config, hardware_fit
 from dshpc_setup.container.complaints import explain
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.look import Seen
-from dshpc_setup.container.places import Places
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose, Cpu, HostFacts, Memory
-from dshpc_setup.handover import Handover
+from dshpc_setup.files import ownership
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.machine.simulated import SimulatedMachine
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.passthrough.model import Passthrough
 from dshpc_setup.plan import plan_cluster
-from dshpc_setup.project import Project
-from dshpc_setup.render import render_slurm
+from dshpc_setup.project.folder import Project
+from dshpc_setup.render.configuration import render_slurm
+from dshpc_setup.render.stanza import compose_text
 from dshpc_setup.settings import Settings, load
-from dshpc_setup.stanza import compose_text
+from dshpc_setup.slurm.places import Places
 from tests.unit.edits import MARKS, edited, long_line
 from tests.unit.machine.in_place import EMPTY
 
@@ -141,8 +143,8 @@ def _questions(found: Candidate) -> tuple[Callable[[], object], ...]:
         lambda: check.host_error(found, NODE),
         lambda: check.port(found.texts, "SlurmctldPort", 6817),
         lambda: check.gres_of(found, NODE),
-        lambda: fits.own_misfit(found, SEEN, NODE, real),
-        lambda: fits.following(found, NODE),
+        lambda: hardware_fit.own_misfit(found, SEEN, NODE, real),
+        lambda: hardware_fit.following(found, NODE),
     )
 
 

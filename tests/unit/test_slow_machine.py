@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.errors import Exit
-from dshpc_setup.pipeline import Configure, Options
-from dshpc_setup.project import Project
-from dshpc_setup.report import Report, Step, StepName
+from dshpc_setup.project.folder import Project
+from dshpc_setup.setup.pipeline import Configure, Options
+from dshpc_setup.setup.report import Report, Step, StepName
 from tests.unit.engine.fake import Listener
 from tests.unit.slow import SlowMachine
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.facts import GpuDevice, Gpus, State
+from dshpc_setup.facts.nvidia_driver import OLDEST_DRIVER, WSL_FOLDER, too_old
 from dshpc_setup.machine import Reply
 from dshpc_setup.machine.nvml import LIBRARY
-from dshpc_setup.nvidia_driver import OLDEST_DRIVER, WSL_FOLDER, too_old
 from dshpc_setup.probes.look import counted
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia import reconcile as nvidia_reconcile

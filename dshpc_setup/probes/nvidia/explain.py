@@ -8,9 +8,9 @@ from typing import Any
 
 from dshpc_setup import problems
 from dshpc_setup.facts import GpuDevice, Gpus
+from dshpc_setup.facts.nvidia_driver import OLDEST_DRIVER, WSL_DEVICE, too_old
 from dshpc_setup.machine import Reply
 from dshpc_setup.machine.nvml import LIBRARY
-from dshpc_setup.nvidia_driver import OLDEST_DRIVER, WSL_DEVICE, too_old
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.gpus import in_words
 from dshpc_setup.probes.look import Look, counted

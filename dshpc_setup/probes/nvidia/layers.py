@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from dshpc_setup.facts.nvidia_driver import WSL_FOLDER
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.nvml import LIBRARY
-from dshpc_setup.nvidia_driver import WSL_FOLDER
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.look import Look, whole_number
 from dshpc_setup.probes.nvidia import jetson, wsl

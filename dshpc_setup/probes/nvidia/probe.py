@@ -11,13 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.facts import Disagreement, GpuDevice, Gpus, State
+from dshpc_setup.facts.nvidia_driver import CONTROL, UVM, WSL_DEVICE
 from dshpc_setup.machine import Machine, Reply
 from dshpc_setup.machine.nvml import LIBRARY
-from dshpc_setup.nvidia_driver import (
-    CONTROL,
-    UVM,
-    WSL_DEVICE,
-)
 from dshpc_setup.probes import nodes, pci, unseen
 from dshpc_setup.probes.gpus import in_words
 from dshpc_setup.probes.look import Found, Look, counted

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dshpc_setup.facts import Because, Disagreement, GpuDevice, UnusedCode, UnusedGpu
+from dshpc_setup.facts.nvidia_driver import WSL_FOLDER
 from dshpc_setup.machine import Machine, Reply
-from dshpc_setup.nvidia_driver import WSL_FOLDER
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.look import counted
 from dshpc_setup.probes.nvidia.layers import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dshpc_setup.facts.nvidia_driver import WSL_FOLDER
 from dshpc_setup.machine import Machine, Reply
-from dshpc_setup.nvidia_driver import WSL_FOLDER
 from dshpc_setup.probes.look import Look, kept
 from dshpc_setup.probes.nvidia import smi as nvidia_tool
 from dshpc_setup.probes.nvidia import smi_csv as nvidia_smi

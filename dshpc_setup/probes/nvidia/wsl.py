@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from dshpc_setup.facts.nvidia_driver import WSL_DEVICE, WSL_FOLDER
 from dshpc_setup.machine import Machine
-from dshpc_setup.nvidia_driver import WSL_DEVICE, WSL_FOLDER
 from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.platform import kind_of
 

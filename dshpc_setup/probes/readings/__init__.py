@@ -7,8 +7,8 @@ is None: no driver tells them all, and a card that is cut into parts has some fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 
+from dshpc_setup import lazy
 from dshpc_setup.facts import Evidence, GpuDevice, Gpus, State, Vendor
 from dshpc_setup.machine import Machine, Say, earlier
 from dshpc_setup.probes.look import Found, Look, failure
@@ -71,7 +71,7 @@ def _question(
 ) -> Callable[[Say], None]:
     def ask(say: Say) -> None:
         # imported where it is asked: beside the others, and only if it is
-        module = import_module(f"{__name__}.{vendor}")
+        module = lazy.module(__name__, vendor)
         look = Look(machine)
         answer: Answer = module.ask(look, devices, left_s)
         say(look.found(answer))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.image.base import BaseImage
-from dshpc_setup.image.site import SiteFiles
 from tests.integration.bench import compose, hardware, roots
 from tests.integration.bench.engines import Bench, Kind, OpenBench, bench
 from tests.integration.bench.park import Park

@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from dshpc_setup.engine.site import APT_FILE, SiteFiles
 from dshpc_setup.image.base import BaseImage
-from dshpc_setup.image.site import APT_FILE, SiteFiles
 
 _MAKE_S = 600.0
 _COPY_S = 400.0

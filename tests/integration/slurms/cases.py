@@ -13,7 +13,7 @@ from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.plan import ClusterPlan, plan_cluster
-from dshpc_setup.render import render_slurm
+from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings
 from tests.unit.machine.test_machines import FOLDER, NAMES, look
 

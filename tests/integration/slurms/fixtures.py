@@ -8,9 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image.base import BaseImage
-from dshpc_setup.image.site import SiteFiles
 from tests.integration.slurms import cluster
 from tests.integration.slurms.cases import Case, cases
 from tests.integration.slurms.cluster import Outcome, Runs

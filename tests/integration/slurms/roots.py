@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dshpc_setup.engine.site import APT_FILE, SiteFiles
 from dshpc_setup.image.base import BaseImage
-from dshpc_setup.image.site import APT_FILE, SiteFiles
 
 # Debian's stable release, whose Slurm the image has, and the newest that there is
 SUITES = ("trixie", "sid")

@@ -10,16 +10,17 @@ from dshpc_setup import probes
 from dshpc_setup.bundle import archive, contents, scrubbed
 from dshpc_setup.bundle.replay import machine_of, stored_of
 from dshpc_setup.bundle.sources import Sources
-from dshpc_setup.checkup import known_of, stored
+from dshpc_setup.checkup import known_of
 from dshpc_setup.diagnose import Finding, Known, diagnose
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.log import Log
 from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
-from dshpc_setup.observed import SCHEMA, Observed
+from dshpc_setup.observed import stored
+from dshpc_setup.observed.model import SCHEMA, Observed
 from dshpc_setup.record import recorder
-from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Silent
 
 MACHINES = Path(__file__).parents[2] / "machines"
 

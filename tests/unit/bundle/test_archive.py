@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dshpc_setup.bundle import archive, contents, writing
 from dshpc_setup.bundle.archive import ArchiveError, pack, unpack
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.reporter import Silent
+from dshpc_setup.terminal.reporter import Silent
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,12}(/[A-Za-z0-9_.-]{1,12}[a-z])?", fullmatch=True)
 FILES = st.dictionaries(

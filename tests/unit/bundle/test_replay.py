@@ -11,13 +11,13 @@ import pytest
 
 from dshpc_setup.bundle import archive, contents
 from dshpc_setup.bundle.replay import machine_of, stored_of
-from dshpc_setup.checkup import stored
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.handover import Handover
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import Observed
+from dshpc_setup.observed import stored
+from dshpc_setup.observed.model import Observed
 from dshpc_setup.passthrough import Attempt, Passthrough, proof_key
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.settings import Settings, load
 from tests.unit.bundle import made
 from tests.unit.diagnose import known as cases

@@ -16,15 +16,15 @@ import yaml
 
 from dshpc_setup.bundle import scrubbed
 from dshpc_setup.bundle.sources import Sources
-from dshpc_setup.checkup import stored
-from dshpc_setup.cluster.stuck import Stuck
 from dshpc_setup.diagnose import Finding, diagnose
-from dshpc_setup.fixes import Fix
-from dshpc_setup.observed import ContainerSeen, Disk, Inside, KernelLog, ProjectFile
-from dshpc_setup.ownership import digest
+from dshpc_setup.errors import Fix
+from dshpc_setup.files.ownership import digest
+from dshpc_setup.observed import stored
+from dshpc_setup.observed.model import ContainerSeen, Disk, Inside, KernelLog, ProjectFile
 from dshpc_setup.record import recorder
-from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import load
+from dshpc_setup.slurm.stuck import Stuck
+from dshpc_setup.terminal.reporter import Silent
 from tests.unit.bundle import made
 from tests.unit.diagnose import known as cases
 

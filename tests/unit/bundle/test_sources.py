@@ -13,10 +13,10 @@ import pytest
 from dshpc_setup.bundle import contents, scrubbed, sources
 from dshpc_setup.diagnose import diagnose
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.observed import ContainerSeen, Observed
-from dshpc_setup.project import Project
-from dshpc_setup.reporter import Silent
+from dshpc_setup.observed.model import ContainerSeen, Observed
+from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Silent
 from tests.unit.bundle import made
 
 

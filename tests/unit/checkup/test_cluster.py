@@ -16,18 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import checkup, probes
-from dshpc_setup.checkup import cluster, disks, kernel, stored
-from dshpc_setup.cluster.status import ClusterStatus
+from dshpc_setup.checkup import cluster, disks, kernel
 from dshpc_setup.container import observe
-from dshpc_setup.container.places import Places
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.inspecting import INSIDE_S, Early, ask_inside
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Engine, HostFacts
 from dshpc_setup.machine import CommandResult, Ended
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import Daemon, Disk, Inside, KernelLog, Observed
-from dshpc_setup.project import Project
+from dshpc_setup.observed import stored
+from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.observed.model import Daemon, Disk, Inside, KernelLog, Observed
+from dshpc_setup.project.folder import Project
+from dshpc_setup.slurm.places import Places
 from tests.unit.cluster.conftest import GONE, INSPECT
 from tests.unit.engine.fake import Answer, FakeMachine, facts
 

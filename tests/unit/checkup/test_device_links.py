@@ -10,7 +10,7 @@ import pytest
 from dshpc_setup.checkup.device_links import device_links
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.machine.recorded import RecordedMachine, parse_tree
-from dshpc_setup.observed import DeviceLinks
+from dshpc_setup.observed.model import DeviceLinks
 from tests.unit.diagnose.known import known
 
 MACHINE = Path(__file__).parents[2] / "machines/workstation-rtx4090"

@@ -15,7 +15,7 @@ from dshpc_setup import probes
 from dshpc_setup.checkup.disks import disks, parse
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import Disk
+from dshpc_setup.observed.model import Disk
 
 MACHINE = Path(__file__).parents[2] / "machines/workstation-rtx4090"
 FACTS = probes.gather(RecordedMachine(MACHINE))

@@ -12,19 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup import apply, passthrough, probes, render, resources, stanza, written
-from dshpc_setup.apply import Wanted
-from dshpc_setup.checkup import files, gpu_part, renderings
+from dshpc_setup import passthrough, probes, resources
+from dshpc_setup.apply import apply
+from dshpc_setup.apply.apply import Wanted
+from dshpc_setup.checkup import files, renderings
 from dshpc_setup.checkup.files import FolderSeen, project_files, wrong_conf
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.handover import Handover
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import Observed, ProjectFile
+from dshpc_setup.observed.model import Observed, ProjectFile
 from dshpc_setup.passthrough import Passthrough, proof_key
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.plan import ClusterPlan, plan_cluster
-from dshpc_setup.project import PROOF, RENDERED, Project
+from dshpc_setup.project.folder import PROOF, RENDERED, Project
+from dshpc_setup.render import configuration, gpu_part, stanza
 from dshpc_setup.settings import Settings
+from dshpc_setup.setup import written
 
 MACHINES = Path(__file__).parents[2] / "machines"
 SETTINGS = Settings()
@@ -103,7 +106,7 @@ def noted(tmp_path: Path) -> Project:
     tag = stanza.image_tag(SETTINGS, plan.gpu_type)
     file = stanza.compose_file(made.folder, SETTINGS, NO_GPU, plan, proof, tag, None)
     changes = written.compared(made, plan, stanza.text_of(file))
-    note = written.rendered(render.inputs(plan, file), changes)
+    note = written.rendered(configuration.inputs(plan, file), changes)
     apply.write(made, changes, {RENDERED: note})
     return made
 
@@ -115,7 +118,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def render_slurm(plan: ClusterPlan, wanted: Sequence[str]) -> dict[str, str]:
         names.extend(wanted)
-        return render.render_slurm(plan, wanted)
+        return configuration.render_slurm(plan, wanted)
 
     monkeypatch.setattr(renderings, "render_slurm", render_slurm)
     return names
@@ -150,11 +153,11 @@ def test_other_templates_are_rendered(
     conf = here / "cgroup.conf.j2"
     conf.write_text(conf.read_text() + "AllowedSwapSpace=1\n")
     monkeypatch.setattr(resources, "templates", lambda: here)
-    render._environment.cache_clear()
+    configuration._environment.cache_clear()
     try:
         assert stale(seen(noted, NO_GPU)) == {"config/cgroup.conf"}
     finally:
-        render._environment.cache_clear()
+        configuration._environment.cache_clear()
     assert rendered
 
 

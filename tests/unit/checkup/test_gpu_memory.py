@@ -11,7 +11,7 @@ from dshpc_setup.checkup import gpu_memory
 from dshpc_setup.facts import Evidence, HostFacts
 from dshpc_setup.machine import Machine, Reply
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import GpuMemory
+from dshpc_setup.observed.model import GpuMemory
 from tests.unit.diagnose.known import known
 
 MACHINES = Path(__file__).parents[2] / "machines"

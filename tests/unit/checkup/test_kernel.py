@@ -13,11 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dshpc_setup.checkup import kernel
+from dshpc_setup.diagnose.kernel_messages import MOST_LETTERS
 from dshpc_setup.facts import Platform
-from dshpc_setup.kernel_messages import MOST_LETTERS
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import KernelLog
+from dshpc_setup.observed.model import KernelLog
 
 MACHINE = Path(__file__).parents[2] / "machines/workstation-rtx4090"
 

@@ -10,7 +10,7 @@ import pytest
 from dshpc_setup import checkup
 from dshpc_setup.engine.refusals import endpoint_elsewhere
 from dshpc_setup.facts import Engine
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from tests.unit.engine.fake import FakeMachine
 
 

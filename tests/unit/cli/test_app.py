@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from dshpc_setup import cli
-from dshpc_setup.cli import app, console, looking, passed_on, running
+from dshpc_setup.cli import app, looking, passed_on, running
 from dshpc_setup.cli import exec as exec_command
 from dshpc_setup.cli.console import ConsoleReporter
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.project import Project
-from dshpc_setup.report import Report
+from dshpc_setup.project.folder import Project
+from dshpc_setup.setup.report import Report
+from dshpc_setup.terminal import called
+from dshpc_setup.terminal.commands import COMMANDS, EXEC_COMMANDS
 
 
 @pytest.fixture(autouse=True)
@@ -42,10 +44,10 @@ def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 
 def test_the_help_names_real_commands_only(capsys: pytest.CaptureFixture[str]) -> None:
-    assert set(passed_on.PASSED_ON) == cli.EXEC_COMMANDS
+    assert set(passed_on.PASSED_ON) == EXEC_COMMANDS
     known = {each.name or each.callback.__name__ for each in app.app.registered_commands
              if each.callback} | {each.name for each in app.app.registered_groups}  # fmt: skip
-    assert known == cli.EXEC_COMMANDS | cli.COMMANDS
+    assert known == EXEC_COMMANDS | COMMANDS
     assert cli.run(["--help"], "dshpc") == 0
     assert "--version" in capsys.readouterr().out
 
@@ -179,7 +181,7 @@ def test_a_defect_on_the_way_to_slurm(
 def test_errors_of_the_product_as_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fails(monkeypatch, DshpcError("It is so.", resolution=("dshpc up",)))
+    fails(monkeypatch, DshpcError("It is so.", steps=("dshpc up",)))
     monkeypatch.setenv("DSHPC_COMMAND", "/opt/setup/dshpc")
     assert cli.run(["status", "--json"], "dshpc") == 2
     out, err = capsys.readouterr()
@@ -254,22 +256,22 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(monkeypatch: pytest.Monk
 def test_advice_names_what_can_be_called(
     text: str, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert console.as_called(text) == text
+    assert called.as_called(text) == text
     monkeypatch.setenv("DSHPC_COMMAND", "/opt/s/dshpc")
-    assert console.as_called(text) == wanted
+    assert called.as_called(text) == wanted
 
 
 def test_a_launcher_nearby_is_named_briefly_unless_one_goes_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DSHPC_COMMAND", f"{tmp_path}/dshpc")
-    assert console.as_called("dshpc up") == "./dshpc up"
-    assert console.as_called("cd /p && dshpc up") == f"cd /p && {tmp_path}/dshpc up"
+    assert called.as_called("dshpc up") == "./dshpc up"
+    assert called.as_called("cd /p && dshpc up") == f"cd /p && {tmp_path}/dshpc up"
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
-    assert console.as_called("configure-environment") == "../configure-environment"
+    assert called.as_called("configure-environment") == "../configure-environment"
     monkeypatch.setenv("DSHPC_COMMAND", f"{tmp_path}/a b/dshpc")
-    assert console.dshpc_command() == "'../a b/dshpc'"
+    assert called.dshpc_command() == "'../a b/dshpc'"
 
 
 def test_in_the_container_a_launcher_is_named_as_from_the_callers_folder(
@@ -277,7 +279,7 @@ def test_in_the_container_a_launcher_is_named_as_from_the_callers_folder(
 ) -> None:
     monkeypatch.setenv("DSHPC_COMMAND", "/home/ada/p/dshpc")
     monkeypatch.setenv("DSHPC_HERE", "/home/ada/p/work")
-    assert console.as_called("dshpc up") == "../dshpc up"
+    assert called.as_called("dshpc up") == "../dshpc up"
 
 
 def test_in_a_folder_that_was_removed(
@@ -287,7 +289,7 @@ def test_in_a_folder_that_was_removed(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     monkeypatch.setenv("DSHPC_COMMAND", "/opt/s/dshpc")
-    assert console.as_called("dshpc up") == "/opt/s/dshpc up"
+    assert called.as_called("dshpc up") == "/opt/s/dshpc up"
     assert cli.run(["status"], "dshpc") == 64
     assert "was removed" in capsys.readouterr().err
 

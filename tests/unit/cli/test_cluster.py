@@ -8,19 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.cluster import former, neighbours
+from dshpc_setup.cluster import neighbours, previous
 from dshpc_setup.cluster import operations as cluster
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.destroy import destroy
-from dshpc_setup.cluster.node_state import NodeStatus, parse_gres, parse_nodes, start_report
-from dshpc_setup.cluster.status import ClusterStatus, lines, parse_isolation
+from dshpc_setup.cluster.status import lines, parse_isolation
 from dshpc_setup.cluster.stopping import STOPPED
 from dshpc_setup.container import daemons
-from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.observed import OtherCluster
-from dshpc_setup.ownership import digest
-from dshpc_setup.project import Project
-from dshpc_setup.stanza import VOLUMES
+from dshpc_setup.errors import DshpcError, Exit, Fix
+from dshpc_setup.files.ownership import digest
+from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus
+from dshpc_setup.observed.model import OtherCluster
+from dshpc_setup.project.folder import Project
+from dshpc_setup.render.stanza import VOLUMES
+from dshpc_setup.slurm.node_state import NodeStatus, parse_gres, parse_nodes, start_report
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 
 READY = json.dumps(
@@ -163,7 +164,8 @@ def test_a_failed_start_is_told_as_the_container_tells_it(project: Project) -> N
     with pytest.raises(DshpcError) as caught:
         cluster.restart(fake, project, Listener())
     again = "Then start it again: dshpc restart"
-    assert caught.value == DshpcError("No key.", "empty", ("Remove it.", again))
+    assert caught.value.resolution == ("Remove it.", again)
+    assert (caught.value.brief, caught.value.details) == ("No key.", "empty")
 
 
 def test_up_tries_a_start_that_failed_again(project: Project) -> None:
@@ -181,13 +183,13 @@ def test_up_tries_a_start_that_failed_again(project: Project) -> None:
     ("steps", "wanted"),
     [
         ((), ("Start it again: dshpc restart",)),
-        (("Remove it.",), ("Remove it.", "Then start it again: dshpc restart")),
-        (("Mend it, then: dshpc restart",), ("Mend it, then: dshpc restart",)),
+        ((Fix("Remove it."),), ("Remove it.", "Then start it again: dshpc restart")),
+        ((Fix("Fix it, then", "dshpc restart"),), ("Fix it, then: dshpc restart",)),
     ],
 )
-def test_what_follows_a_start_that_failed(steps: tuple[str, ...], wanted: tuple[str, ...]) -> None:
-    assert cluster_status.after_failure(steps) == wanted
-    failure = {"brief": "No key.", "resolution": list(steps)}
+def test_what_follows_a_start_that_failed(steps: tuple[Fix, ...], wanted: tuple[str, ...]) -> None:
+    assert tuple(map(str, cluster_status.after_failure(steps))) == wanted
+    failure = {"brief": "No key.", "fixes": [step.to_json() for step in steps]}
     said = lines(ClusterStatus("/p", "p-slurm", "running", phase="failed", failure=failure))
     assert [line.strip() for line in said[-len(wanted) :]] == [f"- {text}" for text in wanted]
 
@@ -343,15 +345,15 @@ def test_a_former_cluster_is_removed_or_kept_by_an_answer(project: Project) -> N
     """And not by --yes: its queue and homes would be lost with it."""
     yes = Listener(answer=True, by_yes=True)
     fake = with_another(project)
-    (told,) = former.settle(fake, project, yes, remember=False)
+    (told,) = previous.settle(fake, project, yes, remember=False)
     assert "is kept" in told
     assert "dshpc destroy --prefix old" in told
     assert not fake.lines(" rm ")
-    assert len(list(former.settle(fake, project, Listener(answer=False), remember=True))) == 1
-    assert list(former.settle(fake, project, silent := Listener(), remember=True)) == []
+    assert len(list(previous.settle(fake, project, Listener(answer=False), remember=True))) == 1
+    assert list(previous.settle(fake, project, silent := Listener(), remember=True)) == []
     assert silent.questions == [], "who has answered is not asked again"
-    (project.folder / former.KEPT).unlink()
-    (told,) = former.settle(fake, project, Listener(), remember=True)
+    (project.folder / previous.KEPT).unlink()
+    (told,) = previous.settle(fake, project, Listener(), remember=True)
     assert told == f"Removed: old-slurm, {', '.join(f'old-{part}' for part in VOLUMES)}."
 
 
@@ -500,7 +502,7 @@ def test_status_as_json(project: Project) -> None:
                 "gres_in_use": {"gpu:h100": 1},
             }
         ],
-        "isolation": {"tier": "default", "detail": cluster_status.TIERS["default"]},
+        "isolation": {"tier": "default", "detail": TIERS["default"]},
         "image_gpu_type": None,
         "simulated": True,
         "changes": ["GPU gone: t4"],
@@ -722,7 +724,7 @@ def test_any_text_is_nodes_and_a_tier(text: str) -> None:
     for node in parse_nodes(text):
         assert node.name
         assert parse_gres(node.gres) == node.gres_total
-    assert parse_isolation(text) in cluster_status.TIERS
+    assert parse_isolation(text) in TIERS
     assert isinstance(start_report(text), dict)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup import cli
-from dshpc_setup.cli import config, console, inspect, running
-from dshpc_setup.project import REMEMBERED, Project
+from dshpc_setup.cli import config, inspect, running
+from dshpc_setup.project.folder import REMEMBERED, Project
+from dshpc_setup.terminal import called
 from tests.unit.cluster.conftest import GONE, INSPECT, TEXTS, cluster, configured, project
 from tests.unit.cluster.test_reconfigure import RECONFIGURE
 from tests.unit.cluster.test_reconfigure import machine as running_cluster
@@ -216,7 +217,7 @@ def test_clashing_lines_can_be_replaced(
 
 def test_advice_names_the_new_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DSHPC_COMMAND", os.path.abspath("configure-environment"))
-    assert "./dshpc reconfigure" in console.as_called("Then: dshpc reconfigure")
+    assert "./dshpc reconfigure" in called.as_called("Then: dshpc reconfigure")
 
 
 def test_what_is_wrong_in_the_file_goes_and_the_flag_that_is_in_force_stays(

@@ -16,15 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import checkup, cli
-from dshpc_setup.cli import checking, chosen, junit
+from dshpc_setup.cli import check_selection, checking, junit
 from dshpc_setup.cli.checking import Asked
 from dshpc_setup.cli.doctor import lines
 from dshpc_setup.cli.terminal import Ink
 from dshpc_setup.diagnose import Finding, catalogue
 from dshpc_setup.diagnose.model import SECTIONS, Check, Known, Verdict, fault, fine
 from dshpc_setup.diagnose.report import Report
-from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.fixes import Fix
+from dshpc_setup.errors import DshpcError, Exit, Fix
 from tests.unit.diagnose.known import known as known_of
 
 MACHINES = Path(__file__).parents[2] / "machines"
@@ -377,7 +376,7 @@ CHECKS = (check("DSH-GP-001", "gpu"), check("DSH-NV-001", "driver"), check("DSH-
     ],
 )
 def test_which_are_chosen(only: tuple[str, ...], skip: tuple[str, ...], left: str) -> None:
-    ids = [it.id.removeprefix("DSH-") for it in chosen.chosen(CHECKS, only, skip)]
+    ids = [it.id.removeprefix("DSH-") for it in check_selection.chosen(CHECKS, only, skip)]
     assert ids == left.split()
 
 
@@ -398,7 +397,7 @@ def test_which_are_chosen(only: tuple[str, ...], skip: tuple[str, ...], left: st
 )
 def test_what_cannot_be_chosen(only: tuple[str, ...], skip: tuple[str, ...], words: str) -> None:
     with pytest.raises(DshpcError) as raised:
-        chosen.chosen(CHECKS, only, skip)
+        check_selection.chosen(CHECKS, only, skip)
     assert raised.value.exit_code == Exit.USAGE
     assert words in f"{raised.value.brief} {raised.value.details}"
 
@@ -406,7 +405,7 @@ def test_what_cannot_be_chosen(only: tuple[str, ...], skip: tuple[str, ...], wor
 @given(st.text())
 def test_any_word_names_checks_or_is_refused(word: str) -> None:
     try:
-        found = chosen.chosen(CHECKS, (word,), ())
+        found = check_selection.chosen(CHECKS, (word,), ())
     except DshpcError as error:
         assert error.exit_code == Exit.USAGE
     else:

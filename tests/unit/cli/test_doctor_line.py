@@ -20,7 +20,7 @@ from dshpc_setup.cli import app, doctor_line
 from dshpc_setup.cli.checking import Asked
 from dshpc_setup.cli.doctor_line import Line, look, parsed
 from dshpc_setup.machine import CommandResult, Ended
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from tests.unit.machine.in_place import InPlace
 
 HEALTHY = str(Path(__file__).parents[2] / "machines" / "workstation-rtx4090")

@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dshpc_setup import cli, settings
+from dshpc_setup.terminal.commands import EXEC_COMMANDS
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))
@@ -61,7 +62,7 @@ def _lexed() -> set[tuple[str, ...]]:
     return {
         call
         for call in found
-        if not (call[0] == "dshpc" and call[1:2] and call[1] in cli.EXEC_COMMANDS)
+        if not (call[0] == "dshpc" and call[1:2] and call[1] in EXEC_COMMANDS)
     }
 
 

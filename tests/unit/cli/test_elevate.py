@@ -9,7 +9,7 @@ from dshpc_setup.cli import elevate
 from dshpc_setup.engine.refusals import EngineDeniedError
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.reporter import Silent
+from dshpc_setup.terminal.reporter import Silent
 
 DENIED = EngineDeniedError("Docker runs, but ada may not use it")
 

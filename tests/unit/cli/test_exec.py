@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup import cli
 from dshpc_setup.cli import exec as exec_command
 from dshpc_setup.cli import exec_stdin, exec_zone
 from dshpc_setup.cli.exec_session import Session
-from dshpc_setup.project import find_project
+from dshpc_setup.project.folder import find_project
+from dshpc_setup.terminal.commands import EXEC_COMMANDS
 from tests.unit.engine.fake import Answer, FakeMachine
 
 RUNTIME = {"container": "c", "work": "/w", "docker": "docker", "prefix": "p"}
@@ -314,7 +314,7 @@ def test_the_calling_user(
 
 
 def test_every_command_of_the_fast_path_is_known() -> None:
-    for command in cli.EXEC_COMMANDS:
+    for command in EXEC_COMMANDS:
         assert exec_stdin.mode(command, ["x"], NONE) in (exec_stdin.NONE, exec_stdin.DIRECT)
 
 

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup import cli, findings_pages, resources
-from dshpc_setup.cli.chosen import full_id
+from dshpc_setup import cli, resources
+from dshpc_setup.cli.check_selection import full_id
 from dshpc_setup.cli.markdown import as_text
 from dshpc_setup.cli.terminal import Ink
-from dshpc_setup.diagnose import catalogue
+from dshpc_setup.diagnose import catalogue, findings_pages
 from dshpc_setup.settings import DECLARATIONS
+from dshpc_setup.terminal.commands import COMMANDS, EXEC_COMMANDS
 from scripts import share_in_wheel
 
 PAGE = """\
@@ -403,7 +404,7 @@ _CONFIG_VERBS = ("show", "diff", "accept", "reject", "set", "unset")
 def test_our_commands_on_a_page_are_ours(identity: str) -> None:
     for line in what_mends(identity)[1]:
         for name in re.findall(r"(?<![\w./-])dshpc (\S+)", line):
-            assert name in cli.COMMANDS | cli.EXEC_COMMANDS, line
+            assert name in COMMANDS | EXEC_COMMANDS, line
         for verb in re.findall(r"dshpc config (\S+)", line):
             assert verb in _CONFIG_VERBS
         for setting in re.findall(r"dshpc config (?:un)?set ([a-z_]+)", line):

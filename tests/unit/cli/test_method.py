@@ -8,7 +8,7 @@ import pytest
 
 from dshpc_setup.cli import run
 from dshpc_setup.methods.schema import published
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from tests.unit.methods.made import folder, shut, text_of
 
 Captured = tuple[int, str, str]

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup import cli, testrun
+from dshpc_setup import cli
 from dshpc_setup.cli.passthrough import lines
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.facts import Gpus, HostFacts
-from dshpc_setup.fixes import Fix
-from dshpc_setup.handover import Handover
 from dshpc_setup.machine import local
-from dshpc_setup.passthrough import Attempt, Cause, Passthrough, findings, without_test
+from dshpc_setup.passthrough import Attempt, Cause, Passthrough, findings, testrun, without_test
 from dshpc_setup.passthrough.candidates import candidates
+from dshpc_setup.passthrough.handover import Handover
 from tests.unit.passthrough.made import CUT, card, facts, on, planned
 
 MACHINES = Path(__file__).parents[2] / "machines"

@@ -15,7 +15,7 @@ from dshpc_setup.cli.record import lines
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import Reply, local
 from dshpc_setup.machine.recorded import Unrecorded
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from dshpc_setup.record.recorder import Recorded
 from tests.unit.machine.in_place import InPlace
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,10 @@ from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli.job_request import UnansweredError
 from dshpc_setup.cli.submission import Line, parsed
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs.asking import Asked
 from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.request_building import Asked
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.workflows import asking as workflow_asking
+from dshpc_setup.workflows import request_building as workflow_asking
 from tests.unit.methods.made import folder
 
 _WORD = st.sampled_from(
@@ -295,19 +296,21 @@ def test_ctrl_c_is_handed_on_and_the_answer_is_waited_for(
 
 def test_a_signal_finds_nothing_half_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """What hands it on runs a command in the midst of whatever was interrupted."""
-    order: list[str] = []
+    name = "dshpc_setup.machine.commands"
+    loaded: list[bool] = []
 
     class Looks(Docker):
         def run(self, argv: list[str], *, deadline_s: float, **more: Any) -> CommandResult:
-            order.append("run")
+            loaded.append(name in sys.modules)
             return super().run(argv, deadline_s=deadline_s, **more)
 
     answer = json.dumps(ANSWER) + "\n"
     found = Looks("present", answer, 0)
     monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: found)
-    monkeypatch.setattr(job_request, "import_module", order.append)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delattr("dshpc_setup.machine.commands", raising=False)
     job_request.ask(RUNTIME, "submit", Request("command", "a", ("x",), "/w"))
-    assert order == ["dshpc_setup.machine.commands", "run"]
+    assert loaded == [True]
 
 
 def test_a_second_ctrl_c_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup import apply
-from dshpc_setup.apply import Wanted
+from dshpc_setup.apply import apply
+from dshpc_setup.apply.apply import Wanted
 from dshpc_setup.cluster import compose_file
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from tests.unit.engine.fake import Answer, FakeMachine
 
 TEXTS = {

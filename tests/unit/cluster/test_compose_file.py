@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.apply.owned import NEW
 from dshpc_setup.cluster import compose_file, operations
 from dshpc_setup.cluster.compose_file import seconds
-from dshpc_setup.files import read_plain
-from dshpc_setup.owned import NEW
-from dshpc_setup.project import Project
+from dshpc_setup.files.atomic import read_plain
+from dshpc_setup.project.folder import Project
 from tests.unit.cluster.conftest import INSPECT, TEXTS, cluster, configured, container
 
 NAME = "docker-compose.yml"

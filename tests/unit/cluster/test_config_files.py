@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.apply.owned import OWNABLE
 from dshpc_setup.cluster.config_diff import differences, unified
 from dshpc_setup.cluster.config_files import SHOWN, parse_texts, path_of, show
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.owned import OWNABLE
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from tests.unit.cluster.conftest import (
     GONE,
     INSPECT,

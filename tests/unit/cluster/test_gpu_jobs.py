@@ -191,6 +191,6 @@ def test_no_text_raises(text: str) -> None:
 @given(st.dictionaries(st.sampled_from(KEYS), anything), anything)
 def test_no_object_raises(job: dict[str, Any], other: Any) -> None:
     found = parse_jobs(json.dumps({"jobs": [said(["gpu:1(IDX:0)"]) | job, other]}), "node")
-    assert found is not None
+    assert (found is None) == (not isinstance(other, dict))
     facts = parse_facts(json.dumps({"gpus": other}))
     assert facts is None or isinstance(facts, Gpus)

@@ -17,7 +17,7 @@ from dshpc_setup.machine import Reply
 from dshpc_setup.machine.simulated import SimulatedMachine
 from dshpc_setup.probes import gather
 from dshpc_setup.probes.readings import Readings
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
 from tests.unit.cluster.test_gpu_jobs import MIXED, said
 from tests.unit.engine.fake import Answer, Answers, FakeMachine

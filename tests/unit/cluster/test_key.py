@@ -9,7 +9,7 @@ import pytest
 
 from dshpc_setup.cluster import key
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 
 SAID = {

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup import apply, swap
+from dshpc_setup.apply import apply
 from dshpc_setup.cluster.offered import Settled, accept, reject
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.ownership import classify, digest
-from dshpc_setup.project import Project
+from dshpc_setup.files import swap
+from dshpc_setup.files.ownership import classify, digest
+from dshpc_setup.project.folder import Project
+from tests.unit.apply.test_apply import Kill, Killed
 from tests.unit.cluster.conftest import TEXTS, configured
 from tests.unit.engine.fake import Listener
-from tests.unit.test_apply import Kill, Killed
 
 SLURM = "config/slurm.conf"
 MINE = "ClusterName=mine\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dshpc_setup.apply import Change, Wanted
+from dshpc_setup.apply.apply import Change, Wanted
 from dshpc_setup.cluster import queue_room
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from tests.unit.cluster.test_start import NEW, agree, changing, machine
 from tests.unit.engine.fake import Answer, FakeMachine
 

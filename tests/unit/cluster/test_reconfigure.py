@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.cluster.reconfigure import differing, lines, reconfigure
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from tests.unit.cluster.conftest import GONE, INSPECT, cluster, container
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup.apply import Change, Wanted
+from dshpc_setup.apply.apply import Change, Wanted
 from dshpc_setup.cluster import compose_file, start
 from dshpc_setup.cluster.compose_file import USED
 from dshpc_setup.cluster.start import Agreed, MayStop
-from dshpc_setup.container.places import HOMES
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import load
+from dshpc_setup.slurm.places import HOMES
 from tests.unit.cluster.conftest import GONE, INSPECT, TEXTS, cluster, container
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.handover import DeviceRequest, GpuStanza
+from dshpc_setup.passthrough.handover import DeviceRequest, GpuStanza
 
 
 class _Reader(yaml.SafeLoader):

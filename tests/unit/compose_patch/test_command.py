@@ -12,7 +12,7 @@ from dshpc_setup.compose_patch import check, command
 from dshpc_setup.compose_patch.command import Checked, Done, Way, Wish
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
-from dshpc_setup.reporter import Silent
+from dshpc_setup.terminal.reporter import Silent
 from tests.unit.compose_patch.expected import refused, said
 from tests.unit.compose_patch.texts import CDI, OLLAMA, REQUEST, TRAINING
 from tests.unit.engine.fake import Answer, FakeMachine

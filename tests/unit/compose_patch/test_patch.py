@@ -10,7 +10,7 @@ import yaml
 
 from dshpc_setup.compose_patch.patch import chosen_service, patched, unpatched
 from dshpc_setup.errors import Exit
-from dshpc_setup.handover import GpuStanza
+from dshpc_setup.passthrough.handover import GpuStanza
 from tests.unit.compose_patch.expected import added_lines, refused, said, with_stanza
 from tests.unit.compose_patch.texts import FILES, JUPYTER, LITTLE, OLLAMA, STANZAS, TRAINING
 

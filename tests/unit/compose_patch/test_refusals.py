@@ -9,7 +9,7 @@ import pytest
 from dshpc_setup.compose_patch import splice
 from dshpc_setup.compose_patch.patch import patched, unpatched
 from dshpc_setup.errors import Exit
-from dshpc_setup.handover import GpuStanza
+from dshpc_setup.passthrough.handover import GpuStanza
 from tests.unit.compose_patch.expected import refused, said, with_stanza
 from tests.unit.compose_patch.texts import STANZAS, TRAINING
 

@@ -12,12 +12,12 @@ from dshpc_setup.compose_patch import way
 from dshpc_setup.compose_patch.command import Way
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Engine
-from dshpc_setup.handover import Handover, Mechanism
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.passthrough import Passthrough
+from dshpc_setup.passthrough.handover import Handover, Mechanism
 from dshpc_setup.plan import plan_cluster
-from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Silent
 from tests.unit.compose_patch.expected import refused
 
 MACHINES = Path(__file__).parents[2] / "machines"

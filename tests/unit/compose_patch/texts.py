@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dshpc_setup.gpu_stanza import gpu_stanza
-from dshpc_setup.handover import GpuStanza, Handover
+from dshpc_setup.passthrough.handover import GpuStanza, Handover
+from dshpc_setup.render.gpu_stanza import gpu_stanza
 
 TRAINING = """\
 # PyTorch training, one GPU box in the lab

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.container import check, fits
+from dshpc_setup.container import check, hardware_fit
 from dshpc_setup.container.complaints import explain, while_up
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.fixes import of_step
 
 SLURM = """ClusterName=dshpc
 SelectType=select/cons_tres
@@ -177,9 +176,9 @@ def test_each_step_has_one_command_that_can_be_pasted(whose: str, commands: list
     said = "slurmd: error: _parse_next_key: Parsing error at unrecognized key: Typ\n"
     found = candidate(SLURM, GRES.replace("Type=", "Typ="), "gres.conf")
     own = replace(found, customized={"gres.conf": whose})
-    steps = [of_step(step) for step in explain(said, own).resolution]
+    steps = explain(said, own).fixes
     assert [step.command for step in steps if step.command] == commands
-    assert [step.text for step in steps][:2] == [
+    assert [step.words for step in steps][:2] == [
         "Did you mean Type?",
         "Correct config/gres.conf, in the project folder",
     ]
@@ -259,5 +258,5 @@ def test_files_of_noise_are_read_in_no_time(noise: str) -> None:
     check.port(found.texts, "SlurmctldPort", 1)
     check.gres_of(found, "lab")
     explain(f"error: {noise}\nfatal: unrecognized key: {noise}", found)
-    fits.following(replace(found, customized={"gres.conf": "edited"}), "lab")
+    hardware_fit.following(replace(found, customized={"gres.conf": "edited"}), "lab")
     assert time.process_time() - began < 5

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import config
-from dshpc_setup.container.places import Places
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.ownership import digest
+from dshpc_setup.files.ownership import digest
+from dshpc_setup.slurm.places import Places
 
 OURS = {"slurm.conf": "new\n", "gres.conf": "new\n", "cgroup.conf": "new\n", "job_submit.lua": "l"}
 

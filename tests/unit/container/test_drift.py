@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dshpc_setup.container import drift
 from dshpc_setup.container.drift import Change
-from dshpc_setup.container.places import Places
 from dshpc_setup.facts import Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, MigInstance, Platform
+from dshpc_setup.slurm.places import Places
 
 
 def facts(*gpus: GpuDevice, simulated: bool = False) -> HostFacts:

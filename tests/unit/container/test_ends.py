@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import ends, jobs
-from dshpc_setup.container.places import Places
 from dshpc_setup.jobs import end_record
 from dshpc_setup.jobs.end_record import NOT_KNOWN
+from dshpc_setup.slurm.places import Places
 
 UID = os.getuid()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import folders
-from dshpc_setup.container.places import Places
+from dshpc_setup.slurm.places import Places
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.container import gpu_places
-from dshpc_setup.container.places import Places
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import GpuDevice, MigInstance, State, Vendor
 from dshpc_setup.plan.devices import LINKS
 from dshpc_setup.plan.model import ClusterPlan, DeviceLink, GresLine, Isolation
 from dshpc_setup.problems import LOST
+from dshpc_setup.slurm.places import Places
 from tests.unit.engine.fake import Answer, FakeMachine
 
 PLAN = ClusterPlan("c", "n", "debug", 8, 1000, 100)

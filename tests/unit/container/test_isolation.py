@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from dshpc_setup.container import device_rules, isolation
 from dshpc_setup.container.isolation import Mount, parse_mounts
-from dshpc_setup.container.places import Places
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Vendor
 from dshpc_setup.plan import ClusterPlan, GresLine
 from dshpc_setup.plan.model import Isolation
-from dshpc_setup.render import render_slurm
+from dshpc_setup.render.configuration import render_slurm
+from dshpc_setup.slurm.places import Places
 from tests.unit.engine.fake import Answer, FakeMachine
 
 V2 = "161 120 0:26 / /sys/fs/cgroup {} - cgroup2 cgroup rw,nsdelegate,memory_recursiveprot\n"

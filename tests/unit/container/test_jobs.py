@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.container import jobs, outlive, proof
+from dshpc_setup.container import job_survival, jobs, proof
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.proof import Proof
 from dshpc_setup.container.run import Run
 from dshpc_setup.container.status import Status
@@ -23,6 +22,7 @@ from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.places import Places
 
 NOW = datetime(2026, 1, 31, 12)  # noqa: DTZ001 -- Slurm names no zone
 QUEUE = """12 |RUNNING |1 |1 |None |lab |0 |2026-01-31T11:00:00 |
@@ -292,7 +292,7 @@ def change(machine: LocalMachine, old: str, new: str) -> DshpcError | None:
     ]
     before, after = (Candidate(each, {}, {}) for each in texts)
     try:
-        outlive.ensure(run, before, after, "lab")
+        job_survival.ensure(run, before, after, "lab")
     except DshpcError as error:
         return error
     return None

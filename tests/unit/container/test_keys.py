@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from dshpc_setup.container import key_set, keys
 from dshpc_setup.container.key_set import Key, KeySet
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.status import Status
 from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.slurm.places import Places
 from tests.unit.engine.fake import Answer, FakeMachine
 
 ME = (os.getuid(), os.getgid())

@@ -10,13 +10,13 @@ import pytest
 
 from dshpc_setup.container import check, hardware, look
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.run import Run
 from dshpc_setup.container.status import Status
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.plan import DeviceLink
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.places import Places
 from tests.unit.diagnose.known import known
 
 LINKS = tuple(DeviceLink(f"/run/dshpc/gpus/dxg{number}", "/dev/null") for number in (0, 1))

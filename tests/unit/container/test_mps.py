@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import mps
-from dshpc_setup.container.places import Places
 from dshpc_setup.plan.model import ClusterPlan, Sharing
+from dshpc_setup.slurm.places import Places
 from tests.unit.engine.fake import Answer, FakeMachine
 
 PLAN = ClusterPlan("c", "n", "debug", 8, 1000, 100, sharing=Sharing("mps", 100))

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import probes
-from dshpc_setup.container import key_set, node, observe, observe_daemons
-from dshpc_setup.container.places import Places
+from dshpc_setup.container import key_set, observe, observe_daemons
 from dshpc_setup.facts import Cpu, Engine, GpuDevice, Gpus, HostFacts
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.observed import Inside, KeyFile
+from dshpc_setup.node import main
+from dshpc_setup.observed.model import Inside, KeyFile
+from dshpc_setup.slurm.places import Places
 from tests.unit.engine.fake import Answer, FakeMachine, facts
 
 UP = "Slurmctld(primary) at lab is UP\n"
@@ -284,9 +285,9 @@ def test_the_command_prints_one_object(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(observe, "observe", lambda *_: Inside(wheel_version="1"))
-    assert node.main(["observe"]) == 0
+    assert main.main(["observe"]) == 0
     assert json.loads(capsys.readouterr().out)["wheel_version"] == "1"
-    assert node.main(["observe", "more"]) == 64
+    assert main.main(["observe", "more"]) == 64
     assert "'more' was not expected" in capsys.readouterr().err
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from dshpc_setup.container import partitions
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.run import Run
 from dshpc_setup.container.status import Status
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.places import Places
 
 DEBUG = "ClusterName=lab\nPartitionName=debug Nodes=ALL Default=YES State=UP\n"
 BOTH = DEBUG + "PartitionName=long Nodes=old[1-2] MaxTime=7-0 Default=NO AllowGroups=lab State=UP\n"

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.container import node, places, programs
+from dshpc_setup.container import programs
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.places import Places
-from dshpc_setup.observed import NamedProgram
+from dshpc_setup.node import main
+from dshpc_setup.observed.model import NamedProgram
+from dshpc_setup.slurm import places
+from dshpc_setup.slurm.places import Places
 
 KEYS = (
     "Prolog",
@@ -135,10 +137,10 @@ def test_status_names_a_program_that_has_gone(
     (tmp_path / "etc/slurm").mkdir(parents=True)
     monkeypatch.setattr(places, "Places", lambda: Places(str(tmp_path)))
     conf = tmp_path / "etc/slurm/slurm.conf"
-    assert node._programs_that_cannot_run() == []
+    assert main._programs_that_cannot_run() == []
     conf.write_text("Epilog=/usr/bin/true\n")
-    assert node._programs_that_cannot_run() == []
+    assert main._programs_that_cannot_run() == []
     conf.write_text("Epilog=/usr/bin/true\nTaskProlog=/no/such\n")
-    assert node._programs_that_cannot_run() == [
+    assert main._programs_that_cannot_run() == [
         "TaskProlog=/no/such is not there in the container. Each job fails. What helps: dshpc doctor"
     ]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dshpc_setup.container import reconfigure, status
-from dshpc_setup.container.places import ASK, Places
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.slurm.places import ASK, Places
 
 
 @pytest.fixture

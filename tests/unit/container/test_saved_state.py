@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import saved_state
-from dshpc_setup.container.places import Places
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import ended
+from dshpc_setup.slurm import completion_log
+from dshpc_setup.slurm.places import Places
 
 CONF = "StateSaveLocation=/state\n"
 ME = (os.getuid(), os.getgid())
@@ -20,7 +20,7 @@ RECORDS = b"records of jobs"
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
     (tmp_path / "state").mkdir()
-    (tmp_path / ended.LOG.lstrip("/")).parent.mkdir(parents=True)
+    (tmp_path / completion_log.LOG.lstrip("/")).parent.mkdir(parents=True)
     return Places(str(tmp_path))
 
 
@@ -85,7 +85,7 @@ def test_a_damaged_state_is_not_passed_over_for_its_old_one(places: Places) -> N
 @pytest.mark.parametrize("trace", ["hash.7/job.17/script", "log"])
 def test_files_that_are_gone_are_missed_where_there_were_jobs(places: Places, trace: str) -> None:
     if trace == "log":
-        Path(places.at(ended.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
+        Path(places.at(completion_log.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
     else:
         put(places, trace, b"")
     lost(places)
@@ -96,7 +96,7 @@ def test_a_copy_is_taken_and_no_number_comes_twice(places: Places) -> None:
     put(places, "job_state.old", b"")
     put(places, "job_state.kept", state(9))
     put(places, "hash.7/job.17/script", b"#!/bin/sh")
-    Path(places.at(ended.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
+    Path(places.at(completion_log.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
     done = saved_state.repair(places, "restore", CONF, ME)
     found = Path(places.at("/state/job_state"))
     header = saved_state.read(str(found))

@@ -13,16 +13,16 @@ import pytest
 from dshpc_setup.container import config, daemons, start, status, trial, up
 from dshpc_setup.container.in_force import in_force
 from dshpc_setup.container.look import Seen
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform
+from dshpc_setup.files.ownership import digest
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.ownership import digest
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.plan.model import ExtraLine
-from dshpc_setup.render import render_slurm
+from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.places import Places
 
 PLAN = ClusterPlan("lab", "lab", "debug", 8, 14374, 1796, 1, 4, 2)
 FACTS = HostFacts(

@@ -10,8 +10,8 @@ import pytest
 
 from dshpc_setup.container import state_volume
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.places import Places
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.slurm.places import Places
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import status
-from dshpc_setup.container.places import Places
 from dshpc_setup.container.status import Status, with_name
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.slurm.places import Places
 
 
 @pytest.fixture
@@ -42,13 +42,21 @@ def test_a_failure_says_what_why_and_what_to_do(places: Places) -> None:
     found = status.wait(places, 5.0)
     assert found is not None
     assert found["phase"] == "failed"
-    assert found["failure"] == {"brief": "what", "details": "why", "resolution": ["do this"]}
+    failure = found["failure"]
+    assert failure.pop("fixes") == [Fix("do this").to_json()]
+    assert failure == {
+        "brief": "what",
+        "details": "why",
+        "resolution": ["do this"],
+        "file": None,
+    }
 
 
 def test_steps_name_the_container_and_what_slurm_said_stays() -> None:
-    error = DshpcError("what", "CONTAINER", ("See: docker logs CONTAINER", "That is all."), 3)
-    steps = ("See: docker logs lab-slurm", "That is all.")
-    assert with_name(error, "lab-slurm") == DshpcError("what", "CONTAINER", steps, 3)
+    see = Fix("See", "docker logs CONTAINER", step="look")
+    error = with_name(DshpcError("what", "CONTAINER", (see, "That is all."), 3), "lab-slurm")
+    assert error.resolution == ("See: docker logs lab-slurm", "That is all.")
+    assert (error.fixes[0].command, error.details) == ("docker logs lab-slurm", "CONTAINER")
 
 
 def test_waiting_gives_up_in_time(places: Places) -> None:

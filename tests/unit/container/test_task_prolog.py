@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import task_prolog
-from dshpc_setup.container.places import Places
+from dshpc_setup.slurm.places import Places
 from tests.unit.engine.fake import Answer, FakeMachine
 
 SAID = "slurmstepd: error: TaskProlog failed status=3\n"

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.container import network, slurm_conf, trial
+from dshpc_setup.container import network, trial
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.places import ASK, Places
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.places import ASK, Places
 
 TEXT = "ClusterName=lab\nauthinfo = ttl=99\nSlurmctldPort=6817\nNodeName=lab Gres=gpu:h100:2\n"
 

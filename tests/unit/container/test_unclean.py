@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dshpc_setup.container import unclean
-from dshpc_setup.container.places import Places
+from dshpc_setup.slurm.places import Places
 
 NOW = 1_700_000_000
 

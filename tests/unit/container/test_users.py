@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dshpc_setup.container import accounts, users
 from dshpc_setup.container.accounts import User
-from dshpc_setup.container.places import HOMES, Places
 from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.slurm.places import HOMES, Places
 
 PASSWD = f"root:x:0:0:root:{accounts.ROOTS}:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
 GROUP = "root:x:0:\nslurm:x:64030:\nusers:x:100:\n"

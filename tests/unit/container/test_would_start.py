@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import would_start as module
-from dshpc_setup.container.places import Places
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.slurm.places import Places
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from dshpc_setup import probes
-from dshpc_setup.checkup import known_of, stored
+from dshpc_setup.checkup import known_of
 from dshpc_setup.diagnose import Finding, Known, diagnose
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import SCHEMA, Observed
+from dshpc_setup.observed import stored
+from dshpc_setup.observed.model import SCHEMA, Observed
 from dshpc_setup.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "machines"

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from dshpc_setup.diagnose import Known
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.handover import Handover
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, proof_key
 from dshpc_setup.passthrough.causes import of_refusal
 from dshpc_setup.passthrough.expected import expect
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.passthrough.judge import judge
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.settings import Settings

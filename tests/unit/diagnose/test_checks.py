@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from dshpc_setup import diagnose
-from dshpc_setup.cluster.node_state import NodeStatus
-from dshpc_setup.cluster.status import ClusterStatus
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.model import Check, Verdict
-from dshpc_setup.errors import Exit
+from dshpc_setup.errors import Exit, Fix
 from dshpc_setup.facts import (
     Because,
     Compose,
@@ -25,12 +23,13 @@ from dshpc_setup.facts import (
     Memory,
     Platform,
 )
-from dshpc_setup.fixes import Fix
-from dshpc_setup.handover import Handover
-from dshpc_setup.observed import Observed
+from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.observed.model import Observed
 from dshpc_setup.passthrough import Attempt, Passthrough, proof_key
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.node_state import NodeStatus
 
 GPU = GpuDevice(0, "nvidia", name="T4", slurm_type="t4", device_files=("/dev/nvidia0",))
 ENGINE = Engine("present", server_version="28.0", host="unix:///run/docker.sock",

@@ -12,10 +12,10 @@ from dshpc_setup.diagnose import Finding, Known, catalogue, diagnose
 from dshpc_setup.diagnose.engine import CHECKS
 from dshpc_setup.engine import refusals
 from dshpc_setup.facts import Compose, Engine, Evidence, Toolkit
-from dshpc_setup.handover import Handover
 from dshpc_setup.machine import Reply
-from dshpc_setup.observed import Disk, Observed
+from dshpc_setup.observed.model import Disk, Observed
 from dshpc_setup.passthrough import Attempt, Cause, findings
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.probes.engine import Here, parse
 from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import FOLDER, known

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from dshpc_setup import findings_pages
-from dshpc_setup.diagnose import catalogue, diagnose
+from dshpc_setup.diagnose import catalogue, diagnose, findings_pages
 from dshpc_setup.diagnose.model import SECTIONS, Check, FindingState, Verdict
 from tests.unit.diagnose.known import known
 

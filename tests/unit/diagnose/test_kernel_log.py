@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dshpc_setup.diagnose.kernel_log import lines, sxids, why_unread, xids
 from dshpc_setup.diagnose.xid_catalogue import NVLINK_5, RECOVERY, SXIDS, XIDS, of_sxid, of_xid
 from dshpc_setup.facts import State
-from dshpc_setup.observed import KernelLog
+from dshpc_setup.observed.model import KernelLog
 
 
 @pytest.mark.parametrize(

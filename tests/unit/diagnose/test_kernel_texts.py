@@ -13,7 +13,7 @@ from dshpc_setup.checkup import examine_recorded, kernel
 from dshpc_setup.diagnose import Finding, Known, diagnose, exit_code
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import KernelLog
+from dshpc_setup.observed.model import KernelLog
 from dshpc_setup.record.scrub import Scrubber
 from tests.unit.diagnose.kernel_texts import NVIDIA, POSTED, RAS, Posted
 from tests.unit.diagnose.known import FOLDER, known

@@ -9,11 +9,11 @@ import pytest
 
 from dshpc_setup.diagnose import Finding, Known, diagnose
 from dshpc_setup.diagnose.nvidia import CHECKS
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import CdiSpec, Evidence, GpuHealth
-from dshpc_setup.fixes import Fix
-from dshpc_setup.handover import Handover
-from dshpc_setup.observed import Inside, KernelLog, Observed
+from dshpc_setup.observed.model import Inside, KernelLog, Observed
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, proof_key
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import findings, known
 from tests.unit.diagnose.tables import Tables, text

@@ -12,7 +12,7 @@ from dshpc_setup import checkup
 from dshpc_setup.diagnose import Finding, diagnose
 from dshpc_setup.environment.model import Lock, Wheel
 from dshpc_setup.pasted import told
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from tests.unit.diagnose.known import known
 from tests.unit.diagnose.tables import text
 

@@ -10,8 +10,8 @@ from dshpc_setup.diagnose import Finding, Known, catalogue, diagnose
 from dshpc_setup.diagnose.passthrough import CHECKS
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.facts import Gpus
-from dshpc_setup.handover import Handover
 from dshpc_setup.passthrough import Attempt, findings
+from dshpc_setup.passthrough.handover import Handover
 from tests.unit.diagnose.known import known
 from tests.unit.diagnose.proofs import after_test, beside, looked, refused
 from tests.unit.passthrough.made import DRIVER, TIMEOUT, card, facts, inside, intel, on, seen, uuid

@@ -9,7 +9,7 @@ import pytest
 from dshpc_setup.diagnose import Finding, Known, diagnose
 from dshpc_setup.diagnose.kernel_log import past, wanted, xids
 from dshpc_setup.facts import GpuHealth
-from dshpc_setup.observed import KernelLog
+from dshpc_setup.observed.model import KernelLog
 from dshpc_setup.problems import LOST
 from tests.unit.diagnose.known import known
 from tests.unit.diagnose.test_kernel_texts import faults, with_log

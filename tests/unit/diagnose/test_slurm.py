@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from dshpc_setup import probes
 from dshpc_setup.checkup import known_of
-from dshpc_setup.cluster.node_state import NodeStatus
-from dshpc_setup.cluster.status import ClusterStatus, Drift
-from dshpc_setup.cluster.stuck import Stuck
 from dshpc_setup.container.drift import compare
 from dshpc_setup.diagnose import Finding, Known, diagnose, slurm
 from dshpc_setup.diagnose.model import FAULTS, Check
 from dshpc_setup.diagnose.slurm_known import nodes
+from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Gpus
-from dshpc_setup.fixes import Fix
 from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import Daemon, Inside, ProjectFile
+from dshpc_setup.observed.cluster_status import ClusterStatus, Drift
+from dshpc_setup.observed.model import Daemon, Inside, ProjectFile
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.node_state import NodeStatus
+from dshpc_setup.slurm.stuck import Stuck
 from tests.unit.diagnose.known import FOLDER, findings, known
 
 HOST = "workstation-rtx4090"

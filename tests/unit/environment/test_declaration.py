@@ -15,7 +15,7 @@ from dshpc_setup.environment import declaration, editing
 from dshpc_setup.environment.model import Declaration
 from dshpc_setup.environment.schema import SCHEMAS, published
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 
 
 def lay(project: Path, **files: str) -> None:

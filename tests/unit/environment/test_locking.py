@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup.environment import debian, layer, locking, pip, standing
+from dshpc_setup.engine.site import SiteFiles
+from dshpc_setup.environment import debian, layer, locking, pip
 from dshpc_setup.environment.model import DebianPackage, Declaration, Lock, Requirement, Wheel
-from dshpc_setup.environment.standing import Standing, lines
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.image import standing
 from dshpc_setup.image.context import dockerfile, write_context
-from dshpc_setup.image.site import SiteFiles
+from dshpc_setup.image.standing import Standing, lines
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.project import Project
-from dshpc_setup.reporter import Silent
+from dshpc_setup.project.folder import Project
+from dshpc_setup.terminal.reporter import Silent
 from tests.unit.image.fakes import FakeMachine, ended
 
 SITE = SiteFiles("-----BEGIN CERTIFICATE-----\nx", 'Acquire::Retries "3";', {})

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.environment import debian, pip, requirement
 from dshpc_setup.environment.model import Requirement
-from dshpc_setup.image.site import SiteFiles
 
 PIP = pip.Pip("/usr/bin/python3", "amd64", {})
 names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,20}[A-Za-z0-9])?", fullmatch=True)

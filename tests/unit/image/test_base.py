@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Engine, Platform
 from dshpc_setup.image import debootstrap
 from dshpc_setup.image.base import ensure_base, find_base, local_tag, replaceable
 from dshpc_setup.image.mirror import Mirror
-from dshpc_setup.image.site import SiteFiles
-from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Silent
 from tests.unit.image.fakes import FACTS, TIMEOUT, FakeMachine, ended
 
 NOT_THERE = ended(code=1, stderr="Error: No such image: x")

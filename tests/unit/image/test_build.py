@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.image.build import (
@@ -20,9 +21,8 @@ from dshpc_setup.image.build import (
     compose_build,
 )
 from dshpc_setup.image.context import Context
-from dshpc_setup.image.site import SiteFiles
-from dshpc_setup.reporter import Silent
 from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Silent
 from tests.unit.image.fakes import FACTS, TIMEOUT, FakeMachine, ended
 
 BASE = BaseImage("dshpc-base:trixie-amd64", "sha256:base", "local")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image import wheels
 from dshpc_setup.image.context import dockerfile, write_context
-from dshpc_setup.image.site import SiteFiles
 
 SITE = SiteFiles("CERTIFICATE-S3CR3T", "APT-S3CR3T", {"HTTP_PROXY": "http://u:PW-S3CR3T@p:1"})
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.facts import Compose
 from dshpc_setup.image import recipe as recipe_module
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.image.recipe import make_recipe, renewed
-from dshpc_setup.image.site import SiteFiles
-from dshpc_setup.project import Project
+from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
 from tests.unit.image.fakes import FACTS, FakeMachine, ended
 

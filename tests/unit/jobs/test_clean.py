@@ -14,21 +14,21 @@ import pytest
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import (
+    allocated_gpus,
     clean,
     cleanable,
     command_words,
     folder_lock,
-    held,
-    inside,
     removal,
     workspace,
 )
 from dshpc_setup.jobs.clean import Request
 from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.look import Look
-from tests.unit.jobs.test_asked import Played, over, queue
-from tests.unit.jobs.test_ended import line
-from tests.unit.jobs.test_states import item
+from dshpc_setup.node import job_verbs
+from tests.unit.jobs.test_queries import Played, over, queue
+from tests.unit.slurm.test_completion_log import line
+from tests.unit.slurm.test_job_states import item
 
 UID = os.getuid()
 DAY = 86400.0
@@ -69,7 +69,9 @@ class Folder:
         def said(_: Sequence[str]) -> tuple[int, str]:
             return self.code, queue(*self.jobs) if self.code == 0 else "Unable to contact"
 
-        return Look(Played(said), str(self.work), log=str(self.log), places=held.Places({}))
+        return Look(
+            Played(said), str(self.work), log=str(self.log), places=allocated_gpus.Places({})
+        )
 
 
 @pytest.fixture
@@ -338,7 +340,7 @@ def test_on_stdin_and_stdout(
         ("[", Exit.USAGE, "dshpc.error/1"),
     ):
         monkeypatch.setattr("sys.stdin", io.StringIO(given))
-        assert inside.main(["clean"]) == code
+        assert job_verbs.main(["clean"]) == code
         said = json.loads(capsys.readouterr().out)
         assert (said["schema"], said["exit_code"]) == (schema, code)
 

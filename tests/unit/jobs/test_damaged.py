@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dshpc_setup.jobs import asked, command_words, held, records
+from dshpc_setup.jobs import allocated_gpus, command_words, queries, records
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.jobs.workspace import Workspace
 from dshpc_setup.machine import CommandResult
@@ -50,10 +50,12 @@ def printed(work: Path, *words: str) -> str:
     with contextlib.redirect_stdout(out), pytest.MonkeyPatch.context() as patch:
         machine: Any = Forgot()
         patch.setattr(
-            command_words, "look_at", lambda w: Look(machine, w.work, None, held.Places({}))
+            command_words,
+            "look_at",
+            lambda w: Look(machine, w.work, None, allocated_gpus.Places({})),
         )
         verb, *rest = words
-        command = {"show": asked.show_main, "list": asked.list_main}[verb]
+        command = {"show": queries.show_main, "list": queries.list_main}[verb]
         assert command([*rest, "--work", str(work)]) == 0
     return out.getvalue()
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.jobs import answer
+from dshpc_setup.jobs.availability import Room
 from dshpc_setup.jobs.fit import Fit, Refusal, fit, needs_room, suits
 from dshpc_setup.jobs.gpu_words import Clock, asked_size
-from dshpc_setup.jobs.room import Room
 from dshpc_setup.methods.model import Resources
 from tests.unit.jobs.offers import offer
 

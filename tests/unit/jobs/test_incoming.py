@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import ground, no_links
+from dshpc_setup.jobs import no_links, workspace_folders
 from dshpc_setup.jobs.incoming import Incoming
 
 
@@ -108,7 +108,7 @@ def test_who_may_not_make_the_users_folder_asks_for_it_once(
     (tmp_path / "b").write_text("b")
     monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid or 4711)
     monkeypatch.setattr(no_links, "given_owner", lambda _: 0)  # so that what root makes is 4711's
-    jobs_of = ground._jobs_of
+    jobs_of = workspace_folders._jobs_of
     asked: list[Path] = []
 
     def refused(at: int, work: str, owner: int) -> int:
@@ -116,7 +116,7 @@ def test_who_may_not_make_the_users_folder_asks_for_it_once(
             raise PermissionError(13, "no")
         return jobs_of(at, work, owner)
 
-    monkeypatch.setattr(ground, "_jobs_of", refused)
+    monkeypatch.setattr(workspace_folders, "_jobs_of", refused)
     incoming = Incoming(str(work), prepare=lambda: asked.append(work))
     assert Path(incoming.take(str(source))).read_text() == "data"
     incoming.take(str(tmp_path / "b"))

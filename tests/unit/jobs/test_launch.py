@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dshpc_setup.jobs import here as workspace
 from dshpc_setup.jobs import launch, no_links
-from dshpc_setup.jobs.here import Here
+from dshpc_setup.jobs import own_workspace as workspace
+from dshpc_setup.jobs.own_workspace import Here
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.methods.model import Resources
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup.jobs import held, limits, records
+from dshpc_setup.jobs import allocated_gpus, limits, records
 from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.probes import ranges
@@ -26,7 +26,7 @@ _LINE = (
 
 def look(work: Path, log: str | None = None) -> Look:
     machine: Any = Forgot()
-    return Look(machine, str(work), log, held.Places({}))
+    return Look(machine, str(work), log, allocated_gpus.Places({}))
 
 
 def workspace(work: Path, name: str, job: str) -> Path:

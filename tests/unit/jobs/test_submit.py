@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import call, clock, ground, lost, no_links, request, submit
-from dshpc_setup.jobs.at_once import TakenBack
+from dshpc_setup.jobs import call, clock, lost, no_links, request, submit, workspace_folders
+from dshpc_setup.jobs.no_wait import TakenBack
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.machine import CommandResult
@@ -162,7 +162,7 @@ def test_why_a_workspace_cannot_be_made(
     uid: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.getuid", lambda: uid)
-    error = ground.not_made(
+    error = workspace_folders.not_made(
         f"{tmp_path}/jobs/x", str(tmp_path), PermissionError(errno.EACCES, "Permission denied")
     )
     assert error.resolution[0].endswith(said.format(work=tmp_path))
@@ -539,7 +539,7 @@ def test_what_an_array_wrote_before_it_was_taken_back_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = TakenBack("Resources", begun=2)
-    monkeypatch.setattr("dshpc_setup.jobs.at_once.begun_or_taken_back", lambda *_: taken)
+    monkeypatch.setattr("dshpc_setup.jobs.no_wait.begun_or_taken_back", lambda *_: taken)
     many = asked(tmp_path, is_array=True, parameters=({},) * 3, if_busy="refuse")
     with pytest.raises(DshpcError, match=r"lets all but 2 of its tasks wait \(Resources\)") as told:
         submit.submit(Slurm(), many, offer())

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import targets
+from dshpc_setup.jobs.availability import Room
 from dshpc_setup.jobs.fit import Fit, Refusal
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer
-from dshpc_setup.jobs.room import Room
 from dshpc_setup.methods.model import Resources
 from tests.unit.jobs.offers import offer
 

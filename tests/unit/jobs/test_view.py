@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dshpc_setup.cluster import pending, stuck
-from dshpc_setup.jobs import asked, ended, no_links, records, results, table, view, waits
-from dshpc_setup.jobs.held import Gpu, Places, parse_table
+from dshpc_setup.jobs import no_links, pending_reasons, queries, records, results, table, view
+from dshpc_setup.jobs.allocated_gpus import Gpu, Places, parse_table
 from dshpc_setup.jobs.offer import OfferedGpu
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.view import View
 from dshpc_setup.jobs.workspace import Workspace
-from tests.unit.jobs.test_ended import line
-from tests.unit.jobs.test_states import known, number
+from dshpc_setup.slurm import completion_log, pending, stuck
+from tests.unit.slurm.test_completion_log import line
+from tests.unit.slurm.test_job_states import known, number
 
 CARDS = tuple(
     OfferedGpu(index, f"GPU-{index}", kind, kind, f"NVIDIA {kind}", "nvidia", 1000 * index, None)
@@ -92,7 +92,7 @@ def test_a_running_job_holds_and_an_ended_one_held(tmp_path: Path) -> None:
 
 def test_the_same_from_the_log_of_ended_jobs_and_from_the_workspace_alone(tmp_path: Path) -> None:
     record = workspace(tmp_path / "w", result={"exit_code": 0, "started": 5, "ended": 7.5})
-    past = ended.parse(line("train", number=17))
+    past = completion_log.parse(line("train", number=17))
     assert past is not None
     assert view.of_ended(past, record, PLACES).state == "COMPLETED"
     alone = view.of_record(record, None, PLACES)
@@ -145,7 +145,7 @@ def test_a_forged_result_is_shown_and_moves_no_cursor(
     here = Workspace(str(tmp_path), os.getuid(), "w")
     one = view.of_record(Record(here, {"job_id": 17}), None, PLACES)
     made: dict[str, Any] = {"request": None, "sbatch": None}
-    said = [*table.table(view.together([one]), 1e9).split("\n"), *asked.lines(one, made)]
+    said = [*table.table(view.together([one]), 1e9).split("\n"), *queries.lines(one, made)]
     assert all(text.isprintable() for text in said)
     assert (view.outcome(one) + "".join(gpu.text for gpu in one.gpus)).isprintable()
     json.dumps(one.to_json(1e9), allow_nan=False)
@@ -368,8 +368,8 @@ def test_durations(seconds: float, text: str) -> None:
 )
 def test_why_a_job_waits(reason: str, changes: dict[str, Any], said: str) -> None:
     job = known(job_state=["PENDING"], state_reason=reason, gres_detail=[], **changes)
-    assert waits.why(job, {}) == said
-    assert waits.why(job, {"17": "it is held"}) == "it is held"
+    assert pending_reasons.why(job, {}) == said
+    assert pending_reasons.why(job, {"17": "it is held"}) == "it is held"
 
 
 def test_what_cannot_run_is_found_by_its_number() -> None:
@@ -378,4 +378,6 @@ def test_what_cannot_run_is_found_by_its_number() -> None:
     job = known(
         job_state=["PENDING"], array_job_id=number(17), array_task_string="0-3", gres_detail=[]
     )
-    assert waits.why(job, {waits._plain(found.job): found.why}).startswith("it is held")
+    assert pending_reasons.why(job, {pending_reasons._plain(found.job): found.why}).startswith(
+        "it is held"
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import ground, no_links, workspace
+from dshpc_setup.jobs import no_links, workspace, workspace_folders
 from dshpc_setup.jobs.workspace import Workspace
 
 UID = os.getuid()
@@ -23,7 +23,7 @@ def mode(path: Path) -> int:
 
 
 def ready(work: Path) -> Path:
-    with ground.of_user(str(work), UID):
+    with workspace_folders.of_user(str(work), UID):
         return work / "jobs" / str(UID)
 
 
@@ -89,12 +89,12 @@ def test_a_link_in_place_of_a_folder_is_not_followed(tmp_path: Path, name: str) 
 @ROOT
 def test_root_makes_it_for_a_user(tmp_path: Path) -> None:
     os.chown(tmp_path, 1000, 1000)
-    ground.prepare(str(tmp_path), 4711, 4712)
+    workspace_folders.prepare(str(tmp_path), 4711, 4712)
     jobs, user = tmp_path / "jobs", tmp_path / "jobs/4711"
     assert (jobs.stat().st_uid, mode(jobs)) == (1000, 0o755)
     assert (user.stat().st_uid, user.stat().st_gid, mode(user)) == (4711, 4712, 0o700)
     (user / "kept").touch()
-    ground.prepare(str(tmp_path), 4711, 4712)
+    workspace_folders.prepare(str(tmp_path), 4711, 4712)
     assert (user / "kept").exists()
     assert [path.name for path in jobs.iterdir()] == ["4711"]
 
@@ -103,7 +103,7 @@ def test_root_makes_it_for_a_user(tmp_path: Path) -> None:
 def test_a_projects_group_stays(tmp_path: Path) -> None:
     os.chown(tmp_path, 1000, 2000)
     tmp_path.chmod(0o2775)
-    ground.prepare(str(tmp_path), 4711, 4711)
+    workspace_folders.prepare(str(tmp_path), 4711, 4711)
     user = tmp_path / "jobs/4711"
     assert (user.stat().st_gid, mode(user)) == (2000, 0o2700)
 
@@ -111,10 +111,10 @@ def test_a_projects_group_stays(tmp_path: Path) -> None:
 @ROOT
 def test_a_group_that_the_work_folder_got_later_is_handed_on(tmp_path: Path) -> None:
     """configure-environment makes `jobs` before anybody can give the work folder its group."""
-    ground.make(str(tmp_path))
+    workspace_folders.make(str(tmp_path))
     os.chown(tmp_path, 0, 2000)
     tmp_path.chmod(0o2775)
-    ground.prepare(str(tmp_path), 4711, 4711)
+    workspace_folders.prepare(str(tmp_path), 4711, 4711)
     jobs, user = tmp_path / "jobs", tmp_path / "jobs/4711"
     assert (jobs.stat().st_gid, mode(jobs)) == (2000, 0o2755)
     assert (user.stat().st_gid, mode(user)) == (2000, 0o2700)
@@ -127,7 +127,7 @@ def test_what_the_first_user_made_for_all_is_taken_from_that_user(tmp_path: Path
     for path, owner in ((tmp_path, 0), (jobs, 4711), (jobs / "old-1", 4712)):
         os.chown(path, owner, owner)
     jobs.chmod(0o1777)
-    ground.prepare(str(tmp_path), 4712, 4712)
+    workspace_folders.prepare(str(tmp_path), 4712, 4712)
     assert (jobs.stat().st_uid, jobs.stat().st_mode & 0o022) == (0, 0)
     assert (jobs / "old-1").stat().st_uid == 4712
 
@@ -138,7 +138,7 @@ def test_a_private_folder_in_its_place_is_given_to_nobody(tmp_path: Path) -> Non
     jobs = tmp_path / "jobs"
     jobs.mkdir(mode=0o700)
     os.chown(jobs, 4711, 4711)
-    ground.prepare(str(tmp_path), 4712, 4712)
+    workspace_folders.prepare(str(tmp_path), 4712, 4712)
     assert (jobs.stat().st_uid, mode(jobs)) == (4711, 0o700)
 
 
@@ -161,7 +161,7 @@ def test_what_somebody_has_laid_in_its_place_loses_its_name(
     jobs = tmp_path / "jobs"
     jobs.mkdir()
     plant(jobs / "4712")
-    ground.prepare(str(tmp_path), 4712, 4712)
+    workspace_folders.prepare(str(tmp_path), 4712, 4712)
     user = jobs / "4712"
     assert not user.is_symlink()
     assert (user.stat().st_uid, list(user.iterdir())) == (4712, [])
@@ -260,6 +260,6 @@ def test_a_folder_goes_with_all_that_is_in_it_and_nothing_else(tmp_path: Path) -
 
 def test_what_lets_a_user_write_there() -> None:
     denied, full = OSError(errno.EACCES, "Permission denied"), OSError(errno.ENOSPC, "full")
-    step = ground.room_for_writing(denied, "/w")
+    step = workspace_folders.room_for_writing(denied, "/w")
     assert step.endswith("for all users: mkdir -p /w/jobs; chmod 1777 /w/jobs")
-    assert ground.room_for_writing(full, "/w").startswith("Make room in /w")
+    assert workspace_folders.room_for_writing(full, "/w").startswith("Make room in /w")

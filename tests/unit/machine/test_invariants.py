@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from dshpc_setup import explain, probes
+from dshpc_setup import probes
 from dshpc_setup.cli.facts import lines
 from dshpc_setup.facts import (
     ComputeMode,
@@ -28,6 +28,7 @@ from dshpc_setup.facts import (
     UnusedCode,
     Vendor,
     Virtualization,
+    explain,
 )
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.probes import ranges

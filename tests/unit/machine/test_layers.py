@@ -16,7 +16,7 @@ from dshpc_setup import probes
 from dshpc_setup.checkup import known_of
 from dshpc_setup.diagnose import Known, diagnose
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.observed import Observed
+from dshpc_setup.observed.model import Observed
 from dshpc_setup.settings import Settings
 from tests.unit.machine.damaged import (
     DAMAGES,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dshpc_setup import explain, probes
-from dshpc_setup.facts import HostFacts
+from dshpc_setup import probes
+from dshpc_setup.facts import HostFacts, explain
 from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 
 FOLDER = Path(__file__).parents[2] / "machines"

@@ -8,7 +8,7 @@ import pytest
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.plan import plan_cluster
-from dshpc_setup.render import render_slurm
+from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings
 from tests.unit.machine.test_machines import FOLDER, NAMES, look
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import resources
-from dshpc_setup.environment import standing
+from dshpc_setup.image import standing
 from dshpc_setup.methods import store, values
 from dshpc_setup.methods.model import Method
 from dshpc_setup.workflows import check

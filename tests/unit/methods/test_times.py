@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.methods.description import duration
 from dshpc_setup.methods.times import minutes
-from dshpc_setup.methods.told import duration
 
 
 @pytest.mark.parametrize(

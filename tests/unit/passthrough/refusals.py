@@ -21,8 +21,8 @@ from dshpc_setup.facts import (
     Platform,
     Toolkit,
 )
-from dshpc_setup.handover import Mechanism
 from dshpc_setup.passthrough import findings as f
+from dshpc_setup.passthrough.handover import Mechanism
 
 HOOK = "/usr/bin/nvidia-container-runtime-hook"
 NVIDIA = Toolkit("nvidia", "present", "1.17.8", HOOK, ctk="/usr/bin/nvidia-ctk")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from dshpc_setup import probes
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import CdiSpec, Gpus, HostFacts, Platform, Toolkit
-from dshpc_setup.handover import MECHANISMS, Handover
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.passthrough import Attempt, findings
 from dshpc_setup.passthrough.candidates import candidates
+from dshpc_setup.passthrough.handover import MECHANISMS, Handover
 from tests.unit.passthrough.made import (
     CUT,
     ENGINE,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dshpc_setup.handover import MECHANISMS, Mechanism
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import RULES, of_refusal
+from dshpc_setup.passthrough.handover import MECHANISMS, Mechanism
 from tests.unit.passthrough.refusals import CASES, MACHINES, Case
 
 MECHANISM = st.sampled_from(MECHANISMS)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.facts import HostFacts, Platform, Toolkit
-from dshpc_setup.handover import Handover, Mechanism
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.passthrough import Cause, findings
 from dshpc_setup.passthrough.expected import Expected, expect
+from dshpc_setup.passthrough.handover import Handover, Mechanism
 from dshpc_setup.passthrough.judge import judge
 from tests.unit.passthrough.made import (
     COMMON,

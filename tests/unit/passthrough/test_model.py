@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.fixes import Fix
-from dshpc_setup.handover import Handover, Mechanism
+from dshpc_setup.errors import Fix
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough
+from dshpc_setup.passthrough.handover import Handover, Mechanism
 from dshpc_setup.passthrough.model import AttemptState
 
 NOTHING = Handover("none")

@@ -9,9 +9,9 @@ import pytest
 
 from dshpc_setup import passthrough
 from dshpc_setup.facts import CdiSpec, HostFacts, MigInstance, Platform, Toolkit
-from dshpc_setup.handover import MECHANISMS, Handover, Mechanism
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.passthrough import Bench, Passthrough, findings
+from dshpc_setup.passthrough.handover import MECHANISMS, Handover, Mechanism
 from dshpc_setup.passthrough.image import enforces
 from dshpc_setup.plan import ClusterPlan
 from tests.unit.passthrough.docker import NOTHING_LEFT, Docker

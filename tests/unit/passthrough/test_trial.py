@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.handover import Handover
 from dshpc_setup.passthrough import Attempt, Bench, findings
 from dshpc_setup.passthrough.expected import Expected, expect
+from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.passthrough.look import SCRIPT
 from dshpc_setup.passthrough.trial import arguments, attempt
 from tests.unit.passthrough.docker import NOTHING_LEFT, Docker, name_of

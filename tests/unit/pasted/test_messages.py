@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup import cli, findings_pages
-from dshpc_setup.diagnose import catalogue
+from dshpc_setup import cli
+from dshpc_setup.diagnose import catalogue, findings_pages
 from dshpc_setup.pasted import told
 
 FOLDER = Path(__file__).parents[2] / "messages"

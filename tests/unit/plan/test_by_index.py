@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.facts import GpuDevice, MigInstance
 from dshpc_setup.plan import ClusterPlan, plan_cluster
-from dshpc_setup.render import LUA_FILES, render_slurm
+from dshpc_setup.render.configuration import LUA_FILES, render_slurm
 from dshpc_setup.settings import load
 from tests.unit.plan.made import facts, gpu
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.plan import ExtraLine, extra, plan_cluster, wrong_settings
-from dshpc_setup.render import render_slurm
+from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings, load, together
 from tests.unit.plan.made import facts, gpu
 

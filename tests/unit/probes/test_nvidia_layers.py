@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup import nvidia_driver
+from dshpc_setup.facts import nvidia_driver
 from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.nvidia import instances as nvidia_instances
 from dshpc_setup.probes.nvidia import jetson

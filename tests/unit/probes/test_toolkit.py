@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from importlib import import_module
+from importlib import import_module  # noqa: TID251
 from pathlib import Path
 from typing import Any
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup.jobs import ended
-from dshpc_setup.jobs.held import Places
+from dshpc_setup.jobs.allocated_gpus import Places
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import CommandResult
+from dshpc_setup.slurm import completion_log
 from dshpc_setup.workflows import inside
 from dshpc_setup.workflows.state import Ran, State
-from tests.unit.jobs.test_ended import line
+from tests.unit.slurm.test_completion_log import line
 
 
 class _Forgot:
@@ -49,13 +49,13 @@ def _ended(work: Path, count: int) -> tuple[Look, _Forgot, State]:
 
 def _reads(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     reads: list[str | None] = []
-    lines = ended._lines
+    lines = completion_log._lines
 
     def counted(log: str | None) -> Any:
         reads.append(log)
         return lines(log)
 
-    monkeypatch.setattr(ended, "_lines", counted)
+    monkeypatch.setattr(completion_log, "_lines", counted)
     return reads
 
 

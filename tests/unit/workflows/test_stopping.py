@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup import locks
 from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.files import locks
 from dshpc_setup.jobs import submit
-from dshpc_setup.jobs.held import Places
+from dshpc_setup.jobs.allocated_gpus import Places
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.workflows import inside, preflight, state
-from dshpc_setup.workflows.asking import Asked
+from dshpc_setup.workflows.request_building import Asked
 from dshpc_setup.workflows.run import Submission
 from dshpc_setup.workflows.standing import Standing
 from dshpc_setup.workflows.state import Ran, State
-from tests.unit.jobs.test_ended import line
+from tests.unit.slurm.test_completion_log import line
 from tests.unit.workflows.test_run import _OFFER, Controller, _asked, _options, _submit
 
 

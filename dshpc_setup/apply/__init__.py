@@ -1,0 +1,1 @@
+"""Rendered files written: all of a run or none."""

@@ -1,0 +1,48 @@
+"""`dshpc doctor --fix` on the screen: who is asked, what is said, the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dshpc_setup.cli import interrupt_code
+from dshpc_setup.cli.console import is_interactive
+from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.machine import Machine
+from dshpc_setup.project.folder import Project
+from dshpc_setup.repair import How, Mended
+from dshpc_setup.repair import mend as mend_all
+from dshpc_setup.repair.outcome import lines
+from dshpc_setup.terminal.called import as_called, print_error
+from dshpc_setup.terminal.reporter import Reporter
+
+
+def mend(
+    machine: Machine,
+    project: Project | None,
+    known: Known,
+    findings: tuple[Finding, ...],
+    reporter: Reporter,
+    *,
+    again: Callable[[], tuple[Finding, ...]],
+    dry_run: bool,
+    yes: bool,
+    strict: bool = False,
+) -> Mended:
+    """Show, ask, mend and look `again`; the plan and the questions are said by the reporter."""
+    asks = is_interactive()
+    how = How(reporter, again, dry_run=dry_run, yes=yes, interactive=asks, strict=strict)
+    return mend_all(machine, project, known, findings, how)
+
+
+def print_mended(mended: Mended) -> None:
+    """What was done; an error of the whole run goes to stderr."""
+    said = lines(mended)
+    if said:
+        print("\n".join(map(as_called, said)))
+    if mended.error is not None:
+        print_error(mended.error)
+
+
+def exit_code(mended: Mended) -> int:
+    """128 and the number of the signal where one ended it."""
+    return interrupt_code() if mended.interrupted else mended.exit_code

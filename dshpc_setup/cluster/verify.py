@@ -1,0 +1,236 @@
+"""Questions to a running cluster: is it ready, what does its node offer, does a job run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from dshpc_setup.cluster.stopping import running_jobs
+from dshpc_setup.container.jobs import PROOF
+from dshpc_setup.container.task_prolog import FAILED
+from dshpc_setup.errors import DshpcError, Exit, Fix, told_error
+from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.machine.silence import answered, in_words
+from dshpc_setup.slurm import node_state
+
+READY_S = 300.0  # a start that fails says so at once: this is for machines that are slow
+_WAY_S = 60.0  # for the way into the container and out of it
+JOB_S = 60.0
+_ASK_S = 20.0
+PATIENCE_S = 10  # how long the test job waits for other jobs
+LONGER_S = 60  # and where there are none, but the node has not taken it yet
+LEFT_S = 10.0  # for so long a node is asked again that a job which has ended is still leaving
+_MARK = "dshpc-gpu="  # a TaskProlog may print more, and into the same stdout
+_FIRST_OF = "${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-$ZE_AFFINITY_MASK}}"
+
+
+@dataclass(frozen=True)
+class Node:
+    name: str
+    gres: str  # "gpu:h100:2", "" without
+    state: str  # "idle", "mixed", "drained", ...
+
+
+@dataclass(frozen=True)
+class Cluster:
+    ready: bool
+    nodes: tuple[Node, ...] = ()
+
+    @property
+    def usable(self) -> tuple[str, ...]:
+        """Names of the nodes where jobs can run, as far as the whole of them says."""
+        return tuple(node.name for node in self.nodes) if self.ready else ()
+
+    def describe(self) -> str:
+        """ "dshpc idle gpu:h100:2", a node after the other."""
+        return ", ".join(f"{node.name} {node.state} {node.gres or 'no GPU'}" for node in self.nodes)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def wait_ready(machine: Machine, container: str, deadline_s: float = READY_S) -> dict[str, Any]:
+    """The container's start report once it is ready.
+
+    Raises DshpcError with the container's own words where the start failed or takes too long.
+    """
+    result = machine.run(
+        ["docker", "exec", container, "dshpc-node", "wait", "--timeout", str(int(deadline_s))],
+        deadline_s=deadline_s + _WAY_S,
+    )
+    report = node_state.start_report(result.stdout)
+    if result.ok and report.get("ready"):
+        return report
+    raise _not_ready(container, result, report, deadline_s)
+
+
+def _not_ready(
+    container: str, result: CommandResult, report: dict[str, Any], deadline_s: float
+) -> DshpcError:
+    failure = report.get("failure")
+    if isinstance(failure, dict):
+        error = told_error(failure)
+        log = Fix("Look at the log", f"docker logs {container}", step="look")
+        return replace(
+            error, brief=error.brief or "Slurm did not start.", steps=error.steps or (log,)
+        )
+    if result.state == "timeout" or result.code == Exit.INCOMPLETE:
+        return DshpcError(
+            f"Slurm was not ready within {deadline_s:.0f} s.",
+            f"Last step: {report.get('phase', 'unknown')}.",
+            (f"Look at the log: docker logs {container}",),
+            Exit.INCOMPLETE,
+        )
+    return DshpcError(
+        f"The container {container} could not be asked whether Slurm is ready.",
+        result.text,
+        (f"Look at the log: docker logs {container}",),
+    )
+
+
+def own_files(machine: Machine, container: str) -> dict[str, str] | None:
+    """The files of config/ that the running container found to be the user's own, with digests.
+
+    None where the container is not ready: its start failed, goes on, or cannot be asked. Raises where
+    it does not answer in time.
+    """
+    report = node_state.ask_start(machine, container)
+    digests, owners = report.get("config_sha256"), report.get("customized")
+    if report.get("ready") is not True:
+        return None
+    if not isinstance(digests, dict) or not isinstance(owners, dict):
+        return None
+    return {name: str(digests.get(name)) for name in owners}
+
+
+def controller_answers(machine: Machine, container: str) -> bool:
+    """Whether slurmctld answers in the running container; raises where that is not known in time.
+
+    scontrol itself says within seconds that a controller is silent: where it does not, it is slow.
+    """
+    asked = machine.run(["docker", "exec", container, "scontrol", "ping"], deadline_s=_ASK_S)
+    return answered(asked, "whether Slurm's controller runs").ok
+
+
+def ask_cluster(machine: Machine, container: str) -> Cluster:
+    """The nodes as the controller knows them, once the start's own first job has left them."""
+    until = machine.clock() + LEFT_S
+    asked, nodes = node_state.ask_nodes(machine, container)
+    while any(node.plain_state == "completing" for node in nodes) and machine.clock() < until:
+        asked, nodes = node_state.ask_nodes(machine, container)
+    if not answered(asked, "how the nodes are").ok:
+        raise DshpcError(
+            "Slurm's controller does not answer.",
+            asked.text,
+            (f"Look at the log: docker logs {container}",),
+        )
+    return Cluster(
+        bool(nodes) and all(node.usable for node in nodes),
+        tuple(Node(node.name, node.gres, node.plain_state) for node in nodes),
+    )
+
+
+def refuse_last_good(told: Mapping[str, Any]) -> None:
+    """Raises DshpcError where the container refused what config/ holds and runs an older one."""
+    kept = told.get("kept_last_good")
+    if isinstance(kept, dict):
+        error = told_error(kept)
+        raise replace(
+            error,
+            brief=f"Your configuration is not in force: {error.brief or 'it was refused'}",
+            details=f"{error.details}\nSlurm runs with the last good configuration.".strip(),
+        )
+
+
+def judge_nodes(cluster: Cluster, gres: str, container: str, *, own_files: bool) -> None:
+    """Raises DshpcError where the node takes no jobs, or has not the GPUs that were planned.
+
+    With files of the user's own, the GPUs are what those say.
+    """
+    if not cluster.ready:
+        raise DshpcError(
+            f"Slurm runs, but its node is not ready for jobs: {cluster.describe()}.",
+            "",
+            (
+                "See why: dshpc scontrol show node",
+                f"If somebody drained it: docker exec {container} scontrol update "
+                f"nodename={cluster.nodes[0].name if cluster.nodes else 'NAME'} state=resume",
+                f"Look at the log: docker logs {container}",
+            ),
+        )
+    have = ",".join(node.gres for node in cluster.nodes if node.gres)
+    if not node_state.same_gres(have, gres) and not own_files:
+        raise DshpcError(
+            f"The node has {have or 'no GPU'}, but {gres or 'no GPU'} was planned.",
+            "The container sees other GPUs than this machine does.",
+            ("See what it says: dshpc status", f"And its log: docker logs {container}"),
+        )
+
+
+def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
+    """One real `srun`, with a GPU where there is one; what it saw, in one sentence.
+
+    Raises DshpcError where it fails, but not where other jobs hold all there is.
+    """
+    request = ["--gres=gpu:1"] if gpu else []
+    command = ["sh", "-c", f'echo "{_MARK}{_FIRST_OF}"']
+    shown = " ".join(["srun", *request])
+
+    def run(patience_s: int) -> CommandResult:
+        words = ["srun", f"--job-name={PROOF}", f"--immediate={patience_s}", *request, *command]
+        deadline_s = JOB_S + patience_s - PATIENCE_S
+        return machine.run(["docker", "exec", container, *words], deadline_s=deadline_s)
+
+    result = run(PATIENCE_S)
+    if not result.ok:
+        waited = "Unable to allocate resources" in result.stderr
+        jobs = running_jobs(machine, container) if waited else ()
+        if jobs:
+            return f"{shown} had to wait: {len(jobs)} job(s) hold what there is"
+        if waited:  # nobody holds anything: the node is slow to take it
+            result = run(LONGER_S)
+    if result.state == "timeout":
+        raise DshpcError(
+            f"The test job did not end in time: {shown}",
+            result.text or in_words(result),
+            (f"Look at the log: docker logs {container}", "Then run this again."),
+            Exit.INCOMPLETE,
+        )
+    if not result.ok and (found := FAILED.search(result.text)):
+        raise DshpcError(
+            "The test job failed, and so does each other: the TaskProlog of slurm.conf ended with exit "
+            f"code {found[1]}.",
+            f"{shown}\n{result.text}",
+            (
+                Fix(
+                    "See its line",
+                    "dshpc exec grep -i taskprolog /etc/slurm/slurm.conf",
+                    step="look",
+                ),
+                Fix(
+                    "Correct that program, then run this again. What else helps",
+                    "dshpc explain DSH-SL-052",
+                ),
+            ),
+        )
+    if not result.ok:
+        raise DshpcError(
+            f"The test job failed: {shown}",
+            result.text or f"It ended with {result.code} and said nothing.",
+            (f"Look at the log: docker logs {container}",),
+        )
+    seen = _seen(result.stdout)
+    if gpu and not seen:
+        raise DshpcError(
+            "The test job got a GPU from Slurm but no variable that names it.",
+            f"{shown} set none of CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK.",
+            (f"Look at the log: docker logs {container}",),
+        )
+    return f"{shown} passed, GPU {seen}" if gpu else f"{shown} passed"
+
+
+def _seen(stdout: str) -> str:
+    """What the job itself printed, in all that came of its stdout; "" for a GPU that was not named."""
+    said = [line.partition(_MARK)[2].strip() for line in stdout.splitlines() if _MARK in line]
+    return said[-1] if said else ""

@@ -1,0 +1,61 @@
+"""One change of the running cluster at a time: each of them restarts the daemons or has them read anew."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Literal
+
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.files.storage import open_lock
+from dshpc_setup.slurm.places import Places
+
+Change = Literal["dshpc reconfigure", "dshpc key rotate"]
+# A reconfiguration holds both, so that whoever is refused can tell which of the two runs
+_LOCKS: dict[Change, tuple[str, ...]] = {
+    "dshpc reconfigure": ("reconfigure.lock", "key.lock"),
+    "dshpc key rotate": ("key.lock",),
+}
+
+
+@contextmanager
+def alone(places: Places, change: Change) -> Iterator[None]:
+    """Nothing else changes the cluster meanwhile; DshpcError (exit code 3) where something does.
+
+    The locks end with the process that holds them, however it ends.
+    """
+    with ExitStack() as held:
+        for name in _LOCKS[change]:
+            if not _take(held, places, name):
+                raise _busy(_holder(places, name, change))
+        yield
+
+
+def _take(held: ExitStack, places: Places, name: str) -> bool:
+    lock = held.enter_context(open_lock(f"{places.run}/{name}"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(places: Places, name: str, refused: Change) -> Change:
+    """Which change holds a lock that `refused` could not take."""
+    if name == "reconfigure.lock":
+        return "dshpc reconfigure"
+    if refused == "dshpc reconfigure":  # it has the other lock already
+        return "dshpc key rotate"
+    with ExitStack() as asked:
+        free = _take(asked, places, "reconfigure.lock")
+    return "dshpc key rotate" if free else "dshpc reconfigure"
+
+
+def _busy(holder: Change) -> DshpcError:
+    return DshpcError(
+        "The cluster is being changed already.",
+        f"A change by {holder} is under way.",
+        ("Wait until it has ended, then run this again.",),
+        Exit.INCOMPLETE,
+    )

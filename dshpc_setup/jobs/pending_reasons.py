@@ -1,0 +1,56 @@
+"""Why queued jobs wait, in words: what cannot run as things are, and what only waits for its turn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dshpc_setup.jobs import clock
+from dshpc_setup.machine import Machine
+from dshpc_setup.slurm import pending, stuck
+from dshpc_setup.slurm.job_states import Known, shown
+
+# slurm.schedmd.com/job_reason_codes.html
+_WORDS = {
+    "": "Slurm has not looked at it yet",
+    "None": "Slurm has not looked at it yet",
+    "Priority": "other jobs are before it",
+    "Resources": "what it asks for is held by other jobs",
+    "JobArrayTaskLimit": "as many tasks of its array run as may at once",
+    "Licenses": "the licenses that it asks for are in use",
+    "Reservation": "its reservation has not begun",
+    "Prolog": "the node gets ready for it",
+    "Cleaning": "its last run is being cleared away",
+    "ReqNodeNotAvail": "the node that it asks for is not available",
+}
+
+
+def reasons(machine: Machine, jobs: tuple[Known, ...]) -> dict[str, str]:
+    """Id -> why, for the queued ones; one more question, and only where there are any."""
+    waiting = [job for job in jobs if job.state == "PENDING"]
+    if not waiting:
+        return {}
+    queue = pending.ask_here(machine)
+    found = {} if queue is None else {_plain(item.job): item.why for item in stuck.judge(queue)}
+    return {job.id: why(job, found) for job in waiting}
+
+
+def why(job: Known, cannot: Mapping[str, str]) -> str:
+    """`cannot`: id of a job, of an array as a whole -> why it cannot run as things are."""
+    told = cannot.get(_plain(job.id))
+    if told:
+        return told
+    word = job.reason.partition(",")[0]
+    if word == "Dependency":
+        asked = re.sub(r"\(\w+\)", "", job.dependency)
+        return f"it waits for other jobs: {shown(asked)}" if asked else "it waits for other jobs"
+    if word == "BeginTime" and job.begins:
+        return f"it begins at {clock.told(job.begins)}"
+    if word == "Resources" and "gpu" in job.asked:
+        asked = job.asked.replace("gres/", "").replace("gres:", "")
+        return f"{shown(asked)} is not free: other jobs hold GPUs, CPUs or memory"
+    return _WORDS.get(word) or f"Slurm's reason is {shown(job.reason)}"
+
+
+def _plain(job: str) -> str:
+    return job.partition("_[")[0]

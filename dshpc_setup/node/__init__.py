@@ -1,0 +1,1 @@
+"""The command `dshpc-node`: what the entrypoint, the host and people run in the container."""

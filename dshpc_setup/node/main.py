@@ -1,0 +1,277 @@
+"""`dshpc-node`: what is run in the container by its entrypoint and by the host."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dshpc_setup.errors import DshpcError
+
+_HELP = """usage: dshpc-node start
+       dshpc-node wait [--timeout SECONDS]   until ready (exit code 0) or failed (2); 3 in between
+       dshpc-node status
+       dshpc-node health
+       dshpc-node doctor [-v|--json]         what is wrong, why, and what mends it
+       dshpc-node observe                    what `dshpc doctor` asks: one JSON object
+       dshpc-node reconfigure                detect, render and check anew, with jobs going on
+       dshpc-node check                      would a start here come up: one JSON object
+       dshpc-node rotate-key                 a new key for the deployment, with jobs going on
+       dshpc-node saved-state check          can slurmctld read the queue that it has saved
+       dshpc-node saved-state restore|give-up   where it cannot: a copy of it, or an empty queue
+       dshpc-node add-user UID GID NAME [HOME]
+       dshpc-node add-ground WORK UID GID    where a user's workspaces lie
+       dshpc-node job VERB ...               what `dshpc method run` and `dshpc job` ask"""
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code; each command imports only what it needs."""
+    from dshpc_setup.errors import DshpcError, Exit
+    from dshpc_setup.terminal.printed import harmless
+
+    name, *rest = arguments or ["help"]
+    if name != "job":  # which runs as a user of the host, with his
+        os.umask(0o022)
+    command = _COMMANDS.get(name)
+    if command is None:
+        print(f"There is no command {name!r}.\n{_HELP}", file=sys.stderr)
+        return Exit.USAGE
+    try:
+        return command(rest)
+    except KeyboardInterrupt:
+        return int(Exit.INTERRUPTED)
+    except DshpcError as error:
+        if name == "job":
+            from dshpc_setup.terminal.called import print_error
+
+            print_error(error)
+            return int(error.exit_code)
+        print(harmless(error.brief), file=sys.stderr)
+        for line in (*error.details.splitlines(), *_steps(name, error)):
+            print(f"  {harmless(line)}", file=sys.stderr)
+        return int(error.exit_code)
+
+
+def _steps(name: str, error: DshpcError) -> tuple[str, ...]:
+    """What to do, in the commands of who asked: the host's dshpc, or a person in the container."""
+    from dshpc_setup.slurm.places import FROM_HOST
+
+    if name not in ("reconfigure", "rotate-key") or FROM_HOST.partition("=")[0] in os.environ:
+        return error.resolution
+    from dshpc_setup.node import typed_inside
+
+    return typed_inside.steps(error)
+
+
+def _start(rest: list[str]) -> int:
+    import gc
+
+    gc.disable()  # short-lived, and the start is counted in milliseconds
+    from dshpc_setup.container import start
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.slurm.places import Places
+
+    _no_arguments(rest)
+    return start.start(LocalMachine(), Places(), os.environ)
+
+
+def _wait(rest: list[str]) -> int:
+    timeout_s = 60.0
+    if rest:
+        if len(rest) != 2 or rest[0] != "--timeout" or not rest[1].isdecimal():
+            raise _usage("dshpc-node wait takes --timeout SECONDS.")
+        timeout_s = float(rest[1])
+    return _print_status(timeout_s)
+
+
+def _status(rest: list[str]) -> int:
+    _no_arguments(rest)
+    return _print_status(0.0)
+
+
+def _print_status(timeout_s: float) -> int:
+    import json
+
+    from dshpc_setup.container import status, unclean
+    from dshpc_setup.errors import Exit
+    from dshpc_setup.slurm.places import Places
+
+    found = status.wait(Places(), timeout_s)
+    if found is None:
+        print("The start has not begun yet.", file=sys.stderr)
+        return Exit.INCOMPLETE
+    found["unclean_ends"] = unclean.found_at(Places())
+    if found["phase"] == "ready":
+        found["notes"] = [*found["notes"], *_programs_that_cannot_run()]
+    print(json.dumps(found, indent=1))
+    return {"ready": Exit.OK, "failed": Exit.ERROR}.get(str(found["phase"]), Exit.INCOMPLETE)
+
+
+def _programs_that_cannot_run() -> list[str]:
+    """A sentence for each; only a slurm.conf that names one of the user's is taken apart."""
+    import re
+
+    from dshpc_setup.files.storage import read_text
+    from dshpc_setup.slurm.places import Places
+
+    places = Places()
+    theirs = r"(?im)^\s*\w*(?:prolog|epilog|healthcheckprogram)\w*\s*=(?!/usr/bin/true|/usr/local/lib/dshpc/)"
+    try:
+        text = read_text(f"{places.etc_slurm}/slurm.conf") or ""
+    except OSError:
+        return []
+    if re.search(theirs, text) is None:
+        return []
+    from dshpc_setup.container import observe, programs
+
+    return [
+        f"{programs.told(each)}. {programs.then(each.key)} What helps: dshpc doctor"
+        for each in observe.unusable_programs(places)
+    ]
+
+
+def _health(rest: list[str]) -> int:
+    _no_arguments(rest)
+    os.execv("/usr/local/lib/dshpc/health", ["health"])
+
+
+def _observe(rest: list[str]) -> int:
+    import gc
+
+    gc.disable()  # short-lived
+    import json
+
+    from dshpc_setup.container import observe
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.slurm.places import Places
+
+    _no_arguments(rest)
+    print(json.dumps(observe.to_json(observe.observe(LocalMachine(), Places(), os.environ))))
+    return 0
+
+
+def _doctor(rest: list[str]) -> int:
+    """Without typer, which is not in the image."""
+    from dshpc_setup.checkup import examine
+    from dshpc_setup.cli import checking
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.node import typed_inside
+
+    if any(word.partition("=")[0] in ("--bundle", "--fix") for word in rest):
+        raise _usage(
+            "A report is made, and repairs are done, on the host: dshpc doctor --bundle FILE.tar.gz, dshpc "
+            "doctor --fix. They ask this container as well."
+        )
+    if set(rest) - {"-v", "--verbose", "--json"}:
+        raise _usage("dshpc-node doctor takes -v, --verbose or --json.")
+    asked = checking.Asked(json="--json" in rest, verbose=bool({"-v", "--verbose"} & set(rest)))
+    checks = checking.checks_of(asked)
+    report = checking.report_of(asked, examine(LocalMachine(), None), checks)
+    return checking.show(asked, typed_inside.report(report))
+
+
+def _add_user(rest: list[str]) -> int:
+    from dshpc_setup.container import accounts, users
+    from dshpc_setup.slurm.places import Places
+
+    if len(rest) not in (3, 4):
+        raise _usage("dshpc-node add-user takes UID GID NAME and maybe HOME.")
+    users.add(Places(), accounts.checked(*rest))
+    return 0
+
+
+def _add_ground(rest: list[str]) -> int:
+    from dshpc_setup.container import users
+    from dshpc_setup.slurm.places import Places
+
+    if len(rest) != 3:
+        raise _usage("dshpc-node add-ground takes WORK UID GID.")
+    users.add_ground(Places(), *rest)
+    return 0
+
+
+def _reconfigure(rest: list[str]) -> int:
+    from dshpc_setup.container import reconfigure
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.slurm.places import Places
+
+    _no_arguments(rest)
+    return reconfigure.reconfigure(LocalMachine(), Places(), os.environ)
+
+
+def _check(rest: list[str]) -> int:
+    from dshpc_setup.container import would_start
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.slurm.places import Places
+
+    _no_arguments(rest)
+    return would_start.would_start(LocalMachine(), Places(), os.environ)
+
+
+def _rotate_key(rest: list[str]) -> int:
+    from dshpc_setup.container import keys
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.slurm.places import Places
+
+    _no_arguments(rest)
+    return keys.rotate(LocalMachine(), Places())
+
+
+def _saved_state(rest: list[str]) -> int:
+    from dshpc_setup.container import saved_state
+    from dshpc_setup.container.run import slurm_user
+    from dshpc_setup.files.storage import read_text
+    from dshpc_setup.slurm.places import Places
+
+    places = Places()
+    text = read_text(f"{places.etc_slurm}/slurm.conf") or ""
+    match rest:
+        case ["check"]:
+            saved_state.check(places, text)
+        case ["restore" | "give-up" as choice]:
+            print(saved_state.repair(places, choice, text, slurm_user()))
+        case _:
+            raise _usage("dshpc-node saved-state takes check, restore or give-up.")
+    return 0
+
+
+def _job(rest: list[str]) -> int:
+    from dshpc_setup.node import job_verbs
+
+    return job_verbs.main(rest)
+
+
+def _help(rest: list[str]) -> int:
+    _no_arguments(rest)
+    print(_HELP)
+    return 0
+
+
+def _no_arguments(rest: list[str]) -> None:
+    if rest:
+        raise _usage(f"{rest[0]!r} was not expected here.")
+
+
+def _usage(brief: str) -> Exception:
+    from dshpc_setup.errors import usage_error
+
+    return usage_error(brief, _HELP)
+
+
+_COMMANDS = {
+    "start": _start,
+    "wait": _wait,
+    "status": _status,
+    "health": _health,
+    "doctor": _doctor,
+    "observe": _observe,
+    "saved-state": _saved_state,
+    "add-user": _add_user,
+    "add-ground": _add_ground,
+    "reconfigure": _reconfigure,
+    "check": _check,
+    "rotate-key": _rotate_key,
+    "job": _job,
+    "help": _help,
+}

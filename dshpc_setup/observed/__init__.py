@@ -1,0 +1,1 @@
+"""What doctor sees beside the facts of the machine: values, and their JSON."""

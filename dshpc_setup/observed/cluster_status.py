@@ -1,0 +1,90 @@
+"""What is known of a cluster: its container, its start, its nodes, and what waits in its queue."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from dshpc_setup.errors import Exit
+from dshpc_setup.slurm import stuck
+from dshpc_setup.slurm.node_state import NodeStatus
+from dshpc_setup.slurm.stuck import Stuck
+
+SCHEMA = "dshpc.status/1"
+
+Tier = Literal["default", "enforced", "unknown"]
+
+TIERS: dict[Tier, str] = {
+    "default": "GPUs are given to jobs by environment variable; a job can reach the others",
+    "enforced": "a job can open only the GPUs that it was given",
+    "unknown": "the controller does not say",
+}
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What is different since the last start that got ready, and what was made of it."""
+
+    what: str
+    was: str
+    now: str
+    done: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"what": self.what, "was": self.was, "is": self.now, "done": self.done}
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """`phase` is the start's own word: "ready", "failed", "starting: STEP"; None if not asked."""
+
+    project: str
+    container: str
+    state: str  # running | exited | paused | ... | missing
+    health: str | None = None
+    image: str | None = None
+    started: str | None = None
+    phase: str | None = None
+    failure: dict[str, Any] | None = None
+    nodes: tuple[NodeStatus, ...] = ()
+    isolation: Tier = "unknown"
+    image_gpu_type: str | None = None
+    simulated: bool | None = None
+    changes: tuple[str, ...] = ()  # since the last start
+    drift: tuple[Drift, ...] = ()  # the same, taken apart
+    reconfigured: str | None = None  # when it was last done without a start
+    files: dict[str, str | None] | None = (
+        None  # name -> rendered | custom | edited, None: not known
+    )
+    config_sha256: dict[str, str] | None = None  # of config/, as it was last read and tried
+    pending: tuple[Stuck, ...] | None = None  # queued jobs that cannot run; None: not asked
+    notes: tuple[str, ...] = ()
+    compose_late: bool = False  # docker-compose.yml is not what the container was made from
+    problem: str | None = None  # why the controller could not be asked
+    kept_last_good: dict[str, Any] | None = None
+    # When slurmctld was found to have been killed, of the last day (RFC 3339)
+    unclean_ends: tuple[str, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        return self.phase == "ready" and bool(self.nodes) and all(n.usable for n in self.nodes)
+
+    @property
+    def exit_code(self) -> int:
+        if self.ready:
+            return int(Exit.WARNING if self.kept_last_good else Exit.OK)
+        starting = self.state == "running" and (self.phase or "starting").startswith("starting")
+        return int(Exit.INCOMPLETE if starting else Exit.ERROR)
+
+    @property
+    def exit_code_of_change(self) -> int:
+        """Of a command that was to put config/ in force: the last good files are no success there."""
+        return int(Exit.ERROR) if self.ready and self.kept_last_good else self.exit_code
+
+    def to_json(self) -> dict[str, Any]:
+        """The `dshpc.status/1` object."""
+        value = asdict(self)
+        value["drift"] = [item.to_json() for item in self.drift]
+        value["pending"] = None if self.pending is None else stuck.to_json(self.pending)
+        value["isolation"] = {"tier": self.isolation, "detail": TIERS[self.isolation]}
+        return {"schema": SCHEMA, "exit_code": self.exit_code, "ready": self.ready, **value}

@@ -1,0 +1,269 @@
+"""The compose file of a plan: how the proven mechanism, the paths and the labels are written down."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dshpc_setup.errors import usage_error
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.files import ownership
+from dshpc_setup.machine.overlay import simulated_device_files
+from dshpc_setup.passthrough.model import Passthrough
+from dshpc_setup.plan import ClusterPlan
+from dshpc_setup.project.folder import GPUS_LABEL, LABEL, OWN
+from dshpc_setup.render import isolation, seccomp
+from dshpc_setup.render.configuration import ComposeFile, render_compose
+from dshpc_setup.render.gpu_stanza import gpu_stanza, with_profile
+from dshpc_setup.render.log_bounds import log_bounds
+from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.places import HOMES, LEFT_OUT
+
+PROJECT_LABEL = LABEL
+RENDERED_LABEL = "org.dshpc.rendered"
+VOLUMES = ("state", "key", "home")  # behind the prefix; removed by `dshpc destroy` alone
+METHODS = "methods"  # a folder of the project, seen under the same path in the container
+_LABEL_LENGTH = 32
+
+_PIDS, _PIDS_PER_CPU = 16384, 128
+_UNLIMITED = -1
+_STACK = 64 * 1024 * 1024  # bytes
+
+# Mounting the work folder there would hide what the container itself lives on: these alone, ...
+_NOT_AS_WORK = ("/", "/home", "/opt", "/root", "/tmp", "/var", "/var/cache", "/var/lib", "/var/log")
+# ... and these with all below them, but for those that no system lives in
+_NOT_UNDER = (
+    "/bin",
+    "/boot",
+    "/config",
+    "/dev",
+    "/etc",
+    "/opt/dshpc",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/usr",
+    "/var/lib/dshpc",
+    "/var/lock",
+    "/var/run",
+    "/var/spool",
+)
+_LIBRARIES = re.compile(r"/lib(?:\d+|x32|o32)?(?:/|$)")
+_YET_ALLOWED = ("/run/media/", "/run/user/")
+
+
+def image_tag(settings: Settings, gpu_type: str) -> str:
+    """The image of this cluster: "dshpc-slurm:nvidia"."""
+    return f"{settings.container}:{gpu_type}"
+
+
+def rendered_label(text: str) -> str | None:
+    """The digest that a compose file of ours carries in its label."""
+    found = re.search(rf'^ +{re.escape(RENDERED_LABEL)}: "([0-9a-f]+)"$', text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def is_as_rendered(text: str) -> bool:
+    """Whether a compose file is one that we wrote and nobody has changed since: its label proves it."""
+    label = rendered_label(text)
+    if label is None:
+        return False
+    blank = text.replace(f'{RENDERED_LABEL}: "{label}"', f'{RENDERED_LABEL}: ""')
+    return ownership.digest(blank)[:_LABEL_LENGTH] == label
+
+
+def work_folder(project: Path, settings: Settings) -> Path:
+    """The absolute work folder; raises DshpcError (usage) where it or the project cannot be mounted."""
+    if _unfit_for_mount(str(project)):
+        raise usage_error(
+            f"The project folder {str(project)!r} cannot be mounted into a container.",
+            "Docker separates the parts of a mount by ':'.",
+            "Choose a folder without ':' and control characters: --dir DIR.",
+        )
+    try:
+        path = Path(settings.work).expanduser()
+    except RuntimeError:
+        raise usage_error(
+            f"The work folder {settings.work!r} names a home that is not known.",
+            "",
+            "Give the whole path: --work DIR.",
+        ) from None
+    path = path if path.is_absolute() else project / path
+    path = Path("/", *path.parts[1:])  # two slashes at the front would pass for another folder
+    text = str(path)
+    if ".." in path.parts:
+        path = path.resolve()
+        text = str(path)
+    if _unfit_for_mount(text):
+        raise usage_error(
+            f"The work folder {text!r} cannot be mounted into a container.",
+            "Docker separates the parts of a mount by ':'.",
+            "Choose a folder without ':' and control characters: --work DIR.",
+        )
+    if _hides_the_system(text):
+        raise usage_error(
+            f"The work folder must not be {text}.",
+            "It is mounted under the same path in the container and would hide the system there.",
+            "Choose a folder of your own: --work DIR.",
+        )
+    return path
+
+
+def _hides_the_system(text: str) -> bool:
+    if text in _NOT_AS_WORK or _LIBRARIES.match(text):
+        return True
+    under = any(text == at or text.startswith(at + "/") for at in _NOT_UNDER)
+    return under and not text.startswith(_YET_ALLOWED)
+
+
+def _unfit_for_mount(text: str) -> bool:
+    # Control characters, and bytes that are no text: YAML holds neither
+    return ":" in text or any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
+
+
+def compose_text(
+    project: Path,
+    settings: Settings,
+    facts: HostFacts,
+    plan: ClusterPlan,
+    passthrough: Passthrough,
+    image: str,
+    build: Mapping[str, Any] | None,
+) -> str:
+    """docker-compose.yml for this machine; raises as compose_file does."""
+    return text_of(compose_file(project, settings, facts, plan, passthrough, image, build))
+
+
+def text_of(file: ComposeFile) -> str:
+    """The text, in which a label names the digest of the rest of it."""
+    labels = {**file.labels, RENDERED_LABEL: ownership.digest(render_compose(file))[:_LABEL_LENGTH]}
+    return render_compose(replace(file, labels=labels))
+
+
+def compose_file(
+    project: Path,
+    settings: Settings,
+    facts: HostFacts,
+    plan: ClusterPlan,
+    passthrough: Passthrough,
+    image: str,
+    build: Mapping[str, Any] | None,
+) -> ComposeFile:
+    """All that stands in docker-compose.yml but the digest in its label.
+
+    Raises DshpcError where the setting isolation asks for what this machine cannot keep.
+    """
+    refused = None
+    if settings.isolation == "enforced":
+        refused = isolation.refusal(facts.engine, plan)
+    if refused is not None:
+        raise refused
+    profiling = settings.amd_profiling == "yes"
+    gpu = gpu_stanza(
+        passthrough.handover,
+        facts.engine.compose.version if facts.engine.compose else None,
+        profiling=profiling,
+    )
+    rights = isolation.rights(settings.isolation, facts.engine, profiling=profiling)
+    if rights.seccomp:
+        gpu = with_profile(gpu)
+        option = f"seccomp={_profile_path(project, rights.seccomp)}"
+        rights = replace(rights, security_opt=(*rights.security_opt, option))
+    return ComposeFile(
+        prefix=settings.prefix,
+        container=settings.container,
+        node=settings.node,
+        image=image,
+        shm_size=settings.shm_size,
+        pids_limit=pids_limit(settings, facts),
+        log=log_bounds(settings, facts.engine),
+        gpu_comment=(passthrough.reason, *gpu.comment.split("\n")[1:]),
+        environment={
+            **settings.container_env(),
+            "DSHPC_PREFIX": settings.prefix,
+            **_left_out(settings, gpu.devices),
+            **gpu.environment,
+        },
+        labels={PROJECT_LABEL: str(project), **gpus_label(plan), RENDERED_LABEL: ""},
+        volumes=(*_volumes(project, settings, facts), *gpu.volumes),
+        gpu=gpu,
+        rights=rights,
+        ulimits=ulimits(facts),
+        build=build,
+        simulated=plan.simulated,
+    )
+
+
+def _left_out(settings: Settings, handed: Sequence[str]) -> dict[str, str]:
+    """Device files of the profile that the plan leaves out (`devices`, `gpu`): the container does not miss
+    them. It counts only the GPUs that it has, and so cannot be told them by number."""
+    nodes = {item.split(":")[1] for item in handed if ":" in item}
+    without = [file for file in simulated_device_files(settings.simulate) if file not in nodes]
+    return {LEFT_OUT: ",".join(without)} if without else {}
+
+
+def gpus_label(plan: ClusterPlan) -> dict[str, str]:
+    """By which another cluster with the same GPUs is told; none where they are made up, or there is none."""
+    if plan.simulated or not plan.gres:
+        return {}
+    names = (gpu.uuid or gpu.pci_bus_id or ":".join(gpu.device_files) for gpu in plan.gpus)
+    return {GPUS_LABEL: ",".join(sorted({name for name in names if name}))}
+
+
+def profile_file(text: str) -> str:
+    """Where a seccomp profile lies in the project folder: compose reads it whenever it reads our file."""
+    return f"{OWN}/{seccomp.file_name(text)}"
+
+
+def _profile_path(project: Path, text: str) -> str:
+    # Compose cuts the option at "=": a path that holds one is given from the folder of the file
+    whole = str(project / profile_file(text))
+    return profile_file(text) if "=" in whole else whole
+
+
+def pids_limit(settings: Settings, facts: HostFacts) -> int:
+    """How many processes and threads the container may have; 0: no limit.
+
+    Room for what jobs do with all cores, far below what a machine can hold: a job that forks without an
+    end takes the container's, in place of the machine's.
+    """
+    if settings.pids_limit is not None:
+        return settings.pids_limit
+    return max(_PIDS, _PIDS_PER_CPU * (facts.cpu.logical or 0))
+
+
+def ulimits(facts: HostFacts) -> Mapping[str, tuple[int, int]]:
+    """Limits for GPU jobs, soft and hard, in bytes: pinned memory without one, a stack of 64 MiB.
+
+    They are what NVIDIA asks for with its own images. None where the engine may not raise a limit: a
+    container for which it cannot set one does not start ("error setting rlimits"). That right
+    (CAP_SYS_RESOURCE) is missing in a rootless engine and mostly in one that runs in a container
+    itself, where the engine's own limits stay in force.
+    """
+    engine = facts.engine
+    nested = facts.platform.in_container and engine.kind not in ("desktop", "remote")
+    if engine.rootless or nested:
+        return {}
+    # Fortran's jobs say `ulimit -s unlimited`; compose v1 takes that for a hard limit below the soft
+    hard = _STACK if engine.compose and engine.compose.major == 1 else _UNLIMITED
+    return {"memlock": (_UNLIMITED, _UNLIMITED), "stack": (_STACK, hard)}
+
+
+def _volumes(project: Path, settings: Settings, facts: HostFacts) -> tuple[str, ...]:
+    # SELinux keeps a container from files that are not labelled for containers
+    shared = ":z" if facts.platform.selinux == "enforcing" else ""
+    read_only = ":ro,z" if shared else ":ro"
+    work = work_folder(project, settings)
+    return (
+        f"{project / 'config'}:/config{read_only}",
+        f"{work}:{work}{shared}",
+        f"{project / METHODS}:{project / METHODS}{read_only}",
+        "state:/var/lib/dshpc/state",
+        "key:/var/lib/dshpc/key",
+        f"home:{HOMES}",
+    )

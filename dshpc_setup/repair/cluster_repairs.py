@@ -1,0 +1,100 @@
+"""Repairs of the project folder and of its cluster. Pure."""
+
+from __future__ import annotations
+
+from dshpc_setup.diagnose import Known
+from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
+from dshpc_setup.render.configuration import CONFIG_FILES
+from dshpc_setup.repair import node
+from dshpc_setup.repair.model import PLACES, Argv, Here, Made, Repair
+
+
+def restrict_env(_: Known, here: Here, __: str) -> Made:
+    if here.folder is None:
+        return "There is no project folder."
+    path = f"{here.folder}/.env"
+    return (Repair("restrict-env", "Let only you read .env", (("chmod", "0600", path),)),)
+
+
+def start_cluster(known: Known, here: Here, _: str) -> Made:
+    found = known.observed.cluster
+    if here.folder is None or found is None:
+        return "No cluster was set up in this folder."
+    if found.state == "running":
+        return "The cluster runs."
+    if found.state == "restarting":
+        return "It ends soon after each start."
+    return (Repair("start-cluster", "Start the cluster", (("dshpc", "up"),)),)
+
+
+def restrict_key(known: Known, here: Here, _: str) -> Made:
+    """In the running container: a restart refuses a key that others can read, see container/keys.py."""
+    if here.container is None or _not_running(known, here):
+        return _not_running(known, here) or "It is not known what it is called."
+    inside = ("docker", "exec", here.container)
+    commands = (
+        (*inside, "chown", "slurm:slurm", PLACES.key),
+        (*inside, "chmod", "600", PLACES.key),
+    )
+    return (Repair("restrict-key", "Let only Slurm's user read Slurm's key", commands),)
+
+
+def start_daemon(known: Known, here: Here, name: str) -> Made:
+    if here.container is None or _not_running(known, here):
+        return _not_running(known, here) or "It is not known what it is called."
+    argv = ("docker", "exec", here.container, "s6-svc", "-u", f"{PLACES.services}/{name}")
+    return (Repair("start-daemon", f"Start {name} again", (argv,), name),)
+
+
+def restart_cluster(known: Known, here: Here, _: str) -> Made:
+    if why := _not_running(known, here):
+        return why
+    inside = known.observed.inside
+    key = inside.key if inside else None
+    # container/keys.py refuses such a key at a start: the cluster would not come back
+    if key is not None and (key.state != "present" or (key.mode or 0) & 0o066):
+        return "The cluster would not start again with its key as it is."
+    argv = ("dshpc", "restart")
+    does = "Start the cluster anew"
+    return (Repair("restart-cluster", does, (argv,), stops="cluster"),)
+
+
+def reconfigure(known: Known, here: Here, _: str) -> Made:
+    if why := _not_running(known, here):
+        return why
+    does = "Let the cluster look at its hardware and at config/ anew; jobs go on"
+    return (Repair("reconfigure", does, (("dshpc", "reconfigure"),)),)
+
+
+def resume(known: Known, here: Here, about: str) -> Made:
+    if why := _not_running(known, here):
+        return why
+    made = node.repair(here)
+    return reconfigure(known, here, about) if made == node.BY_RECONFIGURE else made
+
+
+def render(known: Known, here: Here, _: str) -> Made:
+    if here.folder is None or known.observed.cluster is None:
+        return "No cluster was set up in this folder."
+    seen = known.observed.container
+    if seen is not None and seen.image_there is False:
+        return "The cluster's image has to be built, which takes minutes."
+    argv: Argv = ("configure-environment", "--no-build")
+    running = known.observed.cluster.state == "running"
+    does = "Test the GPUs in containers and render the files again"
+    names = (*(f"config/{name}" for name in CONFIG_FILES), COMPOSE_FILE)
+    return (
+        Repair(
+            "render",
+            does if running else f"{does}, without starting the cluster",
+            (argv if running else (*argv, "--no-start"),),
+            changes=tuple(f"{here.folder}/{name}" for name in names),
+        ),
+    )
+
+
+def _not_running(known: Known, here: Here) -> str:
+    found = known.observed.cluster
+    if here.folder is None or found is None:
+        return "No cluster was set up in this folder."
+    return "" if found.state == "running" else "The cluster does not run."

@@ -1,0 +1,183 @@
+"""Repairs of the engine, and of what the vendors' toolkits write for it. Pure.
+
+Sources: `nvidia-ctk runtime configure` and `amd-ctk runtime configure` in the vendors' toolkits (the
+latter sets `features` of daemon.json to cdi alone); nvidia-cdi-refresh from 1.18 on.
+"""
+
+from __future__ import annotations
+
+from dshpc_setup import remedies
+from dshpc_setup.diagnose import Known
+from dshpc_setup.repair.model import Argv, Here, Kind, Made, Repair
+from dshpc_setup.versions import at_least
+
+DAEMON_JSON = "/etc/docker/daemon.json"
+_NVIDIA_SPEC = "/etc/cdi/nvidia.yaml"
+_AMD_SPEC = "/etc/cdi/amd.json"  # as amd-ctk has it without --output
+_REFRESHES_CDI = "1.18"
+_REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
+_NIXOS_UNIT = "nvidia-container-toolkit-cdi-generator.service"
+_CTK = {"nvidia": "nvidia-ctk", "amd": "amd-ctk"}
+_NAMES = {"nvidia": "NVIDIA", "amd": "AMD"}
+
+
+# The engine and what it needs of the vendor
+
+
+def load_uvm(known: Known, _: Here, __: str) -> Made:
+    if known.facts.platform.kind != "linux":
+        return "Its driver is that of Windows."
+    argv = ("nvidia-modprobe", "-u", "-c=0")
+    return (Repair("load-uvm", "Load nvidia_uvm and make its device node", (argv,), root=True),)
+
+
+def start_engine(known: Known, here: Here, _: str) -> Made:
+    engine, platform = known.facts.engine, known.facts.platform
+    if engine.state == "present":
+        return "The engine answers."
+    if engine.state != "absent" or elsewhere(known, here) or not here.engine_installed:
+        return "It is not only stopped."
+    if platform.kind not in ("linux", "wsl2"):
+        return "An application starts it."
+    commands: dict[str, tuple[Argv, ...]] = {
+        "systemd": (("systemctl", "enable", "--now", "docker"),),
+        "openrc": (("rc-update", "add", "docker", "default"), ("rc-service", "docker", "start")),
+        "snap": (("snap", "start", "--enable", "docker"),),
+        "direct": (("dockerd",),),
+    }
+    how = commands[here.starter]
+    return (Repair("start-engine", "Start Docker", how, root=True),)
+
+
+def register(known: Known, here: Here, vendor: str) -> Made:
+    why = _no_tool(known, vendor) or _not_to_configure(known, here)
+    if why:
+        return why
+    if vendor == "amd" and here.other_features:
+        return (
+            f"amd-ctk would take out what else stands under features in {DAEMON_JSON}: "
+            f"{', '.join(here.other_features)}."
+        )
+    argv = (_CTK[vendor], "runtime", "configure", "--runtime=docker")
+    return _configured(
+        known, here, "register-runtime", f"Register the runtime {vendor} with Docker", argv, vendor
+    )
+
+
+def enable_cdi(known: Known, here: Here, _: str) -> Made:
+    why = _no_tool(known, "nvidia") or _not_to_configure(known, here)
+    if why:
+        return why
+    argv = ("nvidia-ctk", "runtime", "configure", "--runtime=docker", "--cdi.enabled")
+    return _configured(known, here, "enable-cdi", "Switch CDI on in Docker", argv)
+
+
+def _configured(
+    known: Known, here: Here, kind: Kind, does: str, argv: Argv, vendor: str = ""
+) -> Made:
+    if not known.facts.engine.rootless:
+        return (Repair(kind, does, (argv,), vendor, root=True, changes=(DAEMON_JSON,)),)
+    if vendor == "amd":
+        return "amd-ctk configures only an engine that runs as root."
+    own = f"{here.home}/.config/docker/daemon.json"
+    return (Repair(kind, does, ((*argv, f"--config={own}"),), vendor, changes=(own,)),)
+
+
+def _not_to_configure(known: Known, here: Here) -> str:
+    """Why daemon.json is not to be changed; "" where it may."""
+    engine = known.facts.engine
+    if engine.state != "present" or engine.kind != "engine" or elsewhere(known, here):
+        return "This engine is not configured by /etc/docker/daemon.json of this machine."
+    if remedies.family(known.facts.platform) == "nixos":
+        return "On NixOS that belongs into configuration.nix."
+    return _own_engine(here) if engine.rootless else ""
+
+
+def elsewhere(known: Known, here: Here) -> bool:
+    """Whether the engine is chosen by name, and is not this user's own, rootless one."""
+    own = (f"unix:///run/user/{here.uid}/", *([f"unix://{here.home}/"] if here.home else []))
+    rootless = known.facts.engine.rootless and (known.endpoint or "").startswith(own)
+    return known.endpoint is not None and not rootless
+
+
+def _own_engine(here: Here) -> str:
+    if here.uid == 0 or not here.home:
+        return "A rootless engine is its user's: run this as that user, without sudo."
+    return ""
+
+
+def _no_tool(known: Known, vendor: str) -> str:
+    installed = remedies.toolkit(known.facts, vendor)
+    if installed is None:
+        return f"The container toolkit of {_NAMES[vendor]} is not installed."
+    return "" if installed.ctk else f"The toolkit's program {_CTK[vendor]} is not there."
+
+
+def write_cdi(known: Known, here: Here, vendor: str) -> Made:
+    facts = known.facts
+    if facts.engine.kind in ("desktop", "remote", "snap") or elsewhere(known, here):
+        return "This engine does not read the CDI specifications of this machine."
+    systemd = here.starter == "systemd"
+    does = f"Write {_NAMES[vendor]}'s CDI specification"
+    if remedies.family(facts.platform) == "nixos" and vendor == "nvidia":
+        argv: Argv = ("systemctl", "restart", _NIXOS_UNIT)
+        return (
+            (Repair("write-cdi", does, (argv,), vendor, root=True),) if systemd else "No systemd."
+        )
+    if why := _no_tool(known, vendor):
+        return why
+    old = _old_specs(known, vendor)
+    installed = remedies.toolkit(facts, vendor)
+    refreshes = vendor == "nvidia" and installed and at_least(installed.version, _REFRESHES_CDI)
+    if not old and refreshes and systemd and facts.platform.kind == "linux":
+        does = f"{does}, now and after every driver update"
+        argv = ("systemctl", "enable", "--now", *_REFRESH_UNITS)
+        return (Repair("write-cdi", does, (argv,), vendor, root=True),)
+    paths = old or (_NVIDIA_SPEC if vendor == "nvidia" else _AMD_SPEC,)
+    return tuple(
+        Repair(
+            "write-cdi",
+            f"{does} anew" if old else does,
+            ((_CTK[vendor], "cdi", "generate", f"--output={path}"),),
+            path,
+            root=True,
+            changes=(path,),
+        )
+        for path in paths
+    )
+
+
+def _old_specs(known: Known, vendor: str) -> tuple[str, ...]:
+    return tuple(
+        spec.path
+        for spec in known.facts.engine.cdi_specs
+        if spec.path.startswith("/")
+        and (
+            (spec.kind or "").startswith(f"{vendor}.com/")
+            or (spec.kind is None and vendor in spec.path.rsplit("/", 1)[-1])
+        )
+    )
+
+
+def restart_engine(known: Known, here: Here, _: str) -> Made:
+    engine, platform = known.facts.engine, known.facts.platform
+    if elsewhere(known, here) or engine.kind not in ("engine", "snap") or platform.kind == "macos":
+        return "This engine is restarted where it runs."
+    if engine.rootless:
+        if why := _own_engine(here):
+            return why
+        if here.starter != "systemd":
+            return "There is no systemd that could restart it."
+        own: Argv = ("systemctl", "--user", "restart", "docker")
+        return (Repair("restart-engine", "Restart Docker", (own,), stops="containers"),)
+    commands: dict[str, Argv] = {
+        "systemd": ("systemctl", "restart", "docker"),
+        "openrc": ("rc-service", "docker", "restart"),
+        "snap": ("snap", "restart", "docker"),
+    }
+    argv = commands.get(here.starter)
+    if argv is None and platform.kind == "wsl2":
+        argv = ("service", "docker", "restart")
+    if argv is None:
+        return "There is no init system that could restart it."
+    return (Repair("restart-engine", "Restart Docker", (argv,), root=True, stops="containers"),)

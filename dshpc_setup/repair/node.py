@@ -1,0 +1,64 @@
+"""A node that takes no jobs: which are ours to resume, and how. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dshpc_setup.container.daemons import parse_node
+from dshpc_setup.repair.model import Here, Out, Repair
+
+BY_RECONFIGURE = "A reconfigure takes it back."
+
+# As nodes are called here; a list or a range ("n[1-9]") would reach others as well
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_BEFORE_RECONFIGURE = "dshpc:reconfigure"  # our own advice: no new jobs until that is done
+
+
+def taken_out(lines: Sequence[str]) -> tuple[Out, ...]:
+    """The nodes of `scontrol -o show node` that are drained or down."""
+    found = []
+    for line in lines:
+        name = re.match(r"\s*NodeName=(\S+)", line)
+        node = parse_node(line)
+        if name is None or node is None or not {"DRAIN", "DRAINED", "DOWN"} & set(node.states):
+            continue
+        found.append(Out(name[1], node.states, node.reason, node.who, node.own_doing))
+    return tuple(found)
+
+
+def repair(here: Here) -> tuple[Repair, ...] | str:
+    """Resume what is our own doing; a sentence where there is nothing of it.
+
+    BY_RECONFIGURE where a resume alone would not last.
+    """
+    if not here.nodes or here.container is None:
+        return "It is not known who took it out."
+    own = [out for out in here.nodes if out.own and _NAME.fullmatch(out.name)]
+    if not own:
+        said = ", ".join(
+            dict.fromkeys(f"{out.who or 'somebody'}: {out.reason}" for out in here.nodes)
+        )
+        return f"It was not taken out by our own doing, or for what may not be over ({said})."
+    if any(_by_reconfigure(out) for out in own):
+        return BY_RECONFIGURE
+    return tuple(
+        Repair(
+            "resume-node",
+            f"Resume the node {out.name} ({out.reason or 'no reason'})",
+            (resume_argv(here.container, out.name),),
+            out.name,
+        )
+        for out in own
+    )
+
+
+def _by_reconfigure(out: Out) -> bool:
+    """Whether a resume does not help: the controller refuses what the node has, or a reconfigure is due."""
+    return bool({"INVALID_REG", "INVAL"} & set(out.states)) or out.reason == _BEFORE_RECONFIGURE
+
+
+def resume_argv(container: str, name: str) -> tuple[str, ...]:
+    """By docker: `dshpc scontrol` is the caller himself, and only root may."""
+    inside = ("scontrol", "update", f"nodename={name}", "state=resume")
+    return ("docker", "exec", container, *inside)

@@ -1,0 +1,1 @@
+"""One run of configure-environment, from the facts to a proven job."""

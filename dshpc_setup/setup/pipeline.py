@@ -1,0 +1,386 @@
+"""The only composer: from a machine and settings to a running cluster, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dshpc_setup import probes
+from dshpc_setup.apply import apply
+from dshpc_setup.apply.apply import Change
+from dshpc_setup.cluster import neighbours, previous, start, verify
+from dshpc_setup.cluster.owner import former_owner, refuse_others
+from dshpc_setup.cluster.start import MayStop
+from dshpc_setup.engine import refusals, tools
+from dshpc_setup.engine.images import inspect
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.image import replaced
+from dshpc_setup.image.base import BaseImage, ensure_base, find_base
+from dshpc_setup.image.build import build
+from dshpc_setup.image.recipe import Recipe, make_recipe
+from dshpc_setup.machine import Machine
+from dshpc_setup.machine.overlay import with_simulated_gpus
+from dshpc_setup.machine.patient import patient
+from dshpc_setup.passthrough import Passthrough
+from dshpc_setup.passthrough.words import describe_proof
+from dshpc_setup.plan import ClusterPlan, plan_cluster, wrong_settings
+from dshpc_setup.plan.devices import unhealthy_reasons, unhealthy_told
+from dshpc_setup.project.folder import GPUS_LABEL, Project
+from dshpc_setup.render import configuration, stanza
+from dshpc_setup.settings import Settings, together
+from dshpc_setup.setup import work_place, written
+from dshpc_setup.setup.describe import (
+    describe_changes,
+    describe_facts,
+    describe_mapping,
+    describe_missing,
+    describe_plan,
+)
+from dshpc_setup.setup.proven import Proving, prove
+from dshpc_setup.setup.report import Report, StepReporter
+from dshpc_setup.setup.steps import Steps
+from dshpc_setup.slurm import node_state
+
+
+@dataclass(frozen=True)
+class Options:
+    """How far to go, and what may be asked."""
+
+    flags: Mapping[str, str | None] = field(default_factory=dict)
+    settings_file: Path | None = None
+    dry_run: bool = False
+    build: bool = True
+    renew: bool = False  # the image, with the packages of today
+    start: bool = True
+    take_over: bool = False
+    may_stop: MayStop = field(default_factory=MayStop)  # running jobs
+    interactive: bool = False
+    greeting: str = ""  # the first line on screen
+    env: Mapping[str, str] | None = None  # where settings may stand; None: the machine's own
+    replayed: str | None = None  # the folder of a recorded machine: nothing of it can be started
+
+
+class Configure:
+    """One run of configure-environment; `report` is true at every moment."""
+
+    def __init__(
+        self, machine: Machine, project: Project, options: Options, reporter: StepReporter
+    ) -> None:
+        self._given = machine  # what is asked with a time of its own: the probes
+        self.machine, self.project, self.options = patient(machine), project, options
+        self.reporter = reporter
+        self.steps = Steps(reporter, machine.clock)
+        self.report = self.steps.report
+        self._written = False
+        self._inputs = ""  # of what was rendered
+        self._replaced: list[str | None] = []  # ids of images that are no longer to be used
+
+    def run(self) -> Report:
+        """All steps; an error ends the run and stands in the report, nothing is raised but Ctrl-C."""
+        try:
+            if self.options.greeting:
+                self.reporter.note(self.options.greeting)
+            if self.options.replayed is not None:
+                self.steps.note(
+                    f"The machine recorded in {self.options.replayed} is replayed: "
+                    "nothing is started or written."
+                )
+            if self.options.replayed is None:
+                self.project.need_own()
+            settings = self._settings()  # a wrong one is refused before anything is made
+            if self.options.dry_run:
+                self._steps(settings)
+            else:
+                with self.project.lock():
+                    self._steps(settings)
+        except DshpcError as error:
+            self.report.error = error
+            if any(item.action.startswith("would-") for item in self.report.changes):
+                self.steps.note("The files of this folder are as they were before this run.")
+        except KeyboardInterrupt:
+            self.report.error = DshpcError(
+                "Interrupted.",
+                "",
+                ("Run again: what is done already is not done twice.",),
+                Exit.INTERRUPTED,
+            )
+        self.steps.fill()
+        return self.report
+
+    def _settings(self) -> Settings:
+        env = self.machine.env if self.options.env is None else self.options.env
+        read = self.project.read_settings(env, self.options.flags, self.options.settings_file)
+        settings = read.settings
+        if wrong := (*read.wrong, *wrong_settings(settings)):
+            raise together(wrong)
+        work = stanza.work_folder(self.project.folder, settings)
+        if self.options.replayed is None:
+            self._work_place(work, settings)
+        return settings
+
+    def _work_place(self, work: Path, settings: Settings) -> None:
+        folder = self.project.folder
+        if not self.options.dry_run:
+            work_place.agreed(work, settings, folder, self.reporter)
+        elif question := work_place.foreseen(work, settings, folder):
+            self.steps.note(f"A real run would ask: {question}")
+
+    def _steps(self, settings: Settings) -> None:
+        if not self.options.dry_run:
+            apply.finish_interrupted(self.project)
+        facts = self._probe(settings)
+        ideal = self._ideal(facts, settings)
+        for sentence in unhealthy_told(ideal, facts.gpus):
+            self.steps.note(sentence)
+        base = self._base(facts, settings)
+        testable = None if self.options.dry_run else base
+        proving = Proving(self.machine, self.project, facts, settings, ideal, testable)
+        proof = prove(proving, self.steps)
+        plan = self._plan(facts, settings, proof, ideal)
+        recipe, changes = self._render(facts, settings, base, plan, proof)
+        if self.options.dry_run:
+            return
+        image = self._build(facts, settings, recipe, plan)
+        started = self._start(facts, settings, image, changes)
+        if started is not None:
+            self._verify(settings, plan, changes, started)
+            if started and (freed := replaced.remove(self.machine, self._replaced, image)):
+                self.steps.note(f"The image that was replaced is removed: {freed / 1e6:.0f} MB.")
+            self._neighbours(settings, plan)
+
+    def _neighbours(self, settings: Settings, plan: ClusterPlan) -> None:
+        """Other clusters with the same GPUs, and those of this folder."""
+        label = stanza.gpus_label(plan).get(GPUS_LABEL, "")
+        asks = self.options.interactive
+        try:
+            for other in neighbours.sharing(self.machine, settings.container, label):
+                self.steps.note(
+                    f"The cluster {other.prefix} in {other.folder} gives jobs the same GPUs "
+                    f"({', '.join(other.gpus)}): jobs of both would meet on them. Let each have its own: "
+                    "dshpc config set devices 0,1"
+                )
+            for text in previous.settle(self.machine, self.project, self.reporter, remember=asks):
+                self.steps.note(text)
+        except DshpcError as error:  # the cluster is up and proven, whatever stands beside it
+            self.steps.note(f"Other clusters could not be looked for: {error.brief}")
+
+    def _ideal(self, facts: HostFacts, settings: Settings) -> ClusterPlan:
+        """The plan where all GPUs can be used: a setting that none can follow is told before what is slow."""
+        try:
+            return plan_cluster(facts, settings)
+        except DshpcError:
+            with self.steps.step("plan"):
+                raise
+
+    # -- the steps ----------------------------------------------------------------------------
+
+    def _probe(self, settings: Settings) -> HostFacts:
+        with self.steps.step("probe") as say:
+            machine = with_simulated_gpus(self._given, settings.simulate)
+            if self.options.dry_run:
+                facts = self._seen(machine)
+            else:
+                facts = tools.ready(
+                    self._given, machine, self.reporter, interactive=self.options.interactive
+                )
+            self.report.simulated = facts.gpus.simulated
+            say(describe_facts(facts))
+            if facts.engine.state == "present" and self.options.replayed is None:
+                refuse_others(
+                    self.machine, self.project, settings, take_over=self.options.take_over
+                )
+            if (mapped := describe_mapping(facts.engine)) is not None:
+                self.steps.note(mapped)
+            return facts
+
+    def _seen(self, machine: Machine) -> HostFacts:
+        """For a dry run: nothing is installed, and a recorded machine answers no other the second time."""
+        if self.options.replayed is not None:
+            facts = probes.gather(machine)
+        else:
+            facts = probes.gather_surely(machine, self.reporter.progress)
+        if refused := refusals.unfit(facts):
+            raise refused
+        if facts.engine.state != "present" or facts.engine.compose is None:
+            self.steps.note(f"{describe_missing(facts)} A real run would see to it.")
+        return facts
+
+    def _base(self, facts: HostFacts, settings: Settings) -> BaseImage | None:
+        with self.steps.step("base") as say:
+            if self.options.dry_run or not self.options.build:
+                say("not needed for a dry run" if self.options.dry_run else "--no-build", True)
+                there = facts.engine.state == "present" and self.options.replayed is None
+                return find_base(self.machine, facts, settings) if there else None
+            base = ensure_base(
+                self.machine, facts, settings, self.reporter, interactive=self.options.interactive
+            )
+            origins = {"local": "here already", "pulled": "pulled", "debootstrap": "made here"}
+            say(f"{base.ref}, {origins[base.origin]}")
+            return base
+
+    def _plan(
+        self, facts: HostFacts, settings: Settings, proof: Passthrough, ideal: ClusterPlan
+    ) -> ClusterPlan:
+        with self.steps.step("plan") as say:
+            plan = ideal
+            if plan.gres and not proof.works:
+                plan = plan_cluster(facts, replace(settings, gpu="none"))
+                plan = replace(plan, left_out=(describe_proof(proof),))
+            told = unhealthy_reasons(facts.gpus)
+            for reason in plan.left_out if plan.gres else ():
+                if reason not in told:
+                    self.steps.note(f"Not used: {reason}")
+            say(describe_plan(plan))
+            return plan
+
+    def _render(
+        self,
+        facts: HostFacts,
+        settings: Settings,
+        base: BaseImage | None,
+        plan: ClusterPlan,
+        proof: Passthrough,
+    ) -> tuple[Recipe | None, tuple[Change, ...]]:
+        with self.steps.step("render") as say:
+            recipe = (
+                make_recipe(
+                    self.machine,
+                    facts,
+                    settings,
+                    self.project,
+                    base,
+                    plan.gpu_type,
+                    dry_run=self.options.dry_run,
+                    renew=self.options.renew,
+                    say=self.reporter.progress,
+                )
+                if base is not None
+                else None
+            )
+            file = stanza.compose_file(
+                self.project.folder,
+                settings,
+                facts,
+                plan,
+                proof,
+                stanza.image_tag(settings, plan.gpu_type),
+                recipe.for_compose(self.project.folder) if recipe else None,
+            )
+            changes = written.compared(self.project, plan, stanza.text_of(file))
+            self._inputs = configuration.inputs(plan, file)
+            self.report.changes = apply.planned(changes)
+            say(describe_changes(self.report.changes if self.options.dry_run else changes))
+            if not self.options.dry_run:
+                if file.rights.seccomp:
+                    written.keep_profile(self.project, file.rights.seccomp)
+                written.let_compose_read(self.machine, self.project, facts, changes)
+                if not self.project.manifest:
+                    # Nothing has to stay in force yet, and what was chosen is remembered
+                    self._write(settings, changes)
+            return recipe, changes
+
+    def _write(self, settings: Settings, changes: tuple[Change, ...]) -> None:
+        """Where something is in force, only once nothing can refuse it: `dshpc up` would apply it."""
+        if self._written:
+            return
+        owner = former_owner(self.machine, settings) if self.options.take_over else None
+        origin = written.Origin(self._inputs, self.options.flags, owner)
+        made = written.write(self.project, settings, changes, origin)
+        for before, now in zip(changes, made, strict=True):
+            if before.action != now.action and now.action.startswith("kept-"):
+                self.steps.note(f"{now.path} was edited while this ran: it stays as it is.")
+        self.report.changes, self._written = made, True
+
+    def _build(
+        self, facts: HostFacts, settings: Settings, recipe: Recipe | None, plan: ClusterPlan
+    ) -> str:
+        """The id of the image to run."""
+        with self.steps.step("build") as say:
+            tag = stanza.image_tag(settings, plan.gpu_type)
+            if not self.options.build or recipe is None:
+                found = inspect(self.machine, tag)
+                if found is None and self.options.start:
+                    raise DshpcError(
+                        f"There is no image {tag} yet, and --no-build leaves out making it.",
+                        "",
+                        ("Run again without --no-build.",),
+                    )
+                say("--no-build", True)
+                return found.id if found is not None else ""
+            result = build(
+                self.machine,
+                facts,
+                settings,
+                recipe.base,
+                recipe.context,
+                tag,
+                plan.gpu_type,
+                self.reporter,
+            )
+            self._replaced.append(result.replaced)
+            size = f"{result.size / 1e6:.0f} MB"
+            say(f"{tag}, {size}" if result.built else f"{tag}, {size}, here already")
+            return result.id
+
+    def _start(
+        self,
+        facts: HostFacts,
+        settings: Settings,
+        image: str,
+        changes: tuple[Change, ...],
+    ) -> bool | None:
+        """Whether the container was started now; None where it is not to be."""
+        with self.steps.step("start") as say:
+            if not self.options.start:
+                self._write(settings, changes)
+                say("--no-start", True)
+                return None
+            compose = facts.engine.compose
+            assert compose is not None  # made sure of in the first step: tools.ready
+            may_stop = self.options.may_stop
+            try:
+                agreed = start.agreed(
+                    self.machine,
+                    self.project,
+                    settings,
+                    compose,
+                    image,
+                    changes,
+                    may_stop,
+                    self.reporter,
+                )
+            except DshpcError:
+                # Nothing is in force of it, and who has edited a file can look at it and take it
+                apply.offer(self.project, changes)
+                raise
+            self._write(settings, changes)
+            self._replaced.append(agreed.found.image_id if agreed.found else None)
+            started = start.bring_up(
+                self.machine, self.project, settings, compose, agreed, may_stop, self.reporter
+            )
+            say("started" if started else "running already")
+            return started
+
+    def _verify(
+        self,
+        settings: Settings,
+        plan: ClusterPlan,
+        changes: tuple[Change, ...],
+        started: bool,
+    ) -> None:
+        with self.steps.step("verify") as say:
+            self.reporter.progress("waiting for Slurm")
+            told = verify.wait_ready(self.machine, settings.container)
+            verify.refuse_last_good(told)
+            cluster = self.report.cluster = verify.ask_cluster(self.machine, settings.container)
+            for note in node_state.notes(told, cluster.usable):
+                self.steps.note(note)
+            own = any(item.action.startswith("kept-") for item in self.report.changes)
+            verify.judge_nodes(cluster, plan.gres_text, settings.container, own_files=own)
+            has_gpu = any(node.gres for node in cluster.nodes)
+            said = "ready"
+            if started:
+                said = verify.run_first_job(self.machine, settings.container, has_gpu)
+            say(f"{said}; {cluster.describe()}")

@@ -1,0 +1,1 @@
+"""Slurm's own files, queue and nodes, read into values."""

@@ -1,0 +1,212 @@
+"""Queued jobs that cannot run as things are, each with the reason in plain words.
+
+A held job is one of them until it is released. One that only waits for others, for its time or for its turn
+is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from dshpc_setup.slurm.pending import Queue, Request, Room
+from dshpc_setup.terminal.printed import plain
+
+MOST = 10  # jobs that are named; the others are counted
+
+Hold = Literal["person", "administrator", "launch", "lost_reservation"]
+"""Why Slurm does not look at a job until it is released: a person wants it so, an administrator (or Slurm,
+where it could not go on), its launch failed, or its reservation is gone."""
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A job that cannot run as things are, and why."""
+
+    job: str
+    user: str
+    name: str
+    why: str
+    hold: Hold | None = None  # of a held job: released, it can run
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judge(queue: Queue) -> tuple[Stuck, ...]:
+    """The jobs that cannot run as things are, in the order of the queue."""
+    return tuple(stuck for job in queue.jobs if (stuck := _judged(job, queue)) is not None)
+
+
+def _judged(job: Request, queue: Queue) -> Stuck | None:
+    """None for a job that only waits."""
+    held = _HELD.get(job.reason.replace("_", " "))  # squeue has both forms
+    if held is not None:
+        hold, how = held
+        return Stuck(job.job, job.user, job.name, f"{how}: dshpc scontrol release {job.id}", hold)
+    why = _why(job, queue)
+    return Stuck(job.job, job.user, job.name, why) if why else None
+
+
+def _why(job: Request, queue: Queue) -> str | None:
+    """One sentence; None for a job that only waits."""
+    return (
+        _never(job)
+        or _partition(job, queue.partitions)
+        or _too_much(job, queue.nodes)
+        or _no_node(queue.nodes)
+        or _by_slurm(job, queue.nodes)
+    )
+
+
+# Reasons of jobs with priority 0, and the texts that Slurm has in their place (job_mgr.c, 24.11)
+_LAUNCH_FAILED = "it is held: its launch failed, as where a Prolog does; when that is repaired"
+_OFTEN = "it is held: its launch failed too often; when that is repaired"
+_HELD: Mapping[str, tuple[Hold, str]] = {
+    "JobHeldUser": ("person", "it is held; let it go"),
+    "JobHeldAdmin": ("administrator", "it is held by an administrator; let it go, as root"),
+    "JobHoldMaxRequeue": ("launch", _OFTEN),
+    "launch failure limit exceeded requeued held": ("launch", _OFTEN),
+    "launch failed requeued held": ("launch", _LAUNCH_FAILED),
+    "job requeued in held state": ("person", "it is held: it was requeued so; let it go"),
+    "job requeued in special exit state": (
+        "person",
+        "it is held: it ended with its special exit code; let it go",
+    ),
+    "SpecialExit": ("person", "it is held: it ended with its special exit code; let it go"),
+    "ReservationDeleted": (
+        "lost_reservation",
+        "it is held: its reservation was deleted; let it go",
+    ),
+}
+
+
+def _never(job: Request) -> str | None:
+    all_needed = "?" not in job.dependency  # a,b: both; a?b: one of them
+    if job.reason == "DependencyNeverSatisfied" or (all_needed and "(failed)" in job.dependency):
+        asked = re.sub(r"\(\w+\)", "", job.dependency) or "its dependency"
+        return (
+            f"what it waits for can no longer happen: {asked}; give it up: dshpc scancel {job.id}"
+        )
+    return None
+
+
+def _partition(job: Request, partitions: Mapping[str, str]) -> str | None:
+    known = [name for name in job.partitions if name in partitions]
+    names = ", ".join(job.partitions)
+    if partitions and job.partitions and not known:
+        return f"there is no partition {names} any more, only {', '.join(partitions)}"
+    # One that drains takes no new jobs, and runs those that it has
+    if known and all(partitions[name] not in ("up", "drain", "") for name in known):
+        return f"the partition {names} is not up: {partitions[known[0]]}"
+    if job.reason == "PartitionTimeLimit":
+        return f"it asks for more time than the partition {names} allows"
+    return None
+
+
+def _too_much(job: Request, nodes: tuple[Room, ...]) -> str | None:
+    """What it asks for and no node has; for several nodes, the best one is named."""
+    if not nodes:
+        return None
+    if job.nodes > len(nodes):
+        return f"it asks for {job.nodes} nodes, there {_is(len(nodes))}"
+    for name, count in job.gres_per_node.items():
+        have = max(_have(room, name) for room in nodes)
+        if count > have:
+            return _lack(f"{name}:{count}", _offer(nodes, name))
+    for name, count in job.gres.items():
+        if count > sum(_have(room, name) for room in nodes):
+            return _lack(f"{name}:{count}", _offer(nodes, name))
+    cpus = [room.cpus for room in nodes if room.cpus is not None]
+    if job.cpus is not None and len(cpus) == len(nodes) and job.cpus > sum(cpus):
+        return _lack(f"{job.cpus} CPUs", f"has {max(cpus)}")
+    memory = [room.memory_mib for room in nodes if room.memory_mib is not None]
+    if job.memory_mib is not None and len(memory) == len(nodes) and job.memory_mib > sum(memory):
+        return _lack(f"{job.memory_mib} MiB of memory", f"has {max(memory)} MiB for jobs")
+    return None
+
+
+def _is(count: int) -> str:
+    return "is 1" if count == 1 else f"are {count}"
+
+
+def _lack(asked: str, offer: str) -> str:
+    return f"it asks for {asked}, the node {offer}"
+
+
+def _have(room: Room, name: str) -> int:
+    """How many of "gpu:h100" or, of any type, "gpu"."""
+    total = room.status.gres_total
+    return sum(count for key, count in total.items() if key == name or key.startswith(f"{name}:"))
+
+
+def _offer(nodes: tuple[Room, ...], name: str) -> str:
+    kind = name.split(":")[0]
+    texts = [
+        f"{key}:{count}"
+        for room in nodes
+        for key, count in room.status.gres_total.items()
+        if key.split(":")[0] == kind
+    ]
+    return f"has {', '.join(texts)}" if texts else f"has no {'GPU' if kind == 'gpu' else kind}"
+
+
+def _no_node(nodes: tuple[Room, ...]) -> str | None:
+    """Every node is out of use."""
+    if not nodes or any(room.status.usable for room in nodes):
+        return None
+    status = nodes[0].status
+    why = f": {status.reason}" if status.reason else ""
+    return f"the node {status.name} is {status.plain_state or status.state}{why}"
+
+
+# slurm.schedmd.com/job_reason_codes.html: these end by themselves, or by what other jobs do
+_WAITS = re.compile(
+    r"|None|Priority|Resources|Dependency|BeginTime|Licenses|Reservation|Prolog|Cleaning|SchedDefer"
+    r"|JobArrayTaskLimit|FedJobLock|BurstBuffer.*|ReqNodeNotAvail.*|Nodes_required_for_job_are_DOWN.*"
+    r"|(?:Assoc|QOS)Grp.*|QOSMax.*PerUser.*|(?:QOS)?Max.*PerAccount"
+)
+
+
+def _by_slurm(job: Request, nodes: tuple[Room, ...]) -> str | None:
+    """What Slurm alone knows, in its own word."""
+    if job.wanted_nodes and nodes and re.fullmatch(r"[\w.,-]+", job.wanted_nodes):
+        names = {room.status.name for room in nodes}
+        gone = [name for name in job.wanted_nodes.split(",") if name not in names]
+        if gone:
+            return f"it asks for the node {', '.join(gone)}, which there is not"
+    if job.reason == "BadConstraints" and job.features:
+        have = " or ".join(dict.fromkeys(room.features or "nothing" for room in nodes))
+        return f"it asks for --constraint={job.features}, the node offers {have or 'nothing'}"
+    if _WAITS.fullmatch(job.reason):
+        return None
+    return f"Slurm's reason is {job.reason}: dshpc scontrol show job {job.id}"
+
+
+def lines(stuck: tuple[Stuck, ...]) -> list[str]:
+    """The first ones for people, and how many there are beside them."""
+    said = [f"{item.job} ({_shown(item.user, item.name)}): {item.why}" for item in stuck[:MOST]]
+    if len(stuck) > MOST:
+        said.append(f"and {len(stuck) - MOST} more: dshpc squeue --start --states=PENDING")
+    return said
+
+
+def _shown(*words: str) -> str:
+    """What people wrote, on one line and without signs that move a terminal's cursor."""
+    return ", ".join(plain(word)[:40] for word in words if word)
+
+
+def held(stuck: tuple[Stuck, ...]) -> tuple[Stuck, ...]:
+    """Those that can run once they are released."""
+    return tuple(item for item in stuck if item.hold is not None)
+
+
+def not_held(stuck: tuple[Stuck, ...]) -> tuple[Stuck, ...]:
+    return tuple(item for item in stuck if item.hold is None)
+
+
+def to_json(stuck: tuple[Stuck, ...]) -> dict[str, Any]:
+    """`{"count": 12, "jobs": [the first ten]}`."""
+    return {"count": len(stuck), "jobs": [item.to_json() for item in stuck[:MOST]]}

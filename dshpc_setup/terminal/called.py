@@ -1,0 +1,58 @@
+"""Our commands as they can be typed from here, and errors that advise them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.terminal.commands import COMMANDS, EXEC_COMMANDS
+from dshpc_setup.terminal.printed import harmless
+
+# Our commands where a sentence names them, and not where they are part of a path or a name
+_OURS = re.compile(
+    r"(?<![\w./-])(?:configure-environment(?![\w-])"
+    rf"|dshpc(?= (?:{'|'.join(sorted(COMMANDS | EXEC_COMMANDS))})\b))"
+)
+
+
+def dshpc_command() -> str:
+    """How `dshpc` can be called from here: by its name, or by the path of the checkout's launcher."""
+    return _called("dshpc")
+
+
+def as_called(text: str) -> str:
+    """Advice with our commands as they can be called from here: a checkout is on nobody's PATH.
+
+    What stands in it of jobs, users, files and programs commands no terminal.
+    """
+    return _OURS.sub(lambda found: _called(found[0], whole="cd " in text), harmless(text))
+
+
+def _called(name: str, *, whole: bool = False) -> str:
+    """The command's name, or its path beside the launcher; `whole`: good from any folder."""
+    launcher = os.environ.get("DSHPC_COMMAND")
+    if not launcher:
+        return name
+    path = os.path.join(os.path.dirname(launcher), name)
+    try:
+        # In the container we stand elsewhere than who called
+        relative = os.path.relpath(path, os.environ.get("DSHPC_HERE") or None)
+    except FileNotFoundError:  # the folder that we stand in was removed
+        whole, relative = True, path
+    if whole or relative.startswith("../../"):
+        return shlex.quote(path)
+    return shlex.quote(relative if "/" in relative else f"./{relative}")
+
+
+def print_error(error: DshpcError, program: str = "dshpc") -> None:
+    """The error on stderr: what happened, why, what to do."""
+    lines = [f"{program}: {harmless(error.brief)}"]
+    lines += [f"  {line}" for line in harmless(error.details).strip().splitlines()]
+    if error.resolution:
+        lines.append("What to do:")
+        lines += [f"  - {as_called(step)}" for step in error.resolution]
+    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.flush()

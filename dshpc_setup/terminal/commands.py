@@ -1,0 +1,16 @@
+"""The words that may stand behind `dshpc`."""
+
+from __future__ import annotations
+
+EXEC_COMMANDS = frozenset(
+    (
+        "srun sbatch salloc squeue sinfo scancel scontrol sacct sacctmgr sstat sprio sshare sdiag "
+        "sattach sbcast strigger sreport scrontab exec shell"
+    ).split()
+)
+COMMANDS = frozenset(
+    (
+        "configure config detect gpus passthrough compose record up restart reconfigure status "
+        "down logs destroy doctor explain key env method job run workflow"
+    ).split()
+)  # what typer has beside them
