@@ -148,7 +148,7 @@ def _body(finding: Finding, indent: str, most: int | None = None) -> Iterator[st
     if finding.state == "crashed":
         yield from wrapped("This check itself failed, so it says nothing of the machine.", indent)
     yield from wrapped(as_called(finding.cause), indent)
-    yield from (f"{indent}  {line}" for line in finding.evidence[:most])
+    yield from (f"{indent}  {as_called(line)}" for line in finding.evidence[:most])
     more = 0 if most is None else len(finding.evidence) - most
     if more > 0:
         yield f"{indent}  ... and {counted(more, 'line')} more: -v"

@@ -239,11 +239,17 @@ def _unclean_lines(status: ClusterStatus) -> list[str]:
 
 
 def _pending_lines(status: ClusterStatus) -> list[str]:
-    if not status.pending:
-        return []
-    count = len(status.pending)
-    head = f"{counted(count, 'queued job')} cannot run:"
-    return [f"Queue      {head}"] + [f"           {text}" for text in stuck.lines(status.pending)]
+    pending = status.pending or ()
+    parts = (
+        ("is held", "are held", stuck.held(pending)),
+        ("cannot run", "cannot run", stuck.not_held(pending)),
+    )
+    said = []
+    for one, many, jobs in parts:
+        if jobs:
+            head = f"{counted(len(jobs), 'queued job')} {one if len(jobs) == 1 else many}:"
+            said += [f"Queue      {head}", *(f"           {text}" for text in stuck.lines(jobs))]
+    return said
 
 
 def _failure_lines(title: str, error: DshpcError) -> list[str]:

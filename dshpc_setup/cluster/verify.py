@@ -8,6 +8,7 @@ from typing import Any
 
 from dshpc_setup.cluster.stopping import running_jobs
 from dshpc_setup.container.jobs import PROOF
+from dshpc_setup.container.task_prolog import FAILED
 from dshpc_setup.errors import DshpcError, Exit, Fix, told_error
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.silence import answered, in_words
@@ -195,6 +196,23 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
             result.text or in_words(result),
             (f"Look at the log: docker logs {container}", "Then run this again."),
             Exit.INCOMPLETE,
+        )
+    if not result.ok and (found := FAILED.search(result.text)):
+        raise DshpcError(
+            "The test job failed, and so does each other: the TaskProlog of slurm.conf ended with exit "
+            f"code {found[1]}.",
+            f"{shown}\n{result.text}",
+            (
+                Fix(
+                    "See its line",
+                    "dshpc exec grep -i taskprolog /etc/slurm/slurm.conf",
+                    step="look",
+                ),
+                Fix(
+                    "Correct that program, then run this again. What else helps",
+                    "dshpc explain DSH-SL-052",
+                ),
+            ),
         )
     if not result.ok:
         raise DshpcError(

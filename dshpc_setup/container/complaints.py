@@ -187,14 +187,22 @@ def what_to_do(
             text = "Or put yours aside, to have it written again"
             steps.append(Fix(text, aside, step="alternative", place="project"))
     elif line.strip() and line.strip() in (text.strip() for text in candidate.extra):
+        # A container has the settings of its last configure-environment: one that was taken out since then
+        # is told by no other command
         steps += [
             Fix(
-                "The line comes from the setting slurm_conf_extra. See where that is set",
+                "The line comes from the setting slurm_conf_extra. See what that is now",
                 "dshpc config show",
             ),
             Fix(
-                "Correct it there (in dshpc.yaml, or by the flag again), then",
+                "Correct it there, or take all of its lines out",
+                "dshpc config unset slurm_conf_extra",
+            ),
+            Fix(
+                "Then put it into effect, also where it is corrected already (reconfigure and restart read "
+                "no settings)",
                 "configure-environment",
+                step="after",
             ),
         ]
     elif name == "gres.conf":

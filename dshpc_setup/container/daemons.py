@@ -19,6 +19,7 @@ _SUPERVISOR_S = 30.0
 _UP_S = 40.0
 _REGISTERED_S = 40.0
 _DOUBTFUL_S = 5.0
+_DRAINED_S = 2.0
 PROOF_S = 40.0  # seen: 13 s on an emulated processor with a load beside it
 SHORT_PROOF_S = 3.0  # where jobs of people may hold the node
 _ASK_S = 20.0
@@ -248,6 +249,19 @@ def take_back(machine: Machine, node: str, found: Node, *, fresh: bool) -> Taken
     return TakenBack(
         True, f"Node {node} was {'+'.join(found.states)} ({found.reason or 'no reason'}): resumed."
     )
+
+
+def after_job(machine: Machine, node: str, *, failed: bool) -> Node | None:
+    """The node after a job; where that failed, once Slurm has drained the node or will not for it.
+
+    slurmd tells srun of a Prolog that failed before it tells slurmctld (_rpc_launch_tasks in req.c, 24.11).
+    """
+    until = time.monotonic() + (_DRAINED_S if failed else 0.0)
+    while True:
+        found = show_node(machine, node)
+        if (found is not None and found.unwell) or time.monotonic() >= until:
+            return found
+        time.sleep(0.02)
 
 
 def prove(machine: Machine, node: str, with_gpu: bool, deadline_s: float) -> CommandResult:

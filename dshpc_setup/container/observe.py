@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any
 
 from dshpc_setup import __version__
-from dshpc_setup.container import check, hardware, key_set, observe_daemons, programs
+from dshpc_setup.container import check, hardware, key_set, observe_daemons, programs, task_prolog
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.files.storage import read_text
@@ -50,6 +50,7 @@ def observe(
         "devices": lambda say: _devices(machine, places, say),
         "files": lambda say: _files(places, say),
         "name": lambda say: say(_name(machine, left_s)),
+        "tasks": lambda say: say({"task_prolog": task_prolog.failed(machine, places, left_s)}),
     }
     found: dict[str, Any] = {"time": time.time(), "wheel_version": __version__}
     found["gpus_state"] = "timeout"  # until it is said

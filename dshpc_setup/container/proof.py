@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from dshpc_setup.container import daemons, jobs
+from dshpc_setup.container import daemons, jobs, programs
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.run import Run
 from dshpc_setup.slurm import slurm_conf
@@ -39,7 +39,9 @@ def reconcile(run: Run, node: str, *, fresh: bool) -> Reconciled:
         if fresh and not run.restored:
             return Reconciled()
         found = daemons.wait_registered(run.machine, node, run.up_since)
-        told = None if run.held else daemons.take_back(run.machine, node, found, fresh=fresh)
+        # What our own first job has done is over where another configuration is in force now
+        over = fresh or run.drained_by_proof
+        told = None if run.held else daemons.take_back(run.machine, node, found, fresh=over)
         if told:
             run.status.note(told.note, None if told.resumed else f"node {node}")
         tidied = jobs.tidy_queue(run.machine, node, fresh=fresh, concluded=run.concluded)
@@ -86,8 +88,11 @@ def prove(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> Proof:
             gres = "--gres=gpu:1 " if with_gpu else ""
             return Proof(f"srun {gres}true passed in {result.ms:.0f} ms", reconciled)
         jobs.cancel_proofs(machine)
-        now = daemons.show_node(machine, node)
+        ended = result.state == "present"
+        now = daemons.after_job(machine, node, failed=ended and programs.names_prolog(candidate))
         if others and result.state == "timeout" and now is not None and now.usable:
             status.note("No job was tried: jobs from before hold the node.")
             return Proof("none: jobs from before hold the node", reconciled)
-        raise daemons.proof_error(result, node, now)
+        run.drained_by_proof = now is not None and now.prolog_failed
+        around = programs.failed_around(candidate, result.text, drained=run.drained_by_proof)
+        raise around or daemons.proof_error(result, node, now)

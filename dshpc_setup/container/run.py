@@ -24,6 +24,7 @@ class Run:
         False  # interrupted jobs are to begin again, and others could come before them
     )
     held: bool = False  # the node is taken out until the interrupted ones may begin
+    drained_by_proof: bool = False  # the node, since the Prolog failed before the first job
     up_since: float = 0.0  # when slurmd was started last, in seconds of the epoch
 
 

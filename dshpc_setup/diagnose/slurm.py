@@ -17,6 +17,7 @@ from dshpc_setup.diagnose.slurm_known import (
     INVALID,
     LOG,
     NODE,
+    PROLOG,
     RUNS,
     nodes,
 )
@@ -109,7 +110,7 @@ def _in_folder(fix: Fix, folder: str | None) -> Fix:
 CHECKS: tuple[Check, ...] = (
     *CONTAINER_CHECKS,
     Check(START, "slurm", "The cluster's start succeeded", "The cluster's start failed", _start,
-          needs=(RUNS,), because=("DSH-SL-026", "DSH-SL-027")),
+          needs=(RUNS,), because=("DSH-SL-026", "DSH-SL-027", PROLOG)),
     Check(STARTING, "slurm", "The cluster's start is done", "The cluster is still starting",
           _starting, needs=(RUNS, START)),
     *UPKEEP_CHECKS,

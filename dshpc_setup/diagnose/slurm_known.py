@@ -12,6 +12,8 @@ from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
 from dshpc_setup.errors import Fix, Step
 from dshpc_setup.observed.model import ContainerSeen, Inside
+from dshpc_setup.slurm.node_state import NodeStatus, parse_gres
+from dshpc_setup.slurm.stuck import MOST, Stuck
 from dshpc_setup.terminal import printed
 
 RUNS = "DSH-SL-001"
@@ -25,6 +27,7 @@ NOT_IN_CONTAINER = "DSH-SL-022"
 KEY = "DSH-SL-026"
 STATE_VOLUME = "DSH-SL-027"
 LOST_SINCE = "DSH-SL-038"
+PROLOG = "DSH-SL-016"
 PROGRAMS = "DSH-SL-050"
 
 ABOUT_GPUS = re.compile(r"it asks for (?:gpu|shard|mps)\b")
@@ -132,13 +135,23 @@ def nodes(known: Known) -> tuple[NodeSeen, ...]:
         if name and node:
             told[name[1]] = node
     found = []
-    for status in cluster(known).nodes:
+    seen = cluster(known).nodes or tuple(_of_line(name, node) for name, node in told.items())
+    for status in seen:
         gpus = sum(n for kind, n in status.gres_total.items() if kind.split(":")[0] == "gpu")
         line_node = told.get(status.name)
         node = line_node or Node(_states(status.state), status.reason or "")
         who = line_node.who if line_node else None
         found.append(NodeSeen(status.name, status.state, node, who, gpus, cluster(known).container))
     return tuple(found)
+
+
+def _of_line(name: str, node: Node) -> NodeStatus:
+    """Of a node that the container alone was asked about, since its start has not ended well."""
+    words = [state.lower() for state in node.states if state != "NOT_RESPONDING"]
+    silent = "*" if "NOT_RESPONDING" in node.states else ""
+    return NodeStatus(
+        name, "+".join(words) + silent, node.reason or None, parse_gres(node.gres), {}
+    )
 
 
 def _states(word: str) -> tuple[str, ...]:
@@ -165,6 +178,24 @@ def resume(node: NodeSeen, *, automatic: bool = False) -> tuple[Fix, ...]:
     )
 
 
+def release(
+    known: Known, jobs: tuple[Stuck, ...], text: str = "Let them run", step: Step = "do"
+) -> tuple[Fix, ...]:
+    """What lets held jobs go; one that its user did not hold is root's to release."""
+    if not jobs:
+        return ()
+    ids = ",".join(job.job.partition("_[")[0] for job in jobs[:MOST])
+    order = f"scontrol release {quote(ids)}"
+    return (
+        Fix(text, f"dshpc {order}", step=step),
+        Fix(
+            "Or, where they are not yours",
+            f"docker exec {quote(cluster(known).container)} {order}",
+            step="alternative",
+        ),
+    )
+
+
 def reconfigure(
     text: str = "Let the cluster see the machine as it is now; running jobs are not affected",
     step: Step = "do",
@@ -183,6 +214,31 @@ def own_file(known: Known, name: str) -> bool:
     """Whether such a file of the configuration in force is the user's own."""
     files = cluster(known).files or {}
     return files.get(name) in ("custom", "edited")
+
+
+def correct_lines(known: Known, what: str) -> tuple[Fix, ...]:
+    """Another way than to repair a program: its line, where that is set; reconfigure reads no settings.
+
+    Where the last good files are in force it is not known whose slurm.conf is.
+    """
+    own = Fix(
+        f"Or correct {what} in your own config/slurm.conf, and put it into effect; jobs go on",
+        "dshpc reconfigure",
+        step="alternative",
+    )
+    of_setting = (
+        Fix(
+            f"Or correct {what} in the setting slurm_conf_extra (dshpc.yaml), or take all lines of that "
+            "setting out",
+            "dshpc config unset slurm_conf_extra",
+            step="alternative",
+        ),
+        Fix("Then put it into effect", "configure-environment", step="after"),
+    )
+    files = cluster(known).files or {}
+    if files.get("slurm.conf") is None:
+        return (own, *of_setting)
+    return (own,) if own_file(known, "slurm.conf") else of_setting
 
 
 def gpus_inside(known: Known) -> int | None:

@@ -17,6 +17,7 @@ from dshpc_setup.diagnose.slurm_known import (
     NODE_DAEMON_UP,
     NOT_IN_CONTAINER,
     PROGRAMS,
+    PROLOG,
     RUNS,
     NodeSeen,
     counted,
@@ -26,6 +27,7 @@ from dshpc_setup.diagnose.slurm_known import (
     reconfigure,
     resume,
 )
+from dshpc_setup.diagnose.slurm_prolog import prolog
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Inside
 
@@ -197,7 +199,7 @@ _LEFT = Fix(
     "See what is left of it", "docker top CONTAINER -eo pid,ppid,stat,user,comm", step="look"
 )
 _NEEDS = (RUNS, CONTROLLER)
-_REASONS = ("DSH-SL-013", "DSH-SL-014", "DSH-SL-015", "DSH-SL-016", "DSH-SL-017")
+_REASONS = ("DSH-SL-013", "DSH-SL-014", "DSH-SL-015", PROLOG, "DSH-SL-017")
 
 NODE_CHECKS: tuple[Check, ...] = (
     Check("DSH-SL-013", "slurm", "The node has the GPUs that Slurm is configured for",
@@ -212,11 +214,8 @@ NODE_CHECKS: tuple[Check, ...] = (
                        "most often in a GPU driver or a network file system (state D).",
                        _LEFT, Fix("If they stay, the machine has to be restarted")),
           needs=_NEEDS, because=("DSH-NV-022", "DSH-NV-020")),
-    Check("DSH-SL-016", "slurm", "Prolog and epilog succeed",
-          "The node was drained because a prolog or epilog failed",
-          _drained_for(r"(?:Prolog|Epilog) error",
-                       "The Prolog or Epilog program that your slurm.conf names ended with an error.",
-                       LOG, Fix("Correct the program, and try it by hand")), needs=_NEEDS,
+    Check(PROLOG, "slurm", "Prolog and epilog succeed",
+          "The node was drained because a prolog or epilog failed", prolog, needs=(RUNS,),
           because=(PROGRAMS,)),
     Check("DSH-SL-017", "slurm", "Batch jobs can be launched",
           "The node was drained because a batch job could not be launched",

@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from dshpc_setup.container.programs import told
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine
-from dshpc_setup.diagnose.slurm_known import PROGRAMS, RUNS, of_inside, reconfigure
+from dshpc_setup.container.programs import then, told
+from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, warning
+from dshpc_setup.diagnose.slurm_known import PROGRAMS, RUNS, correct_lines, of_inside
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Inside
+from dshpc_setup.slurm import slurm_conf
 
-_TASKS = ("taskprolog", "taskepilog")
 
-
-def _programs(_: Known, inside: Inside) -> Verdict:
+def _programs(known: Known, inside: Inside) -> Verdict:
     if not inside.programs:
         return fine()
-    of_tasks = any(item.key.lower() in _TASKS for item in inside.programs)
-    then = "Each job fails." if of_tasks else "Jobs fail, or the node is drained at the first one."
+    consequences = dict.fromkeys(then(item.key) for item in inside.programs)
     return fault(
-        f"slurm.conf names a program that cannot be run. {then}",
+        f"slurm.conf names a program that cannot be run. {' '.join(consequences)}",
         *map(told, inside.programs),
         fix=(
             Fix("Put the program back, and let it be run (chmod +x): the next job finds it"),
-            Fix("Or correct the line: see whether it is of your own config/slurm.conf or of the setting "
-                "slurm_conf_extra", "dshpc config show", step="alternative"),
-            reconfigure("Then put it into effect; running jobs are not affected", "after"),
+            *correct_lines(known, "the line"),
         ),
-    )  # fmt: skip
+    )
+
+
+def _task_prolog(known: Known, inside: Inside) -> Verdict:
+    """Slurm tells of it in each job's own output, and nowhere else."""
+    if not inside.task_prolog:
+        return fine()
+    path = slurm_conf.last(inside.slurm_conf or "", "TaskProlog")
+    return warning(
+        f"The TaskProlog {f'{path} ' if path else ''}ended with an error lately: such a job ends with its "
+        "exit code, and its program is not begun.",
+        *(f"job {job}: TaskProlog failed" for job in inside.task_prolog),
+        fix=(
+            Fix(
+                "Correct the program: it must end with exit code 0 for each user. The next job finds it"
+            ),
+            *correct_lines(known, "its line"),
+        ),
+    )
 
 
 PROGRAM_CHECKS: tuple[Check, ...] = (
     Check(PROGRAMS, "slurm", "Programs that slurm.conf names can be run",
           "A program that slurm.conf names cannot be run", of_inside(_programs), needs=(RUNS,)),
+    Check("DSH-SL-052", "slurm", "The TaskProlog succeeds",
+          "Jobs failed because their TaskProlog ended with an error", of_inside(_task_prolog),
+          needs=(RUNS,), because=(PROGRAMS,)),
 )  # fmt: skip

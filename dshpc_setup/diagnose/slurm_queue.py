@@ -6,7 +6,7 @@ import re
 from shlex import quote
 
 from dshpc_setup.diagnose.common import cluster
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown, warning
+from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, unknown, warning
 from dshpc_setup.diagnose.slurm_known import (
     ABOUT_GPUS,
     CONTROLLER,
@@ -16,10 +16,12 @@ from dshpc_setup.diagnose.slurm_known import (
     LOST_SINCE,
     NODE_DAEMON_UP,
     NOT_IN_CONTAINER,
+    PROLOG,
     RUNS,
     of_inside,
     own_file,
     reconfigure,
+    release,
 )
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Inside
@@ -75,7 +77,7 @@ def _pending(known: Known) -> Verdict:
     pending = cluster(known).pending
     if pending is None:
         return unknown("The queue was not asked.")
-    jobs = tuple(job for job in pending if not ABOUT_GPUS.match(job.why))
+    jobs = tuple(job for job in stuck.not_held(pending) if not ABOUT_GPUS.match(job.why))
     if not jobs:
         return fine()
     return warning(
@@ -89,6 +91,38 @@ def _pending(known: Known) -> Verdict:
             ),
             Fix("Give up one that can never run", f"dshpc scancel {_id(jobs[0].job)}"),
         ),
+    )
+
+
+def _held(known: Known) -> Verdict:
+    """A hold that a person has set is no fault; one that Slurm has set hides another."""
+    pending = cluster(known).pending
+    if pending is None:
+        return unknown("The queue was not asked.")
+    jobs = stuck.held(pending)
+    others = tuple(job for job in jobs if job.hold != "person")
+    if not jobs:
+        return fine()
+    if not others:
+        return note(
+            "Jobs are held by a person. They wait until they are released.",
+            *stuck.lines(jobs),
+            fix=release(known, jobs),
+        )
+    if any(job.hold == "launch" for job in others):
+        return warning(
+            "Slurm could not launch jobs, and holds them until they are released. Most often a Prolog "
+            "ended with an error.",
+            *stuck.lines(jobs),
+            fix=(
+                Fix("See what the daemons said as they tried", "dshpc logs --tail 50", step="look"),
+                *release(known, others, "When the cause is repaired, let them run"),
+            ),
+        )
+    return warning(
+        "Jobs are held, not by their users, and wait until they are released.",
+        *stuck.lines(jobs),
+        fix=release(known, others),
     )
 
 
@@ -156,6 +190,8 @@ QUEUE_CHECKS: tuple[Check, ...] = (
           needs=(RUNS,), because=("DSH-SL-021", NOT_IN_CONTAINER, "DSH-SL-036", LOST_SINCE)),
     Check("DSH-SL-023", "slurm", "Queued jobs can run", "Queued jobs can never run", _pending,
           needs=_NEEDS, because=(DRAINED, DOWN, INVALID, NODE_DAEMON_UP)),
+    Check("DSH-SL-051", "slurm", "No queued job is held", "Queued jobs are held", _held,
+          needs=_NEEDS, because=(PROLOG,)),
     Check("DSH-SL-024", "slurm", "Slurm gives out no more memory than there is",
           "Slurm gives out more memory than the container has", of_inside(_real_memory),
           needs=(RUNS,), because=("DSH-SL-014",)),

@@ -39,7 +39,7 @@ def list_main(rest: Sequence[str]) -> int:
     elif not found:
         sys.stdout.write(f"There are no jobs{'' if words.all else '; older ones: --all'}.\n")
     else:
-        sys.stdout.write(f"{_table(found, now)}\n")
+        sys.stdout.write(f"{_table(_as_called(found), now)}\n")
     _tell_limits(looked, words)
     return 0
 
@@ -60,13 +60,22 @@ def show_main(rest: Sequence[str]) -> int:
         notes = looked.limits.lines()
         _print({"schema": SHOWN, "exit_code": 0, "jobs": jobs, **made, "notes": notes})
     elif len(found) == 1:
-        sys.stdout.write("\n".join(lines(found[0], made)) + "\n")
+        sys.stdout.write("\n".join(lines(_as_called(found)[0], made)) + "\n")
     else:
         whole = replace(found[0], task=None, log=None)
-        said = [_table(found, time.time()), *lines_of_workspace(whole, made)]
+        said = [_table(_as_called(found), time.time()), *lines_of_workspace(whole, made)]
         sys.stdout.write("\n".join(said) + "\n")
     _tell_limits(looked, words)
     return 0
+
+
+def _as_called(found: Sequence[View]) -> list[View]:
+    """Their reasons with our commands as the caller types them."""
+    if not any("dshpc " in (each.reason or "") for each in found):
+        return list(found)  # the import costs more than the answer
+    from dshpc_setup.terminal.called import as_called
+
+    return [replace(each, reason=as_called(each.reason)) if each.reason else each for each in found]
 
 
 def _table(found: Sequence[View], now: float) -> str:

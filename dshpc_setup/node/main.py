@@ -102,8 +102,33 @@ def _print_status(timeout_s: float) -> int:
         print("The start has not begun yet.", file=sys.stderr)
         return Exit.INCOMPLETE
     found["unclean_ends"] = unclean.found_at(Places())
+    if found["phase"] == "ready":
+        found["notes"] = [*found["notes"], *_programs_that_cannot_run()]
     print(json.dumps(found, indent=1))
     return {"ready": Exit.OK, "failed": Exit.ERROR}.get(str(found["phase"]), Exit.INCOMPLETE)
+
+
+def _programs_that_cannot_run() -> list[str]:
+    """A sentence for each; only a slurm.conf that names one of the user's is taken apart."""
+    import re
+
+    from dshpc_setup.files.storage import read_text
+    from dshpc_setup.slurm.places import Places
+
+    places = Places()
+    theirs = r"(?im)^\s*\w*(?:prolog|epilog|healthcheckprogram)\w*\s*=(?!/usr/bin/true|/usr/local/lib/dshpc/)"
+    try:
+        text = read_text(f"{places.etc_slurm}/slurm.conf") or ""
+    except OSError:
+        return []
+    if re.search(theirs, text) is None:
+        return []
+    from dshpc_setup.container import observe, programs
+
+    return [
+        f"{programs.told(each)}. {programs.then(each.key)} What helps: dshpc doctor"
+        for each in observe.unusable_programs(places)
+    ]
 
 
 def _health(rest: list[str]) -> int:

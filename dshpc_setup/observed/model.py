@@ -188,6 +188,7 @@ class Inside:
     host_name_resolves: bool | None = None
     node_lines: tuple[str, ...] = ()  # `scontrol show node -o`
     errors: tuple[str, ...] = ()  # last lines of the daemons with error: or fatal:
+    task_prolog: tuple[str, ...] = ()  # jobs that ended lately at one: "17 (exit code 3)"
     out_of_memory: tuple[str, ...] = ()  # jobs that ended so lately: "17 (train)"
     without_process: tuple[str, ...] = ()  # batch jobs that Slurm takes for running: "17"
     gpus_state: State | None = None  # timeout, error, denied: `gpus` says nothing

@@ -495,6 +495,17 @@ SLURM = (
     ),
     _sign("SL-015", r"\bkill task failed\b", "due to job not ending with signals"),
     _sign("SL-016", r"\b(?:prolog|epilog) (?:error|failed)\b"),
+    _sign("SL-052", r"\btaskprolog failed status="),
+    # job_mgr.c and job_state_reason.c (24.11); squeue writes some with underscores
+    _sign(
+        "SL-051 SL-016",
+        r"\blaunch[ _]failed[ _]requeued[ _]held\b",
+        r"\blaunch failure limit exceeded requeued held\b",
+        r"\bjobholdmaxrequeue\b",
+    ),
+    _sign(
+        "SL-051", r"\bjobheld(?:user|admin)\b", r"\bjob requeued in (?:held|special exit) state\b"
+    ),
     _sign("SL-017", "batch job complete failure"),
     _sign("SL-036 SL-010", r"(?:can't stat|waiting for) gres\.conf file"),
     _sign(

@@ -1,6 +1,7 @@
-"""Queued jobs that cannot run on what is there, each with the reason in plain words.
+"""Queued jobs that cannot run as things are, each with the reason in plain words.
 
-A job that only waits for others, for its time or for its turn is none of them.
+A held job is one of them until it is released. One that only waits for others, for its time or for its turn
+is not.
 """
 
 from __future__ import annotations
@@ -8,12 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dshpc_setup.slurm.pending import Queue, Request, Room
 from dshpc_setup.terminal.printed import plain
 
 MOST = 10  # jobs that are named; the others are counted
+
+Hold = Literal["person", "administrator", "launch", "lost_reservation"]
+"""Why Slurm does not look at a job until it is released: a person wants it so, an administrator (or Slurm,
+where it could not go on), its launch failed, or its reservation is gone."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,7 @@ class Stuck:
     user: str
     name: str
     why: str
+    hold: Hold | None = None  # of a held job: released, it can run
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -31,15 +37,23 @@ class Stuck:
 
 def judge(queue: Queue) -> tuple[Stuck, ...]:
     """The jobs that cannot run as things are, in the order of the queue."""
-    found = ((job, _why(job, queue)) for job in queue.jobs)
-    return tuple(Stuck(job.job, job.user, job.name, why) for job, why in found if why)
+    return tuple(stuck for job in queue.jobs if (stuck := _judged(job, queue)) is not None)
+
+
+def _judged(job: Request, queue: Queue) -> Stuck | None:
+    """None for a job that only waits."""
+    held = _HELD.get(job.reason.replace("_", " "))  # squeue has both forms
+    if held is not None:
+        hold, how = held
+        return Stuck(job.job, job.user, job.name, f"{how}: dshpc scontrol release {job.id}", hold)
+    why = _why(job, queue)
+    return Stuck(job.job, job.user, job.name, why) if why else None
 
 
 def _why(job: Request, queue: Queue) -> str | None:
     """One sentence; None for a job that only waits."""
     return (
-        _held(job)
-        or _never(job)
+        _never(job)
         or _partition(job, queue.partitions)
         or _too_much(job, queue.nodes)
         or _no_node(queue.nodes)
@@ -47,19 +61,28 @@ def _why(job: Request, queue: Queue) -> str | None:
     )
 
 
-_HELD = {
-    "JobHeldUser": "it is held",
-    "JobHeldAdmin": "it is held by an administrator",
-    "JobHoldMaxRequeue": "it is held: it was queued again too often",
-    "SpecialExit": "it is held: it ended with its special exit code",
+# Reasons of jobs with priority 0, and the texts that Slurm has in their place (job_mgr.c, 24.11)
+_LAUNCH_FAILED = (
+    "it is held: its launch failed, as where a Prolog fails; when that is fixed, release it"
+)
+_OFTEN = "it is held: its launch failed too often; when that is fixed, release it"
+_HELD: Mapping[str, tuple[Hold, str]] = {
+    "JobHeldUser": ("person", "it is held; to release it"),
+    "JobHeldAdmin": ("administrator", "it is held by an administrator; to release it, as root"),
+    "JobHoldMaxRequeue": ("launch", _OFTEN),
+    "launch failure limit exceeded requeued held": ("launch", _OFTEN),
+    "launch failed requeued held": ("launch", _LAUNCH_FAILED),
+    "job requeued in held state": ("person", "it is held: it was requeued so; to release it"),
+    "job requeued in special exit state": (
+        "person",
+        "it is held: it ended with its special exit code; to release it",
+    ),
+    "SpecialExit": ("person", "it is held: it ended with its special exit code; to release it"),
+    "ReservationDeleted": (
+        "lost_reservation",
+        "it is held: its reservation was deleted; to release it",
+    ),
 }
-
-
-def _held(job: Request) -> str | None:
-    held = _HELD.get(job.reason)
-    if held is None and job.reason.replace("_", " ").endswith("requeued held"):
-        held = f"it is held: {job.reason.replace('_', ' ')}"
-    return f"{held}; to release it: dshpc scontrol release {job.id}" if held else None
 
 
 def _never(job: Request) -> str | None:
@@ -175,6 +198,15 @@ def lines(stuck: tuple[Stuck, ...]) -> list[str]:
 def _shown(*words: str) -> str:
     """What people wrote, on one line and without signs that move a terminal's cursor."""
     return ", ".join(plain(word)[:40] for word in words if word)
+
+
+def held(stuck: tuple[Stuck, ...]) -> tuple[Stuck, ...]:
+    """Those that can run once they are released."""
+    return tuple(item for item in stuck if item.hold is not None)
+
+
+def not_held(stuck: tuple[Stuck, ...]) -> tuple[Stuck, ...]:
+    return tuple(item for item in stuck if item.hold is None)
 
 
 def to_json(stuck: tuple[Stuck, ...]) -> dict[str, Any]:

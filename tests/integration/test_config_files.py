@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -384,13 +385,63 @@ def test_a_task_prolog_of_ones_own(cluster: Cluster) -> None:
     assert given.good().stdout.split() == ["1", "1"]
     script.write_text("#!/bin/sh\nexit 3\n")
     assert cluster.exec("srun", "true").code != 0
+    job = cluster.submit(script="true\n")
+    wait_until(lambda: cluster.job_state(job)[0] == "FAILED", "the job that its TaskProlog ends")
+    (task,) = findings(cluster, "DSH-SL-052")
+    assert (task["state"], task["evidence"]) == (
+        "warn",
+        [f"job {job} (exit code 3): TaskProlog failed"],
+    )
     script.unlink()
-    found = {item["id"]: item for item in cluster.dshpc("doctor", "--json").report["findings"]}
-    assert found["DSH-SL-050"]["state"] == "error"
+    (missing,) = findings(cluster, "DSH-SL-050")
+    assert missing["state"] == "error"
+    steps = [fix["command"] for fix in missing["fix"]]
+    assert steps[-2:] == ["dshpc config unset slurm_conf_extra", "configure-environment"]
+    assert (
+        f"{extra} is not there in the container. Each job fails." in cluster.dshpc("status").stdout
+    )
     began = cluster.started_at
     refused = cluster.configure("--shm-size", "3g")
     assert (refused.code, f"{extra} is not there" in refused.report["error"]["brief"]) == (2, True)
     assert cluster.started_at == began
+
+
+def test_a_prolog_of_ones_own_that_fails(cluster: Cluster) -> None:
+    """Jobs that Slurm holds for it are released; a start that it keeps from its end names it."""
+    script = cluster.work / "before"
+    script.write_text("#!/bin/sh\nexit 0\n")
+    script.chmod(0o755)
+    cluster.configure("--simulate", "h100:2", "--slurm-conf-extra", f"Prolog={script}").good()
+    script.write_text("#!/bin/sh\nexit 3\n")
+    job = cluster.submit(script="true\n")
+    wait_until(lambda: "held" in cluster.said("squeue", "-h", "-o", "%r"), "the job that is held")
+    drained, held = findings(cluster, "DSH-SL-016", "DSH-SL-051")
+    assert f"The Prolog {script} ended with exit code 3." in drained["cause"]
+    assert held["caused_by"] == "DSH-SL-016"
+    steps = [fix["command"] for fix in drained["fix"]]
+    assert f"dshpc scontrol release {job}" in steps
+    (never,) = findings(cluster, "DSH-SL-023")
+    assert "scancel" not in json.dumps(never)
+    assert "1 queued job is held:" in cluster.dshpc("status").stdout
+
+    failed = cluster.dshpc("restart")
+    assert failed.code != 0
+    assert (
+        f"The Prolog {script} failed, so that Slurm drained the node."
+        in cluster.dshpc("status").stdout
+    )
+    drained, start = findings(cluster, "DSH-SL-016", "DSH-SL-006")
+    assert (drained["state"], start["caused_by"]) == ("error", "DSH-SL-016")
+
+    script.write_text("#!/bin/sh\nexit 0\n")
+    cluster.dshpc("restart").good()
+    cluster.exec("scontrol", "release", job).good()
+    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "the job that was released")
+
+
+def findings(cluster: Cluster, *ids: str) -> list[dict[str, Any]]:
+    found = {item["id"]: item for item in cluster.dshpc("doctor", "--json").report["findings"]}
+    return [found[identity] for identity in ids]
 
 
 def test_a_slurm_conf_from_before_the_plugin(cluster: Cluster) -> None:

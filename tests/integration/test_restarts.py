@@ -328,7 +328,7 @@ def test_a_line_of_the_settings_that_slurm_does_not_take(fresh: Node, line: str)
     said = json.dumps(status["failure"])
     assert line.partition("=")[0] in said
     assert "The line comes from the setting slurm_conf_extra" in said
-    assert "Correct it there (in dshpc.yaml, or by the flag again)" in said
+    assert "Correct it there, or take all of its lines out" in said
     fresh.remove()
     fresh.run()
     ready(fresh)

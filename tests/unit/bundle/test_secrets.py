@@ -184,7 +184,8 @@ def _sources(machine: made.Made) -> Sources:
     cluster = replace(
         healthy.cluster,
         project=S["project folder"], container=f"{S['prefix']}-slurm", nodes=(node,),
-        pending=(Stuck("17", S["user of the queue"], S["job name"], "it asks for too much"),),
+        pending=(Stuck("17", S["user of the queue"], S["job name"], "it asks for too much",
+                       "lost_reservation"),),
         notes=(f"{S['job name']} of {S['user of the queue']} waits", "a name in no encoding: \udcff"),
         config_sha256={"slurm.conf": digest(SLURM), "gres.conf": "ab" * 32},
     )  # fmt: skip
@@ -339,6 +340,7 @@ def test_one_name_has_one_pseudonym_in_all_files(files: Mapping[str, str]) -> No
     assert observed.container.name == f"{node}-slurm"
     assert observed.cluster.pending is not None
     job = observed.cluster.pending[0]
+    assert job.hold == "lost_reservation"
     assert f"{job.name} of {job.user} waits" == observed.cluster.notes[0]
     assert f"{job.name} of " in files["findings.json"]
     assert observed.project is not None

@@ -519,6 +519,7 @@ def test_status_as_json(project: Project) -> None:
                     "user": "ada",
                     "name": "train",
                     "why": "it is held; to release it: dshpc scontrol release 5",
+                    "hold": "person",
                 }
             ],
         },
@@ -608,7 +609,7 @@ def test_a_node_that_was_taken_back_since_the_start(
 def test_jobs_that_cannot_run_are_explained(project: Project) -> None:
     status = cluster.status(machine(project), project)
     text = "\n".join(lines(status))
-    assert "1 queued job cannot run:\n           5 (ada, train): it is held" in text
+    assert "1 queued job is held:\n           5 (ada, train): it is held" in text
     jobs = status.to_json()["pending"]
     assert (jobs["count"], jobs["jobs"][0]["job"]) == (1, "5")
     silent = machine(project, **{"docker exec p-slurm sh -c squeue": Answer(code=1)})

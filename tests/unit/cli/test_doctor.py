@@ -98,6 +98,13 @@ def test_settings_that_cannot_be_used_come_first_of_the_problems() -> None:
     assert said[0] == "!! dshpc.yaml is wrong (DSH-FI-011)"
 
 
+def test_evidence_names_our_commands_as_they_are_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DSHPC_COMMAND", "/p/dshpc")
+    monkeypatch.setenv("DSHPC_HERE", "/p")
+    held = replace(ROOT, evidence=("7 (ada, x): it is held: dshpc scontrol release 7",))
+    assert "     7 (ada, x): it is held: ./dshpc scontrol release 7" in told((held,))
+
+
 def test_all_is_well() -> None:
     assert told((WELL, ABSENT)) == [
         "host         1 ok",

@@ -117,6 +117,12 @@ def test_the_first_job() -> None:
         verify.run_first_job(Answers(1, "", "srun: error"), "c", gpu=True)  # type: ignore[arg-type]
 
 
+def test_a_task_prolog_that_failed_the_first_job_is_named() -> None:
+    said = "slurmstepd: error: TaskProlog failed status=3\nsrun: error: lab: task 0: Exited with exit code 3"
+    with pytest.raises(DshpcError, match=r"TaskProlog of slurm\.conf ended with exit code 3"):
+        verify.run_first_job(Answers(3, "", said), "c", gpu=False)  # type: ignore[arg-type]
+
+
 class Busy:
     """srun cannot be served; squeue lists the running jobs."""
 

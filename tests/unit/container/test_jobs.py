@@ -228,6 +228,45 @@ def prove(machine: Slurm) -> tuple[Proof, list[list[str]]]:
     return found, [argv for argv in machine.orders if argv[0] in ("srun", "scancel")]
 
 
+class Prologue(Slurm):
+    """A Prolog that fails: srun hears of it before slurmctld, which drains the node then."""
+
+    state, asked, resumed = "IDLE", 0, False
+
+    def run(self, argv: Sequence[str], **how: Any) -> CommandResult:
+        done = super().run(argv, **how)
+        if argv[0] == "srun":
+            self.asked = 1
+            return replace(
+                done, code=1, stderr="srun: error: Task launch failed: Job prolog failed"
+            )
+        if argv[:2] == ["scontrol", "update"]:
+            self.state, self.resumed = "IDLE", True
+        if argv[1:3] != ["-o", "show"]:
+            return done
+        if self.asked:
+            self.asked += 1
+        if self.asked == 4:
+            self.state = "IDLE+DRAIN"
+        why = "Reason=Prolog error [slurm@2026-01-31T12:00:00]" if "DRAIN" in self.state else ""
+        said = f"NodeName=lab State={self.state} SlurmdStartTime=9999-01-01T00:00:00 {why}"
+        return replace(done, stdout=said)
+
+
+def test_a_prolog_that_fails_before_the_first_job_is_named_and_going_back_takes_the_node_back() -> (
+    None
+):
+    machine = Prologue("")
+    status = Status(Places("/nowhere"), say=lambda _: None, live=False)
+    run = Run(machine, Places("/nowhere"), status, Settings(), (0, 0), restored=True)
+    new = Candidate({"slurm.conf": "NodeName=lab\nProlog=/p.sh\n"}, {"slurm.conf": "custom"}, {})
+    with pytest.raises(DshpcError, match=r"The Prolog /p\.sh failed"):
+        proof.prove(run, new, "lab", fresh=False)
+    assert not machine.resumed, "the next job would fail at it as well"
+    proof.reconcile(run, "lab", fresh=False)
+    assert machine.resumed
+
+
 def test_a_proof_whose_srun_was_killed_is_cancelled() -> None:
     found, (_, srun, scancel) = prove(Full(""))
     assert found.summary == "none: jobs from before hold the node"

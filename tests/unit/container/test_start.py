@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pwd
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +19,7 @@ from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform
 from dshpc_setup.files.ownership import digest
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.plan import ClusterPlan
+from dshpc_setup.plan.model import ExtraLine
 from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.places import Places
@@ -91,6 +93,20 @@ def test_a_file_that_does_not_fit_the_hardware_is_never_replaced_by_the_last_goo
         in_force(run, SEEN)
     assert not (tmp_path / "etc/slurm").exists()
     assert run.status.values["config_sha256"] == {"gres.conf": digest(own)}
+
+
+def test_a_start_whose_prolog_has_gone_names_it(run: Run) -> None:
+    """With nothing else to start with: what was good names the same program."""
+    line = "Prolog=/no/such/prolog.sh"
+    plan = replace(PLAN, extra=(ExtraLine("Prolog", line),))
+    config.save_last_good(run.places, render_slurm(plan))
+    with pytest.raises(DshpcError) as caught:
+        in_force(run, replace(SEEN, plan=plan))
+    assert f"{line} is not there in the container." in caught.value.brief
+    assert "The node is drained at the first job." in caught.value.details
+    steps = "\n".join(caught.value.resolution)
+    assert "dshpc config unset slurm_conf_extra" in steps
+    assert "configure-environment" in steps
 
 
 def test_the_queue_of_another_cluster_is_not_taken_over(run: Run, tmp_path: Path) -> None:

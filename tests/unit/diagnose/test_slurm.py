@@ -76,6 +76,8 @@ FIRES: dict[str, tuple[str, str]] = {
     "DSH-SL-048": ("packages-old", "packages-of-late"),
     "DSH-SL-049": ("with-holes", "holes-mended"),
     "DSH-SL-050": ("programs-missing", "healthy"),
+    "DSH-SL-052": ("task-prolog-failed", "healthy"),
+    "DSH-SL-051": ("held-after-launch", "held-by-user"),
     "DSH-DK-045": ("small-shm", "healthy"),
 }
 NEVER_A_FAULT = {"DSH-SL-003"}  # what is in force, as a note
@@ -199,6 +201,20 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
         ("drained-low-cpus", "DSH-SL-014", "Low CPUs; CPUs=16"),
         ("drained-kill-task", "DSH-SL-015", "drained; Kill task failed"),
         ("drained-prolog", "DSH-SL-016", "drained; Prolog error"),
+        (
+            "drained-prolog-held",
+            "DSH-SL-016",
+            "The Prolog /home/someone/prolog.sh ended with exit code 3",
+        ),
+        ("drained-prolog-held", "DSH-SL-016", "setting slurm_conf_extra; configure-environment"),
+        ("drained-prolog-held", "DSH-SL-016", "State=RESUME; dshpc scontrol release 7"),
+        ("start-failed-prolog", "DSH-SL-016", "ended with exit code 3; dshpc restart"),
+        (
+            "task-prolog-failed",
+            "DSH-SL-052",
+            "TaskProlog /home/someone/task.sh; exit code 3; job 17",
+        ),
+        ("held-after-launch", "DSH-SL-051", "Prolog; dshpc scontrol release 7; docker exec"),
         ("drained-batch", "DSH-SL-017", "drained; batch job complete failure"),
         ("down-not-responding", "DSH-SL-018", "down; does not respond; Not responding"),
         ("down-after-reboot", "DSH-SL-018", "is down; Node unexpectedly rebooted"),
@@ -384,6 +400,8 @@ def test_gpus_that_are_made_up_on_purpose_are_no_warning() -> None:
         ("slurmd-down", "DSH-SL-010", {"DSH-SL-018", "DSH-SL-002", "DSH-SL-023"}),
         ("slurmd-ends-again", "DSH-SL-036", {"DSH-SL-010", "DSH-SL-018", "DSH-SL-002", "DSH-SL-020"}),
         ("start-failed", "DSH-SL-006", {"DSH-SL-002"}),
+        ("start-failed-prolog", "DSH-SL-016", {"DSH-SL-006", "DSH-SL-002"}),
+        ("drained-prolog-held", "DSH-SL-016", {"DSH-SL-012", "DSH-SL-002", "DSH-SL-051"}),
         ("starting", "DSH-SL-007", {"DSH-SL-002"}),
         ("restarting", "DSH-SL-005", {"DSH-SL-001"}),
         ("killed-out-of-memory", "DSH-SL-004", {"DSH-SL-001"}),
@@ -561,6 +579,49 @@ def test_any_stuck_job_is_told_once(job: str, why: str) -> None:
         if "scancel" in command
     )
     assert len(shlex.split(given_up)) == 3
+
+
+@pytest.mark.parametrize("case", ["held-after-launch", "held-by-user"])
+def test_a_held_job_is_not_given_up(case: str) -> None:
+    told = [finding for finding in findings(f"{HOST}/slurm-{case}").values() if finding.id in BY_ID]
+    assert not any("scancel" in command for finding in told for command in commands(finding))
+    assert found(case, "DSH-SL-023").state == "ok"
+    assert "dshpc scontrol release" in " ".join(commands(found(case, "DSH-SL-051")))
+
+
+def test_a_hold_of_the_users_own_is_only_noted() -> None:
+    assert found("held-by-user", "DSH-SL-051").state == "info"
+
+
+@pytest.mark.parametrize(
+    ("owner", "has", "has_not"),
+    [
+        ("rendered", "configure-environment", "dshpc reconfigure"),
+        ("custom", "dshpc reconfigure", "configure-environment"),
+        ("edited", "dshpc reconfigure", "configure-environment"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("case", "identity"),
+    [
+        ("programs-missing", "DSH-SL-050"),
+        ("drained-prolog-held", "DSH-SL-016"),
+        ("task-prolog-failed", "DSH-SL-052"),
+    ],
+)
+def test_a_line_is_corrected_where_it_is_set(
+    case: str, identity: str, owner: str, has: str, has_not: str
+) -> None:
+    observed = known(f"{HOST}/slurm-{case}").observed
+    assert observed.cluster is not None
+    assert observed.cluster.files is not None
+    files = {**observed.cluster.files, "slurm.conf": owner}
+    change = replace(observed, cluster=replace(observed.cluster, files=files))
+    told = commands(of(replace(healthy(), observed=change), identity))
+    assert has in told
+    assert has_not not in told
+    unset = "dshpc config unset slurm_conf_extra"
+    assert (unset in told) == (owner == "rendered")
 
 
 @given(published=st.text(max_size=30))

@@ -545,3 +545,14 @@ def test_the_exit_code_of_an_unknown_end_is_explained(code: int, state: str, tol
     said = "\n".join(queries.lines(one, {"request": None, "sbatch": None}))
     assert f"Exit code:       {code}" in said
     assert ("when the cluster's container was killed" in said) is told
+
+
+def test_why_a_job_waits_names_our_commands_as_they_are_typed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DSHPC_COMMAND", "/p/dshpc")
+    monkeypatch.setenv("DSHPC_HERE", "/p")
+    why = "let it go: dshpc scontrol release 7"
+    waiting = View("7", 7, None, "x", "ada", "PENDING", why)
+    (told,) = queries._as_called([waiting])
+    assert told.reason == "let it go: ./dshpc scontrol release 7"

@@ -62,6 +62,10 @@ def finding(text: str) -> str | None:
         ("slurmctld: fatal: mkdir(/var/spool): Permission denied", "DSH-SL-009"),
         ("fatal: We were configured to autodetect nvml functionality, but we weren't able", "DSH-SL-021"),
         ("Node unexpectedly rebooted", "DSH-SL-018"),
+        ("slurmstepd: error: TaskProlog failed status=3", "DSH-SL-052"),
+        ("7 debug train ada PD 0:00 1 (launch failed requeued held)", "DSH-SL-051"),
+        ("7 debug train ada PD 0:00 1 (JobHeldUser)", "DSH-SL-051"),
+        ("slurmd: error: [job 7] prolog failed status=1:0", "DSH-SL-016"),
         ("error: Munge decode failed: Rewound credential", "DSH-SL-028"),
         # Engine and compose
         ("The command 'docker' could not be found in this WSL 2 distro.", "DSH-DK-086"),

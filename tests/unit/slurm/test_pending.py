@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dshpc_setup.slurm import pending, stuck
 from dshpc_setup.slurm.node_state import NodeStatus
 from dshpc_setup.slurm.pending import Queue, Request, Room, parse, parse_tres
-from dshpc_setup.slurm.stuck import Stuck, judge, lines, to_json
+from dshpc_setup.slurm.stuck import Stuck, held, judge, lines, not_held, to_json
 from tests.unit.engine.fake import Answer, FakeMachine
 
 CUT, NEXT = "\x1f", "\x1e"
@@ -54,12 +54,17 @@ def why(job: Request, node: Room | None = None) -> str | None:
 
 def test_the_answers_of_a_real_controller() -> None:
     queue = parse(answer(HOLDS, ARRAY, HELD))
-    first, array, held = queue.jobs
+    first, array, by_user = queue.jobs
     assert (first.job, first.partitions, first.reason) == ("4", ("debug",), "Resources")
     assert (first.gres_per_node, first.gres) == ({"gpu:h100": 2}, {})
     assert first.memory_mib == 2 * 9492, "memory per GPU counts, not what it would have without"
     assert (array.id, array.gres, array.dependency) == ("7", {"gpu": 2}, "afternotok:2(failed)")
-    assert (held.gres, held.memory_mib, held.name, held.user) == ({"gpu": 2}, 10847, "a|b c", "ada")
+    assert (by_user.gres, by_user.memory_mib, by_user.name, by_user.user) == (
+        {"gpu": 2},
+        10847,
+        "a|b c",
+        "ada",
+    )
     (node,) = queue.nodes
     assert (node.status.gres_total, node.cpus, node.memory_mib) == ({"gpu:h100": 2}, 2, 21695)
     assert queue.partitions == {"debug": "up", "long": "down"}
@@ -110,7 +115,7 @@ def test_tres(text: str, wanted: dict[str, int]) -> None:
         ({"reason": "PartitionTimeLimit"}, "more time than the partition debug allows"),
         ({"reason": "JobHeldUser"}, "it is held; to release it: dshpc scontrol release 1"),
         ({"reason": "JobHeldAdmin"}, "held by an administrator"),
-        ({"reason": "launch failed requeued held"}, "held: launch failed requeued held"),
+        ({"reason": "launch failed requeued held"}, "fixed, release it: dshpc scontrol release 1"),
         ({"reason": "DependencyNeverSatisfied", "dependency": "afterok:7(failed)"}, "afterok:7;"),
         (
             {"reason": "Dependency", "dependency": "afterok:7(failed),afterok:8"},
@@ -125,6 +130,28 @@ def test_what_cannot_run(change: dict[str, object], said: str) -> None:
     found = why(replace(JOB, **change))  # type: ignore[arg-type]
     assert found is not None
     assert said in found
+
+
+@pytest.mark.parametrize(
+    ("reason", "hold"),
+    [
+        ("JobHeldUser", "person"),
+        ("job requeued in held state", "person"),
+        ("job_requeued_in_special_exit_state", "person"),
+        ("JobHeldAdmin", "administrator"),
+        ("JobHoldMaxRequeue", "launch"),
+        ("launch failed requeued held", "launch"),
+        ("launch_failed_requeued_held", "launch"),
+        ("launch failure limit exceeded requeued held", "launch"),
+        ("ReservationDeleted", "lost_reservation"),
+    ],
+)
+def test_a_held_job_is_one_that_can_run(reason: str, hold: str) -> None:
+    found = judge(Queue((replace(JOB, reason=reason, cpus=99),), (room(),), {"debug": "up"}))
+    assert [job.hold for job in found] == [hold]
+    assert found[0].why.endswith(": dshpc scontrol release 1")
+    assert (held(found), not_held(found)) == (found, ())
+    assert "scancel" not in found[0].why
 
 
 @pytest.mark.parametrize(

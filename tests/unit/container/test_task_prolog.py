@@ -1,0 +1,57 @@
+"""Jobs that a TaskProlog ended: what Slurm's answer and a job's own output tell."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.container import task_prolog
+from dshpc_setup.slurm.places import Places
+from tests.unit.engine.fake import Answer, FakeMachine
+
+SAID = "slurmstepd: error: TaskProlog failed status=3\n"
+
+
+def job(log: str, code: int = 3, number: int = 17) -> str:
+    """As `scontrol -o show job` has it (24.11)."""
+    return (
+        f"JobId={number} JobName=a b UserId=ada(1000) JobState=FAILED Requeue=1 ExitCode={code}:0 "
+        f"RunTime=0 Command=/w/x.sh WorkDir=/w StdErr={log} StdIn=/dev/null StdOut={log} Power=\n"
+    )
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    (tmp_path / "etc/slurm").mkdir(parents=True)
+    (tmp_path / "etc/slurm/slurm.conf").write_text("TaskProlog=/work/task.sh\n")
+    return Places(str(tmp_path))
+
+
+def failed(places: Places, text: str) -> tuple[str, ...]:
+    machine = FakeMachine(commands={"sh -c": Answer(text)})
+    return task_prolog.failed(machine, places, 5.0)
+
+
+def test_a_job_that_it_ended_is_told_with_its_exit_code(tmp_path: Path, places: Places) -> None:
+    (tmp_path / "a log").write_text("x" * 9000 + "\n" + SAID)
+    assert failed(places, job("/a log")) == ("17 (exit code 3)",)
+
+
+def test_a_job_that_failed_by_itself_is_not(tmp_path: Path, places: Places) -> None:
+    (tmp_path / "log").write_text(SAID)
+    assert failed(places, job("/log", code=1)) == (), "another code than Slurm's line says"
+    (tmp_path / "own").write_text("it failed\n")
+    os.symlink("log", tmp_path / "link")
+    os.mkfifo(tmp_path / "pipe")
+    for log in ("/own", "/link", "/pipe", "/no/such", "/"):
+        assert failed(places, job(log)) == ()
+
+
+@pytest.mark.parametrize("line", ["", "TaskProlog=/usr/local/lib/dshpc/task-prolog"])
+def test_nothing_is_asked_where_there_is_none_of_the_users(line: str, places: Places) -> None:
+    Path(f"{places.etc_slurm}/slurm.conf").write_text(f"{line}\n")
+    machine = FakeMachine()
+    assert task_prolog.failed(machine, places, 5.0) == ()
+    assert not machine.ran
