@@ -39,7 +39,9 @@ def is_caught(copy: Path, fault: Fault) -> bool:
 
 def run(copy: Path, tests: Sequence[str]) -> tuple[int, str]:
     """pytest's exit code and output."""
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-o", f"timeout={_HUNG_S}"]
+    # The thread ends the process, where a test would shrink an example for each time it is ended
+    late = ["-o", f"timeout={_HUNG_S}", "-o", "timeout_method=thread"]
+    options = ["-x", "-q", "-p", "no:cacheprovider", *late]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],
         cwd=copy,
