@@ -61,7 +61,7 @@ class _Noting(BaseLoader):
 def _wrap(tree: nodes.Template, template: str) -> None:
     number = 0
 
-    def noted(value: nodes.Expr) -> nodes.Expr:
+    def noted(value: nodes.Node) -> nodes.Filter:
         nonlocal number
         number += 1
         place: list[nodes.Expr] = [nodes.Const(item) for item in (template, value.lineno, number)]
@@ -69,7 +69,11 @@ def _wrap(tree: nodes.Template, template: str) -> None:
 
     for operation in list(tree.find_all((nodes.And, nodes.Or))):
         operation.left, operation.right = noted(operation.left), noted(operation.right)
-    for test in list(tree.find_all((nodes.If, nodes.CondExpr))):
+    tests: list[nodes.If | nodes.CondExpr] = [
+        *tree.find_all(nodes.If),
+        *tree.find_all(nodes.CondExpr),
+    ]
+    for test in tests:
         test.test = noted(test.test)
     for loop in list(tree.find_all(nodes.For)):
         loop.iter = noted(loop.iter)

@@ -7,6 +7,7 @@ template changes a few golden files, and a changed plan those of its machine.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from jinja2 import DictLoader, Environment, meta
 
 from dshpc_setup import resources
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.plan import ClusterPlan, plan_cluster
+from dshpc_setup.plan import ClusterPlan, ExtraLine, Partition, Sharing, plan_cluster
 from dshpc_setup.render import configuration
 from dshpc_setup.render.configuration import CONFIG_FILES, LUA_FILES, render_slurm
 from dshpc_setup.settings import Settings
@@ -65,6 +66,21 @@ def test_plan_is_as_expected(name: str, rewrite: bool) -> None:
 @pytest.mark.parametrize("name", PLANS)
 def test_what_is_rendered_hangs_on_nothing_but_what_the_golden_file_holds(name: str) -> None:
     assert render_slurm(read(written(PLANS[name]))) == render_slurm(PLANS[name])
+
+
+def test_a_golden_file_holds_all_that_a_plan_can_have() -> None:
+    plan = PLANS["wsl2-three-gpus"]
+    assert plan.device_links
+    whole = replace(
+        plan,
+        sharing=Sharing("shard", 12),
+        more_partitions=(Partition("short", "1:00:00"), Partition("long")),
+        extra=(ExtraLine("KillWait", "KillWait=5"),),
+        ambiguous={"nvidia": ("gpu0", "gpu1")},
+        isolation="enforced",
+    )
+    assert read(written(whole)) == replace(whole, gpus=())
+    assert written(whole).count("\n") > written(plan).count("\n")
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{owner(path)}-{path.name}")
