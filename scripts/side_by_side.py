@@ -1,7 +1,8 @@
-"""All tests in lines beside each other: those on this machine's engine, those of jobs, and all others.
+"""All tests in lines beside each other: on this machine's engine, of jobs, all others, and the unit tests.
 
-Most of the time is waiting, and tests of one line do not meet those of another (tests/conftest.py). The
-output of the other lines comes after the first one's. Arguments are handed on to pytest.
+Most of the time is waiting, and tests of one line do not meet those of another (tests/lines.py). Unit tests
+do not wait: they run on what the others leave of the processor. The output of the other lines comes after
+the first one's. Arguments are handed on to pytest.
 
 Integration tests that failed in a few files are run once more, alone, and what came of it is said at the end:
 docs/decisions/0023-a-second-look.md. With --full each failure counts. Exit code: 0 where all passed, at
@@ -25,7 +26,7 @@ from typing import IO, Any
 _OWN_GROUP: dict[str, Any] = (
     {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 )
-LINES = ("engine", "others", "jobs")
+LINES = ("engine", "others", "jobs", "unit")
 MOST = 5
 """In so many files tests may fail by luck; of more there is nothing to look at but the failures.
 
@@ -75,7 +76,9 @@ def _run(arguments: Sequence[str], caches: dict[str, Path]) -> list[int]:
     """The exit codes of all lines; each leaves what failed in its cache."""
 
     def argv(line: str) -> list[str]:
-        return [*_pytest(arguments), "-o", f"cache_dir={caches[line]}", "--line", line]
+        behind = ["nice", "-n", "10"] if line == "unit" else []
+        own = ["-o", f"cache_dir={caches[line]}", "--line", line]
+        return [*behind, *_pytest(arguments), *own]
 
     first, *beside = LINES
     with ExitStack() as stack:

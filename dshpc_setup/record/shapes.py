@@ -80,6 +80,8 @@ SHAPES = (
     rf"(?P<product>{_START}(?:{PRODUCTS}){_END})",
     # The settings file's and Slurm's own: how long, how much
     rf"(?P<sized>{_START}\d{{1,15}}(?:\.\d{{1,9}})?(?:{_UNIT}{_END}|%)"
-    rf"|{_START}\d{{1,15}}(?:\.\d{{1,9}})?(?=[ \t](?:of[ \t]\d{{1,9}}[ \t])?{_UNIT}{_END}|[ \t]?%))",
+    # Not "01714402217 J. Doe": a telephone's or a patient's number before somebody's initial
+    rf"|{_START}(?!0\d|\d{{6,15}}[ \t][A-Za-z]{_END})\d{{1,15}}(?:\.\d{{1,9}})?"
+    rf"(?=[ \t](?:of[ \t]\d{{1,9}}[ \t])?{_UNIT}{_END}|[ \t]?%))",
     rf"(?P<code>{_START}0[xX]{HEX}{{1,8}}{_END})",  # ids of vendors and devices, error codes
 )

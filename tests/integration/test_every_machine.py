@@ -41,7 +41,7 @@ def test_all_that_is_promised_is_had(name: str, suite: str, runs: Runs) -> None:
     case = cases()[name]
     if isinstance(case, DshpcError):
         # The golden file has its words (test_rendered.py); there is nothing to start
-        assert (FOLDER / name / "expected" / "etc-slurm" / "error.txt").exists()
+        assert (FOLDER / name / "expected" / "error.txt").exists()
         return
     found = complaints(case, runs(suite, name))
     assert not found, "\n".join(found)
@@ -51,7 +51,7 @@ def test_every_machine_has_a_run() -> None:
     """None is left out, and the runs that machines share are few enough to be of use."""
     made = {name: case for name, case in cases().items() if isinstance(case, Case)}
     without = {name for name in ALL if name not in made}
-    refused = {path.parts[-4] for path in FOLDER.glob("*/expected/etc-slurm/error.txt")}
+    refused = {path.parts[-3] for path in FOLDER.glob("*/expected/error.txt")}
     assert without == refused
     assert set(NAMES) | set(EXTRAS) == set(made) | refused
     distinct = {case.key for case in made.values()}

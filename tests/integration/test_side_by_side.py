@@ -35,6 +35,7 @@ TESTS = """
     def test_engine(odd): fails("engine" + odd, ENGINE)
     def test_others(): fails("others", OTHERS)
     def test_jobs(): fails("jobs", 0)
+    def test_unit(): fails("unit", 0)
 """
 
 
@@ -98,6 +99,7 @@ INTERRUPTED = """
     def test_engine(container): waits(container)
     def test_others(container): waits(container)
     def test_jobs(container): waits(container)
+    def test_unit(container): waits(container)
 """
 
 
@@ -113,8 +115,8 @@ def test_an_interrupt_lets_each_line_remove_what_it_made(tmp_path: Path, name: s
         start_new_session=True,
     ) as child:
         made = tmp_path / "made"
-        wait_until(lambda: made.exists() and len(made.read_text()) == 3, "all three wait")
+        wait_until(lambda: made.exists() and len(made.read_text()) == 4, "all four wait")
         # as a terminal does, to the whole group; SIGTERM comes to the one process
         (os.killpg if name == "INT" else os.kill)(child.pid, getattr(signal, f"SIG{name}"))
         assert child.wait(60) == 130
-    assert (tmp_path / "removed").read_text() == "..."
+    assert (tmp_path / "removed").read_text() == "...."

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from scripts.side_by_side import MOST, worth_a_second_look
+from scripts.side_by_side import LINES, MOST, worth_a_second_look
+from tests.lines import ELSEWHERE, line_of
 
+TESTS = Path(__file__).parents[1]
 ONE = "tests/integration/test_jobs.py::test_a[x-1]"
 OTHER = "tests/integration/test_image.py::test_b"
 MANY = [
@@ -35,3 +39,20 @@ def test_what_is_run_once_more(
     codes: tuple[int, ...], failed: tuple[list[str] | None, ...], wanted: list[str]
 ) -> None:
     assert worth_a_second_look(codes, failed) == wanted
+
+
+def test_each_file_is_of_a_line_and_each_line_has_files() -> None:
+    files = sorted(path for path in TESTS.rglob("test_*.py") if "machines" not in path.parts)
+    lines = {path: line_of(path) for path in files}
+    assert set(lines.values()) == set(LINES)
+    for path, line in lines.items():
+        folders = [folder for folder in path.parents if TESTS in folder.parents]
+        assert {line_of(folder) for folder in folders} <= {line, None}, "else they are left out"
+    named = [name for names in ELSEWHERE.values() for name in names.split()]
+    assert {path.stem for path in files if path.parent.name == "integration"} >= set(named)
+    assert len(named) == len(set(named))
+
+
+def test_what_has_rooms_of_its_own_is_with_the_others() -> None:
+    assert line_of(TESTS / "integration" / "test_bench.py") == "others"
+    assert line_of(TESTS / "integration" / "test_main_path.py") == "engine"

@@ -143,6 +143,7 @@ NO_TEXT = gzip.compress(
         (pack("a", {"x": "y"}) + b"more", "follows its end"),
         (NO_TEXT, "not UTF-8"),
     ],
+    ids=["empty", "plain", "no archive", "cut", "more", "no text"],
 )  # fmt: skip
 def test_what_is_damaged_is_told(data: bytes, word: str) -> None:
     with pytest.raises(ArchiveError, match=word):

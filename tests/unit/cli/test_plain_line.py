@@ -27,6 +27,7 @@ def test_options_of_each_kind_and_the_words_between() -> None:
         ["--time="],
         ["--time", "1", "--time", "2"],
         ["--json=yes"],
+        ["--json", "a", "--json"],
         ["-p=x"],
         ["-h"],
     ],

@@ -168,3 +168,9 @@ def test_the_node_must_have_what_was_planned_unless_the_user_says_otherwise() ->
         verify.judge_nodes(cluster, "gpu:h100:2", "c", own_files=False)
     with pytest.raises(DshpcError, match="a drained"):
         verify.judge_nodes(Cluster(False, (Node("a", "", "drained"),)), "", "c", own_files=True)
+
+
+def test_jobs_run_nowhere_while_the_cluster_is_not_ready() -> None:
+    nodes = (Node("lab", "", "idle"), Node("lab2", "gpu:t4:1", "idle"))
+    assert Cluster(True, nodes).usable == ("lab", "lab2")
+    assert Cluster(False, nodes).usable == ()

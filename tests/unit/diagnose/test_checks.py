@@ -74,6 +74,25 @@ def test_a_check_that_crashes_takes_no_other_along() -> None:
     assert diagnose.exit_code(findings) == Exit.INCOMPLETE
 
 
+def test_what_needs_a_fault_is_skipped_with_all_that_needs_it() -> None:
+    """The last of the chain was not looked at either, and it is the first that is to be repaired."""
+
+    def never(known: Known) -> Verdict:
+        raise AssertionError("what it needs was not looked at")
+
+    chain = (
+        Check("X-3", "host", "t", "f", never, needs=("X-2",)),
+        Check("X-2", "host", "t", "f", never, needs=("X-1",)),
+        Check("X-1", "host", "t", "f", lambda _: Verdict("error", "It is broken.")),
+    )
+    findings = diagnose.diagnose(WELL, chain)
+    assert [(each.state, each.blocked_by) for each in findings] == [
+        ("skipped", "X-1"),
+        ("skipped", "X-1"),
+        ("error", None),
+    ]
+
+
 @pytest.mark.parametrize("state", ["absent", "timeout", "error"])
 def test_a_dead_endpoint_is_named(state: Any) -> None:
     facts = replace(FACTS, engine=Engine(state, detail="Connection refused"))

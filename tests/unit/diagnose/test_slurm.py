@@ -470,6 +470,23 @@ def test_only_our_own_drain_is_taken_back_by_itself(case: str, automatic: bool) 
     assert [fix.automatic for fix in fixes] == [automatic, False]
 
 
+def test_jobs_that_wait_for_ever_are_told_before_one_that_was_refused() -> None:
+    """The refused one is over; the others wait, and somebody has to give them up."""
+    waiting = known("workstation-rtx4090/slurm-pending-no-gpu")
+    refused = known("workstation-rtx4090/slurm-gres-refused").observed.inside
+    assert refused is not None
+    assert waiting.observed.inside is not None
+    inside = replace(waiting.observed.inside, errors=refused.errors)
+    both = replace(waiting, observed=replace(waiting.observed, inside=inside))
+    told = [
+        next(each.cause for each in diagnose(one) if each.id == "DSH-SL-020")
+        for one in (waiting, both)
+    ]
+    assert (
+        told[0] == told[1] != findings("workstation-rtx4090/slurm-gres-refused")["DSH-SL-020"].cause
+    )
+
+
 def test_a_refused_node_is_not_resumed_but_configured_anew() -> None:
     fixes = found("invalid-other", "DSH-SL-019").fix
     assert [(fix.command, fix.automatic) for fix in fixes] == [("dshpc reconfigure", True)]

@@ -43,6 +43,7 @@ def test_plain_names_with_versions_are_taken(text: str, made: Requirement) -> No
         ("/etc/passwd", "path"),
         ("x; python_version < '3'", "marker"),
         ("x.whl", "archive"),
+        ("X.Tar.GZ", "archive"),
         ("numpy==", "no name"),
         ("numpy 2", "no name"),
         ("numpy\n--pre", "no name"),

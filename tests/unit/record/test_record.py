@@ -21,7 +21,7 @@ from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 from dshpc_setup.observed.model import KernelLog
 from dshpc_setup.probes.amd import rocm_smi
 from dshpc_setup.probes.nvidia import smi_csv as nvidia_smi
-from dshpc_setup.record import capture, scrubbed
+from dshpc_setup.record import capture, places, scrubbed
 from dshpc_setup.record import recorder as recording
 from dshpc_setup.record.scrub import Scrubber
 from dshpc_setup.terminal.reporter import Silent
@@ -531,3 +531,23 @@ def test_the_scrubber_of_a_machine_knows_its_names(made: Made) -> None:
     found = scrubber.text(f"{S['node name']} {S['other user']} {S['other home']}/x {S['alias']}")
     assert "zeta" not in found
     assert "davez" not in found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/etc/hostname",
+            "/etc/hosts",
+            "/etc/passwd",
+            "/etc/group",
+            "/etc/shadow",
+            "/etc/machine-id",
+        ),
+        *("/etc/ssh/sshd_config", "/etc/fstab", "/etc/resolv.conf", "/proc/sys/kernel/domainname"),
+        *("/sys/class/dmi/id/product_uuid", "/proc/device-tree/serial-number", "/proc/self/mounts"),
+    ],
+)
+def test_of_a_file_that_says_whose_the_machine_is_nothing_is_kept(path: str) -> None:
+    assert places.kept(path, "quark") is None
+    assert places.kept("/etc/os-release", "ID=debian\n") == "ID=debian\n"

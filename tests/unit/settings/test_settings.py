@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.plan import wrong_settings
-from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings, load, read
+from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings, WrongSetting, load, read
+from dshpc_setup.settings.wrong import Kind
 
 
 def test_defaults_are_those_of_the_dataclass() -> None:
@@ -320,3 +321,22 @@ def test_further_lines_are_a_text_or_a_list() -> None:
     items = load(yaml_text="slurm_conf_extra:\n  - KillWait=10\n  - WaitTime=3\n")
     assert block.slurm_conf_extra == items.slurm_conf_extra == expected
     assert block.container_env() == {"DSHPC_SLURM_CONF_EXTRA": f"{expected}\n"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "remedy"),
+    [
+        ("value", ("Give it another name.", "Or none."), "Give it another name."),
+        (
+            "value",
+            (),
+            "Correct it: dshpc config set gpu VALUE. To take it out: dshpc config unset gpu",
+        ),
+        ("twice", (), "Take one of them out. To take out both: dshpc config unset gpu"),
+        ("file", (), "Correct dshpc.yaml:3:1 and run again."),
+    ],
+)
+def test_what_to_do_about_a_wrong_setting(kind: Kind, steps: tuple[str, ...], remedy: str) -> None:
+    """The value's own reader knows best."""
+    wrong = WrongSetting(kind, "file", "dshpc.yaml:3:1", "no.", setting="gpu", steps=steps)
+    assert wrong.remedy == remedy

@@ -153,3 +153,10 @@ def test_what_people_wrote_moves_no_cursor(text: str, most: int) -> None:
     said = job_states.shown(text, most)
     assert said.isprintable()
     assert len(said) <= most
+
+
+def test_what_has_ended_is_all_but_what_waits_or_is_there() -> None:
+    """A state that is in neither would be waited for without an end."""
+    lives = "COMPLETING CONFIGURING REQUEUED REQUEUE_HOLD SPECIAL_EXIT PENDING RUNNING SUSPENDED STOPPED"
+    assert set(job_states.WORDS) - job_states.ENDED == set(lives.split())
+    assert set(job_states.WORDS) >= job_states.ENDED
