@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.check_selection import chosen
-from dshpc_setup.cli.doctor_options import Asked as Asked
+from dshpc_setup.cli.doctor_options import DoctorOptions as DoctorOptions
 from dshpc_setup.diagnose import Known, catalogue, diagnose
 from dshpc_setup.diagnose.model import Check, Section
 from dshpc_setup.diagnose.report import Report
@@ -47,7 +47,7 @@ def check_together(
         )
 
 
-def checks_of(asked: Asked) -> tuple[Check, ...] | None:
+def checks_of(asked: DoctorOptions) -> tuple[Check, ...] | None:
     """The checks that are asked for; raises DshpcError where the options cannot be followed.
 
     To be called before the machine is looked at, which takes its time. None: all of them, which are
@@ -75,7 +75,7 @@ def _need_place(target: Path) -> None:
 
 
 def report_of(
-    asked: Asked, known: Known, checks: Sequence[Check] | None, *, recorded: bool = False
+    asked: DoctorOptions, known: Known, checks: Sequence[Check] | None, *, recorded: bool = False
 ) -> Report:
     """All checks are made, for what they may explain; those that were asked for are reported.
 
@@ -111,7 +111,7 @@ def _notes(known: Known, sections: set[Section], *, recorded: bool) -> Iterator[
         yield f"No cluster is set up in {seen.project}."
 
 
-def show(asked: Asked, report: Report) -> int:
+def show(asked: DoctorOptions, report: Report) -> int:
     """Write and print it; the exit code."""
     if asked.junit is not None:
         from dshpc_setup.cli.junit import document
@@ -127,7 +127,7 @@ def show(asked: Asked, report: Report) -> int:
     return report.exit_code
 
 
-def list_checks(asked: Asked) -> int:
+def list_checks(asked: DoctorOptions) -> int:
     """Print what checks there are; no machine is asked."""
     checks = checks_of(asked) or catalogue()
     if asked.json:

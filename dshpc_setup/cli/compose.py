@@ -17,7 +17,7 @@ from dshpc_setup.terminal.called import as_called
 from dshpc_setup.terminal.printed import harmless
 
 if TYPE_CHECKING:
-    from dshpc_setup.compose_patch.command import Check, Done, Way
+    from dshpc_setup.compose_patch.command import Check, ChosenHandover, Done
 
 compose_app = typer.Typer(
     help="GPUs for services of compose files that you wrote yourself.",
@@ -75,7 +75,7 @@ def patch(
     seen = seen_machine("/", machine, "")
     telling = reporter(yes)
 
-    def find_way() -> Way:
+    def find_way() -> ChosenHandover:
         if chosen is not None:
             return way.named(seen, chosen, ids)
         project = way.project_at((Path.cwd(), file.absolute().parent), seen.env)
@@ -88,7 +88,7 @@ def patch(
             text = harmless(done.diff) if terminal else done.diff
             (sys.stderr.write if json_output else put)(text)
 
-    wish = command.Wish(file, service, remove, dry_run)
+    wish = command.PatchOptions(file, service, remove, dry_run)
     done = command.run(wish, find_way, _check(machine), telling, preview)
     if json_output:
         print_json(done.to_json())

@@ -34,7 +34,7 @@ _VALUES = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class DetectOptions:
     """The options of `dshpc detect`, as they stand on the command line."""
 
     json: bool = False
@@ -46,7 +46,7 @@ class Asked:
     simulate: str = ""
 
 
-def parsed(arguments: Sequence[str]) -> Asked | None:
+def parsed(arguments: Sequence[str]) -> DetectOptions | None:
     """The options where each is known, once there, and has what it needs; else None: ask typer."""
     found: dict[str, str | bool] = {}
     words = iter(arguments)
@@ -67,10 +67,10 @@ def parsed(arguments: Sequence[str]) -> Asked | None:
         deadline = float(found.pop("deadline", DEADLINE_S))
     except ValueError:
         return None
-    return Asked(**found, deadline=deadline)  # type: ignore[arg-type]
+    return DetectOptions(**found, deadline=deadline)  # type: ignore[arg-type]
 
 
-def detect(asked: Asked) -> int:
+def detect(asked: DetectOptions) -> int:
     """Look, print, and give the exit code; raises DshpcError for what cannot be asked for."""
     sections = sections_of(asked.only)
     check_deadline(asked.deadline)
@@ -89,7 +89,7 @@ def detect(asked: Asked) -> int:
     return Exit.INCOMPLETE if facts.unanswered(sections) else Exit.OK
 
 
-def _settings(asked: Asked) -> Settings:
+def _settings(asked: DetectOptions) -> Settings:
     """Those of the project that we stand in: what jobs call the GPUs here, and which they get.
 
     Another machine has settings of its own; so has, for now, a project whose settings are broken.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dshpc_setup.cli.doctor_options import Asked
+from dshpc_setup.cli.doctor_options import DoctorOptions
 from dshpc_setup.cli.folders import found_project
 from dshpc_setup.cli.plain_line import Options, read
 from dshpc_setup.cli.seen import seen_machine
@@ -41,7 +41,7 @@ _KNOWN = Options(
 class Line:
     """What is to be shown, of which folder, on which recorded machine (None: on this one)."""
 
-    asked: Asked
+    asked: DoctorOptions
     dir: Path | None = None
     machine: Path | None = None
 
@@ -55,7 +55,7 @@ def parsed(arguments: Sequence[str]) -> Line | None:
     places = {name: Path(found.pop(name)) for name in ("dir", "machine") if name in found}
     if "junit" in found:
         found["junit"] = Path(found["junit"])
-    return Line(Asked(**found), **places)
+    return Line(DoctorOptions(**found), **places)
 
 
 def look(line: Line) -> int:

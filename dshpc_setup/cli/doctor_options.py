@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Asked:
+class DoctorOptions:
     """The options of `dshpc doctor` that say what is shown, and how."""
 
     json: bool = False

@@ -65,7 +65,7 @@ def doctor(
     """What is wrong, why, and the command that mends it."""
     from dshpc_setup.cli import checking
 
-    asked = checking.Asked(
+    asked = checking.DoctorOptions(
         json_output, verbose, strict, junit, tuple(only or ()), tuple(skip or ())
     )
     checking.check_together(fix=fix, dry_run=dry_run, bundle=bundle, yes=yes, machine=machine)

@@ -62,10 +62,10 @@ def detect(
     ] = "",
 ) -> None:
     """What this machine has: platform, CPUs, memory, GPUs, Docker; how each was read."""
-    from dshpc_setup.cli.detect import Asked
+    from dshpc_setup.cli.detect import DetectOptions
     from dshpc_setup.cli.detect import detect as look
 
-    finish(look(Asked(json_output, explain, only, deadline, root, machine, simulate)))
+    finish(look(DetectOptions(json_output, explain, only, deadline, root, machine, simulate)))
 
 
 @app.command("gpus", rich_help_panel="Look")
@@ -158,7 +158,7 @@ def passthrough(
     from dshpc_setup.cli.detect import check_deadline
     from dshpc_setup.cli.passthrough import lines
     from dshpc_setup.cli.seen import seen_machine
-    from dshpc_setup.passthrough.testrun import Wish, test_run
+    from dshpc_setup.passthrough.testrun import RunOptions, test_run
     from dshpc_setup.settings import load
 
     check_deadline(deadline)
@@ -169,7 +169,7 @@ def passthrough(
     env = environment()
     settings = project.settings(env, flags) if project else load(flags=flags, env=env)
     asked = seen_machine("/", machine, "")
-    wish = Wish(
+    wish = RunOptions(
         settings,
         image,
         get_base=get_base,

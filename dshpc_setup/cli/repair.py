@@ -9,7 +9,7 @@ from dshpc_setup.cli.console import is_interactive
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
-from dshpc_setup.repair import How, Mended
+from dshpc_setup.repair import Mended, RepairOptions
 from dshpc_setup.repair import mend as mend_all
 from dshpc_setup.repair.outcome import lines
 from dshpc_setup.terminal.called import as_called, print_error
@@ -30,7 +30,7 @@ def mend(
 ) -> Mended:
     """Show, ask, mend and look `again`; the plan and the questions are said by the reporter."""
     asks = is_interactive()
-    how = How(reporter, again, dry_run=dry_run, yes=yes, interactive=asks, strict=strict)
+    how = RepairOptions(reporter, again, dry_run=dry_run, yes=yes, interactive=asks, strict=strict)
     return mend_all(machine, project, known, findings, how)
 
 

@@ -22,7 +22,7 @@ from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.jobs import request_building
 from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.request import Request
-from dshpc_setup.jobs.request_building import Asked
+from dshpc_setup.jobs.request_building import CommandLine
 from dshpc_setup.terminal.called import as_called
 from dshpc_setup.terminal.printed import counted, harmless, plain
 
@@ -77,7 +77,7 @@ class Line:
     """One of the commands in `_LINES`, with what was asked for and how it is to be shown."""
 
     command: str
-    asked: Asked
+    asked: CommandLine
     dir: str | None = None
     wait: bool = False
     json: bool = False
@@ -113,7 +113,7 @@ def _line(command: str, options: dict[str, Any]) -> Line | None:
         options["cpus"] = cpus(options.get("cpus"), options.pop("max_cpu", None))
     except DshpcError:  # said where typer has read it
         return None
-    return Line(command, Asked(**options), **shown)
+    return Line(command, CommandLine(**options), **shown)
 
 
 def cpus(number: str | None, percent: str | None) -> str | None:

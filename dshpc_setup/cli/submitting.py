@@ -10,7 +10,7 @@ from dshpc_setup.cli.command_line import Json, app, examples, finish
 from dshpc_setup.cli.method import method_app
 from dshpc_setup.cli.submission import OTHER_NAMES, Line, carry_out
 from dshpc_setup.cli.submission import cpus as all_cpus
-from dshpc_setup.jobs.request_building import Asked
+from dshpc_setup.jobs.request_building import CommandLine
 
 _FROM = "Resources"  # the options' panel
 
@@ -110,7 +110,7 @@ def method_run(
     dir: _Dir = None,  # noqa: A002
 ) -> None:
     """Submit a method as a job, or with many parameter sets as a job array."""
-    asked = Asked(
+    asked = CommandLine(
         name, parameters=tuple(param or ()), inputs=tuple(input or ()), array=array, gpus=gpus,
         gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu), memory=memory,
         time=time, shards=shards, partition=partition, targets=tuple(target or ()), dry_run=dry_run,
@@ -142,7 +142,7 @@ def method_check(
     dir: _Dir = None,  # noqa: A002
 ) -> None:
     """Whether a method can run here: on what and when, or why not. Exit code 2 is no."""
-    asked = Asked(
+    asked = CommandLine(
         name, gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu),
         memory=memory, time=time, shards=shards, partition=partition,
     )  # fmt: skip
@@ -186,7 +186,7 @@ def run(
     dir: _Dir = None,  # noqa: A002
 ) -> None:
     """Submit a command as a job: dshpc run --gpus 1 --gpu-memory 8GB -- python3 train.py"""
-    asked = Asked(
+    asked = CommandLine(
         name, tuple(command), inputs=tuple(input or ()), gpus=gpus, gpu_type=gpu_type,
         gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu), memory=memory, time=time, shards=shards,
         partition=partition, targets=tuple(target or ()), dry_run=dry_run, no_wait=no_wait,

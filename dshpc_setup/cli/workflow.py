@@ -21,7 +21,7 @@ from dshpc_setup.terminal.printed import counted, harmless
 
 if TYPE_CHECKING:
     from dshpc_setup.workflows.check import Place
-    from dshpc_setup.workflows.request_building import Asked
+    from dshpc_setup.workflows.request_building import WorkflowRequest
 
 workflow_app = typer.Typer(
     help="Jobs that wait for each other.", no_args_is_help=True, context_settings=HELP
@@ -145,7 +145,7 @@ def _place(file: Path, folder: Path | None) -> Place:
 
 def _submitted(
     file: Path, here: Cluster, *, again: bool, dry: bool
-) -> tuple[Asked, dict[str, Any]]:
+) -> tuple[WorkflowRequest, dict[str, Any]]:
     from dshpc_setup.methods import store
     from dshpc_setup.workflows import check, fingerprint, request_building
 
@@ -154,7 +154,7 @@ def _submitted(
     found = check.load(check.Place(file.absolute(), folders, where.work))
     prints = fingerprint.prints(found)
     asked, copies = request_building.run(
-        found, prints, where, request_building.How(again, dry=True)
+        found, prints, where, request_building.BuildOptions(again, dry=True)
     )
     if not dry:
         only = None
@@ -162,7 +162,7 @@ def _submitted(
             # What is not run again needs no copies, however large its inputs are
             only = request_building.submitted(ask(here.runtime, "workflow", asked))
         asked, copies = request_building.run(
-            found, prints, where, request_building.How(again, only=only)
+            found, prints, where, request_building.BuildOptions(again, only=only)
         )
     try:
         answer = ask(here.runtime, "workflow", asked)
@@ -176,10 +176,10 @@ def _submitted(
 
 
 def _ask(verb: str, name: str, folder: Path | None) -> dict[str, Any]:
-    from dshpc_setup.workflows.request_building import Asked
+    from dshpc_setup.workflows.request_building import WorkflowRequest
 
     here = cluster(folder)
-    return ask(here.runtime, "workflow", Asked(verb, _name(name), here.work))
+    return ask(here.runtime, "workflow", WorkflowRequest(verb, _name(name), here.work))
 
 
 def _name(text: str) -> str:
@@ -196,7 +196,7 @@ def _name(text: str) -> str:
     return text
 
 
-def _watch(runtime: dict[str, Any], asked: Asked) -> int:
+def _watch(runtime: dict[str, Any], asked: WorkflowRequest) -> int:
     """Its progress, one line for each change; a signal ends the watching, and the workflow goes on."""
     words = ["job", "workflow", "follow", asked.name, "--work", asked.work]
     call = execution.Call(execution.NODE, words, runtime)

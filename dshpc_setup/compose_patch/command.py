@@ -23,7 +23,7 @@ Action = Literal["patched", "unchanged", "removed", "would-patch", "would-remove
 
 
 @dataclass(frozen=True)
-class Way:
+class ChosenHandover:
     """The handover, how it is known in one sentence, and the compose whose file it is for."""
 
     handover: Handover
@@ -32,7 +32,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Wish:
+class PatchOptions:
     """What to do with the file; `service` None: its only one."""
 
     file: Path
@@ -86,8 +86,8 @@ Preview = Callable[["Done"], None]
 
 
 def run(
-    wish: Wish,
-    find_way: Callable[[], Way],
+    wish: PatchOptions,
+    find_way: Callable[[], ChosenHandover],
     check: Check,
     reporter: Reporter,
     preview: Preview = lambda _: None,
@@ -117,7 +117,7 @@ def run(
     return done if wish.dry_run else _written(wish, done, found, made.text, reporter)
 
 
-def _not_ours(wish: Wish, found: ComposeText) -> None:
+def _not_ours(wish: PatchOptions, found: ComposeText) -> None:
     """Raises DshpcError for the file of the cluster, which is written again with its own stanza."""
     if rendered_label(found.text) is not None and not is_marked(found.text):
         raise usage_error(
@@ -128,7 +128,7 @@ def _not_ours(wish: Wish, found: ComposeText) -> None:
         )
 
 
-def _stanza(way: Way) -> GpuStanza:
+def _stanza(way: ChosenHandover) -> GpuStanza:
     stanza = gpu_stanza(way.handover, way.compose)
     return replace(stanza, comment="\n".join(filter(None, (stanza.comment, way.known))))
 
@@ -141,7 +141,9 @@ def _checked(done: Done, found: ComposeText, text: str, check: Check) -> Done:
     return replace(done, checked_by=checked.by, notes=notes)
 
 
-def _written(wish: Wish, done: Done, found: ComposeText, text: str, reporter: Reporter) -> Done:
+def _written(
+    wish: PatchOptions, done: Done, found: ComposeText, text: str, reporter: Reporter
+) -> Done:
     compose_file.need_writable(found)
     if not reporter.ask(_question(wish, done)):
         raise usage_error(
@@ -153,7 +155,7 @@ def _written(wish: Wish, done: Done, found: ComposeText, text: str, reporter: Re
     return replace(done, action="removed" if wish.remove else "patched", backup=backup)
 
 
-def _question(wish: Wish, done: Done) -> str:
+def _question(wish: PatchOptions, done: Done) -> str:
     if wish.remove:
         return f"Take the GPU stanza out of the service {done.service} in {wish.file}?"
     how = f" by {WORDS[done.mechanism]}" if done.mechanism else ""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dshpc_setup import passthrough, probes
-from dshpc_setup.compose_patch.command import Way
+from dshpc_setup.compose_patch.command import ChosenHandover
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.facts import Engine, HostFacts, Vendor, vendors
 from dshpc_setup.machine import Machine
@@ -16,7 +16,7 @@ from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.passthrough.candidates import candidates
 from dshpc_setup.passthrough.handover import MECHANISMS, Handover, Mechanism
-from dshpc_setup.passthrough.testrun import Wish, test_run
+from dshpc_setup.passthrough.testrun import RunOptions, test_run
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.project.folder import PROOF, Project, find_project
 from dshpc_setup.render.gpu_stanza import compose_version
@@ -51,7 +51,7 @@ def devices_of(text: str | None) -> tuple[str, ...]:
     return ids
 
 
-def named(machine: Machine, mechanism: Mechanism, ids: tuple[str, ...]) -> Way:
+def named(machine: Machine, mechanism: Mechanism, ids: tuple[str, ...]) -> ChosenHandover:
     """The mechanism as it is named, for the GPUs as they are named; no engine is asked.
 
     The machine says whose GPUs they are (NVIDIA's where it has none), and of AMD's and Intel's the
@@ -61,7 +61,7 @@ def named(machine: Machine, mechanism: Mechanism, ids: tuple[str, ...]) -> Way:
     vendor = _vendor(facts)
     known = f"Chosen with --mechanism for GPUs of {vendors.NAMES[vendor]}, not tested."
     if mechanism == "devices":
-        return Way(_device_nodes(facts, ids), "Chosen with --mechanism, not tested.")
+        return ChosenHandover(_device_nodes(facts, ids), "Chosen with --mechanism, not tested.")
     if vendor == "intel" and mechanism != "cdi":
         raise usage_error(
             f"--mechanism {mechanism} does not hand over Intel's GPUs.",
@@ -76,8 +76,8 @@ def named(machine: Machine, mechanism: Mechanism, ids: tuple[str, ...]) -> Way:
         names = tuple(
             each if "=" in each else f"{vendor}.com/gpu={each}" for each in ids or ("all",)
         )
-        return Way(Handover("cdi", ids=names, group_add=group_add), known)
-    return Way(Handover(mechanism, ids=ids, driver=vendor, group_add=group_add), known)
+        return ChosenHandover(Handover("cdi", ids=names, group_add=group_add), known)
+    return ChosenHandover(Handover(mechanism, ids=ids, driver=vendor, group_add=group_add), known)
 
 
 def _vendor(facts: HostFacts) -> Vendor:
@@ -129,7 +129,7 @@ def proven(
     reporter: Reporter,
     *,
     replayed: bool = False,
-) -> Way:
+) -> ChosenHandover:
     """The mechanism that works on this machine: remembered by the project, else tested now.
 
     Of a recorded machine it is the best that its engine may have, untested. Raises DshpcError where
@@ -143,13 +143,13 @@ def proven(
     remembered = Passthrough.from_json(project.read_note(PROOF))
     key = passthrough.proof_key(facts, plan, not settings.devices)
     if remembered is not None and remembered.works and remembered.key == key:
-        return Way(remembered.handover, remembered.reason, compose)
+        return ChosenHandover(remembered.handover, remembered.reason, compose)
     reporter.progress("testing how the GPUs reach a container")
-    wish = Wish(settings, every=False, replayed=replayed, facts=facts)
+    wish = RunOptions(settings, every=False, replayed=replayed, facts=facts)
     run = test_run(machine, wish, reporter)
     if not run.passthrough.works:
         raise _none_works(run.passthrough, run.facts)
-    return Way(run.passthrough.handover, run.passthrough.reason, compose)
+    return ChosenHandover(run.passthrough.handover, run.passthrough.reason, compose)
 
 
 def _oldest(engine: Engine) -> str | None:

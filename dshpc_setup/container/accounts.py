@@ -31,7 +31,7 @@ class User:
 
 
 @dataclass(frozen=True)
-class Known:
+class Account:
     """The same user as the container knows him: the login name may differ where it was taken."""
 
     user: User
@@ -45,7 +45,7 @@ class Accounts:
 
     passwd: str
     group: str
-    known: tuple[Known, ...]
+    known: tuple[Account, ...]
 
 
 def checked(uid: str, gid: str, name: str, home: str | None = None) -> User:
@@ -99,14 +99,14 @@ def merge(
         groups = _with_group(groups, user)
         own = by_uid.get(str(user.uid))
         if own is not None:
-            known.append(Known(user, own[0], own[5]))
+            known.append(Account(user, own[0], own[5]))
             continue
         login = _free(user.name, user.uid, logins)
         home = user.home or _home(user, homes, owners)
         logins.add(login)
         homes.add(home)
         lines.append(f"{login}:x:{user.uid}:{user.gid}:{_OURS}:{home}:{_SHELL}")
-        known.append(Known(user, login, home))
+        known.append(Account(user, login, home))
     for gid in gpu_gids:
         groups = _with_members(groups, gid, [each.login for each in known])
     return Accounts(

@@ -37,7 +37,7 @@ PROOF = "dshpc-proof"
 
 
 @dataclass(frozen=True)
-class Again:
+class InterruptedJob:
     """A batch job that Slurm takes for running; `restarts` so far."""
 
     job: str
@@ -91,11 +91,11 @@ def conclude_ended(machine: Machine, places: Places) -> tuple[str, ...]:
     return tuple(found)
 
 
-def read_running(text: str) -> tuple[Again, ...]:
+def read_running(text: str) -> tuple[InterruptedJob, ...]:
     """The batch jobs that run, of lines `id|state|batch flag|restarts|uid|`; others are not read."""
     rows = ([field.strip() for field in line.split("|")] for line in text.split("\n"))
     return tuple(
-        Again(row[0], int(row[4]), int(row[3]))
+        InterruptedJob(row[0], int(row[4]), int(row[3]))
         for row in rows
         if len(row) == 6
         and row[1:3] == ["RUNNING", "1"]

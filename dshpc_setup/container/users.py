@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from dshpc_setup.container import accounts, ends
-from dshpc_setup.container.accounts import Known, User
+from dshpc_setup.container.accounts import Account, User
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import open_lock, read_text, replace_text
 from dshpc_setup.slurm.places import HOMES, Places
@@ -56,7 +56,7 @@ def refuse_unreadable(places: Places) -> None:
     accounts.from_text(read_text(_list(places)) or "")
 
 
-def add(places: Places, user: User) -> Known:
+def add(places: Places, user: User) -> Account:
     """Make one more user known, now and after every later start."""
     with _locked(places):
         before = accounts.from_text(read_text(_list(places)) or "")
@@ -86,7 +86,7 @@ def _list(places: Places) -> str:
     return f"{places.state}/users"
 
 
-def _apply(places: Places, users: Iterable[User]) -> tuple[Known, ...]:
+def _apply(places: Places, users: Iterable[User]) -> tuple[Account, ...]:
     passwd_path, group_path = places.at("/etc/passwd"), places.at("/etc/group")
     passwd, group = read_text(passwd_path) or "", read_text(group_path) or ""
     found = accounts.merge(passwd, group, users, gpu_gids(places), _owners(places))
@@ -118,7 +118,7 @@ def _owners(places: Places) -> dict[str, int]:
         return {}
 
 
-def _make_home(places: Places, known: Known) -> None:
+def _make_home(places: Places, known: Account) -> None:
     """The user's home, for nobody else to read; and its usual path, where nothing else is there.
 
     Only root can write in the folder that homes lie in, so what is there and root's was begun by us.
@@ -145,7 +145,7 @@ def _make_home(places: Places, known: Known) -> None:
         os.symlink(known.home, usual)  # never into a folder of the machine's, which a mount is
 
 
-def _no_home(known: Known, why: str) -> DshpcError:
+def _no_home(known: Account, why: str) -> DshpcError:
     return DshpcError(
         f"{known.home} cannot be the home of {known.user.name}: {why}.",
         "It is in the volume of the users' homes, where only root writes.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dshpc_setup.jobs import gpu_words
-from dshpc_setup.jobs.availability import Room
+from dshpc_setup.jobs.availability import Availability
 from dshpc_setup.jobs.fit import Fit
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer
@@ -33,7 +33,7 @@ def gpus(found: Fit) -> dict[str, Any] | None:
     return {**told, "type": ", ".join(models), "which": [targets.number(gpu) for gpu in kind.gpus]}
 
 
-def notes(found: Fit, has: Offer, now: Room | None, clock: Clock) -> list[str]:
+def notes(found: Fit, has: Offer, now: Availability | None, clock: Clock) -> list[str]:
     """What one should know that is no refusal."""
     told = list(found.notes)
     if held := busy(found, now, clock):
@@ -44,7 +44,7 @@ def notes(found: Fit, has: Offer, now: Room | None, clock: Clock) -> list[str]:
     return told
 
 
-def busy(found: Fit, now: Room | None, clock: Clock) -> str:
+def busy(found: Fit, now: Availability | None, clock: Clock) -> str:
     """Why its GPUs are not free now, "" where they are: "1x h100 (80 GB), busy until 14:05"."""
     if found.kind is None or found.free is None or found.free >= found.gpus:
         return ""
@@ -63,7 +63,7 @@ def place(asked: Request) -> list[str]:
 
 
 def where(
-    found: Fit, has: Offer, now: Room | None, clock: Clock, *, takes_jobs: bool = True
+    found: Fit, has: Offer, now: Availability | None, clock: Clock, *, takes_jobs: bool = True
 ) -> str:
     """ "on 1 GPU h100 (80 GB) of node, GPU free now", "on the CPU"; where the node takes no jobs,
     nothing is said of when."""

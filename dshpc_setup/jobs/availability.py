@@ -26,7 +26,7 @@ _NO_LIMIT = 365 * 24 * 60
 
 
 @dataclass(frozen=True)
-class Room:
+class Availability:
     """`held`: Slurm type -> when each GPU of it that is held becomes free, in seconds of the epoch
     and at the latest; None where the job's time has no end."""
 
@@ -42,14 +42,14 @@ class Room:
         return max((float("inf") if end is None else end for end in ends), default=0.0)
 
 
-def ask(machine: Machine, has: Offer) -> Room | None:
+def ask(machine: Machine, has: Offer) -> Availability | None:
     """None where the controller does not say."""
     asked = machine.run(_ARGV, deadline_s=_ASK_S)
     types = tuple(gpu.slurm_type for gpu in has.gpus)
     return parse(asked.stdout, types) if asked.ok else None
 
 
-def parse(text: str, types: Sequence[str] = ()) -> Room | None:
+def parse(text: str, types: Sequence[str] = ()) -> Availability | None:
     """`squeue --json`; None for what is none of its answers. `types` of all GPUs, as Slurm counts them,
     say which GPU a share is of."""
     try:
@@ -72,7 +72,7 @@ def parse(text: str, types: Sequence[str] = ()) -> Room | None:
             holders[name] = (*holders.get(name, ()), *[holder for _, holder in some])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
-    return Room(found, holders)
+    return Availability(found, holders)
 
 
 def _shares(detail: str, gpus: int) -> tuple[int, ...]:

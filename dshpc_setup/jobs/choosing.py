@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import answer, availability, gpu_words
-from dshpc_setup.jobs.availability import Room
+from dshpc_setup.jobs.availability import Availability
 from dshpc_setup.jobs.fit import Fit, Refusal, fit, needs_room
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer
@@ -17,7 +17,7 @@ from dshpc_setup.machine import Machine
 
 def planned(
     machine: Machine, asked: Request, has: Offer, clock: Clock
-) -> tuple[Room | None, list[tuple[Request, Fit]]]:
+) -> tuple[Availability | None, list[tuple[Request, Fit]]]:
     """What is free, where it had to be asked for, and the jobs: one, or one for each target.
 
     Raises DshpcError where one of them can never run.
@@ -37,7 +37,7 @@ def planned(
 
 def _of_targets(
     machine: Machine, asked: Request, has: Offer, clock: Clock
-) -> tuple[Room | None, list[tuple[Request, Fit]]]:
+) -> tuple[Availability | None, list[tuple[Request, Fit]]]:
     from dshpc_setup.jobs import targets
 
     targets.check_node(asked.node, has)
@@ -57,7 +57,7 @@ def _of_targets(
     return now, jobs
 
 
-def check_free(jobs: Sequence[Fit], asked: Request, now: Room | None, clock: Clock) -> None:
+def check_free(jobs: Sequence[Fit], asked: Request, now: Availability | None, clock: Clock) -> None:
     """Before anything is submitted that may not wait; raises DshpcError where a GPU is taken, by
     others or by two of these jobs."""
     whys = [answer.busy(found, now, clock) for found in jobs]

@@ -20,7 +20,7 @@ from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.slurm import completion_log
-from dshpc_setup.slurm.job_states import Known
+from dshpc_setup.slurm.job_states import SlurmJob
 
 Kept = Literal["going", "needed", "younger", "unknown"]
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -124,11 +124,11 @@ class _Seen:
             return time.time()
 
 
-def _places(job: Known) -> list[str]:
+def _places(job: SlurmJob) -> list[str]:
     return [f"{job.folder}/", job.log]
 
 
-def _given(look: Look, going: Sequence[Known], uid: int) -> Iterator[str]:
+def _given(look: Look, going: Sequence[SlurmJob], uid: int) -> Iterator[str]:
     """Every text of what jobs of this user were asked with that have not ended: results of others that they
     need, inputs, parameters, words of their commands."""
     limits = Limits()

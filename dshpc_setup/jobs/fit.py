@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dshpc_setup.jobs import gpu_words
-from dshpc_setup.jobs.availability import Room
+from dshpc_setup.jobs.availability import Availability
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.methods.model import Resources
@@ -55,7 +55,7 @@ class Refusal:
 def fit(
     wanted: Resources,
     offer: Offer,
-    room: Room | None,
+    room: Availability | None,
     partition: str | None = None,
     clock: Clock | None = None,
 ) -> Fit | Refusal:
@@ -86,7 +86,9 @@ def needs_room(wanted: Resources, offer: Offer) -> bool:
     return len(able) > 1 or any(_named_one_by_one(kind, offer) for kind in able)
 
 
-def _gpus(wanted: Resources, offer: Offer, room: Room | None, clock: Clock | None) -> Fit | Refusal:
+def _gpus(
+    wanted: Resources, offer: Offer, room: Availability | None, clock: Clock | None
+) -> Fit | Refusal:
     able = _able(wanted, offer)
     mixed = None if able else _of_several_models(wanted, offer)
     if mixed is not None and len(offer.gpus) >= wanted.gpus:
@@ -199,7 +201,7 @@ def _version(text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
-def _free(kind: Kind, room: Room | None) -> int | None:
+def _free(kind: Kind, room: Availability | None) -> int | None:
     if room is None:
         return None
     return max(len(kind.gpus) - sum(room.used(name) for name in kind.types), 0)
@@ -210,7 +212,7 @@ def _named_one_by_one(kind: Kind, offer: Offer) -> bool:
     return len(kind.types) > 1 and len(kind.gpus) < len(offer.gpus)
 
 
-def _gres(kind: Kind, count: int, offer: Offer, room: Room | None) -> tuple[str, ...]:
+def _gres(kind: Kind, count: int, offer: Offer, room: Availability | None) -> tuple[str, ...]:
     if len(kind.types) == 1:
         return (_item(kind.types[0], count),)
     if not _named_one_by_one(kind, offer):

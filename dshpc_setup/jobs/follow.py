@@ -21,7 +21,7 @@ from dshpc_setup.jobs.no_links import NotTheirsError
 from dshpc_setup.jobs.view import View
 from dshpc_setup.jobs.workspace import RESULT, Workspace, of_task
 from dshpc_setup.slurm import job_states
-from dshpc_setup.slurm.job_states import JobId, Known
+from dshpc_setup.slurm.job_states import JobId, SlurmJob
 from dshpc_setup.terminal.printed import harmless
 
 _TICK_S = 0.1
@@ -71,7 +71,7 @@ class _Follower:
         self.told = ""  # what was said last
         self.why: tuple[str, float] = ("", 0.0)  # Slurm's word for why it waits, when it was asked
         self.asked = 0
-        self.last: Known | None = None
+        self.last: SlurmJob | None = None
         self.away_since: float | None = None
         self.log: _Log | None = None
 
@@ -94,7 +94,7 @@ class _Follower:
                     self._progress(job)
             self._until_next()
 
-    def _ask(self) -> tuple[Known, ...] | None:
+    def _ask(self) -> tuple[SlurmJob, ...] | None:
         """None while the controller is away."""
         if os.path.exists(
             STOPPING
@@ -114,7 +114,7 @@ class _Follower:
         self.away_since = None
         return found
 
-    def _progress(self, job: Known) -> None:
+    def _progress(self, job: SlurmJob) -> None:
         """Say what is new."""
         self.last = job
         if job.state == "PENDING":
@@ -136,7 +136,7 @@ class _Follower:
         else:
             self._tell(f"job {job.id} is {job_states.words(job.state)}")
 
-    def _take_log(self, job: Known) -> None:
+    def _take_log(self, job: SlurmJob) -> None:
         """Its log, from now on; one that runs again begins a new one."""
         if self.log is None:
             record = self.look.record_of(job)
@@ -156,7 +156,7 @@ class _Follower:
                 if self.log.has_new_result():
                     return
 
-    def _end(self, known: tuple[Known, ...]) -> int:
+    def _end(self, known: tuple[SlurmJob, ...]) -> int:
         """The last of the log, how the job ended, its exit code; the controller is not asked again."""
         if self.log is not None:
             self.log.pump()
@@ -283,7 +283,7 @@ def _done(one: View) -> str:
     return f"{view.outcome(one)}{after}"
 
 
-def _counted(jobs: Sequence[Known]) -> str:
+def _counted(jobs: Sequence[SlurmJob]) -> str:
     """ "17: 3 tasks are done, 2 are running, 5 are queued"."""
     counts: dict[str, int] = {}
     for job in jobs:

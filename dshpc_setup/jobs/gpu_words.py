@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dshpc_setup.jobs.availability import Room
+from dshpc_setup.jobs.availability import Availability
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.methods.model import Resources
 from dshpc_setup.terminal.printed import counted, plain
@@ -51,12 +51,12 @@ def need(wanted: Resources, *, of_one_kind: bool = False) -> str:
     return f"{plain}{' of one kind' if alike else ''}"
 
 
-def have(offer: Offer, room: Room | None, clock: Clock | None) -> str:
+def have(offer: Offer, room: Availability | None, clock: Clock | None) -> str:
     """ "1x h100 (80 GB) free and 1 busy until 14:05, and 1x t4 (16 GB)"; "no GPU"."""
     return states(offer.gpus, room, clock) if offer.gpus else "no GPU"
 
 
-def states(gpus: Sequence[OfferedGpu], room: Room | None, clock: Clock | None) -> str:
+def states(gpus: Sequence[OfferedGpu], room: Availability | None, clock: Clock | None) -> str:
     """GPUs of one model or several, one at least."""
     models: dict[tuple[str, str], list[OfferedGpu]] = {}
     for gpu in gpus:
@@ -66,7 +66,7 @@ def states(gpus: Sequence[OfferedGpu], room: Room | None, clock: Clock | None) -
     return before.join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
-def _state(gpus: Sequence[OfferedGpu], room: Room | None, clock: Clock | None) -> str:
+def _state(gpus: Sequence[OfferedGpu], room: Availability | None, clock: Clock | None) -> str:
     """GPUs of one model: "1x h100 (80 GB) free and 1 busy until 14:05"; "2x ..." where none is held."""
     what = model(gpus[0])
     ends = _ends(gpus, room)
@@ -79,7 +79,7 @@ def _state(gpus: Sequence[OfferedGpu], room: Room | None, clock: Clock | None) -
     return f"{free}x {what} free and {len(ends)} busy{till}"
 
 
-def _ends(gpus: Sequence[OfferedGpu], room: Room | None) -> list[float | None]:
+def _ends(gpus: Sequence[OfferedGpu], room: Availability | None) -> list[float | None]:
     """When those that are held become free, the first one first."""
     if room is None:
         return []

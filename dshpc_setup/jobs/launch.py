@@ -17,7 +17,7 @@ from typing import Any
 from dshpc_setup import foreign
 from dshpc_setup.jobs import end_record, memory_kills, no_links, own_workspace, results
 from dshpc_setup.jobs.end_record import STOPPING
-from dshpc_setup.jobs.own_workspace import Here
+from dshpc_setup.jobs.own_workspace import OwnWorkspace
 from dshpc_setup.jobs.signal_origin import Witness
 from dshpc_setup.jobs.workspace import (
     LOG,
@@ -81,7 +81,7 @@ def _task(request: Mapping[str, Any], environ: Mapping[str, str]) -> int | None:
     return int(environ["SLURM_ARRAY_TASK_ID"]) if request.get("is_array") else None
 
 
-def prepared(at: Here, request: Mapping[str, Any], task: int | None) -> dict[str, str]:
+def prepared(at: OwnWorkspace, request: Mapping[str, Any], task: int | None) -> dict[str, str]:
     """The variables of the job, with the folder and the files that they name made."""
     folder = own = at.path
     if task is not None:
@@ -119,7 +119,7 @@ def words(request: Mapping[str, Any], environ: MutableMapping[str, str]) -> list
     return ["srun", "--", *argv]
 
 
-def keep_before(at: Here, task: int | None) -> None:
+def keep_before(at: OwnWorkspace, task: int | None) -> None:
     """The result of an earlier run of the same job stands beside: Slurm runs it again."""
     before = of_task("result.before.json", task)
     with contextlib.suppress(FileNotFoundError):
@@ -129,7 +129,7 @@ def keep_before(at: Here, task: int | None) -> None:
 class _Run:
     """One run of the words, from its start to the written result."""
 
-    def __init__(self, at: Here, task: int | None, argv: list[str]) -> None:
+    def __init__(self, at: OwnWorkspace, task: int | None, argv: list[str]) -> None:
         self.at, self.task, self.argv = at, task, argv
         self.child = 0
         self.told: list[str] = []  # signals that came to us

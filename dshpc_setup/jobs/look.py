@@ -16,7 +16,7 @@ from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import completion_log, job_states
 from dshpc_setup.slurm.completion_log import Ended
-from dshpc_setup.slurm.job_states import JobId, Known
+from dshpc_setup.slurm.job_states import JobId, SlurmJob
 
 _ASK_S = 20.0
 _LATELY_S = 24 * 3600.0
@@ -37,7 +37,7 @@ class Look:
     places: allocated_gpus.Places = field(default_factory=allocated_gpus.known)
     limits: Limits = field(default_factory=Limits)  # of `all`, and what else was left out
 
-    def known(self, number: int | None = None) -> tuple[Known, ...]:
+    def known(self, number: int | None = None) -> tuple[SlurmJob, ...]:
         """What slurmctld has, of one job or of all; raises DshpcError where it does not answer."""
         of = [] if number is None else ["-j", str(number)]
         argv = ["squeue", "--json", "-a", "-t", "all", *of]
@@ -51,7 +51,7 @@ class Look:
             pass
         raise job_states.no_answer(asked)
 
-    def record_of(self, job: Known | Ended) -> Record | None:
+    def record_of(self, job: SlurmJob | Ended) -> Record | None:
         """The workspace that a job runs in; None for one that plain sbatch has made, and where it is not
         that of the user whose job Slurm says it is."""
         found = self.record(job.folder)
@@ -68,7 +68,7 @@ class Look:
     def views(
         self,
         job: JobId,
-        known: tuple[Known, ...] | None = None,
+        known: tuple[SlurmJob, ...] | None = None,
         logged: Mapping[int, tuple[Ended, ...]] | None = None,
     ) -> list[View]:
         """All that is known of a job, of an array all of its tasks; [] for one that nobody knows.
@@ -104,14 +104,14 @@ class Look:
                 found = {one.id: one for one in each_view}
         return sorted(found.values(), key=view.in_order)
 
-    def _of_known(self, job: Known, why: str | None = None) -> View:
+    def _of_known(self, job: SlurmJob, why: str | None = None) -> View:
         one = view.of_known(job, self.record_of(job), self.places, why)
         return self._with_notes(one, job) if job.has_ended else one
 
     def _of_ended(self, job: Ended) -> View:
         return self._with_notes(view.of_ended(job, self.record_of(job), self.places), job)
 
-    def _with_notes(self, one: View, job: Known | Ended) -> View:
+    def _with_notes(self, one: View, job: SlurmJob | Ended) -> View:
         if job.uid is None or job_states.is_group(one.id):
             return one
         return view.with_notes(one, end_notes.read(job.uid, job.own), self.places)
@@ -201,7 +201,7 @@ class Look:
                     yield view.of_record(record, task, self.places)
 
 
-def _reasons(machine: Machine, jobs: tuple[Known, ...]) -> dict[str, str]:
+def _reasons(machine: Machine, jobs: tuple[SlurmJob, ...]) -> dict[str, str]:
     """Imports are counted: nothing waits most of the time."""
     if not any(job.state == "PENDING" for job in jobs):
         return {}

@@ -13,7 +13,7 @@ from dshpc_setup.jobs import no_links
 from dshpc_setup.jobs.workspace import OWN
 
 
-class Here:
+class OwnWorkspace:
     """`folder` and `own`, its folder `.job`, are open."""
 
     def __init__(self, path: str, folder: int, own: int) -> None:
@@ -28,7 +28,7 @@ class Here:
         return os.path.samestat(found, os.fstat(self.own))
 
 
-def opened(path: str) -> Here:
+def opened(path: str) -> OwnWorkspace:
     """This folder, as the workspace of one of our jobs; OSError where it is none.
 
     slurmstepd goes to /tmp where it cannot go to the workspace: anybody may write there.
@@ -38,10 +38,10 @@ def opened(path: str) -> Here:
     with no_links.opened("..", folder) as above:
         for handle, name in ((own, OWN), (folder, path), (above, "..")):
             no_links.check_owner(os.fstat(handle), os.getuid(), folder, name)
-    return Here(path, folder, own)
+    return OwnWorkspace(path, folder, own)
 
 
-def keep_log_private(at: Here) -> None:
+def keep_log_private(at: OwnWorkspace) -> None:
     """Slurm makes the log by the caller's umask: who may not enter the workspace may not read it."""
     with contextlib.suppress(OSError):
         found = os.fstat(1)
@@ -49,7 +49,7 @@ def keep_log_private(at: Here) -> None:
             os.fchmod(1, os.fstat(at.folder).st_mode & 0o040 | 0o600)
 
 
-def make_folder(at: Here, name: str) -> None:
+def make_folder(at: OwnWorkspace, name: str) -> None:
     """One in the workspace, with its permissions; it may be there, of a run before."""
     try:
         made = no_links.new_folder(name, at.folder, os.fstat(at.folder).st_mode & 0o777)
@@ -59,14 +59,14 @@ def make_folder(at: Here, name: str) -> None:
             no_links.check_owner(os.fstat(there), os.getuid(), at.folder, name)
 
 
-def size(at: Here, name: str) -> int:
+def size(at: OwnWorkspace, name: str) -> int:
     try:
         return os.stat(name, dir_fd=at.folder, follow_symlinks=False).st_size
     except OSError:
         return 0
 
 
-def tail(at: Here, name: str, begin: int, most: int) -> str:
+def tail(at: OwnWorkspace, name: str, begin: int, most: int) -> str:
     """The end of a file, of what stands behind `begin`."""
     try:
         with open(no_links.file(name, at.folder, os.getuid()), "rb") as file:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dshpc_setup.jobs import clock
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import pending, stuck
-from dshpc_setup.slurm.job_states import Known, shown
+from dshpc_setup.slurm.job_states import SlurmJob, shown
 
 # slurm.schedmd.com/job_reason_codes.html
 _WORDS = {
@@ -25,7 +25,7 @@ _WORDS = {
 }
 
 
-def reasons(machine: Machine, jobs: tuple[Known, ...]) -> dict[str, str]:
+def reasons(machine: Machine, jobs: tuple[SlurmJob, ...]) -> dict[str, str]:
     """Id -> why, for the queued ones; one more question, and only where there are any."""
     waiting = [job for job in jobs if job.state == "PENDING"]
     if not waiting:
@@ -35,7 +35,7 @@ def reasons(machine: Machine, jobs: tuple[Known, ...]) -> dict[str, str]:
     return {job.id: why(job, found) for job in waiting}
 
 
-def why(job: Known, cannot: Mapping[str, str]) -> str:
+def why(job: SlurmJob, cannot: Mapping[str, str]) -> str:
     """`cannot`: id of a job, of an array as a whole -> why it cannot run as things are."""
     told = cannot.get(_plain(job.id))
     if told:

@@ -27,7 +27,7 @@ _MOST_BYTES = 64 << 20  # of a table of parameter sets
 
 
 @dataclass(frozen=True)
-class Asked:
+class CommandLine:
     """A command line; texts as they stand there, None for what was not said."""
 
     name: str | None = None
@@ -48,7 +48,7 @@ class Asked:
     no_wait: bool = False
 
 
-def of_method(asked: Asked, project: str, incoming: Incoming) -> Request:
+def of_method(asked: CommandLine, project: str, incoming: Incoming) -> Request:
     """A method's run; raises DshpcError for all that is wrong."""
     found, base = _method(asked, project, incoming)
     sets, wrong = _sets(asked, found)
@@ -70,7 +70,7 @@ def of_method(asked: Asked, project: str, incoming: Incoming) -> Request:
     )
 
 
-def to_check(asked: Asked, project: str, incoming: Incoming) -> tuple[Request, list[str]]:
+def to_check(asked: CommandLine, project: str, incoming: Incoming) -> tuple[Request, list[str]]:
     """A method's resources alone, and a sentence for each result of another that it still needs."""
     found, request = _method(asked, project, incoming)
     missing = []
@@ -82,7 +82,7 @@ def to_check(asked: Asked, project: str, incoming: Incoming) -> tuple[Request, l
     return request, missing
 
 
-def _method(asked: Asked, project: str, incoming: Incoming) -> tuple[Method, Request]:
+def _method(asked: CommandLine, project: str, incoming: Incoming) -> tuple[Method, Request]:
     """The method, and its run without what is given to it."""
     found = store.named(store.folders(Path(project)), asked.name or "")
     folder = method_parts.folder(found, project, incoming)
@@ -96,7 +96,7 @@ def _method(asked: Asked, project: str, incoming: Incoming) -> tuple[Method, Req
     return found, request
 
 
-def of_command(asked: Asked, incoming: Incoming) -> Request:
+def of_command(asked: CommandLine, incoming: Incoming) -> Request:
     """A plain command's run, in the caller's folder; its words are the job's, as they are."""
     if not asked.command:
         raise usage_error(
@@ -142,7 +142,7 @@ def _is_file(word: str) -> bool:
     return "\0" not in word and os.path.isfile(word)
 
 
-def _request(asked: Asked, wanted: Resources, work: str) -> Request:
+def _request(asked: CommandLine, wanted: Resources, work: str) -> Request:
     for text in filter(None, (asked.partition, asked.gpu_type)):
         _check_text(text)
     node, targets = _targets(asked)
@@ -161,7 +161,7 @@ def _request(asked: Asked, wanted: Resources, work: str) -> Request:
     )
 
 
-def _targets(asked: Asked) -> tuple[str | None, tuple[tuple[str, ...], ...]]:
+def _targets(asked: CommandLine) -> tuple[str | None, tuple[tuple[str, ...], ...]]:
     """The node and the GPUs of each target, which `--gpus` may count again but not contradict."""
     if not asked.targets:
         return None, ()
@@ -179,7 +179,7 @@ def _targets(asked: Asked) -> tuple[str | None, tuple[tuple[str, ...], ...]]:
     return node, found
 
 
-def with_asked(wanted: Resources, asked: Asked) -> Resources:
+def with_asked(wanted: Resources, asked: CommandLine) -> Resources:
     """The resources with what the command line says in place of them; raises DshpcError (usage)."""
     said: dict[str, Any] = {
         "gpus": _count("--gpus", asked.gpus),
@@ -239,7 +239,7 @@ def _minutes(text: str | None) -> int | None:
     return found
 
 
-def _sets(asked: Asked, method: Method) -> tuple[list[dict[str, Value]], list[str]]:
+def _sets(asked: CommandLine, method: Method) -> tuple[list[dict[str, Value]], list[str]]:
     """The parameter sets, one or those of the table, and what is wrong with them."""
     if asked.array is None:
         given, problems = values.typed(method, asked.parameters)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.jobs import gpu_words
-from dshpc_setup.jobs.availability import Room
+from dshpc_setup.jobs.availability import Availability
 from dshpc_setup.jobs.fit import Fit, Kind, Refusal, limits, sized, suits
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
@@ -140,7 +140,7 @@ def fit(
     wanted: Resources,
     offer: Offer,
     gpus: Sequence[OfferedGpu],
-    room: Room | None,
+    room: Availability | None,
     partition: str | None = None,
 ) -> Fit | Refusal:
     """A job on just these GPUs, or why it cannot be there: how many it gets is what the target says."""
@@ -165,7 +165,7 @@ def fit(
     return sized(found, wanted, offer)
 
 
-def taken(gpus: Sequence[OfferedGpu], room: Room | None, clock: Clock) -> str:
+def taken(gpus: Sequence[OfferedGpu], room: Availability | None, clock: Clock) -> str:
     """ "GPU 0 is taken by job 12 of alice until 14:05", of each type that is; "" where none is."""
     told = []
     for slurm_type in dict.fromkeys(gpu.slurm_type for gpu in gpus):

@@ -15,7 +15,7 @@ from dshpc_setup.jobs.end_notes import Notes
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.slurm import job_states
 from dshpc_setup.slurm.completion_log import Ended
-from dshpc_setup.slurm.job_states import Known
+from dshpc_setup.slurm.job_states import SlurmJob
 
 _UNKNOWN = "UNKNOWN"
 # Slurm's end of a job whose log it cannot open; no program has run then, and none has a result
@@ -74,7 +74,9 @@ class View:
         return {**asdict(self), "words": self.words, "seconds": seconds}
 
 
-def of_known(job: Known, record: Record | None, places: Places, reason: str | None = None) -> View:
+def of_known(
+    job: SlurmJob, record: Record | None, places: Places, reason: str | None = None
+) -> View:
     """A job that slurmctld knows."""
     result = (record.result(job.task) if record and job.has_ended else None) or {}
     view = replace(
@@ -100,7 +102,7 @@ def of_ended(job: Ended, record: Record | None, places: Places) -> View:
     return _with_result(view, result, places)
 
 
-def _of(job: Known | Ended, record: Record | None) -> View:
+def _of(job: SlurmJob | Ended, record: Record | None) -> View:
     """What both say of a job."""
     return View(
         id=job.id,

@@ -165,7 +165,9 @@ def _doctor(rest: list[str]) -> int:
         )
     if set(rest) - {"-v", "--verbose", "--json"}:
         raise _usage("dshpc-node doctor takes -v, --verbose or --json.")
-    asked = checking.Asked(json="--json" in rest, verbose=bool({"-v", "--verbose"} & set(rest)))
+    asked = checking.DoctorOptions(
+        json="--json" in rest, verbose=bool({"-v", "--verbose"} & set(rest))
+    )
     checks = checking.checks_of(asked)
     report = checking.report_of(asked, examine(LocalMachine(), None), checks)
     return checking.show(asked, typed_inside.report(report))

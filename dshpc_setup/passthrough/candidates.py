@@ -14,7 +14,7 @@ from dshpc_setup.passthrough.cdi_names import cdi_names
 from dshpc_setup.passthrough.expected import DXG, KFD
 from dshpc_setup.passthrough.handover import DRIVER_CAPABILITIES, Handover, Mechanism
 from dshpc_setup.passthrough.model import Attempt, Cause
-from dshpc_setup.passthrough.wanted import Asked
+from dshpc_setup.passthrough.wanted import WantedGpus
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.versions import at_least, numbers
 
@@ -34,8 +34,8 @@ def candidates(facts: HostFacts, plan: ClusterPlan, whole: bool = True) -> tuple
 
     The plan hands out at least one GPU.
     """
-    asked = Asked(facts, plan, whole)
-    ways: tuple[tuple[Mechanism, Callable[[Asked], Handover | Cause]], ...] = (
+    asked = WantedGpus(facts, plan, whole)
+    ways: tuple[tuple[Mechanism, Callable[[WantedGpus], Handover | Cause]], ...] = (
         ("cdi", _cdi),
         ("device-request", _device_request),
         ("runtime", _runtime),
@@ -61,7 +61,7 @@ def _sound(handover: Handover) -> Handover | Cause:
     return Cause(None, f"{odd[0]!r} cannot be handed over by its name") if odd else handover
 
 
-def _joined(asked: Asked, handover: Handover) -> Handover:
+def _joined(asked: WantedGpus, handover: Handover) -> Handover:
     """With the groups that own the nodes, and the nodes of vendors that the mechanism does not bring.
 
     Groups are numbers: a name would be looked up in the image. A rootless engine counts its own, so
@@ -76,7 +76,7 @@ def _joined(asked: Asked, handover: Handover) -> Handover:
     )
 
 
-def _other_nodes(asked: Asked, handover: Handover) -> tuple[str, ...]:
+def _other_nodes(asked: WantedGpus, handover: Handover) -> tuple[str, ...]:
     if asked.wsl or handover.mechanism == "devices":
         return ()
     named = {name.split(".com/")[0] for name in handover.ids if handover.mechanism == "cdi"}
@@ -87,7 +87,7 @@ def _other_nodes(asked: Asked, handover: Handover) -> tuple[str, ...]:
 # -- engines that reach none of this machine's GPUs -------------------------------------------------
 
 
-def _elsewhere(asked: Asked) -> Cause | None:
+def _elsewhere(asked: WantedGpus) -> Cause | None:
     engine, platform = asked.engine, asked.facts.platform
     if engine.kind == "remote":
         where = engine.host or "the address that DOCKER_HOST or a docker context names"
@@ -116,7 +116,7 @@ def _elsewhere(asked: Asked) -> Cause | None:
 # -- CDI --------------------------------------------------------------------------------------------
 
 
-def _cdi(asked: Asked) -> Handover | Cause:
+def _cdi(asked: WantedGpus) -> Handover | Cause:
     if (cause := _no_cdi(asked)) is not None:
         return cause
     first = cdi_names(asked.facts, asked.plan, asked.whole, asked.vendor)
@@ -132,7 +132,7 @@ def _cdi(asked: Asked) -> Handover | Cause:
     return Handover("cdi", ids=tuple(names), environment=environment)
 
 
-def _no_cdi(asked: Asked) -> Cause | None:
+def _no_cdi(asked: WantedGpus) -> Cause | None:
     engine = asked.engine
     if engine.state != "present":
         return Cause(None, "whether the engine has CDI is not known: none answers")
@@ -153,7 +153,7 @@ def _no_cdi(asked: Asked) -> Cause | None:
     return None
 
 
-def _cdi_from_nothing(asked: Asked) -> remedies.Fixes:
+def _cdi_from_nothing(asked: WantedGpus) -> remedies.Fixes:
     """The setting, and the specification without which it hands over nothing."""
     facts, vendor = asked.facts, asked.vendor
     if any((spec.kind or "").startswith(f"{vendor}.com/") for spec in facts.engine.cdi_specs):
@@ -164,7 +164,7 @@ def _cdi_from_nothing(asked: Asked) -> remedies.Fixes:
 # -- device requests --------------------------------------------------------------------------------
 
 
-def _device_request(asked: Asked) -> Handover | Cause:
+def _device_request(asked: WantedGpus) -> Handover | Cause:
     if asked.engine.kind == "podman":
         return Cause(findings.PODMAN, "Podman passes over --gpus: CDI is its way")
     if asked.vendor == "nvidia":
@@ -175,7 +175,7 @@ def _device_request(asked: Asked) -> Handover | Cause:
     return _amd_request(asked)
 
 
-def _amd_request(asked: Asked) -> Handover | Cause:
+def _amd_request(asked: WantedGpus) -> Handover | Cause:
     """By AMD's runtime, or from 29.3 on by CDI; an engine that has neither was not told of AMD."""
     engine, facts = asked.engine, asked.facts
     if not at_least(engine.server_version, _AMD_REQUEST_SINCE):
@@ -189,25 +189,25 @@ def _amd_request(asked: Asked) -> Handover | Cause:
     return Handover("device-request", ids=ids, driver="amd")
 
 
-def _no_toolkit(asked: Asked, vendor: Vendor) -> Cause:
+def _no_toolkit(asked: WantedGpus, vendor: Vendor) -> Cause:
     if asked.engine.kind == "snap":
         return _snap(asked)
     fix = remedies.install_toolkit(asked.facts, vendor)
     return Cause(findings.NO_TOOLKIT, f"the {TOOLKITS[vendor]} is not installed", fix)
 
 
-def _snap(asked: Asked) -> Cause:
+def _snap(asked: WantedGpus) -> Cause:
     says = "Docker is a snap, which sees neither the toolkit nor the CDI specifications of this machine"
     return Cause(findings.SNAP, says, remedies.replace_snap(asked.facts))
 
 
-def _nvidia_ids(asked: Asked) -> tuple[str, ...]:
+def _nvidia_ids(asked: WantedGpus) -> tuple[str, ...]:
     """UUIDs where known: an index may mean another card after the next boot."""
     lines = asked.lines("nvidia")
     return tuple(dict.fromkeys(line.uuid or str(line.index) for line in lines))
 
 
-def _amd_ids(asked: Asked) -> tuple[str, ...]:
+def _amd_ids(asked: WantedGpus) -> tuple[str, ...]:
     """AMD's toolkit counts its own GPUs."""
     all_of_them = [gpu.index for gpu in asked.facts.gpus.devices if gpu.vendor == "amd"]
     wanted = (line.index for line in asked.lines("amd"))
@@ -217,7 +217,7 @@ def _amd_ids(asked: Asked) -> tuple[str, ...]:
 # -- runtimes ---------------------------------------------------------------------------------------
 
 
-def _runtime(asked: Asked) -> Handover | Cause:
+def _runtime(asked: WantedGpus) -> Handover | Cause:
     vendor = asked.vendor
     if asked.engine.kind == "podman":
         return Cause(
@@ -236,7 +236,7 @@ def _runtime(asked: Asked) -> Handover | Cause:
     return Handover("runtime", driver=vendor, environment=environment)
 
 
-def _no_runtime(asked: Asked, vendor: Vendor) -> Cause:
+def _no_runtime(asked: WantedGpus, vendor: Vendor) -> Cause:
     engine, facts = asked.engine, asked.facts
     if engine.state != "present":
         return Cause(None, "which runtimes the engine has is not known: none answers")
@@ -262,7 +262,7 @@ def _no_runtime(asked: Asked, vendor: Vendor) -> Cause:
 # -- raw device nodes -------------------------------------------------------------------------------
 
 
-def _devices(asked: Asked) -> Handover | Cause:
+def _devices(asked: WantedGpus) -> Handover | Cause:
     if asked.wsl:
         return _windows_devices(asked)
     if "nvidia" in asked.vendors:
@@ -274,7 +274,7 @@ def _devices(asked: Asked) -> Handover | Cause:
     return Handover("devices", devices=_as_devices(_raw_nodes(asked.plan.gpus)))
 
 
-def _windows_devices(asked: Asked) -> Handover:
+def _windows_devices(asked: WantedGpus) -> Handover:
     """WSL2 has one node for all GPUs, and the driver of Windows in a folder."""
     environment = {"LD_LIBRARY_PATH": f"{WSL_DRIVER}/lib"}
     if "amd" in asked.vendors:  # ROCm looks for /dev/kfd otherwise

@@ -24,7 +24,7 @@ _OWN_NODE: Mapping[Vendor, re.Pattern[str]] = {
 
 
 @dataclass(frozen=True)
-class Known:
+class CdiNames:
     """What may be asked for: qualified names of one vendor's kind, and what specifications say of them."""
 
     kind: str  # "nvidia.com/gpu"
@@ -59,7 +59,7 @@ def cdi_names(
     return tuple(dict.fromkeys(names))
 
 
-def _known(facts: HostFacts, vendor: Vendor) -> Known:
+def _known(facts: HostFacts, vendor: Vendor) -> CdiNames:
     """An engine that lists its devices knows no others, whatever lies on the disk."""
     kind = f"{vendor}.com/gpu"
     engine = facts.engine
@@ -74,7 +74,7 @@ def _known(facts: HostFacts, vendor: Vendor) -> Known:
     )
     listed = engine.cdi_devices if tells else [device.name for device in devices]
     names = frozenset(name for name in listed if name.startswith(f"{kind}="))
-    return Known(kind, names, tuple(device for device in devices if device.name in names))
+    return CdiNames(kind, names, tuple(device for device in devices if device.name in names))
 
 
 def _unseen(engine: Engine) -> bool:
@@ -115,7 +115,7 @@ def _where(facts: HostFacts, kind: str) -> str:
     return f" {paths[0]}" if len(paths) == 1 else ""
 
 
-def _name_of(line: GresLine, known: Known, facts: HostFacts) -> str | None:
+def _name_of(line: GresLine, known: CdiNames, facts: HostFacts) -> str | None:
     """By UUID, which stays the same; else by the nodes that it brings; else by index.
 
     By index only where no specification could be read, and no MIG instance: an instance's index

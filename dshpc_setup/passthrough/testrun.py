@@ -26,7 +26,7 @@ _REFERENCE = re.compile(r"[A-Za-z0-9][\w./:@-]*", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Wish:
+class RunOptions:
     """What to test: `image` a local one (None: the project's base), `get_base` also to fetch that one."""
 
     settings: Settings
@@ -94,7 +94,7 @@ class TestRun:
         }  # fmt: skip
 
 
-def test_run(machine: Machine, wish: Wish, reporter: Reporter) -> TestRun:
+def test_run(machine: Machine, wish: RunOptions, reporter: Reporter) -> TestRun:
     """Test every mechanism that the engine may have, for the GPUs of the settings.
 
     Raises DshpcError where there is no engine, no local image, or no such GPU as the settings name.
@@ -140,7 +140,7 @@ def _need_reference(image: str | None) -> None:
 
 
 def _image(
-    machine: Machine, facts: HostFacts, wish: Wish, reporter: Reporter
+    machine: Machine, facts: HostFacts, wish: RunOptions, reporter: Reporter
 ) -> tuple[str, Mapping[str, str]]:
     """A local image and its environment; none is ever fetched that was not asked for."""
     if wish.image is not None:

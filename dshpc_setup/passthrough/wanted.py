@@ -10,7 +10,7 @@ from dshpc_setup.plan import ClusterPlan, GresLine
 
 
 @dataclass(frozen=True)
-class Asked:
+class WantedGpus:
     """GPUs of a plan; `whole`: none was selected, so that they may be asked for as "all"."""
 
     facts: HostFacts

@@ -54,7 +54,7 @@ _OF_ENGINES = re.compile(
 
 
 @dataclass(frozen=True)
-class Told:
+class Explanation:
     """What a text tells: the likeliest cause, what it can be besides, and the words that say so."""
 
     finding: str
@@ -62,7 +62,7 @@ class Told:
     words: str
 
 
-def told(text: str) -> Told | None:
+def told(text: str) -> Explanation | None:
     """None where no rule knows the text. Of any length; never raises."""
     raw = _short(_ESCAPES.sub("", text).translate(_QUOTES))
     flat = " ".join(_AGAIN.sub(" ", raw).replace("\\", "").split())
@@ -85,15 +85,15 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST else f"{text[:half]}\n{text[-half:]}"
 
 
-def _by_signs(signs: tuple[Sign, ...], flat: str) -> Iterator[Told]:
+def _by_signs(signs: tuple[Sign, ...], flat: str) -> Iterator[Explanation]:
     for sign in signs:
         match = re.search(sign.words, flat, re.IGNORECASE)
         if match is not None and re.search(sign.also, flat, re.IGNORECASE):
             said = match[match.re.groups] or match[0]  # its group, where there is one
-            yield Told(sign.findings[0], sign.findings[1:], _words(said))
+            yield Explanation(sign.findings[0], sign.findings[1:], _words(said))
 
 
-def _by_rules(raw: str, flat: str) -> Iterator[Told]:
+def _by_rules(raw: str, flat: str) -> Iterator[Explanation]:
     """By the catalogue of refusals: what holds on a machine of which nothing is known, and what might."""
     text = f"{raw}\n{flat}"
     left_out = _IN_A_TEST_ALONE if _OF_ENGINES.search(raw) else (*_IN_A_TEST_ALONE, *_GENERAL)
@@ -104,7 +104,7 @@ def _by_rules(raw: str, flat: str) -> Iterator[Told]:
         for match in re.finditer(rule.pattern, text, re.IGNORECASE):
             said = {name: value or "" for name, value in match.groupdict().items()}
             if rule.when(Refusal(_machine(), "none", said)):
-                hold.append(Told(rule.finding, (), _words(match[0])))
+                hold.append(Explanation(rule.finding, (), _words(match[0])))
                 break
             might.append(rule.finding)
     if hold:
@@ -112,7 +112,7 @@ def _by_rules(raw: str, flat: str) -> Iterator[Told]:
         yield replace(hold[0], besides=(*others, *might))
 
 
-def _by_log(raw: str, flat: str) -> Iterator[Told]:
+def _by_log(raw: str, flat: str) -> Iterator[Explanation]:
     """By the checks of the kernel's log: what they find with these lines and do not find without."""
     lines = parse(raw)
     if not lines:
@@ -121,7 +121,7 @@ def _by_log(raw: str, flat: str) -> Iterator[Told]:
     for each in _diagnosed((*lines, flat)):
         if each.state in FAULTS and each.id not in before:
             seen = next((line for line in each.evidence if line in lines), lines[-1])
-            yield Told(each.id, (), _words(seen))
+            yield Explanation(each.id, (), _words(seen))
 
 
 def _diagnosed(lines: tuple[str, ...]) -> tuple[Finding, ...]:

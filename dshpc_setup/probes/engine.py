@@ -21,7 +21,7 @@ _LOOPBACK = r"\w+://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::|/|$)"
 
 
 @dataclass(frozen=True)
-class Here:
+class ThisMachine:
     """What this machine is called, to be compared with what the engine says of its own."""
 
     release: str = ""
@@ -46,7 +46,7 @@ def probe(machine: Machine, deadline_s: float) -> Found[Engine]:
     program = _Beside(lambda: compose.program(machine, tool_s))
     builder = _Beside(lambda: compose.buildx(machine, tool_s))
     reply = machine.docker(deadline_s)
-    here = Here(machine.system[1], look.text("/proc/sys/kernel/hostname") or "")
+    here = ThisMachine(machine.system[1], look.text("/proc/sys/kernel/hostname") or "")
     fact = parse(reply, here)
     look.saw("engine", fact.state, fact.host or "docker", fact.detail, reply.code)
     found = [plugin.answer(), program.answer()]
@@ -92,7 +92,7 @@ class _Beside(Generic[_T]):
         return self._found[0]
 
 
-def parse(reply: Reply, here: Here) -> Engine:
+def parse(reply: Reply, here: ThisMachine) -> Engine:
     """The fact, without the tools; of garbage, an `error` with the text of it."""
     value = reply.value if isinstance(reply.value, dict) else {}
     host = _text(value.get("host"))
@@ -139,7 +139,7 @@ def parse(reply: Reply, here: Here) -> Engine:
 
 
 def kind_of(
-    version: Mapping[str, Any], info: Mapping[str, Any], host: str | None, here: Here
+    version: Mapping[str, Any], info: Mapping[str, Any], host: str | None, here: ThisMachine
 ) -> Kind:
     """Podman and Desktop say so; a snap shows in its folder; another kernel is another machine."""
     components = version.get("Components")
@@ -204,7 +204,7 @@ _WHY_NOT: Mapping[EngineKind, str] = {
 }
 
 
-def _conclude_engine(look: Look, reply: Reply, fact: Engine, here: Here) -> None:
+def _conclude_engine(look: Look, reply: Reply, fact: Engine, here: ThisMachine) -> None:
     where = f"context {fact.context or 'default'}"
     if fact.state != "present":
         look.concluded(

@@ -10,7 +10,7 @@ from dshpc_setup.record.pseudonyms import Kind, Pseudonyms
 _MOST_LEARNED = 5000
 
 
-class Known:
+class Secrets:
     """Grows while everything is looked through (`learning`); after that it gives pseudonyms."""
 
     def __init__(self, release: str) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from dshpc_setup.record import shapes, vocabulary, words
-from dshpc_setup.record.known import Known
+from dshpc_setup.record.known import Secrets
 
 _WORD = r"[^\W_]+"
 _COMPOUND = rf"(?P<compound>{_WORD}(?:[._+~-]+{_WORD})*)"
@@ -46,7 +46,7 @@ _COUNTED = re.compile(
 class Listed:
     """Judges each piece of a text; `known` gives the pseudonyms."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Secrets) -> None:
         self.known = known
         self._judged: dict[tuple[str, bool], str] = {}
 

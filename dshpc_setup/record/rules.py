@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from dshpc_setup.record import disguised, patterns, words
-from dshpc_setup.record.known import Known
+from dshpc_setup.record.known import Secrets
 
 _FIRST_UID = 1000
 _OPTION = re.compile(
@@ -19,7 +19,7 @@ LEAST_ID = 1 << 32
 class Rules:
     """The rules of patterns.py, each by the name of its group there."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Secrets) -> None:
         self.known = known
 
     def text(self, text: str) -> str:

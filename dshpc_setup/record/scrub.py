@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dshpc_setup.record import patterns, places, words
-from dshpc_setup.record.known import Known
+from dshpc_setup.record.known import Secrets
 from dshpc_setup.record.listed import Listed
 from dshpc_setup.record.rules import LEAST_ID, Rules
 
@@ -42,7 +42,7 @@ class Scrubber:
         secrets: Iterable[str] = (),
         kept: Iterable[str] = (),
     ) -> None:
-        self._known = Known(release)
+        self._known = Secrets(release)
         self._known.kept.update(kept)
         for secret in secrets:
             self._known.learn(secret, "secret")

@@ -14,9 +14,9 @@ told      what was done, for people and as JSON
 
 from __future__ import annotations
 
-from dshpc_setup.repair.model import Here, Plan, Repair
+from dshpc_setup.repair.model import Host, Plan, Repair
 from dshpc_setup.repair.outcome import Done, Mended
 from dshpc_setup.repair.plan import plan
-from dshpc_setup.repair.run import How, mend
+from dshpc_setup.repair.run import RepairOptions, mend
 
-__all__ = ["Done", "Here", "How", "Mended", "Plan", "Repair", "mend", "plan"]
+__all__ = ["Done", "Host", "Mended", "Plan", "Repair", "RepairOptions", "mend", "plan"]

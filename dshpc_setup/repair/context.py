@@ -16,7 +16,7 @@ from dshpc_setup.project.folder import RUNTIME, Project
 from dshpc_setup.render.stanza import PROJECT_LABEL
 from dshpc_setup.repair.choice import roots
 from dshpc_setup.repair.engine_repairs import DAEMON_JSON
-from dshpc_setup.repair.model import Here, Out
+from dshpc_setup.repair.model import Host, NodeOutOfService
 from dshpc_setup.repair.node import taken_out
 
 _ASK_S = 20.0
@@ -24,14 +24,14 @@ _ASK_S = 20.0
 
 def look_around(
     machine: Machine, project: Project | None, known: Known, findings: tuple[Finding, ...]
-) -> Here:
+) -> Host:
     """The node is asked only where something is wrong with Slurm."""
     set_up = project is not None and (Path(project.folder) / RUNTIME).is_file()
     container = project.runtime().get("container") if project and set_up else None
     name = container if isinstance(container, str) else None
     wrong = any(finding.section == "slurm" for finding in roots(findings))
     home = machine.env.get("HOME")
-    return Here(
+    return Host(
         uid=machine.uid,
         home=home if home and home.startswith("/") else None,
         starter=daemon.starter(machine),
@@ -53,7 +53,7 @@ def other_features(text: str) -> tuple[str, ...]:
     return tuple(sorted(set(features) - {"cdi"})) if isinstance(features, dict) else ()
 
 
-def _nodes(machine: Machine, known: Known, container: str) -> tuple[Out, ...]:
+def _nodes(machine: Machine, known: Known, container: str) -> tuple[NodeOutOfService, ...]:
     inside, cluster = known.observed.inside, known.observed.cluster
     if inside is not None and inside.node_lines:
         return taken_out(inside.node_lines)

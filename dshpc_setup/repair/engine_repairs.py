@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose import Known
-from dshpc_setup.repair.model import Argv, Here, Kind, Made, Repair
+from dshpc_setup.repair.model import Argv, Host, Kind, Made, Repair
 from dshpc_setup.versions import at_least
 
 DAEMON_JSON = "/etc/docker/daemon.json"
@@ -24,14 +24,14 @@ _NAMES = {"nvidia": "NVIDIA", "amd": "AMD"}
 # The engine and what it needs of the vendor
 
 
-def load_uvm(known: Known, _: Here, __: str) -> Made:
+def load_uvm(known: Known, _: Host, __: str) -> Made:
     if known.facts.platform.kind != "linux":
         return "Its driver is that of Windows."
     argv = ("nvidia-modprobe", "-u", "-c=0")
     return (Repair("load-uvm", "Load nvidia_uvm and make its device node", (argv,), root=True),)
 
 
-def start_engine(known: Known, here: Here, _: str) -> Made:
+def start_engine(known: Known, here: Host, _: str) -> Made:
     engine, platform = known.facts.engine, known.facts.platform
     if engine.state == "present":
         return "The engine answers."
@@ -49,7 +49,7 @@ def start_engine(known: Known, here: Here, _: str) -> Made:
     return (Repair("start-engine", "Start Docker", how, root=True),)
 
 
-def register(known: Known, here: Here, vendor: str) -> Made:
+def register(known: Known, here: Host, vendor: str) -> Made:
     why = _no_tool(known, vendor) or _not_to_configure(known, here)
     if why:
         return why
@@ -64,7 +64,7 @@ def register(known: Known, here: Here, vendor: str) -> Made:
     )
 
 
-def enable_cdi(known: Known, here: Here, _: str) -> Made:
+def enable_cdi(known: Known, here: Host, _: str) -> Made:
     why = _no_tool(known, "nvidia") or _not_to_configure(known, here)
     if why:
         return why
@@ -73,7 +73,7 @@ def enable_cdi(known: Known, here: Here, _: str) -> Made:
 
 
 def _configured(
-    known: Known, here: Here, kind: Kind, does: str, argv: Argv, vendor: str = ""
+    known: Known, here: Host, kind: Kind, does: str, argv: Argv, vendor: str = ""
 ) -> Made:
     if not known.facts.engine.rootless:
         return (Repair(kind, does, (argv,), vendor, root=True, changes=(DAEMON_JSON,)),)
@@ -83,7 +83,7 @@ def _configured(
     return (Repair(kind, does, ((*argv, f"--config={own}"),), vendor, changes=(own,)),)
 
 
-def _not_to_configure(known: Known, here: Here) -> str:
+def _not_to_configure(known: Known, here: Host) -> str:
     """Why daemon.json is not to be changed; "" where it may."""
     engine = known.facts.engine
     if engine.state != "present" or engine.kind != "engine" or elsewhere(known, here):
@@ -93,14 +93,14 @@ def _not_to_configure(known: Known, here: Here) -> str:
     return _own_engine(here) if engine.rootless else ""
 
 
-def elsewhere(known: Known, here: Here) -> bool:
+def elsewhere(known: Known, here: Host) -> bool:
     """Whether the engine is chosen by name, and is not this user's own, rootless one."""
     own = (f"unix:///run/user/{here.uid}/", *([f"unix://{here.home}/"] if here.home else []))
     rootless = known.facts.engine.rootless and (known.endpoint or "").startswith(own)
     return known.endpoint is not None and not rootless
 
 
-def _own_engine(here: Here) -> str:
+def _own_engine(here: Host) -> str:
     if here.uid == 0 or not here.home:
         return "A rootless engine is its user's: run this as that user, without sudo."
     return ""
@@ -113,7 +113,7 @@ def _no_tool(known: Known, vendor: str) -> str:
     return "" if installed.ctk else f"The toolkit's program {_CTK[vendor]} is not there."
 
 
-def write_cdi(known: Known, here: Here, vendor: str) -> Made:
+def write_cdi(known: Known, here: Host, vendor: str) -> Made:
     facts = known.facts
     if facts.engine.kind in ("desktop", "remote", "snap") or elsewhere(known, here):
         return "This engine does not read the CDI specifications of this machine."
@@ -159,7 +159,7 @@ def _old_specs(known: Known, vendor: str) -> tuple[str, ...]:
     )
 
 
-def restart_engine(known: Known, here: Here, _: str) -> Made:
+def restart_engine(known: Known, here: Host, _: str) -> Made:
     engine, platform = known.facts.engine, known.facts.platform
     if elsewhere(known, here) or engine.kind not in ("engine", "snap") or platform.kind == "macos":
         return "This engine is restarted where it runs."

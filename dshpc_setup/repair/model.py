@@ -95,7 +95,7 @@ Made = tuple[Repair, ...] | str
 
 
 @dataclass(frozen=True)
-class Out:
+class NodeOutOfService:
     """A node that takes no jobs. `own`: Slurm or dshpc took it out, no person did."""
 
     name: str
@@ -106,7 +106,7 @@ class Out:
 
 
 @dataclass(frozen=True)
-class Here:
+class Host:
     """What repairs depend on beside what doctor knows."""
 
     uid: int
@@ -116,7 +116,7 @@ class Here:
     folder: str | None = None  # of a project in which a cluster was set up
     container: str | None = None
     other_features: tuple[str, ...] = ()  # of daemon.json, beside cdi
-    nodes: tuple[Out, ...] = ()
+    nodes: tuple[NodeOutOfService, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from dshpc_setup.container.daemons import parse_node
-from dshpc_setup.repair.model import Here, Out, Repair
+from dshpc_setup.repair.model import Host, NodeOutOfService, Repair
 
 BY_RECONFIGURE = "A reconfigure takes it back."
 
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BEFORE_RECONFIGURE = "dshpc:reconfigure"  # our own advice: no new jobs until that is done
 
 
-def taken_out(lines: Sequence[str]) -> tuple[Out, ...]:
+def taken_out(lines: Sequence[str]) -> tuple[NodeOutOfService, ...]:
     """The nodes of `scontrol -o show node` that are drained or down."""
     found = []
     for line in lines:
@@ -23,11 +23,11 @@ def taken_out(lines: Sequence[str]) -> tuple[Out, ...]:
         node = parse_node(line)
         if name is None or node is None or not {"DRAIN", "DRAINED", "DOWN"} & set(node.states):
             continue
-        found.append(Out(name[1], node.states, node.reason, node.who, node.own_doing))
+        found.append(NodeOutOfService(name[1], node.states, node.reason, node.who, node.own_doing))
     return tuple(found)
 
 
-def repair(here: Here) -> tuple[Repair, ...] | str:
+def repair(here: Host) -> tuple[Repair, ...] | str:
     """Resume what is our own doing; a sentence where there is nothing of it.
 
     BY_RECONFIGURE where a resume alone would not last.
@@ -53,7 +53,7 @@ def repair(here: Here) -> tuple[Repair, ...] | str:
     )
 
 
-def _by_reconfigure(out: Out) -> bool:
+def _by_reconfigure(out: NodeOutOfService) -> bool:
     """Whether a resume does not help: the controller refuses what the node has, or a reconfigure is due."""
     return bool({"INVALID_REG", "INVAL"} & set(out.states)) or out.reason == _BEFORE_RECONFIGURE
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.slurm_known import NOT_IN_CONTAINER
 from dshpc_setup.repair.choice import asked, instead, roots, words
-from dshpc_setup.repair.model import ORDER, Here, Plan, Repair, Want
+from dshpc_setup.repair.model import ORDER, Host, Plan, Repair, Want
 from dshpc_setup.repair.repairs import make
 
 # Whose "configure-environment" needs no build
 _RENDERED = ("files", "passthrough")
 
 
-def plan(findings: tuple[Finding, ...], known: Known, here: Here) -> Plan:
+def plan(findings: tuple[Finding, ...], known: Known, here: Host) -> Plan:
     """The repairs for the faults that no other fault explains, each once."""
     known_words = words(known)
     vendors = {gpu.vendor for gpu in known.facts.gpus.devices}
@@ -41,7 +41,7 @@ def _fits(want: Want, finding: Finding) -> bool:
     return want[0] != "render" or rendered
 
 
-def _made(wants: tuple[Want, ...], known: Known, here: Here) -> tuple[tuple[Repair, ...], str]:
+def _made(wants: tuple[Want, ...], known: Known, here: Host) -> tuple[tuple[Repair, ...], str]:
     """The repairs of the first steps, up to one that cannot be done here, and why that cannot."""
     made: list[Repair] = []
     for want in wants:

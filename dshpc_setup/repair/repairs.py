@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 from dshpc_setup.diagnose import Known
 from dshpc_setup.repair import cluster_repairs, engine_repairs
-from dshpc_setup.repair.model import Here, Kind, Made, Want
+from dshpc_setup.repair.model import Host, Kind, Made, Want
 
 
-def make(want: Want, known: Known, here: Here) -> Made:
+def make(want: Want, known: Known, here: Host) -> Made:
     """The repairs of that kind."""
     kind, about = want
     return _MAKERS[kind](known, here, about)
 
 
-_MAKERS: dict[Kind, Callable[[Known, Here, str], Made]] = {
+_MAKERS: dict[Kind, Callable[[Known, Host, str], Made]] = {
     "load-uvm": engine_repairs.load_uvm,
     "start-engine": engine_repairs.start_engine,
     "register-runtime": engine_repairs.register,

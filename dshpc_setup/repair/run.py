@@ -25,7 +25,7 @@ Again = Callable[[], tuple[Finding, ...]]
 
 
 @dataclass(frozen=True)
-class How:
+class RepairOptions:
     """`interactive`: somebody can be asked. `again` makes the same checks once more."""
 
     reporter: Reporter
@@ -41,7 +41,7 @@ def mend(
     project: Project | None,
     known: Known,
     findings: tuple[Finding, ...],
-    how: How,
+    how: RepairOptions,
 ) -> Mended:
     """Mend what is safe to mend; raises DshpcError where another run mends, or works in the folder.
 
@@ -154,7 +154,7 @@ def _blocked(repair: Repair, done: Sequence[Done]) -> str:
     return ""
 
 
-def _looked_at_again(mended: Mended, how: How) -> Mended:
+def _looked_at_again(mended: Mended, how: RepairOptions) -> Mended:
     tried = any(item.state in ("done", "failed") for item in mended.done)
     if mended.interrupted or not tried:
         return mended

@@ -10,7 +10,7 @@ from dshpc_setup.diagnose import Known
 from dshpc_setup.engine.privilege import run_as_root
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.project.folder import Project
-from dshpc_setup.repair.model import Here
+from dshpc_setup.repair.model import Host
 from dshpc_setup.terminal.reporter import Reporter
 
 
@@ -29,7 +29,7 @@ class Site:
     machine: Machine
     reporter: Reporter
     known: Known
-    here: Here
+    here: Host
     project: Project | None
     interactive: bool
     time: str

@@ -62,7 +62,7 @@ class JobId:
 
 
 @dataclass(frozen=True)
-class Known:
+class SlurmJob:
     """A job that slurmctld knows; times are seconds since 1970."""
 
     id: str  # "17", "17_2", "17_[3-9]" for the tasks of an array that wait together, "17+1"
@@ -110,13 +110,13 @@ def words(state: str) -> str:
     return WORDS.get(state, state.lower().replace("_", " "))
 
 
-def parse(text: str) -> tuple[Known, ...]:
+def parse(text: str) -> tuple[SlurmJob, ...]:
     """`squeue --json`; raises ValueError for what is none of its answers."""
     items = answers.objects(text, "jobs")
     return tuple(_known(item) for item in items if "job_id" in item)
 
 
-def _known(item: Mapping[str, Any]) -> Known:
+def _known(item: Mapping[str, Any]) -> SlurmJob:
     task = number(item.get("array_task_id"))
     of = number(item.get("array_job_id")) or number(item.get("job_id")) or 0
     code, killed = exit_of(item.get("exit_code"))
@@ -126,7 +126,7 @@ def _known(item: Mapping[str, Any]) -> Known:
     details = item.get("gres_detail")
     texts = [str(text) for text in details] if isinstance(details, list) else []
     started = _time(item.get("start_time"))
-    return Known(
+    return SlurmJob(
         id=answers.job_name(item),
         number=of,
         task=task,
@@ -188,7 +188,7 @@ def _time(value: object) -> float | None:
     return float(found) if found and 0 < found < _LATEST else None
 
 
-def log_of(known: Known) -> str:
+def log_of(known: SlurmJob) -> str:
     """The log's path with sbatch's patterns filled in, as far as squeue has left them there."""
     if is_group(known.id):
         return ""  # tasks that wait together: each has its own
@@ -201,7 +201,7 @@ def log_of(known: Known) -> str:
     return path if path.startswith("/") or not path else f"{known.folder}/{path}"
 
 
-def of(wanted: JobId, jobs: Sequence[Known]) -> tuple[Known, ...]:
+def of(wanted: JobId, jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
     """That job: of an array without a task, all of them."""
     return tuple(
         job
@@ -210,7 +210,7 @@ def of(wanted: JobId, jobs: Sequence[Known]) -> tuple[Known, ...]:
     )
 
 
-def _holds(job: Known, task: int) -> bool:
+def _holds(job: SlurmJob, task: int) -> bool:
     """Whether it is this task, or these tasks of an array that wait together."""
     return job.task == task if job.task is not None else task in _tasks(job.id)
 

@@ -48,7 +48,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Room:
+class NodeResources:
     """What a node offers to jobs."""
 
     status: NodeStatus
@@ -62,7 +62,7 @@ class Queue:
     """What the controller answered: queued jobs, nodes, and partition -> "up", "down", ..."""
 
     jobs: tuple[Request, ...] = ()
-    nodes: tuple[Room, ...] = ()
+    nodes: tuple[NodeResources, ...] = ()
     partitions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -130,13 +130,15 @@ def _request(row: list[str]) -> Request:
     )
 
 
-def _room(row: list[str]) -> Room:
+def _room(row: list[str]) -> NodeResources:
     cells = dict(zip(_NODE, row, strict=True))
     reason = cells["Reason"] if cells["Reason"] != "none" else ""
     status = NodeStatus(
         cells["NodeList"], cells["StateLong"], reason or None, parse_gres(cells["Gres"]), {}
     )
-    return Room(status, _number(cells["CPUs"]), _number(cells["Memory"]), cells["Features"])
+    return NodeResources(
+        status, _number(cells["CPUs"]), _number(cells["Memory"]), cells["Features"]
+    )
 
 
 def parse_tres(text: str) -> dict[str, int]:

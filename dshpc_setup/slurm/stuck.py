@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dshpc_setup.slurm.pending import Queue, Request, Room
+from dshpc_setup.slurm.pending import NodeResources, Queue, Request
 from dshpc_setup.terminal.printed import plain
 
 MOST = 10  # jobs that are named; the others are counted
@@ -108,7 +108,7 @@ def _partition(job: Request, partitions: Mapping[str, str]) -> str | None:
     return None
 
 
-def _too_much(job: Request, nodes: tuple[Room, ...]) -> str | None:
+def _too_much(job: Request, nodes: tuple[NodeResources, ...]) -> str | None:
     """What it asks for and no node has; for several nodes, the best one is named."""
     if not nodes:
         return None
@@ -138,13 +138,13 @@ def _lack(asked: str, offer: str) -> str:
     return f"it asks for {asked}, the node {offer}"
 
 
-def _have(room: Room, name: str) -> int:
+def _have(room: NodeResources, name: str) -> int:
     """How many of "gpu:h100" or, of any type, "gpu"."""
     total = room.status.gres_total
     return sum(count for key, count in total.items() if key == name or key.startswith(f"{name}:"))
 
 
-def _offer(nodes: tuple[Room, ...], name: str) -> str:
+def _offer(nodes: tuple[NodeResources, ...], name: str) -> str:
     kind = name.split(":")[0]
     texts = [
         f"{key}:{count}"
@@ -155,7 +155,7 @@ def _offer(nodes: tuple[Room, ...], name: str) -> str:
     return f"has {', '.join(texts)}" if texts else f"has no {'GPU' if kind == 'gpu' else kind}"
 
 
-def _no_node(nodes: tuple[Room, ...]) -> str | None:
+def _no_node(nodes: tuple[NodeResources, ...]) -> str | None:
     """Every node is out of use."""
     if not nodes or any(room.status.usable for room in nodes):
         return None
@@ -172,7 +172,7 @@ _WAITS = re.compile(
 )
 
 
-def _by_slurm(job: Request, nodes: tuple[Room, ...]) -> str | None:
+def _by_slurm(job: Request, nodes: tuple[NodeResources, ...]) -> str | None:
     """What Slurm alone knows, in its own word."""
     if job.wanted_nodes and nodes and re.fullmatch(r"[\w.,-]+", job.wanted_nodes):
         names = {room.status.name for room in nodes}

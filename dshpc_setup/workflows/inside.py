@@ -22,7 +22,7 @@ from dshpc_setup.slurm import completion_log
 from dshpc_setup.slurm.job_states import JobId
 from dshpc_setup.workflows import request_building, standing
 from dshpc_setup.workflows import state as states
-from dshpc_setup.workflows.request_building import Asked
+from dshpc_setup.workflows.request_building import WorkflowRequest
 from dshpc_setup.workflows.standing import Standing
 from dshpc_setup.workflows.state import Ran, State
 
@@ -60,7 +60,7 @@ def _look(work: str) -> Look:
     return Look(LocalMachine(), work)
 
 
-def run(asked: Asked) -> dict[str, Any]:
+def run(asked: WorkflowRequest) -> dict[str, Any]:
     """Check all, submit what has to run; with `dry_run` say what would be."""
     import contextlib
 
@@ -143,7 +143,7 @@ def _state(work: str, name: str) -> State:
     )
 
 
-def status(asked: Asked) -> dict[str, Any]:
+def status(asked: WorkflowRequest) -> dict[str, Any]:
     """The `dshpc.workflow/1` object: every job as it is."""
     state = _state(asked.work, asked.name)
     found = _standings(_look(asked.work), state, why=True)
@@ -161,7 +161,7 @@ def status(asked: Asked) -> dict[str, Any]:
     }
 
 
-def cancel(asked: Asked) -> dict[str, Any]:
+def cancel(asked: WorkflowRequest) -> dict[str, Any]:
     """End what is not over; a run that submits it at this moment stops, and takes back what it has
     submitted."""
     look = _look(asked.work)

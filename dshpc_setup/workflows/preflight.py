@@ -15,7 +15,7 @@ from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.machine import Machine
 from dshpc_setup.workflows.model import Need
-from dshpc_setup.workflows.request_building import Asked
+from dshpc_setup.workflows.request_building import WorkflowRequest
 from dshpc_setup.workflows.standing import Standing
 from dshpc_setup.workflows.state import Ran, State
 
@@ -31,7 +31,7 @@ class Wanted:
     copied: bool = True
 
 
-def wanted(asked: Asked) -> list[Wanted]:
+def wanted(asked: WorkflowRequest) -> list[Wanted]:
     """The jobs; raises DshpcError (usage) where they cannot be read."""
     try:
         return [
@@ -51,7 +51,7 @@ def wanted(asked: Asked) -> list[Wanted]:
 def check_fits(machine: Machine, jobs: Sequence[Wanted], has: Offer) -> None:
     """Raises DshpcError where one of them can never run here."""
     said: list[str] = []
-    now: availability.Room | None = None
+    now: availability.Availability | None = None
     for job in jobs:
         asked = job.request
         found = fit(asked.resources, has, None, asked.partition)

@@ -19,7 +19,7 @@ SCHEMA = "dshpc.workflow-request/1"
 
 
 @dataclass(frozen=True)
-class Asked:
+class WorkflowRequest:
     """What `dshpc-node job workflow` reads from stdin; `jobs` in the order of their submission."""
 
     verb: str  # run | status | cancel
@@ -35,13 +35,13 @@ class Asked:
         return {"schema": SCHEMA, **self.__dict__}
 
 
-def from_json(text: str) -> Asked:
+def from_json(text: str) -> WorkflowRequest:
     """Raises DshpcError (usage) for what is none."""
     try:
         value = foreign.value(text)
         if value.pop("schema") != SCHEMA:
             raise ValueError(f"not a {SCHEMA} object")
-        return Asked(**value)
+        return WorkflowRequest(**value)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise usage_error("The request cannot be read.", str(error)) from None
 
@@ -57,7 +57,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class How:
+class BuildOptions:
     """`again`: also what is unchanged. `dry`: nothing is submitted, and so nothing copied.
 
     `only` are the jobs whose inputs are copied (None: all). The others are said to have none: they
@@ -72,7 +72,9 @@ class How:
         return not self.dry and (self.only is None or job in self.only)
 
 
-def run(workflow: Workflow, prints: Prints, where: Where, how: How) -> tuple[Asked, list[Incoming]]:
+def run(
+    workflow: Workflow, prints: Prints, where: Where, how: BuildOptions
+) -> tuple[WorkflowRequest, list[Incoming]]:
     """The object, and the copies of inputs that were made for it: what is left of them is the
     caller's to remove."""
     copies: list[Incoming] = []
@@ -93,7 +95,7 @@ def run(workflow: Workflow, prints: Prints, where: Where, how: How) -> tuple[Ask
     except BaseException:
         remove(copies)
         raise
-    asked = Asked("run", workflow.name, where.work, str(workflow.file), jobs, how.again,
+    asked = WorkflowRequest("run", workflow.name, where.work, str(workflow.file), jobs, how.again,
                   how.dry, list(prints.notes))  # fmt: skip
     return asked, copies
 

@@ -16,7 +16,7 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.workflows import state as states
 from dshpc_setup.workflows.model import DEPENDENCY, Need
 from dshpc_setup.workflows.preflight import Wanted
-from dshpc_setup.workflows.request_building import Asked
+from dshpc_setup.workflows.request_building import WorkflowRequest
 from dshpc_setup.workflows.standing import GOOD, Kind, Standing, unmet_needs
 from dshpc_setup.workflows.state import Ran, State
 
@@ -29,7 +29,7 @@ class Submission:
     """One run of a workflow, from its first job to its last."""
 
     machine: Machine
-    asked: Asked
+    asked: WorkflowRequest
     has: Offer
     kept: Mapping[str, Ran]
     last: State | None

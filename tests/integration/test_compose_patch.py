@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from dshpc_setup.compose_patch import check, command
-from dshpc_setup.compose_patch.command import Checked, Way, Wish
+from dshpc_setup.compose_patch.command import Checked, ChosenHandover, PatchOptions
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.machine.local import LocalMachine
@@ -80,8 +80,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def patch(file: Path, service: str, handover: Handover, tool: Tool, version: str | None) -> Any:
-    way = Way(handover, "For a test.", version)
-    return command.run(Wish(file, service), lambda: way, tool.check, Silent(True))
+    way = ChosenHandover(handover, "For a test.", version)
+    return command.run(PatchOptions(file, service), lambda: way, tool.check, Silent(True))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -108,12 +108,14 @@ def test_every_file_is_taken_and_says_the_same_beside(
             if key not in ("devices", "volumes", "environment", "deploy", "group_add"):
                 assert found[key] == old[key]
         _has(found, stanza, handover)
-        gone = command.run(Wish(file, service, remove=True), _no_way, tool.check, Silent(True))
+        gone = command.run(
+            PatchOptions(file, service, remove=True), _no_way, tool.check, Silent(True)
+        )
         assert gone.action == "removed"
         assert file.read_text() == text
 
 
-def _no_way() -> Way:
+def _no_way() -> ChosenHandover:
     raise AssertionError("nothing is to be handed over")
 
 

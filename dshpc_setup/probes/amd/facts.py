@@ -160,7 +160,7 @@ def _without_kfd(search: Search) -> Gpus:
         look.saw("kfd", found.state, kfd.NODES, found.detail)
         return found
     programs = amd_signs.programs(look.machine)
-    told = ask_tools(search, programs) if programs else amd_tools.Told("absent")
+    told = ask_tools(search, programs) if programs else amd_tools.ToolReport("absent")
     known = set(layers.cards)
     listed = [card for card in told.cards if card.address not in known]
     left = amd_unused.Left()
@@ -202,7 +202,7 @@ def _by_tool(
     search: Search,
     devices: tuple[GpuDevice, ...],
     left: amd_unused.Left,
-    told: amd_tools.Told,
+    told: amd_tools.ToolReport,
 ) -> Gpus:
     """What only a tool lists: the kernel's own trees cannot be seen here."""
     look = search.look
@@ -255,7 +255,7 @@ def _nothing(
     search: Search,
     cards: tuple[pci.PciDevice, ...],
     left: amd_unused.Left,
-    told: amd_tools.Told,
+    told: amd_tools.ToolReport,
 ) -> tuple[State, str | None]:
     if search.container and cards and search.look.machine.is_device(_KFD):
         return "error", f"this container was handed {_KFD}, and KFD lists no GPU behind it"

@@ -29,7 +29,7 @@ class Search:
     layers: Layers
     container: bool
     tool: str | None = None  # that alone lists the devices
-    asked: amd_tools.Told | None = None  # what the tools said, where one was asked
+    asked: amd_tools.ToolReport | None = None  # what the tools said, where one was asked
     not_asked: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -116,9 +116,9 @@ def _names_by_library(search: Search) -> dict[str, str]:
     return found
 
 
-def ask_tools(search: Search, programs: dict[str, str]) -> amd_tools.Told:
+def ask_tools(search: Search, programs: dict[str, str]) -> amd_tools.ToolReport:
     if not programs:
         search.not_asked.append(("amd-smi, rocm-smi", "neither is installed"))
-        return amd_tools.Told("absent", detail="neither is installed")
+        return amd_tools.ToolReport("absent", detail="neither is installed")
     search.asked = amd_tools.ask(search.look, programs, search.left_s)
     return search.asked

@@ -24,7 +24,7 @@ _RANK: tuple[State, ...] = ("timeout", "error", "denied", "absent")
 
 
 @dataclass(frozen=True)
-class Told:
+class ToolReport:
     """What the tools said together: `present` where one of them lists cards."""
 
     state: State
@@ -33,10 +33,10 @@ class Told:
     detail: str | None = None
 
 
-def ask(look: Look, programs: dict[str, str], deadline_s: float) -> Told:
+def ask(look: Look, programs: dict[str, str], deadline_s: float) -> ToolReport:
     """One tool after the other, until one tells name and memory of all its cards."""
     until = look.machine.clock() + deadline_s
-    best = Told("absent", detail="neither amd-smi nor rocm-smi is installed")
+    best = ToolReport("absent", detail="neither amd-smi nor rocm-smi is installed")
     for tool, calls, parse in TOOLS:
         if tool not in programs:
             continue
@@ -50,7 +50,7 @@ def ask(look: Look, programs: dict[str, str], deadline_s: float) -> Told:
     return best
 
 
-def _better(told: Told, best: Told) -> bool:
+def _better(told: ToolReport, best: ToolReport) -> bool:
     if best.state == "present":
         return False
     return told.state == "present" or _RANK.index(told.state) <= _RANK.index(best.state)
@@ -58,9 +58,9 @@ def _better(told: Told, best: Told) -> bool:
 
 def _ask_one(
     look: Look, tool: str, program: str, how: tuple[tuple[tuple[str, ...], ...], _Parse, float]
-) -> Told:
+) -> ToolReport:
     calls, parse, until = how
-    told = Told("absent", tool=tool)
+    told = ToolReport("absent", tool=tool)
     for arguments in calls:
         left_s = until - look.machine.clock()
         if left_s <= 0:
@@ -73,22 +73,24 @@ def _ask_one(
     return told
 
 
-def judge(tool: str, result: CommandResult, parse: _Parse) -> Told:
+def judge(tool: str, result: CommandResult, parse: _Parse) -> ToolReport:
     """The tool's answer. Its exit code says little: one value that a card lacks makes it 2."""
     if result.state == "timeout":
-        return Told("timeout", (), tool, "it gave no answer before its deadline")
+        return ToolReport("timeout", (), tool, "it gave no answer before its deadline")
     if result.state != "present":
-        return Told(result.state, (), tool, kept(result.text) or "it cannot be started")
+        return ToolReport(result.state, (), tool, kept(result.text) or "it cannot be started")
     cards = parse(result.stdout)
     if cards:
-        return Told("present", cards, tool, counted(len(cards), "card"))
+        return ToolReport("present", cards, tool, counted(len(cards), "card"))
     text = result.text
     if (cards is not None and result.ok) or rocm_smi.says_nothing(text):
-        return Told("absent", (), tool, kept(text) or "it lists no card")
-    return Told("error", (), tool, kept(text) or f"it printed nothing (exit code {result.code})")
+        return ToolReport("absent", (), tool, kept(text) or "it lists no card")
+    return ToolReport(
+        "error", (), tool, kept(text) or f"it printed nothing (exit code {result.code})"
+    )
 
 
-def last_words(told: Told) -> str:
+def last_words(told: ToolReport) -> str:
     """What a tool said in the end, for a sentence; half a JSON text says nothing."""
     lines = (told.detail or "").strip().splitlines()
     if not lines or (told.detail or "").lstrip()[:1] in ("{", "["):

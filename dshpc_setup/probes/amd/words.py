@@ -56,7 +56,7 @@ def _says(device: GpuDevice, parts: int) -> str:
     return f"{counted(parts, 'partition')}{mode} of {text} each"
 
 
-def _of_tool(told: amd_tools.Told) -> str:
+def _of_tool(told: amd_tools.ToolReport) -> str:
     """What amd-smi or rocm-smi said, where it was asked."""
     if told.state == "present":
         return f"lists {counted(len(told.cards), 'card')}"

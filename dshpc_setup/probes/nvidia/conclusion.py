@@ -14,7 +14,7 @@ from dshpc_setup.probes.look import counted
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia import reconcile as nvidia_reconcile
 from dshpc_setup.probes.nvidia.layers import OURS, Layers
-from dshpc_setup.probes.nvidia.reconcile import Told
+from dshpc_setup.probes.nvidia.reconcile import GpuList
 from dshpc_setup.probes.nvidia.values import text
 
 # NVML's codes (nvmlReturn_t) in the words of somebody who wants to know what is wrong.
@@ -31,7 +31,7 @@ _REASONS = {
 
 
 def concluded(
-    layers: Layers, devices: tuple[GpuDevice, ...], told: Told | None, failed: Reply, hidden: int
+    layers: Layers, devices: tuple[GpuDevice, ...], told: GpuList | None, failed: Reply, hidden: int
 ) -> Gpus:
     value: Mapping[str, Any] = told.value if told else {}
     version = text(value.get("driver_version")) or layers.module.version
@@ -69,7 +69,7 @@ def concluded(
     )
 
 
-def _cut_short(layers: Layers, told: Told, number: int) -> str:
+def _cut_short(layers: Layers, told: GpuList, number: int) -> str:
     expected = nvidia_reconcile.expected_count(layers, told)
     how = nvidia_reconcile.how_cut(told)
     if expected is None:

@@ -16,7 +16,7 @@ from dshpc_setup.probes.gpus import in_words
 from dshpc_setup.probes.look import Look, counted
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia.layers import PROC, TOOL, Layers
-from dshpc_setup.probes.nvidia.reconcile import BOARD, Told
+from dshpc_setup.probes.nvidia.reconcile import BOARD, GpuList
 from dshpc_setup.probes.nvidia.values import count, text
 
 Pairs = list[tuple[str, str]]
@@ -65,7 +65,7 @@ def nothing(look: Look, layers: Layers, detail: str) -> None:
 
 
 def gpus(
-    look: Look, layers: Layers, found: Gpus, told: Told | None, nvml: Reply, *, asked: bool
+    look: Look, layers: Layers, found: Gpus, told: GpuList | None, nvml: Reply, *, asked: bool
 ) -> None:
     """The number of GPUs, or why there is none; `asked`: nvidia-smi was."""
     because = _signs(layers)
@@ -117,7 +117,7 @@ def _nvml_in_words(nvml: Reply) -> str:
     return f"{nvml.state}{code}: {nvml.detail or 'no reason was given'}"
 
 
-def _not_asked(told: Told | None, nvml: Reply, asked: bool) -> Pairs:
+def _not_asked(told: GpuList | None, nvml: Reply, asked: bool) -> Pairs:
     if told is not None and told.teller == "nvidia-smi":
         return [("NVML", "could not be used, so nvidia-smi was asked")]
     if told is not None and told.teller == BOARD:
@@ -132,7 +132,7 @@ def _not_asked(told: Told | None, nvml: Reply, asked: bool) -> Pairs:
 
 
 def device(
-    look: Look, layers: Layers, found: GpuDevice, told: Told, item: Mapping[str, Any]
+    look: Look, layers: Layers, found: GpuDevice, told: GpuList, item: Mapping[str, Any]
 ) -> None:
     """Which layer gave what of one device."""
     teller = told.teller if item else "the board's own files"

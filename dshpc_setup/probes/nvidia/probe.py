@@ -24,7 +24,7 @@ from dshpc_setup.probes.nvidia import layers as nvidia_layers
 from dshpc_setup.probes.nvidia import reconcile as nvidia_reconcile
 from dshpc_setup.probes.nvidia.conclusion import concluded
 from dshpc_setup.probes.nvidia.layers import Layers
-from dshpc_setup.probes.nvidia.reconcile import BOARD, Told
+from dshpc_setup.probes.nvidia.reconcile import BOARD, GpuList
 
 
 def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
@@ -82,7 +82,7 @@ def _shared(machine: Machine, layers: Layers, device: GpuDevice) -> tuple[str, .
 
 
 def _missing_nodes(
-    look: Look, layers: Layers, devices: tuple[GpuDevice, ...], told: Told
+    look: Look, layers: Layers, devices: tuple[GpuDevice, ...], told: GpuList
 ) -> tuple[Disagreement, ...]:
     """Those that are not there though the GPUs are listed; CUDA's own node is evidence alone."""
     machine = look.machine
@@ -125,12 +125,14 @@ def _saw_layers(look: Look, layers: Layers) -> None:
     look.saw("nvidia-nodes", "present" if nodes else "absent", "/dev", nodes)
 
 
-def _ask(look: Look, layers: Layers, nvml: Reply, until: float) -> tuple[Told | None, Reply, bool]:
+def _ask(
+    look: Look, layers: Layers, nvml: Reply, until: float
+) -> tuple[GpuList | None, Reply, bool]:
     """A list of GPUs; the reply that says why there is none; whether nvidia-smi was asked."""
     value: Mapping[str, Any] = nvml.value if isinstance(nvml.value, dict) else {}
     if nvml.state == "present":
         return _whole("NVML", replace(nvml, value=value)), nvml, False
-    partial = Told("NVML", value, nvml) if nvidia_devices.reported(value) else None
+    partial = GpuList("NVML", value, nvml) if nvidia_devices.reported(value) else None
     failed, asked = nvml, False
     if nvml.state not in ("timeout", "denied") and nvml.code in (None, 12, 13):
         program = nvidia_layers.tool(look.machine, layers)
@@ -147,16 +149,16 @@ def _ask(look: Look, layers: Layers, nvml: Reply, until: float) -> tuple[Told | 
             failed = _why(layers, nvml, answer)
     bare = partial is None and failed.state != "timeout"
     if bare and layers.board is not None and layers.board.nodes:
-        return Told(BOARD, {}), nvml, asked  # CUDA needs no NVML there
+        return GpuList(BOARD, {}), nvml, asked  # CUDA needs no NVML there
     return partial, failed, asked
 
 
-def _whole(teller: str, reply: Reply) -> Told:
+def _whole(teller: str, reply: Reply) -> GpuList:
     """The list of a reply, cut short where it names fewer GPUs than it counts."""
     count, listed = reply.value.get("count"), len(nvidia_devices.reported(reply.value))
     if not isinstance(count, int) or isinstance(count, bool) or not listed < count < 4096:
-        return Told(teller, reply.value)
-    return Told(teller, reply.value, replace(reply, detail=f"it counts {counted(count, 'GPU')}"))
+        return GpuList(teller, reply.value)
+    return GpuList(teller, reply.value, replace(reply, detail=f"it counts {counted(count, 'GPU')}"))
 
 
 def _why(layers: Layers, nvml: Reply, answer: Reply) -> Reply:

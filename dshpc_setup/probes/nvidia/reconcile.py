@@ -27,7 +27,7 @@ BOARD = "the board"  # the teller where a Tegra's own files are all that tells o
 
 
 @dataclass(frozen=True)
-class Told:
+class GpuList:
     """A list of GPUs and who told it; `cut` where the teller hung or crashed on the way."""
 
     teller: str  # NVML, nvidia-smi
@@ -36,7 +36,7 @@ class Told:
 
 
 def unused(
-    machine: Machine, layers: Layers, devices: Iterable[GpuDevice], told: Told | None
+    machine: Machine, layers: Layers, devices: Iterable[GpuDevice], told: GpuList | None
 ) -> tuple[UnusedGpu, ...]:
     """The cards of this machine that are not in the list, each with the reason.
 
@@ -59,7 +59,7 @@ def unused(
 
 
 def _why_unused(
-    machine: Machine, card: pci.PciDevice, known: ProcGpu | None, told: Told | None
+    machine: Machine, card: pci.PciDevice, known: ProcGpu | None, told: GpuList | None
 ) -> tuple[UnusedCode, str] | None:
     if card.driver == "vfio-pci":
         return "virtual-machines", "bound to vfio-pci: handed to virtual machines"
@@ -84,7 +84,7 @@ def disagreements(
     machine: Machine,
     layers: Layers,
     devices: Sequence[GpuDevice],
-    told: Told | None,
+    told: GpuList | None,
     nvml: Reply,
 ) -> tuple[Disagreement, ...]:
     """All that one layer says and another denies."""
@@ -107,7 +107,7 @@ def disagreements(
     return tuple(found)
 
 
-def _versions(layers: Layers, told: Told | None, nvml: Reply) -> list[Disagreement]:
+def _versions(layers: Layers, told: GpuList | None, nvml: Reply) -> list[Disagreement]:
     module, versions = layers.module, []
     if module.version and not layers.wsl:
         versions = [
@@ -155,7 +155,7 @@ def _linux_driver_in_wsl(layers: Layers, devices: Sequence[GpuDevice]) -> list[D
     ]
 
 
-def expected_count(layers: Layers, told: Told) -> int | None:
+def expected_count(layers: Layers, told: GpuList) -> int | None:
     """How many GPUs there should be, where a list was cut short."""
     count = told.value.get("count")
     if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 4096:
@@ -164,7 +164,7 @@ def expected_count(layers: Layers, told: Told) -> int | None:
     return len(ours) if ours and not layers.container else None
 
 
-def how_cut(told: Told) -> str:
+def how_cut(told: GpuList) -> str:
     """How a list came to be cut short, as a verb: a reply that is `present` only broke off."""
     ways = {"timeout": "stopped answering", "present": "broke off"}
     return ways.get(told.cut.state if told.cut else "", "crashed")
@@ -175,7 +175,7 @@ def teller_of(reply: Reply) -> str:
     return "nvidia-smi" if "nvidia-smi" in reply.source else "NVML"
 
 
-def _cut_short(layers: Layers, told: Told, number: int) -> Disagreement:
+def _cut_short(layers: Layers, told: GpuList, number: int) -> Disagreement:
     count = expected_count(layers, told)
     how = how_cut(told)
     of = f" of {count}" if count is not None else ""
@@ -194,7 +194,7 @@ def _cut_short(layers: Layers, told: Told, number: int) -> Disagreement:
     )
 
 
-def _crashed_beside(told: Told, nvml: Reply, number: int) -> Disagreement:
+def _crashed_beside(told: GpuList, nvml: Reply, number: int) -> Disagreement:
     return Disagreement(
         "number of GPUs",
         (
@@ -205,7 +205,7 @@ def _crashed_beside(told: Told, nvml: Reply, number: int) -> Disagreement:
     )
 
 
-def _without_a_kernel(layers: Layers, told: Told, number: int) -> Disagreement:
+def _without_a_kernel(layers: Layers, told: GpuList, number: int) -> Disagreement:
     return Disagreement(
         "NVIDIA driver",
         (
@@ -220,7 +220,7 @@ def _without_a_kernel(layers: Layers, told: Told, number: int) -> Disagreement:
 
 
 def _unlisted(
-    machine: Machine, layers: Layers, devices: Sequence[GpuDevice], told: Told
+    machine: Machine, layers: Layers, devices: Sequence[GpuDevice], told: GpuList
 ) -> list[Disagreement]:
     counted = {device.pci_bus_id for device in devices}
     # A lost GPU without an address may be any of them.
@@ -253,7 +253,7 @@ def _unlisted(
     return found
 
 
-def _off_the_bus(layers: Layers, devices: Sequence[GpuDevice], told: Told) -> list[Disagreement]:
+def _off_the_bus(layers: Layers, devices: Sequence[GpuDevice], told: GpuList) -> list[Disagreement]:
     if not layers.cards and layers.board is not None:
         return []
     return [
@@ -273,7 +273,9 @@ def _off_the_bus(layers: Layers, devices: Sequence[GpuDevice], told: Told) -> li
     ]
 
 
-def _held_by_others(layers: Layers, devices: Sequence[GpuDevice], told: Told) -> list[Disagreement]:
+def _held_by_others(
+    layers: Layers, devices: Sequence[GpuDevice], told: GpuList
+) -> list[Disagreement]:
     pairs = ((device, layers.on_bus(device.pci_bus_id)) for device in devices)
     return [
         Disagreement(
@@ -290,7 +292,7 @@ def _held_by_others(layers: Layers, devices: Sequence[GpuDevice], told: Told) ->
 
 
 def _nodes_of_nobody(
-    layers: Layers, devices: Sequence[GpuDevice], told: Told
+    layers: Layers, devices: Sequence[GpuDevice], told: GpuList
 ) -> list[Disagreement]:
     """Nodes that a container was handed, of GPUs that are not in the list; a lost one may be any."""
     if told.cut is not None or any(device.minor is None for device in devices):
@@ -308,7 +310,7 @@ def _nodes_of_nobody(
     ]  # fmt: skip
 
 
-def _proc(layers: Layers, devices: Sequence[GpuDevice], told: Told) -> list[Disagreement]:
+def _proc(layers: Layers, devices: Sequence[GpuDevice], told: GpuList) -> list[Disagreement]:
     found = []
     for device in devices:
         known = layers.listed.get(device.pci_bus_id or "")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup import cli
 from dshpc_setup.cli import app
-from dshpc_setup.cli.detect import Asked, parsed, sections_of
+from dshpc_setup.cli.detect import DetectOptions, parsed, sections_of
 from dshpc_setup.cli.facts import lines
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import (
@@ -99,10 +99,10 @@ def test_what_it_is_not_sure_of_goes_to_typer(arguments: list[str]) -> None:
 
 
 def test_a_plain_line_needs_no_typer() -> None:
-    assert parsed([]) == Asked()
+    assert parsed([]) == DetectOptions()
     line = ["--json", "--only=gpus", "--deadline", "5", "--root", "/r", "--explain"]
-    assert parsed(line) == Asked(True, True, "gpus", 5.0, "/r")
-    assert as_typer_reads([]) == {**asdict(Asked())}
+    assert parsed(line) == DetectOptions(True, True, "gpus", 5.0, "/r")
+    assert as_typer_reads([]) == {**asdict(DetectOptions())}
 
 
 def test_typer_is_not_imported_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup import checkup, cli
 from dshpc_setup.cli import check_selection, checking, junit
-from dshpc_setup.cli.checking import Asked
+from dshpc_setup.cli.checking import DoctorOptions
 from dshpc_setup.cli.doctor import lines
 from dshpc_setup.cli.terminal import Ink
 from dshpc_setup.diagnose import Finding, catalogue
@@ -433,7 +433,7 @@ def test_checks_that_are_left_out_still_explain(monkeypatch: pytest.MonkeyPatch)
     waiting = check("DSH-PT-001", "passthrough", needs=("DSH-NV-001",))
     monkeypatch.setattr("dshpc_setup.diagnose.catalogue", lambda: (symptom, broken, waiting))
     known: Known = known_of("workstation-rtx4090")
-    report = checking.report_of(Asked(), known, (symptom, waiting))
+    report = checking.report_of(DoctorOptions(), known, (symptom, waiting))
     assert [(it.id, it.caused_by, it.blocked_by) for it in report.findings] == [
         ("DSH-GP-001", "DSH-NV-001", None),
         ("DSH-PT-001", None, "DSH-NV-001"),
@@ -573,17 +573,20 @@ def test_what_stands_beside_the_findings() -> None:
     seen = replace(here, observed=replace(here.observed, version="0.1.0"))
     placed = replace(here, observed=replace(seen.observed, project="/home/someone/cluster"))
     none = ("No cluster is set up in this folder or above it.",)
-    assert checking.report_of(Asked(), seen, None).notes == none
-    assert checking.report_of(Asked(), seen, gpu_alone).notes == ()
-    (where,) = checking.report_of(Asked(), placed, None).notes
+    assert checking.report_of(DoctorOptions(), seen, None).notes == none
+    assert checking.report_of(DoctorOptions(), seen, gpu_alone).notes == ()
+    (where,) = checking.report_of(DoctorOptions(), placed, None).notes
     assert where == "No cluster is set up in /home/someone/cluster."
-    (alone,) = checking.report_of(Asked(), here, None, recorded=True).notes
+    (alone,) = checking.report_of(DoctorOptions(), here, None, recorded=True).notes
     assert alone.startswith("Only a machine was recorded")
     simulated = known_of("workstation-rtx4090/slurm-simulated")
-    (made_up,) = checking.report_of(Asked(), simulated, gpu_alone).notes
+    (made_up,) = checking.report_of(DoctorOptions(), simulated, gpu_alone).notes
     assert "SIMULATED" in made_up
     assert told((WELL,), notes=(made_up,))[-2:] == [made_up, "No problem found."]
-    assert checking.report_of(Asked(), known_of("workstation-rtx4090/healthy"), None).notes == ()
+    assert (
+        checking.report_of(DoctorOptions(), known_of("workstation-rtx4090/healthy"), None).notes
+        == ()
+    )
 
 
 @pytest.mark.parametrize("target", ["there/is/none.xml", "/"])

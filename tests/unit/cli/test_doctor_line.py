@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup import cli
 from dshpc_setup.cli import app, doctor_line
-from dshpc_setup.cli.checking import Asked
+from dshpc_setup.cli.checking import DoctorOptions
 from dshpc_setup.cli.doctor_line import Line, look, parsed
 from dshpc_setup.machine import CommandResult, Ended
 from dshpc_setup.project.folder import Project
@@ -59,7 +59,7 @@ def as_typer_reads(arguments: list[str]) -> Line | None:
     except Exception:  # noqa: BLE001 -- any of the parser's
         return None
     assert not any(found[name] for name in ("fix", "dry_run", "bundle", "yes", "list_checks"))
-    asked = Asked(
+    asked = DoctorOptions(
         found["json_output"],
         found["verbose"],
         found["strict"],
@@ -90,11 +90,11 @@ def test_what_it_is_not_sure_of_and_what_changes_something_goes_to_typer(
 
 
 def test_a_plain_line() -> None:
-    assert parsed([]) == Line(Asked())
+    assert parsed([]) == Line(DoctorOptions())
     line = ["--json", "-v", "--only=gpu", "--only", "host", "--dir", "/p", "--machine=m"]
-    asked = Asked(json=True, verbose=True, only=("gpu", "host"))
+    asked = DoctorOptions(json=True, verbose=True, only=("gpu", "host"))
     assert parsed(line) == Line(asked, Path("/p"), Path("m"))
-    assert asdict(Asked()) == asdict(as_typer_reads([]).asked)  # type: ignore[union-attr]
+    assert asdict(DoctorOptions()) == asdict(as_typer_reads([]).asked)  # type: ignore[union-attr]
 
 
 def test_typer_is_not_imported_for_it(
@@ -155,7 +155,7 @@ def test_the_container_is_asked_before_all_else_and_once(
     project, engine = Project(tmp_path), Engine()
     project.prepare()
     monkeypatch.setattr(doctor_line, "seen_machine", lambda *_: engine)
-    line = Line(Asked(json=True), tmp_path)
+    line = Line(DoctorOptions(json=True), tmp_path)
     look(line)
     assert "inside" not in engine.apart_of  # no cluster was set up
     assert OBSERVE not in engine.asked

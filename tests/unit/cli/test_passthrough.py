@@ -163,10 +163,10 @@ def test_an_engine_elsewhere_says_where_to_go() -> None:
 
 def command(
     monkeypatch: pytest.MonkeyPatch, outcome: testrun.TestRun | BaseException, *arguments: str
-) -> tuple[int, list[testrun.Wish]]:
-    wishes: list[testrun.Wish] = []
+) -> tuple[int, list[testrun.RunOptions]]:
+    wishes: list[testrun.RunOptions] = []
 
-    def fake(_: object, wish: testrun.Wish, __: object) -> testrun.TestRun:
+    def fake(_: object, wish: testrun.RunOptions, __: object) -> testrun.TestRun:
         wishes.append(wish)
         if isinstance(outcome, BaseException):
             raise outcome

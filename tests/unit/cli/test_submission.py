@@ -21,7 +21,7 @@ from dshpc_setup.cli.job_request import UnansweredError
 from dshpc_setup.cli.submission import Line, parsed
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs.request import Request
-from dshpc_setup.jobs.request_building import Asked
+from dshpc_setup.jobs.request_building import CommandLine
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.workflows import request_building as workflow_asking
 from tests.unit.methods.made import folder
@@ -127,7 +127,7 @@ def shown(line: Line, capsys: pytest.CaptureFixture[str], **more: Any) -> tuple[
 
 
 def test_what_to_type_next_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = shown(Line("run", Asked()), capsys)
+    out, err = shown(Line("run", CommandLine()), capsys)
     assert out.splitlines()[0] == "Job 17 is submitted: a?[2J, 2 GPUs h100."
     for words in ("/w/jobs/a", "job show 17", "job logs 17", "Note."):
         assert words in out
@@ -137,19 +137,19 @@ def test_what_to_type_next_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_arrays_logs_are_its_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     array = Request("method", "a", ("x",), "/w", parameters=({}, {}), is_array=True)
     for wait in (False, True):
-        submission._show(ANSWER, array, Line("method run", Asked(), wait=wait))
+        submission._show(ANSWER, array, Line("method run", CommandLine(), wait=wait))
         told = capsys.readouterr()
         assert "job logs 17 --task 0" in (told.err if wait else told.out)
 
 
 def test_with_wait_stdout_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = shown(Line("run", Asked(), wait=True), capsys)
+    out, err = shown(Line("run", CommandLine(), wait=True), capsys)
     assert out == ""
     assert "Job 17" in err
 
 
 def test_a_dry_run_prints_a_call_that_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = shown(Line("run", Asked(dry_run=True)), capsys, job_id=None)
+    out, err = shown(Line("run", CommandLine(dry_run=True)), capsys, job_id=None)
     assert out == "sbatch '--chdir=/my work'\n"
     assert "Nothing was submitted" in err
 
@@ -164,8 +164,8 @@ def test_an_error_inside_is_the_same_error_here() -> None:
     assert job_request._answer(json.dumps(ANSWER)) == ANSWER
 
 
-@pytest.mark.parametrize("line", [Line("run", Asked(), wait=True, json=True),
-                                  Line("run", Asked(dry_run=True), wait=True)])  # fmt: skip
+@pytest.mark.parametrize("line", [Line("run", CommandLine(), wait=True, json=True),
+                                  Line("run", CommandLine(dry_run=True), wait=True)])  # fmt: skip
 def test_what_excludes_each_other(line: Line) -> None:
     with pytest.raises(DshpcError, match="exclude each other") as told:
         submission.carry_out(line)
@@ -177,18 +177,18 @@ def test_each_job_of_several_targets_is_told(capsys: pytest.CaptureFixture[str])
     gpus = {"type": "h100", "count": 2, "which": ["0", "2"]}
     job = {**ANSWER, "gpus": gpus}
     jobs = [job, {**job, "job_id": "18", "gpus": {**gpus, "count": 1, "which": ["1"]}}]
-    out, _ = shown(Line("run", Asked(targets=("n::0,2", "n::1"))), capsys, jobs=jobs)
+    out, _ = shown(Line("run", CommandLine(targets=("n::0,2", "n::1"))), capsys, jobs=jobs)
     assert "Job 17 is submitted: a?[2J, GPUs 0, 2 (h100)." in out
     assert "Job 18 is submitted: a?[2J, GPU 1 (h100)." in out
     assert "dshpc job logs 18" in out
-    out, err = shown(Line("run", Asked(dry_run=True)), capsys, jobs=jobs, job_id=None)
+    out, err = shown(Line("run", CommandLine(dry_run=True)), capsys, jobs=jobs, job_id=None)
     assert out == "sbatch '--chdir=/my work'\n" * 2
     assert err.count("Note.") == 1
 
 
 def test_waiting_for_several_targets_is_refused() -> None:
     with pytest.raises(DshpcError, match="several --target exclude"):
-        submission.carry_out(Line("run", Asked(targets=("n::0", "n::1")), wait=True))
+        submission.carry_out(Line("run", CommandLine(targets=("n::0", "n::1")), wait=True))
 
 
 class Docker:
@@ -235,7 +235,9 @@ def test_all_copies_that_a_workflow_may_leave_are_named(monkeypatch: pytest.Monk
         for number in (1, 2, 3)
     ]
     with pytest.raises(UnansweredError) as told:
-        job_request.ask(RUNTIME, "workflow", workflow_asking.Asked("run", "w", "/w", jobs=jobs))
+        job_request.ask(
+            RUNTIME, "workflow", workflow_asking.WorkflowRequest("run", "w", "/w", jobs=jobs)
+        )
     lines = told.value.details.splitlines()
     assert [line.rpartition("-")[2] for line in lines] == ["1.", "3."]
 
@@ -246,7 +248,7 @@ def test_what_submits_nothing_is_not_said_to_be_submitted(monkeypatch: pytest.Mo
     asks: list[tuple[str, job_request.Handed]] = [
         ("check", asked),
         ("submit", replace(asked, dry_run=True)),
-        ("workflow", workflow_asking.Asked("status", "w", "/w")),
+        ("workflow", workflow_asking.WorkflowRequest("status", "w", "/w")),
     ]
     for verb, each in asks:
         with pytest.raises(DshpcError, match="did not answer") as told:
@@ -329,7 +331,7 @@ def test_a_second_ctrl_c_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> No
 def test_each_sbatch_call_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     found = docker(monkeypatch, "present", json.dumps(ANSWER) + "\n", 0)
     asked = Request("command", "a", ("x",), "/w", targets=(("0",), ("1",), ("2",)))
-    workflow = workflow_asking.Asked("run", "w", "/w", jobs=[{}, {}])
+    workflow = workflow_asking.WorkflowRequest("run", "w", "/w", jobs=[{}, {}])
     job_request.ask(RUNTIME, "submit", asked)
     job_request.ask(RUNTIME, "workflow", workflow)
     assert [deadline for _, deadline in found.calls] == [80 + 3 * 180, 80 + 2 * 180]
@@ -360,7 +362,7 @@ def test_copies_stay_where_a_submission_may_still_read_them(
     monkeypatch.setattr(execution, "runtime", lambda _: runtime)
     monkeypatch.setattr(execution, "project_folder", lambda _: str(tmp_path))
     monkeypatch.setattr(execution, "calling_user", lambda _: (os.geteuid(), 0, "u"))
-    line = Line("run", Asked(command=("true",), inputs=(str(tmp_path / "data"),)))
+    line = Line("run", CommandLine(command=("true",), inputs=(str(tmp_path / "data"),)))
     with pytest.raises(DshpcError):
         submission.carry_out(line)
     assert len(list((tmp_path / "work/jobs").glob("*/.incoming-*"))) == stays
@@ -383,12 +385,12 @@ def test_a_check_says_what_the_cluster_cannot_know(
         "whys": [],
     }
     monkeypatch.setattr(submission, "ask", lambda *_: {**answer, "name": "train"})
-    assert submission.carry_out(Line("method check", Asked("train"))) == 0
+    assert submission.carry_out(Line("method check", CommandLine("train"))) == 0
     assert capsys.readouterr().out.splitlines() == [
         "Yes, train can run here: on the CPU.",
         "Note.",
         "It needs the result of the method prepare, of which no run has ended well yet. "
         "Run that first: dshpc method run prepare --wait",
     ]
-    assert submission.carry_out(Line("method check", Asked("prepare"), json=True)) == 0
+    assert submission.carry_out(Line("method check", CommandLine("prepare"), json=True)) == 0
     assert json.loads(capsys.readouterr().out)["notes"] == ["Note."]

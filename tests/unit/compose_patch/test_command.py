@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.compose_patch import check, command
-from dshpc_setup.compose_patch.command import Checked, Done, Way, Wish
+from dshpc_setup.compose_patch.command import Checked, ChosenHandover, Done, PatchOptions
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
 from dshpc_setup.terminal.reporter import Silent
@@ -18,7 +18,7 @@ from tests.unit.compose_patch.texts import CDI, OLLAMA, REQUEST, TRAINING
 from tests.unit.engine.fake import Answer, FakeMachine
 
 V1 = Compose("1.29.2", ("docker-compose",))
-WAY = Way(REQUEST, "Proven by a test container.")
+WAY = ChosenHandover(REQUEST, "Proven by a test container.")
 
 
 @pytest.fixture
@@ -33,25 +33,31 @@ def fine(file: Path, old: str, new: str) -> Checked:
     return Checked(by="docker-compose 1.29.2")
 
 
-def run(wish: Wish, *, way: Way = WAY, answer: bool = True, checker: command.Check = fine) -> Done:
+def run(
+    wish: PatchOptions,
+    *,
+    way: ChosenHandover = WAY,
+    answer: bool = True,
+    checker: command.Check = fine,
+) -> Done:
     return command.run(wish, lambda: way, checker, Silent(answer))
 
 
 def test_patched_again_and_removed(compose: Path) -> None:
-    done = run(Wish(compose))
+    done = run(PatchOptions(compose))
     assert (done.action, done.service, done.mechanism) == ("patched", "train", "device-request")
     assert done.backup == compose.with_name("docker-compose.yml.dshpc-backup")
     assert done.backup.read_text() == TRAINING
     assert "#   Proven by a test container." in compose.read_text()
     new = compose.read_text()
-    again = run(Wish(compose), checker=never)
+    again = run(PatchOptions(compose), checker=never)
     assert (again.action, again.backup, again.diff) == ("unchanged", None, "")
     assert again.notes == ("The service train has this GPU stanza already.",)
     assert compose.read_text() == new
-    gone = run(Wish(compose, remove=True), answer=True)
+    gone = run(PatchOptions(compose, remove=True), answer=True)
     assert (gone.action, gone.mechanism) == ("removed", None)
     assert compose.read_text() == TRAINING
-    assert run(Wish(compose, remove=True), checker=never).action == "unchanged"
+    assert run(PatchOptions(compose, remove=True), checker=never).action == "unchanged"
 
 
 def never(file: Path, old: str, new: str) -> Checked:
@@ -59,18 +65,18 @@ def never(file: Path, old: str, new: str) -> Checked:
 
 
 def test_a_dry_run_writes_nothing(compose: Path) -> None:
-    done = run(Wish(compose, dry_run=True), answer=False)
+    done = run(PatchOptions(compose, dry_run=True), answer=False)
     assert done.action == "would-patch"
     assert '+      - "NVIDIA_DRIVER_CAPABILITIES=compute,utility"\n' in done.diff
     assert [path.name for path in compose.parent.iterdir()] == ["docker-compose.yml"]
-    run(Wish(compose))
-    done = run(Wish(compose, remove=True, dry_run=True), answer=False)
+    run(PatchOptions(compose))
+    done = run(PatchOptions(compose, remove=True, dry_run=True), answer=False)
     assert done.action == "would-remove"
     assert '-      - "NVIDIA_DRIVER_CAPABILITIES=compute,utility"\n' in done.diff
 
 
 def test_without_a_yes_nothing_is_written(compose: Path) -> None:
-    error = refused(lambda: run(Wish(compose), answer=False))
+    error = refused(lambda: run(PatchOptions(compose), answer=False))
     assert error.exit_code == Exit.USAGE
     assert compose.read_text() == TRAINING
     assert [path.name for path in compose.parent.iterdir()] == ["docker-compose.yml"]
@@ -85,7 +91,7 @@ def test_who_is_asked_has_seen_what_would_be_done(compose: Path) -> None:
             assert "service train" in question
             return False
 
-    refused(lambda: command.run(Wish(compose), lambda: WAY, fine, Asked(), shown.append))
+    refused(lambda: command.run(PatchOptions(compose), lambda: WAY, fine, Asked(), shown.append))
     assert shown[0].diff
     assert compose.read_text() == TRAINING
 
@@ -94,15 +100,15 @@ def test_what_the_compose_tool_refuses_is_not_written(compose: Path) -> None:
     def refusing(file: Path, old: str, new: str) -> Checked:
         raise DshpcError("no")
 
-    assert refused(lambda: run(Wish(compose), checker=refusing)).brief == "no"
+    assert refused(lambda: run(PatchOptions(compose), checker=refusing)).brief == "no"
     assert compose.read_text() == TRAINING
 
 
 def test_the_way_is_asked_for_a_service_that_is_there_only(compose: Path) -> None:
-    def way() -> Way:
+    def way() -> ChosenHandover:
         raise AssertionError("a test-run for nothing")
 
-    for wish in (Wish(compose, "trian"), Wish(compose.with_name("no.yml"))):
+    for wish in (PatchOptions(compose, "trian"), PatchOptions(compose.with_name("no.yml"))):
         error = refused(command.run, wish, way, fine, Silent(True))
         assert error.exit_code == Exit.USAGE
 
@@ -110,18 +116,18 @@ def test_the_way_is_asked_for_a_service_that_is_there_only(compose: Path) -> Non
 def test_the_form_is_that_of_the_compose_that_will_read_it(compose: Path) -> None:
     for version, key in (("2.30.3", "gpus"), ("1.29.2", "deploy"), (None, "deploy")):
         compose.write_text(TRAINING)
-        run(Wish(compose), way=replace(WAY, compose=version))
+        run(PatchOptions(compose), way=replace(WAY, compose=version))
         assert key in said(compose.read_text())["services"]["train"]
 
 
 def test_hard_links_are_told(compose: Path) -> None:
     (compose.parent / "other.yml").hardlink_to(compose)
-    assert "hard links" in run(Wish(compose)).notes[0]
+    assert "hard links" in run(PatchOptions(compose)).notes[0]
     assert (compose.parent / "other.yml").read_text() == TRAINING
 
 
 def test_the_object(compose: Path) -> None:
-    done = run(Wish(compose), way=Way(CDI, "x"))
+    done = run(PatchOptions(compose), way=ChosenHandover(CDI, "x"))
     found = done.to_json()
     assert found["schema"] == "dshpc.compose-patch/1"
     assert found["file"] == str(compose)
@@ -133,7 +139,7 @@ def test_the_object(compose: Path) -> None:
 def test_the_diff_of_a_file_without_a_last_line_end(tmp_path: Path) -> None:
     path = tmp_path / "c.yml"
     path.write_bytes(b"services:\r\n  a:\r\n    image: x")
-    done = run(Wish(path, dry_run=True))
+    done = run(PatchOptions(path, dry_run=True))
     assert "-    image: x\n\\ No newline at end of file\n+    image: x\r\n" in done.diff
     assert all(line[:1] in "+- @\\" for line in done.diff.split("\n"))
 
@@ -191,9 +197,9 @@ def test_without_a_tool_that_is_told() -> None:
 def test_several_services_need_a_name(tmp_path: Path) -> None:
     path = tmp_path / "c.yml"
     path.write_text(OLLAMA)
-    assert refused(lambda: run(Wish(path))).exit_code == Exit.USAGE
-    run(Wish(path, "ollama"))
-    done: Any = run(Wish(path, remove=True))
+    assert refused(lambda: run(PatchOptions(path))).exit_code == Exit.USAGE
+    run(PatchOptions(path, "ollama"))
+    done: Any = run(PatchOptions(path, remove=True))
     assert (done.service, path.read_text()) == ("ollama", OLLAMA)
 
 
@@ -201,9 +207,9 @@ def test_the_file_of_the_cluster_itself_is_not_patched(tmp_path: Path) -> None:
     path = tmp_path / "docker-compose.yml"
     text = 'services:\n  slurm:\n    labels:\n      org.dshpc.rendered: "12ab"\n'
     path.write_text(text)
-    error = refused(lambda: run(Wish(path)))
+    error = refused(lambda: run(PatchOptions(path)))
     assert error.exit_code == Exit.USAGE
     assert "configure-environment" in error.resolution[0]
     path.write_text(f"# USER_CUSTOMIZED=true\n{text}")
-    assert run(Wish(path)).action == "patched"
-    assert run(Wish(path, remove=True)).action == "removed"
+    assert run(PatchOptions(path)).action == "patched"
+    assert run(PatchOptions(path, remove=True)).action == "removed"

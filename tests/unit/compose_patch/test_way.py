@@ -9,7 +9,7 @@ import pytest
 
 from dshpc_setup import passthrough, probes
 from dshpc_setup.compose_patch import way
-from dshpc_setup.compose_patch.command import Way
+from dshpc_setup.compose_patch.command import ChosenHandover
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Engine
 from dshpc_setup.machine.recorded import RecordedMachine
@@ -82,7 +82,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def proven(machine: str, beside: Path, *ids: str) -> Way:
+def proven(machine: str, beside: Path, *ids: str) -> ChosenHandover:
     seen = RecordedMachine(str(MACHINES / machine))
     return way.proven(seen, way.project_at((beside,), {}), ids, Silent(), replayed=True)
 

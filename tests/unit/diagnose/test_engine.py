@@ -16,7 +16,7 @@ from dshpc_setup.machine import Reply
 from dshpc_setup.observed.model import Disk, Observed
 from dshpc_setup.passthrough import Attempt, Cause, findings
 from dshpc_setup.passthrough.handover import Handover
-from dshpc_setup.probes.engine import Here, parse
+from dshpc_setup.probes.engine import ThisMachine, parse
 from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import FOLDER, known
 from tests.unit.diagnose.proofs import after_test, beside, refused
@@ -517,7 +517,7 @@ def test_an_engine_that_rancher_desktop_was_given_the_toolkit_for_is_not_refused
 )
 def test_who_brings_the_engine(info: dict[str, str], kind: str, product: str | None) -> None:
     value = {"version": {"Version": "29.5.3"}, "info": info, "host": "unix:///var/run/docker.sock"}
-    fact = parse(Reply("present", value), Here("6.6", "here"))
+    fact = parse(Reply("present", value), ThisMachine("6.6", "here"))
     assert (fact.kind, fact.product) == (kind, product)
 
 

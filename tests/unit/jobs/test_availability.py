@@ -122,7 +122,7 @@ def test_a_task_of_an_array_has_the_name_that_people_know(
 def test_a_gpu_is_held_from_the_begin_of_its_job_to_the_very_end() -> None:
     """A job that begins or ends holds its GPUs as one that runs does; one that waits holds none."""
     machine = FakeMachine(commands={"squeue": Answer('{"jobs": []}')})
-    assert availability.ask(machine, offer("h100")) == availability.Room()
+    assert availability.ask(machine, offer("h100")) == availability.Availability()
     (argv,) = machine.ran
     states = set(argv[argv.index("-t") + 1].split(","))
     assert {"RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "COMPLETING"} <= states
@@ -130,5 +130,5 @@ def test_a_gpu_is_held_from_the_begin_of_its_job_to_the_very_end() -> None:
 
 
 def test_a_type_is_free_when_the_last_of_its_gpus_is() -> None:
-    room = availability.Room({"t4": (1.8e9, None), "h100": (7.0, 5.0)})
+    room = availability.Availability({"t4": (1.8e9, None), "h100": (7.0, 5.0)})
     assert [room.until(kind) for kind in ("t4", "h100", "a100")] == [float("inf"), 7.0, 0.0]

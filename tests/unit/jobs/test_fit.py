@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.jobs import answer
-from dshpc_setup.jobs.availability import Room
+from dshpc_setup.jobs.availability import Availability
 from dshpc_setup.jobs.fit import Fit, Refusal, fit, needs_room, suits
 from dshpc_setup.jobs.gpu_words import Clock, asked_size
 from dshpc_setup.methods.model import Resources
@@ -19,13 +19,15 @@ CLOCK = Clock(NOW)
 MIXED = offer("h100", "h100", "t4")
 
 
-def gres(wanted: Resources, has: object = MIXED, room: Room | None = None) -> tuple[str, ...]:
+def gres(
+    wanted: Resources, has: object = MIXED, room: Availability | None = None
+) -> tuple[str, ...]:
     found = fit(wanted, has, room)  # type: ignore[arg-type]
     assert isinstance(found, Fit), found
     return found.gres
 
 
-def why(wanted: Resources, room: Room | None = None, partition: str | None = None) -> str:
+def why(wanted: Resources, room: Availability | None = None, partition: str | None = None) -> str:
     found = fit(wanted, MIXED, room, partition, CLOCK)
     assert isinstance(found, Refusal), found
     return "; ".join(found.whys)
@@ -53,9 +55,9 @@ def test_the_smallest_that_satisfies_all_is_chosen(wanted: Resources, chosen: st
 
 
 def test_what_is_free_goes_before_what_is_small() -> None:
-    busy = Room({"t4": (None,)})
+    busy = Availability({"t4": (None,)})
     assert gres(Resources(gpus=1), room=busy) == ("gpu:h100:1",)
-    assert gres(Resources(gpus=1), room=Room({"t4": (None,), "h100": (None, None)})) == (
+    assert gres(Resources(gpus=1), room=Availability({"t4": (None,), "h100": (None, None)})) == (
         "gpu:t4:1",
     )
 
@@ -67,13 +69,13 @@ def test_what_is_free_is_asked_for_only_where_it_makes_a_difference() -> None:
 
 
 def test_a_refusal_says_what_there_is_and_until_when_it_is_held() -> None:
-    room = Room({"h100": (NOW + 65 * 60,)})
+    room = Availability({"h100": (NOW + 65 * 60,)})
     told = why(Resources(gpus=3, gpu_memory_mb=40960), room)
     assert told == (
         "it needs 3 GPUs with 40 GB, this cluster has 1x h100 (80 GB) free and 1 busy until 14:05, "
         "and 1x t4 (16 GB)"
     )
-    without_end = why(Resources(gpus=4), Room({"t4": (None,)}))
+    without_end = why(Resources(gpus=4), Availability({"t4": (None,)}))
     assert without_end.startswith("it needs 4 GPUs, this cluster has")
     assert without_end.endswith("2x h100 (80 GB), and 1x t4 (16 GB), busy")
 
@@ -149,16 +151,16 @@ def test_gpus_with_a_type_each_are_named_where_others_are_beside_them() -> None:
     beside = offer("t4", "h100", "h100", slurm_types=("g0", "g1", "g2"))
     wanted = Resources(gpus=1, gpu_type="h100")
     assert needs_room(wanted, beside)
-    assert gres(wanted, beside, Room({"g1": (None,)})) == ("gpu:g2:1",)
-    assert gres(wanted, beside, Room({"g1": (NOW + 9,), "g2": (NOW,)})) == ("gpu:g2:1",)
-    assert gres(wanted, beside, Room({"g1": (None,), "g2": (NOW,)})) == ("gpu:g2:1",)
+    assert gres(wanted, beside, Availability({"g1": (None,)})) == ("gpu:g2:1",)
+    assert gres(wanted, beside, Availability({"g1": (NOW + 9,), "g2": (NOW,)})) == ("gpu:g2:1",)
+    assert gres(wanted, beside, Availability({"g1": (None,), "g2": (NOW,)})) == ("gpu:g2:1",)
     assert gres(Resources(gpus=2, gpu_type="nvidia"), beside) == ("gpu:g1:1", "gpu:g2:1")
 
 
 def test_several_gpus_for_one_program_are_whole_cards() -> None:
     cut = offer("1g.10gb", "1g.10gb", "1g.10gb", "h100", "h100")
     assert gres(Resources(gpus=1), cut) == ("gpu:1g.10gb:1",)
-    both_busy = Room({"h100": (None, None)})
+    both_busy = Availability({"h100": (None, None)})
     assert gres(Resources(gpus=2), cut, both_busy) == ("gpu:h100:2",)
     assert gres(Resources(gpus=2, gpu_type="1g.10gb"), cut) == ("gpu:1g.10gb:2",)
     only = fit(Resources(gpus=3), cut, None)
@@ -223,7 +225,7 @@ def test_nothing_is_chosen_that_does_not_satisfy(
     models: list[str], wanted: Resources, held: dict[str, tuple[None]]
 ) -> None:
     has = offer(*models, shards=2 * len(models))
-    found = fit(wanted, has, Room(held))
+    found = fit(wanted, has, Availability(held))
     if isinstance(found, Refusal):
         assert all(found.whys)
         return
@@ -244,7 +246,7 @@ def test_gpus_of_several_models_where_none_has_enough_and_any_does() -> None:
     assert isinstance(found, Fit)
     assert (found.gres, found.gpus) == (("gpu:2",), 2)
     assert found.notes == ("Its GPUs are of different models: 1x h100 (80 GB) and 1x t4 (16 GB).",)
-    room = Room({"t4": (None,)})
+    room = Availability({"t4": (None,)})
     busy = fit(Resources(gpus=2), two, room)
     assert isinstance(busy, Fit)
     assert busy.free == 1
@@ -282,13 +284,13 @@ def test_sizes_are_told_as_they_were_asked_for(mib: int, words: str) -> None:
 
 def test_of_several_that_are_held_the_first_that_becomes_free_is_told() -> None:
     later, soon = NOW + 7200, NOW + 3600
-    held = Room({"h100": (later, soon)})
+    held = Availability({"h100": (later, soon)})
     assert "2x h100 (80 GB), busy, the first until 14:00, and" in why(Resources(gpus=4), held)
     assert "busy, the first until 14:00, and" in why(
-        Resources(gpus=4), Room({"h100": (None, soon)})
+        Resources(gpus=4), Availability({"h100": (None, soon)})
     )
     assert "2x h100 (80 GB), busy until 14:00, and" in why(
-        Resources(gpus=4), Room({"h100": (soon, soon)})
+        Resources(gpus=4), Availability({"h100": (soon, soon)})
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.jobs import launch, no_links
 from dshpc_setup.jobs import own_workspace as workspace
-from dshpc_setup.jobs.own_workspace import Here
+from dshpc_setup.jobs.own_workspace import OwnWorkspace
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.methods.model import Resources
 
@@ -32,9 +32,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def at(folder: Path) -> Here:
+def at(folder: Path) -> OwnWorkspace:
     """That workspace as the launcher has it, which goes on to stand where it stood."""
-    return Here(str(folder), no_links.folder(str(folder)), no_links.folder(str(folder / ".job")))
+    return OwnWorkspace(
+        str(folder), no_links.folder(str(folder)), no_links.folder(str(folder / ".job"))
+    )
 
 
 def test_a_job_is_told_its_places(folder: Path) -> None:

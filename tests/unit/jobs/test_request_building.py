@@ -10,7 +10,7 @@ import pytest
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import no_links, request_building, submit
 from dshpc_setup.jobs.incoming import Incoming
-from dshpc_setup.jobs.request_building import Asked
+from dshpc_setup.jobs.request_building import CommandLine
 from dshpc_setup.jobs.sizes import mib
 from dshpc_setup.methods.model import Resources
 
@@ -37,7 +37,7 @@ def incoming(project: Path, *, dry: bool = False) -> Incoming:
 
 def test_a_method_becomes_words_and_typed_values(project: Path) -> None:
     found = request_building.of_method(
-        Asked("train", parameters=("x=3",), gpus="2", memory="16G", time="2h"),
+        CommandLine("train", parameters=("x=3",), gpus="2", memory="16G", time="2h"),
         str(project),
         incoming(project),
     )
@@ -65,15 +65,17 @@ def test_a_method_is_run_by_its_path(project: Path, monkeypatch: pytest.MonkeyPa
     mine = own_method(project / "work" / "ada")
     monkeypatch.chdir(mine.parent)
     for called in ("./mine", "mine/method.json", str(mine)):
-        found = request_building.of_method(Asked(called), str(project), incoming(project))
+        found = request_building.of_method(CommandLine(called), str(project), incoming(project))
         assert (found.name, found.method_dir, found.incoming) == ("mine", str(mine), None)
         assert found.argv[-1] == f"{mine}/run.py"
     train = request_building.of_method(
-        Asked(f"{project}/methods/train", parameters=("x=1",)), str(project), incoming(project)
+        CommandLine(f"{project}/methods/train", parameters=("x=1",)),
+        str(project),
+        incoming(project),
     )
     assert train.method_dir == f"{project}/methods/train"
     with pytest.raises(DshpcError, match=r"There is no method\.json in other"):
-        request_building.of_method(Asked("./other"), str(project), incoming(project))
+        request_building.of_method(CommandLine("./other"), str(project), incoming(project))
 
 
 def test_a_method_from_elsewhere_is_copied_as_inputs_are(project: Path, tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_a_method_from_elsewhere_is_copied_as_inputs_are(project: Path, tmp_path
     coming = incoming(project)
     (tmp_path / "a.csv").write_text("a\n")
     found = request_building.of_method(
-        Asked(str(mine), inputs=(str(tmp_path / "a.csv"),)), str(project), coming
+        CommandLine(str(mine), inputs=(str(tmp_path / "a.csv"),)), str(project), coming
     )
     assert found.method_dir == f"{found.incoming}/.method"
     copied = Path(found.method_dir)
@@ -102,20 +104,20 @@ def test_a_method_that_is_too_large_is_not_copied(
     mine = own_method(tmp_path / "home")
     monkeypatch.setattr("dshpc_setup.jobs.incoming._MOST_FILES", 3)
     with pytest.raises(DshpcError, match="too large to be copied"):
-        request_building.of_method(Asked(str(mine)), str(project), incoming(project))
+        request_building.of_method(CommandLine(str(mine)), str(project), incoming(project))
     assert not (project / "work" / "jobs").exists()
 
 
 def test_a_check_copies_nothing(project: Path, tmp_path: Path) -> None:
     mine = own_method(tmp_path / "home")
-    request_building.to_check(Asked(str(mine)), str(project), incoming(project, dry=True))
+    request_building.to_check(CommandLine(str(mine)), str(project), incoming(project, dry=True))
     assert not (project / "work" / "jobs").exists()
 
 
 def test_wrong_parameters_are_usage_errors_that_say_all(project: Path) -> None:
     with pytest.raises(DshpcError) as told:
         request_building.of_method(
-            Asked("train", parameters=("x=three", "y=1")), str(project), incoming(project)
+            CommandLine("train", parameters=("x=three", "y=1")), str(project), incoming(project)
         )
     assert told.value.exit_code == 64
     assert len(told.value.details.splitlines()) == 2
@@ -125,23 +127,25 @@ def test_a_table_makes_an_array(project: Path) -> None:
     table = project / "sets.csv"
     table.write_text("x\n1\n2\n")
     found = request_building.of_method(
-        Asked("train", array=str(table)), str(project), incoming(project)
+        CommandLine("train", array=str(table)), str(project), incoming(project)
     )
     assert (found.is_array, found.parameters) == (True, ({"x": 1}, {"x": 2}))
     with pytest.raises(DshpcError, match="exclude each other"):
         request_building.of_method(
-            Asked("train", array=str(table), parameters=("x=1",)), str(project), incoming(project)
+            CommandLine("train", array=str(table), parameters=("x=1",)),
+            str(project),
+            incoming(project),
         )
     with pytest.raises(DshpcError, match="cannot be read"):
         request_building.of_method(
-            Asked("train", array="/missing"), str(project), incoming(project)
+            CommandLine("train", array="/missing"), str(project), incoming(project)
         )
 
 
 def test_a_result_that_is_needed_is_the_newest_that_is_good(project: Path) -> None:
     method(project, "test", requires=["train"])
     with pytest.raises(DshpcError, match="needs the result of the method train"):
-        request_building.of_method(Asked("test"), str(project), incoming(project))
+        request_building.of_method(CommandLine("test"), str(project), incoming(project))
     for number, code in enumerate((0, 0, 1)):
         own = project / f"work/jobs/{os.getuid()}/train-{number}/.job"
         own.mkdir(parents=True)
@@ -152,7 +156,7 @@ def test_a_result_that_is_needed_is_the_newest_that_is_good(project: Path) -> No
         os.utime(own, (number, number))
     # A file that somebody has put into an older one does not make that the newest
     os.utime(project / f"work/jobs/{os.getuid()}/train-0", (9e9, 9e9))
-    found = request_building.of_method(Asked("test"), str(project), incoming(project))
+    found = request_building.of_method(CommandLine("test"), str(project), incoming(project))
     assert found.requires == {"train": str(project / f"work/jobs/{os.getuid()}/train-1")}
 
 
@@ -166,10 +170,12 @@ def test_a_program_that_was_told_to_stop_has_no_good_result(
     (own / "job.json").write_text(json.dumps({"kind": "method", "name": "train", "job_id": "7"}))
     (own / "result.json").write_text(json.dumps({"exit_code": 0, "told_to_stop": told}))
     if told in (None, "SIGUSR1"):  # a program may be told to save its state, and go on
-        assert request_building.of_method(Asked("test"), str(project), incoming(project)).requires
+        assert request_building.of_method(
+            CommandLine("test"), str(project), incoming(project)
+        ).requires
         return
     with pytest.raises(DshpcError, match="of which no run has ended well yet"):
-        request_building.of_method(Asked("test"), str(project), incoming(project))
+        request_building.of_method(CommandLine("test"), str(project), incoming(project))
 
 
 def test_another_users_result_is_not_taken(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,16 +192,16 @@ def test_another_users_result_is_not_taken(project: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(no_links, "given_owner", lambda _, who=who: who)
         asked = Incoming(str(project / "work"), owner)
         if good:
-            assert request_building.of_method(Asked("test"), str(project), asked).requires
+            assert request_building.of_method(CommandLine("test"), str(project), asked).requires
         else:
             with pytest.raises(DshpcError, match="no run has ended well yet"):
-                request_building.of_method(Asked("test"), str(project), asked)
+                request_building.of_method(CommandLine("test"), str(project), asked)
 
 
 def test_a_result_of_a_method_that_is_not_there(project: Path) -> None:
     method(project, "test", requires=["trian"])
     with pytest.raises(DshpcError, match="There is no method") as told:
-        request_building.of_method(Asked("test"), str(project), incoming(project))
+        request_building.of_method(CommandLine("test"), str(project), incoming(project))
     assert told.value.resolution[0] == "Did you mean train?"
 
 
@@ -203,7 +209,9 @@ def test_input_files_that_are_too_many(project: Path) -> None:
     method(project, "one", input_modes=["single_file"])
     inputs = tuple(str(project / name) for name in "ab")
     with pytest.raises(DshpcError) as told:
-        request_building.of_method(Asked("one", inputs=inputs), str(project), incoming(project))
+        request_building.of_method(
+            CommandLine("one", inputs=inputs), str(project), incoming(project)
+        )
     assert told.value.details == (
         "--input: one takes one file as input, and got 2 files. Give --input once."
     )
@@ -213,7 +221,7 @@ def test_parameters_and_inputs_are_refused_together(project: Path) -> None:
     need = [{"name": "x", "type": "integer", "required": True}]
     method(project, "both", input_modes=["single_file"], parameters=need)
     with pytest.raises(DshpcError, match="does not fit the method both") as told:
-        request_building.of_method(Asked("both"), str(project), incoming(project))
+        request_building.of_method(CommandLine("both"), str(project), incoming(project))
     lines = told.value.details.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["-p", "--input"]
 
@@ -221,7 +229,7 @@ def test_parameters_and_inputs_are_refused_together(project: Path) -> None:
 def test_a_check_says_which_results_are_still_needed(project: Path) -> None:
     method(project, "test", requires=["train", "nothing-such"])
     request, missing = request_building.to_check(
-        Asked("test", gpus="2"), str(project), incoming(project)
+        CommandLine("test", gpus="2"), str(project), incoming(project)
     )
     assert (request.resources.gpus, request.name, request.requires) == (2, "test", {})
     assert missing[0] == (
@@ -229,7 +237,7 @@ def test_a_check_says_which_results_are_still_needed(project: Path) -> None:
         "Run that first: dshpc method run train --wait"
     )
     assert missing[1].startswith('There is no method "nothing-such".')
-    assert request_building.to_check(Asked("train"), str(project), incoming(project))[1] == []
+    assert request_building.to_check(CommandLine("train"), str(project), incoming(project))[1] == []
 
 
 def test_an_array_is_good_once_all_its_tasks_are(project: Path) -> None:
@@ -240,32 +248,32 @@ def test_an_array_is_good_once_all_its_tasks_are(project: Path) -> None:
     (own / "job.json").write_text(json.dumps(told))
     for task, code in ((0, 0), (1, 1)):
         with pytest.raises(DshpcError, match="of which no run has ended well yet"):
-            request_building.of_method(Asked("test"), str(project), incoming(project))
+            request_building.of_method(CommandLine("test"), str(project), incoming(project))
         (own / f"result-{task}.json").write_text(json.dumps({"exit_code": code}))
     with pytest.raises(DshpcError, match="of which no run has ended well yet"):
-        request_building.of_method(Asked("test"), str(project), incoming(project))
+        request_building.of_method(CommandLine("test"), str(project), incoming(project))
     (own / "result-1.json").write_text(json.dumps({"exit_code": 0}))
-    found = request_building.of_method(Asked("test"), str(project), incoming(project))
+    found = request_building.of_method(CommandLine("test"), str(project), incoming(project))
     assert found.requires == {"train": str(project / f"work/jobs/{os.getuid()}/train-1")}
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        Asked(gpus="-1"), Asked(gpus="1.5"), Asked(cpus="two"), Asked(gpu_memory="8XB"),
-        Asked(memory="0"), Asked(time="soon"), Asked(time="0"),
+        CommandLine(gpus="-1"), CommandLine(gpus="1.5"), CommandLine(cpus="two"), CommandLine(gpu_memory="8XB"),
+        CommandLine(memory="0"), CommandLine(time="soon"), CommandLine(time="0"),
     ],
 )  # fmt: skip
-def test_amounts_that_are_none(asked: Asked) -> None:
+def test_amounts_that_are_none(asked: CommandLine) -> None:
     with pytest.raises(DshpcError) as told:
         request_building.with_asked(Resources(), asked)
     assert told.value.exit_code == 64
 
 
 def test_who_says_which_gpu_wants_one() -> None:
-    assert request_building.with_asked(Resources(), Asked(gpu_memory="8GB")).gpus == 1
-    assert request_building.with_asked(Resources(gpus=2), Asked(gpu_type="h100")).gpus == 2
-    assert request_building.with_asked(Resources(gpus=2), Asked(gpus="0")).gpus == 0
+    assert request_building.with_asked(Resources(), CommandLine(gpu_memory="8GB")).gpus == 1
+    assert request_building.with_asked(Resources(gpus=2), CommandLine(gpu_type="h100")).gpus == 2
+    assert request_building.with_asked(Resources(gpus=2), CommandLine(gpus="0")).gpus == 0
 
 
 @pytest.mark.parametrize(
@@ -281,12 +289,14 @@ def test_sizes(text: str, size: int | None) -> None:
 
 
 def test_a_plain_command(project: Path) -> None:
-    found = request_building.of_command(Asked(command=("/bin/echo", "$(id)")), incoming(project))
+    found = request_building.of_command(
+        CommandLine(command=("/bin/echo", "$(id)")), incoming(project)
+    )
     assert (found.kind, found.name, found.argv) == ("command", "echo", ("/bin/echo", "$(id)"))
     with pytest.raises(DshpcError, match="no command"):
-        request_building.of_command(Asked(), incoming(project))
+        request_building.of_command(CommandLine(), incoming(project))
     with pytest.raises(DshpcError, match="not valid UTF-8"):
-        request_building.of_command(Asked(command=("echo", "\udcff")), incoming(project))
+        request_building.of_command(CommandLine(command=("echo", "\udcff")), incoming(project))
 
 
 def test_inputs_in_the_work_folder_stay_and_others_are_copied(project: Path) -> None:
@@ -323,15 +333,15 @@ def test_what_is_no_file_is_refused(name: str, project: Path) -> None:
 
 
 def test_targets_and_no_waiting(project: Path) -> None:
-    asked = Asked(command=("true",), targets=("n::0,2", "n"), no_wait=True, gpus="2")
+    asked = CommandLine(command=("true",), targets=("n::0,2", "n"), no_wait=True, gpus="2")
     found = request_building.of_command(asked, incoming(project))
     assert (found.node, found.targets, found.if_busy) == ("n", (("0", "2"), ()), "refuse")
-    plain = request_building.of_command(Asked(command=("true",)), incoming(project))
+    plain = request_building.of_command(CommandLine(command=("true",)), incoming(project))
     assert (plain.node, plain.targets, plain.if_busy) == (None, (), "wait")
 
 
 def test_a_count_that_contradicts_a_target_is_refused(project: Path) -> None:
-    asked = Asked(command=("true",), targets=("n::0,2",), gpus="1")
+    asked = CommandLine(command=("true",), targets=("n::0,2",), gpus="1")
     with pytest.raises(DshpcError, match="--gpus 1 and --target n::0,2 contradict"):
         request_building.of_command(asked, incoming(project))
 
@@ -339,7 +349,7 @@ def test_a_count_that_contradicts_a_target_is_refused(project: Path) -> None:
 def test_a_command_runs_where_it_was_typed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "work/a b").mkdir()
     (project / "work/a b/train.py").touch()
-    asked = Asked(command=("python3", "train.py"))
+    asked = CommandLine(command=("python3", "train.py"))
     for folder in ("work/a b", "work"):
         monkeypatch.chdir(project / folder)
         assert request_building.of_command(asked, incoming(project)).cwd == f"{project}/{folder}"
@@ -357,43 +367,53 @@ def test_elsewhere_it_runs_in_its_workspace_and_cannot_have_files_from_there(
     for name in ("train.py", "python3"):
         Path(name).touch()
     seen = request_building.of_command(
-        Asked(command=("python3", "other.py", "a\0")), incoming(project)
+        CommandLine(command=("python3", "other.py", "a\0")), incoming(project)
     )
     assert seen.cwd is None
     for command in (("python3", "train.py"), ("./train.py",)):
         with pytest.raises(DshpcError, match="cannot see") as told:
-            request_building.of_command(Asked(command=command), incoming(project))
+            request_building.of_command(CommandLine(command=command), incoming(project))
         assert told.value.exit_code == 64
 
 
 def test_gpus_that_are_asked_for_go_before_never() -> None:
     never = Resources(gpus=2, optional_gpus="never")
-    assert request_building.with_asked(never, Asked(gpus="1")).optional_gpus == "always"
-    assert request_building.with_asked(never, Asked(gpu_type="h100")).optional_gpus == "always"
-    assert request_building.with_asked(never, Asked(gpus="0")).optional_gpus == "never"
-    assert request_building.with_asked(never, Asked(cpus="1")).optional_gpus == "never"
+    assert request_building.with_asked(never, CommandLine(gpus="1")).optional_gpus == "always"
+    assert (
+        request_building.with_asked(never, CommandLine(gpu_type="h100")).optional_gpus == "always"
+    )
+    assert request_building.with_asked(never, CommandLine(gpus="0")).optional_gpus == "never"
+    assert request_building.with_asked(never, CommandLine(cpus="1")).optional_gpus == "never"
 
 
 def test_shards_of_a_certain_gpu_are_no_whole_one() -> None:
-    found = request_building.with_asked(Resources(), Asked(shards="2", gpu_memory="8GB"))
+    found = request_building.with_asked(Resources(), CommandLine(shards="2", gpu_memory="8GB"))
     assert (found.gpus, found.shards, found.gpu_memory_mb) == (0, 2, 8192)
-    assert request_building.with_asked(Resources(), Asked(shards="0", gpu_memory="8GB")).gpus == 1
+    assert (
+        request_building.with_asked(Resources(), CommandLine(shards="0", gpu_memory="8GB")).gpus
+        == 1
+    )
 
 
 def test_shards_take_the_place_of_whole_gpus_and_these_of_shards() -> None:
-    found = request_building.with_asked(Resources(gpus=1, optional_gpus="auto"), Asked(shards="2"))
+    found = request_building.with_asked(
+        Resources(gpus=1, optional_gpus="auto"), CommandLine(shards="2")
+    )
     assert (found.gpus, found.shards) == (0, 2)
-    found = request_building.with_asked(Resources(shards=2), Asked(gpus="1"))
+    found = request_building.with_asked(Resources(shards=2), CommandLine(gpus="1"))
     assert (found.gpus, found.shards) == (1, 0)
-    both = request_building.with_asked(Resources(), Asked(gpus="1", shards="1"))
+    both = request_building.with_asked(Resources(), CommandLine(gpus="1", shards="1"))
     assert (both.gpus, both.shards) == (1, 1)  # refused later, with why
-    assert request_building.with_asked(Resources(gpus=2), Asked(shards="0")).gpus == 2
+    assert request_building.with_asked(Resources(gpus=2), CommandLine(shards="0")).gpus == 2
 
 
 def test_a_time_without_sense_is_refused() -> None:
-    assert request_building.with_asked(Resources(), Asked(time="3660d")).time_limit == 3660 * 1440
+    assert (
+        request_building.with_asked(Resources(), CommandLine(time="3660d")).time_limit
+        == 3660 * 1440
+    )
     with pytest.raises(DshpcError, match="more than ten years"):
-        request_building.with_asked(Resources(), Asked(time="3661d"))
+        request_building.with_asked(Resources(), CommandLine(time="3661d"))
 
 
 def test_a_table_that_the_method_has_itself_is_named(
@@ -407,6 +427,6 @@ def test_a_table_that_the_method_has_itself_is_named(
     ):
         with pytest.raises(DshpcError, match="cannot be read: No such file") as told:
             request_building.of_method(
-                Asked(name="train", array=name), str(project), Incoming(str(project))
+                CommandLine(name="train", array=name), str(project), Incoming(str(project))
             )
         assert told.value.resolution == steps

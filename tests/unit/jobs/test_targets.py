@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import targets
-from dshpc_setup.jobs.availability import Room
+from dshpc_setup.jobs.availability import Availability
 from dshpc_setup.jobs.fit import Fit, Refusal
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer
@@ -155,7 +155,7 @@ BY_MODEL = offer("h100", "h100", "t4")
 def test_by_model_what_is_unambiguous_can_be_named(
     words: tuple[str, ...], gres: tuple[str, ...]
 ) -> None:
-    found = targets.fit(Resources(), BY_MODEL, targets.chosen(words, BY_MODEL), Room())
+    found = targets.fit(Resources(), BY_MODEL, targets.chosen(words, BY_MODEL), Availability())
     assert isinstance(found, Fit)
     assert (found.gres, found.gpus, found.free) == (gres, len(words), len(words))
 
@@ -183,7 +183,7 @@ def test_the_node_is_checked() -> None:
 
 
 def test_a_target_is_asked_for_by_name_and_says_the_count() -> None:
-    found = targets.fit(Resources(gpus=1, cpus=2), NODE, NODE.gpus[1:], Room())
+    found = targets.fit(Resources(gpus=1, cpus=2), NODE, NODE.gpus[1:], Availability())
     assert isinstance(found, Fit)
     assert found.gres == ("gpu:gpu1:1", "gpu:gpu2:1")  # of two models
     assert (found.gpus, found.free, found.cpus_per_task) == (2, 2, 2)
@@ -205,13 +205,13 @@ def test_a_target_that_is_not_what_it_needs(wanted: Resources, why: str) -> None
 
 
 def test_who_has_it_is_said() -> None:
-    room = Room({"gpu0": (3600.0,), "gpu2": (None,)}, {"gpu0": ("job 12 of ada",)})
+    room = Availability({"gpu0": (3600.0,), "gpu2": (None,)}, {"gpu0": ("job 12 of ada",)})
     clock = Clock(0)
     assert targets.taken(NODE.gpus, room, clock) == (
         "GPU 0 is taken by job 12 of ada until 01:00; GPU 2 is taken"
     )
     assert targets.taken(NODE.gpus[1:2], room, clock) == ""
-    by_type = Room({"h100": (3600.0,), "t4": (None,)}, {"h100": ("job 12 of ada",)})
+    by_type = Availability({"h100": (3600.0,), "t4": (None,)}, {"h100": ("job 12 of ada",)})
     assert targets.taken(BY_MODEL.gpus, by_type, clock) == (
         "1 of the GPUs 0 and 1 is taken by job 12 of ada until 01:00; GPU 2 is taken"
     )

@@ -16,7 +16,7 @@ from dshpc_setup.image.base import BaseImage
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, findings, testrun
 from dshpc_setup.passthrough.handover import MECHANISMS, Handover
-from dshpc_setup.passthrough.testrun import Wish
+from dshpc_setup.passthrough.testrun import RunOptions
 from dshpc_setup.settings import Settings, load
 from dshpc_setup.terminal.reporter import Silent
 from tests.unit.engine.fake import Answer, FakeMachine
@@ -53,7 +53,7 @@ def run(
     monkeypatch: pytest.MonkeyPatch, found: HostFacts = TWO, at: Any = None, **wish: Any
 ) -> testrun.TestRun:
     monkeypatch.setattr(probes, "gather", lambda _: found)
-    wanted = Wish(**{"settings": Settings(), "image": "local:1", **wish})
+    wanted = RunOptions(**{"settings": Settings(), "image": "local:1", **wish})
     return testrun.test_run(machine() if at is None else at, wanted, Silent())
 
 
@@ -216,7 +216,7 @@ def test_of_a_recorded_machine_nothing_is_started(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("name", ["h100x8", "mi210x4-toolkit-cdi", "max1550-cdi", "wsl2-rtx3080"])
 def test_recorded_machines_as_they_are(name: str) -> None:
-    wish = Wish(Settings(), replayed=True)
+    wish = RunOptions(Settings(), replayed=True)
     done = testrun.test_run(RecordedMachine(str(MACHINES / name)), wish, Silent())
     assert [row.mechanism for row in done.passthrough.attempts] == list(MECHANISMS)
     json.dumps(done.to_json())

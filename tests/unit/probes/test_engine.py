@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from dshpc_setup.facts import Because, Compose, Conclusion, Cpu, Engine, Memory, State
 from dshpc_setup.machine import Reply
 from dshpc_setup.probes import compose, engine, engine_limits
-from dshpc_setup.probes.engine import Here
+from dshpc_setup.probes.engine import ThisMachine
 from tests.unit.probes.written import written
 
-HERE = Here("6.8.0-60-generic", "node7")
+HERE = ThisMachine("6.8.0-60-generic", "node7")
 OURS = {"KernelVersion": HERE.release, "Name": "node7"}
 SOCKET = "unix:///var/run/docker.sock"
 
@@ -46,7 +46,7 @@ def test_kinds(version: Any, info: Any, host: str, expected: str) -> None:
 
 
 def test_a_tree_without_a_kernels_name_makes_no_engine_a_remote_one() -> None:
-    assert engine.kind_of({}, OURS, SOCKET, Here()).name == "engine"
+    assert engine.kind_of({}, OURS, SOCKET, ThisMachine()).name == "engine"
 
 
 def test_all_that_the_engine_says_is_kept() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.repair import How, lock, mend
+from dshpc_setup.repair import RepairOptions, lock, mend
 from dshpc_setup.repair.lock import only_run, state_folder
 from tests.unit.diagnose.known import findings, known
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
@@ -38,7 +38,7 @@ def test_a_second_run_is_told_who_holds_it(state: Path) -> None:
 def test_without_a_project_too_nothing_is_begun_by_the_second(state: Path) -> None:
     machine, listener = user("/home/ada"), Listener()
     told = tuple(findings(NAME).values())
-    how = How(listener, lambda: told, yes=True, interactive=True)
+    how = RepairOptions(listener, lambda: told, yes=True, interactive=True)
     with only_run(machine), pytest.raises(DshpcError, match="Another run"):
         mend(machine, None, known(NAME), told, how)
     assert not any("nvidia-ctk" in line for line in machine.lines())
@@ -49,7 +49,9 @@ def test_a_dry_run_waits_for_nobody() -> None:
     machine = user("/home/ada")
     told = tuple(findings(NAME).values())
     with only_run(machine):
-        done = mend(machine, None, known(NAME), told, How(Listener(), lambda: told, dry_run=True))
+        done = mend(
+            machine, None, known(NAME), told, RepairOptions(Listener(), lambda: told, dry_run=True)
+        )
     assert {item.state for item in done.done} == {"planned"}
 
 

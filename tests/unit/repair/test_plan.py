@@ -12,21 +12,21 @@ from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.model import SECTIONS
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import CdiSpec
-from dshpc_setup.repair import Here, Plan, plan
+from dshpc_setup.repair import Host, Plan, plan
 from dshpc_setup.repair.choice import asked, words
 from dshpc_setup.repair.model import ORDER, Kind
 from dshpc_setup.repair.node import taken_out
 from dshpc_setup.repair.outcome import planned_lines
 from tests.unit.diagnose.known import findings, known
 
-HERE = Here(1000, "/home/ada", "systemd", engine_installed=True)
+HERE = Host(1000, "/home/ada", "systemd", engine_installed=True)
 DRAINED = (
     "NodeName=p Arch=x86_64 State=IDLE+DRAIN Reason=Node unexpectedly rebooted "
     "[slurm@2026-01-01T00:00:00]"
 )
 
 
-def here_of(name: str, here: Here = HERE) -> Here:
+def here_of(name: str, here: Host = HERE) -> Host:
     """With a project where the case has a cluster."""
     observed = known(name).observed
     if observed.cluster is None:
@@ -36,7 +36,7 @@ def here_of(name: str, here: Here = HERE) -> Here:
     return replace(here, folder="/project", container=name, nodes=taken_out(lines))
 
 
-def planned(name: str, here: Here = HERE) -> Plan:
+def planned(name: str, here: Host = HERE) -> Plan:
     return plan(tuple(findings(name).values()), known(name), here_of(name, here))
 
 
@@ -125,7 +125,7 @@ def test_where_there_is_no_specification_units_keep_one_from_toolkit_1_18_on() -
     looked = known(name)
     (told,) = [item for item in looked.facts.engine.toolkits if item.vendor == "nvidia"]
 
-    def command(version: str, here: Here = HERE) -> str:
+    def command(version: str, here: Host = HERE) -> str:
         engine = replace(
             looked.facts.engine, toolkits=(replace(told, version=version),), cdi_specs=()
         )
@@ -181,7 +181,7 @@ def test_a_stopped_engine_is_started_where_it_is_installed() -> None:
 AMD = "mi210x4-toolkit-cdi"
 
 
-def amd_register(here: Here) -> Plan:
+def amd_register(here: Host) -> Plan:
     finding = Finding("DSH-DK-009", "engine", "warn", "The vendor's runtime is not registered")
     return plan((finding,), known(AMD), here)
 

@@ -13,7 +13,7 @@ from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import Section
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.project.folder import Project
-from dshpc_setup.repair import Done, How, Mended, Repair, mend
+from dshpc_setup.repair import Done, Mended, Repair, RepairOptions, mend
 from dshpc_setup.repair.engine_repairs import DAEMON_JSON
 from dshpc_setup.repair.outcome import lines
 from tests.unit.cluster.conftest import GONE, INSPECT, container, project
@@ -76,7 +76,7 @@ def go(
     **how: bool,
 ) -> Mended:
     flags = {"interactive": True, **how}
-    options = How(listener or Listener(), again, **flags)
+    options = RepairOptions(listener or Listener(), again, **flags)
     return mend(machine, project, known(name), all_of(name), options)
 
 
@@ -198,7 +198,7 @@ def test_and_not_the_others() -> None:
     machine.commands[REGISTER] = Answer(code=1)
     machine.commands["nvidia-modprobe"] = Answer()
     uvm = Finding("DSH-NV-015", "driver", "error", "/dev/nvidia-uvm is missing")
-    options = How(Listener(), lambda: (), interactive=True)
+    options = RepairOptions(Listener(), lambda: (), interactive=True)
     mended = mend(machine, None, known(NAME), (*all_of(), uvm), options)
     states = {item.repair.kind: item.state for item in mended.done}
     assert states == {
@@ -368,7 +368,7 @@ def fault(identity: str, section: Section, command: str) -> Finding:
 
 def in_project(machine: FakeMachine, project: Project, finding: Finding) -> Mended:
     gone = replace(finding, state="ok")
-    options = How(Listener(), lambda: (gone,), interactive=True)
+    options = RepairOptions(Listener(), lambda: (gone,), interactive=True)
     return mend(machine, project, known("workstation-rtx4090/healthy"), (finding,), options)
 
 
@@ -420,7 +420,7 @@ def drained(machine: FakeMachine, project: Project) -> Mended:
     # who drained it is asked of the container
     looked = replace(looked, observed=replace(looked.observed, inside=None))
     gone = replace(DRAIN, state="ok")
-    options = How(Listener(), lambda: (gone,), interactive=True)
+    options = RepairOptions(Listener(), lambda: (gone,), interactive=True)
     return mend(machine, project, looked, (DRAIN,), options)
 
 

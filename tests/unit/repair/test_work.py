@@ -13,7 +13,7 @@ from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.model import Section
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.project.folder import Project
-from dshpc_setup.repair import How, Mended, mend
+from dshpc_setup.repair import Mended, RepairOptions, mend
 from dshpc_setup.repair.context import other_features
 from dshpc_setup.setup import pipeline
 from dshpc_setup.setup.report import Report
@@ -36,7 +36,7 @@ def go(
     machine: FakeMachine, project: Project, finding: Finding, looked: Known | None = None
 ) -> Mended:
     gone = replace(finding, state="ok")
-    options = How(Listener(), lambda: (gone,), interactive=True)
+    options = RepairOptions(Listener(), lambda: (gone,), interactive=True)
     return mend(machine, project, looked or known(HEALTHY), (finding,), options)
 
 
@@ -177,7 +177,7 @@ def test_a_cluster_that_does_not_come_up_is_a_note_and_no_failure_of_the_engine(
     broken = Answer('{"failure": {"brief": "The key is damaged."}}', code=2)
     machine = engine(**{INSPECT: container(project), "docker exec p-slurm dshpc-node": broken})
     listener = Listener()
-    options = How(listener, lambda: (), interactive=True)
+    options = RepairOptions(listener, lambda: (), interactive=True)
     mended = mend(machine, project, known(HEALTHY), (NOT_RESTARTED,), options)
     assert mended.done[0].state == "done"
     assert "The cluster is not ready: The key is damaged." in listener.notes

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.slurm import job_states
-from dshpc_setup.slurm.job_states import JobId, Known
+from dshpc_setup.slurm.job_states import JobId, SlurmJob
 
 
 def number(value: int | None) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def item(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def known(**changes: Any) -> Known:
+def known(**changes: Any) -> SlurmJob:
     (job,) = job_states.parse(json.dumps({"jobs": [item(**changes)]}))
     return job
 

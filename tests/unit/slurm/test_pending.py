@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.slurm import pending, stuck
 from dshpc_setup.slurm.node_state import NodeStatus
-from dshpc_setup.slurm.pending import Queue, Request, Room, parse, parse_tres
+from dshpc_setup.slurm.pending import NodeResources, Queue, Request, parse, parse_tres
 from dshpc_setup.slurm.stuck import Stuck, held, judge, lines, not_held, to_json
 from tests.unit.engine.fake import Answer, FakeMachine
 
@@ -38,16 +38,16 @@ def answer(*jobs: str, node: str = NODE, partitions: str = PARTITIONS) -> str:
     return f"{''.join(jobs)}{NEXT}{node}{NEXT}{partitions}"
 
 
-def room(gres: dict[str, int] | None = None, state: str = "idle", **more: str) -> Room:
+def room(gres: dict[str, int] | None = None, state: str = "idle", **more: str) -> NodeResources:
     counts = {"gpu:h100": 2} if gres is None else gres
     status = NodeStatus("lab", state, more.get("reason"), counts, {})
-    return Room(status, 8, 16000, more.get("features", "nvidia,h100"))
+    return NodeResources(status, 8, 16000, more.get("features", "nvidia,h100"))
 
 
 JOB = Request("1", "ada", "train", ("debug",), "Resources", cpus=1, memory_mib=100)
 
 
-def why(job: Request, node: Room | None = None) -> str | None:
+def why(job: Request, node: NodeResources | None = None) -> str | None:
     found = judge(Queue((job,), (node or room(),), {"debug": "up", "night": "inact"}))
     return found[0].why if found else None
 

@@ -16,7 +16,7 @@ from dshpc_setup.methods.model import Resources
 from dshpc_setup.workflows import preflight, request_building, state
 from dshpc_setup.workflows.fingerprint import prints
 from dshpc_setup.workflows.model import Job, Need, Workflow
-from dshpc_setup.workflows.request_building import Asked, How, Where
+from dshpc_setup.workflows.request_building import BuildOptions, Where, WorkflowRequest
 from dshpc_setup.workflows.run import Submission
 from dshpc_setup.workflows.standing import Standing
 from dshpc_setup.workflows.state import Ran, State
@@ -51,9 +51,9 @@ _PIPE = _workflow(
 )
 
 
-def _asked(work: Path, workflow: Workflow = _PIPE, *, dry: bool = False) -> Asked:
+def _asked(work: Path, workflow: Workflow = _PIPE, *, dry: bool = False) -> WorkflowRequest:
     where = Where(str(work), str(work))
-    return request_building.run(workflow, prints(workflow), where, How(dry=dry))[0]
+    return request_building.run(workflow, prints(workflow), where, BuildOptions(dry=dry))[0]
 
 
 def _submit(work: Path, controller: Controller, **more: Any) -> dict[str, Any]:
@@ -253,7 +253,9 @@ def _with_data(tmp_path: Path) -> tuple[Workflow, Path]:
 def test_only_for_jobs_that_run_are_inputs_copied(tmp_path: Path) -> None:
     workflow, work = _with_data(tmp_path)
     where = Where(str(tmp_path), str(work))
-    planned, copies = request_building.run(workflow, prints(workflow), where, How(dry=True))
+    planned, copies = request_building.run(
+        workflow, prints(workflow), where, BuildOptions(dry=True)
+    )
     assert all(map(request_building.needs_copies, copies))
     assert list(work.iterdir()) == []
     kept = {"a": Ran("7", "/old/a", "f", reused=True)}
@@ -262,7 +264,7 @@ def test_only_for_jobs_that_run_are_inputs_copied(tmp_path: Path) -> None:
     answer = Submission(controller, dry, _OFFER, kept, None).run(preflight.wanted(dry))
     only = request_building.submitted(answer)
     assert only == {"b"}
-    asked, _ = request_building.run(workflow, prints(workflow), where, How(only=only))
+    asked, _ = request_building.run(workflow, prints(workflow), where, BuildOptions(only=only))
     assert [path.name for path in (work / "jobs").glob("*/.incoming-*/*")] == ["b.bin"]
     prints_of = [[job["request"]["fingerprint"] for job in each.jobs] for each in (planned, asked)]
     assert prints_of[0] == prints_of[1]
@@ -275,7 +277,7 @@ def test_only_for_jobs_that_run_are_inputs_copied(tmp_path: Path) -> None:
 def test_a_job_that_has_to_run_after_all_is_not_run_without_its_inputs(tmp_path: Path) -> None:
     workflow, work = _with_data(tmp_path)
     where = Where(str(tmp_path), str(work))
-    asked, _ = request_building.run(workflow, prints(workflow), where, How(only={"a"}))
+    asked, _ = request_building.run(workflow, prints(workflow), where, BuildOptions(only={"a"}))
     controller: Any = Controller()
     with state.lock(str(work), "pipe"), pytest.raises(DshpcError) as caught:
         Submission(controller, asked, _OFFER, {}, None).run(preflight.wanted(asked))
@@ -288,7 +290,7 @@ def test_a_job_that_has_to_run_after_all_is_not_run_without_its_inputs(tmp_path:
 def test_what_lies_in_the_work_folder_needs_no_copies(tmp_path: Path) -> None:
     workflow, _ = _with_data(tmp_path)
     where = Where(str(tmp_path), str(tmp_path))
-    asked, copies = request_building.run(workflow, prints(workflow), where, How(dry=True))
+    asked, copies = request_building.run(workflow, prints(workflow), where, BuildOptions(dry=True))
     assert not any(map(request_building.needs_copies, copies))
     assert [job["copied"] for job in asked.jobs] == [True, True]
 

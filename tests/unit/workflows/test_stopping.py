@@ -19,7 +19,7 @@ from dshpc_setup.jobs.allocated_gpus import Places
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.workflows import inside, preflight, state
-from dshpc_setup.workflows.request_building import Asked
+from dshpc_setup.workflows.request_building import WorkflowRequest
 from dshpc_setup.workflows.run import Submission
 from dshpc_setup.workflows.standing import Standing
 from dshpc_setup.workflows.state import Ran, State
@@ -122,7 +122,7 @@ def test_a_run_that_does_not_stop_is_said(tmp_path: Path) -> None:
 
 def test_what_was_never_run_cannot_be_cancelled(tmp_path: Path) -> None:
     with pytest.raises(DshpcError, match="has not been run here"):
-        inside.cancel(Asked("cancel", "pipe", str(tmp_path)))
+        inside.cancel(WorkflowRequest("cancel", "pipe", str(tmp_path)))
     assert not (tmp_path / "jobs").exists()
 
 
@@ -149,7 +149,7 @@ def test_a_run_that_is_cancelled_from_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[dict[str, Any]] = []
-    cancel = Asked("cancel", "pipe", str(tmp_path))
+    cancel = WorkflowRequest("cancel", "pipe", str(tmp_path))
     other = threading.Thread(target=lambda: answers.append(inside.cancel(cancel)))
     taken = threading.Event()
 
@@ -185,7 +185,7 @@ def _cancelled(
     controller = Controller()
     monkeypatch.setattr(inside, "_look", lambda _: type("L", (), {"machine": controller}))
     monkeypatch.setattr(inside, "_standings", lambda *_: standings)
-    return inside.cancel(Asked("cancel", "pipe", str(work))), controller.calls
+    return inside.cancel(WorkflowRequest("cancel", "pipe", str(work))), controller.calls
 
 
 def test_what_is_not_over_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
