@@ -220,7 +220,8 @@ def test_jobs_that_cannot_run_are_explained(cluster: Cluster) -> None:
 
         wait_until(all_told, "each is explained", 150)  # Slurm looks at dependencies once a minute
         text = cluster.dshpc("status").good().stdout
-        assert "3 queued jobs cannot run" in text
+        assert "1 queued job is held:" in text
+        assert "2 queued jobs cannot run:" in text
         assert f"{waits} (" not in text
     finally:
         go.touch()
