@@ -181,7 +181,7 @@ check "no daemon runs" no_daemon
 check "it is unhealthy" test "$(in_slurm /usr/local/lib/dshpc/health >/dev/null; echo $?)" = 1
 
 step "with them it does"
-PYTHONPATH=$PROJECT python3 -c 'from dshpc_setup import seccomp; print(seccomp.profile(2))' >/srv/seccomp.json
+PYTHONPATH=$PROJECT python3 -c 'from dshpc_setup.render import seccomp; print(seccomp.profile(2))' >/srv/seccomp.json
 start --cap-add SYS_ADMIN --security-opt apparmor=unconfined --security-opt seccomp=/srv/seccomp.json --shm-size 1g \
     --pids-limit 600
 check "ready" ready

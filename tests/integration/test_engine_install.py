@@ -40,7 +40,7 @@ ENSURE = """
     from dshpc_setup.errors import DshpcError
     from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.reporter import Silent
+    from dshpc_setup.terminal.reporter import Silent
 
     machine = LocalMachine()
     engine = Engine("denied" if daemon.answers(machine) == "denied" else "absent")

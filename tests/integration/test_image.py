@@ -140,9 +140,9 @@ _INTERRUPTED = """
 import sys
 from dshpc_setup.image import debootstrap
 from dshpc_setup.image.mirror import Mirror
-from dshpc_setup.image.site import gather_site
+from dshpc_setup.engine.site import gather_site
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.reporter import Silent
+from dshpc_setup.terminal.reporter import Silent
 
 class Telling(Silent):
     def progress(self, text):
@@ -341,10 +341,10 @@ def test_buildkit_from_a_mirror_with_a_certificate_of_its_own(
 _BUILDING = """
 import json, sys
 from pathlib import Path
-from dshpc_setup.image.client import docker
+from dshpc_setup.engine.images import docker
 from dshpc_setup.image.build import command
 from dshpc_setup.image.context import Context
-from dshpc_setup.image.failures import Progress
+from dshpc_setup.engine.build_failures import Progress
 from dshpc_setup.machine.local import LocalMachine
 
 machine = LocalMachine()

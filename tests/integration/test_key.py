@@ -24,7 +24,8 @@ _ROTATIONS = 3
 _CUT_OFF = """
 import os, sys
 sys.path.insert(0, "/opt/dshpc/lib")
-from dshpc_setup.container import keys, node
+from dshpc_setup.container import keys
+from dshpc_setup.node import main
 writes, write = [int(sys.argv[1])], keys.replace_bytes
 def cut_off(*given, **more):
     if writes[0]:
@@ -33,7 +34,7 @@ def cut_off(*given, **more):
     if not writes[0]:
         os.kill(os.getpid(), 9)
 keys.replace_bytes = cut_off
-node.main(["rotate-key"])
+main.main(["rotate-key"])
 """
 
 # A process with a copy of a key: a slurmctld of its own makes its tokens, and the commands of a client

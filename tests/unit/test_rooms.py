@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import re
+
 from scripts import rooms
 
 
@@ -16,3 +20,23 @@ def test_each_package_and_module_has_its_layer_and_says_what_it_is_for() -> None
     there |= {path.stem for path in top.glob("*.py")} - {"__init__"}
     assert sorted(room for layer in rooms.layers() for room in layer) == sorted(there)
     assert " |  |" not in rooms.table()
+
+
+def test_programs_that_tests_hold_as_texts_import_what_there_is() -> None:
+    """A module that moves is found by mypy and ruff where it is imported, and not in a text."""
+    wanted = re.compile(r"^\s*from (dshpc_setup[\w.]*) import ([\w, ]+)", re.MULTILINE)
+    missing = []
+    for folder in ("tests/integration", "tests/acceptance", "benchmarks", "scripts", "container"):
+        for path in (rooms.TOP / folder).rglob("*"):
+            if path.suffix not in (".py", ".sh", "") or not path.is_file():
+                continue
+            for module, names in wanted.findall(path.read_text(errors="replace")):
+                there = importlib.import_module(module)  # noqa: TID251
+                words = [part.split()[0] for part in names.split(",") if part.strip()]
+                missing += [f"{path.name}: {module}.{word}" for word in words
+                            if not hasattr(there, word) and not _is_module(f"{module}.{word}")]  # fmt: skip
+    assert missing == []
+
+
+def _is_module(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None

@@ -260,8 +260,9 @@ def test_an_array_is_good_once_all_its_tasks_are(project: Path) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        CommandLine(gpus="-1"), CommandLine(gpus="1.5"), CommandLine(cpus="two"), CommandLine(gpu_memory="8XB"),
-        CommandLine(memory="0"), CommandLine(time="soon"), CommandLine(time="0"),
+        CommandLine(gpus="-1"), CommandLine(gpus="1.5"), CommandLine(cpus="two"),
+        CommandLine(gpu_memory="8XB"), CommandLine(memory="0"), CommandLine(time="soon"),
+        CommandLine(time="0"),
     ],
 )  # fmt: skip
 def test_amounts_that_are_none(asked: CommandLine) -> None:
