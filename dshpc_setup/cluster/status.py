@@ -168,7 +168,7 @@ def lines(status: ClusterStatus) -> list[str]:
     said += _unclean_lines(status)
     said += _pending_lines(status)
     said += [f"Note       {text}" for text in status.notes]
-    return said + [text for node in status.nodes if (text := _back(status, node))]
+    return said + [text for node in status.nodes for text in _back(status, node)]
 
 
 def _health(status: ClusterStatus) -> str:
@@ -189,14 +189,21 @@ def after_failure(steps: tuple[Fix, ...]) -> tuple[Fix, ...]:
     return (*steps, again)
 
 
-def _back(status: ClusterStatus, node: NodeStatus) -> str | None:
+def _back(status: ClusterStatus, node: NodeStatus) -> list[str]:
     """What takes the node back: an order of Slurm's administrator, and docker's root is one."""
     if node.usable:
-        return None
-    if node.plain_state in node_state.TAKEN_OUT:
-        order = shlex.join(node_state.resume_argv(status.container, node.name))
-        return f"To use node {node.name} again: {order}"
-    return "Why it takes no jobs, and what helps: dshpc doctor"
+        return []
+    if node.plain_state not in node_state.TAKEN_OUT:
+        return ["Why it takes no jobs, and what helps: dshpc doctor"]
+    order = shlex.join(node_state.resume_argv(status.container, node.name))
+    again = f"To use node {node.name} again: {order}"
+    if "Prolog error" not in (node.reason or ""):  # Slurm's own words (slurmd/req.c)
+        return [again]
+    # Taken back as it is, the next job drains it again
+    return [
+        "A Prolog failed. Which one, and what helps: dshpc doctor",
+        f"When it is fixed: {again}",
+    ]
 
 
 _WHOSE = {"rendered": "rendered", "custom": "yours (marked)", "edited": "yours (edited by hand)"}

@@ -86,9 +86,10 @@ def overruled(known: Known) -> Verdict:
 
 
 def refused(known: Known) -> Verdict:
-    """Only where something waits to be put in force: else what was refused is of the past."""
+    """Only where something waits to be put in force, or cannot even be planned: else what was refused is
+    of the past."""
     found = known.observed.refused
-    if found is None or not stale_files(known):
+    if found is None or not (stale_files(known) or known.plan is None):
         return fine()
     return in_its_words(
         "The last configure-environment changed nothing: what was to be put in force was refused.",

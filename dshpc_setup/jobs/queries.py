@@ -214,8 +214,9 @@ def logs_main(rest: Sequence[str]) -> int:
     if log is None:
         raise DshpcError(
             f"It is not known where job {job} has written its log.",
-            "It was made by sbatch, Slurm has forgotten its --output, and there is no log with sbatch's own "
-            "name in the folder that it ran in.",
+            "A job of srun prints to the terminal that it was started in. One of sbatch writes where its "
+            "--output said, which Slurm has forgotten; in the folder that it ran in there is no log with "
+            "sbatch's own name.",
             ("Look where its --output said.",),
         )
     return _copy(log, found[0], looked.work)

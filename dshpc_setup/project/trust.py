@@ -53,6 +53,8 @@ class Fault:
         import shlex
 
         path = shlex.quote(self.path)
+        if self.mode & stat.S_ISVTX:  # made for everybody, as /tmp is: it stays so
+            return "Go to the folder of your cluster, or name one of your own: --dir DIR"
         return (
             f"Give it to yourself: sudo chown {os.geteuid()} {path}"
             if self.kind == "owner"

@@ -400,11 +400,12 @@ def test_where_each_setting_comes_from(tmp_path: Path) -> None:
         "value": "debug",
         "origin": "default",
         "where": "default",
+        "kept_out_by": [],
     }
 
     (cluster.folder / "dshpc.yaml").write_text("# mine\npartition: file\nshm_size: 2g\n")
     assert shown(cluster)["partition"] == {
-        "value": "file", "origin": "file", "where": "dshpc.yaml:2:1",
+        "value": "file", "origin": "file", "where": "dshpc.yaml:2:1", "kept_out_by": [],
     }  # fmt: skip
     env = {"DSHPC_PARTITION": "environment"}
     assert shown(cluster, env=env)["partition"]["value"] == "environment"

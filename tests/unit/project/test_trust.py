@@ -221,6 +221,15 @@ def test_a_folder_above_that_others_can_write(make: Made, tmp_path: Path) -> Non
     assert found(inner) == (str(inner), [])
 
 
+def test_a_folder_made_for_everybody_stays_so(make: Made) -> None:
+    inner = make("tmp")
+    inner.chmod(0o1777)
+    with pytest.raises(DshpcError) as caught:
+        need_project(inner, {})
+    assert not any("chmod" in step for step in caught.value.resolution)
+    assert "--dir" in caught.value.resolution[0]
+
+
 def test_links_are_no_projects(make: Made, tmp_path: Path) -> None:
     real = make("a")
     for name in ("linked", "file"):
