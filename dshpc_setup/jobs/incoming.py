@@ -7,19 +7,22 @@ moves them into one. They are the user's alone, as the workspace is.
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs import folder_lock, no_links, workspace, workspace_folders
+from dshpc_setup.jobs import (
+    folder_lock,
+    method_copy,
+    no_links,
+    removal,
+    rights,
+    workspace,
+    workspace_folders,
+)
+from dshpc_setup.jobs.method_copy import METHOD
 from dshpc_setup.jobs.workspace_folders import room_for_writing
-
-_BLOCK = 1 << 20
-METHOD = ".method"  # beside the copies of inputs, where programs that list those do not see it
-_MOST_FILES, _MOST_BYTES = 1000, 100 << 20  # of a method that is copied for each of its jobs
-_PASSED_OVER = frozenset({".git", "__pycache__", ".venv", "node_modules"})
 
 
 @dataclass
@@ -37,7 +40,7 @@ class Incoming:
 
     def take(self, path: str) -> str:
         """Where the job finds this file; raises DshpcError where it is none, or cannot be read."""
-        real = os.path.realpath(os.path.expanduser(path))
+        real = _resolved(os.path.expanduser(path))
         check(path, real)
         if (seen := self.seen(real)) is not None:
             return seen
@@ -48,21 +51,26 @@ class Incoming:
     def take_method(self, folder: str) -> str:
         """Where the job finds a method's folder; raises DshpcError where it is too large to be copied,
         or cannot be."""
-        real = os.path.realpath(folder)
+        real = _resolved(folder)
         if (seen := self.seen(real)) is not None:
             return seen
-        files = list(_files_of(real))
-        target = f"{self._made()}/{METHOD}"
-        if not self.dry:
-            try:
-                self._fill_method(real, files)
-            except OSError as error:
-                self.remove()
-                raise DshpcError(
-                    f"The method {real} cannot be copied for its job: {error.strerror or error}.",
-                    f"It lies outside of {self.work}, which is all that jobs see.",
-                    (room_for_writing(error, self.work),),
-                ) from None
+        method = method_copy.Source(real, self.owner, self.seen)
+        try:
+            method.check()
+            target = f"{self._made()}/{METHOD}"
+            if not self.dry:
+                with self._copies_opened() as at:
+                    method.copy(at)
+        except OSError as error:
+            self.remove()
+            raise DshpcError(
+                f"The method {real} cannot be copied for its job: {error.strerror or error}.",
+                f"It lies outside of {self.work}, which is all that jobs see.",
+                (room_for_writing(error, self.work),),
+            ) from None
+        except DshpcError:
+            self.remove()
+            raise
         return target
 
     def seen(self, real: str) -> str | None:
@@ -78,7 +86,7 @@ class Incoming:
         """Where nothing was submitted."""
         if self.folder is not None and not self.dry:
             with suppress(OSError), workspace.user_opened(self.work, self._uid) as user:
-                no_links.remove(os.path.basename(self.folder), user)
+                removal.discard(os.path.basename(self.folder), user)
         if self._held is not None:
             os.close(self._held)
             self._held = None
@@ -98,11 +106,12 @@ class Incoming:
         if self.dry:
             return target
         try:
-            with (
-                workspace.user_opened(self.work, self._uid) as user,
-                no_links.opened(os.path.basename(folder), user) as at,
-            ):
-                self._fill(at, name, real)
+            source = self._source(real)
+            try:
+                with self._copies_opened() as at:
+                    method_copy.fill(at, name, source, self.owner)
+            finally:
+                os.close(source)
         except OSError as error:
             self.remove()
             raise DshpcError(
@@ -122,7 +131,7 @@ class Incoming:
                 with self._user() as user:
                     self._held = made = no_links.new_folder(name, user, 0o700)
                     folder_lock.hold(made)
-                    self._give(made)
+                    method_copy.give(made, self.owner)
             except OSError as error:
                 raise DshpcError(
                     f"The work folder {self.work} cannot be written to: {error.strerror or error}.",
@@ -150,77 +159,33 @@ class Incoming:
         except (PermissionError, DshpcError):
             return False
 
-    def _fill(self, at: int, name: str, real: str) -> None:
-        """A new file in an open folder with what is in `real`; executable where that is."""
-        with open(_file(os.path.realpath(real)), "rb") as source:
-            target = no_links.new_file(name, at)
-            with open(target, "wb") as file:
-                shutil.copyfileobj(source, file, _BLOCK)
-                no_links.give_mode(target, os.fstat(source.fileno()).st_mode & 0o700 | 0o600)
-                self._give(target)
-
-    def _fill_method(self, real: str, files: Sequence[str]) -> None:
+    @contextmanager
+    def _copies_opened(self) -> Iterator[int]:
         with (
             workspace.user_opened(self.work, self._uid) as user,
             no_links.opened(os.path.basename(str(self.folder)), user) as at,
         ):
-            os.close(self._new_folder(METHOD, at))
-            made = {""}
-            for name in files:
-                above = os.path.dirname(name)
-                parts = above.split("/") if above else []
-                for depth in range(1, len(parts) + 1):
-                    if (part := "/".join(parts[:depth])) not in made:
-                        with _below(at, [METHOD, *parts[: depth - 1]]) as inner:
-                            os.close(self._new_folder(parts[depth - 1], inner))
-                        made.add(part)
-                with _below(at, [METHOD, *parts]) as inner:
-                    self._fill(inner, os.path.basename(name), f"{real}/{name}")
+            yield at
 
-    def _new_folder(self, name: str, at: int) -> int:
-        made = no_links.new_folder(name, at, 0o700)
-        self._give(made)
-        return made
-
-    def _give(self, at: int) -> None:
-        if self.owner is not None:
-            os.fchown(at, *self.owner)
+    def _source(self, real: str) -> int:
+        """The file, open, as who the job is for may open it: no part of its path is a link by now."""
+        try:
+            with rights.of_user(self.owner):
+                return no_links.real_file(real)
+        except PermissionError:
+            self.remove()
+            raise method_copy.unreadable(real, self.owner) from None
 
 
-def _files_of(folder: str) -> Iterator[str]:
-    """The files of a method, below its folder; raises DshpcError (usage) where they are too many, or one
-    is not to be copied."""
-    count = size = 0
-    for at, folders, names in os.walk(folder):
-        links = [name for name in folders if os.path.islink(os.path.join(at, name))]
-        folders[:] = sorted(set(folders) - _PASSED_OVER - set(links))
-        for name in sorted([*names, *links]):
-            path = os.path.join(at, name)
-            check(path, path)
-            count, size = count + 1, size + os.stat(path).st_size
-            yield os.path.relpath(path, folder)
-        if count > _MOST_FILES or size > _MOST_BYTES:
-            raise usage_error(
-                f"The method {folder} is too large to be copied for its job.",
-                f"It may have {_MOST_FILES} files and {_MOST_BYTES >> 20} MiB.",
-                "Put it into the work folder, where jobs see it as it is; or give its data as --input.",
-            )
-
-
-@contextmanager
-def _below(at: int, parts: Sequence[str]) -> Iterator[int]:
-    """The folder at those parts below an open one, by no link."""
-    if not parts:
-        yield at
-        return
-    with no_links.opened(parts[0], at) as inner, _below(inner, parts[1:]) as last:
-        yield last
-
-
-def _file(real: str) -> int:
-    """What its name leads to by now, open: no link any more, and nothing to wait for."""
-    with no_links.opened(os.path.dirname(real)) as folder:
-        return no_links.file(os.path.basename(real), folder, None)
+def _resolved(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except OSError as error:  # a link when it was looked at, and none when it was read
+        raise DshpcError(
+            f"{path} cannot be read: {error.strerror}.",
+            "Something was changed there while it was looked at.",
+            ("Run this again.",),
+        ) from None
 
 
 def check(path: str, real: str) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import gpu_words, no_links, records, workspace
+from dshpc_setup.jobs import gpu_words, no_links, records, removal, workspace
 from dshpc_setup.jobs.workspace import OWN, PARAMS, Workspace
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import job_states
@@ -64,7 +64,7 @@ def remove(place: Workspace) -> None:
         contextlib.suppress(OSError),
         workspace.user_opened(place.work, place.uid) as at,
     ):
-        no_links.remove(place.name, at)
+        removal.discard(place.name, at)
 
 
 def settled(machine: Machine, place: Workspace, why: DshpcError) -> str:

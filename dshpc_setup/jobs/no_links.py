@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Of a folder on the way, which need not be ours to list: other people's homes are not
+_WAY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not hold us up
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 OTHERS_WRITE = 0o022
@@ -78,6 +80,30 @@ def file_at(path: str, work: str, uid: int | None) -> int:
         return file(parts[-1], at, uid)
     finally:
         os.close(at)
+
+
+@contextlib.contextmanager
+def above(real: str) -> Iterator[tuple[int, str]]:
+    """Of a path that was resolved: the folder that it lies in, open to open what is in it, and its name
+    there. No part of it may be a link by now."""
+    parts = [part for part in real.split("/") if part not in ("", ".")]
+    if not real.startswith("/") or not parts or ".." in parts:
+        raise FileNotFoundError(2, os.strerror(2), real)
+    at = os.open("/", _WAY)
+    try:
+        for part in parts[:-1]:
+            before = at
+            at = os.open(part, _WAY, dir_fd=before)
+            os.close(before)
+        yield at, parts[-1]
+    finally:
+        os.close(at)
+
+
+def real_file(real: str) -> int:
+    """Whoever's file, open for reading, by a path that was resolved; as `file`."""
+    with above(real) as (at, name):
+        return file(name, at, None)
 
 
 def check_owner(found: os.stat_result, uid: int, at: int, name: str) -> None:
@@ -158,20 +184,3 @@ def replace(name: str, text: str, at: int, mode: int = 0o600, *, sync: bool = Fa
         raise
     if sync:
         os.fsync(at)
-
-
-def remove(name: str, at: int) -> None:
-    """A folder with all that is in it, as far as we may; no link is followed."""
-    with contextlib.suppress(OSError):
-        for _, folders, files, here in os.fwalk(name, topdown=False, dir_fd=at):
-            for each in (*files, *folders):
-                with contextlib.suppress(OSError):
-                    _remove_one(each, here)
-        os.rmdir(name, dir_fd=at)
-
-
-def _remove_one(name: str, at: int) -> None:
-    try:
-        os.unlink(name, dir_fd=at)
-    except (IsADirectoryError, PermissionError):  # Linux says the former, macOS the latter
-        os.rmdir(name, dir_fd=at)

@@ -60,6 +60,12 @@ def remove(name: str, at: int) -> None:
     os.rmdir(name, dir_fd=at)
 
 
+def discard(name: str, at: int) -> None:
+    """As `remove`, of what was never a job's: what cannot be removed stays."""
+    with contextlib.suppress(OSError):
+        remove(name, at)
+
+
 def _flattened(name: str, top: int) -> list[str]:
     """Remove a folder of `top`; the folders that were in it are in `top` then, under these names."""
     here = _writable(name, top)

@@ -25,6 +25,7 @@ from dshpc_setup.jobs import (
     no_links,
     node_availability,
     offer,
+    removal,
     request,
     sbatch,
     workspace,
@@ -200,7 +201,7 @@ def _make(place: Workspace, asked: Request, *, copy_inputs: bool = False) -> Non
             try:
                 _fill(made, user, place, asked, copy_inputs=copy_inputs)
             except OSError:
-                no_links.remove(place.name, user)
+                removal.discard(place.name, user)
                 raise
             finally:
                 os.close(made)
@@ -232,8 +233,12 @@ def _copy(incoming: str, user: int, made: int, called: str = INPUTS) -> None:
     try:
         with no_links.opened(incoming, user) as source:
             for name in os.listdir(source):
-                if stat.S_ISDIR(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode):
+                kind = os.stat(name, dir_fd=source, follow_symlinks=False).st_mode
+                if stat.S_ISDIR(kind):
                     _copy(name, source, target, name)  # of a method
+                    continue
+                if stat.S_ISLNK(kind):
+                    os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
                     continue
                 with (
                     open(no_links.file(name, source, os.getuid()), "rb") as file,

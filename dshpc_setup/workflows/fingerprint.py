@@ -10,16 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dshpc_setup.jobs import no_links, tree
 from dshpc_setup.methods.model import Method
 from dshpc_setup.workflows.model import Job, Workflow
 
 HUGE_BYTES = 64 << 20
-MOST_FILES = 10_000  # of a method's folder
+MOST_FILES = 10_000  # of a method's folder, its folders counted
 _PASSED_OVER = frozenset(("__pycache__", ".git"))  # not what a method is made of
 _BLOCK = 1 << 20
 
@@ -49,19 +50,21 @@ class _Files:
         return self.known[path]
 
     def _read(self, path: str) -> str:
-        found = os.stat(path)
-        if found.st_size > HUGE_BYTES:
-            self.huge.add(path)
-            return f"{found.st_size} bytes of {found.st_mtime_ns}"
-        digest = hashlib.sha256()
-        with open(path, "rb", opener=_without_waiting) as file:
-            while block := file.read(_BLOCK):
+        """By the place that its name leads to, opened by no link; raises OSError for what is no file."""
+        with open(no_links.real_file(os.path.realpath(path)), "rb") as file:
+            found = os.fstat(file.fileno())
+            digest = hashlib.sha256()
+            read = 0
+            while found.st_size <= HUGE_BYTES and (block := file.read(_BLOCK)):
                 digest.update(block)
-        return digest.hexdigest()
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
+                read += len(block)
+                if read > HUGE_BYTES:  # it grows
+                    found = os.fstat(file.fileno())
+                    break
+        if max(read, found.st_size) <= HUGE_BYTES:
+            return digest.hexdigest()
+        self.huge.add(path)
+        return f"{found.st_size} bytes of {found.st_mtime_ns}"
 
 
 def prints(workflow: Workflow) -> Prints:
@@ -74,8 +77,8 @@ def prints(workflow: Workflow) -> Prints:
         if job.method is not None and job.method.folder not in folders:
             folders[job.method.folder] = _folder(job.method.folder, files)
             if folders[job.method.folder] is None:
-                notes.append(f"The folder of the method {job.method.name} has more than "
-                             f"{MOST_FILES} files: its jobs are run each time.")  # fmt: skip
+                notes.append(f"The folder of the method {job.method.name} cannot be read, or has more "
+                             f"than {MOST_FILES} files: its jobs are run each time.")  # fmt: skip
         method = folders[job.method.folder] if job.method is not None else None
         needed = {need.job: [need.ending, found[need.job]] for need in job.needs}
         if (job.method is not None and method is None) or any(
@@ -128,18 +131,19 @@ def _file(path: str, files: _Files) -> list[str]:
 def _folder(folder: Path, files: _Files) -> list[list[Any]] | None:
     """All files of a method; None where there are too many."""
     found: list[list[Any]] = []
-    for path in _walked(str(folder)):
-        if len(found) >= MOST_FILES:
-            return None
-        mode = os.lstat(path).st_mode & 0o111
-        link = os.readlink(path) if os.path.islink(path) else None
-        content = files.of(path) if os.path.isfile(path) else None
-        found.append([os.path.relpath(path, folder), bool(mode), link, content])
+    try:
+        with (
+            no_links.above(os.path.realpath(folder)) as (at, name),
+            no_links.opened(name, at) as top,
+        ):
+            for entry in tree.entries(top, MOST_FILES, _PASSED_OVER):
+                if entry.is_folder:
+                    continue
+                link = entry.link() if entry.is_link else None
+                path = str(folder / entry.path)
+                is_one = entry.is_file or (link is not None and os.path.isfile(path))
+                content = files.of(path) if is_one else None
+                found.append([entry.path, bool(entry.seen.st_mode & 0o111), link, content])
+    except OSError:  # too many, or changed under our eyes
+        return None
     return found
-
-
-def _walked(folder: str) -> Iterator[str]:
-    for at, folders, names in os.walk(folder):
-        links = [name for name in folders if os.path.islink(os.path.join(at, name))]
-        folders[:] = sorted(set(folders) - _PASSED_OVER - set(links))
-        yield from (os.path.join(at, name) for name in sorted([*names, *links]))

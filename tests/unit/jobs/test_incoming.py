@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import no_links, workspace_folders
+from dshpc_setup.jobs import no_links, rights, submit, tree, workspace_folders
 from dshpc_setup.jobs.incoming import Incoming
 
 
@@ -31,6 +33,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     monkeypatch.setattr(os, "getuid", lambda: 0)
     monkeypatch.setattr(os, "fchown", fchown)
     monkeypatch.setattr(os, "fstat", fstat_of)
+    monkeypatch.setattr(rights, "of_user", lambda _: contextlib.nullcontext())
     return found
 
 
@@ -125,3 +128,133 @@ def test_who_may_not_make_the_users_folder_asks_for_it_once(
     incoming.remove()
     (left,) = (work / "jobs" / str(os.getuid())).iterdir()
     assert str(left) != incoming.folder
+
+
+def method(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """The work folder, a method beside it, and a file of others that nobody asked for."""
+    work, _ = setting(tmp_path)
+    folder = tmp_path / "method"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "run.py").write_text("print()")
+    (folder / "lib/part.py").write_text("X = 1")
+    victim = tmp_path / "victim"
+    victim.write_text("secret")
+    return work, folder, victim
+
+
+def all_below(folder: Path) -> set[str]:
+    return {path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x", "{victim}"),
+        ("x", "../victim"),
+        ("lib/x", "../../victim"),
+        ("x", "lib/../../victim"),
+        ("x", "../method/../victim"),
+        ("x", "/etc/passwd"),
+        ("x", ".."),
+    ],
+)
+def test_a_link_that_leads_out_of_a_method_is_not_copied(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    work, folder, victim = method(tmp_path)
+    (folder / name).symlink_to(text.format(victim=victim))
+    incoming = Incoming(str(work))
+    with pytest.raises(DshpcError, match="leads out of the method's folder"):
+        incoming.take_method(str(folder))
+    assert all_below(work) == set()
+    assert incoming.folder is None
+
+
+def test_links_within_a_method_and_to_what_jobs_see_stay_links(tmp_path: Path) -> None:
+    work, folder, _ = method(tmp_path)
+    (work / "data").write_text("data")
+    (folder / "lib/run").symlink_to("../run.py")
+    (folder / "parts").symlink_to("lib")
+    (folder / "data").symlink_to(work / "data")
+    incoming = Incoming(str(work))
+    copied = Path(incoming.take_method(str(folder)))
+    links = {name: os.readlink(copied / name) for name in ("lib/run", "parts", "data")}
+    assert links == {"lib/run": "../run.py", "parts": "lib", "data": str(work / "data")}
+    user = copied.parent.parent
+    with no_links.opened(str(user)) as at, no_links.opened(str(tmp_path)) as made:
+        submit._copy(copied.parent.name, at, made)  # for a second job of the same submission
+    assert os.readlink(tmp_path / "inputs/.method/lib/run") == "../run.py"
+
+
+@pytest.mark.parametrize("name", ["run.py", "lib/part.py", "lib"])
+def test_a_method_that_is_changed_while_it_is_copied_leads_nowhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[tuple[str, int, int]]
+) -> None:
+    """Just before a file or a folder is opened, after it was looked at, a link stands in its place."""
+    work, folder, victim = method(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/part.py").write_text("secret")
+    target = victim if name.endswith(".py") else tmp_path / "elsewhere"
+
+    def swapping(before: Callable[..., int]) -> Callable[..., int]:
+        def opened(called: str, *more: int | None) -> int:
+            if called == os.path.basename(name) and not (folder / name).is_symlink():
+                (folder / name).rename(tmp_path / "moved")
+                (folder / name).symlink_to(target)
+            return before(called, *more)
+
+        return opened
+
+    for call in ("file", "folder"):
+        monkeypatch.setattr(no_links, call, swapping(getattr(no_links, call)))
+    with pytest.raises(DshpcError, match="cannot be copied for its job"):
+        Incoming(str(work), (1000, 1000)).take_method(str(folder))
+    assert (folder / name).is_symlink()
+    assert "secret" not in all_below(work)
+
+
+def test_what_is_no_file_in_a_method_is_not_waited_for(tmp_path: Path) -> None:
+    work, folder, _ = method(tmp_path)
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(DshpcError, match="pipe is not a file"):
+        Incoming(str(work)).take_method(str(folder))
+
+
+def test_folders_in_folders_have_an_end(tmp_path: Path) -> None:
+    work, folder, _ = method(tmp_path)
+    folder.joinpath(*["d"] * (tree.MOST_DEPTH + 1)).mkdir(parents=True)
+    with pytest.raises(DshpcError, match="too large to be copied"):
+        Incoming(str(work)).take_method(str(folder))
+
+
+def test_an_input_that_grows_for_ever_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, source = setting(tmp_path)
+    source.chmod(0o600)
+    new_file = no_links.new_file
+
+    def grown(name: str, at: int, mode: int = 0o600) -> int:
+        source.write_text("data and more")
+        return new_file(name, at, mode)
+
+    monkeypatch.setattr(no_links, "new_file", grown)
+    assert Path(Incoming(str(work)).take(str(source))).read_text() == "data"
+
+
+def test_an_input_whose_folder_became_a_link_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, _ = setting(tmp_path)
+    for name, text in (("mine", "mine"), ("others", "secret")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").write_text(text)
+    made = Incoming._made
+
+    def swapped(self: Incoming) -> str:
+        (tmp_path / "mine").rename(tmp_path / "moved")
+        (tmp_path / "mine").symlink_to("others")
+        return made(self)
+
+    monkeypatch.setattr(Incoming, "_made", swapped)
+    with pytest.raises(DshpcError, match="cannot be copied"):
+        Incoming(str(work)).take(str(tmp_path / "mine/a"))
+    assert all_below(work) == set()

@@ -102,7 +102,7 @@ def test_a_method_that_is_too_large_is_not_copied(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = own_method(tmp_path / "home")
-    monkeypatch.setattr("dshpc_setup.jobs.incoming._MOST_FILES", 3)
+    monkeypatch.setattr("dshpc_setup.jobs.method_copy._MOST_ENTRIES", 4)
     with pytest.raises(DshpcError, match="too large to be copied"):
         request_building.of_method(CommandLine(str(mine)), str(project), incoming(project))
     assert not (project / "work" / "jobs").exists()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import no_links, workspace, workspace_folders
+from dshpc_setup.jobs import no_links, removal, workspace, workspace_folders
 from dshpc_setup.jobs.workspace import Workspace
 
 UID = os.getuid()
@@ -250,12 +251,26 @@ def test_a_folder_goes_with_all_that_is_in_it_and_nothing_else(tmp_path: Path) -
     (tmp_path / "gone/below/file").touch()
     (tmp_path / "gone/link").symlink_to(tmp_path / "kept")
     with no_links.opened(str(tmp_path)) as at:
-        no_links.remove("gone", at)
+        removal.discard("gone", at)
         (tmp_path / "link").symlink_to("kept")
-        no_links.remove("link", at)
-        no_links.remove("missing", at)
+        removal.discard("link", at)
+        removal.discard("missing", at)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "link"]
     assert (tmp_path / "kept/file").exists()
+
+
+def test_a_folder_deeper_than_a_program_may_call_itself_goes_too(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    at = os.open(tmp_path / "gone", os.O_RDONLY)
+    for _ in range(sys.getrecursionlimit() + 100):
+        os.mkdir("d", dir_fd=at)
+        before = at
+        at = os.open("d", os.O_RDONLY, dir_fd=before)
+        os.close(before)
+    os.close(at)
+    with no_links.opened(str(tmp_path)) as top:
+        removal.discard("gone", top)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_lets_a_user_write_there() -> None:

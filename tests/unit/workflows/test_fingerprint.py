@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.jobs import tree
 from dshpc_setup.methods.model import Resources
 from dshpc_setup.workflows import fingerprint
 from dshpc_setup.workflows.fingerprint import prints
@@ -178,3 +179,50 @@ def test_names_of_what_is_required_count() -> None:
     found = prints(Workflow("w", Path("/w"), jobs)).of
     renamed = (replace(first, name="y"), Job("a", ("2",), needs=(Need("y"),)))
     assert prints(Workflow("w", Path("/w"), renamed)).of["a"] != found["a"]
+
+
+@pytest.mark.parametrize("other", ["/dev/zero", "other"])
+def test_what_a_file_was_replaced_by_is_not_read(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a link, just before it is opened."""
+    file = tmp_path / "in"
+    file.write_text("x")
+    (tmp_path / "other").write_text("other")
+    realpath = os.path.realpath
+
+    def swapped(path: str) -> str:
+        real = realpath(path)
+        file.unlink()
+        file.symlink_to(other)
+        return real
+
+    monkeypatch.setattr(os.path, "realpath", swapped)
+    assert fingerprint._Files().of(str(file)).startswith("unread")
+    assert file.is_symlink()
+
+
+def test_what_has_no_end_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fingerprint._Files().of("/dev/zero").startswith("unread")
+    monkeypatch.setattr(fingerprint, "HUGE_BYTES", 8)
+    path = tmp_path / "grows"
+    path.touch()
+    fstat, files = os.fstat, fingerprint._Files()
+
+    def grown(at: int) -> os.stat_result:
+        found = fstat(at)
+        path.write_text("more than eight bytes")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", grown)
+        assert " bytes of " in files.of(str(path))
+    assert files.huge == {str(path)}
+
+
+def test_a_methods_folder_without_an_end_is_run_each_time(tmp_path: Path) -> None:
+    folder = _project(tmp_path) / "methods/prepare"
+    folder.joinpath(*["d"] * (tree.MOST_DEPTH + 1)).mkdir(parents=True)
+    assert _prints(tmp_path) == {"data": None, "a": None}
