@@ -22,7 +22,7 @@ from dshpc_setup.apply.journal import Rename
 from dshpc_setup.apply.owned import JOURNAL, NEW
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import ownership
-from dshpc_setup.files.atomic import make_folder, read_plain, write_temporary
+from dshpc_setup.files.atomic import make_folder, read_plain, remove, write_temporary
 from dshpc_setup.project.folder import MANIFEST, MANIFEST_SCHEMA, Project, json_text
 
 Action = Literal[
@@ -183,7 +183,7 @@ def replace_files(
         journal.write(project, temporaries, removals)
     except BaseException:
         for rename in temporaries:
-            rename.temporary.unlink(missing_ok=True)
+            remove(rename.temporary)
         raise
     try:
         return journal.carry_out(project, temporaries, removals)
@@ -198,11 +198,8 @@ def finish_interrupted(project: Project) -> bool:
     pairs = value.get("renames")
     was = isinstance(pairs, list)
     if isinstance(pairs, list):
-        renames = [
-            Rename(project.folder / old, project.folder / new, bool(digests), *digests)
-            for old, new, *digests in pairs
-        ]
-        journal.carry_out(project, renames, value.get("removals") or ())
+        renames, removals = journal.read(project, pairs, value.get("removals") or ())
+        journal.carry_out(project, renames, removals)
     journal.sweep(project)
     return was
 

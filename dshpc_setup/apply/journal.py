@@ -5,13 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dshpc_setup.apply.owned import JOURNAL, NEW, OWNABLE
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import ownership, swap
-from dshpc_setup.files.atomic import is_temporary, sync_folder, write_error, write_temporary
+from dshpc_setup.files.anchored import anchored
+from dshpc_setup.files.atomic import (
+    is_temporary,
+    remove,
+    replace,
+    sync_folder,
+    write_error,
+    write_temporary,
+)
 from dshpc_setup.project.folder import (
     MANIFEST,
     PROOF,
@@ -23,6 +33,8 @@ from dshpc_setup.project.folder import (
     SETTINGS,
     Project,
 )
+
+_FOLDERS = ("", os.path.dirname(MANIFEST), os.path.dirname(JOURNAL))  # of all that a run writes
 
 
 @dataclass(frozen=True)
@@ -48,13 +60,41 @@ def write(project: Project, temporaries: list[Rename], removals: Sequence[str]) 
     text = json.dumps({"renames": pairs, "removals": list(removals)})
     temporary = write_temporary(journal, text, owner=project.owner)
     try:
-        os.replace(temporary, journal)
+        replace(temporary, journal)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
         if isinstance(error, OSError):
             raise write_error(error, journal) from None
         raise
     sync_folder(journal.parent)
+
+
+def read(
+    project: Project, pairs: Sequence[Sequence[str]], removals: Sequence[str]
+) -> tuple[list[Rename], list[str]]:
+    """What stands in a journal; raises DshpcError where it names files that no run of ours writes."""
+    folder = project.folder
+    for path in (*(new for _, new, *_ in pairs), *removals):
+        above, name = os.path.split(path)
+        if above not in _FOLDERS or name in ("", ".", ".."):
+            raise _not_ours(project, path)
+    for old, new, *_ in pairs:
+        (above, name), (final_above, final) = os.path.split(old), os.path.split(new)
+        if above != final_above or not is_temporary(name, final):
+            raise _not_ours(project, old)
+    renames = [
+        Rename(folder / old, folder / new, bool(digests), *digests) for old, new, *digests in pairs
+    ]
+    return renames, list(removals)
+
+
+def _not_ours(project: Project, path: str) -> DshpcError:
+    journal = project.folder / JOURNAL
+    return DshpcError(
+        f"{journal} names a file that no run writes: {path}",
+        "A run that was interrupted is completed from it. This one was changed by somebody.",
+        (f"Look at it, then remove it: rm {shlex.quote(str(journal))}",),
+    )
 
 
 def carry_out(
@@ -72,17 +112,17 @@ def carry_out(
                 gone.discard(_lay_beside(each, edited[name]))
         elif each.temporary.exists():
             try:
-                os.replace(each.temporary, each.final)
+                replace(each.temporary, each.final)
             except OSError as error:
                 raise write_error(error, each.final) from None
     for path in gone:
         try:
-            path.unlink(missing_ok=True)
+            remove(path)
         except OSError as error:
             raise write_error(error, path) from None
     for folder in {path.parent for path in (*(each.final for each in temporaries), *gone)}:
         sync_folder(folder)
-    (project.folder / JOURNAL).unlink(missing_ok=True)
+    remove(project.folder / JOURNAL)
     return edited
 
 
@@ -91,9 +131,9 @@ def _lay_beside(rename: Rename, edited: str) -> Path:
     beside = rename.final.with_name(f"{rename.final.name}{NEW}")
     try:
         if ownership.is_marked(edited) or not rename.temporary.exists():
-            rename.temporary.unlink(missing_ok=True)
+            remove(rename.temporary)
         else:
-            os.replace(rename.temporary, beside)
+            replace(rename.temporary, beside)
     except OSError as error:
         raise write_error(error, beside) from None
     return beside
@@ -117,8 +157,8 @@ def sweep(project: Project) -> None:
         final = project.folder / path
         names.setdefault(final.parent, []).extend((final.name, f"{final.name}{NEW}"))
     for folder, finals in names.items():
-        with contextlib.suppress(OSError):
-            for left in os.listdir(folder):
+        with contextlib.suppress(OSError), anchored(folder) as at:
+            for left in os.listdir(at):
                 if any(is_temporary(left, final) for final in finals):
                     with contextlib.suppress(OSError):
-                        (folder / left).unlink()
+                        (at / left).unlink()

@@ -12,6 +12,7 @@ from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.environment import declaration, locking
 from dshpc_setup.environment.model import FOLDER, Lock
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files.anchored import open_file
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 
@@ -64,7 +65,11 @@ def _link(path: Path, to: Path) -> None:
     try:
         os.link(path, to)
     except OSError:
-        shutil.copyfile(path, to)
+        with (
+            open(open_file(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file,
+            to.open("xb") as copy,
+        ):
+            shutil.copyfileobj(file, copy, 1 << 20)
 
 
 def current_lock(project: Path, architecture: str) -> Lock | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,13 @@ from dshpc_setup.environment.model import (
 from dshpc_setup.environment.schema import LOCK_PARTS
 from dshpc_setup.environment.target import MACHINES, PYTHON
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.files.atomic import make_folder, write_error
+from dshpc_setup.files.anchored import anchored
+from dshpc_setup.files.atomic import make_folder, remove, temporary_name, write_error
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
 
 _SCRATCH = ".packages."
+_OF_ROOT = "/var/tmp"  # sticky, on the disk
 WHEELS = f"{OWN}/wheels"  # what was fetched, by the files' names
 _SEEN = f"{OWN}/wheels.json"  # what of them was hashed, and how it looked then
 _FILE = re.compile(
@@ -194,17 +198,17 @@ def _stamp(path: Path, wheel: Wheel) -> list[str | int]:
 def forget(project: Project) -> None:
     """Remove the lock and what was fetched for it: nothing is declared any more."""
     forget_others(project, None)
-    (project.folder / FOLDER / LOCK).unlink(missing_ok=True)
+    remove(project.folder / FOLDER / LOCK)
 
 
 def forget_others(project: Project, lock: Lock | None) -> None:
     """Remove what was fetched for an earlier lock."""
     wanted = [] if lock is None else [*lock.wheels, lock.installer]
     kept = {each.file for each in wanted if each is not None}
-    folder = project.folder / WHEELS
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name not in kept:
-            path.unlink()
+    with suppress(FileNotFoundError), anchored(project.folder / WHEELS) as folder:
+        for name in os.listdir(folder):
+            if name not in kept:
+                (folder / name).unlink()
 
 
 def with_hashes(wheels: list[Wheel]) -> str:
@@ -217,10 +221,12 @@ def _scratch(project: Project) -> Iterator[Path]:
     make_folder(project.own, project.owner)
     for left in project.own.glob(f"{_SCRATCH}*"):  # of a run that was killed: it may be gigabytes
         shutil.rmtree(left, ignore_errors=True)
+    # pip works by paths: where we are root for somebody else, by none that leads through their folders
+    above = project.own if project.owner is None else Path(_OF_ROOT)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=project.own))
+        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=above))
     except OSError as error:
-        raise write_error(error, project.own) from None
+        raise write_error(error, above) from None
     try:
         yield folder
     finally:
@@ -256,6 +262,24 @@ def _sha256(path: Path) -> str:
 def _keep(folder: Path, project: Project) -> None:
     into = project.folder / WHEELS
     make_folder(into, project.owner)
-    for path in folder.iterdir():
-        path.replace(into / path.name)
+    with anchored(into) as at:
+        for path in folder.iterdir():
+            _move(path, at)
     project.give_to_owner(into)
+
+
+def _move(path: Path, into: Path) -> None:
+    """Into a folder that is held, which may be on another disk."""
+    try:
+        path.replace(into / path.name)
+        return
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    temporary = into / temporary_name(path.name)
+    try:
+        with path.open("rb") as file, temporary.open("xb") as copy:
+            shutil.copyfileobj(file, copy, 1 << 20)
+        temporary.replace(into / path.name)
+    finally:
+        temporary.unlink(missing_ok=True)

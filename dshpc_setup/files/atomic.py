@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shlex
@@ -9,6 +10,7 @@ import stat
 from pathlib import Path
 
 from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.files.anchored import anchored, open_file
 
 _TEMPORARY = ".dshpc-tmp"
 _PRIVATE = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -19,6 +21,10 @@ _WHY = {
     errno.EROFS: (
         "the file system is read-only",
         "Choose a folder that can be written: --dir DIR.",
+    ),
+    errno.ELOOP: (
+        "its path has a link that another user can have made, and root follows none",
+        "Run this without sudo, or put what the link leads to in its place.",
     ),
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "Move that file away."),
 }
@@ -103,17 +109,30 @@ def make_folder(path: Path, owner: tuple[int, int] | None = None, mode: int = 0o
     missing = []
     at = path
     while not at.exists():
-        missing.append(at)
+        missing.append(at.name)
         at = at.parent
     try:
-        for folder in reversed(missing):
-            folder.mkdir(mode=mode)
-            if owner is not None:
-                os.chown(folder, *owner, follow_symlinks=False)
+        for name in reversed(missing):
+            _make_one(at, name, owner, mode)
+            at = at / name
         if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(path))
     except OSError as error:
         raise write_error(error, path) from None
+
+
+def _make_one(above: Path, name: str, owner: tuple[int, int] | None, mode: int) -> None:
+    with anchored(above) as at:
+        (at / name).mkdir(mode=mode)
+        if owner is None:
+            return
+        made = os.open(at / name, os.O_RDONLY | os.O_DIRECTORY | _PRIVATE)
+        try:
+            if os.listdir(made):  # what was made is empty: this was put in its place
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(above / name))
+            os.fchown(made, *owner)
+        finally:
+            os.close(made)
 
 
 def temporary_name(name: str) -> str:
@@ -135,18 +154,20 @@ def write_temporary(
     """
     temporary = final.with_name(temporary_name(final.name))
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PRIVATE, 0o600)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(text)
-                file.flush()
-                _give_mode(file.fileno(), mode)
-                if owner is not None:
-                    os.fchown(file.fileno(), *owner)
-                os.fsync(file.fileno())
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with anchored(final.parent) as at:
+            here = at / temporary.name
+            handle = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PRIVATE, 0o600)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+                    file.write(text)
+                    file.flush()
+                    _give_mode(file.fileno(), mode)
+                    if owner is not None:
+                        os.fchown(file.fileno(), *owner)
+                    os.fsync(file.fileno())
+            except BaseException:
+                here.unlink(missing_ok=True)
+                raise
     except OSError as error:
         raise write_error(error, final) from None
     return temporary
@@ -155,7 +176,7 @@ def write_temporary(
 def read_plain(path: Path) -> bytes | None:
     """A plain file, None where there is none; raises OSError for what is none: a pipe would be waited for."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = open_file(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
@@ -186,17 +207,30 @@ def write_atomic(
     """Replace `path` by `text` in one step."""
     temporary = write_temporary(path, text, mode, owner)
     try:
-        os.replace(temporary, path)
+        replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
         raise write_error(error, path) from None
     sync_folder(path.parent)
 
 
+def replace(temporary: Path, final: Path) -> None:
+    """Give a file the name of one beside it; raises OSError."""
+    with anchored(final.parent) as at:
+        os.replace(at / temporary.name, at / final.name)
+
+
+def remove(path: Path) -> None:
+    """The file of that name, where there is one; raises OSError."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), anchored(path.parent) as at:
+        os.unlink(at / path.name)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the renames in `folder` outlive a power cut."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with anchored(folder) as at:
+        handle = os.open(at, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import ownership
-from dshpc_setup.files.atomic import sync_folder, write_error, write_temporary
+from dshpc_setup.files.anchored import anchored, open_file
+from dshpc_setup.files.atomic import read_plain, remove, sync_folder, write_error, write_temporary
 
 KEPT = ".dshpc-kept"  # behind the name: a person's text whose place another one has taken meanwhile
 _NOREPLACE, _EXCHANGE = 1, 2  # renameat2(2)
@@ -42,10 +43,10 @@ def write(
     try:
         found = put(temporary, path, None if old is None else ownership.digest(old))
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
         raise
     if found is not None:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
         raise changed_meanwhile(path)
     sync_folder(path.parent)
 
@@ -64,39 +65,49 @@ def put(temporary: Path, final: Path, expected: str | None) -> bytes | None:
     Raises DshpcError where it cannot be written.
     """
     try:
-        new = _digest(temporary)
-        if expected is None:
-            return _put_new(temporary, final)
-        try:
-            rename_exchange(temporary, final)
-        except FileNotFoundError:  # taken away meanwhile: as if it had never been there
-            return _put_new(temporary, final)
-        except OSError as error:
-            if error.errno not in _HAS_NOT:
-                raise
-            return _put_by_steps(temporary, final, expected)
-        return _settled(temporary, final, expected, new)
+        with anchored(final.parent) as at:
+            return _put(at / temporary.name, at / final.name, expected)
     except OSError as error:
         raise write_error(error, final) from None
+
+
+def _put(temporary: Path, final: Path, expected: str | None) -> bytes | None:
+    new = _digest(temporary)
+    if expected is None:
+        return _put_new(temporary, final)
+    try:
+        rename_exchange(temporary, final)
+    except FileNotFoundError:  # taken away meanwhile: as if it had never been there
+        return _put_new(temporary, final)
+    except OSError as error:
+        if error.errno not in _HAS_NOT:
+            raise
+        return _put_by_steps(temporary, final, expected)
+    return _settled(temporary, final, expected, new)
 
 
 def finish(temporary: Path, final: Path, expected: str | None, new: str) -> bytes | None:
     """As `put`, of a run that died in it: `new` is the digest of the text that it was putting there."""
-    aside = _aside(final)
     try:
-        if os.path.lexists(aside):
-            if not os.path.lexists(final) or _digest(aside) != expected:
-                _back(aside, final)
-            else:
-                aside.unlink()
-        if _identity(temporary) in (None, _identity(final)):  # a link that was not taken away
-            temporary.unlink(missing_ok=True)
-            return None
-        if _digest(temporary) == new:
-            return put(temporary, final, expected)
-        return _settled(temporary, final, expected, new)
+        with anchored(final.parent) as at:
+            return _finish(at / temporary.name, at / final.name, expected, new)
     except OSError as error:
         raise write_error(error, final) from None
+
+
+def _finish(temporary: Path, final: Path, expected: str | None, new: str) -> bytes | None:
+    aside = _aside(final)
+    if os.path.lexists(aside):
+        if not os.path.lexists(final) or _digest(aside) != expected:
+            _back(aside, final)
+        else:
+            aside.unlink()
+    if _identity(temporary) in (None, _identity(final)):  # a link that was not taken away
+        temporary.unlink(missing_ok=True)
+        return None
+    if _digest(temporary) == new:
+        return _put(temporary, final, expected)
+    return _settled(temporary, final, expected, new)
 
 
 def _settled(out: Path, final: Path, expected: str | None, new: str) -> bytes | None:
@@ -166,8 +177,8 @@ def _aside(final: Path) -> Path:
 
 
 def _read(path: Path) -> bytes:
-    """Links are followed; what is no file has no text."""
-    return path.read_bytes() if path.is_file() else b""
+    """Links are followed, by root those of root; what is no file has no text."""
+    return (read_plain(path) or b"") if path.is_file() else b""
 
 
 def _digest(path: Path) -> str:
@@ -186,7 +197,7 @@ def _is_being_written(path: Path) -> bool:
     """Whether somebody has it open for writing: the kernel lends it for reading where nobody has."""
     if not hasattr(fcntl, "F_SETLEASE"):
         return False
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = open_file(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)  # which ends nobody, as SIGIO would
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)

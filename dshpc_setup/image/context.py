@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from dshpc_setup import resources
 from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.environment.layer import Layer
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files.anchored import anchored, new_folder
 from dshpc_setup.image import wheels
 
 _TEMPLATE = "Dockerfile.j2"
@@ -60,14 +60,15 @@ def write_context(
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
+        with (
+            anchored(folder.parent) as above,
+            new_folder(f".{folder.name}.", above) as (name, new),
+        ):
             _fill(new, buildkit=buildkit, layer=layer)
             digest = tree_digest(new)  # before the site's files are in it
-            _write_site(new / "site" if not buildkit else None, _beside(folder), site)
-            _swap(new, folder)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)  # gone already where all went well
+            placed = above / folder.name
+            _write_site(new / "site" if not buildkit else None, _beside(placed), site)
+            _swap(above / name, placed)
     except OSError as error:
         raise DshpcError(
             f"The build folder {folder} could not be written.",
@@ -146,13 +147,14 @@ def _write_site(inside: Path | None, beside: Path, site: SiteFiles) -> None:
         shutil.rmtree(beside, ignore_errors=True)
     folder = inside or beside
     folder.mkdir(mode=0o700, exist_ok=True)
-    for name, text in (("ca.pem", site.ca_pem), ("apt.conf", site.apt_conf)):
-        temporary = folder / f".{name}.new"
-        temporary.unlink(missing_ok=True)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        temporary.rename(folder / name)
+    with anchored(folder) as at:
+        for name, text in (("ca.pem", site.ca_pem), ("apt.conf", site.apt_conf)):
+            temporary = at / f".{name}.new"
+            temporary.unlink(missing_ok=True)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            temporary.rename(at / name)
 
 
 def _swap(new: Path, folder: Path) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs import no_links, rights, tree
+from dshpc_setup.files import tree
+from dshpc_setup.jobs import no_links, rights
 
 METHOD = ".method"  # beside the copies of inputs, where programs that list those do not see it
 _MOST_ENTRIES, _MOST_BYTES = 1000, 100 << 20

@@ -18,10 +18,13 @@ from typing import Any
 from dshpc_setup import foreign
 from dshpc_setup import settings as settings_module
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files import tree
+from dshpc_setup.files.anchored import anchored
 from dshpc_setup.files.atomic import (
     make_folder,
     read_error,
     read_plain,
+    remove,
     write_atomic,
     write_error,
 )
@@ -42,6 +45,7 @@ RUNTIME = f"{OWN}/runtime.json"
 SETTINGS = f"{OWN}/settings.json"  # those that the files were last made with: settings/applied.py
 MANIFEST = "config/manifest.json"
 MANIFEST_SCHEMA = "dshpc.manifest/1"
+_MOST_GIVEN = 1_000_000  # files of a build context, with the packages of its methods
 _TWO_RUNS = "Two runs in one folder would write over each other."
 # What leads to programs, mounts and settings of the cluster, and the folders that it lies in
 _READ = (
@@ -87,10 +91,12 @@ class Project:
         if self.owner is None:
             return
         for folder in folders:
-            for at, _, files in os.walk(folder):
-                os.chown(at, *self.owner, follow_symlinks=False)
-                for name in files:
-                    os.chown(os.path.join(at, name), *self.owner, follow_symlinks=False)
+            try:
+                _give(folder, self.owner)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise write_error(error, folder) from None
 
     @contextlib.contextmanager
     def lock(self, *, files: bool = True) -> Iterator[None]:
@@ -188,16 +194,16 @@ class Project:
         path = self.folder / name
         text = json_text(value)
         try:
-            if path.read_text(encoding="utf-8") == text:
+            if read_plain(path) == text.encode("utf-8"):
                 return
-        except (OSError, ValueError):
+        except OSError:
             pass
         write_atomic(path, text, owner=self.owner)
 
     def drop_json(self, name: str) -> None:
         path = self.folder / name
         try:
-            path.unlink(missing_ok=True)
+            remove(path)
         except OSError as error:
             raise write_error(error, path) from None
 
@@ -287,6 +293,29 @@ class Project:
             return trust.usable(self._bytes(RUNTIME))
         except OSError:
             return {}
+
+
+def _give(folder: Path, owner: tuple[int, int]) -> None:
+    """What root has made there, and only that: it may be that user's folder, with anything in it."""
+    with anchored(folder) as at:
+        top = os.open(at, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for entry in tree.entries(top, _MOST_GIVEN):
+            if entry.is_folder:
+                handle = tree.open_folder(entry.name, entry.at)
+            elif entry.is_file and entry.seen.st_nlink == 1:
+                handle = tree.open_file(entry.name, entry.at)
+            else:
+                continue  # whose a link is matters to nobody
+            try:
+                seen = os.fstat(handle)
+                if seen.st_uid == os.geteuid() and (entry.is_folder or seen.st_nlink == 1):
+                    os.fchown(handle, *owner)
+            finally:
+                os.close(handle)
+        os.fchown(top, *owner)
+    finally:
+        os.close(top)
 
 
 def json_text(value: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files.anchored import anchored
 from dshpc_setup.files.atomic import write_error
 from dshpc_setup.project import trust
 
@@ -29,7 +30,8 @@ def held(path: Path, where: str, why: str, owner: tuple[int, int] | None = None)
     `where` is what is worked on ("in DIR"), `why` says in a sentence what two runs would do to it.
     """
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | _OPEN, _MODE)
+        with anchored(path.parent) as at:
+            handle = os.open(at / path.name, os.O_RDWR | os.O_CREAT | _OPEN, _MODE)
     except OSError as error:
         raise write_error(error, path) from None
     try:
@@ -46,7 +48,8 @@ def held(path: Path, where: str, why: str, owner: tuple[int, int] | None = None)
 def held_by_another(path: Path, where: str, why: str) -> Iterator[None]:
     """The same in another user's folder, where nothing is made or written: without a file, no lock."""
     try:
-        handle = os.open(path, os.O_RDONLY | _OPEN)
+        with anchored(path.parent) as at:
+            handle = os.open(at / path.name, os.O_RDONLY | _OPEN)
     except OSError:
         yield
         return

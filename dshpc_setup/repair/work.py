@@ -13,7 +13,8 @@ from dshpc_setup.container.daemons import Node, parse_node
 from dshpc_setup.engine import containers, daemon
 from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.files.atomic import write_atomic, write_error
+from dshpc_setup.files.anchored import open_file
+from dshpc_setup.files.atomic import remove, write_atomic, write_error
 from dshpc_setup.project.folder import Project
 from dshpc_setup.repair.backup import back_up
 from dshpc_setup.repair.context import ask_nodes
@@ -59,7 +60,7 @@ def _start_engine(site: Site, _: Repair) -> None:
 def _restrict_env(_: Site, repair: Repair) -> None:
     path = repair.commands[0][-1]
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = open_file(Path(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             os.fchmod(handle, 0o600)
         finally:
@@ -168,7 +169,7 @@ def _render(site: Site, repair: Repair) -> None:
     finally:
         for path, copy in copies.items():
             if (was := before[path]) and read_text(Path(path)) == was[0]:
-                Path(copy).unlink(missing_ok=True)
+                remove(Path(copy))
             else:
                 site.backups[path] = copy
     if report.error is not None:

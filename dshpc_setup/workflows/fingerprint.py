@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup.jobs import no_links, tree
+from dshpc_setup.files import tree
+from dshpc_setup.jobs import no_links
 from dshpc_setup.methods.model import Method
 from dshpc_setup.workflows.model import Job, Workflow
 

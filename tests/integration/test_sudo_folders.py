@@ -54,6 +54,39 @@ print(json.dumps({"leaked": leaked, "refused": sorted(refused), "copied": copied
 """
 
 
+# As root for ADA, in her project: all that a run of configure-environment does with files
+WRITER = """
+import json, os, sys
+from pathlib import Path
+from dshpc_setup.apply import apply
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.files import swap
+from dshpc_setup.image import context
+from dshpc_setup.project.folder import Project
+folder, ada, rounds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+done, refused = 0, set()
+for number in range(rounds):
+    project = Project(folder, (ada, ada))
+    for step in (
+        lambda: project.prepare(),
+        lambda: project.write_json(".dshpc/note.json", {"number": number}),
+        lambda: project.drop_json(".dshpc/note.json"),
+        lambda: apply.replace_files(
+            project, {"config/slurm.conf": apply.Wanted(str(number)), ".env": apply.Wanted("")}
+        ),
+        lambda: swap.write(folder / f"config/new-{number}", "new", None, owner=project.owner),
+        lambda: context._write_site(None, folder / ".dshpc/build-secrets", context.SiteFiles()),
+        lambda: project.give_to_owner(folder / ".dshpc/build"),
+    ):
+        try:
+            step()
+            done += 1
+        except (DshpcError, OSError) as error:
+            refused.add(getattr(error, "brief", str(error)))
+print(json.dumps({"done": done, "refused": sorted(refused)}))
+"""
+
+
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A folder that everybody may enter, root's; what is in it is made by root, too."""
@@ -154,3 +187,23 @@ def test_what_the_user_of_sudo_may_read_is_copied(place: Path) -> None:
     assert copy(place, "take_method", "m", 1)["copied"] == 1
     refused = copy(place, "take", "secret", 1)
     assert refused["refused"] == [f"User {ADA} may not read {place}/secret."]
+
+
+@pytest.mark.parametrize("part", ["config", ".dshpc", ".dshpc/build", ".dshpc/build-secrets"])
+def test_root_writes_and_gives_away_nothing_behind_a_link_in_a_users_project(
+    place: Path, swapped: Any, part: str
+) -> None:
+    """The owner of the project swaps a folder of it for a link into one of root's, all the time."""
+    lay(
+        place, "mkdir -p p/config p/.dshpc/build/inner p/.dshpc/build-secrets links roots/build/inner",
+        "mkdir roots/config roots/build-secrets; echo SECRET >roots/slurm.conf; chmod 600 roots/slurm.conf",
+        "cp roots/slurm.conf roots/note.json; cp roots/slurm.conf roots/build/inner/file",
+        f"touch p/.dshpc/build/inner/file; ln -s {place}/roots links/roots; chown -hR {ADA}:{ADA} p links",
+    )  # fmt: skip
+    look = 'cd "$1"; find roots -printf "%p %U %m %s %l\n" | sort'
+    before = root("sh", "-c", look, "sh", str(place))
+    swapped(ADA, f"p/{part}", "links/roots")
+    told = json.loads(root(sys.executable, "-c", WRITER, f"{place}/p", str(ADA), "150"))
+    assert root("sh", "-c", look, "sh", str(place)) == before
+    assert told["done"] > 100
+    assert any("root follows none" in each for each in told["refused"]), told

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import no_links, rights, submit, tree, workspace_folders
+from dshpc_setup.files import tree
+from dshpc_setup.jobs import no_links, rights, submit, workspace_folders
 from dshpc_setup.jobs.incoming import Incoming
 
 
@@ -205,8 +206,8 @@ def test_a_method_that_is_changed_while_it_is_copied_leads_nowhere(
 
         return opened
 
-    for call in ("file", "folder"):
-        monkeypatch.setattr(no_links, call, swapping(getattr(no_links, call)))
+    for call in ("open_file", "open_folder"):
+        monkeypatch.setattr(tree, call, swapping(getattr(tree, call)))
     with pytest.raises(DshpcError, match="cannot be copied for its job"):
         Incoming(str(work), (1000, 1000)).take_method(str(folder))
     assert (folder / name).is_symlink()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.jobs import tree
+from dshpc_setup.files import tree
 from dshpc_setup.methods.model import Resources
 from dshpc_setup.workflows import fingerprint
 from dshpc_setup.workflows.fingerprint import prints

@@ -12,8 +12,8 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterator
 
-from dshpc_setup.jobs import no_links
-
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MOST_DEPTH = 50  # a descriptor each
 _Rights = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -54,7 +54,20 @@ class Entry:
 
     def file(self) -> int:
         """Open for reading; raises OSError where it is a file no more."""
-        return no_links.file(self.name, self.at, None)
+        return open_file(self.name, self.at)
+
+
+def open_folder(name: str, at: int) -> int:
+    return os.open(name, _FOLDER, dir_fd=at)
+
+
+def open_file(name: str, at: int) -> int:
+    """Raises OSError for what is no regular file."""
+    handle = os.open(name, _FILE, dir_fd=at)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise IsADirectoryError(0, "it is not a file", name)
+    return handle
 
 
 def entries(
@@ -86,7 +99,7 @@ def entries(
             yield entry
             if entry.is_folder:
                 with rights():
-                    inner = no_links.folder(name, at)
+                    inner = open_folder(name, at)
                 try:
                     yield from below(inner, entry.parts)
                 finally:
