@@ -33,6 +33,7 @@ class _Found:
     searched: bool = True  # by words; else these are all that there are
     told_by: str | None = None  # the words of a message that are a sign of it
     besides: tuple[Check, ...] = ()
+    harmless: str | None = None  # what doctor notes of the text, in which it sees no fault
 
 
 def explain(words: Sequence[str], *, json: bool = False) -> int:
@@ -67,6 +68,11 @@ def _found(said: str, checks: Sequence[Check]) -> _Found:
         shown = {told.finding, *told.besides}
         others = tuple(by_id[each] for each, _ in found if each not in shown)
         return _Found(by_id[told.finding], others, told_by=told.words, besides=besides)
+    harmless = None if by_title else pasted.harmless(said)
+    if harmless is not None:
+        about = by_id[harmless.finding]
+        others = tuple(by_id[each] for each, _ in found if each != about.id)
+        return _Found(None, (about, *others), harmless=harmless.says)
     if not found:
         raise _nothing(said, list(by_id))
     one = len(best) == 1 and (found[0][1] < Rank.WORDS or len(found) == 1)
@@ -96,10 +102,11 @@ def _as_json(found: _Found) -> dict[str, Any]:
     page = found.page
     mine = {"id": page.id, "title": page.fault_title, "text": _page(page, Ink())} if page else {}
     told = {"told_by": found.told_by} if found.told_by is not None else {}
+    noted = {"harmless": found.harmless} if found.harmless is not None else {}
     others = [
         {"id": each.id, "title": each.fault_title} for each in (*found.besides, *found.others)
     ]
-    return {"schema": SCHEMA, "exit_code": int(Exit.OK), **mine, **told, "others": others}
+    return {"schema": SCHEMA, "exit_code": int(Exit.OK), **mine, **told, **noted, "others": others}
 
 
 def _as_text(found: _Found) -> str:
@@ -109,6 +116,8 @@ def _as_text(found: _Found) -> str:
     said = _listed(shown)
     if found.page is not None:
         said = _page(found.page, ink()) + _told(found) + (f"\nSee also:\n{said}" if said else "")
+    elif found.harmless is not None:
+        said = f"No fault: doctor would note this. {plain(found.harmless)}\n\nSee also:\n{said}"
     return said + (f"... and {left} more: say more words\n" if left else "")
 
 

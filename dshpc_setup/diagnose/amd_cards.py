@@ -39,12 +39,14 @@ _END = re.compile(rf"{_FAILED.pattern}|{_MENDED.pattern}")
 # amdgpu_drv.c: "[drm] Initialized amdgpu 3.57.0 20150101 for 0000:83:00.0 on minor 1", newer without date
 _STARTS = re.compile(r"\bInitialized amdgpu [\d.]{1,20}(?: \d{1,8})? for \S{1,40} on minor")
 # drivers/base/firmware_loader: "Direct firmware load for amdgpu/arcturus_gpu_info.bin failed with error
-# -2"; amdgpu: 'Failed to load gpu_info firmware "amdgpu/arcturus_gpu_info.bin"'. Some files are for parts
-# that a card does without (isp, dmcub): what counts is that the card did not start.
+# -2"; amdgpu: 'Failed to load gpu_info firmware "amdgpu/arcturus_gpu_info.bin"'
 _FIRMWARE = re.compile(
     r"\bamdgpu\b.*(?:Direct firmware load for amdgpu/\S+ failed|Failed to (?:load|get) .*firmware \")",
     re.IGNORECASE,
 )
+# Files that a card does without: of its image processor and its screens, of trusted programs and virtual
+# functions, of a second compute engine, and newer ones that the driver tries before the usual ones
+_DISPENSABLE = re.compile(r"(?:isp_[\w.]+|\w+_(?:ta|cap|dmcub?|mec2|uni_mes|2))\.bin\b", re.IGNORECASE)
 _NO_START = re.compile(r"\bamdgpu\b.*\bFatal error during GPU init")
 # amdgpu_ras.c, amdgpu_ras_eeprom.c; counts come with "no ..." where there are none
 _UNCORRECTED = re.compile(
@@ -158,8 +160,9 @@ def _firmware(known: Known) -> Verdict:
     stopped = _in_log(known, _NO_START)
     if isinstance(told, Verdict) or isinstance(stopped, Verdict):
         return told if isinstance(told, Verdict) else fine()
+    needed = [line for line in told if not _DISPENSABLE.search(line)]
     running = {at for gpu in of_vendor(known, "amd") for at in devices(gpu.pci_bus_id or "")}
-    failed = {at for line in stopped for at in devices(line)} - running
+    failed = {at for line in (*needed, *stopped) for at in devices(line)} - running
     lines = [line for line in (*told, *stopped) if devices(line) & failed]
     if not any(_FIRMWARE.search(line) for line in lines):
         return fine("no card lacks its firmware")

@@ -32,6 +32,13 @@ CONNECTION = (
         (remedies.docker_group,),
     ),
     Rule(
+        findings.ENGINE_DENIED,
+        r"authorization denied by plugin (?P<plugin>[^\s:]{1,80})"
+        r"|plugin (?P<broken>[^\s:]{1,80}) failed with error: AuthZPlugin",
+        "the engine's policy, the plugin {plugin}{broken}, refuses this user",
+        (remedies.engine_policy,),
+    ),
+    Rule(
         findings.API_REFUSED,
         r"client version (?P<version>[\d.]+) is too (?P<age>old|new)",
         "the engine does not take this client's version of the API ({version}: too {age})",

@@ -29,7 +29,7 @@ from dshpc_setup.observed.model import KernelLog, Observed
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import RULES
 from dshpc_setup.passthrough.rules import Refusal
-from dshpc_setup.pasted.signs import FIRST, LAST, Sign
+from dshpc_setup.pasted.signs import FIRST, LAST, NEXT, Sign
 
 _MOST = 32 * 1024  # letters of a text that count: half from its beginning, half from its end
 _SHOWN = 160  # letters of the words that told it
@@ -38,6 +38,9 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "`": "'"})
 # The name that NVIDIA's driver sets before each line of one message.
 _AGAIN = re.compile(r"\n *(?:\[[ \d.]{1,20}\] *)?NVRM:(?! Xid| GPU)")
+
+# Errors that the driver numbers, in its own form: how grave each is, the checks of the log know
+_NUMBERED = re.compile(r"(?:NVRM: Xid|nvidia-nvswitch\d{1,3}: SXid) \(.*", re.IGNORECASE)
 
 # Of the catalogue of refusals: what ended a test-run, and is elsewhere a stopped engine.
 _IN_A_TEST_ALONE = (findings.ENGINE_GONE,)
@@ -62,15 +65,23 @@ class Explanation:
     words: str
 
 
+@dataclass(frozen=True)
+class Harmless:
+    """What doctor notes of a text without a fault in it: the finding, and the sentence of its note."""
+
+    finding: str
+    says: str
+
+
 def told(text: str) -> Explanation | None:
     """None where no rule knows the text. Of any length; never raises."""
-    raw = _short(_ESCAPES.sub("", text).translate(_QUOTES))
-    flat = " ".join(_AGAIN.sub(" ", raw).replace("\\", "").split())
+    raw, flat = _read(text)
     found = [
         *_by_signs(FIRST, flat),
         *_by_log(raw, flat),
+        *_by_signs(NEXT, flat),
         *_by_rules(raw, flat),
-        *_by_signs(LAST, flat),
+        *_by_signs(LAST, _read(_NUMBERED.sub("", raw))[1]),
     ]
     if not found:
         return None
@@ -78,6 +89,19 @@ def told(text: str) -> Explanation | None:
     besides = dict.fromkeys(each for one in found for each in (one.finding, *one.besides))
     besides.pop(first.finding)
     return replace(first, besides=tuple(besides))
+
+
+def harmless(text: str) -> Harmless | None:
+    """Of lines of the kernel's log that doctor notes and that need no step; None where there are none."""
+    lines = parse(_read(text)[0])
+    noted = [each for each in _news(lines) if each.state == "info"] if lines else []
+    return Harmless(noted[0].id, noted[0].cause) if noted else None
+
+
+def _read(text: str) -> tuple[str, str]:
+    """Its lines, and all of it as one line."""
+    raw = _short(_ESCAPES.sub("", text).translate(_QUOTES))
+    return raw, " ".join(_AGAIN.sub(" ", raw).replace("\\", "").split())
 
 
 def _short(text: str) -> str:
@@ -113,15 +137,34 @@ def _by_rules(raw: str, flat: str) -> Iterator[Explanation]:
 
 
 def _by_log(raw: str, flat: str) -> Iterator[Explanation]:
-    """By the checks of the kernel's log: what they find with these lines and do not find without."""
+    """By the checks of the kernel's log: what they find with these lines and do not find without.
+
+    Root causes come first. A text whose lines say nothing may be one message that was wrapped.
+    """
     lines = parse(raw)
     if not lines:
         return
-    before = {each.id for each in _diagnosed(()) if each.state in FAULTS}
-    for each in _diagnosed((*lines, flat)):
-        if each.state in FAULTS and each.id not in before:
-            seen = next((line for line in each.evidence if line in lines), lines[-1])
-            yield Explanation(each.id, (), _words(seen))
+    news = _news(lines) or _news((*lines, flat))
+    faults = [each for each in news if each.state in FAULTS]
+    for each in sorted(faults, key=lambda it: it.caused_by is not None):
+        seen = next((line for line in each.evidence if line in lines), lines[-1])
+        yield Explanation(each.id, (), _words(seen))
+
+
+def _news(lines: tuple[str, ...]) -> tuple[Finding, ...]:
+    """The faults and notes of doctor that are there because of these lines."""
+    before = {each.id: each.state for each in _without_log()}
+    noted = (*FAULTS, "info")
+    return tuple(
+        each
+        for each in _diagnosed(lines)
+        if each.state in noted and before[each.id] not in (each.state, *FAULTS)
+    )
+
+
+@cache
+def _without_log() -> tuple[Finding, ...]:
+    return _diagnosed(())
 
 
 def _diagnosed(lines: tuple[str, ...]) -> tuple[Finding, ...]:

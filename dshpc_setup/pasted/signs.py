@@ -1,8 +1,9 @@
 """What programs say, and the findings it is a sign of. In order: what is more telling stands first.
 
 Beside this table count the catalogue of refusals (`passthrough.causes`) and the checks of the kernel's log;
-what these know is not said here again. Here stands what nobody asks a machine for: what CUDA, ROCm, PyTorch
-and Slurm say to who uses them, and words that mean another thing in a person's hands than in a test-run.
+what these know is not said here again, and a line in the kernel's own form is for its checks alone. Here
+stands what nobody asks a machine for: what CUDA, ROCm, PyTorch and Slurm say to who uses them, and words that
+mean another thing in a person's hands than in a test-run.
 
 Sources: the CUDA Runtime and Driver API references (error names and texts), c10/cuda of PyTorch, HIP's error
 names, Slurm's slurm_errno.c and its node reasons, NVIDIA's driver and installer (NVRM: ...), moby, and the
@@ -32,7 +33,7 @@ def _sign(findings: str, *words: str, also: str = "") -> Sign:
     return Sign(tuple(f"DSH-{each}" for each in findings.split()), "|".join(words), also)
 
 
-DRIVER = (
+LOST = (
     _sign(
         "NV-020 NV-081",
         "fallen off the bus",
@@ -49,6 +50,10 @@ DRIVER = (
         "NV_ERR_RESET_REQUIRED",
         "NVML_?ERROR_?RESET_?REQUIRED",
     ),
+)
+"""A card that is gone: whatever else a log says of it comes from that."""
+
+DRIVER = (
     _sign("NV-080 NV-022", r"\bRIP: \S{1,120} \[nvidia(?:_\w{1,20})?\]"),
     _sign("NV-001 PT-052 DK-026", "API mismatch: the client has (?:the )?version"),
     _sign(
@@ -192,11 +197,11 @@ CUDA = (
         "NV-015 NV-080 NV-013",
         r"\bCUDA unknown error\b",
         "cuda driver library init failure: 999",
+        r"\bcuInit\b.{0,40}\b(?:unknown error\b|999\b)",
         "OS call failed or operation not supported on this OS",
         r"\bcuda (?:runtime |driver )?error \(?(?:30|999)\b",
         "CUDA_ERROR_UNKNOWN",
         "cudaErrorUnknown",
-        "cuInit: UNKNOWN ERROR",
     ),
     _sign(
         "AM-041",
@@ -397,6 +402,7 @@ ENGINE = (
         "could not be found in this WSL 1 distro",
         "please enable the virtual machine platform",
         "WSL ?2 is not supported with your current machine configuration",
+        "WSL ?2 requires an update to its kernel component",
     ),
     _sign("DK-010 DK-072 DK-068", r"creating mount source path .{0,200}read-only file system"),
     _sign("DK-072", r"error response from daemon: .{0,200}read-only file system"),
@@ -465,6 +471,8 @@ ENGINE = (
         r"unknown (?:or invalid runtime name:|runtime specified) \W{0,4}(?:nvidia|amd)\b",
     ),
     _sign("DK-060 DK-061", r"could not select device driver \W{0,4}cdi\b"),
+    # Names that no person writes: the toolkit made the specification, which has not this GPU
+    _sign("DK-017 DK-016", r"\bunresolvable CDI devices? management\.nvidia\.com/"),
     _sign(
         "DK-007 DK-008 DK-010 NV-030 DK-033 DK-034 DK-035 DK-011",
         r"could not select device driver \W{0,8}(?:nvidia\W{1,4})?with capabilities",
@@ -474,6 +482,12 @@ ENGINE = (
         r"bpf_prog_query\(BPF_CGROUP_DEVICE\) failed: operation not permitted",
         r"/devices\.allow: permission denied",
         "nvidia-container-cli: permission error: capability change failed",
+    ),
+    # An engine that runs Windows containers and is given an image of Linux (moby, image/store.go)
+    _sign(
+        "DK-001 DK-069",
+        r"image operating system \W?linux\W? cannot be used on this platform",
+        r"\bno matching manifest for windows/",
     ),
     _sign(
         "DK-069 HO-005",
@@ -507,6 +521,8 @@ SLURM = (
         "SL-051", r"\bjobheld(?:user|admin)\b", r"\bjob requeued in (?:held|special exit) state\b"
     ),
     _sign("SL-017", "batch job complete failure"),
+    # gres.c: "fatal: Invalid GRES record for gpu, count does not match File value"
+    _sign("FI-005 SL-010 SL-020", r"\binvalid gres record\b"),
     _sign("SL-036 SL-010", r"(?:can't stat|waiting for) gres\.conf file"),
     _sign(
         "SL-021",
@@ -638,6 +654,10 @@ REST = (
         "NV-081 NV-020",
         r"\bXid(?: errors?| codes?)?[ :=#(]{1,3}(?:PCI:[\w:.]{1,20}\)?: ?)?\d{1,3}\b",
     ),
+    _sign(
+        "NV-101 NV-019",
+        r"\bSXid(?: errors?| codes?)?[ :=#(]{1,3}(?:PCI:[\w:.]{1,20}\)?: ?)?\d{4,6}\b",
+    ),
     _sign("DK-017 NV-001 NV-029", "nvidia-persistenced/socket: no such file"),
     _sign(
         "SL-012 SL-014", r"\bPARTITION AVAIL .{1,2000} ((?:drain|drained|drng|draining)[*~#@]? \S+)"
@@ -664,7 +684,9 @@ REST = (
     ),
 )
 
-FIRST: tuple[Sign, ...] = (*OWN, *DRIVER, *CUDA, *ENGINE, *SLURM)
-"""Before the catalogues of refusals and of the kernel's log."""
+FIRST: tuple[Sign, ...] = (*OWN, *LOST)
+"""Before all else."""
+NEXT: tuple[Sign, ...] = (*DRIVER, *CUDA, *ENGINE, *SLURM)
+"""After the checks of the kernel's log, before the catalogue of refusals."""
 LAST: tuple[Sign, ...] = REST
-"""After them: words that others explain better."""
+"""After both: words that others explain better."""

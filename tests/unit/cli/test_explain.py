@@ -281,6 +281,18 @@ def test_a_pasted_message_commands_no_terminal(capsys: pytest.CaptureFixture[str
     assert "DSH-GP-008" in out
 
 
+def test_a_line_that_doctor_only_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "NVRM: Xid (PCI:0000:dc:00): 45, pid=1, name=python3, Ch 00000001 caused by previous Xid 149"
+    code, out, err = explained(capsys, line)
+    assert (code, err) == (0, "")
+    assert out.startswith("No fault: doctor would note this. ")
+    assert "Xid 45 (once)" in out
+    assert "\nSee also:\nDSH-NV-081  " in out
+    code, found = asked(capsys, line)
+    assert (code, "id" in found, "Xid 45" in found["harmless"]) == (0, False, True)
+    assert found["others"][0]["id"] == "DSH-NV-081"
+
+
 def test_a_text_that_nothing_explains(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = explained(capsys, "Traceback (most recent call last):\nNameError: zz")
     assert (code, out) == (64, "")

@@ -452,6 +452,12 @@ CASES: tuple[Case, ...] = (
          "unix:///var/run/docker.sock: Get x: dial unix /var/run/docker.sock: connect: permission denied",
          f.ENGINE_DENIED, 'sudo usermod -aG docker "$USER"'),
     Case("bare", "cdi", "dial tcp 10.0.0.1:5000: connect: permission denied", None),
+    Case("bare", "cdi", "Error response from daemon: authorization denied by plugin opa: request rejected by "
+         "administrative policy", f.ENGINE_DENIED,
+         "grep -s authorization-plugins /etc/docker/daemon.json; echo $DOCKER_HOST"),
+    Case("bare", "cdi", "Error response from daemon: plugin casbin failed with error: AuthZPlugin.AuthZReq: "
+         "Post timeout", f.ENGINE_DENIED),
+    Case("bare", "cdi", "plugin vieux/sshfs failed with error: exit status 1", None),
     Case("bare", "cdi", "docker: Error response from daemon: mkdir /var/lib/docker/overlay2/x: no space left "
          "on device", f.DISK_FULL, "docker system df"),
     Case("bare", "cdi", "mkdir /sys/fs/cgroup/cpuset/docker/x: no space left on device", None),

@@ -15,10 +15,12 @@ from dshpc_setup.diagnose import catalogue
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import RULES
 from dshpc_setup.passthrough.rules import Rule
-from dshpc_setup.pasted import told
-from dshpc_setup.pasted.signs import FIRST, LAST
+from dshpc_setup.pasted import Harmless, harmless, told
+from dshpc_setup.pasted.signs import FIRST, LAST, NEXT
+from tests.unit.diagnose.kernel_texts import POSTED, RAS, Posted
+from tests.unit.diagnose.test_kernel_texts import OF_THE_LOG, faults, with_log
 
-SIGNS = (*FIRST, *LAST)
+SIGNS = (*FIRST, *NEXT, *LAST)
 
 
 def finding(text: str) -> str | None:
@@ -73,9 +75,31 @@ def finding(text: str) -> str | None:
         ("unknown flag: --gpus", "DSH-DK-083"),
         ("zsh: command not found: docker", "DSH-DK-086"),
         ("zsh: command not found: docker-compose", "DSH-DK-002"),
+        ("Error response from daemon: authorization denied by plugin opa: request rejected", "DSH-DK-074"),
+        ("Error response from daemon: plugin opa failed with error: AuthZPlugin.AuthZReq: x", "DSH-DK-074"),
+        ('image operating system "linux" cannot be used on this platform', "DSH-DK-001"),
+        ("no matching manifest for windows/amd64 10.0.19044 in the manifest list entries", "DSH-DK-001"),
+        ("no matching manifest for linux/arm64/v8 in the manifest list entries", "DSH-DK-069"),
+        ("WSL 2 requires an update to its kernel component.", "DSH-HO-001"),
+        # Files of Slurm's, numbers of errors alone
+        ("gres.conf: Invalid GRES record", "DSH-FI-005"),
+        ("slurmd: fatal: Invalid GRES record for gpu, count does not match File value", "DSH-FI-005"),
+        ("cuInit failed: unknown error 999", "DSH-NV-015"),
+        ("cuInit(0) returned 999", "DSH-NV-015"),
+        ("nvidia-nvlink: SXid 12028", "DSH-NV-101"),
+        ("SXid (PCI:0000:a9:00.0): 20034", "DSH-NV-101"),
+        ("got Xid 79 overnight", "DSH-NV-081"),
+        # A specification that the toolkit alone makes
+        ("failed to inject CDI devices: unresolvable CDI devices management.nvidia.com/gpu=GPU-e78e68c0",
+         "DSH-DK-017"),
+        # One file alone: of the card, or of a part that it does without
+        ("amdgpu 0000:03:00.0: Direct firmware load for amdgpu/navi10_gpu_info.bin failed with error -2",
+         "DSH-AM-101"),
+        ("amdgpu 0000:03:00.0: Direct firmware load for amdgpu/gc_11_0_0_mes_2.bin failed with error -2",
+         None),
     ],
 )  # fmt: skip
-def test_a_line_alone(text: str, expected: str) -> None:
+def test_a_line_alone(text: str, expected: str | None) -> None:
     assert finding(text) == expected
 
 
@@ -212,6 +236,37 @@ def test_the_checks_of_the_kernels_log_count(line: str, expected: str) -> None:
         "kern:     err: [2024]: ",
     ):
         assert finding(f"noise before\n{stamp}{line}\nnoise after") == expected
+
+
+@pytest.mark.parametrize("posted", POSTED, ids=lambda it: f"{it.finding}-{it.link[8:]}")
+def test_a_posted_log_is_explained_as_doctor_tells_it(posted: Posted) -> None:
+    found = told(posted.text)
+    assert (found and found.finding) == posted.finding
+    if found is not None:
+        doctor = faults(with_log(posted.machine, posted.text))
+        assert not doctor[found.finding].caused_by, "it is the root there as well"
+        others = {each for each in doctor if each in OF_THE_LOG}
+        assert others <= {found.finding, *found.besides}
+
+
+@pytest.mark.parametrize(("line", "state"), RAS)
+def test_amds_own_counts_are_explained_as_doctor_tells_them(line: str, state: str) -> None:
+    assert finding(line) == (None if state == "ok" else "DSH-AM-102")
+
+
+def test_what_doctor_only_notes_is_no_cause() -> None:
+    line = "NVRM: Xid (PCI:0000:dc:00): 45, pid=1, name=python3, Ch 00000001 caused by previous Xid 149"
+    assert told(line) is None
+    noted = harmless(line)
+    assert isinstance(noted, Harmless)
+    assert noted.finding == "DSH-NV-081"
+    assert "Xid 45 (once)" in noted.says
+    switch = "nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 44 Minion interrupt"
+    assert told(switch) is None
+    assert (noted := harmless(switch)) is not None
+    assert noted.finding == "DSH-NV-101"
+    assert harmless("NVRM: Xid (PCI:0000:dc:00): 79, GPU has fallen off the bus.") is None
+    assert harmless("nothing of a GPU") is None
 
 
 # The table
