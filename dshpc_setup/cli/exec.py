@@ -114,7 +114,10 @@ def main(arguments: list[str]) -> int:
             command == "sbatch" and _script_has_others(rest)
         ):
             _check_options(command, rest)
-        return run(Call(command, rest, runtime(os.environ)))
+        value = runtime(os.environ)
+        if any("localhost" in word for word in rest):
+            rest = _with_node(command, rest, value)
+        return run(Call(command, rest, value))
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -126,6 +129,17 @@ def main(arguments: list[str]) -> int:
 
         print_error(error)
         return int(error.exit_code)
+
+
+def _with_node(command: str, rest: list[str], value: dict[str, Any]) -> list[str]:
+    """The words, with the node's own name where `localhost` stands for it."""
+    from dshpc_setup.cli import localhost
+
+    if not localhost.meant(command, rest):
+        return rest
+    from dshpc_setup.machine.local import LocalMachine
+
+    return localhost.with_node(command, rest, localhost.node(LocalMachine(), DOCKER, value))
 
 
 def _script_has_others(rest: list[str]) -> bool:

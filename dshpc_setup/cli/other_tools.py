@@ -72,7 +72,7 @@ def check(command: str, arguments: Sequence[str]) -> None:
             return
         if (refused := refusal(command, word)) is not None:
             raise refused
-        if _takes_next(command, word):
+        if takes_next(command, word):
             next(rest, None)
 
 
@@ -104,7 +104,8 @@ def _script_options(path: str) -> Iterator[tuple[int, list[str]]]:
             return
 
 
-def _takes_next(command: str, word: str) -> bool:
+def takes_next(command: str, word: str) -> bool:
+    """Whether the argument of this option of srun, sbatch or salloc is the word behind it."""
     if not word.startswith("--"):
         flags = exec_stdin.SBATCH_SHORT_FLAGS if command == "sbatch" else _SHORT_FLAGS
         return exec_stdin.short_takes_next(word[1:], flags)

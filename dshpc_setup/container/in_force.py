@@ -13,6 +13,7 @@ from dshpc_setup.container import (
     check,
     config,
     hardware_fit,
+    own_node,
     own_types,
     partitions,
     programs,
@@ -67,6 +68,9 @@ def choose(run: Run, seen: Seen) -> Candidate | DshpcError:
         except DshpcError as error:
             return error
         found = replace(found, extra=tuple(item.text for item in seen.plan.extra))
+        found, said = own_node.with_own_name(found, run.settings.node)
+        if said is not None:
+            run.status.note(said)
         found = hardware_fit.following(found, run.settings.node)
         found = own_types.with_own_names(found, seen.plan, run.settings.node)
         found = partitions.with_former(found, config.load_last_good(run.places))

@@ -46,7 +46,9 @@ _FIRMWARE = re.compile(
 )
 # Files that a card does without: of its image processor and its screens, of trusted programs and virtual
 # functions, of a second compute engine, and newer ones that the driver tries before the usual ones
-_DISPENSABLE = re.compile(r"(?:isp_[\w.]+|\w+_(?:ta|cap|dmcub?|mec2|uni_mes|2))\.bin\b", re.IGNORECASE)
+_DISPENSABLE = re.compile(
+    r"(?:isp_[\w.]+|\w+_(?:ta|cap|dmcub?|mec2|uni_mes|2))\.bin\b", re.IGNORECASE
+)
 _NO_START = re.compile(r"\bamdgpu\b.*\bFatal error during GPU init")
 # amdgpu_ras.c, amdgpu_ras_eeprom.c; counts come with "no ..." where there are none
 _UNCORRECTED = re.compile(

@@ -22,6 +22,7 @@ from dshpc_setup.workflows.schema import (
     JOB,
     MOST_JOBS,
     NOT_OFFERED,
+    NOTED,
     TOP,
     TOP_NOT_OFFERED,
 )
@@ -163,7 +164,7 @@ def _job(name: str, given: Any, found: _Found) -> Job | None:
     from dshpc_setup.workflows import job
 
     path: Path = ("jobs", name)
-    good = found.add(keys(given, JOB, NOT_OFFERED, path))
+    good = found.add(keys(given, JOB, NOT_OFFERED, path, NOTED))
     if not isinstance(given, dict):
         return None
     good &= found.add(_one_of_both(given, path))

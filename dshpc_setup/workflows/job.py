@@ -19,7 +19,13 @@ from dshpc_setup.methods.structure import Wrong, differences
 from dshpc_setup.workflows.document import Document
 from dshpc_setup.workflows.keys import keys
 from dshpc_setup.workflows.place import Place
-from dshpc_setup.workflows.schema import RENAMED, RESOURCES, RESOURCES_NOT_OFFERED, ours
+from dshpc_setup.workflows.schema import (
+    NOTED,
+    RENAMED,
+    RESOURCES,
+    RESOURCES_NOT_OFFERED,
+    ours,
+)
 
 _OF_GPUS = frozenset(("gpu_type", "gpu_memory_mb", "min_compute_capability"))  # which GPUs
 
@@ -78,16 +84,22 @@ class Reader:
         """argv, parameters, inputs, files and notes of a Job; None where something is wrong."""
         before = len(self.wrong)
         inputs = self.inputs(given)
+        notes = [
+            f"{key}: {shown(given[key])} changes nothing. {why}"
+            for key, why in NOTED.items()
+            if key in given
+        ]
         found: dict[str, Any] = {"inputs": inputs}
         if method is None:
             found["argv"], found["files"] = self._words(given)
-            found["notes"] = tuple(self._folders(found["argv"][1:]))
+            notes += self._folders(found["argv"][1:])
         else:
             found["parameters"] = self._parameters(given.get("parameters", {}), method)
             problem = values.count_fits(method, len(inputs))
             if problem is not None:
                 at = (*self.path, "inputs" if inputs else "method")
                 self.wrong.append(Wrong(at, problem.what, "Name its files under inputs:."))
+        found["notes"] = tuple(notes)
         return found if len(self.wrong) == before else None
 
     def inputs(self, given: dict[str, Any]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from dshpc_setup.methods.schema import Schema
@@ -11,15 +11,22 @@ from dshpc_setup.methods.structure import Wrong, nearest
 
 
 def keys(
-    value: Any, known: Mapping[str, Schema], refused: Mapping[str, str], path: Path
+    value: Any,
+    known: Mapping[str, Schema],
+    refused: Mapping[str, str],
+    path: Path,
+    noted: Container[str] = (),
 ) -> Iterator[Wrong]:
-    """What is wrong with the object itself and with its keys, not with what they hold."""
+    """What is wrong with the object itself and with its keys, not with what they hold.
+
+    Keys of `noted` may stand there, and are not told of as some that there are.
+    """
     if not isinstance(value, dict):
         what = "Nothing stands here" if value is None else "It is no object"
         yield Wrong(path, f"{what}; keys with values are needed.", f"Such as {', '.join(known)}.")
         return
     for key in value:
-        if key in known:
+        if key in known or key in noted:
             continue
         what = f"There is no key {shown(key)} here."
         if key in refused:

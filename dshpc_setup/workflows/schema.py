@@ -123,8 +123,6 @@ MOST_JOBS = 1000
 
 # Keys of Joblet's files (its docs/WORKFLOWS.md) that mean nothing here -> what does the same
 NOT_OFFERED = {
-    "runtime": "Every job has what the cluster's image has: leave it out, and declare packages "
-    "with dshpc env.",
     "network": "Jobs have the network of the cluster's container: leave it out.",
     "volumes": "Jobs share the work folder, and REQUIRES_FILE names the workspaces of the jobs that "
     "a job requires: leave it out.",
@@ -140,6 +138,11 @@ NOT_OFFERED = {
     "script": "Write command: with the program, and args: with the script.",
     "image": "Every job has the cluster's image: leave it out.",
     "workflow_uuid": "A workflow is known by its name: leave it out.",
+}
+# Those that a job does as well without -> what is so instead
+NOTED = {
+    "runtime": "Every job has what the cluster's image has. To put packages into it: dshpc env add PACKAGE, "
+    "then configure-environment",
 }
 TOP_NOT_OFFERED = {
     "workflows": "A file holds one workflow: write its jobs under jobs:, and others into files of "

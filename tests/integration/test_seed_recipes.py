@@ -1,6 +1,6 @@
 """What people did by hand in the system that this one follows: its recipes, step by step.
 
-Where its words cannot be taken literally (`localhost`, 8 CPUs, groups by name) they are replaced by
+Where its words cannot be taken literally (8 CPUs, groups by name) they are replaced by
 this machine's, as docs/how-to/own-configuration.md says.
 """
 
@@ -195,18 +195,29 @@ def test_gres_conf_alone_is_enough(cluster: Cluster) -> None:
     assert stamps(cluster) == before
 
 
-@pytest.mark.parametrize("name", ["config/gres.conf", "config/slurm.conf"])
-def test_the_literal_localhost_is_refused_with_words(cluster: Cluster, name: str) -> None:
-    if name == "config/gres.conf":
-        line = "NodeName=localhost Name=gpu Type=nvidia File=/dev/nvidia0\n"
-        (cluster.folder / name).write_text(line)
-    else:
-        right = node_line(cluster, "gpu:nvidia:1")
-        with_node_line(cluster, right.replace(f"NodeName={cluster.prefix}", "NodeName=localhost"))
+def test_the_literal_localhost_is_the_node(cluster: Cluster) -> None:
+    path = cluster.folder / "config/gres.conf"
+    path.write_text("NodeName=localhost Name=gpu Type=nvidia File=/dev/nvidia0\n")
+    before = stamps(cluster)
+    said = cluster.dshpc("reconfigure").good().stdout
+    assert f"NodeName=localhost is taken as this node, {cluster.prefix}." in said
+    wait_until(lambda: cluster.node() == ("gpu:nvidia:1", "idle"), "what was written is used")
+    assert stamps(cluster) == before, "the file of the user stays as it is"
+    cluster.said("srun", "--gres=gpu:1", "true")
+    shown = cluster.dshpc("scontrol", "show", "node", "localhost").good().stdout
+    assert shown.startswith(f"NodeName={cluster.prefix} ")
+    cluster.dshpc("srun", "-w", "localhost", "--gres=gpu:1", "true").good()
+    down_and_up(cluster)
+    wait_until(lambda: cluster.node() == ("gpu:nvidia:1", "idle"), "a start takes it as well")
+
+
+def test_localhost_in_slurm_conf_is_refused_with_words(cluster: Cluster) -> None:
+    right = node_line(cluster, "gpu:nvidia:1")
+    with_node_line(cluster, right.replace(f"NodeName={cluster.prefix}", "NodeName=localhost"))
     before = stamps(cluster)
     refused = cluster.dshpc("reconfigure")
     assert refused.code == 2, refused.stdout
-    assert name in refused.stdout
+    assert "config/slurm.conf" in refused.stdout
     assert cluster.prefix in refused.stdout, "the name that would be right"
     assert cluster.node() == ("gpu:h100:2", "idle"), "it goes on as it was"
     assert stamps(cluster) == before

@@ -231,9 +231,17 @@ def test_what_can_never_run_is_refused_with_nothing_queued(cluster: Cluster) -> 
     assert refused.code == 2
     assert "b: it needs 9 GPUs" in refused.stderr
     assert _queue(cluster) == ""
-    wrong = _run(cluster, _file(cluster, "wrong", "jobs: {a: {runtime: x}}"))
+    wrong = _run(cluster, _file(cluster, "wrong", "jobs: {a: {network: x}}"))
     assert wrong.code == 2
-    assert '"runtime" is not offered here' in wrong.stderr
+    assert '"network" is not offered here' in wrong.stderr
+
+
+def test_a_runtime_of_joblets_is_a_note(cluster: Cluster) -> None:
+    file = _file(cluster, "joblet", "jobs: {a: {command: 'true', runtime: python-3.11-ml}}")
+    note = 'a: runtime: "python-3.11-ml" changes nothing.'
+    assert note in cluster.dshpc("workflow", "validate", str(file)).good().stdout
+    assert note in _run(cluster, file, "--dry-run").good().stdout
+    assert note in _run(cluster, file, "--wait").good().stderr
 
 
 def test_a_dry_run_submits_nothing(cluster: Cluster) -> None:

@@ -73,8 +73,16 @@ def test_a_missing_firmware_is_why_amds_driver_is_not_loaded() -> None:
     assert "DSH-AM-101" not in other, "it stopped for another reason"
     lone = "amdgpu 0000:83:00.0: Direct firmware load for amdgpu/{}.bin failed with error -2"
     needed = faults(with_log(posted.machine, lone.format("aldebaran_sdma")))
-    assert needed["DSH-AM-084"].caused_by == "DSH-AM-101", "the line that says that it stopped is cut off"
-    for name in ("isp_4_1_0", "gc_11_0_0_mes_2", "polaris10_ce_2", "psp_14_0_1_ta", "dcn_3_5_dmcub"):
+    assert needed["DSH-AM-084"].caused_by == "DSH-AM-101", (
+        "the line that says that it stopped is cut off"
+    )
+    for name in (
+        "isp_4_1_0",
+        "gc_11_0_0_mes_2",
+        "polaris10_ce_2",
+        "psp_14_0_1_ta",
+        "dcn_3_5_dmcub",
+    ):
         assert "DSH-AM-101" not in faults(with_log(posted.machine, lone.format(name)))
     refused = "amdgpu: disagrees about version of symbol drm_dev_alloc"
     assert "refused its module" in faults(with_log(posted.machine, refused))["DSH-AM-084"].cause

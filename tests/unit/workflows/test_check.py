@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -174,7 +175,7 @@ def test_circles_are_named(tmp_path: Path) -> None:
 
 
 def test_all_is_told_at_once(tmp_path: Path) -> None:
-    text = "jobs:\n  a: {command: x, runtime: y, args: 7}\n  b: {}\n  b: {command: x}\n"
+    text = "jobs:\n  a: {command: x, network: y, args: 7}\n  b: {}\n  b: {command: x}\n"
     lines = [each.line for each in problems(text, tmp_path)]
     assert lines == [2, 2, 3, 4]
 
@@ -253,13 +254,24 @@ def test_inputs_lie_beside_the_workflow(tmp_path: Path) -> None:
     assert wrong.path == "$.jobs.a.inputs"
 
 
+@pytest.mark.parametrize("what", ["command: x", "method: none"])
+def test_a_runtime_of_joblets_is_a_note(what: str, tmp_path: Path) -> None:
+    method(tmp_path, "none", input_modes=["params_only"])
+    found = job(f"jobs: {{a: {{{what}, runtime: python-3.11-ml}}}}", tmp_path)
+    (note,) = found.notes
+    assert note.startswith('runtime: "python-3.11-ml" changes nothing. ')
+    assert "dshpc env add" in note
+    plain = job(f"jobs: {{a: {{{what}}}}}", tmp_path)
+    assert replace(found, notes=()) == plain, "it is the very same job"
+
+
 def test_load_tells_all_with_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "pipe.yaml"
-    file.write_text("jobs:\n  a:\n    runtime: x\n")
+    file.write_text("jobs:\n  a:\n    network: x\n")
     with pytest.raises(DshpcError) as caught:
         load(place(tmp_path))
     assert caught.value.exit_code == 2
-    assert f"{file}:3: $.jobs.a.runtime: " in caught.value.details
+    assert f"{file}:3: $.jobs.a.network: " in caught.value.details
     file.unlink()
     with pytest.raises(DshpcError, match="There is no workflow file"):
         load(place(tmp_path))
