@@ -21,6 +21,7 @@ FABRIC_UNHEALTHY = "DSH-NV-107"
 DRIVER_TOO_OLD = "DSH-NV-049"
 NO_NODE = "DSH-GP-009"
 NO_KFD = "DSH-AM-039"
+RAS_BROKEN = "DSH-AM-102"
 PARTITIONS_MISSING = "DSH-AM-042"  # fewer than the card's mode makes
 
 RAS_ASLEEP = 1048560
@@ -33,14 +34,16 @@ WORDS = {
     LOST: "it has fallen off the bus",
     RESET: "it needs a reset",
     BROKEN: "its firmware calls it broken: it has bad memory and nothing to replace it",
+    RAS_BROKEN: "its driver calls it broken: more of its memory is bad than may be",
     FABRIC_UNHEALTHY: "its firmware calls its part of the NVLink fabric unhealthy",
     NO_NODE: "its device node is missing",
     PROHIBITED: "its compute mode is Prohibited: no program may compute on it",
 }
 
 
-UNHEALTHY = frozenset((BROKEN, FABRIC_UNHEALTHY))
-"""Of GPUs that compute and that their own firmware calls broken: `unhealthy_gpus` says who gets them."""
+UNHEALTHY = frozenset((BROKEN, FABRIC_UNHEALTHY, RAS_BROKEN))
+"""Of GPUs that compute and that their own firmware or driver calls broken: `unhealthy_gpus` says who gets
+them."""
 
 
 def in_words(problems: Iterable[str]) -> str:

@@ -1,7 +1,4 @@
-"""The kernel's log, as far as it is about GPUs and their drivers: asked by `dmesg`, read by a pure parser.
-
-Where that is for root alone (kernel.dmesg_restrict), systemd's journal has the same for the groups adm
-and systemd-journal.
+"""The kernel's log, as far as it is about GPUs and their drivers, read by a pure parser.
 
 Sources of the texts: NVIDIA's Xid catalogue (NVRM: Xid), Linux kernel/module/signing.c ("Loading of ...
 is rejected"), kernel/module/version.c, drivers/gpu/drm/i915 ("GPU HANG"), security/lockdown.
@@ -16,12 +13,9 @@ from dshpc_setup.facts import Platform
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 from dshpc_setup.observed.model import KernelLog
+from dshpc_setup.probes import kernel_text
 
 DEADLINE_S = 3.0
-JOURNAL = (
-    *("journalctl", "--dmesg", "--boot", "--output=cat", "--no-pager"),
-    "--lines=20000",  # the newest: a machine may have been up for months
-)
 MOST_LINES = 200
 
 _ABOUT = re.compile(
@@ -37,13 +31,8 @@ def read_log(machine: Machine, platform: Platform) -> KernelLog:
     """The log of this machine's own kernel; `absent` in a container, whose kernel is the host's."""
     if platform.in_container or platform.kind not in ("linux", "wsl2"):
         return KernelLog("absent")
-    result = machine.run(("dmesg",), deadline_s=DEADLINE_S, env={"LC_ALL": "C"})
-    if result.ok:
-        return KernelLog("present", parse(result.stdout))
-    refused = re.search(r"not permitted|permission denied", result.stderr, re.IGNORECASE)
-    if result.state == "denied" or (result.state == "present" and refused):
-        return _journal(machine) or KernelLog("denied")
-    return KernelLog("error" if result.state == "present" else result.state)
+    said = kernel_text.read(machine, DEADLINE_S)
+    return KernelLog(said.state, parse(said.text) if said.state == "present" else ())
 
 
 def read_recorded(machine: RecordedMachine, platform: Platform) -> KernelLog:
@@ -59,23 +48,6 @@ def read_recorded(machine: RecordedMachine, platform: Platform) -> KernelLog:
         return read_log(machine, platform)
     except Unrecorded:  # dmesg was refused, and the journal not asked
         return KernelLog("denied")
-
-
-def _journal(machine: Machine) -> KernelLog | None:
-    """The same out of the journal; None where it holds nothing that this user may read.
-
-    Who may not read it is told so on standard error, and gets no line: no kernel starts without any.
-    """
-    if machine.which(JOURNAL[0]) is None:
-        return None
-    result = machine.run(JOURNAL, deadline_s=DEADLINE_S, env={"LC_ALL": "C"})
-    lines = [line for line in result.stdout.splitlines() if not line.startswith("-- ")]
-    hidden = re.search(r"not seeing messages|insufficient permissions", result.stderr)
-    if result.state == "timeout":
-        return KernelLog("timeout")
-    if not result.ok or hidden or not lines:
-        return None
-    return KernelLog("present", parse("\n".join(lines)))
 
 
 def parse(text: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose import kernel_log
-from dshpc_setup.diagnose.common import by_choice, named, none_of, of_vendor
+from dshpc_setup.diagnose.common import USE_IT, by_choice, given_out, named, none_of, of_vendor
 from dshpc_setup.diagnose.kernel_messages import devices
 from dshpc_setup.diagnose.model import (
     Check,
@@ -22,11 +22,12 @@ from dshpc_setup.diagnose.model import (
 )
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Disagreement
-from dshpc_setup.problems import PARTITIONS_MISSING, RAS_ASLEEP
+from dshpc_setup.probes.amd import broken
+from dshpc_setup.problems import PARTITIONS_MISSING, RAS_ASLEEP, RAS_BROKEN, in_words
 
 ATOMICS = "DSH-AM-044"
 NO_FIRMWARE = "DSH-AM-101"
-RAS = "DSH-AM-102"
+RAS = RAS_BROKEN
 
 # kfd_device.c: "skipped device 1002:7340, PCI rejects atomics 730<0"
 _ATOMICS = re.compile(r"\bskipped device [0-9a-f]{4}:[0-9a-f]{4}, PCI rejects atomics")
@@ -36,8 +37,7 @@ _FAILED = re.compile(r"\bamdgpu\b.*\bGPU reset(?:\(\d+\) failed| end with ret = 
 _MENDED = re.compile(r"\bamdgpu\b.*\bGPU reset\(\d+\) succeeded")
 _RESET = re.compile(rf"{_FAILED.pattern}|\bamdgpu\b.*\b(?:ring \S+ timeout,|GPU reset begin\b)")
 _END = re.compile(rf"{_FAILED.pattern}|{_MENDED.pattern}")
-# amdgpu_drv.c: "[drm] Initialized amdgpu 3.57.0 20150101 for 0000:83:00.0 on minor 1", newer without date
-_STARTS = re.compile(r"\bInitialized amdgpu [\d.]{1,20}(?: \d{1,8})? for \S{1,40} on minor")
+_STARTS = re.compile(broken.STARTS)
 # drivers/base/firmware_loader: "Direct firmware load for amdgpu/arcturus_gpu_info.bin failed with error
 # -2"; amdgpu: 'Failed to load gpu_info firmware "amdgpu/arcturus_gpu_info.bin"'
 _FIRMWARE = re.compile(
@@ -57,7 +57,7 @@ _UNCORRECTED = re.compile(
 )
 _FATAL_RAS = re.compile(
     r"\bamdgpu\b.*(?:uncorrectable hardware error ?\(ERREVENT_ATHUB_INTERRUPT\) detected"
-    r"|\bThis GPU is in BAD status|RAS records:\d+ exceed threshold|GPU will not be initialized. Replace)",
+    rf"|{broken.BAD})",
     re.IGNORECASE,
 )
 _SHOWN = 5
@@ -184,6 +184,8 @@ def _ras(known: Known) -> Verdict:
         for gpu in of_vendor(known, "amd")
         for item in (gpu.health.ras if gpu.health is not None else ())
     ]
+    bad = [gpu for gpu in of_vendor(known, "amd") if RAS_BROKEN in gpu.problems]
+    own += [f"{named(gpu)}: {in_words((RAS_BROKEN,))}" for gpu in bad]
     counted = _in_log(known, _UNCORRECTED)
     fatal = _in_log(known, _FATAL_RAS)
     if isinstance(counted, Verdict) or isinstance(fatal, Verdict):
@@ -193,9 +195,11 @@ def _ras(known: Known) -> Verdict:
     counted = [*own, *(line for line in counted if not _unreadable_count(line))]
     if not counted and not fatal:
         return fine("no uncorrectable error is counted, and none is in the kernel's log")
-    say = fault if fatal else warning
+    say = fault if fatal or bad else warning
     after = (
-        "The card needs a restart of the machine, or a replacement."
+        f"The driver calls the card broken. {given_out(known, bad)}"
+        if bad
+        else "The card needs a restart of the machine, or a replacement."
         if fatal
         else "The program that used that memory has failed; the driver takes the memory out of use."
     )
@@ -203,14 +207,17 @@ def _ras(known: Known) -> Verdict:
         f"An AMD GPU reported hardware errors that it could not correct (RAS). {after}",
         *dict.fromkeys((*counted[-_SHOWN:], *fatal[-_SHOWN:])),
         fix=(
-            *(remedies.reboot(known.facts) if fatal else ()),
+            *(remedies.reboot(known.facts) if fatal and not bad else ()),
             Fix(
                 "See the counts of each part of the GPU",
                 "amd-smi metric --ecc --ecc-blocks",
                 step="look",
             ),
             Fix("See the memory that was taken out of use", "amd-smi bad-pages", step="look"),
-            Fix("Where errors come again on one GPU, ask the seller: the card may be failing"),
+            Fix("Ask the seller for a replacement")
+            if bad
+            else Fix("Where errors come again on one GPU, ask the seller: the card may be failing"),
+            *((USE_IT,) if bad else ()),
         ),
     )
 

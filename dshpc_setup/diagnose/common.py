@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import BY_CHOICE, Evidence, GpuDevice, UnusedGpu, Vendor, vendors
@@ -38,6 +40,20 @@ def by_choice(item: UnusedGpu) -> bool:
 def in_plan(known: Known, gpu: GpuDevice) -> bool:
     """Whether the plan gives it to jobs; not where there is no plan."""
     return known.plan is not None and any(line.index == gpu.index for line in known.plan.gres)
+
+
+USE_IT = Fix(
+    "Or give it to jobs all the same",
+    "configure-environment --unhealthy-gpus use",
+    step="alternative",
+)
+
+
+def given_out(known: Known, gpus: Sequence[GpuDevice]) -> str:
+    """Whether jobs get those GPUs, which their own firmware or driver calls broken, by the setting."""
+    if any(in_plan(known, gpu) for gpu in gpus):
+        return "Jobs get it all the same, by the setting unhealthy_gpus: use."
+    return "Jobs do not get it."
 
 
 def none_of(known: Known, vendor: Vendor) -> Verdict:

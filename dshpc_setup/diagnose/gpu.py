@@ -25,7 +25,7 @@ from dshpc_setup.problems import NO_NODE
 _GPU_EVIDENCE = frozenset(
     "nvidia jetson wsl nvidia-pci nvidia-module nvidia-nodes nvidia-uvm nvml nvidia-smi "
     "nvidia-answer nvidia-proc "
-    "amd kfd kfd-device drm amdsmi amd-smi rocm-smi amd-blacklist intel intel-device".split()
+    "amd kfd kfd-device drm amdsmi amd-smi rocm-smi amd-log amd-blacklist intel intel-device".split()
 )
 _DRIVERS = tuple(
     f"DSH-{number}"

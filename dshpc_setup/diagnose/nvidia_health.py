@@ -7,7 +7,7 @@ Multi-Instance GPU and Fabric Manager; nvml.h.
 from __future__ import annotations
 
 from dshpc_setup import remedies
-from dshpc_setup.diagnose.common import in_plan, named
+from dshpc_setup.diagnose.common import USE_IT, given_out, named
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.nvidia_evidence import cards, handle, on_nvidia, titled
 from dshpc_setup.errors import Fix
@@ -18,11 +18,6 @@ WAITING = "DSH-NV-108"
 
 _SEE = Fix(
     "See what the card counts", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT", step="look"
-)
-_USE_IT = Fix(
-    "Or give it to jobs all the same",
-    "configure-environment --unhealthy-gpus use",
-    step="alternative",
 )
 _FABRIC_WORDS: dict[FabricFault, str] = {
     "unhealthy": "the fabric is unhealthy",
@@ -39,13 +34,6 @@ def _told_of(gpu: GpuDevice) -> GpuHealth:
     return gpu.health or GpuHealth()
 
 
-def _given_out(known: Known, gpus: list[GpuDevice]) -> str:
-    """Whether jobs get them, by the setting."""
-    if any(in_plan(known, gpu) for gpu in gpus):
-        return "Jobs get it all the same, by the setting unhealthy_gpus: use."
-    return "Jobs do not get it."
-
-
 @on_nvidia
 def _broken(known: Known) -> Verdict:
     """Whether a card's own firmware calls its memory broken."""
@@ -55,12 +43,12 @@ def _broken(known: Known) -> Verdict:
     words = [f"{named(gpu)}: {'; '.join(_memory_words(_told_of(gpu)))}" for gpu in broken]
     return fault(
         "The GPU's own firmware calls it broken: it has bad memory and nothing left to replace it. "
-        f"{_given_out(known, broken)}",
+        f"{given_out(known, broken)}",
         *words,
         fix=(
             _SEE,
             Fix("Ask the seller for a replacement; NVIDIA's field diagnostics show the fault"),
-            _USE_IT,
+            USE_IT,
         ),
     )
 
@@ -107,9 +95,9 @@ def _fabric(known: Known) -> Verdict:
         return warning(cause, *words, fix=steps)
     return fault(
         "The GPU's firmware calls its part of the NVLink fabric unhealthy: jobs on several GPUs fail or "
-        f"hang. {_given_out(known, left_out)}",
+        f"hang. {given_out(known, left_out)}",
         *words,
-        fix=(*steps, _USE_IT),
+        fix=(*steps, USE_IT),
     )
 
 

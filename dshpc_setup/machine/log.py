@@ -13,6 +13,13 @@ from dshpc_setup.machine.tree import Tree
 Kind = Literal["read", "there", "link", "device", "number", "group", "changed", "disk", "access",
                "which", "run", "reply"]  # fmt: skip
 
+KERNEL_LOG: tuple[tuple[str, ...], tuple[str, ...]] = (
+    ("dmesg",),
+    ("journalctl", "--dmesg", "--boot", "--output=cat", "--no-pager", "--lines=20000"),
+)
+"""What asks for the kernel's log: dmesg, and the newest of the journal, for a machine may have been up for
+months. No recording keeps the answers, which are nobody's business; its kernel.log answers in their place."""
+
 
 @dataclass(frozen=True)
 class Note:

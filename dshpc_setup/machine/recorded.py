@@ -25,6 +25,7 @@ from pathlib import Path
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, apart, folder
+from dshpc_setup.machine.log import KERNEL_LOG
 from dshpc_setup.machine.tree import Tree, parse_tree, write_tree
 
 __all__ = ["RecordedMachine", "Tree", "Unrecorded", "parse_tree", "write_tree"]
@@ -163,6 +164,8 @@ class RecordedMachine:
         if "/" in program:
             return program if self.exists(program) else None
         if self._about.programs is not None:
+            if program == KERNEL_LOG[1][0] and program not in self._about.programs:
+                return None
             if program not in self._about.programs:
                 where = self.folder / "machine.yaml"
                 raise Unrecorded(f"{where} does not say under 'programs' where {program!r} is")
@@ -196,10 +199,18 @@ class RecordedMachine:
         for asked in (argv, (short, *argv[1:])):
             if asked in self._commands:
                 return self._commands[asked]
+        if argv in KERNEL_LOG:
+            return self._log(argv)
         if argv[0] in programs and programs[argv[0]] is None:
             return CommandResult(argv, "absent", None, "", f"{argv[0]}: not found", 1.0)
         where = self.folder / "commands.yaml"
         raise Unrecorded(f"{where} does not hold the command {list(argv)}")
+
+    def _log(self, argv: tuple[str, ...]) -> CommandResult:
+        """The kernel's log as kernel.log has it; where there is none, it was not asked for."""
+        if self.kernel_log is None:
+            return CommandResult(argv, "absent", None, "", "no kernel.log was recorded", 1.0)
+        return CommandResult(argv, "present", 0, self.kernel_log, "", 1.0)
 
     def has_command(self, *argv: str) -> bool:
         """Whether the command was recorded, whatever came of it."""

@@ -57,8 +57,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "unhealthy_gpus",
         "exclude",
-        "GPUs that compute and that their own firmware calls broken (bad memory without a spare, an "
-        "unhealthy NVLink fabric): exclude (no job gets them) or use.",
+        "GPUs that compute and that their own firmware or driver calls broken (bad memory without a "
+        "spare, an unhealthy NVLink fabric): exclude (no job gets them) or use.",
         texts.choice("exclude", "use"),
         "HOW",
         in_container=True,

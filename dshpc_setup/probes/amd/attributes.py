@@ -26,6 +26,7 @@ class Attributes:
     unique_id: int | None = None
     revision: int | None = None
     ras: tuple[RasCount, ...] = ()  # uncorrected errors, where there are any
+    counts_errors: bool = False  # a card with RAS
     target: str | None = None  # of its table of parts, where KFD is older than the target's number
 
 
@@ -35,6 +36,7 @@ class Layers:
 
     cards: Mapping[str, pci.PciDevice] = field(default_factory=dict)
     attributes: Mapping[str, Attributes] = field(default_factory=dict)
+    broken: frozenset[str] = frozenset()  # those that the driver calls so
 
     def of(self, address: str | None) -> Attributes:
         return self.attributes.get(address or "", Attributes())
@@ -52,6 +54,7 @@ def fetch(look: Look, folder: str) -> Attributes:
         unique_id=parse_unique_id(unique),
         revision=look.number(f"{folder}/revision"),
         ras=_ras(look, f"{folder}/ras"),
+        counts_errors=look.machine.exists(f"{folder}/ras"),
         target=target_of_parts(parts),
     )
 

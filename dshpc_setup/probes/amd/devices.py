@@ -14,6 +14,7 @@ from dshpc_setup.probes.amd import partitions as amd_partitions
 from dshpc_setup.probes.amd.attributes import Layers
 from dshpc_setup.probes.amd.card import ToolCard, uuids
 from dshpc_setup.probes.look import Look
+from dshpc_setup.problems import RAS_BROKEN
 
 _DEVICE = "/dev/kfd"
 _APU_TARGETS = frozenset(
@@ -83,6 +84,7 @@ def _device(index: int, node: kfd.Node, beside: _Card, layers: Layers) -> GpuDev
         links=beside.links,
         partition_mode=told.mode,
         health=GpuHealth(ras=told.ras) if told.ras else None,
+        problems=(RAS_BROKEN,) if address in layers.broken else (),
     )
 
 

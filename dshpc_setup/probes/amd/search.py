@@ -8,8 +8,8 @@ from dshpc_setup.facts import GpuDevice
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import drm, pci
 from dshpc_setup.probes.amd import attributes as amd_attributes
+from dshpc_setup.probes.amd import broken, kfd
 from dshpc_setup.probes.amd import devices as amd_devices
-from dshpc_setup.probes.amd import kfd
 from dshpc_setup.probes.amd import names as amd_names
 from dshpc_setup.probes.amd import partitions as amd_partitions
 from dshpc_setup.probes.amd import signs as amd_signs
@@ -41,7 +41,10 @@ def begin(machine: Machine, deadline_s: float) -> Search:
     """The kernel's trees, read."""
     look, until = Look(machine), machine.clock() + deadline_s
     topology = kfd.fetch(look)
-    return Search(look, until, topology, _layers(look, topology), in_container(machine))
+    layers, container = _layers(look, topology), in_container(machine)
+    if not container and any(each.counts_errors for each in layers.attributes.values()):
+        layers = replace(layers, broken=broken.cards(look))
+    return Search(look, until, topology, layers, container)
 
 
 def _layers(look: Look, topology: kfd.Topology) -> Layers:

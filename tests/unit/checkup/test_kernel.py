@@ -18,6 +18,7 @@ from dshpc_setup.facts import Platform
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed.model import KernelLog
+from dshpc_setup.probes.kernel_text import JOURNAL
 
 MACHINE = Path(__file__).parents[2] / "machines/workstation-rtx4090"
 
@@ -160,7 +161,7 @@ REFUSED = {"argv": ["dmesg"], "code": 1, "stdout": "",
 
 
 def journal(code: int, stdout: str, stderr: str = "") -> dict[str, Any]:
-    return {"argv": list(kernel.JOURNAL), "code": code, "stdout": stdout, "stderr": stderr}
+    return {"argv": list(JOURNAL), "code": code, "stdout": stdout, "stderr": stderr}
 
 
 @pytest.fixture
