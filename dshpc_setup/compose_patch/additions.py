@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dshpc_setup.compose_patch import own, service, splice, wanted
+from dshpc_setup.compose_patch import own, service, splice
 from dshpc_setup.compose_patch.document import Document
 from dshpc_setup.compose_patch.nodes import Node, Pair, plain
 from dshpc_setup.compose_patch.nodes import own as own_pair
-from dshpc_setup.compose_patch.wanted import ENVIRONMENT, Part
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.render.gpu_lines import CAPABILITIES, ENVIRONMENT, Claim, Part, part_lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Addition:
         return self.path == ENVIRONMENT or all(key == ENVIRONMENT[0] for key, _ in self.says)
 
 
-def unclaimed(parts: tuple[Part, ...], theirs: frozenset[own.Claim]) -> Iterator[Part]:
+def unclaimed(parts: tuple[Part, ...], theirs: frozenset[Claim]) -> Iterator[Part]:
     """The parts without what the service asks for in whatever way."""
     for part in parts:
         if not part.items:
@@ -41,7 +41,7 @@ def unclaimed(parts: tuple[Part, ...], theirs: frozenset[own.Claim]) -> Iterator
             yield Part(part.path, items=items)
 
 
-def _claimed(part: Part, item: Any, theirs: frozenset[own.Claim]) -> bool:
+def _claimed(part: Part, item: Any, theirs: frozenset[Claim]) -> bool:
     claims = own.claims_of((Part(part.path, items=(item,)),))
     return bool(claims) and claims <= theirs
 
@@ -68,10 +68,10 @@ def additions_to(
         if rest is None:
             continue
         if missing:
-            lines = wanted.part_lines(part, missing, step=layout.step, dash=layout.dash)
-            says = [(missing[0], _nested(part, missing[1:]))]
+            lines = part_lines(part, missing, step=layout.step, dash=layout.dash)
+            says = [(missing[0], part.below(missing[1:]))]
         else:
-            lines = wanted.part_lines(rest, (), listed=block.kind == "sequence")
+            lines = part_lines(rest, (), listed=block.kind == "sequence")
             says = _entries(rest, block)
         if block is mapping:
             fresh.lines.extend(lines)
@@ -158,12 +158,12 @@ def _unset(document: Document, mapping: Node, part: Part, by_hand: str) -> Part 
 
 def _dispensable(part: Part) -> bool:
     """Whether GPUs work without it: NVIDIA's toolkit takes compute and utility where nothing is said."""
-    return [name for name, _ in part.entries] == [own.CAPABILITIES]
+    return [name for name, _ in part.entries] == [CAPABILITIES]
 
 
 def _serves(name: str, there: str | None, wanted_value: str) -> bool:
     """Whether the user's value does for ours: of the driver's capabilities more are welcome."""
-    if name == own.CAPABILITIES and there:
+    if name == CAPABILITIES and there:
         theirs = {each.strip() for each in there.split(",")}
         return "all" in theirs or theirs >= set(wanted_value.split(","))
     return there == wanted_value
@@ -175,11 +175,3 @@ def _entries(part: Part, block: Node) -> list[tuple[str, Any]]:
     return [("", f"{name}={value}") for name, value in part.entries] + [
         ("", item) for item in part.items
     ]
-
-
-def _nested(part: Part, keys: tuple[str, ...]) -> Any:
-    """The value of the first missing key, as it will be read."""
-    value: Any = part.value if part.value is not None else list(part.items) or dict(part.entries)
-    for key in reversed(keys):
-        value = {key: value}
-    return value

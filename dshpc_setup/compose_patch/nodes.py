@@ -113,6 +113,42 @@ def effective(mapping: Node, key: str) -> tuple[Pair | None, bool]:
     return next(found, (None, False))
 
 
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """A part of a mapping: its key, or the item itself of a list, and what stands there."""
+
+    place: Node
+    value: Node
+    shared: bool  # others may have it as well: a merge key or an alias on the way brings it
+
+
+def reached(mapping: Node, path: tuple[str | int, ...]) -> Reached | None:
+    """The part that counts at that path; None where there is none."""
+    place = value = mapping
+    shared = alias = False
+    for step in path:
+        shared = shared or alias
+        if isinstance(step, int):
+            place = value = value.items[step]
+            alias = False
+            continue
+        pair, merged = effective(value, step)
+        if pair is None:
+            return None
+        place, value, alias = pair.key, pair.value, pair.alias
+        shared = shared or merged
+    return Reached(place, value, shared)
+
+
+def meant(node: Node) -> Any:
+    """Lists, dicts, texts, and None where nothing stands, with what merge keys bring."""
+    if node.kind == "scalar":
+        return None if node.empty else node.text
+    if node.kind == "sequence":
+        return [meant(item) for item in node.items]
+    return {pair.key.text: meant(pair.value) for pair, _ in in_force(node)}
+
+
 def plain(node: Node) -> Any:
     """Lists, dicts and the texts of scalars; merge keys stay keys."""
     if node.kind == "scalar":

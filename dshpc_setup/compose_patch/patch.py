@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dshpc_setup.compose_patch import markers, own, service, splice, wanted
+from dshpc_setup.compose_patch import markers, own, service, splice
 from dshpc_setup.compose_patch.additions import Addition, additions_to, unclaimed
 from dshpc_setup.compose_patch.document import Document, shape
 from dshpc_setup.compose_patch.nodes import Node, effective, plain
-from dshpc_setup.compose_patch.wanted import ENVIRONMENT, Part
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.passthrough.handover import GpuStanza
+from dshpc_setup.render import gpu_lines
+from dshpc_setup.render.gpu_lines import CAPABILITIES, ENVIRONMENT, Claim, Part
 
 FILE = "docker-compose.yml"
 
@@ -56,8 +57,10 @@ def patched(text: str, name: str, stanza: GpuStanza, file: str = FILE) -> Patche
     """
     before = _read(text, file)
     bare = _bare(before, name)
-    parts = wanted.parts(stanza)
-    by_hand = "\n".join(["What is to be added to the service:", *_indented(wanted.lines(stanza))])
+    parts = gpu_lines.parts(stanza)
+    by_hand = "\n".join(
+        ["What is to be added to the service:", *_indented(gpu_lines.lines(stanza))]
+    )
     mapping = service.patchable(bare, name, by_hand)
     notes = tuple(_notes(bare, mapping, name))
     theirs = _claims(bare, mapping, parts, stanza)
@@ -114,10 +117,10 @@ def _without_ours(document: Document, name: str) -> Patched:
 
 def _claims(
     document: Document, mapping: Node, parts: tuple[Part, ...], stanza: GpuStanza
-) -> frozenset[own.Claim]:
+) -> frozenset[Claim]:
     """What of our claims the service makes itself; raises DshpcError where it makes others."""
     ours = own.claims_of(parts)
-    raw_nodes = any(claim[0] == "node" for claim in ours)
+    raw_nodes = any(claim.kind == "node" for claim in ours)
     theirs = set()
     agreeing = own.agreeing(parts)
     for item in own.said(document, mapping, raw_nodes=raw_nodes):
@@ -206,10 +209,10 @@ def _without_capabilities(document: Document, name: str, parts: tuple[Part, ...]
     """That the variable of the driver's capabilities could be left out only, where it was."""
     there = {each for each, *_ in own.environment(service.pair_of(document, name).value)}
     wanted_there = {each for part in parts for each, _ in part.entries}
-    if own.CAPABILITIES in wanted_there - there:
+    if CAPABILITIES in wanted_there - there:
         why = "`environment` is shared, or no lines can be added to it"
         yield (
-            f"{own.CAPABILITIES} was left out ({why}): the container gets the driver's parts that"
+            f"{CAPABILITIES} was left out ({why}): the container gets the driver's parts that"
             " its image asks for, else compute and utility."
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dshpc_setup import resources
 from dshpc_setup.passthrough.handover import GpuStanza
 from dshpc_setup.plan import ClusterPlan
+from dshpc_setup.render import gpu_lines
 from dshpc_setup.render.isolation import Rights
 from dshpc_setup.render.log_bounds import LogBounds
 
@@ -56,6 +56,11 @@ class ComposeFile:
     build: Mapping[str, Any] | None = None  # {"build": ..., "secrets": ...} of image/build.py
     simulated: bool = False
 
+    @property
+    def gpu_lines(self) -> list[str]:
+        """The keys of the service that are there for its GPUs alone."""
+        return gpu_lines.cluster_lines(self.gpu)
+
 
 def render_compose(compose: ComposeFile) -> str:
     """docker-compose.yml: valid for compose v2, and for v1 1.29 where `build` holds no secrets."""
@@ -70,13 +75,13 @@ def render_env(prefix: str) -> str:
 def inputs(plan: ClusterPlan, compose: ComposeFile) -> str:
     """Names all that the files of a project folder are rendered from, but for the build section.
 
-    That is these two, the templates, and this module: the same name, the same texts.
+    That is these two, the templates, and what writes the texts: the same name, the same texts.
     """
     import hashlib  # the container renders too, without it
 
     values = [asdict(plan), asdict(replace(compose, build=None))]
     digest = hashlib.sha256(json.dumps(values, default=list).encode())
-    for path in (Path(__file__), *_templates()):
+    for path in (Path(__file__), Path(gpu_lines.__file__), *_templates()):
         data = path.read_bytes()
         digest.update(f"{path.name} {len(data)}\n".encode() + data)
     return digest.hexdigest()
@@ -87,19 +92,14 @@ def _templates() -> Sequence[Path]:
     return [path for folder in folders for path in sorted(folder.glob("*.j2"))]
 
 
-# What JSON leaves as it is, and YAML refuses or takes for the end of a line
-_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-
-
 def _quoted(value: object) -> str:
     """A YAML double-quoted scalar with compose's own interpolation switched off."""
     return _json(str(value))
 
 
 def _json(value: object) -> str:
-    """YAML in one line (JSON is YAML), with compose's own interpolation switched off."""
-    text = json.dumps(value, ensure_ascii=False).replace("$", "$$")
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """YAML in one line, with compose's own interpolation switched off."""
+    return gpu_lines.in_line(value).replace("$", "$$")
 
 
 def _oneline(text: object) -> str:
@@ -123,7 +123,6 @@ def _environment() -> jinja2.Environment:
     filters: dict[str, Any] = {
         "q": _quoted,
         "json": _json,
-        "qlist": lambda values: "[" + ", ".join(_quoted(value) for value in values) + "]",
         "oneline": _oneline,
     }
     environment.filters.update(filters)

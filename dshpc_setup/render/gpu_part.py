@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dshpc_setup.render.gpu_lines import Claim, read
+
 MOST_BYTES = 1 << 20  # of a YAML file
 
 _OURS = "slurm"  # the service of docker-compose.yml.j2
@@ -28,68 +30,29 @@ def words(document: Any) -> tuple[str, ...]:
     else the first.
     """
     services = _mapping(_mapping(document).get("services"))
-    service = _mapping(services.get(_OURS) or next(iter(services.values()), None))
-    found = [*_requests(service), *_runtime(service), *_devices(service)]
+    claims = list(read(_mapping(services.get(_OURS) or next(iter(services.values()), None))))
+    variables = {
+        item.name: "".join(item.value).strip() for item in claims if item.kind == "variable"
+    }
+    found = [text for claim in claims for text in _words(claim, variables)]
     if found:  # the groups are those of the nodes
-        found += [f"group {item}" for item in _texts(service.get("group_add"))]
+        found += [f"group {claim.name}" for claim in claims if claim.kind == "group"]
     return tuple(sorted(set(found)))
 
 
-def _requests(service: dict[str, Any]) -> Iterator[str]:
-    """The keys `gpus` and `deploy.resources.reservations.devices` say the same to the engine."""
-    gpus = service.get("gpus")
-    if gpus == "all":
-        yield from _request("", ("all",))
-    deploy = _mapping(service.get("deploy"))
-    reserved = _mapping(_mapping(deploy.get("resources")).get("reservations")).get("devices")
-    for item in (*_list(gpus), *_list(reserved)):
-        request = _mapping(item)
-        ids = _texts(request.get("device_ids")) or _texts([request.get("count", "all")])
-        driver = request.get("driver")
-        yield from _request(driver if isinstance(driver, str) else "", ids)
-
-
-def _request(driver: str, ids: tuple[str, ...]) -> Iterator[str]:
-    if driver == "cdi":
-        yield from (f"cdi {name}" for name in ids)
-    else:
-        which = ",".join("all" if name == "-1" else name for name in ids)
-        yield f"{driver or 'nvidia'} {which} by device request"
-
-
-def _runtime(service: dict[str, Any]) -> Iterator[str]:
-    name = service.get("runtime")
-    if isinstance(name, str) and name != _DEFAULT_RUNTIME:
-        which = _environment(service).get(f"{name.upper()}_VISIBLE_DEVICES", "")
-        yield f"runtime {name} {which}".rstrip()
-
-
-def _environment(service: dict[str, Any]) -> dict[str, str]:
-    found = service.get("environment")
-    if isinstance(found, list):
-        return dict(item.split("=", 1) for item in _texts(found) if "=" in item)
-    return {key: value for key, value in _mapping(found).items() if isinstance(value, str)}
-
-
-def _devices(service: dict[str, Any]) -> Iterator[str]:
-    for item in _list(service.get("devices")):
-        text = item if isinstance(item, str) else _mapping(item).get("source")
-        if not isinstance(text, str) or not text:
-            continue
-        if not text.startswith("/"):
-            yield f"cdi {text}"
-            continue
-        host, _, inside = text.partition(":")
-        yield f"simulated {inside.split(':')[0]}" if host == "/dev/null" and inside else host
+def _words(claim: Claim, variables: dict[str, str]) -> Iterator[str]:
+    if claim.kind == "request":
+        yield f"{claim.name} {','.join(claim.value)} by device request"
+    elif claim.kind == "runtime" and claim.name not in ("", _DEFAULT_RUNTIME):
+        which = variables.get(f"{claim.name.upper()}_VISIBLE_DEVICES", "")
+        yield f"runtime {claim.name} {which}".rstrip()
+    elif claim.kind == "cdi":
+        yield f"cdi {claim.name}"
+    elif claim.kind == "node":
+        (inside,) = claim.value
+        made_up = claim.name == "/dev/null" and inside != claim.name
+        yield f"simulated {inside}" if made_up else claim.name
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(item for item in _list(value) if isinstance(item, str))

@@ -336,6 +336,13 @@ FAULTS = (
         "render/test_gpu_stanza.py",
     ),
     _fault(
+        "every reservation of a compose file is one of GPUs",
+        "dshpc_setup/render/gpu_lines.py",
+        "if _asks_for_gpu(item):",
+        "if item:",
+        "render/test_gpu_lines.py",
+    ),
+    _fault(
         "the size of a log is that of each of its files",
         "dshpc_setup/render/log_bounds.py",
         "* _KIB[whole[-1]] // _FILES",

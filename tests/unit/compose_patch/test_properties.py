@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dshpc_setup.compose_patch.patch import patched, unpatched
-from dshpc_setup.compose_patch.wanted import lines, quoted
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.passthrough.handover import DeviceRequest, GpuStanza
+from dshpc_setup.render.gpu_lines import lines, quoted
 from tests.unit.compose_patch.expected import added_lines, said, with_stanza
 from tests.unit.compose_patch.texts import STANZAS, TRAINING
 

@@ -145,6 +145,13 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "c.yml:2:3",
         "the runtime nvidia",
     ),
+    "a reservation that a merge key makes one of GPUs": (
+        "cdi",
+        f"x-g: &g\n  driver: nvidia\n  capabilities: [gpu]\n{WEB}    deploy:\n      resources:\n"
+        "        reservations:\n          devices:\n            - <<: *g\n              count: 1\n",
+        "c.yml:11:15",
+        "a reservation of GPUs",
+    ),
     "an odd line end": ("gpus", f"{WEB}    # a\u2028b: c\n", "c.yml:4:8", "U+2028"),
     "an old line end": ("gpus", f"{WEB}    # a\rb: c\n", "c.yml:4:8", "U+000D"),
     "an inline mapping": ("gpus", "services:\n  ? web\n  : image: x\n", "c.yml:3:5", "begins with something"),

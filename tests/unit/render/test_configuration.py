@@ -24,6 +24,7 @@ from dshpc_setup.plan import (
     Sharing,
     plan_cluster,
 )
+from dshpc_setup.render import gpu_lines
 from dshpc_setup.render.configuration import (
     CONFIG_FILES,
     LUA_FILES,
@@ -225,6 +226,16 @@ def test_inputs_name_what_the_texts_are_made_of() -> None:
         inputs(PLAN, replace(COMPOSE, environment={"A": "b"})),
     }
     assert len({same, *others}) == 4
+
+
+def test_inputs_name_the_module_that_writes_the_gpu_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = inputs(PLAN, COMPOSE)
+    changed = tmp_path / "gpu_lines.py"
+    changed.write_text("# another version\n")
+    monkeypatch.setattr(gpu_lines, "__file__", str(changed))
+    assert inputs(PLAN, COMPOSE) != same
 
 
 @pytest.mark.parametrize("name", ["slurm.conf.j2", "isolation.conf.j2", "docker-compose.yml.j2"])
