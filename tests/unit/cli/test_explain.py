@@ -369,7 +369,7 @@ _PLACEHOLDERS = ("CONTAINER", "NODE", "ADDRESS", "NAME", "VALUE", "IMAGE", "PATH
 
 def what_mends(identity: str) -> tuple[str, list[str]]:
     """The sentences of a page's section about what to do, and the lines of its blocks."""
-    section = findings_pages.page(identity).partition("## What mends it")[2].partition("\n## ")[0]
+    section = findings_pages.page(identity).partition("## How to fix it")[2].partition("\n## ")[0]
     lines = section.splitlines()
     return (
         " ".join(line for line in lines if not line.startswith("    ")),

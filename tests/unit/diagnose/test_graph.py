@@ -94,7 +94,7 @@ def test_no_two_faults_have_one_title() -> None:
 def test_it_has_a_page(identity: str) -> None:
     page = findings_pages.page(identity)
     assert page.splitlines()[0] == f"# {identity}: {BY_ID[identity].fault_title}"
-    for part in ("What it means", "How it is told", "What mends it", "Sources"):
+    for part in ("What it means", "How it is detected", "How to fix it", "Sources"):
         assert part in page
 
 

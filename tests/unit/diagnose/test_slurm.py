@@ -448,7 +448,7 @@ def test_what_could_not_be_asked_inside_is_not_well() -> None:
     assert found("not-asked-inside", "DSH-SL-002").state == "ok"
 
 
-# What mends it
+# How to fix it
 
 
 @pytest.mark.parametrize(
