@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dshpc_setup.cluster import neighbours, stopping
+from dshpc_setup.cluster import last_engine, neighbours, stopping
 from dshpc_setup.cluster.operations import COMPOSE_LABEL, Target, find_compose, ours, target
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
@@ -57,6 +57,8 @@ def destroy(
         there = ours(machine, cluster)
         _ask(machine, cluster, there, reporter, image, stop_jobs)
         gone = removed(machine, cluster, reporter, image=image)
+        if not cluster.former and f"{cluster.prefix}-home" in gone.removed:
+            last_engine.forget(project)
         gone.notes += _others(machine, target(project))
         return gone
 

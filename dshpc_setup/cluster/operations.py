@@ -92,6 +92,8 @@ def up(
         recreate = True
         if found is not None and found.status == "running":
             recreate = _may_be_made_anew(machine, cluster, compose, found, reporter, stop_jobs)
+        elif found is not None:
+            _rescue_homes(machine, cluster, found, reporter)
         compose_tool.up(
             machine,
             compose,
@@ -129,8 +131,13 @@ def _may_be_made_anew(
         if note is not None:
             reporter.note(note)
     _may_stop(machine, cluster, reporter, stop_jobs, "restarted", "up")
-    homes.rescue(machine, found, cluster.prefix, str(cluster.project.folder), text, reporter)
+    _rescue_homes(machine, cluster, found, reporter)
     return True
+
+
+def _rescue_homes(machine: Machine, cluster: Target, found: Container, reporter: Reporter) -> None:
+    text = read_text(cluster.project.folder / compose_tool.FILE) or ""
+    homes.rescue(machine, found, cluster.prefix, str(cluster.project.folder), text, reporter)
 
 
 def _may_stop(

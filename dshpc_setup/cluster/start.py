@@ -171,9 +171,10 @@ def bring_up(
             return False
         _may_stop(machine, agreed, may_stop, reporter)
     reporter.progress("starting the container")
-    if found is not None and found.running:
+    if found is not None:
         text = read_text(project.folder / compose_tool.FILE) or ""
         homes.rescue(machine, found, settings.prefix, str(project.folder), text, reporter)
+    if found is not None and found.running:
         stopping.remember(project, may_stop.command)
     compose_tool.up(machine, compose, project.folder, settings.prefix, on_line=reporter.progress)
     now = containers.inspect(machine, settings.container)

@@ -9,7 +9,7 @@ from pathlib import Path
 from dshpc_setup import probes
 from dshpc_setup.apply import apply
 from dshpc_setup.apply.apply import Change
-from dshpc_setup.cluster import neighbours, own_files, previous, refused, start, verify
+from dshpc_setup.cluster import last_engine, neighbours, own_files, previous, refused, start, verify
 from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.start import MayStop
 from dshpc_setup.engine import refusals, tools
@@ -368,11 +368,18 @@ class Configure:
                 # Nothing is in force of it, and who has edited a file can look at it and take it
                 apply.offer(self.project, changes)
                 raise
+            prefix = settings.prefix
+            stays = None
+            if agreed.found is None:
+                stays = last_engine.left_behind(self.machine, self.project, facts.engine, prefix)
             self._write(settings, changes)
             self._replaced.append(agreed.found.image_id if agreed.found else None)
             started = start.bring_up(
                 self.machine, self.project, settings, compose, agreed, may_stop, self.reporter
             )
+            if stays is not None:
+                self.steps.note(stays)
+            last_engine.remember(self.project, facts.engine, prefix)
             say("started" if started else "running already")
             return started
 

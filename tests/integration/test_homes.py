@@ -73,8 +73,11 @@ def test_no_link_is_taken_for_a_home(standard: Cluster, link: str) -> None:
         standard.said("rm", f"{HOMES}/user{uid}")
 
 
-def test_homes_of_a_container_without_the_volume_are_taken_along(fresh: Cluster) -> None:
-    """As of an older version, or of a compose file of one's own."""
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+def test_homes_of_a_container_without_the_volume_are_taken_along(
+    fresh: Cluster, stopped: bool
+) -> None:
+    """As of an older version, or of a compose file of one's own; a stopped one is replaced as well."""
     fresh.configure("--simulate", "h100:1").good()
     path = fresh.folder / "docker-compose.yml"
     ours = path.read_text()
@@ -83,7 +86,22 @@ def test_homes_of_a_container_without_the_volume_are_taken_along(fresh: Cluster)
     assert "is lost with this container" in fresh.dshpc("status").good().stdout
     said = {uid: keeps(fresh, uid, f"of-{uid}") for uid in (ADA, 0)}
     path.write_text(ours)
+    if stopped:
+        docker("stop", fresh.container)
+    images = docker("images", "-qa")
     taken = fresh.configure().good()
+    assert docker("images", "-qa") == images, "what was made to read a stopped one is gone"
     assert f"in the volume {fresh.prefix}-home now" in taken.stderr
     for uid, before in said.items():
         assert keeps(fresh, uid) == before
+    if stopped:
+        return
+    # Another engine has none of it, and is told from this one by what the last start left
+    note = fresh.folder / ".dshpc/engine.json"
+    note.write_text(note.read_text().replace('"id": "', '"id": "not-'))
+    fresh.dshpc("down").good()
+    told = fresh.configure().good().stderr
+    assert "This is another engine than the one of the last start" in told
+    assert f"{fresh.prefix}-home" in told
+    fresh.dshpc("down").good()
+    assert "another engine" not in fresh.configure().good().stderr

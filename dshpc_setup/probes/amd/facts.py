@@ -73,15 +73,19 @@ def _with_kfd(search: Search) -> Gpus:
             *amd_unused.disagreements(left),
             *_device_node(search),
             *_held_by_others(search, kept),
+            *_strangers(search),
             *nodes.missing(look.machine, kept, "KFD"),
         ),
     )
 
 
 def _held_by_others(search: Search, devices: tuple[GpuDevice, ...]) -> list[Disagreement]:
-    """GPUs of KFD's that the PCI bus does not have, or has with another driver."""
+    """GPUs of KFD's that the PCI bus does not have, or has with another driver.
+
+    A container may be shown no bus, and no driver of a card; what it is shown counts.
+    """
     cards = search.layers.cards
-    if search.container:
+    if search.container and not cards:
         return []
     found = []
     for address in dict.fromkeys(gpu.pci_bus_id for gpu in devices if gpu.pci_bus_id):
@@ -93,6 +97,25 @@ def _held_by_others(search: Search, devices: tuple[GpuDevice, ...]) -> list[Disa
         meaning = "the card is changing hands, or one of the two is not this machine's own"
         found.append(Disagreement(address, layers, meaning))
     return found
+
+
+def _strangers(search: Search) -> list[Disagreement]:
+    """Cards that a tool or a library names beside KFD's, at addresses where KFD has none."""
+    if search.container:
+        return []  # a tool asks the machine's driver, and may list what was not handed over
+    known = {address[:-1] for address in search.layers.cards}
+    known |= {node.address[:-1] for node in search.topology.nodes if node.address}
+    meaning = "names and sizes that it tells are those of other cards, and are not used"
+    return [
+        Disagreement(
+            address,
+            (Because(teller, "lists an AMD card there"), Because("KFD", "has no GPU there")),
+            meaning,
+        )
+        for teller, addresses in search.listed.items()
+        for address in addresses
+        if address[:-1] not in known
+    ]
 
 
 def _usable(

@@ -31,6 +31,9 @@ class Search:
     tool: str | None = None  # that alone lists the devices
     asked: amd_tools.ToolReport | None = None  # what the tools said, where one was asked
     not_asked: list[tuple[str, str]] = field(default_factory=list)
+    listed: dict[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # who was asked -> the cards it has
 
     @property
     def left_s(self) -> float:
@@ -93,7 +96,9 @@ def completed(search: Search, devices: tuple[GpuDevice, ...]) -> tuple[GpuDevice
         search.not_asked.append(("amd-smi, rocm-smi", "not asked: nothing is missing"))
         return tuple(found)
     programs = amd_signs.programs(search.look.machine)
-    told_by = {card.address: card for card in ask_tools(search, programs).cards if card.address}
+    report = ask_tools(search, programs)
+    told_by = {card.address: card for card in report.cards if card.address}
+    search.listed[report.tool or "a tool"] = tuple(told_by)
     for number, device in enumerate(found):
         card = told_by.get(device.pci_bus_id or "")
         if card is not None:
@@ -116,6 +121,7 @@ def _names_by_library(search: Search) -> dict[str, str]:
             address = pci.parse_address(item.get("pci_bus_id"))
             if address and item["name"].strip():
                 found[address] = item["name"].strip()
+    search.listed[reply.source] = tuple(found)
     return found
 
 

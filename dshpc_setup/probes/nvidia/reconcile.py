@@ -101,6 +101,8 @@ def disagreements(
         found += _unlisted(machine, layers, devices, told)
         found += _off_the_bus(layers, devices, told)
         found += _held_by_others(layers, devices, told)
+    elif layers.container and not layers.dxg:
+        found += _held_by_others(layers, devices, told)
     if layers.handed_over:
         found += _nodes_of_nobody(layers, devices, told)
     found += _proc(layers, devices, told)
@@ -287,7 +289,9 @@ def _held_by_others(
             f"{told.teller} speaks of another machine's driver, or the card is changing hands",
         )
         for device, card in pairs
-        if card is not None and card.driver not in OURS and not device.problems
+        if card is not None
+        and card.driver not in (*OURS, *((None,) if layers.container else ()))
+        and not device.problems
     ]
 
 

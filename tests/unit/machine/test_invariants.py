@@ -31,7 +31,7 @@ from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.probes import ranges
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia import health as nvidia_health
-from dshpc_setup.problems import NO_NODE, WORDS
+from dshpc_setup.problems import NO_NODE, RAS_BROKEN, WORDS
 from tests.unit.machine.test_machines import FOLDER, NAMES, look
 
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -443,7 +443,7 @@ def test_a_finding_is_an_id(name: str) -> None:
 def test_every_problem_has_words() -> None:
     named = (*vars(nvidia_devices).values(), *vars(nvidia_health).values())
     ids = {item for item in named if str(item).startswith("DSH-")}
-    assert ids | {NO_NODE} == set(WORDS)
+    assert ids | {NO_NODE, RAS_BROKEN} == set(WORDS)
 
 
 @EACH

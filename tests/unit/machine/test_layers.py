@@ -76,21 +76,30 @@ def open_(known: Known) -> bool:
     return gpus.state not in ("present", "absent") or not gpus.complete
 
 
-def excused(known: Known, layer: str, damage: Damage) -> bool:
-    """Where the layer alone tells, or where it is right that nothing is said."""
-    facts = known.facts
-    vendors = {gpu.vendor for gpu in facts.gpus.devices}
-    if facts.platform.in_container:
-        # A node that is not there was not handed over; /sys is the host's, whoever holds the cards
-        return "nodes" in layer or (layer in ("PCI", "KFD") and damage == "contradicting")
-    if layer == "nvml" and damage == "contradicting":  # its PCI address is not compared: on no bus
-        return facts.platform.kind == "wsl2" or any(
-            gpu.driver == "nvgpu" for gpu in facts.gpus.devices
-        )
-    if vendors == {"intel"}:  # whose cards stand on the PCI bus alone: DRM's links lead there
-        return layer == "PCI" and damage in ("emptied", "cut")
-    # The tools fill in names and memory alone; of an adapter that no job gets nothing is compared
-    return layer in (*TOOLS, "amdsmi") or (layer == "KFD" and facts.gpus.vendor == "nvidia")
+# Why nothing need be said
+_NOT_HANDED_OVER = (
+    "in a container the node of a GPU that was not handed over is not there, whatever NVML lists; what its "
+    "own cluster had before and has no more, the container's start tells (drift)"
+)
+_GONE = (
+    "the card is gone from the bus: the kernel makes DRM's links with the card and takes them with it, and "
+    "no other layer knows of Intel's cards"
+)
+_ON_NO_BUS = "the GPU is on no bus that this system sees: no layer but NVML has an address of it"
+
+EXCUSED: dict[tuple[str, str, Damage], str] = {
+    ("container-h100-two-of-eight", "GPU nodes", "cut"): _NOT_HANDED_OVER,
+    ("max1550", "PCI", "cut"): _GONE,
+    ("max1550-cdi", "PCI", "cut"): _GONE,
+    ("orin-jetpack6", "nvml", "contradicting"): _ON_NO_BUS,
+    ("wsl2-linux-driver-inside-unharmed", "nvml", "contradicting"): _ON_NO_BUS,
+    ("wsl2-rancher-desktop", "nvml", "contradicting"): _ON_NO_BUS,
+    ("wsl2-rancher-desktop-off", "nvml", "contradicting"): _ON_NO_BUS,
+    ("wsl2-rtx3080", "nvml", "contradicting"): _ON_NO_BUS,
+    ("wsl2-rtx3080-engine-cdi", "nvml", "contradicting"): _ON_NO_BUS,
+    ("wsl2-three-gpus", "nvml", "contradicting"): _ON_NO_BUS,
+}
+"""Each damage of which nothing new is said, though another machine would be told of it: no others are."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -106,13 +115,16 @@ def test_no_damage_to_one_layer_is_taken_for_health(name: str) -> None:
         assert all(path.startswith(MIG_NODES) for path in lacking), f"{where}: sold {lacking}"
         assert not lacking or any(id_ == "DSH-GP-009" for id_, *_ in said), where
         changed = gpus(known) != gpus(before) or (damage == "contradicting" and files)
-        if changed and not excused(before, layer, damage):
-            assert open_(known) or said - told(before), f"{where}: {known.facts.gpus.detail}"
+        silent = bool(changed) and not (open_(known) or said - told(before))
+        excused = (name, layer, damage) in EXCUSED
+        assert silent == excused, f"{where}: {known.facts.gpus.detail}"
 
 
 def test_every_layer_of_some_machine_was_damaged_in_every_way() -> None:
     """The test above asks nothing where a pattern matches no file."""
-    done = {(layer, damage) for name in NAMES for layer, damage, _ in damaged(whole(name)[0])}
+    every_one = {(name, *each[:2]) for name in NAMES for each in damaged(whole(name)[0])}
+    assert EXCUSED.keys() <= every_one
+    done = {(layer, damage) for _, layer, damage in every_one}
     every = {layer.name for layer in LAYERS} | set(REPLIES) | set(TOOLS)
     assert {layer for layer, _ in done} == every
     for layer in every - {"amdgpu module", "DRM", "WSL", "device tree", "amdsmi"}:
