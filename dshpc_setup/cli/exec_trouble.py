@@ -13,7 +13,7 @@ from dshpc_setup.cli import exec_needs
 from dshpc_setup.cluster import compose_file
 from dshpc_setup.cluster.stopping import STOPPED
 from dshpc_setup.engine import containers
-from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.machine import Machine, local
 from dshpc_setup.project import trust
 from dshpc_setup.project.folder import LABEL, Project, unsafe
@@ -76,9 +76,18 @@ def no_text(argument: str) -> DshpcError:
 
 
 def explain(call: execution.Call, code: int, *, told: bool) -> None:
-    """Raise where it was not the command that failed but the way to it; else say what may help."""
+    """Raise where it was not the command that failed but the way to it; else say what may help.
+
+    A Docker that does not answer in time says nothing of the way: the exit code stays the command's.
+    """
     machine = local.LocalMachine()
-    found = containers.inspect(machine, call.container)
+    try:
+        found = containers.inspect(machine, call.container)
+    except DshpcError as error:
+        if error.exit_code != Exit.INCOMPLETE:
+            raise
+        execution.say(f"{error.brief}. What may be wrong: dshpc doctor")
+        return
     if (why := _stopped_meanwhile(call, code, found)) is not None:
         execution.say(as_called(why))
         return
@@ -143,8 +152,10 @@ def _not_there(container: str) -> DshpcError:
 
 
 def _has_folder(machine: Machine, call: execution.Call, folder: str) -> bool:
+    """False where the container says that it has none."""
     argv = [call.docker, "exec", call.container, "test", "-d", folder]
-    return machine.run(argv, deadline_s=_ASK_S).ok
+    done = machine.run(argv, deadline_s=_ASK_S)
+    return done.ok or done.state == "timeout"  # what did not answer is not called missing
 
 
 def _phase(machine: Machine, call: execution.Call) -> str:

@@ -88,9 +88,9 @@ def test_homes_of_a_container_without_the_volume_are_taken_along(
     path.write_text(ours)
     if stopped:
         docker("stop", fresh.container)
-    images = docker("images", "-qa")
     taken = fresh.configure().good()
-    assert docker("images", "-qa") == images, "what was made to read a stopped one is gone"
+    of_us = ("--filter", f"label=org.dshpc.project={fresh.folder}")
+    assert docker("images", "-qa", *of_us) == "", "what was made to read a stopped one is gone"
     assert f"in the volume {fresh.prefix}-home now" in taken.stderr
     for uid, before in said.items():
         assert keeps(fresh, uid) == before

@@ -30,6 +30,7 @@ from dshpc_setup.image.mirror import Mirror, parse_deb822
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Silent
+from tests.integration.cluster import Cluster
 from tests.integration.conftest import docker
 from tests.integration.relay import bridge_address, own_certificate, serve
 
@@ -420,3 +421,25 @@ def check_wheels(image: str, tmp_path: Path) -> None:
         'PYTHONPATH=/tmp/lib PYTHONDONTWRITEBYTECODE=1 python3 -c "$0"', _RENDER,
     )  # fmt: skip
     assert text == "<b>&lt;&amp;&gt;</b>\n"
+
+
+# --- the image of a cluster
+
+
+def test_renew_builds_from_the_packages_of_today(fresh: Cluster) -> None:
+    """All but the base is made anew, once; later runs keep to what was made."""
+
+    def layers() -> list[str]:
+        (image,) = set(docker("images", "-q", fresh.container).split())
+        found = json.loads(docker("image", "inspect", "--format", "{{json .RootFS.Layers}}", image))
+        assert isinstance(found, list)
+        return found
+
+    fresh.configure("--no-start").good()
+    before = layers()
+    fresh.configure("--renew", "--no-start").good()
+    renewed = layers()
+    assert renewed[0] == before[0], "the base is the same"
+    assert renewed[1] not in before, "the packages were installed again"
+    fresh.configure("--no-start").good()
+    assert layers() == renewed

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from dshpc_setup.cli import exec as exec_command
+from dshpc_setup.cli import exec_trouble, localhost
 from dshpc_setup.errors import Exit
+from dshpc_setup.machine import local
 from dshpc_setup.project.folder import Project
 from dshpc_setup.setup.pipeline import Configure, Options
 from dshpc_setup.setup.report import Report, Step, StepName
-from tests.unit.engine.fake import Listener
+from tests.unit.engine.fake import Answer, Listener
 from tests.unit.slow import SlowMachine
 
 DELAY_S = 20.0
@@ -77,3 +82,57 @@ def test_where_compose_never_answers_the_package_database_does(tmp_path: Path) -
     report = configure(machine, tmp_path)
     assert report.error is None
     assert report.cluster.ready
+
+
+# After the first job: what `dshpc srun` asks itself, once its command has failed
+
+RUNTIME = {"container": "dshpc-slurm", "work": "/w", "prefix": "dshpc"}
+RUNNING = {
+    "Id": "c", "Name": "/dshpc-slurm", "Image": "sha256:ours", "Created": "2026-01-01T00:00:00Z",
+    "Config": {"Image": "dshpc-slurm", "Labels": {}}, "Mounts": [], "HostConfig": {},
+    "State": {"Running": True, "Status": "running", "ExitCode": 0, "StartedAt": "2026-01-01T00:00:00Z"},
+}  # fmt: skip
+
+
+class Running(SlowMachine):
+    """The same, with its cluster up."""
+
+    def _inspect(self, command: tuple[str, ...]) -> Answer:
+        return Answer(json.dumps([RUNNING]))
+
+    @property
+    def _world(self) -> dict[str, Answer | Callable[[tuple[str, ...]], Answer]]:
+        inside = {
+            r"docker exec \S+ test -d": Answer(),
+            r"docker exec \S+ cat /run/dshpc/phase": Answer("ready\n1\n"),
+            r"docker exec \S+ cat /run/dshpc/status.json": Answer('{"node": "lab"}'),
+            r"docker exec \S+ scontrol show config": Answer("MaxJobCount = 100000\n"),
+            r"docker exec \S+ squeue": Answer(),
+        }
+        return {**inside, **super()._world}
+
+
+@pytest.mark.parametrize("code", [1, 2, 126, 127, 137])
+@pytest.mark.parametrize("command", ["srun", "sbatch", "sacct", "exec"])
+@pytest.mark.parametrize("program", ["", "docker", "inspect", "test", "cat", "scontrol", "squeue"])
+def test_the_exit_code_of_a_command_is_no_slow_programs(
+    program: str,
+    command: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    machine = Running(delays={program: DELAY_S})
+    monkeypatch.setattr(local, "LocalMachine", lambda: machine)
+    monkeypatch.chdir("/")
+    exec_trouble.explain(exec_command.Call(command, ["false"], RUNTIME), code, told=True)
+    said = capsys.readouterr().err
+    assert "has no folder" not in said
+    assert "not there" not in said
+    if program in ("", "docker", "inspect"):
+        assert "did not answer" in said or "not known" in said
+
+
+def test_a_slow_answer_leaves_localhost_the_usual_name() -> None:
+    assert localhost.node(Running(), "docker", RUNTIME) == "lab"
+    assert localhost.node(Running(delays={"cat": DELAY_S}), "docker", RUNTIME) == "dshpc"
