@@ -133,3 +133,9 @@ def test_compose_2_and_buildx(standard: Cluster, v2_plugins: dict[str, str]) -> 
         cluster.dshpc("up").good()
         assert cluster.node() == ("gpu:h100:2", "idle")
         assert environment(cluster.env)["DOCKER_CONFIG"] == v2_plugins["DOCKER_CONFIG"]
+
+        # the recipe's build for other GPUs, which test_seed_recipes does with this machine's compose
+        other = [*compose, "--build-arg", "GPU_TYPE=none"]
+        run(other, cwd=cluster.folder, env=cluster.env, timeout_s=600).good()
+        kind = '{{index .Config.Labels "org.dshpc.gpu-type"}}'
+        assert docker("image", "inspect", "--format", kind, tag).strip() == "none"
