@@ -2,7 +2,9 @@
 
 `job_state` and `job_state.old` are slurmctld's own; `.kept` and `.kept.old` are copies that durable.c
 makes, a minute apart. slurmctld begins with an empty queue, and with number 1, where the first two are
-empty, and ends where one is garbage (load_all_job_state in job_mgr.c, 24.11).
+empty, and ends where one is garbage (load_all_job_state in job_mgr.c, 24.11). A beginning that is right
+says little of the rest: where slurmctld has ended, and before a copy is taken, slurmctld itself is asked
+(state_trial.py).
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
+from dshpc_setup.container import restored
+from dshpc_setup.container.state_trial import Refuses
 from dshpc_setup.container.state_volume import saved_in
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import cannot_write, read_text, replace_bytes
@@ -59,8 +63,9 @@ def read(path: str) -> Saved | None:
     return Saved(os.path.basename(path), protocol, written, next_job, size)
 
 
-def check(places: Places, slurm_conf: str) -> None:
-    """Raises DshpcError where jobs were saved and slurmctld could read nothing of them.
+def check(places: Places, slurm_conf: str, refuses: Refuses) -> None:
+    """Raises DshpcError where jobs were saved and slurmctld would read nothing of them, as far as the
+    beginning tells.
 
     `slurm_conf`: the text that is in force.
     """
@@ -70,7 +75,16 @@ def check(places: Places, slurm_conf: str) -> None:
     if read(f"{folder}/{_NAMES[1]}") and not os.path.lexists(f"{folder}/{_NAMES[0]}"):
         return  # killed between two of its steps: slurmctld takes .old, which is whole
     if _was_used(places, folder):
-        raise _lost(folder)
+        raise _lost(folder, refuses)
+
+
+def check_whole(places: Places, slurm_conf: str, refuses: Refuses) -> None:
+    """As `check`, by slurmctld's own word, which takes a second or two: where it has ended."""
+    check(places, slurm_conf, refuses)
+    folder = saved_in(places, slurm_conf)
+    name = next((name for name in _NAMES[:2] if os.path.lexists(f"{folder}/{name}")), None)
+    if name is not None and refuses(f"{folder}/{name}"):
+        raise _lost(folder, refuses)
 
 
 def _was_used(places: Places, folder: str) -> bool:
@@ -100,22 +114,23 @@ def _last_ended(places: Places) -> int:
     return max(map(int, re.findall(r"(?:^|\n)JobId=([0-9]{1,10}) ", text)), default=0)
 
 
-def _kept(folder: str) -> Saved | None:
-    """The newest that can be read."""
-    found = (read(f"{folder}/{name}") for name in _NAMES[1:])
-    return max((each for each in found if each), key=lambda each: each.written, default=None)
+def _kept(folder: str, refuses: Refuses) -> Saved | None:
+    """The newest that slurmctld can read."""
+    found = [each for name in _NAMES[1:] if (each := read(f"{folder}/{name}"))]
+    found.sort(key=lambda each: each.written, reverse=True)
+    return next((each for each in found if not refuses(f"{folder}/{each.name}")), None)
 
 
-def _lost(folder: str) -> DshpcError:
+def _lost(folder: str, refuses: Refuses) -> DshpcError:
     numbers = sorted(_scripts(folder))
-    kept = _kept(folder)
+    kept = _kept(folder, refuses)
     known = f"Scripts of {len(numbers)} jobs are there: {_listed(numbers)}." if numbers else ""
     steps = []
     if kept is not None:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(kept.written))
         steps.append(
             Fix(
-                f"Take the copy of {when}; jobs of later are given up, and what ended later runs again",
+                f"Take the copy of {when}; of jobs of later the scripts are kept, and they are named",
                 "docker exec CONTAINER dshpc-node saved-state restore",
             )
         )
@@ -136,36 +151,54 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "")
 
 
-def repair(places: Places, choice: Choice, slurm_conf: str, slurm: tuple[int, int]) -> str:
-    """Do what was chosen, while slurmctld is down; what was done, in a sentence.
+def repair(
+    places: Places, choice: Choice, slurm_conf: str, slurm: tuple[int, int], refuses: Refuses
+) -> str:
+    """Do what was chosen, while slurmctld is down; what was done, in lines.
 
-    The files that cannot be read are set aside, never removed. Raises DshpcError.
+    The files that cannot be read are set aside, never removed, and the scripts of jobs that are in no
+    queue any more with them: slurmctld removes these as it starts. Raises DshpcError.
     """
     folder = saved_in(places, slurm_conf)
-    kept = _kept(folder)
-    if read(f"{folder}/{_NAMES[0]}") is not None:
+    now = f"{folder}/{_NAMES[0]}"
+    if read(now) is not None and not refuses(now):
         raise DshpcError("Slurm's saved queue can be read: nothing is to be repaired.", "", ())
+    kept = _kept(folder, refuses)
     if choice == "restore" and kept is None:
         raise DshpcError("There is no copy of Slurm's saved queue that can be read.", "", ())
     numbers = _scripts(folder)
     highest = max((*numbers, _last_ended(places), kept.next_job - 1 if kept else 0, 0))
-    aside = places.at(f"{SET_ASIDE}/{time.strftime('%Y%m%dT%H%M%S')}")
+    inside = f"{SET_ASIDE}/{time.strftime('%Y%m%dT%H%M%S')}"
+    aside = places.at(inside)
+    content, known = empty(highest + 1), 0
     try:
         os.makedirs(aside, mode=0o700)
         if choice == "restore" and kept is not None:
             with open(f"{folder}/{kept.name}", "rb") as file:
                 content = with_next(file.read(), highest + 1)
-        else:
-            content = empty(highest + 1)
-            for path in numbers.values():
-                shutil.copytree(path, f"{aside}/{os.path.basename(path)}")
+            known = kept.next_job  # the copy holds each job of a lower number that had not ended
+            restored.remember(places, kept.written)
+        given_up = sorted(number for number in numbers if number >= known)
+        for number in given_up:
+            shutil.copytree(numbers[number], f"{aside}/job.{number}")
         for name in _NAMES[:2]:
             if os.path.lexists(f"{folder}/{name}"):
                 shutil.move(f"{folder}/{name}", f"{aside}/{name}")
     except OSError as error:
         raise cannot_write(aside, error) from None
     replace_bytes(f"{folder}/{_NAMES[0]}", content, 0o600, slurm)
-    return f"Done. The next job gets number {highest + 1} or a later one; set aside in {aside}."
+    done = f"Done. The next job gets number {highest + 1} or a later one; set aside in {inside}."
+    return f"{done}\n{_named(given_up, inside)}" if given_up else done
+
+
+def _named(numbers: list[int], aside: str) -> str:
+    """What became of the jobs that are in no queue any more, and how they are submitted again."""
+    return (
+        f"Jobs that are not in the queue any more: {_listed(numbers)}. Their scripts are kept. Submit "
+        "one again as its user, from its folder, with the options that it had on its command line:\n"
+        f"  docker exec CONTAINER cat {aside}/job.{numbers[0]}/script | dshpc sbatch\n"
+        "  (a job of dshpc run, method run or workflow run: the same command again)"
+    )
 
 
 def with_next(content: bytes, next_job: int) -> bytes:

@@ -6,7 +6,17 @@ import os
 from collections.abc import Mapping
 
 from dshpc_setup import settings as settings_module
-from dshpc_setup.container import check, config, drift, jobs, outcome, saved_state, state_volume, up
+from dshpc_setup.container import (
+    check,
+    config,
+    drift,
+    jobs,
+    outcome,
+    saved_state,
+    state_trial,
+    state_volume,
+    up,
+)
 from dshpc_setup.container.in_force import in_force, remember
 from dshpc_setup.container.look import Seen, look
 from dshpc_setup.container.prepare import prepare
@@ -46,7 +56,8 @@ def _start(run: Run) -> None:
     node = check.node_name(candidate, run.settings.node)
     status.values.update(node=node, gres=check.gres_of(candidate, node))
     up.name_node(run, node)
-    saved_state.check(places, candidate.texts["slurm.conf"])
+    refuses = state_trial.refuses(run.machine, places, candidate.texts)
+    saved_state.check(places, candidate.texts["slurm.conf"], refuses)
     run.restored = state_volume.holds_state(places, candidate)
     own_gres = "gres.conf" in candidate.customized or bool(status.values["kept_last_good"])
     up.tell_jobs(run, candidate, seen, places.ask, own_gres=own_gres)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from dshpc_setup.container import config, network
 from dshpc_setup.container.complaints import explain
@@ -19,6 +19,7 @@ from dshpc_setup.slurm.places import ASK, Places
 
 _PARSE_S = 90.0  # slurmd itself waits 19 s for a device file that is missing
 _TRIAL_S = 40.0
+_LOG = "log"
 _RUNNING = "Running as primary controller"
 
 
@@ -30,10 +31,10 @@ def asking(text: str) -> str:
     """
     found = slurm_conf.last(text, "AuthInfo")
     options = f"{found},disable_sack" if found else "disable_sack"
-    return f"{_without(text, ('AuthInfo',))}\nAuthInfo={options}\n"
+    return f"{without(text, ('AuthInfo',))}\nAuthInfo={options}\n"
 
 
-def _without(text: str, keys: Iterable[str]) -> str:
+def without(text: str, keys: Iterable[str]) -> str:
     """Without the lines of these keys, and with the same line numbers: Slurm's complaints name them."""
     pattern = rf"(?i)\s*(?:{'|'.join(keys)})\s*="
     return "\n".join("" if re.match(pattern, line) else line for line in text.split("\n"))
@@ -80,26 +81,40 @@ def trial_error(machine: Machine, candidate: Candidate, places: Places) -> Dshpc
 
 def _refusal(machine: Machine, candidate: Candidate, places: Places, folder: str) -> str | None:
     """What slurmctld said as it did not come up."""
+    up = came_up(machine, candidate.texts, places, folder)
+    if up:
+        return None
+    said = read_text(f"{folder}/{_LOG}") or ""
+    if up is None:
+        return f"slurmctld did not say within {_TRIAL_S:.0f} s that it runs.\n{said}"
+    return said or "slurmctld did not come up and gave no reason."
+
+
+def came_up(
+    machine: Machine,
+    texts: Mapping[str, str],
+    places: Places,
+    folder: str,
+    lay: Callable[[str, tuple[int, int]], None] = lambda _into, _owner: None,
+) -> bool | None:
+    """Whether slurmctld comes up with these texts; None where it neither did in time nor ended.
+
+    `lay` puts a saved state into a folder, for the owner of its files; else there is none.
+    """
     ports = (network.spare_port(), network.spare_port())
-    texts = dict(candidate.texts)
-    texts["slurm.conf"] = asking(_moved(texts["slurm.conf"], ports, folder))
-    config.write_set(folder, texts, places.key)
+    moved = asking(_moved(texts["slurm.conf"], ports, folder))
+    config.write_set(folder, {**texts, "slurm.conf": moved}, places.key)
     os.makedirs(f"{folder}/state")
     os.chmod(folder, 0o755)
     found = os.stat(places.key)
     os.chown(f"{folder}/state", found.st_uid, found.st_gid)
-    log = f"{folder}/log"
+    lay(f"{folder}/state", (found.st_uid, found.st_gid))
+    log = f"{folder}/{_LOG}"
     pid = machine.start_daemon(["slurmctld", "-D", "-f", f"{folder}/slurm.conf"], log=log)
     try:
-        up = _runs(pid, log)
+        return _runs(pid, log)
     finally:
         network.end(pid)
-    if up:
-        return None
-    said = read_text(log) or ""
-    if up is None:
-        return f"slurmctld did not say within {_TRIAL_S:.0f} s that it runs.\n{said}"
-    return said or "slurmctld did not come up and gave no reason."
 
 
 def _runs(pid: int, log: str) -> bool | None:
@@ -128,4 +143,4 @@ def _moved(text: str, ports: tuple[int, int], folder: str) -> str:
         "SlurmdPort": str(ports[1]),  # the running slurmd is none of its business
     }
     added = "\n".join(f"{name}={value}" for name, value in own.items() if value is not None)
-    return f"{_without(text, own)}\n{added}\n"
+    return f"{without(text, own)}\n{added}\n"

@@ -5,12 +5,23 @@ from __future__ import annotations
 import os
 import time
 
-from dshpc_setup.container import check, daemons, jobs, network, trial
+from dshpc_setup.container import (
+    check,
+    daemons,
+    jobs,
+    network,
+    restored,
+    saved_state,
+    state_trial,
+    trial,
+)
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.look import Seen
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import replace_text
+
+_MOST = 20  # ids in a sentence
 
 
 def name_node(run: Run, node: str) -> None:
@@ -59,6 +70,7 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
             raise _down(run, candidate, node, "slurmctld")
         if run.restored:
             run.concluded = jobs.conclude_ended(machine, places)
+            _conclude_restored(run)
             # Before slurmd registers: others would begin at once on what the interrupted ones have lost
             run.contested = jobs.interrupted_wait_beside_others(machine, node)
             why = "interrupted jobs begin before others"
@@ -71,6 +83,16 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
             raise _down(run, candidate, node, "slurmctld")
         if not up:
             raise _down(run, candidate, node, "slurmd")
+
+
+def _conclude_restored(run: Run) -> None:
+    over = restored.conclude(run.machine, run.places)
+    if over:
+        some = f"{', '.join(over[:_MOST])}{', ...' if len(over) > _MOST else ''}"
+        run.status.note(
+            f"Jobs that had ended since the copy of the queue was made, and do not run again: {some}."
+        )
+    run.concluded = tuple({*run.concluded, *(job for job in over if job.isdecimal())})
 
 
 def _down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcError:
@@ -105,9 +127,21 @@ def why_down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcEr
 def _refusal(run: Run, candidate: Candidate, node: str) -> DshpcError | None:
     """Asked of Slurm's programs, with the configuration that is in force."""
     folder = os.path.realpath(run.places.etc_slurm)
-    return trial.trial_error(run.machine, candidate, run.places) or trial.parse_error(
-        run.machine, candidate, folder, node
+    return (
+        trial.trial_error(run.machine, candidate, run.places)
+        or _queue_error(run, candidate)
+        or trial.parse_error(run.machine, candidate, folder, node)
     )
+
+
+def _queue_error(run: Run, candidate: Candidate) -> DshpcError | None:
+    """Whether slurmctld has ended over its saved jobs: of a damaged file the beginning may be right."""
+    refuses = state_trial.refuses(run.machine, run.places, candidate.texts)
+    try:
+        saved_state.check_whole(run.places, candidate.texts["slurm.conf"], refuses)
+    except DshpcError as error:
+        return error
+    return None
 
 
 def _port_taken(port: int) -> DshpcError:

@@ -221,18 +221,20 @@ def _rotate_key(rest: list[str]) -> int:
 
 
 def _saved_state(rest: list[str]) -> int:
-    from dshpc_setup.container import saved_state
+    from dshpc_setup.container import saved_state, state_trial
     from dshpc_setup.container.run import slurm_user
     from dshpc_setup.files.storage import read_text
+    from dshpc_setup.machine.local import LocalMachine
     from dshpc_setup.slurm.places import Places
 
     places = Places()
     text = read_text(f"{places.etc_slurm}/slurm.conf") or ""
+    refuses = state_trial.in_force(LocalMachine(), places)
     match rest:
         case ["check"]:
-            saved_state.check(places, text)
+            saved_state.check_whole(places, text, refuses)
         case ["restore" | "give-up" as choice]:
-            print(saved_state.repair(places, choice, text, slurm_user()))
+            print(saved_state.repair(places, choice, text, slurm_user(), refuses))
         case _:
             raise _usage("dshpc-node saved-state takes check, restore or give-up.")
     return 0

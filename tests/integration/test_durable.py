@@ -243,6 +243,98 @@ def test_a_damaged_queue_stops_the_start_and_is_repaired_as_was_chosen(fresh: No
     assert f"job.{jobs[0]}" in fresh.exec("find", f"{STATE}/damaged")
 
 
+STOPPED = (
+    "s6-svc -d /run/dshpc/services/slurmctld; s6-svwait -d /run/dshpc/services/slurmctld; "
+    f"cd {STATE}/slurmctld; "
+)
+
+
+def start_again(node: Node) -> dict[str, Any]:
+    docker("kill", node.name)
+    docker("start", node.name)
+    return node.wait()
+
+
+def test_a_queue_that_was_cut_off_is_told_and_repaired(fresh: Node) -> None:
+    """With a good beginning, as a power cut leaves it; so is the newer of the copies."""
+    jobs = [fresh.exec(*HELD, "--wrap=true") for _ in range(3)]
+    cut = 'cut() { truncate -s $(($(stat -c %s "$1") * 2 / 3)) "$1"; }; '
+    copies = "cp -p job_state job_state.kept.old; sleep 1.1; cp -p job_state job_state.kept; "
+    fresh.exec("sh", "-euc", f"{cut}{STOPPED}{copies} cut job_state; cut job_state.kept")
+    status = start_again(fresh)
+    assert not status["ready"]
+    assert "saved queue cannot be read" in str(status["failure"])
+    assert "saved-state restore" in str(status["failure"])
+    assert jobs[2] in status["failure"]["details"]
+    said = fresh.try_exec("dshpc-node", "saved-state", "check")
+    assert said.returncode != 0
+    assert "Incomplete job state" in fresh.log()
+    assert "Done." in fresh.exec("dshpc-node", "saved-state", "restore")
+    assert fresh.restart()["ready"], fresh.log()
+    assert set(queued(fresh)) == set(jobs)
+    assert int(fresh.exec(*HELD, "--wrap=true")) > int(jobs[2])
+    # Asked of a queue that is whole, it changes nothing, while slurmctld runs too
+    fresh.exec("dshpc-node", "saved-state", "check")
+    refused = fresh.try_exec("dshpc-node", "saved-state", "give-up")
+    assert "nothing is to be repaired" in refused.stdout + refused.stderr
+    assert set(queued(fresh)) > set(jobs)
+
+
+def test_after_a_copy_was_taken_nothing_runs_twice_and_later_scripts_are_kept(
+    fresh: Node, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    free = [word for word in HELD if word != "--hold"]
+
+    def submit(name: str, *options: str, code: int = 0) -> str:
+        script = f"echo $SLURM_JOB_ID >>{work}/{name}; exit {code}"
+        return fresh.exec(*free, *options, "--wrap", script)
+
+    first, failed = submit("first", "--hold"), submit("failed", "--hold", code=3)
+    taken_back = submit("back", "--hold")
+    array = submit("array", "--hold", "-a", "0-1")
+    after = submit("after", f"--dependency=afterok:{first}", "--hold")
+    waits = submit("waits", "--hold")
+    saved = f"{STATE}/slurmctld"
+    fresh.exec("cp", "-p", f"{saved}/job_state", f"{saved}/job_state.kept")
+    time.sleep(1.1)
+    fresh.exec("scancel", taken_back)
+    fresh.exec("scontrol", "update", f"jobid={array}_1", "starttime=now+1day")
+    fresh.exec("scontrol", "release", first, failed, array)
+    later = submit("later", "--hold")
+    ran = ("first", "failed", "array")
+    until(lambda: all((work / name).exists() for name in ran))
+    until(lambda: "RUNNING" not in queued(fresh).values())
+    fresh.exec(
+        "sh", "-euc", f"{STOPPED} echo >job_state; : >job_state.old; rm -f job_state.kept.old"
+    )
+    assert not start_again(fresh)["ready"]
+    said = fresh.exec("dshpc-node", "saved-state", "restore")
+    assert f"not in the queue any more: {later}." in said
+    script = next(line for line in said.splitlines() if "| dshpc sbatch" in line).split()[4]
+    assert f"{work}/later" in fresh.exec("cat", script)
+    status = fresh.restart()
+    assert status["ready"], fresh.log()
+    assert "do not run again" in str(status["notes"])
+    fresh.exec("scontrol", "release", first, failed, array, after)
+    until((work / "after").exists, 90)
+    until(
+        lambda: (
+            set(queued(fresh)) == {waits, f"{array}_1"}
+            or (work / "array").read_text().count("\n") > 1
+        ),
+        90,
+    )
+    assert {name: (work / name).read_text().count("\n") for name in (*ran, "after")} == {
+        "first": 1, "failed": 1, "array": 2, "after": 1,
+    }  # fmt: skip
+    assert not (work / "back").exists()
+    assert not (work / "later").exists()
+    assert "ExitCode=3:0" in show(fresh, failed)
+    assert "JobState=COMPLETED" in show(fresh, first)
+    assert waits in queued(fresh)
+
+
 def test_an_end_that_nobody_ordered_is_told(fresh: Node) -> None:
     assert fresh.wait()["unclean_ends"] == []
     fresh.restart()

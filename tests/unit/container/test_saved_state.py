@@ -35,9 +35,19 @@ def state(next_job: int) -> bytes:
     return saved_state.empty(next_job) + RECORDS
 
 
+def none(_path: str) -> bool:
+    """slurmctld reads each that begins as it should."""
+    return False
+
+
+def torn(path: str) -> bool:
+    """It ends over a body that was cut off."""
+    return not Path(path).read_bytes().endswith(RECORDS)
+
+
 def lost(places: Places) -> DshpcError:
     with pytest.raises(DshpcError) as raised:
-        saved_state.check(places, CONF)
+        saved_state.check(places, CONF, none)
     return raised.value
 
 
@@ -52,14 +62,14 @@ def test_a_header_is_what_slurmctld_writes() -> None:
 
 
 def test_nothing_is_said_of_a_first_start_and_of_a_state_that_can_be_read(places: Places) -> None:
-    saved_state.check(places, CONF)
+    saved_state.check(places, CONF, none)
     put(places, "job_state", state(3))
-    saved_state.check(places, CONF)
+    saved_state.check(places, CONF, none)
 
 
 def test_slurmctld_was_killed_between_two_of_its_steps(places: Places) -> None:
     put(places, "job_state.old", state(3))
-    saved_state.check(places, CONF)
+    saved_state.check(places, CONF, none)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 99, state(3)[:30], b"\0" * 4096])
@@ -97,22 +107,25 @@ def test_a_copy_is_taken_and_no_number_comes_twice(places: Places) -> None:
     put(places, "job_state.kept", state(9))
     put(places, "hash.7/job.17/script", b"#!/bin/sh")
     Path(places.at(completion_log.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
-    done = saved_state.repair(places, "restore", CONF, ME)
+    done = saved_state.repair(places, "restore", CONF, ME, none)
     found = Path(places.at("/state/job_state"))
     header = saved_state.read(str(found))
     assert header is not None
     assert header.next_job == 42
     assert found.read_bytes().endswith(RECORDS)
     assert "42" in done
-    saved_state.check(places, CONF)
+    saved_state.check(places, CONF, none)
     (aside,) = Path(places.at(saved_state.SET_ASIDE)).iterdir()
-    assert sorted(path.name for path in aside.iterdir()) == ["job_state", "job_state.old"]
+    names = sorted(path.name for path in aside.iterdir())
+    assert names == ["job.17", "job_state", "job_state.old"]  # the copy knows jobs up to 8
+    assert "not in the queue any more: 17." in done
+    assert f"cat {saved_state.SET_ASIDE}/{aside.name}/job.17/script | dshpc sbatch" in done
 
 
 def test_giving_up_keeps_the_scripts_and_the_numbers(places: Places) -> None:
     put(places, "job_state", b"garbage")
     put(places, "hash.7/job.17/script", b"#!/bin/sh")
-    saved_state.repair(places, "give-up", CONF, ME)
+    saved_state.repair(places, "give-up", CONF, ME, none)
     header = saved_state.read(places.at("/state/job_state"))
     assert header is not None
     assert (header.next_job, header.size) == (18, 43)
@@ -123,7 +136,43 @@ def test_giving_up_keeps_the_scripts_and_the_numbers(places: Places) -> None:
 def test_nothing_is_repaired_that_can_be_read_and_no_copy_is_made_up(places: Places) -> None:
     put(places, "job_state", b"garbage")
     with pytest.raises(DshpcError, match="no copy"):
-        saved_state.repair(places, "restore", CONF, ME)
+        saved_state.repair(places, "restore", CONF, ME, none)
     put(places, "job_state", state(3))
     with pytest.raises(DshpcError, match="can be read"):
-        saved_state.repair(places, "give-up", CONF, ME)
+        saved_state.repair(places, "give-up", CONF, ME, none)
+
+
+def test_a_state_with_a_good_beginning_and_a_torn_body(places: Places) -> None:
+    """As a power cut leaves it: only slurmctld can tell, once it has ended over it."""
+    put(places, "job_state", state(9)[:-3])
+    saved_state.check(places, CONF, torn)
+    with pytest.raises(DshpcError, match="saved queue cannot be read") as told:
+        saved_state.check_whole(places, CONF, torn)
+    assert "restore" not in " ".join(told.value.resolution)
+    put(places, "job_state.old", state(7)[:-3])
+    put(places, "job_state.kept", state(6))
+    with pytest.raises(DshpcError, match="saved queue cannot be read") as told:
+        saved_state.check_whole(places, CONF, torn)
+    assert "saved-state restore" in " ".join(told.value.resolution)
+    saved_state.repair(places, "restore", CONF, ME, torn)
+    assert Path(places.at("/state/job_state")).read_bytes().endswith(RECORDS)
+    saved_state.check_whole(places, CONF, torn)
+    with pytest.raises(DshpcError, match="nothing is to be repaired"):
+        saved_state.repair(places, "give-up", CONF, ME, torn)
+
+
+def test_the_old_one_that_slurmctld_would_take_is_asked_about_too(places: Places) -> None:
+    put(places, "job_state.old", state(7)[:-3])
+    with pytest.raises(DshpcError, match="saved queue cannot be read"):
+        saved_state.check_whole(places, CONF, torn)
+
+
+def test_scripts_of_jobs_that_the_copy_knows_stay_where_they_are(places: Places) -> None:
+    put(places, "job_state", b"garbage")
+    put(places, "job_state.kept", state(9))
+    for number in (7, 8):
+        put(places, f"hash.{number}/job.{number}/script", b"#!/bin/sh")
+    done = saved_state.repair(places, "restore", CONF, ME, none)
+    (aside,) = Path(places.at(saved_state.SET_ASIDE)).iterdir()
+    assert [path.name for path in aside.iterdir()] == ["job_state"]
+    assert "not in the queue" not in done

@@ -1,0 +1,102 @@
+"""After an older copy of the queue was taken: what has ended since then does not run again.
+
+The copy knows a job as waiting or running whose end stands in the log of ended jobs, or was written down
+by its script's end (ends.py). Its batch script ends at once with the code that it had, so that what
+depends on it goes on; what has no such script, was cancelled, or is a task of an array is cancelled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+
+from dshpc_setup import foreign
+from dshpc_setup.container import ends
+from dshpc_setup.files.storage import read_text, replace_text
+from dshpc_setup.machine import Machine
+from dshpc_setup.slurm import completion_log
+from dshpc_setup.slurm.completion_log import Ended
+from dshpc_setup.slurm.places import Places
+
+_MARK = "/var/lib/dshpc/state/restored.json"
+_ASK_S = 20.0
+_AT_ONCE = 500  # numbers in one call
+_COLUMNS = "JobID:|,State:|,BatchFlag:|,RestartCnt:|,UserID:|,ArrayJobID:|,ArrayTaskID:|"
+_UNKNOWN_CODE = 1
+# Of a job that is queued again the log has a line, too
+_FINAL = frozenset(
+    "COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY DEADLINE NODE_FAIL BOOT_FAIL".split()
+)
+
+
+def remember(places: Places, written: int) -> None:
+    """That the queue will be that of `written` (seconds of the epoch)."""
+    replace_text(places.at(_MARK), json.dumps({"written": written}) + "\n")
+
+
+def conclude(machine: Machine, places: Places) -> tuple[str, ...]:
+    """Ids of the jobs that do not run again. Before slurmd registers, as then they could begin; nothing
+    where no copy was taken."""
+    since = _written(places)
+    if since is None:
+        return ()
+    result = machine.run(["squeue", "-h", "-a", "-r", "-O", _COLUMNS], deadline_s=_ASK_S)
+    if not result.ok:
+        return ()
+    over = _ended_since(places, since)
+    concluded: list[str] = []
+    cancelled: list[str] = []
+    for line in result.stdout.split("\n"):
+        row = [field.strip() for field in line.split("|")]
+        if len(row) != 8 or not all(row[n].isdecimal() for n in (0, 3, 4)):
+            continue
+        job, state, batch, restarts, uid, array, task = row[:7]
+        name = f"{array}_{task}" if task.isdecimal() else job
+        known = over.get(name)
+        code = _code(known) if known is not None else None
+        if known is None:
+            code = ends.code_of(places, int(uid), int(job), int(restarts))
+            if code is None:
+                continue
+        # A task that waits has no number of its own yet
+        is_one = state != "PENDING" or name == job or job != array
+        if code is None or batch != "1" or not is_one:
+            if state in ("PENDING", "RUNNING", "SUSPENDED"):
+                cancelled.append(name)
+        elif state == "PENDING":
+            ends.conclude(places, int(job), int(restarts), code)
+            concluded.append(job)
+        elif state == "RUNNING":  # it is queued again first
+            ends.conclude(places, int(job), int(restarts) + 1, code)
+            concluded.append(job)
+    for place in range(0, len(cancelled), _AT_ONCE):
+        machine.run(["scancel", *cancelled[place : place + _AT_ONCE]], deadline_s=_ASK_S)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(places.at(_MARK))
+    return (*concluded, *cancelled)
+
+
+def _written(places: Places) -> int | None:
+    try:
+        value = foreign.value(read_text(places.at(_MARK)) or "")
+        return int(value["written"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _ended_since(places: Places, since: int) -> dict[str, Ended]:
+    found: dict[str, Ended] = {}
+    for each in completion_log.newest_first(places.at(completion_log.LOG)):
+        if each.ended is not None and each.ended >= since:
+            found.setdefault(each.id, each)
+    return {name: each for name, each in found.items() if each.state in _FINAL}
+
+
+def _code(job: Ended) -> int | None:
+    """What its script ends with now; None for one that is to be cancelled."""
+    if job.state == "CANCELLED":
+        return None
+    if job.state == "COMPLETED":
+        return 0
+    return job.exit_code or _UNKNOWN_CODE
