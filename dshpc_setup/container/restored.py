@@ -55,12 +55,12 @@ def conclude(machine: Machine, places: Places) -> tuple[str, ...]:
         name = f"{array}_{task}" if task.isdecimal() else job
         known = over.get(name)
         code = _code(known) if known is not None else None
+        # Tasks that wait have the number of their array, which one of them may have had as its own
+        is_one = state != "PENDING" or name == job or job != array
         if known is None:
-            code = ends.code_of(places, int(uid), int(job), int(restarts))
+            code = ends.code_of(places, int(uid), int(job), int(restarts)) if is_one else None
             if code is None:
                 continue
-        # A task that waits has no number of its own yet
-        is_one = state != "PENDING" or name == job or job != array
         if code is None or batch != "1" or not is_one:
             if state in ("PENDING", "RUNNING", "SUSPENDED"):
                 cancelled.append(name)

@@ -92,7 +92,6 @@ def _conclude_restored(run: Run) -> None:
         run.status.note(
             f"Jobs that had ended since the copy of the queue was made, and do not run again: {some}."
         )
-    run.concluded = tuple({*run.concluded, *(job for job in over if job.isdecimal())})
 
 
 def _down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcError:

@@ -79,6 +79,7 @@ def test_what_has_ended_since_the_copy_ends_again_as_it_had(places: Places) -> N
     )
     Path(places.at(f"{ENDED}/{UID}/17")).write_text("17 0 9\n")  # slurmctld had not heard of it
     Path(places.at(f"{ENDED}/{UID}/18")).write_text("18 0 9\n")  # its run before this one
+    Path(places.at(f"{ENDED}/{UID}/20")).write_text("20 0 0\n")  # one of its tasks, not task 4
     restored.remember(places, SINCE)
     slurm = Slurm()
     over = restored.conclude(slurm, places)
