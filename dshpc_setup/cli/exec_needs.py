@@ -5,10 +5,11 @@ So is a limit of the cluster that sbatch ran into and has no words for.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.client import Slurm
 
 _ASK_S = 5.0
 _ACCOUNTING = ("AccountingStorageType", "accounting_storage/slurmdbd")
@@ -35,37 +36,31 @@ def hint(machine: Machine, call: execution.Call) -> str | None:
     needed = _NEEDS.get(call.command)
     if needed is None and call.command != "sbatch":
         return None
-    argv = [call.docker, "exec", call.container]
-    asked = machine.run([*argv, "scontrol", "show", "config"], deadline_s=_ASK_S)
-    if not asked.ok:
+    slurm = Slurm(machine, call.container, docker=call.docker)
+    config = slurm.config(deadline_s=_ASK_S).value
+    if config is None:
         return None
     if needed is None:
-        return _full(machine, argv, asked.stdout)
-    return None if has(asked.stdout, *needed) else _HINTS[call.command]
+        return _full(slurm, config)
+    return None if has(config, *needed) else _HINTS[call.command]
 
 
-def _full(machine: Machine, argv: list[str], config: str) -> str | None:
+def _full(slurm: Slurm, config: Mapping[str, str]) -> str | None:
     """That Slurm knows nearly as many jobs as it may, where it does: an array may not fit any more."""
-    most = re.search(r"(?m)^MaxJobCount\s*=\s*([0-9]+)\s*$", config)
-    if most is None:
+    most = config.get("MaxJobCount", "")
+    if not (most.isascii() and most.isdecimal()):
         return None
-    asked = machine.run(
-        [*argv, "squeue", "-h", "-a", "-r", "-t", "all", "-o", "%i"], deadline_s=_ASK_S
-    )
-    count = len(asked.stdout.split()) if asked.ok else 0
-    if 2 * count < int(most[1]):
+    jobs = slurm.rows("JobID", "all", each_task=True, deadline_s=_ASK_S).value
+    count = len(jobs or ())
+    if 2 * count < int(most):
         return None
     return (
-        f"Slurm knows {count} jobs and may know {most[1]}: queued, running, and for five minutes ended "
+        f"Slurm knows {count} jobs and may know {most}: queued, running, and for five minutes ended "
         "ones, each task of an array. The cluster's owner can raise that: dshpc config set job_limit NUMBER, "
         "then configure-environment"
     )
 
 
-def has(config: str, key: str, value: str) -> bool:
-    """Whether `scontrol show config` gives `key` a value that holds `value`."""
-    for line in config.splitlines():
-        name, mark, said = line.partition("=")
-        if mark and name.strip() == key:
-            return value in said.strip().split(",")
-    return False
+def has(config: Mapping[str, str], key: str, value: str) -> bool:
+    """Whether the configuration in force gives `key` a value that holds `value`."""
+    return value in config.get(key, "").split(",")

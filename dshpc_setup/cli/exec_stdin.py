@@ -7,6 +7,8 @@ so only a command that itself reads stdin gets it.
 
 from __future__ import annotations
 
+from dshpc_setup.slurm_releases import SHIPPED
+
 NONE = "none"  # /dev/null
 DIRECT = "direct"  # the Docker client reads ours
 PUMP = "pump"  # a terminal, read by us and handed on through a pipe
@@ -14,15 +16,7 @@ TTY = "tty"  # a terminal inside, joined to ours
 
 _ALWAYS = frozenset(("exec", "shell", "srun", "salloc", "sattach", "sacctmgr", "scrontab"))
 
-# sbatch of Slurm 24.11: long options that take no argument, or one after '=' only (tried one by one;
-# `sbatch --help` has some wrong). A test compares them with the image's.
-_SBATCH_FLAGS = (
-    "contiguous", "exclusive", "get-user-env", "help", "hold", "ignore-pbs", "nice", "no-kill",
-    "no-requeue", "oom-kill-step", "overcommit", "oversubscribe", "parsable", "propagate", "quiet",
-    "reboot", "requeue", "resv-ports", "spread-job", "test-only", "usage", "use-min-nodes",
-    "verbose", "version", "wait",
-)  # fmt: skip
-SBATCH_SHORT_FLAGS = "hHkOQsvVW"
+_OPTIONS = SHIPPED.options  # a test compares them with the image's
 MOST_OF_SCRIPT = 1 << 16  # its #SBATCH lines stand at its beginning
 
 
@@ -78,10 +72,10 @@ def sbatch_has_script(arguments: list[str]) -> bool:
 
 def is_long_flag(name: str) -> bool:
     """Whether sbatch takes no word behind this option, or a beginning of it."""
-    return any(flag.startswith(name) for flag in _SBATCH_FLAGS)
+    return any(flag.startswith(name) for flag in _OPTIONS.sbatch)
 
 
-def short_takes_next(letters: str, flags: str = SBATCH_SHORT_FLAGS) -> bool:
+def short_takes_next(letters: str, flags: str = _OPTIONS.sbatch_short) -> bool:
     """Whether the word behind these short options (without the '-') belongs to the last of them."""
     for position, letter in enumerate(letters):
         if letter == "k":  # -k, -koff

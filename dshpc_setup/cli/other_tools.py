@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from dshpc_setup.cli import exec_stdin
 from dshpc_setup.errors import DshpcError, usage_error
+from dshpc_setup.slurm_releases import SHIPPED
 
 COMMANDS = ("srun", "sbatch", "salloc")
 
@@ -41,15 +42,8 @@ _HINTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         **dict.fromkeys(("container-mounts", "volume", "volumes", "mount"), _FOLDERS),
     }
 )
-# Long options of srun and salloc, beside those of sbatch, that take no argument or one after '=' only
-# (`srun --help` of Slurm 24.11)
-_FLAGS = frozenset(
-    "bell compress disable-status exact immediate interactive kill-command kill-on-bad-exit label "
-    "multi-prog no-allocate no-bell no-shell overlap preserve-env pty quit-on-interrupt send-libs "
-    "unbuffered".split()
-)
+_OPTIONS = SHIPPED.options
 _MAGIC = "#SBATCH"
-_SHORT_FLAGS = exec_stdin.SBATCH_SHORT_FLAGS.replace("W", "") + "EIKluXZ"
 
 
 def refusal(command: str, option: str) -> DshpcError | None:
@@ -107,9 +101,11 @@ def _script_options(path: str) -> Iterator[tuple[int, list[str]]]:
 def takes_next(command: str, word: str) -> bool:
     """Whether the argument of this option of srun, sbatch or salloc is the word behind it."""
     if not word.startswith("--"):
-        flags = exec_stdin.SBATCH_SHORT_FLAGS if command == "sbatch" else _SHORT_FLAGS
+        flags = _OPTIONS.sbatch_short if command == "sbatch" else _OPTIONS.srun_short
         return exec_stdin.short_takes_next(word[1:], flags)
     name, equals, _ = word[2:].partition("=")
     if equals:
         return False
-    return not exec_stdin.is_long_flag(name) and not any(it.startswith(name) for it in _FLAGS)
+    return not exec_stdin.is_long_flag(name) and not any(
+        it.startswith(name) for it in _OPTIONS.srun
+    )

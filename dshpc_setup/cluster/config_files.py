@@ -14,14 +14,13 @@ from dshpc_setup.apply.apply import read_text
 from dshpc_setup.apply.owned import NEW, short_name
 from dshpc_setup.cluster import compose_file
 from dshpc_setup.cluster.operations import Target, ours, target
-from dshpc_setup.engine import compose, containers
+from dshpc_setup.engine import compose, containers, start_report
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.files import ownership
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.render.configuration import CONFIG_FILES, LUA_FILES
-from dshpc_setup.slurm import node_state
 
 FILE_SCHEMA = "dshpc.config-file/1"
 SHOWN = (*CONFIG_FILES, *LUA_FILES, compose.FILE)
@@ -123,7 +122,7 @@ def ask_in_force(machine: Machine, cluster: Target) -> InForce:
             ("See its state: dshpc status",),
             Exit.INCOMPLETE,
         )
-    report = node_state.ask_start(machine, name)
+    report = start_report.ask(machine, name)
     # A start that failed leaves the files that it was tried with
     texts = {} if isinstance(report.get("failure"), dict) else parse_texts(asked.stdout)
     customized = report.get("customized")

@@ -7,28 +7,26 @@ AutoDetect slurmd sorts anew. So slurmd is asked for its list (docs/decisions/00
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from dshpc_setup import foreign
 from dshpc_setup.cluster.operations import ours, target
-from dshpc_setup.container.gpu_places import SlurmGpu as SlurmGpu
-from dshpc_setup.container.gpu_places import parse_listed as parse_listed
-from dshpc_setup.engine import containers
+from dshpc_setup.engine import containers, start_report
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import GpuDevice, Gpus, MigInstance, MigMode, State, Vendor
 from dshpc_setup.jobs.allocated_gpus import parse_held as parse_held
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.project.folder import Project
-from dshpc_setup.slurm import answers, node_state
 from dshpc_setup.slurm.answers import number
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm.gpus import SlurmGpu
+from dshpc_setup.slurm.holders import Holder
+from dshpc_setup.slurm.nodes import parse_gres
 from dshpc_setup.slurm.places import Places
 
 _MOST = 4096  # GPUs of one node, letters of their text; what claims more is damaged
-_HOLDING = (  # job states in which GPUs are held
-    "RUNNING,SUSPENDED,STOPPED,COMPLETING,CONFIGURING,SIGNALING,STAGE_OUT,RESIZING"
-)
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ def ask(
 
 def _standing(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterGpus:
     """What stays as it is until the next start."""
-    report = node_state.ask_start(machine, now.container)
+    report = start_report.ask(machine, now.container)
     if not report.get("ready"):
         failure = report.get("failure")
         brief = failure.get("brief") if isinstance(failure, dict) else None
@@ -123,20 +121,18 @@ def _standing(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterG
         if told.state == "timeout":
             return _failed(now, told, "its facts cannot be read")
         now = replace(now, reported=parse_facts(told.stdout))
-    argv = ["slurmd", "-G", "-f", Places().ask]
-    listed = containers.exec_in(machine, now.container, argv, deadline_s=deadline_s)
-    if not listed.ok:
-        return _failed(now, listed, "slurmd does not list its GPUs")
-    return replace(now, listed=parse_listed(listed.text))
+    slurm = Slurm(machine, now.container, checked=True)
+    listed = slurm.gpus(Places().ask, deadline_s=deadline_s)
+    if listed.value is None:
+        return _failed(now, listed.asked, "slurmd does not list its GPUs")
+    return replace(now, listed=listed.value)
 
 
 def _with_jobs(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterGpus:
-    argv = ["squeue", "--json", "-t", _HOLDING]
-    asked = containers.exec_in(machine, now.container, argv, deadline_s=deadline_s)
-    jobs = parse_jobs(asked.stdout, now.node) if asked.ok else None
-    if jobs is None:
-        return _failed(now, asked, "squeue does not list the jobs")
-    return replace(now, jobs=jobs)
+    told = Slurm(machine, now.container, checked=True).holders(deadline_s=deadline_s)
+    if told.value is None:
+        return _failed(now, told.asked, "squeue does not list the jobs")
+    return replace(now, jobs=jobs_of(told.value, now.node))
 
 
 def _failed(now: ClusterGpus, asked: CommandResult, what: str) -> ClusterGpus:
@@ -146,44 +142,18 @@ def _failed(now: ClusterGpus, asked: CommandResult, what: str) -> ClusterGpus:
     return replace(now, state="error", detail=": ".join([what, *last]))
 
 
-def parse_jobs(text: str, node: str | None) -> tuple[Job, ...] | None:
-    """`squeue --json`: the jobs that hold GPUs; None for what is none of its answers."""
-    try:
-        found = [_job(item, node) for item in answers.objects(text, "jobs")]
-    except ValueError:
-        return None
-    return tuple(job for job in found if job is not None)
-
-
-def _job(item: Mapping[str, Any], node: str | None) -> Job | None:
-    details = item.get("gres_detail")
-    texts = [str(text) for text in details] if isinstance(details, list) else []
-    count = sum(count_gpus(text) for text in texts)
-    if not count:
-        return None
-    return Job(
-        job_id=answers.job_name(item),
-        user=str(item.get("user_name") or item.get("user_id") or "?"),
-        name=str(item.get("name") or ""),
-        gpus_of_job=count,
-        held=parse_held(_of_node(item, texts, node)),
+def jobs_of(holders: Sequence[Holder], node: str | None) -> tuple[Job, ...]:
+    """Those that hold GPUs, and which of this node's."""
+    return tuple(
+        Job(each.job_id, each.user or "?", each.name, count, parse_held(each.on(node)))
+        for each in holders
+        if (count := sum(map(count_gpus, each.held)))
     )
-
-
-def _of_node(item: Mapping[str, Any], texts: list[str], node: str | None) -> str:
-    """What the job has on this node: one text for each node, in the order of its nodes."""
-    if len(texts) == 1:
-        return texts[0]
-    resources = item.get("job_resources")
-    nodes = resources.get("nodes") if isinstance(resources, dict) else None
-    places = nodes.get("allocation") if isinstance(nodes, dict) else None
-    names = [each.get("name") for each in places or () if isinstance(each, dict)]
-    return texts[names.index(node)] if node in names and len(names) == len(texts) else ""
 
 
 def count_gpus(text: str) -> int:
     """ "gpu:h100:2(IDX:0-1),gpu:t4:1(IDX:2)" -> 3."""
-    counts = node_state.parse_gres(text[:_MOST])
+    counts = parse_gres(text[:_MOST])
     return sum(count for name, count in counts.items() if name.split(":")[0] == "gpu")
 
 

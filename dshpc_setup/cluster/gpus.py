@@ -8,7 +8,7 @@ from typing import Any
 
 from dshpc_setup import probes
 from dshpc_setup.cluster import gpu_jobs
-from dshpc_setup.cluster.gpu_jobs import ClusterGpus, Job, SlurmGpu
+from dshpc_setup.cluster.gpu_jobs import ClusterGpus, Job
 from dshpc_setup.errors import Exit
 from dshpc_setup.facts import Evidence, GpuDevice, Gpus, MigInstance, Section, State
 from dshpc_setup.machine import Ended, Machine, Say, earlier
@@ -18,6 +18,7 @@ from dshpc_setup.probes import readings
 from dshpc_setup.probes.readings import PartReading, Reading, Readings
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.gpus import SlurmGpu
 
 SCHEMA = "dshpc.gpus/1"
 DEADLINE_S = 10.0

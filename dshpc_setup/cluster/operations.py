@@ -22,7 +22,7 @@ from dshpc_setup.cluster import (
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.awake import awake, awake_meanwhile
 from dshpc_setup.engine import compose as compose_tool
-from dshpc_setup.engine import containers
+from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.engine.images import inspect as inspect_image
 from dshpc_setup.errors import DshpcError, Exit
@@ -33,7 +33,6 @@ from dshpc_setup.machine.patient import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import OWN, Project
 from dshpc_setup.render.stanza import PROJECT_LABEL
-from dshpc_setup.slurm import node_state
 from dshpc_setup.terminal.reporter import Reporter
 
 _ASK_S = 20.0
@@ -157,7 +156,7 @@ def _try_again(
     """A start that failed is over: nothing but another one makes the same container ready."""
     if now is None or now.id != before.id:
         return
-    if node_state.ask_start(machine, cluster.container).get("phase") == "failed":
+    if start_report.ask(machine, cluster.container).get("phase") == "failed":
         reporter.progress(f"its start had failed: starting {cluster.container} again")
         containers.restart(machine, cluster.container)
 

@@ -15,11 +15,11 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm_releases import SHIPPED
 
 _ASK_S = 30.0
 _ROOM = 2  # for the job that proves a start
-_DEFAULT_ARRAY, _DEFAULT_JOBS = 1001, 10_000  # slurm.conf(5)
-_ROW = re.compile(r"(?m)^(N/A|[0-9]{1,10}) [A-Z_]+$")
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,11 @@ class Queue:
 
 def ask(machine: Machine, container: str) -> Queue | None:
     """None where squeue does not say."""
-    argv = ["docker", "exec", container, "squeue", "-h", "-a", "-r", "-t", "all", "-o", "%K %T"]
-    asked = machine.run(argv, deadline_s=_ASK_S)
-    if not asked.ok:
+    slurm = Slurm(machine, container)
+    jobs = slurm.rows("ArrayTaskID State", "all", each_task=True, deadline_s=_ASK_S).value
+    if jobs is None:
         return None
-    tasks = _ROW.findall(asked.stdout)
-    return Queue(len(tasks), max((int(each) for each in tasks if each != "N/A"), default=-1))
+    return Queue(len(jobs), max((job.task for job in jobs if job.task is not None), default=-1))
 
 
 def check(machine: Machine, container: str, conf: str) -> None:
@@ -45,8 +44,8 @@ def check(machine: Machine, container: str, conf: str) -> None:
     queue = ask(machine, container)
     if queue is None or not queue.count:
         return
-    jobs = _number(slurm_conf.last(conf, "MaxJobCount"), _DEFAULT_JOBS)
-    tasks = _number(slurm_conf.last(conf, "MaxArraySize"), _DEFAULT_ARRAY)
+    jobs = _number(slurm_conf.last(conf, "MaxJobCount"), SHIPPED.defaults.job_count)
+    tasks = _number(slurm_conf.last(conf, "MaxArraySize"), SHIPPED.defaults.array_size)
     if queue.count + _ROOM > jobs:
         raise DshpcError(
             f"Slurm knows {queue.count} jobs, and may know {jobs} then (MaxJobCount).",

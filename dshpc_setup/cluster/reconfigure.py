@@ -19,7 +19,7 @@ from dshpc_setup.machine.patient import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS
-from dshpc_setup.slurm.node_state import TAKEN_OUT, NodeStatus
+from dshpc_setup.slurm.nodes import TAKEN_OUT, Node
 from dshpc_setup.slurm.places import FROM_HOST
 from dshpc_setup.terminal.reporter import Reporter
 
@@ -39,7 +39,7 @@ class Reconfigured:
     status: ClusterStatus
 
     @property
-    def left_alone(self) -> tuple[NodeStatus, ...]:
+    def left_alone(self) -> tuple[Node, ...]:
         """Nodes that take no jobs because a person wants it so.
 
         The container takes back a node that was drained by our own doing, or refuses: with its 0, what

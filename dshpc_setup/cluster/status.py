@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from dshpc_setup.engine import containers
+from dshpc_setup.engine import containers, start_report
 from dshpc_setup.errors import DshpcError, Fix, told_error
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.silence import in_words
 from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus, Drift, Tier
-from dshpc_setup.slurm import node_state, pending, stuck
-from dshpc_setup.slurm.node_state import NodeStatus
+from dshpc_setup.observed.drift import GpuDrift
+from dshpc_setup.slurm import stuck
+from dshpc_setup.slurm.answers import number
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm.nodes import TAKEN_OUT, Node
 from dshpc_setup.terminal.printed import counted, often
 
 _ASK_S = 30.0
@@ -36,13 +40,13 @@ def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
     )
     if found.status != "running":
         return base
-    report = node_state.ask_start(machine, container)
+    report = start_report.ask(machine, container)
     told = replace(base, **from_report(report, base.image_gpu_type))
     if not report.get("ready"):
         return told
     now = replace(told, **from_controller(machine, container))
     usable = (node.name for node in now.nodes if node.usable)
-    return replace(now, notes=node_state.notes(report, usable))
+    return replace(now, notes=start_report.notes(report, usable))
 
 
 def _to_the_second(time: str | None) -> str | None:
@@ -66,7 +70,7 @@ def from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any]
         "reconfigured": _to_the_second(_text(report.get("reconfigured"))),
         "files": _files(report),
         "config_sha256": _strings(report.get("config_sha256")),
-        "notes": node_state.notes(report, ()),
+        "notes": start_report.notes(report, ()),
         "unclean_ends": tuple(
             datetime.fromtimestamp(when).astimezone().isoformat()
             for when in _list(report.get("unclean_ends"))
@@ -85,7 +89,17 @@ def _list(value: object) -> list[object]:
 
 def _drift(item: dict[str, Any]) -> Drift:
     what, was, now, done = (str(item.get(key) or "") for key in ("what", "was", "is", "done"))
-    return Drift(what, was, now, done)
+    return Drift(what, was, now, done, _gpu_drift(item.get("gpus")))
+
+
+def _gpu_drift(value: object) -> GpuDrift | None:
+    """None for what is none, and in the report of an earlier version."""
+    if not isinstance(value, dict):
+        return None
+    before, now = number(value.get("before")), number(value.get("now"))
+    if before is None or now is None:
+        return None
+    return GpuDrift(str(value.get("type")), before, now, tuple(map(str, _list(value.get("gone")))))
 
 
 def _strings(value: object) -> dict[str, str] | None:
@@ -107,27 +121,28 @@ def _files(report: dict[str, Any]) -> dict[str, str | None] | None:
 
 
 def from_controller(machine: Machine, container: str) -> dict[str, Any]:
-    asked, nodes = node_state.ask_nodes(machine, container)
-    if not asked.ok:
+    slurm = Slurm(machine, container, checked=True)
+    nodes = slurm.nodes(deadline_s=_ASK_S)
+    if nodes.value is None:
+        asked = nodes.asked
         late = in_words(asked, "sinfo") if asked.state == "timeout" else ""
         return {"problem": late or asked.text or f"sinfo: {asked.state}"}
-    argv = ["scontrol", "show", "config"]
-    config = containers.exec_in(machine, container, argv, deadline_s=_ASK_S)
-    queue = pending.ask(machine, container)
+    config = slurm.config(deadline_s=_ASK_S).value
+    queue = slurm.pending(deadline_s=_ASK_S).value
     return {
         "pending": None if queue is None else stuck.judge(queue),
-        "nodes": nodes,
-        "isolation": parse_isolation(config.stdout) if config.ok else "unknown",
+        "nodes": nodes.value,
+        "isolation": "unknown" if config is None else isolation(config),
     }
 
 
-def parse_isolation(text: str) -> Tier:
-    """From `scontrol show config`: devices are constrained by task/cgroup alone."""
-    task = re.search(r"^TaskPlugin\s*=\s*(.*)$", text, re.MULTILINE)
-    constrained = re.search(r"^ConstrainDevices\s*=\s*yes", text, re.MULTILINE | re.IGNORECASE)
+def isolation(config: Mapping[str, str]) -> Tier:
+    """Devices are constrained by task/cgroup alone."""
+    task = config.get("TaskPlugin")
     if task is None:
         return "unknown"
-    return "enforced" if constrained and "task/cgroup" in task[1] else "default"
+    constrained = config.get("ConstrainDevices", "").lower().startswith("yes")
+    return "enforced" if constrained and "task/cgroup" in task else "default"
 
 
 def lines(status: ClusterStatus) -> list[str]:
@@ -189,15 +204,15 @@ def after_failure(steps: tuple[Fix, ...]) -> tuple[Fix, ...]:
     return (*steps, again)
 
 
-def _back(status: ClusterStatus, node: NodeStatus) -> list[str]:
+def _back(status: ClusterStatus, node: Node) -> list[str]:
     """What takes the node back: an order of Slurm's administrator, and docker's root is one."""
     if node.usable:
         return []
-    if node.plain_state not in node_state.TAKEN_OUT:
+    if node.plain_state not in TAKEN_OUT:
         return ["Why it takes no jobs, and what helps: dshpc doctor"]
-    order = shlex.join(node_state.resume_argv(status.container, node.name))
-    again = f"To use node {node.name} again: {order}"
-    if "Prolog error" not in (node.reason or ""):  # Slurm's own words (slurmd/req.c)
+    order = f"scontrol update {shlex.quote(f'NodeName={node.name}')} State=RESUME"
+    again = f"To use node {node.name} again: docker exec {shlex.quote(status.container)} {order}"
+    if node.failed_program != "Prolog":
         return [again]
     # Taken back as it is, the next job drains it again
     return [
@@ -265,7 +280,7 @@ def _failure_lines(title: str, error: DshpcError) -> list[str]:
     return said + [f"           - {step}" for step in error.resolution]
 
 
-def _gres(node: NodeStatus) -> str:
+def _gres(node: Node) -> str:
     if not node.gres_total:
         return "no GPU"
     return ", ".join(

@@ -13,13 +13,14 @@ from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm.job_states import SlurmJob
 from dshpc_setup.terminal.printed import counted, plain
 from dshpc_setup.terminal.reporter import Reporter
 
 FLAG = "--stop-jobs"
 _ASK_S = 20.0
-_CUT = "\x1f"  # between columns: a name holds every printable sign
-_COLUMNS = ("JobArrayID", "UserName", "TimeUsed", "BatchFlag", "Requeue", "Name")
+_COLUMNS = "JobArrayID UserName TimeUsed BatchFlag Requeue Name"
 _SHOWN = 20
 _STEP = "slurmstepd: ["  # how a process calls itself that looks after a step of a job
 STOPPED = (
@@ -48,33 +49,15 @@ class RunningJob:
 
 def running_jobs(machine: Machine, container: str) -> tuple[RunningJob, ...] | None:
     """None where some may run that nobody can name: squeue failed, and there are processes of jobs."""
-    columns = ",".join(f"{name}:{_CUT}" for name in _COLUMNS)
-    argv = ["squeue", "--noheader", "--states=R,S,CF", "-O", columns]
-    asked = machine.run(["docker", "exec", container, *argv], deadline_s=_ASK_S)
-    if asked.ok:
-        return parse(asked.stdout)
+    told = Slurm(machine, container).rows(_COLUMNS, "R,S,CF", deadline_s=_ASK_S)
+    if told.asked.ok:
+        return None if told.value is None else tuple(map(_running, told.value))
     shown = machine.run(["docker", "top", container, "-eo", "pid,args"], deadline_s=_ASK_S)
     return () if shown.ok and _STEP not in shown.stdout else None
 
 
-def parse(text: str) -> tuple[RunningJob, ...] | None:
-    """What `squeue -O` prints of `_COLUMNS`; None where a name makes it unreadable.
-
-    A name may hold the end of a line, which does no harm, and even the sign between columns.
-    """
-    cells = [cell.strip() for cell in text.split(_CUT)]
-    width = len(_COLUMNS)
-    rows = [cells[at : at + width] for at in range(0, len(cells) - 1, width)]
-    if cells[-1] or not all(map(_is_row, rows)):
-        return None
-    return tuple(
-        RunningJob(row[0], row[1], plain(row[5]), row[2], row[3] == row[4] == "1") for row in rows
-    )
-
-
-def _is_row(row: list[str]) -> bool:
-    flags = row[3:5]
-    return len(row) == len(_COLUMNS) and row[0][:1].isdigit() and set(flags) <= {"0", "1"}
+def _running(job: SlurmJob) -> RunningJob:
+    return RunningJob(job.id, job.user, plain(job.name), job.elapsed, job.batch and job.requeue)
 
 
 def for_good(machine: Machine, found: Container | None) -> str:

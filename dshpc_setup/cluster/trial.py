@@ -6,13 +6,12 @@ from dataclasses import replace
 
 from dshpc_setup import foreign
 from dshpc_setup.engine import compose as compose_tool
-from dshpc_setup.engine import containers
+from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit, told_error
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.silence import no_answer
-from dshpc_setup.slurm import node_state
 
 _DEADLINE_S = 180.0
 _CHECK = ("dshpc-node", "check")
@@ -24,7 +23,7 @@ _GOES_ON = "It was tried before anything was stopped: the cluster goes on as it 
 def is_ready(machine: Machine, container: str) -> bool:
     """Whether a cluster runs there that a start could end; one that cannot be asked has no more to lose."""
     try:
-        return node_state.ask_start(machine, container).get("ready") is True
+        return start_report.ask(machine, container).get("ready") is True
     except DshpcError:
         return False
 

@@ -6,21 +6,25 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from dshpc_setup import slurm_releases
 from dshpc_setup.cluster.stopping import running_jobs
 from dshpc_setup.container.jobs import PROOF
-from dshpc_setup.container.task_prolog import FAILED
+from dshpc_setup.engine import start_report
 from dshpc_setup.errors import DshpcError, Exit, Fix, told_error
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.silence import answered, in_words
-from dshpc_setup.slurm import node_state
+from dshpc_setup.slurm import nodes as slurm_nodes
+from dshpc_setup.slurm.client import Slurm
 
 READY_S = 300.0  # a start that fails says so at once: this is for machines that are slow
 _WAY_S = 60.0  # for the way into the container and out of it
 JOB_S = 60.0
 _ASK_S = 20.0
+_NODES_S = 30.0
 PATIENCE_S = 10  # how long the test job waits for other jobs
 LONGER_S = 60  # and where there are none, but the node has not taken it yet
 LEFT_S = 10.0  # for so long a node is asked again that a job which has ended is still leaving
+_TASK_PROLOG = slurm_releases.says("task_prolog_failed")
 _MARK = "dshpc-gpu="  # a TaskProlog may print more, and into the same stdout
 _FIRST_OF = "${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-$ZE_AFFINITY_MASK}}"
 
@@ -59,7 +63,7 @@ def wait_ready(machine: Machine, container: str, deadline_s: float = READY_S) ->
         ["docker", "exec", container, "dshpc-node", "wait", "--timeout", str(int(deadline_s))],
         deadline_s=deadline_s + _WAY_S,
     )
-    report = node_state.start_report(result.stdout)
+    report = start_report.parse(result.stdout)
     if result.ok and report.get("ready"):
         return report
     raise _not_ready(container, result, report, deadline_s)
@@ -95,7 +99,7 @@ def own_files(machine: Machine, container: str) -> dict[str, str] | None:
     None where the container is not ready: its start failed, goes on, or cannot be asked. Raises where
     it does not answer in time.
     """
-    report = node_state.ask_start(machine, container)
+    report = start_report.ask(machine, container)
     digests, owners = report.get("config_sha256"), report.get("customized")
     if report.get("ready") is not True:
         return None
@@ -109,26 +113,32 @@ def controller_answers(machine: Machine, container: str) -> bool:
 
     scontrol itself says within seconds that a controller is silent: where it does not, it is slow.
     """
-    asked = machine.run(["docker", "exec", container, "scontrol", "ping"], deadline_s=_ASK_S)
+    asked = Slurm(machine, container).ping(deadline_s=_ASK_S)
     return answered(asked, "whether Slurm's controller runs").ok
 
 
 def ask_cluster(machine: Machine, container: str) -> Cluster:
     """The nodes as the controller knows them, once the start's own first job has left them."""
     until = machine.clock() + LEFT_S
-    asked, nodes = node_state.ask_nodes(machine, container)
-    while any(node.plain_state == "completing" for node in nodes) and machine.clock() < until:
-        asked, nodes = node_state.ask_nodes(machine, container)
-    if not answered(asked, "how the nodes are").ok:
+    slurm = Slurm(machine, container, checked=True)
+    told = slurm.nodes(deadline_s=_NODES_S)
+    while _leaving(told.value) and machine.clock() < until:
+        told = slurm.nodes(deadline_s=_NODES_S)
+    nodes = told.value
+    if not answered(told.asked, "how the nodes are").ok or nodes is None:
         raise DshpcError(
             "Slurm's controller does not answer.",
-            asked.text,
+            told.asked.text,
             (f"Look at the log: docker logs {container}",),
         )
     return Cluster(
         bool(nodes) and all(node.usable for node in nodes),
         tuple(Node(node.name, node.gres, node.plain_state) for node in nodes),
     )
+
+
+def _leaving(found: tuple[slurm_nodes.Node, ...] | None) -> bool:
+    return any(node.plain_state == "completing" for node in found or ())
 
 
 def refuse_last_good(told: Mapping[str, Any]) -> None:
@@ -160,7 +170,7 @@ def judge_nodes(cluster: Cluster, gres: str, container: str, *, own_files: bool)
             ),
         )
     have = ",".join(node.gres for node in cluster.nodes if node.gres)
-    if not node_state.same_gres(have, gres) and not own_files:
+    if not slurm_nodes.same_gres(have, gres) and not own_files:
         raise DshpcError(
             f"The node has {have or 'no GPU'}, but {gres or 'no GPU'} was planned.",
             "The container sees other GPUs than this machine does.",
@@ -184,7 +194,7 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
 
     result = run(PATIENCE_S)
     if not result.ok:
-        waited = "Unable to allocate resources" in result.stderr
+        waited = slurm_releases.says("must_wait").search(result.stderr) is not None
         jobs = running_jobs(machine, container) if waited else ()
         if jobs:
             return f"{shown} had to wait: {len(jobs)} job(s) hold what there is"
@@ -197,7 +207,7 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
             (f"Look at the log: docker logs {container}", "Then run this again."),
             Exit.INCOMPLETE,
         )
-    if not result.ok and (found := FAILED.search(result.text)):
+    if not result.ok and (found := _TASK_PROLOG.search(result.text)):
         raise DshpcError(
             "The test job failed, and so does each other: the TaskProlog of slurm.conf ended with exit "
             f"code {found[1]}.",

@@ -10,9 +10,13 @@ from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.slurm_conf import Entry
+from dshpc_setup.slurm_releases import SHIPPED
 
 MOST_DEVICES = 4096  # of one line
-PORTS = {"slurmctld": ("SlurmctldPort", 6817), "slurmd": ("SlurmdPort", 6818)}
+PORTS = {
+    "slurmctld": ("SlurmctldPort", SHIPPED.defaults.controller_port),
+    "slurmd": ("SlurmdPort", SHIPPED.defaults.node_port),
+}
 
 
 def device_error(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dshpc_setup import slurm_releases
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError, Fix
 
@@ -14,6 +15,8 @@ _MOST_ERRORS = 20  # that are looked at
 _MOST_VALUES = 5
 _LONGEST = 300
 _INCLUDE = "Include"
+_UNKNOWN_KEY = slurm_releases.says("unknown_key")
+_NOT_PARSED = slurm_releases.says("not_parsed")
 
 
 def explain(said: str, candidate: Candidate) -> DshpcError:
@@ -51,7 +54,7 @@ def _why(errors: list[str], key: str) -> str:
         return "Slurm cannot read it."
     if key == _INCLUDE:
         return "the file that it includes is not there in the container."
-    if any("unrecognized key" in text for text in errors):
+    if any(map(_UNKNOWN_KEY.search, errors)):
         return f"Slurm knows no {key!r} there."
     return f"{errors[-1].rstrip('.')}."
 
@@ -61,18 +64,11 @@ def _errors(said: str) -> list[str]:
     found = []
     for line in said.split("\n"):
         match = re.search(r"\b(?:error|fatal): (.*)", line)
-        if match and not re.search(HARMLESS, match[1]):
+        if match and not slurm_releases.says("harmless").search(match[1]):
             # Of our own copies people know only the names
             text = re.sub(r"\S*/(?:ask|slurm)\.conf\b", "slurm.conf", shortened(match[1].strip()))
             found.append(re.sub(r"\S*/((?:gres|cgroup)\.conf)\b", r"\1", text))
     return list(dict.fromkeys(found))
-
-
-# Said of sound configurations too (24.11.5)
-HARMLESS = (
-    r"Could not open .* state file|_prepare_run_dir|Waiting for gres.conf file"
-    r"|Configured MailProg|Job accounting information"
-)
 
 
 def _culprit(errors: Sequence[str], candidate: Candidate) -> tuple[str, int, str, str]:
@@ -85,7 +81,7 @@ def _culprit(errors: Sequence[str], candidate: Candidate) -> tuple[str, int, str
         if found := _by_key(errors, lines):
             return name, *found
     for error in errors:
-        match = re.match(r"Parse error in file (\S+) line (\d+)", error)
+        match = _NOT_PARSED.match(error)
         lines = dict(texts).get(match[1], []) if match else []
         if match and 0 < int(match[2]) <= len(lines):
             return match[1], int(match[2]), lines[int(match[2]) - 1], ""
@@ -105,7 +101,7 @@ _Found = tuple[int, str, str]
 def _by_key(errors: Sequence[str], lines: Sequence[str]) -> _Found | None:
     """The first line with a key that Slurm does not know."""
     for error in errors:
-        match = re.search(r"unrecognized key: (\S+)", error)
+        match = _UNKNOWN_KEY.search(error)
         if match is None:
             continue
         key = re.compile(rf"(?i)(?:^|\s){re.escape(match[1])}\s*[+\-*/]?=")
@@ -117,7 +113,7 @@ def _by_key(errors: Sequence[str], lines: Sequence[str]) -> _Found | None:
 def _by_include(errors: Sequence[str], lines: Sequence[str]) -> _Found | None:
     """The first Include of a file that Slurm does not find."""
     for error in errors:
-        missing = re.search(r"cannot stat file \S*?([^/\s]+):", error)
+        missing = slurm_releases.says("not_included").search(error)
         if missing is None:
             continue
         included = rf"(?i)^\s*include\s+(?:\S*/)?{re.escape(missing[1])}\s*$"

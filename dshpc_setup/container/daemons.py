@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from dataclasses import dataclass
 
@@ -12,6 +11,8 @@ from dshpc_setup.container import jobs, network
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm.nodes import Node
 from dshpc_setup.slurm.places import Places
 
 # What ends by itself is seen at once: these are for machines that are slow
@@ -23,100 +24,6 @@ _DRAINED_S = 2.0
 PROOF_S = 40.0  # seen: 13 s on an emulated processor with a load beside it
 SHORT_PROOF_S = 3.0  # where jobs of people may hold the node
 _ASK_S = 20.0
-
-_SLURM = ("slurm", "Unknown")
-# Reasons that slurmctld gives for hardware and restarts (its node_mgr.c and job_mgr.c, 24.11)
-_OWN_REASONS = (
-    r"gres/\w+ count (?:reported lower|too low)|Low (?:RealMemory|TmpDisk|CPUs|socket\*core)"
-    r"|Not responding|Node unexpectedly rebooted|gres/gpu|Duplicate|Reboot ASAP"
-)
-# The whole texts of slurmstepd, which drains the node as the user it runs as, root (stepd_drain_node and
-# step_terminate_monitor in slurmstepd, slurm_errno.c)
-_STEPD_REASONS = ("Kill task failed", "Job step not running")
-
-
-@dataclass(frozen=True)
-class Node:
-    """What `scontrol show node` says: states in capitals ("IDLE", "DRAIN", ...), reason or "".
-
-    `who` set the reason: a user's name, or his number where he has none here. `started`: when the
-    slurmd that registered it began, in local time.
-    """
-
-    states: tuple[str, ...]
-    reason: str = ""
-    gres: str = ""
-    who: str = ""
-    started: str = ""
-
-    @property
-    def registered(self) -> bool:
-        return "UNKNOWN" not in self.states and "NOT_RESPONDING" not in self.states
-
-    @property
-    def usable(self) -> bool:
-        return self.registered and not self.unwell
-
-    @property
-    def unwell(self) -> tuple[str, ...]:
-        bad = ("DRAIN", "DOWN", "INVALID_REG", "FAIL", "FUTURE", "INVAL")
-        return tuple(state for state in self.states if state in bad)
-
-    @property
-    def reserved(self) -> bool:
-        """By a reservation, which a person has made."""
-        return bool({"MAINT", "RESERVED"} & set(self.states))
-
-    @property
-    def by_slurm(self) -> bool:
-        """Whether slurmctld itself gave the reason."""
-        return self.who in ("", *_SLURM)
-
-    @property
-    def own_doing(self) -> bool:
-        """Whether Slurm took it out for what the start has put right, or this program did.
-
-        A person's words may look like Slurm's: who set them tells them apart. Root in the container
-        may be a person too, so that our own reasons begin with "dshpc:".
-        """
-        if self.reason.startswith("dshpc:"):
-            return self.who in ("", "root", *_SLURM)
-        return self.by_slurm and (
-            not self.reason or re.search(_OWN_REASONS, self.reason, re.IGNORECASE) is not None
-        )
-
-    @property
-    def processes_left(self) -> bool:
-        """Whether slurmstepd took it out for processes of a job that did not end.
-
-        It does so as root: a person who is root and writes its very words cannot be told from it.
-        """
-        return self.who in ("root", *_SLURM) and self.reason in _STEPD_REASONS
-
-    @property
-    def prolog_failed(self) -> bool:
-        """Whether Slurm took it out for a Prolog or Epilog; another slurm.conf may name none."""
-        return self.by_slurm and re.match(r"(?:Prolog|Epilog) error\b", self.reason) is not None
-
-
-def parse_node(text: str) -> Node | None:
-    """One line of `scontrol -o show node`; None where it holds no state."""
-    state = re.search(r"(?:^|\s)State=(\S+)", text)
-    if state is None:
-        return None
-    reason = re.search(r"\sReason=(.*?)(?:\s\[([^\]@]*)(?:@[^\]]*)?\])?\s*$", text)
-    gres = re.search(r"\sGres=(\S+)", text)
-    started = re.search(r"\sSlurmdStartTime=(\d\S+)", text)
-    states = tuple(item.rstrip("*~#!%$@^-") for item in state[1].upper().split("+"))
-    if state[1].endswith("*"):
-        states = (*states, "NOT_RESPONDING")
-    return Node(
-        states,
-        reason[1].strip() if reason else "",
-        gres[1] if gres and gres[1] != "(null)" else "",
-        (reason[2] or "") if reason else "",
-        started[1] if started else "",
-    )
 
 
 def bring_up(machine: Machine, places: Places, service: str, port: int) -> bool:
@@ -157,8 +64,7 @@ def _control(machine: Machine, places: Places, service: str, order: str) -> None
 
 
 def show_node(machine: Machine, node: str) -> Node | None:
-    result = machine.run(["scontrol", "-o", "show", "node", node], deadline_s=_ASK_S)
-    return parse_node(result.stdout) if result.ok else None
+    return Slurm(machine).node(node, deadline_s=_ASK_S)
 
 
 def wait_registered(machine: Machine, node: str, since: float) -> Node:
@@ -196,8 +102,7 @@ def hold(machine: Machine, node: str, why: str) -> bool:
     found = show_node(machine, node)
     if found is None or found.unwell:
         return found is not None and found.own_doing and found.reason == reason
-    order = ["scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}"]
-    return machine.run(order, deadline_s=_ASK_S).ok
+    return Slurm(machine).drain(node, reason, deadline_s=_ASK_S).ok
 
 
 def wait_responding(machine: Machine, node: str) -> Node | None:
@@ -234,12 +139,10 @@ def take_back(machine: Machine, node: str, found: Node, *, fresh: bool) -> Taken
         return TakenBack(
             False,
             f"Node {node} was set to {'+'.join(found.states)} by {who} and is left "
-            f"so: {found.reason}. To take it back: docker exec {container} scontrol update "
+            f"so: {found.why}. To take it back: docker exec {container} scontrol update "
             f"nodename={node} state=resume",
         )
-    result = machine.run(
-        ["scontrol", "update", f"nodename={node}", "state=resume"], deadline_s=_ASK_S
-    )
+    result = Slurm(machine).resume(node, deadline_s=_ASK_S)
     if not result.ok:
         raise DshpcError(
             f"Node {node} is {'+'.join(found.states)} and cannot be resumed.",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dshpc_setup import foreign
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.files.storage import read_text, replace_text
+from dshpc_setup.observed.drift import GpuDrift
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.places import Places
 
@@ -22,13 +23,15 @@ class Change:
     was: str
     now: str
     done: str = ""
+    gpus: GpuDrift | None = None
 
     @property
     def sentence(self) -> str:
         return f"{self.what}: {self.was} before, {self.now} now"
 
-    def to_json(self) -> dict[str, str]:
-        return {"what": self.what, "was": self.was, "is": self.now, "done": self.done}
+    def to_json(self) -> dict[str, Any]:
+        value = {"what": self.what, "was": self.was, "is": self.now, "done": self.done}
+        return value if self.gpus is None else {**value, "gpus": asdict(self.gpus)}
 
 
 def remembered(facts: HostFacts, image: str) -> dict[str, Any]:
@@ -91,11 +94,14 @@ def _gpus(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[Change]
     for kind in sorted({str(card["slurm_type"] or "?") for card in (*was.values(), *are.values())}):
         old = {key: card for key, card in was.items() if str(card["slurm_type"] or "?") == kind}
         new = {key: card for key, card in are.items() if str(card["slurm_type"] or "?") == kind}
-        gone = ", ".join(_label(key, old[key]) for key in old if key not in new)
+        lost = tuple(_label(key, old[key]) for key in old if key not in new)
+        gone = ", ".join(lost)
         come = ", ".join(_label(key, new[key]) for key in new if key not in old)
         if gone or come:
             told = "; ".join((f"gone: {gone}",) * bool(gone) + (f"new: {come}",) * bool(come))
-            yield Change(f"GPUs of type {kind}", str(len(old)), f"{len(new)} ({told})")
+            values = GpuDrift(kind, len(old), len(new), lost)
+            what, now_is = f"GPUs of type {kind}", f"{len(new)} ({told})"
+            yield Change(what, str(len(old)), now_is, gpus=values)
 
 
 def _mig(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[Change]:

@@ -19,21 +19,12 @@ from dshpc_setup.files.storage import cannot_write, replace_text
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan.model import ClusterPlan, Isolation
 from dshpc_setup.problems import LOST, RESET, UNREADABLE
-from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm.gpus import SlurmGpu
 from dshpc_setup.slurm.places import Places
 
-_MOST = 4096  # GPUs of one node; what claims more is damaged
 _LIST_S = 30.0  # slurmd waits 19 s for a device file that is missing
 _NOT_COUNTED = frozenset((LOST, RESET, UNREADABLE))  # by CUDA: the cards behind them move up
-
-
-@dataclass(frozen=True)
-class SlurmGpu:
-    """One GPU as slurmd lists it."""
-
-    slurm_type: str | None
-    files: tuple[str, ...]
-    uuid: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,26 +34,6 @@ class _Named:
     vendor: str
     number: int | None
     uuid: str | None
-
-
-def parse_listed(text: str) -> tuple[SlurmGpu, ...]:
-    """`slurmd -G`: the node's GPUs, in the order that Slurm counts them in."""
-    found: list[SlurmGpu] = []
-    for line in text.splitlines():
-        match = re.search(r"\bGres Name=gpu (.*)", line)
-        if match is None or len(found) > _MOST:
-            continue
-        words = dict(word.split("=", 1) for word in match[1].split() if "=" in word)
-        kind, uuid = words.get("Type"), words.get("UniqueId")
-        named = slurm_conf.items(words.get("File", ""))
-        files = tuple(file for item in named for file in slurm_conf.expand(item, _MOST))
-        count = int(words["Count"]) if re.fullmatch(r"[0-9]{1,4}", words.get("Count", "")) else 1
-        each: list[tuple[str, ...]] = [files]  # one GPU may have several files: MIG instances
-        if count != 1:
-            each = [(file,) for file in files] if len(files) == count else [()] * count
-        known = kind if kind not in (None, "(null)") else None
-        found += [SlurmGpu(known, some, uuid if uuid != "(null)" else None) for some in each]
-    return tuple(found)
 
 
 def table(
@@ -198,15 +169,15 @@ def write(
     jobs would get the wrong ones.
     """
     if needed(gpus, plan, own_gres=own_gres):
-        argv = ["slurmd", "-G", "-N", node, "-f", ask]
-        said = machine.run(argv, deadline_s=_LIST_S)
-        if not said.ok:
+        told = Slurm(machine).gpus(ask, node, deadline_s=_LIST_S)
+        if told.value is None:
+            said = told.asked
             raise DshpcError(
                 "slurmd does not list its GPUs, so it is not known which one a job gets.",
                 said.text or f"slurmd -G ended with {said.code} ({said.state}).",
                 (Fix("Correct what it says, or see", "dshpc doctor", step="look"),),
             )
-        listed = parse_listed(said.text)
+        listed = told.value
     else:
         listed = as_planned(plan)
     text = table(listed, gpus, plan.isolation)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
+from dshpc_setup import slurm_releases
 from dshpc_setup.container import ends
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm.job_states import SlurmJob
 from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm_releases import SHIPPED
 
 _ASK_S = 20.0
 _CONCLUDE_S = 20.0  # slurmctld may still read its state
@@ -18,31 +23,14 @@ _MOST = 20  # ids in a sentence
 _COMPLETED_S = 10.0
 _POLL_S = 0.1
 _OTHER_SECOND_S = 1.1
-_DELAY = timedelta(seconds=122)  # of a job that is queued again: 120 s in job_mgr.c, rounded up
+_DELAY = timedelta(seconds=SHIPPED.defaults.requeue_delay_s + 2)
 _IN_FRONT = -10  # Slurm's priority for all is 1, and -1 would come to the same
-# What `scontrol release` says of a job that cannot run on what is here; it is let go all the same
-_NOT_NOW = "configuration not available now"
-_WAIT_FOR_SOMETHING_ELSE = frozenset(
-    "BadConstraints BeginTime Dependency DependencyNeverSatisfied JobHeldAdmin JobHeldUser "
-    "JobArrayTaskLimit PartitionDown PartitionInactive PartitionNodeLimit PartitionTimeLimit "
-    "Reservation ReservationDeleted".split()
-)
 # No name: people choose it, a line break in it included
-_QUEUE = (
-    *("squeue", "-h", "-a", "-t", "RUNNING,SUSPENDED,STOPPED,PENDING,COMPLETING", "-O"),
-    "JobID:|,State:|,BatchFlag:|,Requeue:|,Reason:|,NodeList:300|,RestartCnt:|,EligibleTime:|",
-)
+_QUEUE = "JobID State BatchFlag Requeue Reason NodeList RestartCnt EligibleTime"
+_QUEUED = "RUNNING,SUSPENDED,STOPPED,PENDING,COMPLETING"
+_RUNNING = "RUNNING,SUSPENDED,STOPPED,COMPLETING"
 # The first job of a start, and of a run of configure-environment: root's, and in no list of ours
 PROOF = "dshpc-proof"
-
-
-@dataclass(frozen=True)
-class InterruptedJob:
-    """A batch job that Slurm takes for running; `restarts` so far."""
-
-    job: str
-    uid: int
-    restarts: int
 
 
 @dataclass(frozen=True)
@@ -72,35 +60,23 @@ def conclude_ended(machine: Machine, places: Places) -> tuple[str, ...]:
     They do not run it again. Before slurmd registers: then slurmctld queues again by itself what began
     20 s ago or earlier, and nobody can tell such a job from one that a person has queued again.
     """
-    columns = "JobID:|,State:|,BatchFlag:|,RestartCnt:|,UserID:|"
-    result = machine.run(["squeue", "-h", "-a", "-O", columns], deadline_s=_CONCLUDE_S)
-    if not result.ok:
+    columns = "JobID State BatchFlag RestartCnt UserID"
+    jobs = Slurm(machine).rows(columns, deadline_s=_CONCLUDE_S).value
+    if jobs is None:
         return ()
-    words = (line.partition("|")[0].strip() for line in result.stdout.split("\n"))
-    ends.forget(places, {int(word) for word in words if word.isdecimal()})  # they may wait by now
-    jobs = read_running(result.stdout)
+    ends.forget(places, {job.own for job in jobs})  # they may wait by now
     found = []
-    for each in jobs:
+    for job in jobs:
+        if job.state != "RUNNING" or not job.batch or job.uid is None:
+            continue
         # Of one that was concluded before, that run may have been cut off as well
-        code = ends.concluded_code(places, int(each.job), each.restarts)
+        code = ends.concluded_code(places, job.own, job.restarts)
         if code is None:
-            code = ends.code_of(places, each.uid, int(each.job), each.restarts)
+            code = ends.code_of(places, job.uid, job.own, job.restarts)
         if code is not None:
-            ends.conclude(places, int(each.job), each.restarts + 1, code)
-            found.append(each.job)
+            ends.conclude(places, job.own, job.restarts + 1, code)
+            found.append(job.id)
     return tuple(found)
-
-
-def read_running(text: str) -> tuple[InterruptedJob, ...]:
-    """The batch jobs that run, of lines `id|state|batch flag|restarts|uid|`; others are not read."""
-    rows = ([field.strip() for field in line.split("|")] for line in text.split("\n"))
-    return tuple(
-        InterruptedJob(row[0], int(row[4]), int(row[3]))
-        for row in rows
-        if len(row) == 6
-        and row[1:3] == ["RUNNING", "1"]
-        and all(row[n].isdecimal() for n in (0, 3, 4))
-    )
 
 
 def interrupted_wait_beside_others(machine: Machine, node: str) -> bool:
@@ -108,18 +84,14 @@ def interrupted_wait_beside_others(machine: Machine, node: str) -> bool:
 
     Slurm has the former wait for two minutes (`let_begin`), and gives the latter what is free at once.
     """
-    result = machine.run(_QUEUE, deadline_s=_CONCLUDE_S)
-    if not result.ok:
+    jobs = Slurm(machine).rows(_QUEUE, _QUEUED, deadline_s=_CONCLUDE_S).value
+    if jobs is None:
         return False
-    queue = read_queue(result.stdout, node, datetime.now())  # noqa: DTZ005 -- as Slurm's times
+    queue = sorted_queue(jobs, node, datetime.now())  # noqa: DTZ005 -- as Slurm's times
     first = {*queue.again, *queue.delayed}
-    rows = ([field.strip() for field in line.split("|")] for line in result.stdout.split("\n"))
     others = (
-        len(row) == 9
-        and row[1] == "PENDING"
-        and row[0] not in first
-        and row[4] not in _WAIT_FOR_SOMETHING_ELSE
-        for row in rows
+        job.state == "PENDING" and job.id not in first and not slurm_releases.no_rival(job.reason)
+        for job in jobs
     )
     return bool(first) and any(others)
 
@@ -135,21 +107,23 @@ def tidy_queue(
     CPUs and GPUs. A pending job that cannot run on what is here gets reason BadConstraints and
     priority 0, and keeps both when that is back. (All seen with 24.11.5.)
     """
-    result = machine.run(_QUEUE, deadline_s=_ASK_S)
+    slurm = Slurm(machine)
+    told = slurm.rows(_QUEUE, _QUEUED, deadline_s=_ASK_S)
     cancel_proofs(machine)
-    if not result.ok:
-        return Tidied((f"The queue could not be looked at: {result.text or result.state}",))
-    queue = read_queue(result.stdout, node, datetime.now())  # noqa: DTZ005 -- as Slurm's times
-    orders = [["scontrol", "release", ",".join(queue.stuck)]] if queue.stuck else []
+    if told.value is None:
+        return Tidied((f"The queue could not be looked at: {told.asked.text or told.asked.state}",))
+    queue = sorted_queue(told.value, node, datetime.now())  # noqa: DTZ005 -- as Slurm's times
+    orders = [partial(slurm.release, queue.stuck)] if queue.stuck else []
     if fresh and queue.again:
-        orders.append(["scontrol", "requeue", ",".join(queue.again)])
+        orders.append(partial(slurm.requeue, queue.again))
     if fresh and queue.ended:
-        orders.append(["scancel", *queue.ended])
+        orders.append(partial(slurm.cancel, *queue.ended))
     said = []
-    for argv in orders:
-        done = machine.run(argv, deadline_s=_ASK_S)
-        if not done.ok and _NOT_NOW not in done.text:
-            said.append(f"The queue could not be put right ({' '.join(argv)}): {done.text}")
+    for order in orders:
+        done = order(deadline_s=_ASK_S)
+        # Released it is all the same
+        if not done.ok and not slurm_releases.says("not_here_now").search(done.text):
+            said.append(f"The queue could not be put right ({' '.join(done.argv)}): {done.text}")
     if fresh and (queue.again or queue.ended):
         lost = [job for job in queue.again if job not in concluded]
         said.append(
@@ -179,12 +153,10 @@ def let_begin(machine: Machine, ids: Sequence[str], queued: float) -> None:
     if not ids:
         return
     time.sleep(max(0.0, queued + _OTHER_SECOND_S - time.monotonic()))
-    until = time.monotonic() + _COMPLETED_S
+    until, slurm = time.monotonic() + _COMPLETED_S, Slurm(machine)
     while time.monotonic() < until:
-        left = machine.run(
-            ["squeue", "-h", "-a", "-t", "COMPLETING", "-O", "JobID:|"], deadline_s=_ASK_S
-        )
-        if left.ok and not set(ids) & set(left.stdout.replace("|", " ").split()):
+        left = slurm.rows("JobID", "COMPLETING", deadline_s=_ASK_S).value
+        if left is not None and not set(ids) & {job.id for job in left}:
             break
         time.sleep(_POLL_S)
     start_now(machine, ids)
@@ -193,9 +165,7 @@ def let_begin(machine: Machine, ids: Sequence[str], queued: float) -> None:
 def start_now(machine: Machine, ids: Sequence[str]) -> None:
     """They wait for no time any more; slurmctld looks at the queue upon it."""
     if ids:
-        machine.run(
-            ["scontrol", "update", f"jobid={','.join(ids)}", "starttime=now"], deadline_s=_ASK_S
-        )
+        Slurm(machine).update_jobs(ids, "starttime=now", deadline_s=_ASK_S)
 
 
 def put_in_front(machine: Machine, ids: Sequence[str]) -> None:
@@ -206,47 +176,37 @@ def put_in_front(machine: Machine, ids: Sequence[str]) -> None:
     """
     if not ids:
         return
-    result = machine.run(
-        ["squeue", "-h", "-a", f"--jobs={','.join(ids)}", "-O", "JobID:|,Nice:|"], deadline_s=_ASK_S
-    )
-    rows = ([field.strip() for field in line.split("|")] for line in result.stdout.split("\n"))
+    slurm = Slurm(machine)
+    jobs = slurm.rows("JobID Nice", ids=ids, deadline_s=_ASK_S).value
     # A task of an array has a number of its own
-    plain = [row[0] for row in rows if len(row) == 3 and row[0].isdecimal() and row[1] == "0"]
-    if result.ok and plain:
-        machine.run(
-            ["scontrol", "update", f"jobid={','.join(plain)}", f"nice={_IN_FRONT}"],
-            deadline_s=_ASK_S,
-        )
+    plain = [job.id for job in jobs or () if job.nice == 0]
+    if plain:
+        slurm.update_jobs(plain, f"nice={_IN_FRONT}", deadline_s=_ASK_S)
 
 
 def cancel_proofs(machine: Machine) -> None:
     """A killed srun leaves its job behind, which has a GPU or is given one later."""
-    machine.run(["scancel", f"--name={PROOF}", "--user=root"], deadline_s=_ASK_S)
+    Slurm(machine).cancel_named(PROOF, "root", deadline_s=_ASK_S)
 
 
-def read_queue(text: str, node: str, now: datetime) -> Queue:
-    """From lines `id|state|batch flag|requeue flag|reason|nodes|restarts|eligible time|`; others are
-    not read. `now` is of the container's clock and zone, as Slurm's times are."""
+def sorted_queue(jobs: Iterable[SlurmJob], node: str, now: datetime) -> Queue:
+    """`now` is of the container's clock and zone, as Slurm's times are."""
     again: list[str] = []
     ended: list[str] = []
     stuck: list[str] = []
     delayed: list[str] = []
-    for line in text.split("\n"):
-        fields = [item.strip() for item in line.split("|")]
-        if len(fields) != 9 or not fields[0].isdecimal():
-            continue
-        job, state, batch, requeue, reason, nodes, restarts, eligible, _ = fields
-        if state == "PENDING":
-            if reason == "BadConstraints":
-                stuck.append(job)
-            elif restarts not in ("", "0") and _is_delay(eligible, now):
-                delayed.append(job)
-        elif state == "COMPLETING":
+    for job in jobs:
+        if job.state == "PENDING":
+            if job.reason == "BadConstraints":
+                stuck.append(job.id)
+            elif job.restarts and _is_delay(job.eligible, now):
+                delayed.append(job.id)
+        elif job.state == "COMPLETING":
             # slurmctld has found it on cores that are no more, and queues it again as it has ended
-            if batch == "1" and requeue == "1":
-                delayed.append(job)
-        elif node in nodes.split(","):
-            (again if batch == "1" and requeue == "1" else ended).append(job)
+            if job.batch and job.requeue:
+                delayed.append(job.id)
+        elif node in job.nodes:
+            (again if job.batch and job.requeue else ended).append(job.id)
     return Queue(tuple(again), tuple(ended), tuple(stuck), tuple(delayed))
 
 
@@ -264,61 +224,43 @@ def _is_delay(eligible: str, now: datetime) -> bool:
 
 def running_jobs(machine: Machine) -> tuple[str, ...]:
     """Ids of the jobs that run; DshpcError where nobody knows."""
-    return tuple(_running(machine, "JobID:|").replace("|", " ").split())
+    return tuple(job.id for job in _running(machine, "JobID"))
 
 
 def waiting_clients(machine: Machine) -> tuple[str, ...]:
     """Ids of the jobs of srun and salloc that are queued; none where nobody knows."""
-    result = machine.run(
-        ["squeue", "-h", "-a", "-t", "PENDING", "-O", "JobID:|,BatchFlag:|"], deadline_s=_ASK_S
-    )
-    return read_waiting(result.stdout) if result.ok else ()
-
-
-def read_waiting(text: str) -> tuple[str, ...]:
-    """From lines `id|batch flag|`."""
-    found = ([item.strip() for item in line.split("|")] for line in text.split("\n"))
-    return tuple(fields[0] for fields in found if fields[0].isdecimal() and fields[1:2] == ["0"])
+    jobs = Slurm(machine).rows("JobID BatchFlag", "PENDING", deadline_s=_ASK_S).value
+    return tuple(job.id for job in jobs or () if not job.batch)
 
 
 def holders_of_gpus(machine: Machine) -> tuple[str, ...]:
     """Ids of the jobs that run and have GPUs, or shares of them; DshpcError where nobody knows."""
-    asked = ",".join(f"tres-per-{of}:|" for of in ("job", "node", "socket", "task"))
-    return read_holders(_running(machine, f"JobID:|,{asked}"))
+    asked = " ".join(f"tres-per-{of}" for of in ("job", "node", "socket", "task"))
+    return tuple(job.id for job in _running(machine, f"JobID {asked}") if "gres" in job.asked)
 
 
-def _running(machine: Machine, columns: str) -> str:
-    states = "RUNNING,SUSPENDED,STOPPED,COMPLETING"
-    result = machine.run(["squeue", "-h", "-t", states, "-O", columns], deadline_s=_ASK_S)
-    if not result.ok:
+def _running(machine: Machine, columns: str) -> tuple[SlurmJob, ...]:
+    told = Slurm(machine).rows(columns, _RUNNING, everyone=False, deadline_s=_ASK_S)
+    if told.value is None:
         raise DshpcError(
             "The controller does not say which jobs run.",
-            result.text,
+            told.asked.text,
             (Fix("See", "docker logs CONTAINER", step="look"),),
         )
-    return result.stdout
-
-
-def read_holders(text: str) -> tuple[str, ...]:
-    """From lines `id|tres|tres|tres|tres|`."""
-    found = (line.partition("|") for line in text.split("\n"))
-    return tuple(job.strip() for job, _, asked in found if job.strip() and "gres" in asked)
+    return told.value
 
 
 def others_hold_the_node(machine: Machine) -> bool:
     """Whether jobs of people run, or are about to, so that the proof had to wait for them."""
-    result = machine.run(
-        ["squeue", "-h", "-t", "RUNNING,PENDING,COMPLETING,SUSPENDED", "-o", "%T|%r|%U|%j"],
-        deadline_s=_ASK_S,
-    )
-    return result.ok and read_others(result.stdout)
+    states = "RUNNING,PENDING,COMPLETING,SUSPENDED"
+    columns = "State Reason UserID Name"
+    told = Slurm(machine).rows(columns, states, everyone=False, deadline_s=_ASK_S)
+    if told.value is None:  # with a name that hides where one ends
+        return told.asked.ok
+    return any(map(_holds_the_node, told.value))
 
 
-def read_others(text: str) -> bool:
-    """From lines `state|reason|uid|name`: whether one is no proof of ours and can hold the node."""
-    for line in text.split("\n"):
-        state, reason, uid, name, *_ = [*line.split("|", 3), "", "", "", ""]
-        waits = state == "PENDING" and reason in _WAIT_FOR_SOMETHING_ELSE
-        if state and not waits and (uid, name) != ("0", PROOF):
-            return True
-    return False
+def _holds_the_node(job: SlurmJob) -> bool:
+    """Whether it is no proof of ours and can hold the node."""
+    waits = job.state == "PENDING" and slurm_releases.no_rival(job.reason)
+    return not waits and (job.uid, job.name) != (0, PROOF)

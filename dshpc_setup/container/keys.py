@@ -17,7 +17,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dshpc_setup.container import jobs
 from dshpc_setup.container.exclusive import alone
@@ -38,12 +38,13 @@ from dshpc_setup.container.key_set import (
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.files.storage import cannot_write, read_text, replace_bytes
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.places import FROM_HOST, Places
+from dshpc_setup.slurm_releases import SHIPPED
 
 SCHEMA = "dshpc.key/1"
 STEP_SCHEMA = "dshpc.key-step/1"  # a line for each step, for the host's dshpc
 _KEY_BYTES = 64  # the block of HMAC-SHA256: more is hashed down to less
-_TOKEN_S = 60  # DEFAULT_TTL of auth_slurm.h, where AuthInfo says nothing else
 _SPARE_S = 5
 _ASK_S = 20.0
 _TAKEN_UP_S = 5.0
@@ -164,10 +165,10 @@ def _new_kid() -> str:
 # While the cluster runs
 
 
-def token_life_s(config: str) -> int:
-    """How long a token is good for, from what `scontrol show config` prints."""
-    found = re.search(r"(?m)^AuthInfo\s*=.*\bttl=(\d+)", config)
-    return max(_TOKEN_S, int(found[1]) if found else 0)
+def token_life_s(config: Mapping[str, str]) -> int:
+    """How long a token is good for, by the configuration in force."""
+    found = re.search(r".*\bttl=(\d+)", config.get("AuthInfo", ""))
+    return max(SHIPPED.defaults.token_s, int(found[1]) if found else 0)
 
 
 def rotate(machine: Machine, places: Places) -> int:
@@ -209,9 +210,10 @@ def change(
         _refuse_unready(machine, places)
         found = os.lstat(places.key)
         _, keys = _load(places.key, found)
-        config = machine.run(["scontrol", "show", "config"], deadline_s=_ASK_S)
-        if not config.ok:
-            raise _not_now("Slurm's controller does not answer.", config.text)
+        config = Slurm(machine).config(deadline_s=_ASK_S)
+        if config.value is None:
+            raise _not_now("Slurm's controller does not answer.", config.asked.text)
+        life_s = token_life_s(config.value)
         owner = (found.st_uid, found.st_gid)
 
         def in_force(step: str, wanted: KeySet) -> KeySet:
@@ -225,7 +227,7 @@ def change(
             raise _not_now("It was made by an older version.", "The next start puts it right.")
         now = in_force("known", known(now, now.spare, os.urandom(_KEY_BYTES), _new_kid()))
         now = in_force("in-use", in_use(now))
-        until = int(time.time()) + token_life_s(config.stdout) + _SPARE_S
+        until = int(time.time()) + life_s + _SPARE_S
         return in_force("retired", retired(now, until))
 
 
@@ -253,7 +255,7 @@ def _refuse_unready(machine: Machine, places: Places) -> None:
 
 def _taken_up(machine: Machine, places: Places, kid: str, signs_with: Signer, say: Say) -> None:
     """Until both daemons sign with the key; one that a reconfigure does not reach is restarted."""
-    done = machine.run(["scontrol", "reconfigure"], deadline_s=_ASK_S)
+    done = Slurm(machine).reconfigure(deadline_s=_ASK_S)
     for service in ("slurmctld", "slurmd"):
         if done.ok and _signed(signs_with, service, kid, _TAKEN_UP_S):
             continue

@@ -9,21 +9,13 @@ from typing import Any
 
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.observed.model import Daemon, Inside
+from dshpc_setup.slurm import seen
+from dshpc_setup.slurm.nodes import parse_lines
 from dshpc_setup.slurm.places import Places
 
 _CUT, _NEXT = "\x1f", "\x1e"
 _MOST_JOBS = 20
 
-# What hangs or is down is not asked anything else: other commands wait longer than a ping does
-_SLURM = r"""[ -e "$1/slurm.conf" ] || { echo 'no slurm.conf is in force'; exit 0; }
-said=$(scontrol ping 2>&1); echo "$said"
-case "$said" in *' is UP'*) ;; *) exit 0 ;; esac
-printf '\036'; scontrol show config 2>/dev/null | grep '^SLURM_VERSION'
-printf '\036'; scontrol show node -o 2>/dev/null
-printf '\036'; squeue -h -a -t OUT_OF_MEMORY -o '%i %j' 2>/dev/null
-# The processes first: slurmstepd stays until slurmctld knows that its job has ended
-printf '\036'; ps -eo args= | sed -n 's/^slurmstepd: \[\([0-9]*\)\..*/\1/p'
-printf '\036'; squeue -h -a -t RUNNING -O 'JobID:|,BatchFlag:|,TimeUsed:|' 2>/dev/null"""
 _DAEMONS = r"""for name in slurmctld slurmd; do
 printf '%s\037' "$name"; s6-svstat -o up,wantedup,pid,updownfor "$1/$name" 2>/dev/null
 printf '\037'; s6-svdt "$1/$name" 2>/dev/null
@@ -32,30 +24,24 @@ printf '\036'; done"""
 
 
 def slurm(machine: Machine, places: Places, deadline_s: float) -> dict[str, Any]:
-    argv = ["sh", "-c", _SLURM, "sh", places.etc_slurm]
+    argv = seen.all_argv(places.etc_slurm)
     return parse_slurm(machine.run(argv, deadline_s=deadline_s, cwd="/"))
 
 
 def parse_slurm(asked: CommandResult) -> dict[str, Any]:
     """The controller, its version, its nodes, and the jobs that ended for want of memory."""
-    parts = [*asked.stdout.split(_NEXT), "", "", "", "", ""]
-    ping, version, nodes, jobs, processes, running, *_ = parts
-    if " is UP" not in ping:
-        lines = (line for line in ping.splitlines() if not line.startswith("*"))
-        says = " ".join(" ".join(lines).split()) or asked.stderr.strip()
-        if " is DOWN" in ping:
-            return {"controller": "down", "controller_says": says}
-        if asked.state == "timeout":
-            says = says or f"scontrol ping did not answer within {asked.ms / 1000:.0f} s"
-        return {"controller": "silent", "controller_says": says or f"scontrol: {asked.state}"}
-    found = re.search(r"=\s*(\S+)", version)
-    told = (line.partition(" ") for line in jobs.splitlines() if line.strip())
+    found = seen.parse_all(asked)
+    if found.state != "up":
+        late = f"scontrol ping did not answer within {asked.ms / 1000:.0f} s"
+        says = found.says or (late if asked.state == "timeout" else f"scontrol: {asked.state}")
+        return {"controller": found.state, "controller_says": says}
+    lacking = tuple(f"{job} ({name})" for job, name in found.out_of_memory)
     return {
         "controller": "up",
-        "running_version": found[1] if found else None,
-        "node_lines": tuple(line for line in nodes.splitlines() if "NodeName=" in line),
-        "without_process": parse_running(running, processes.split()),
-        "out_of_memory": tuple(f"{job} ({name})" for job, _, name in told)[-_MOST_JOBS:],
+        "running_version": found.version,
+        "node_lines": found.node_lines,
+        "without_process": parse_running(found.running, found.with_process),
+        "out_of_memory": lacking[-_MOST_JOBS:],
     }
 
 
@@ -108,8 +94,8 @@ def with_running(inside: Inside, controllers: str | None) -> Inside:
         it.name == "slurmctld" and not it.up for it in inside.daemons
     ):
         inside = replace(inside, controller="down")
-    nodes = (re.search(r"\sVersion=(\S+)", line) for line in inside.node_lines)
-    versions = {"slurmctld": controllers, "slurmd": next((it[1] for it in nodes if it), None)}
+    nodes = (node.version for node in parse_lines(inside.node_lines))
+    versions = {"slurmctld": controllers, "slurmd": next(filter(None, nodes), None)}
     return replace(
         inside,
         daemons=tuple(

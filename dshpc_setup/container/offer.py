@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING
 
 from dshpc_setup.container import hardware_fit
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.gpu_places import SlurmGpu, device_of
+from dshpc_setup.container.gpu_places import device_of
 from dshpc_setup.files.storage import replace_text
 from dshpc_setup.jobs.offer import FILE, Offer, OfferedGpu
 from dshpc_setup.plan.names import model_name, sold_gb
 from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.gpus import SlurmGpu
 from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm_releases import SHIPPED
 
 if TYPE_CHECKING:
     from dshpc_setup.container.look import Seen
 
 _PLAIN = re.compile(r"[\w.+-]+", re.ASCII)  # what may stand in an option as it is
-_MAX_ARRAY = 1001  # Slurm's own
 
 
 def write(places: Places, offer: Offer) -> None:
@@ -52,7 +53,9 @@ def offer(candidate: Candidate, seen: Seen, node: str, listed: Sequence[SlurmGpu
         gres_type=seen.plan.gres_type if _each_its_own(gpus) else "model",
         isolation=seen.plan.isolation,
         simulated=seen.facts.gpus.simulated,
-        max_array=int(longest) if re.fullmatch(r"[0-9]{1,7}", longest) else _MAX_ARRAY,
+        max_array=int(longest)
+        if re.fullmatch(r"[0-9]{1,7}", longest)
+        else SHIPPED.defaults.array_size,
     )
 
 

@@ -15,6 +15,7 @@ from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.run import Run
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.client import Slurm
 
 _ASK_S = 20.0
 _MARK = "# Not in the configuration any more: stays until no job of it is left"
@@ -100,20 +101,11 @@ def settle(run: Run, candidate: Candidate) -> dict[str, str]:
 def _jobs(machine: Machine, partition: str) -> tuple[str, ...] | None:
     """Ids of the jobs that have not ended; None where nobody knows."""
     states = "PENDING,RUNNING,SUSPENDED,STOPPED,COMPLETING,CONFIGURING"
-    result = machine.run(
-        ["squeue", "-h", "-a", "-t", states, "-O", "JobID:|,Partition:1000|"], deadline_s=_ASK_S
-    )
-    return of_partition(result.stdout, partition) if result.ok else None
-
-
-def of_partition(text: str, partition: str) -> tuple[str, ...]:
-    """From lines `id|partition,partition|`."""
-    fields = ([item.strip() for item in line.split("|")] for line in text.split("\n"))
-    return tuple(
-        item[0] for item in fields if len(item) > 1 and partition in item[1].split(",") and item[0]
-    )
+    jobs = Slurm(machine).rows("JobID Partition", states, deadline_s=_ASK_S).value
+    if jobs is None:
+        return None
+    return tuple(job.id for job in jobs if partition in job.partition.split(","))
 
 
 def _delete(machine: Machine, partition: str) -> bool:
-    argv = ["scontrol", "delete", f"partitionname={partition}"]
-    return machine.run(argv, deadline_s=_ASK_S).ok
+    return Slurm(machine).delete_partition(partition, deadline_s=_ASK_S).ok

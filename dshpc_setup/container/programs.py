@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from dshpc_setup.container import task_prolog
+from dshpc_setup import slurm_releases
 from dshpc_setup.container.complaints import shortened, what_to_do
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError, Fix
@@ -92,7 +92,7 @@ def failed_around(candidate: Candidate, said: str, *, drained: bool) -> DshpcErr
     `said`: what srun said. `drained`: Slurm took the node out for a Prolog. slurmd alone knows that one's
     exit code, and writes it into the container's log.
     """
-    task = task_prolog.FAILED.search(said)
+    task = slurm_releases.says("task_prolog_failed").search(said)
     if task is None and not drained:
         return None
     key = "Prolog" if task is None else "TaskProlog"

@@ -9,6 +9,7 @@ from dshpc_setup.container import daemons, jobs, programs
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.run import Run
 from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.nodes import Node
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Reconciled:
     """The node as it was found, and whether it was taken back; the ids of the jobs that were queued
     again, and when (of the monotonic clock)."""
 
-    found: daemons.Node | None = None
+    found: Node | None = None
     resumed: bool = False
     again: tuple[str, ...] = ()
     queued: float = 0.0
@@ -56,9 +57,7 @@ def reconcile(run: Run, node: str, *, fresh: bool) -> Reconciled:
         return Reconciled(found, bool(told and told.resumed), tidied.again, queued)
 
 
-def _let_go(
-    run: Run, node: str, found: daemons.Node, again: tuple[str, ...]
-) -> daemons.Node | None:
+def _let_go(run: Run, node: str, found: Node, again: tuple[str, ...]) -> Node | None:
     """The node that was held takes jobs again, and the interrupted ones are looked at."""
     told = daemons.take_back(run.machine, node, found, fresh=True)
     if told and not told.resumed:  # by a person, meanwhile

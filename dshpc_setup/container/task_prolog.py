@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 
+from dshpc_setup import slurm_releases
 from dshpc_setup.files.storage import read_text
 from dshpc_setup.machine import Machine
-from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm import seen, slurm_conf
 from dshpc_setup.slurm.places import Places
 
-# Of slurmstepd's, as the last words of a task that was not begun (exec_task in
-# src/slurmd/slurmstepd/task.c, 24.11); the task ends with that code
-FAILED = re.compile(r"error: TaskProlog failed status=(\d{1,3})\b")
 _MOST_JOBS = 5  # the latest of those that Slurm still knows
 _END = 4096
-_JOB = re.compile(r"^JobId=(\d+)\s.*\sExitCode=(\d+):0\s.*\sStdErr=(/.*?)\sStdIn=")
-_ASK = rf"""for job in $(squeue -h -a -t FAILED -S i -o %A | tail -n {_MOST_JOBS}); do
-scontrol -o show job "$job" 2>/dev/null; done"""
 
 
 def failed(machine: Machine, places: Places, deadline_s: float) -> tuple[str, ...]:
@@ -30,13 +24,18 @@ def failed(machine: Machine, places: Places, deadline_s: float) -> tuple[str, ..
     path = slurm_conf.last(text, "TaskProlog")
     if path is None or path.startswith("/usr/local/lib/dshpc/"):
         return ()
-    asked = machine.run(["sh", "-c", _ASK], deadline_s=deadline_s, cwd="/")
-    jobs = (found for line in asked.stdout.splitlines() if (found := _JOB.match(line)))
+    asked = machine.run(seen.failed_argv(_MOST_JOBS), deadline_s=deadline_s, cwd="/")
     return tuple(
-        f"{job} (exit code {code})"
-        for job, code, log in (found.groups() for found in jobs)
-        if code in FAILED.findall(_end(places.at(log)))
+        f"{each.job} (exit code {each.code})"
+        for each in seen.parse_failed(asked.stdout)
+        if each.code in _codes(_end(places.at(each.errors)))
     )
+
+
+def _codes(text: str) -> set[str]:
+    """With which a TaskProlog ended: the last words of a task that was not begun, and its own exit code."""
+    failed = map(slurm_releases.says("task_prolog_failed").search, text.splitlines())
+    return {found[1] for found in failed if found}
 
 
 def _end(path: str) -> str:

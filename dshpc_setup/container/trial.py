@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from dshpc_setup import slurm_releases
 from dshpc_setup.container import config, network
 from dshpc_setup.container.complaints import explain
 from dshpc_setup.container.config import Candidate
@@ -15,12 +16,12 @@ from dshpc_setup.files.storage import read_text, replace_text
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.silence import no_answer
 from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.places import ASK, Places
 
 _PARSE_S = 90.0  # slurmd itself waits 19 s for a device file that is missing
 _TRIAL_S = 40.0
 _LOG = "log"
-_RUNNING = "Running as primary controller"
 
 
 def asking(text: str) -> str:
@@ -50,12 +51,12 @@ def parse_error(
     machine: Machine, candidate: Candidate, folder: str, node: str
 ) -> DshpcError | None:
     """What slurmd says to the files in `folder`, written by `write_set`."""
-    result = machine.run(["slurmd", "-G", "-N", node, "-f", f"{folder}/{ASK}"], deadline_s=_PARSE_S)
+    result = Slurm(machine).gpus(f"{folder}/{ASK}", node, deadline_s=_PARSE_S).asked
     if result.state == "timeout":
         return no_answer(result, "what slurmd thinks of the configuration")
     # slurmd goes on without a GPU that it cannot use; the node would then be refused as too small.
     # Of one more than slurm.conf speaks of it says "Ignoring extra GRES": that is no harm.
-    ignored = re.search(r"warning: (Ignoring file-less .*)", result.text)
+    ignored = slurm_releases.says("gpu_without_file").search(result.text)
     if result.ok and ignored is None:
         return None
     if result.ok and ignored is not None:
@@ -124,7 +125,7 @@ def _runs(pid: int, log: str) -> bool | None:
     """
     until = time.monotonic() + _TRIAL_S
     while time.monotonic() < until:
-        if _RUNNING in (read_text(log) or ""):
+        if slurm_releases.says("controller_serves").search(read_text(log) or ""):
             return True
         if network.reaped(pid):
             return False

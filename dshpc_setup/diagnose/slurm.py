@@ -69,7 +69,7 @@ def _takes_jobs(known: Known) -> Verdict:
     if not seen:
         return fault("The controller knows no node.", fix=(LOG,))
     unusable = [node for node, told in zip(seen, found.nodes, strict=True) if not told.usable]
-    planned = all(node.by_a_person or node.node.reserved for node in unusable)
+    planned = all(node.by_a_person or node.reserved for node in unusable)
     tell = warning if planned else fault
     by = " Somebody took it out of use." if planned else ""
     return tell(f"The node is not available to jobs.{by}", *evidence, fix=(NODE,))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from dshpc_setup.diagnose.common import cluster, in_plan
 from dshpc_setup.diagnose.model import (
     Check,
@@ -17,7 +15,6 @@ from dshpc_setup.diagnose.model import (
     warning,
 )
 from dshpc_setup.diagnose.slurm_known import (
-    ABOUT_GPUS,
     LOST_SINCE,
     NOT_IN_CONTAINER,
     RUNS,
@@ -30,10 +27,6 @@ from dshpc_setup.diagnose.slurm_known import (
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Inside
 from dshpc_setup.slurm import stuck
-
-# As container/drift.py writes it: "GPUs of type h100", "2" -> "1 (gone: NVIDIA H100 (GPU-...); new: ...)"
-_OF_TYPE = re.compile(r"GPUs of type (?P<type>.+)")
-_NOW = re.compile(r"(?P<count>\d{1,6}) \((?:gone: (?P<gone>.*?))?(?:; )?(?:new: .*)?\)")
 
 
 def _image_type(known: Known) -> Verdict:
@@ -139,20 +132,17 @@ def _simulated(known: Known) -> Verdict:
 def _lost(known: Known) -> Verdict:
     """GPUs that the last start that got ready had, and this one has not."""
     found = cluster(known)
-    changes = [
-        (item, of_type["type"], now)
-        for item in found.drift
-        if (of_type := _OF_TYPE.fullmatch(item.what)) and (now := _NOW.fullmatch(item.now))
-    ]
-    gone = [(item, kind, now) for item, kind, now in changes if now["gone"]]
+    changes = [item.gpus for item in found.drift if item.gpus is not None]
+    gone = [gpus for gpus in changes if gpus.gone]
     if not gone:
-        return fine(*(item.what for item, _, _ in changes))
-    fewer = sum(int(now["count"]) - _number(item.was) for item, _, now in changes) < 0
+        return fine(*(item.what for item in found.drift if item.gpus is not None))
+    fewer = sum(gpus.now - gpus.before for gpus in changes) < 0
     words = tuple(
-        f"{now['gone']} is gone: {item.was} of type {kind} at the last start, {now['count']} now"
-        for item, kind, now in gone
+        f"{', '.join(gpus.gone)} is gone: {gpus.before} of type {gpus.type} at the last start, "
+        f"{gpus.now} now"
+        for gpus in gone
     )
-    jobs = tuple(job for job in found.pending or () if ABOUT_GPUS.match(job.why))
+    jobs = tuple(job for job in found.pending or () if job.lacks_gpus)
     wait = " Jobs that ask for it wait until it is back." if fewer else ""
     tell = warning if fewer else note
     return tell(
@@ -167,10 +157,6 @@ def _lost(known: Known) -> Verdict:
                 "dshpc squeue -t PD"),
         ) if fewer else (),
     )  # fmt: skip
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 _GPU_FAULTS = ("DSH-PT-001", "DSH-PT-050", "DSH-NV-020", "DSH-NV-013", "DSH-GP-001")

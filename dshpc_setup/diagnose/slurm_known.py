@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from shlex import quote
 
-from dshpc_setup.container.daemons import Node, parse_node
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
 from dshpc_setup.errors import Fix, Step
 from dshpc_setup.observed.model import ContainerSeen, Inside
-from dshpc_setup.slurm.node_state import NodeStatus, parse_gres
+from dshpc_setup.slurm.nodes import Node, joined, parse_lines
 from dshpc_setup.slurm.stuck import MOST, Stuck
 from dshpc_setup.terminal import printed
 
@@ -29,13 +26,6 @@ STATE_VOLUME = "DSH-SL-027"
 LOST_SINCE = "DSH-SL-038"
 PROLOG = "DSH-SL-016"
 PROGRAMS = "DSH-SL-050"
-
-ABOUT_GPUS = re.compile(r"it asks for (?:gpu|shard|mps)\b")
-"""Of why a job cannot run (`Stuck.why`): the cluster has not the GPUs that it wants."""
-
-_SLURMS = ("", "slurm", "Unknown")
-# slurmd gives these as root: its slurmstepd/mgr.c and req.c call slurm_drain_nodes() with them
-_DAEMON_REASONS = re.compile(r"Kill task failed|(?:Prolog|Epilog) error", re.IGNORECASE)
 
 
 def of_inside(look: Callable[[Known, Inside], Verdict]) -> Callable[[Known], Verdict]:
@@ -72,107 +62,27 @@ def before_ready(known: Known) -> bool:
     return found.phase != "ready" and not found.problem
 
 
-@dataclass(frozen=True)
-class NodeSeen:
-    """A node as the controller knows it; `who` is None where it is not known who set the reason."""
-
-    name: str
-    word: str  # sinfo's own for its state: "drained*"
-    node: Node
-    who: str | None
-    gpus: int
-    container: str
-
-    @property
-    def drained(self) -> bool:
-        return "DRAIN" in self.node.states
-
-    @property
-    def silent(self) -> bool:
-        return "NOT_RESPONDING" in self.node.states
-
-    @property
-    def down(self) -> bool:
-        return "DOWN" in self.node.states or self.silent
-
-    @property
-    def invalid(self) -> bool:
-        """Its last registration was refused: it has less than its line in slurm.conf says."""
-        return bool({"INVALID_REG", "INVAL"} & set(self.node.states))
-
-    @property
-    def by_a_person(self) -> bool:
-        """Whether somebody took it out of use, and not Slurm or dshpc."""
-        return (
-            self.who is not None
-            and self.who not in _SLURMS
-            and not self.node.own_doing
-            and _DAEMON_REASONS.match(self.node.reason) is None
-        )
-
-    @property
-    def mended(self) -> bool:
-        """Whether what Slurm or dshpc took it out for is over, and a resume alone is missing."""
-        holds = self.invalid or self.silent or _DAEMON_REASONS.match(self.node.reason) is not None
-        return self.who is not None and self.node.own_doing and not holds
-
-    def reason_like(self, pattern: str) -> bool:
-        """Whether Slurm gave such a reason; a person's words may look like it."""
-        return not self.by_a_person and bool(re.match(pattern, self.node.reason, re.IGNORECASE))
-
-    def __str__(self) -> str:
-        because = f", because: {self.node.reason}" if self.node.reason else ""
-        by = f" (set by {self.who})" if because and self.who else ""
-        return f"{self.name}: {self.word}{because}{by}"
-
-
-def nodes(known: Known) -> tuple[NodeSeen, ...]:
+def nodes(known: Known) -> tuple[Node, ...]:
     """The controller's nodes; from inside it is known who set their reasons, too."""
     inside = known.observed.inside
-    told: dict[str, Node] = {}
-    for line in inside.node_lines if inside else ():
-        name, node = re.match(r"NodeName=(\S+)", line), parse_node(line)
-        if name and node:
-            told[name[1]] = node
-    found = []
-    seen = cluster(known).nodes or tuple(_of_line(name, node) for name, node in told.items())
-    for status in seen:
-        gpus = sum(n for kind, n in status.gres_total.items() if kind.split(":")[0] == "gpu")
-        line_node = told.get(status.name)
-        node = line_node or Node(_states(status.state), status.reason or "")
-        who = line_node.who if line_node else None
-        found.append(NodeSeen(status.name, status.state, node, who, gpus, cluster(known).container))
-    return tuple(found)
+    return joined(cluster(known).nodes, parse_lines(inside.node_lines if inside else ()))
 
 
-def _of_line(name: str, node: Node) -> NodeStatus:
-    """Of a node that the container alone was asked about, since its start has not ended well."""
-    words = [state.lower() for state in node.states if state != "NOT_RESPONDING"]
-    silent = "*" if "NOT_RESPONDING" in node.states else ""
-    return NodeStatus(
-        name, "+".join(words) + silent, node.reason or None, parse_gres(node.gres), {}
-    )
+def described(node: Node) -> str:
+    """ "lab: drained, because: hot (set by ada)"."""
+    because = f", because: {node.reason}" if node.reason else ""
+    by = f" (set by {node.who})" if because and node.who else ""
+    return f"{node.name}: {node.state}{because}{by}"
 
 
-def _states(word: str) -> tuple[str, ...]:
-    """sinfo's one word for a state as the states that it stands for (sinfo(1), NODE STATE CODES)."""
-    plain = word.rstrip("*~#!%$@^-+").upper()
-    states = {
-        "DRAINED": ("IDLE", "DRAIN"),
-        "DRAINING": ("ALLOCATED", "DRAIN"),
-        "INVAL": ("DRAIN", "INVALID_REG"),
-    }.get(plain, (plain,))
-    return (*states, "NOT_RESPONDING") if "*" in word else states
-
-
-def resume(node: NodeSeen, *, automatic: bool = False) -> tuple[Fix, ...]:
+def resume(known: Known, node: Node, *, automatic: bool = False) -> tuple[Fix, ...]:
     """What takes a drained node back: Slurm lets only root and its own user do so."""
     order = f"scontrol update NodeName={quote(node.name)} State=RESUME"
     return (
         Fix("As root, take the node back into use", f"dshpc {order}", automatic=automatic),
         Fix(
             "Or, where you are not root",
-            f"docker exec {quote(node.container)} {order}",
+            f"docker exec {quote(cluster(known).container)} {order}",
             step="alternative",
         ),
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from shlex import quote
 
+from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown, warning
 from dshpc_setup.diagnose.slurm_known import (
     CONTROLLER,
@@ -19,8 +20,8 @@ from dshpc_setup.diagnose.slurm_known import (
     PROGRAMS,
     PROLOG,
     RUNS,
-    NodeSeen,
     counted,
+    described,
     gpus_inside,
     nodes,
     own_file,
@@ -30,13 +31,10 @@ from dshpc_setup.diagnose.slurm_known import (
 from dshpc_setup.diagnose.slurm_prolog import prolog
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Inside
-
-# node_mgr.c, gres.c and job_mgr.c of slurmctld, slurmd's req.c and slurmstepd's mgr.c (24.11)
-_FEWER_GRES = r"gres/\w+ count (?:reported lower|too low)"
-_LOW = r"Low (?:RealMemory|CPUs|TmpDisk|socket\*core)"
+from dshpc_setup.slurm.nodes import Node
 
 
-def _of_nodes(look: Callable[[Known, tuple[NodeSeen, ...]], Verdict]) -> Callable[[Known], Verdict]:
+def _of_nodes(look: Callable[[Known, tuple[Node, ...]], Verdict]) -> Callable[[Known], Verdict]:
     """A look at the controller's nodes; skipped while there are none to see."""
 
     def looked(known: Known) -> Verdict:
@@ -46,58 +44,59 @@ def _of_nodes(look: Callable[[Known, tuple[NodeSeen, ...]], Verdict]) -> Callabl
     return looked
 
 
-def _drained(_: Known, found: tuple[NodeSeen, ...]) -> Verdict:
+def _drained(known: Known, found: tuple[Node, ...]) -> Verdict:
     bad = [node for node in found if node.drained]
     if not bad:
-        return fine(*map(str, found))
+        return fine(*map(described, found))
     node = bad[0]
-    evidence = tuple(map(str, bad))
-    reason = node.node.reason or "none was given"
+    evidence = tuple(map(described, bad))
+    reason = node.reason or "none was given"
     if node.by_a_person:
         return warning(
             f"{node.who} drained it, with the reason: {reason}. It takes no new jobs until somebody "
             "takes it back; dshpc leaves it so.",
             *evidence,
-            fix=resume(node),
+            fix=resume(known, node),
         )
-    if node.mended:
+    if node.over:
         cause = (
             f"It was drained for something that is over ({reason}), and only has to be taken back."
         )
-        return fault(cause, *evidence, fix=resume(node, automatic=True))
+        return fault(cause, *evidence, fix=resume(known, node, automatic=True))
     return fault(
         f"The node was drained and takes no new jobs. The reason is: {reason}.",
         *evidence,
-        fix=(NODE, *resume(node)),
+        fix=(NODE, *resume(known, node)),
     )
 
 
-def _drained_for(pattern: str, cause: str, *fixes: Fix) -> Callable[[Known], Verdict]:
+def _drained_for(reason: str, cause: str, *fixes: Fix) -> Callable[[Known], Verdict]:
     """A check that the node is not drained with a reason of Slurm's own; CONTAINER is its name."""
 
-    def look(_: Known, found: tuple[NodeSeen, ...]) -> Verdict:
-        bad = [node for node in found if node.drained and node.reason_like(pattern)]
+    def look(known: Known, found: tuple[Node, ...]) -> Verdict:
+        bad = [node for node in found if node.drained and node.is_for(reason)]
         if not bad:
             return fine()
         first = tuple(
             replace(
                 fix,
-                command=fix.command and fix.command.replace("CONTAINER", quote(bad[0].container)),
+                command=fix.command
+                and fix.command.replace("CONTAINER", quote(cluster(known).container)),
             )
             for fix in fixes
         )
-        return fault(cause, *map(str, bad), fix=(*first, *resume(bad[0])))
+        return fault(cause, *map(described, bad), fix=(*first, *resume(known, bad[0])))
 
     return _of_nodes(look)
 
 
-def _fewer_gpus(known: Known, found: tuple[NodeSeen, ...]) -> Verdict:
+def _fewer_gpus(known: Known, found: tuple[Node, ...]) -> Verdict:
     inside = known.observed.inside
     # Drained nodes keep their reason; only a refused registration says that it still holds
     told = [
         node
         for node in found
-        if node.reason_like(_FEWER_GRES) and (node.invalid or (inside is None and node.drained))
+        if node.is_for("fewer_gres") and (node.invalid or (inside is None and node.drained))
     ]
     wanted = sum(node.gpus for node in found)
     seen = gpus_inside(known)
@@ -116,7 +115,7 @@ def _fewer_gpus(known: Known, found: tuple[NodeSeen, ...]) -> Verdict:
     return fault(
         f"Slurm is configured for {counted(wanted, 'GPU')}{how}. It drains a node that has fewer than "
         "it is configured for.",
-        *map(str, told or found),
+        *map(described, told or found),
         *_gres_lines(inside),
         fix=(
             Fix(
@@ -134,11 +133,11 @@ def _gres_lines(inside: Inside | None) -> tuple[str, ...]:
     return tuple(line for line in lines if "gres" in line.lower())[-3:]
 
 
-def _low(known: Known, found: tuple[NodeSeen, ...]) -> Verdict:
+def _low(known: Known, found: tuple[Node, ...]) -> Verdict:
     bad = [
         node
         for node in found
-        if node.reason_like(_LOW) and (node.invalid or (node.drained and node.who is None))
+        if node.is_for("too_little") and (node.invalid or (node.drained and node.who is None))
     ]
     if not bad:
         return fine()
@@ -158,39 +157,39 @@ def _low(known: Known, found: tuple[NodeSeen, ...]) -> Verdict:
         fixes.insert(0, right)
     return fault(
         "The node has less memory, CPUs or disk than its line in slurm.conf says, and Slurm drained it.",
-        *map(str, bad),
+        *map(described, bad),
         *evidence,
         fix=tuple(fixes),
     )
 
 
-def _down(_: Known, found: tuple[NodeSeen, ...]) -> Verdict:
+def _down(known: Known, found: tuple[Node, ...]) -> Verdict:
     bad = [node for node in found if node.down]
     if not bad:
-        return fine(*map(str, found))
+        return fine(*map(described, found))
     node = bad[0]
     if node.by_a_person and not node.silent:
-        cause = f"{node.who} set it down, with the reason: {node.node.reason}. dshpc leaves it so."
-        return warning(cause, *map(str, bad), fix=resume(node))
+        cause = f"{node.who} set it down, with the reason: {node.reason}. dshpc leaves it so."
+        return warning(cause, *map(described, bad), fix=resume(known, node))
     if node.silent:
         cause = "slurmd, Slurm's daemon on the node, does not answer the controller."
         return fault(
             cause,
-            *map(str, bad),
+            *map(described, bad),
             fix=(LOG, reconfigure("Restart the daemons; running jobs are not affected")),
         )
     cause = "The node is down, and slurmd answers: it only has to be taken back."
-    return fault(cause, *map(str, bad), fix=resume(node, automatic=node.mended))
+    return fault(cause, *map(described, bad), fix=resume(known, node, automatic=node.over))
 
 
-def _invalid(_: Known, found: tuple[NodeSeen, ...]) -> Verdict:
+def _invalid(_: Known, found: tuple[Node, ...]) -> Verdict:
     bad = [node for node in found if node.invalid]
     if not bad:
         return fine()
     return fault(
         "The controller refused what slurmd reported of the node (INVALID_REG): it differs from its line in "
         "slurm.conf. No job can start there, and a resume does not help.",
-        *map(str, bad),
+        *map(described, bad),
         fix=(reconfigure(),),
     )
 
@@ -209,7 +208,7 @@ NODE_CHECKS: tuple[Check, ...] = (
           "The node was drained for too little memory or CPUs", _of_nodes(_low), needs=_NEEDS),
     Check("DSH-SL-015", "slurm", "Jobs' processes end when they are told to",
           "The node was drained because a job could not be killed",
-          _drained_for(r"Kill task failed",
+          _drained_for("kill_failed",
                        "A job's processes did not end when they were killed: they hang in the kernel, "
                        "most often in a GPU driver or a network file system (state D).",
                        _LEFT, Fix("If they stay, the machine has to be restarted")),
@@ -219,7 +218,7 @@ NODE_CHECKS: tuple[Check, ...] = (
           because=(PROGRAMS,)),
     Check("DSH-SL-017", "slurm", "Batch jobs can be launched",
           "The node was drained because a batch job could not be launched",
-          _drained_for(r"batch job complete failure",
+          _drained_for("launch_failed",
                        "slurmd could not launch a batch job, or could not tell how it ended: often a full "
                        "disk, a missing home folder or processes that cannot be killed.",
                        LOG), needs=_NEEDS, because=("DSH-SL-027",)),

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
-
+from dshpc_setup import slurm_releases
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, unknown
 from dshpc_setup.diagnose.slurm_known import (
     LOG,
-    NodeSeen,
     correct_lines,
+    described,
     nodes,
     release,
     resume,
 )
 from dshpc_setup.errors import Fix
 from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.nodes import Node
 
-# node_mgr.c and job_mgr.c of slurmctld; slurmd's req.c (24.11)
-_REASON = r"(Prolog|Epilog) error"
-_ENDED = re.compile(r"\b(prolog|epilog) failed status=(\d+):(\d+)")
+_ENDED = slurm_releases.says("program_ended")
 
 
 def prolog(known: Known) -> Verdict:
@@ -27,16 +25,15 @@ def prolog(known: Known) -> Verdict:
     found = nodes(known)
     if not found:
         return unknown("The controller has told of no node.")
-    bad = [node for node in found if node.drained and node.reason_like(_REASON)]
+    bad = [node for node in found if node.drained and node.is_for("program_failed")]
     if not bad:
         return fine()
-    told = re.search(_REASON, bad[0].node.reason, re.IGNORECASE)
-    key = told[1].capitalize() if told else "Prolog"
+    key = bad[0].failed_program or "Prolog"
     program, line = _named(known, key)
     named = f"The {key} {program}" if program else f"The {key} program that slurm.conf names"
     return fault(
         f"{named} {_how(known, key)}. Slurm drains the node then, and holds the job.",
-        *map(str, bad),
+        *map(described, bad),
         *line,
         fix=(
             LOG,
@@ -74,7 +71,7 @@ def _how(known: Known, key: str) -> str:
     return f"ended by signal {signal}" if signal != "0" else f"ended with exit code {code}"
 
 
-def _afterwards(known: Known, node: NodeSeen) -> tuple[Fix, ...]:
+def _afterwards(known: Known, node: Node) -> tuple[Fix, ...]:
     """The node back, and the jobs that Slurm holds since then; a failed start does the first itself."""
     pending = cluster(known).pending or ()
     jobs = tuple(job for job in pending if job.hold == "launch")
@@ -82,4 +79,4 @@ def _afterwards(known: Known, node: NodeSeen) -> tuple[Fix, ...]:
     if cluster(known).failure is not None:
         again = "Then start the cluster again, which takes the node back"
         return (Fix(again, "dshpc restart", step="after"), *held)
-    return (*resume(node), *held)
+    return (*resume(known, node), *held)

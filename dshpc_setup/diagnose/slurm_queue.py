@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from shlex import quote
 
+from dshpc_setup import slurm_releases
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, unknown, warning
 from dshpc_setup.diagnose.slurm_known import (
-    ABOUT_GPUS,
     CONTROLLER,
     DOWN,
     DRAINED,
@@ -27,18 +26,17 @@ from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Inside
 from dshpc_setup.slurm import stuck
 
-_INVALID = r"invalid (?:generic resource|gres)"
-_OF_A_JOB = re.compile(rf"(?:_rpc_|JobId|_job_).*{_INVALID}", re.IGNORECASE)
-_OF_FILES = re.compile(rf"{_INVALID}|Ignoring file-less GPU|gres\.conf", re.IGNORECASE)
+_REFUSED = slurm_releases.says("job_with_invalid_gres")
+_OF_FILES = slurm_releases.says("about_gres")
 _NEEDS = (RUNS, CONTROLLER)
 
 
 def _unknown_gres(known: Known) -> Verdict:
     """Jobs, or the configuration itself, that name a GPU which the cluster has not."""
     found, inside = cluster(known), known.observed.inside
-    jobs = tuple(job for job in found.pending or () if ABOUT_GPUS.match(job.why))
+    jobs = tuple(job for job in found.pending or () if job.lacks_gpus)
     errors = inside.errors if inside else ()
-    refused = tuple(line for line in errors if _OF_A_JOB.search(line))[-3:]
+    refused = tuple(line for line in errors if _REFUSED.search(line))[-3:]
     said = tuple(line for line in errors if _OF_FILES.search(line) and line not in refused)[-3:]
     have = tuple(f"{node.name} has {node.gres or 'no GPU'}" for node in found.nodes)
     look = Fix(
@@ -77,7 +75,7 @@ def _pending(known: Known) -> Verdict:
     pending = cluster(known).pending
     if pending is None:
         return unknown("The queue was not asked.")
-    jobs = tuple(job for job in stuck.not_held(pending) if not ABOUT_GPUS.match(job.why))
+    jobs = tuple(job for job in stuck.not_held(pending) if not job.lacks_gpus)
     if not jobs:
         return fine()
     return warning(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from shlex import quote
 
+from dshpc_setup import slurm_releases
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown, warning
 from dshpc_setup.diagnose.slurm_known import RUNS, STATE_VOLUME, before_ready, of_inside, restart
@@ -20,9 +20,6 @@ _INODES_WARN, _INODES_ERROR = 1000, 50
 _PACKAGES_DAYS = 90
 _RENEW = Fix("Build the image from Debian's packages of today; queue, users, homes and key stay",
              "configure-environment --renew")  # fmt: skip
-# security-tracker.debian.org/tracker/source-package/slurm-wlm; the versions of Debian 13
-_HOLES = "CVE-2026-65107, CVE-2026-65108, CVE-2026-65109, CVE-2026-65138"
-_MENDED, _MENDED_VERSION = (4, 1), "24.11.5-4+deb13u1"
 
 
 def _state_volume(_: Known, inside: Inside) -> Verdict:
@@ -175,13 +172,13 @@ def _holes(_: Known, inside: Inside) -> Verdict:
     version = inside.slurm_package
     if version is None:
         return unknown("The image does not say which of Debian's packages its Slurm is.")
-    parts = re.fullmatch(r"(?:\d+:)?24\.11\.5-(\d+)(?:\+deb13u(\d+))?\S*", version)
-    if parts is None or (int(parts[1]), int(parts[2] or 0)) >= _MENDED:
+    package = slurm_releases.of(version.partition(":")[2] or version).package
+    if package is None or package.has_fixes(version):
         return fine(version)
     return warning(
-        f"This Slurm has holes that are known: {_HOLES}. Who may submit jobs, or reach its ports, might use "
-        "them.",
-        f"slurmctld {version}; fixed in {_MENDED_VERSION}",
+        f"This Slurm has holes that are known: {package.holes}. Who may submit jobs, or reach its ports, "
+        "might use them.",
+        f"slurmctld {version}; fixed in {package.fixed_text}",
         fix=(_RENEW,),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,16 +14,14 @@ from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import completion_log, job_states
+from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.completion_log import Ended
 from dshpc_setup.slurm.job_states import JobId, SlurmJob
 
 _ASK_S = 20.0
 _LATELY_S = 24 * 3600.0
 _LATELY = 20  # jobs that have ended, where not all are asked for
-_WHOLE = {"SLURM_BITSTR_LEN": "0"}  # else squeue cuts the list of an array's tasks short: squeue(1)
 _PROOF = ("root", "dshpc-proof")  # of each start and run: container/jobs.py
-# What squeue says to a job that slurmctld has forgotten, or has never had
-_NO_SUCH = re.compile(r"Invalid job id specified", re.IGNORECASE)
 
 
 @dataclass
@@ -39,17 +36,10 @@ class Look:
 
     def known(self, number: int | None = None) -> tuple[SlurmJob, ...]:
         """What slurmctld has, of one job or of all; raises DshpcError where it does not answer."""
-        of = [] if number is None else ["-j", str(number)]
-        argv = ["squeue", "--json", "-a", "-t", "all", *of]
-        asked = self.machine.run(argv, deadline_s=_ASK_S, env=_WHOLE)
-        if number is not None and not asked.ok and _NO_SUCH.search(asked.text):
-            return ()
-        try:
-            if asked.ok:
-                return job_states.parse(asked.stdout)
-        except ValueError:
-            pass
-        raise job_states.no_answer(asked)
+        told = Slurm(self.machine).jobs(number, deadline_s=_ASK_S)
+        if told.value is None:
+            raise job_states.no_answer(told.asked)
+        return told.value
 
     def record_of(self, job: SlurmJob | Ended) -> Record | None:
         """The workspace that a job runs in; None for one that plain sbatch has made, and where it is not

@@ -15,7 +15,7 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import gpu_words, no_links, records, removal, workspace
 from dshpc_setup.jobs.workspace import OWN, PARAMS, Workspace
 from dshpc_setup.machine import Machine
-from dshpc_setup.slurm import job_states
+from dshpc_setup.slurm.client import Slurm
 
 _LOOK_S = 20.0  # for a controller that is away for a moment
 _ASK_S = 12.0  # Slurm's own patience is 10 s
@@ -28,11 +28,9 @@ def find(machine: Machine, folder: str, look_s: float) -> str | None:
     """The number of the job whose workspace that is; None where Slurm has none, or does not answer."""
     until = time.monotonic() + look_s
     while True:
-        asked = machine.run(("squeue", "--json", "-a", "-t", "all", "--me"), deadline_s=_ASK_S)
-        if asked.ok:
-            with contextlib.suppress(ValueError):
-                known = job_states.parse(asked.stdout)
-                return next((str(job.number) for job in known if job.folder == folder), None)
+        known = Slurm(machine).jobs(mine=True, deadline_s=_ASK_S).value
+        if known is not None:
+            return next((str(job.number) for job in known if job.folder == folder), None)
         if time.monotonic() >= until:
             return None
         time.sleep(_PAUSE_S)
@@ -128,4 +126,4 @@ def taken_back(machine: Machine, places: Sequence[Workspace]) -> DshpcError:
 
 
 def _cancel(machine: Machine, number: str) -> bool:
-    return machine.run(("scancel", number), deadline_s=_CANCEL_S).ok
+    return Slurm(machine).cancel(number, deadline_s=_CANCEL_S).ok

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm_releases import unlooked
 
 _START_S = 10.0  # by then Slurm has looked at it also on a machine that is busy
 _LOOK_S = 0.1
 _ASK_S = 10.0
-_NOT_TRIED = frozenset(("None", "Priority", ""))  # reasons that say nothing of the GPUs yet
 _ALIVE = frozenset(("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED"))
 
 
@@ -35,12 +36,12 @@ def begun_or_taken_back(machine: Machine, job_id: str) -> TakenBack | None:
     """
     deadline = time.monotonic() + _START_S
     reason = _waits_for(machine, job_id)
-    while reason in _NOT_TRIED and time.monotonic() < deadline:
+    while reason is not None and unlooked(reason) and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
         reason = _waits_for(machine, job_id)
     if reason is None:
         return None
-    done = machine.run(("scancel", "--state=PENDING", job_id), deadline_s=_ASK_S)
+    done = Slurm(machine).cancel_queued(job_id, deadline_s=_ASK_S)
     states = [state for state, _ in _states(machine, job_id)]
     if "PENDING" in states:
         raise _left(job_id, done)
@@ -48,7 +49,7 @@ def begun_or_taken_back(machine: Machine, job_id: str) -> TakenBack | None:
         return None
     begun = sum(state != "CANCELLED" for state in states)
     if not _ALIVE.isdisjoint(states):
-        done = machine.run(("scancel", job_id), deadline_s=_ASK_S)
+        done = Slurm(machine).cancel(job_id, deadline_s=_ASK_S)
         if not _ALIVE.isdisjoint(state for state, _ in _states(machine, job_id)):
             raise _left(job_id, done)
     return TakenBack(reason, begun)
@@ -57,18 +58,16 @@ def begun_or_taken_back(machine: Machine, job_id: str) -> TakenBack | None:
 def _waits_for(machine: Machine, job_id: str) -> str | None:
     """Why it waits, or a task of it; None where none does."""
     waiting = [reason for state, reason in _states(machine, job_id) if state == "PENDING"]
-    tried = [reason for reason in waiting if reason not in _NOT_TRIED]
+    tried = [reason for reason in waiting if not unlooked(reason)]
     return next(iter([*tried, *waiting]), None)
 
 
 def _states(machine: Machine, job_id: str) -> list[tuple[str, str]]:
     """(state, reason) of the job, or of each of its tasks, those that have ended too."""
-    argv = ("squeue", "-h", "-a", "-t", "all", "-j", job_id, "-o", "%T|%r")
-    done = machine.run(argv, deadline_s=_ASK_S)
-    if not done.ok:
-        raise _left(job_id, done)
-    rows = [line.strip().partition("|") for line in done.stdout.splitlines() if line.strip()]
-    return [(state, reason) for state, _, reason in rows]
+    told = Slurm(machine).rows("State Reason", "all", ids=(job_id,), deadline_s=_ASK_S)
+    if told.value is None:
+        raise _left(job_id, told.asked)
+    return [(job.state, job.reason) for job in told.value]
 
 
 def _left(job_id: str, done: CommandResult) -> DshpcError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.client import Slurm
 
 _ASK_S = 10.0
 
@@ -10,10 +11,10 @@ _ASK_S = 10.0
 def ask(machine: Machine, node: str) -> str | None:
     """ "The node is drained: low disk. Jobs wait ..."; None where it takes jobs, or nobody says."""
     from dshpc_setup.jobs.gpu_words import shown
-    from dshpc_setup.slurm.node_state import COLUMNS, TAKEN_OUT, parse_nodes
+    from dshpc_setup.slurm.nodes import TAKEN_OUT
 
-    asked = machine.run(("sinfo", "-N", "-h", "-O", COLUMNS), deadline_s=_ASK_S)
-    found = [each for each in parse_nodes(asked.stdout) if each.name == node] if asked.ok else []
+    told = Slurm(machine).nodes(deadline_s=_ASK_S).value
+    found = [each for each in told or () if each.name == node]
     if not found or found[0].usable:
         return None
     state, reason = found[0].plain_state, found[0].reason

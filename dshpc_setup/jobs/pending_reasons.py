@@ -7,9 +7,11 @@ from collections.abc import Mapping
 
 from dshpc_setup.jobs import clock
 from dshpc_setup.machine import Machine
-from dshpc_setup.slurm import pending, stuck
+from dshpc_setup.slurm import stuck
+from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.job_states import SlurmJob, shown
 
+_ASK_S = 30.0
 # slurm.schedmd.com/job_reason_codes.html
 _WORDS = {
     "": "Slurm has not looked at it yet",
@@ -30,7 +32,7 @@ def reasons(machine: Machine, jobs: tuple[SlurmJob, ...]) -> dict[str, str]:
     waiting = [job for job in jobs if job.state == "PENDING"]
     if not waiting:
         return {}
-    queue = pending.ask_here(machine)
+    queue = Slurm(machine).pending(deadline_s=_ASK_S).value
     found = {} if queue is None else {_plain(item.job): item.why for item in stuck.judge(queue)}
     return {job.id: why(job, found) for job in waiting}
 

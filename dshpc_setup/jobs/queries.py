@@ -20,6 +20,7 @@ from dshpc_setup.jobs.no_links import NotTheirsError
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.slurm import job_states
+from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.job_states import JobId
 from dshpc_setup.terminal.printed import often
 
@@ -267,7 +268,7 @@ def cancel_main(rest: Sequence[str]) -> int:
         jobs = job_states.of(job, known)
         going = [each for each in jobs if not each.has_ended]
         if going:
-            asked = looked.machine.run(["scancel", str(job)], deadline_s=_CANCEL_S)
+            asked = Slurm(looked.machine).cancel(str(job), deadline_s=_CANCEL_S)
             what = "cancelled" if asked.ok else _refused(going[0].user, asked)
         else:
             over = looked.views(job, jobs)

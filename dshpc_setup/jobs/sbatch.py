@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import MutableMapping
 
 from dshpc_setup.errors import DshpcError
@@ -11,19 +10,6 @@ from dshpc_setup.machine import CommandResult, Machine
 
 # sbatch itself waits for a controller that is busy, and tries for two minutes where MaxJobCount is reached
 _SBATCH_S = 140.0
-# slurm_errno.c: the request may have arrived, its answer has not. Not "(connect failure)", where nothing
-# was sent
-_LOST = re.compile(
-    r"Socket timed out on send/recv operation|Zero Bytes were transmitted or received"
-    r"|Message (?:send|receive) failure|Communication shutdown failure"
-    r"|controller \((?:send|receive|shutdown) failure\)"
-    r"|Header lengths are longer than data received|Received zero length message"
-    r"|Failed to send entire message"
-)
-
-
-# What it says at each try then: slurm_errno.c has no error of its own for it
-_FULL = re.compile(r"temporarily unable to accept job")
 
 
 def forget_variables(environ: MutableMapping[str, str]) -> None:
@@ -46,12 +32,14 @@ def run(machine: Machine, argv: tuple[str, ...]) -> str:
     job_id = done.stdout.strip().partition(";")[0]
     if done.ok and job_id.isascii() and job_id.isdecimal():
         return job_id
+    from dshpc_setup.slurm_releases import says  # imports are counted
+
     told = done.text or f"sbatch ended with {done.code} ({done.state})."
-    if _FULL.search(done.text) and done.code and done.code > 0:
+    if says("full").search(done.text) and done.code and done.code > 0:
         raise _full(told)
     if done.state == "timeout":
         raise AnswerLostError(f"sbatch did not answer within {_SBATCH_S:.0f} s.", told)
-    if _may_be_queued(done):
+    if _cut_off(done) or says("answer_lost").search(done.text):
         raise AnswerLostError("sbatch got no answer from Slurm.", told)
     raise DshpcError(
         "Slurm did not take the job.",
@@ -73,7 +61,6 @@ def _full(told: str) -> DshpcError:
     )
 
 
-def _may_be_queued(done: CommandResult) -> bool:
-    """Whether an sbatch that named no job was cut off, or its connection was, after it had asked."""
-    cut_off = done.state == "error" or (done.code is not None and done.code <= 0)
-    return cut_off or _LOST.search(done.text) is not None
+def _cut_off(done: CommandResult) -> bool:
+    """Whether an sbatch that named no job was, after it may have asked."""
+    return done.state == "error" or (done.code is not None and done.code <= 0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from dshpc_setup.errors import Exit
+from dshpc_setup.observed.drift import GpuDrift
 from dshpc_setup.slurm import stuck
-from dshpc_setup.slurm.node_state import NodeStatus
+from dshpc_setup.slurm.nodes import Node
 from dshpc_setup.slurm.stuck import Stuck
 
 SCHEMA = "dshpc.status/1"
@@ -29,9 +30,11 @@ class Drift:
     was: str
     now: str
     done: str
+    gpus: GpuDrift | None = None
 
-    def to_json(self) -> dict[str, str]:
-        return {"what": self.what, "was": self.was, "is": self.now, "done": self.done}
+    def to_json(self) -> dict[str, Any]:
+        value = {"what": self.what, "was": self.was, "is": self.now, "done": self.done}
+        return value if self.gpus is None else {**value, "gpus": asdict(self.gpus)}
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class ClusterStatus:
     started: str | None = None
     phase: str | None = None
     failure: dict[str, Any] | None = None
-    nodes: tuple[NodeStatus, ...] = ()
+    nodes: tuple[Node, ...] = ()
     isolation: Tier = "unknown"
     image_gpu_type: str | None = None
     simulated: bool | None = None
@@ -84,7 +87,8 @@ class ClusterStatus:
 
     def to_json(self) -> dict[str, Any]:
         """The `dshpc.status/1` object."""
-        value = asdict(self)
+        value = {item.name: getattr(self, item.name) for item in fields(self)}
+        value["nodes"] = [node.to_json() for node in self.nodes]
         value["drift"] = [item.to_json() for item in self.drift]
         value["pending"] = None if self.pending is None else stuck.to_json(self.pending)
         value["isolation"] = {"tier": self.isolation, "detail": TIERS[self.isolation]}

@@ -18,6 +18,8 @@ from dshpc_setup.repair.choice import roots
 from dshpc_setup.repair.engine_repairs import DAEMON_JSON
 from dshpc_setup.repair.model import Host, NodeOutOfService
 from dshpc_setup.repair.node import taken_out
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm.nodes import Node, parse_lines
 
 _ASK_S = 20.0
 
@@ -56,20 +58,18 @@ def other_features(text: str) -> tuple[str, ...]:
 def _nodes(machine: Machine, known: Known, container: str) -> tuple[NodeOutOfService, ...]:
     inside, cluster = known.observed.inside, known.observed.cluster
     if inside is not None and inside.node_lines:
-        return taken_out(inside.node_lines)
+        return taken_out(parse_lines(inside.node_lines))
     if cluster is None or cluster.state != "running":
         return ()
     return taken_out(ask_nodes(machine, container))
 
 
-def ask_nodes(machine: Machine, container: str) -> list[str]:
-    """The lines of `scontrol -o show node` in the running container; [] where it does not answer."""
-    argv = ["scontrol", "-o", "show", "node"]
+def ask_nodes(machine: Machine, container: str) -> tuple[Node, ...]:
+    """The nodes of the running container's controller; () where it does not answer."""
     try:
-        asked = containers.exec_in(machine, container, argv, deadline_s=_ASK_S)
+        return Slurm(machine, container, checked=True).node_lines(deadline_s=_ASK_S)
     except DshpcError:
-        return []
-    return asked.stdout.splitlines() if asked.ok else []
+        return ()
 
 
 @dataclass(frozen=True)

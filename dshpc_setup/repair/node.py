@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dshpc_setup.container.daemons import parse_node
 from dshpc_setup.repair.model import Host, NodeOutOfService, Repair
+from dshpc_setup.slurm import client
+from dshpc_setup.slurm.nodes import Node
 
 BY_RECONFIGURE = "A reconfigure takes it back."
 
@@ -15,16 +16,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BEFORE_RECONFIGURE = "dshpc:reconfigure"  # our own advice: no new jobs until that is done
 
 
-def taken_out(lines: Sequence[str]) -> tuple[NodeOutOfService, ...]:
-    """The nodes of `scontrol -o show node` that are drained or down."""
-    found = []
-    for line in lines:
-        name = re.match(r"\s*NodeName=(\S+)", line)
-        node = parse_node(line)
-        if name is None or node is None or not {"DRAIN", "DRAINED", "DOWN"} & set(node.states):
-            continue
-        found.append(NodeOutOfService(name[1], node.states, node.reason, node.who, node.own_doing))
-    return tuple(found)
+def taken_out(nodes: Sequence[Node]) -> tuple[NodeOutOfService, ...]:
+    """Those that are drained or down."""
+    return tuple(
+        NodeOutOfService(node.name, node.states, node.why, node.who or "", node.own_doing)
+        for node in nodes
+        if {"DRAIN", "DRAINED", "DOWN"} & set(node.states)
+    )
 
 
 def repair(here: Host) -> tuple[Repair, ...] | str:
@@ -60,5 +58,4 @@ def _by_reconfigure(out: NodeOutOfService) -> bool:
 
 def resume_argv(container: str, name: str) -> tuple[str, ...]:
     """By docker: `dshpc scontrol` is the caller himself, and only root may."""
-    inside = ("scontrol", "update", f"nodename={name}", "state=resume")
-    return ("docker", "exec", container, *inside)
+    return ("docker", "exec", container, *client.resume_argv(name))

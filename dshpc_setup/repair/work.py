@@ -9,7 +9,6 @@ from pathlib import Path
 
 from dshpc_setup.apply.apply import read_text
 from dshpc_setup.cluster import operations, reconfigure, verify
-from dshpc_setup.container.daemons import Node, parse_node
 from dshpc_setup.engine import containers, daemon
 from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.errors import DshpcError, Exit
@@ -23,6 +22,7 @@ from dshpc_setup.repair.model import Kind, Repair
 from dshpc_setup.repair.node import taken_out
 from dshpc_setup.repair.site import Site
 from dshpc_setup.setup.report import Step, StepName
+from dshpc_setup.slurm.nodes import Node
 from dshpc_setup.terminal.reporter import Reporter
 
 _RUN_S = 120.0
@@ -102,9 +102,8 @@ def _start_daemon(site: Site, repair: Repair) -> None:
     _inside(site, repair)
     until = site.machine.clock() + _DAEMON_S
     while site.machine.clock() < until:
-        lines = ask_nodes(site.machine, site.here.container or "")
-        nodes = [parse_node(line) for line in lines]
-        if nodes and all(node is not None and node.registered for node in nodes):
+        nodes = ask_nodes(site.machine, site.here.container or "")
+        if nodes and all(node.registered for node in nodes):
             return
         site.machine.run(["sleep", "0.5"], deadline_s=5)
     site.reporter.note(f"{repair.about} was started, and the node does not answer yet.")
@@ -134,19 +133,18 @@ def _resume(site: Site, repair: Repair) -> None:
 
 def _refuse_still_out(site: Site, container: str, name: str) -> None:
     """The controller may take it out again at once; before that it waits for the node's answer."""
-    nodes: list[Node | None] = []
+    nodes: list[Node] = []
     for again in range(_ANSWERS):
-        nodes = [parse_node(line) for line in ask_nodes(site.machine, container)
-                 if f"NodeName={name} " in f"{line} "]  # fmt: skip
-        if not any(node is not None and "NOT_RESPONDING" in node.states for node in nodes):
+        nodes = [node for node in ask_nodes(site.machine, container) if node.name == name]
+        if not any(node.silent for node in nodes):
             break
         if again < _ANSWERS - 1:
             site.machine.run(["sleep", "0.5"], deadline_s=5)
-    still = next((node for node in nodes if node is not None and node.unwell), None)
+    still = next((node for node in nodes if node.unwell), None)
     if still is not None:
         raise DshpcError(
             f"The node {name} is {'+'.join(still.states)} again.",
-            still.reason,
+            still.why,
             ("See: dshpc scontrol show node", "Or let it look again: dshpc reconfigure"),
         )
 

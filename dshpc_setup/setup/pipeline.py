@@ -12,7 +12,7 @@ from dshpc_setup.apply.apply import Change
 from dshpc_setup.cluster import last_engine, neighbours, own_files, previous, refused, start, verify
 from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.start import MayStop
-from dshpc_setup.engine import refusals, tools
+from dshpc_setup.engine import refusals, start_report, tools
 from dshpc_setup.engine.images import inspect
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
@@ -41,7 +41,6 @@ from dshpc_setup.setup.describe import (
 from dshpc_setup.setup.proven import Proving, prove
 from dshpc_setup.setup.report import Report, StepReporter
 from dshpc_setup.setup.steps import Steps
-from dshpc_setup.slurm import node_state
 
 
 @dataclass(frozen=True)
@@ -395,7 +394,7 @@ class Configure:
             told = verify.wait_ready(self.machine, settings.container)
             verify.refuse_last_good(told)
             cluster = self.report.cluster = verify.ask_cluster(self.machine, settings.container)
-            for note in node_state.notes(told, cluster.usable):
+            for note in start_report.notes(told, cluster.usable):
                 self.steps.note(note)
             own = any(item.action.startswith("kept-") for item in self.report.changes)
             verify.judge_nodes(cluster, plan.gres_text, settings.container, own_files=own)

@@ -10,6 +10,8 @@ from typing import Any
 
 from dshpc_setup import foreign
 
+LATEST = 253402300800  # the year 10000: what a calendar can show ends here
+
 
 def objects(text: str, key: str) -> tuple[Mapping[str, Any], ...]:
     """The objects of the list `key` ("jobs"); raises ValueError for what is no such answer."""

@@ -46,7 +46,6 @@ ENDED = frozenset(
     "COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL BOOT_FAIL PREEMPTED DEADLINE "
     "REVOKED REFUSED".split()
 )
-_LATEST = 253402300800  # the year 10000: what a calendar can show ends here
 _ID = re.compile(r"([0-9]{1,10})(?:_([0-9]{1,10}))?", re.ASCII)
 
 
@@ -63,30 +62,37 @@ class JobId:
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job that slurmctld knows; times are seconds since 1970."""
+    """A job that slurmctld knows, as far as it was asked about; times are seconds since 1970."""
 
     id: str  # "17", "17_2", "17_[3-9]" for the tasks of an array that wait together, "17+1"
-    number: int  # of its array as a whole
-    task: int | None
-    name: str
-    user: str
-    state: str
-    reason: str
-    gres: str  # "gpu:h100:2(IDX:0-1)", of its only node
-    asked: str  # what it asks for: "gpu:h100:2"; "" for none that is known
-    submitted: float | None
-    started: float | None
-    ended: float | None
-    exit_code: int | None
-    signal: int | None
-    folder: str
-    log: str
-    partition: str
-    restarts: int
+    number: int = 0  # of its array as a whole
+    task: int | None = None
+    name: str = ""
+    user: str = "?"
+    state: str = ""
+    reason: str = ""
+    gres: str = ""  # "gpu:h100:2(IDX:0-1)", of its only node
+    asked: str = ""  # what it asks for: "gpu:h100:2"; "" for none that is known
+    submitted: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    folder: str = ""
+    log: str = ""
+    partition: str = ""
+    restarts: int = 0
     dependency: str = ""
     begins: float | None = None  # when Slurm lets it begin, or expects it to
     uid: int | None = None
     own: int = 0  # its own number, also of a task of an array
+    # Asked for in columns alone
+    batch: bool = False  # of sbatch, and not of srun or salloc
+    requeue: bool = False  # may be queued again
+    nodes: tuple[str, ...] = ()
+    nice: int = 0
+    eligible: str = ""  # "2026-01-31T12:00:00", of Slurm's clock and zone; "N/A"
+    elapsed: str = ""  # "1:02:03"
 
     @property
     def has_ended(self) -> bool:
@@ -185,7 +191,7 @@ def exit_of(value: object) -> tuple[int | None, int | None]:
 
 def _time(value: object) -> float | None:
     found = number(value)
-    return float(found) if found and 0 < found < _LATEST else None
+    return float(found) if found and 0 < found < answers.LATEST else None
 
 
 def log_of(known: SlurmJob) -> str:

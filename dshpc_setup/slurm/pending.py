@@ -6,11 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dshpc_setup.engine import containers
-from dshpc_setup.machine import Machine
-from dshpc_setup.slurm.node_state import NodeStatus, parse_gres
+from dshpc_setup.slurm.nodes import Node, parse_gres
 
-_ASK_S = 30.0
 _CUT = "\x1f"  # between columns: Slurm's own texts hold every printable sign, '|' included
 _NEXT = "\x1e"  # between the answers
 _JOB = (
@@ -51,7 +48,7 @@ class Request:
 class NodeResources:
     """What a node offers to jobs."""
 
-    status: NodeStatus
+    status: Node
     cpus: int | None
     memory_mib: int | None
     features: str
@@ -66,19 +63,8 @@ class Queue:
     partitions: Mapping[str, str] = field(default_factory=dict)
 
 
-def ask(machine: Machine, container: str) -> Queue | None:
-    """The queue and what there is for it, in one call; None where the controller does not answer."""
-    asked = containers.exec_in(machine, container, _argv(), deadline_s=_ASK_S)
-    return parse(asked.stdout) if asked.ok else None
-
-
-def ask_here(machine: Machine) -> Queue | None:
-    """The same, asked inside the container."""
-    asked = machine.run(_argv(), deadline_s=_ASK_S)
-    return parse(asked.stdout) if asked.ok else None
-
-
-def _argv() -> list[str]:
+def argv() -> list[str]:
+    """The queue and what there is for it, in one call."""
     columns = [",".join(f"{name}:{_CUT}" for name in names) for names in (_JOB, _NODE, _PARTITION)]
     return ["sh", "-c", _SCRIPT, "sh", *columns, _NEXT]
 
@@ -133,7 +119,7 @@ def _request(row: list[str]) -> Request:
 def _room(row: list[str]) -> NodeResources:
     cells = dict(zip(_NODE, row, strict=True))
     reason = cells["Reason"] if cells["Reason"] != "none" else ""
-    status = NodeStatus(
+    status = Node(
         cells["NodeList"], cells["StateLong"], reason or None, parse_gres(cells["Gres"]), {}
     )
     return NodeResources(

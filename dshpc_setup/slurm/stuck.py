@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from dshpc_setup import slurm_releases
 from dshpc_setup.slurm.pending import NodeResources, Queue, Request
+from dshpc_setup.slurm_releases.model import HeldBy
 from dshpc_setup.terminal.printed import plain
 
 MOST = 10  # jobs that are named; the others are counted
@@ -30,9 +32,15 @@ class Stuck:
     name: str
     why: str
     hold: Hold | None = None  # of a held job: released, it can run
+    asks_for: str | None = None  # the GRES ("gpu", "shard") of which the cluster has not enough
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def lacks_gpus(self) -> bool:
+        """Whether the cluster has not the GPUs, or the shares of one, that it wants."""
+        return self.asks_for in ("gpu", "shard", "mps")
 
 
 def judge(queue: Queue) -> tuple[Stuck, ...]:
@@ -42,43 +50,36 @@ def judge(queue: Queue) -> tuple[Stuck, ...]:
 
 def _judged(job: Request, queue: Queue) -> Stuck | None:
     """None for a job that only waits."""
-    held = _HELD.get(job.reason.replace("_", " "))  # squeue has both forms
-    if held is not None:
-        hold, how = held
+    by = slurm_releases.held_by(job.reason)
+    if by is not None:
+        hold, how = _HELD[by]
         return Stuck(job.job, job.user, job.name, f"{how}: dshpc scontrol release {job.id}", hold)
-    why = _why(job, queue)
-    return Stuck(job.job, job.user, job.name, why) if why else None
-
-
-def _why(job: Request, queue: Queue) -> str | None:
-    """One sentence; None for a job that only waits."""
-    return (
-        _never(job)
-        or _partition(job, queue.partitions)
-        or _too_much(job, queue.nodes)
-        or _no_node(queue.nodes)
-        or _by_slurm(job, queue.nodes)
+    first = _never(job) or _partition(job, queue.partitions)
+    lack = None if first else _gres_lack(job, queue.nodes)
+    if lack is not None:
+        kind, why = lack
+        return Stuck(job.job, job.user, job.name, why, asks_for=kind)
+    found = (
+        first or _too_much(job, queue.nodes) or _no_node(queue.nodes) or _by_slurm(job, queue.nodes)
     )
+    return Stuck(job.job, job.user, job.name, found) if found else None
 
 
-# Reasons of jobs with priority 0, and the texts that Slurm has in their place (job_mgr.c, 24.11)
 _LAUNCH_FAILED = (
     "it is held: its launch failed, as where a Prolog fails; when that is fixed, release it"
 )
 _OFTEN = "it is held: its launch failed too often; when that is fixed, release it"
-_HELD: Mapping[str, tuple[Hold, str]] = {
-    "JobHeldUser": ("person", "it is held; to release it"),
-    "JobHeldAdmin": ("administrator", "it is held by an administrator; to release it, as root"),
-    "JobHoldMaxRequeue": ("launch", _OFTEN),
-    "launch failure limit exceeded requeued held": ("launch", _OFTEN),
-    "launch failed requeued held": ("launch", _LAUNCH_FAILED),
-    "job requeued in held state": ("person", "it is held: it was requeued so; to release it"),
-    "job requeued in special exit state": (
+_HELD: Mapping[HeldBy, tuple[Hold, str]] = {
+    "person": ("person", "it is held; to release it"),
+    "administrator": ("administrator", "it is held by an administrator; to release it, as root"),
+    "launches": ("launch", _OFTEN),
+    "launch": ("launch", _LAUNCH_FAILED),
+    "requeue": ("person", "it is held: it was requeued so; to release it"),
+    "special_exit": (
         "person",
         "it is held: it ended with its special exit code; to release it",
     ),
-    "SpecialExit": ("person", "it is held: it ended with its special exit code; to release it"),
-    "ReservationDeleted": (
+    "lost_reservation": (
         "lost_reservation",
         "it is held: its reservation was deleted; to release it",
     ),
@@ -108,19 +109,26 @@ def _partition(job: Request, partitions: Mapping[str, str]) -> str | None:
     return None
 
 
+def _gres_lack(job: Request, nodes: tuple[NodeResources, ...]) -> tuple[str, str] | None:
+    """The GRES that it asks for and no node has ("gpu"), and the sentence; of several nodes, the best
+    one is named."""
+    if not nodes or job.nodes > len(nodes):
+        return None
+    for name, count in job.gres_per_node.items():
+        if count > max(_have(room, name) for room in nodes):
+            return name.split(":")[0], _lack(f"{name}:{count}", _offer(nodes, name))
+    for name, count in job.gres.items():
+        if count > sum(_have(room, name) for room in nodes):
+            return name.split(":")[0], _lack(f"{name}:{count}", _offer(nodes, name))
+    return None
+
+
 def _too_much(job: Request, nodes: tuple[NodeResources, ...]) -> str | None:
-    """What it asks for and no node has; for several nodes, the best one is named."""
+    """What else it asks for and no node has."""
     if not nodes:
         return None
     if job.nodes > len(nodes):
         return f"it asks for {job.nodes} nodes, there {_is(len(nodes))}"
-    for name, count in job.gres_per_node.items():
-        have = max(_have(room, name) for room in nodes)
-        if count > have:
-            return _lack(f"{name}:{count}", _offer(nodes, name))
-    for name, count in job.gres.items():
-        if count > sum(_have(room, name) for room in nodes):
-            return _lack(f"{name}:{count}", _offer(nodes, name))
     cpus = [room.cpus for room in nodes if room.cpus is not None]
     if job.cpus is not None and len(cpus) == len(nodes) and job.cpus > sum(cpus):
         return _lack(f"{job.cpus} CPUs", f"has {max(cpus)}")
@@ -164,14 +172,6 @@ def _no_node(nodes: tuple[NodeResources, ...]) -> str | None:
     return f"the node {status.name} is {status.plain_state or status.state}{why}"
 
 
-# slurm.schedmd.com/job_reason_codes.html: these end by themselves, or by what other jobs do
-_WAITS = re.compile(
-    r"|None|Priority|Resources|Dependency|BeginTime|Licenses|Reservation|Prolog|Cleaning|SchedDefer"
-    r"|JobArrayTaskLimit|FedJobLock|BurstBuffer.*|ReqNodeNotAvail.*|Nodes_required_for_job_are_DOWN.*"
-    r"|(?:Assoc|QOS)Grp.*|QOSMax.*PerUser.*|(?:QOS)?Max.*PerAccount"
-)
-
-
 def _by_slurm(job: Request, nodes: tuple[NodeResources, ...]) -> str | None:
     """What Slurm alone knows, in its own word."""
     if job.wanted_nodes and nodes and re.fullmatch(r"[\w.,-]+", job.wanted_nodes):
@@ -182,7 +182,7 @@ def _by_slurm(job: Request, nodes: tuple[NodeResources, ...]) -> str | None:
     if job.reason == "BadConstraints" and job.features:
         have = " or ".join(dict.fromkeys(room.features or "nothing" for room in nodes))
         return f"it asks for --constraint={job.features}, the node offers {have or 'nothing'}"
-    if _WAITS.fullmatch(job.reason):
+    if slurm_releases.passing_reason().fullmatch(job.reason):
         return None
     return f"Slurm's reason is {job.reason}: dshpc scontrol show job {job.id}"
 

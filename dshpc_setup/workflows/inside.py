@@ -19,6 +19,7 @@ from dshpc_setup.jobs import view
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.jobs.view import View
 from dshpc_setup.slurm import completion_log
+from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.job_states import JobId
 from dshpc_setup.workflows import request_building, standing
 from dshpc_setup.workflows import state as states
@@ -181,7 +182,7 @@ def cancel(asked: WorkflowRequest) -> dict[str, Any]:
 
 
 def _scancel(look: Look, name: str, numbers: Sequence[str]) -> None:
-    done = look.machine.run(["scancel", *numbers], deadline_s=_CANCEL_S)
+    done = Slurm(look.machine).cancel(*numbers, deadline_s=_CANCEL_S)
     if not done.ok:
         raise DshpcError(
             f"The workflow {name} could not be cancelled.", done.text,

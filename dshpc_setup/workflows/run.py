@@ -13,6 +13,7 @@ from dshpc_setup.jobs import submit
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.stopping import told_to_stop
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.workflows import state as states
 from dshpc_setup.workflows.model import DEPENDENCY, Need
 from dshpc_setup.workflows.preflight import Wanted
@@ -197,7 +198,7 @@ class Submission:
         }
         if not ours:
             return ""
-        done = self.machine.run(["scancel", *map(str, ours.values())], deadline_s=_CANCEL_S)
+        done = Slurm(self.machine).cancel(*map(str, ours.values()), deadline_s=_CANCEL_S)
         told = ", ".join(f"{name} (job {number})" for name, number in ours.items())
         return told if done.ok else f"{told}: asked for, and scancel said {done.text!r}"
 

@@ -22,7 +22,7 @@ from dshpc_setup.cluster import gpu_jobs, key, reconfigure
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.compose_patch import document as compose_document
 from dshpc_setup.container import key_set
-from dshpc_setup.engine import images
+from dshpc_setup.engine import images, start_report
 from dshpc_setup.environment import declaration
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import (
@@ -42,7 +42,7 @@ from dshpc_setup.observed.model import Observed
 from dshpc_setup.probes import engine_files, plain_yaml
 from dshpc_setup.render import gpu_part
 from dshpc_setup.repair import context
-from dshpc_setup.slurm import job_states, node_state
+from dshpc_setup.slurm import holders, job_states
 from dshpc_setup.terminal.called import as_called
 from dshpc_setup.terminal.printed import harmless
 from dshpc_setup.workflows import document as workflow_document
@@ -69,7 +69,7 @@ def _quiet(reader: Callable[[str], object]) -> Callable[[str], None]:
 
 
 def _status(text: str) -> list[str]:
-    report = node_state.start_report(text)
+    report = start_report.parse(text)
     told = ClusterStatus("/p", "c", "running")
     told = replace(told, **cluster_status.from_report(report, None))
     json.dumps(told.to_json())
@@ -203,10 +203,16 @@ READERS = (
     Reader("squeue's jobs", _jobs, json.dumps(_SQUEUE), _USAGE),
     Reader(
         "free GPUs of squeue",
-        _quiet(lambda text: availability.parse(text, ("h100",) * 2)),
+        _quiet(lambda text: availability.of(holders.parse(text), ("h100",) * 2)),
         json.dumps(_SQUEUE),
+        _USAGE,
     ),
-    Reader("squeue's GPUs", _quiet(lambda text: gpu_jobs.parse_jobs(text, "n")), json.dumps(_SQUEUE)),
+    Reader(
+        "squeue's GPUs",
+        _quiet(lambda text: gpu_jobs.jobs_of(holders.parse(text), "n")),
+        json.dumps(_SQUEUE),
+        _USAGE,
+    ),
     Reader("a job's request", _quiet(submit._request), json.dumps(_REQUEST), _SAID),
     Reader("an offer", _quiet(lambda text: offer.from_json(foreign.value(text))), json.dumps(_OFFER), _USAGE),
     Reader("what a job runs", _launched, json.dumps(_REQUEST),

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.cluster.status import parse_isolation
+from dshpc_setup.cluster.status import isolation
 from dshpc_setup.render import seccomp
+from dshpc_setup.slurm.client import parse_config
 from tests.integration.cluster import as_root, made
 from tests.integration.conftest import docker
 from tests.integration.saved import SAVED
@@ -288,7 +289,7 @@ def test_a_process_that_leaves_its_session_ends_with_the_job(node: Enforced) -> 
 
 
 def test_the_tier_is_told_by_the_controller(node: Enforced) -> None:
-    assert parse_isolation(node.exec("scontrol", "show", "config")) == "enforced"
+    assert isolation(parse_config(node.exec("scontrol", "show", "config"))) == "enforced"
     assert node.exec(HEALTH) == "Node node is idle."
 
 
@@ -394,7 +395,7 @@ def test_the_default_tier_has_no_right_and_writes_no_group(fresh: Enforced) -> N
     fresh.run(*_devices(fresh.nodes), devices=0)
     assert fresh.wait()["ready"], fresh.log()
     assert fresh.look("srun", "--gres=gpu:1") == [ALLOWED, ALLOWED, "gpus=0"]
-    assert parse_isolation(fresh.exec("scontrol", "show", "config")) == "default"
+    assert isolation(parse_config(fresh.exec("scontrol", "show", "config"))) == "default"
     bound = fresh.exec("grep", "CapBnd", "/proc/1/status").split()[1]
     assert int(bound, 16) >> 21 & 1 == 0  # CAP_SYS_ADMIN
     devices = "devices/" if (TREES / "devices").exists() else ""

@@ -140,6 +140,13 @@ FAULTS = (
         "image/test_replaced.py",
     ),
     _fault(
+        "a job that Slurm has forgotten is a controller that does not answer",
+        "dshpc_setup/slurm_releases/v24_11.py",
+        'no_such_job=r"(?i)Invalid job id specified"',
+        'no_such_job=r"(?i)Invalid job number"',
+        "slurm/test_releases.py",
+    ),
+    _fault(
         "a job whose node was lost goes on",
         "dshpc_setup/slurm/job_states.py",
         '"COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL BOOT_FAIL',
@@ -148,7 +155,7 @@ FAULTS = (
     ),
     _fault(
         "a GPU is free while its job still ends",
-        "dshpc_setup/jobs/availability.py",
+        "dshpc_setup/slurm/client.py",
         "RUNNING,SUSPENDED,STOPPED,COMPLETING,CONFIGURING",
         "RUNNING,SUSPENDED,STOPPED,CONFIGURING",
         "jobs/test_availability.py",

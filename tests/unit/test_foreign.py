@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup import foreign
+from dshpc_setup.engine import start_report
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.slurm import node_state
 from dshpc_setup.workflows import request_building
 
 ROOT = Path(foreign.__file__).parent
@@ -81,4 +81,4 @@ def test_what_is_asked_of_workflows() -> None:
 
 
 def test_a_start_report() -> None:
-    assert node_state.start_report(DEEP) == {}
+    assert start_report.parse(DEEP) == {}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dshpc_setup.container import gpu_places
 from dshpc_setup.plan import ClusterPlan
+from dshpc_setup.slurm import gpus as slurm_gpus
 from tests.integration.slurms.asks import Ask, asks
 from tests.integration.slurms.cases import Case
 from tests.integration.slurms.hardware import add_nodes
@@ -77,35 +78,35 @@ def run(
     place.mkdir(parents=True)
     with slurm_room(root, plan.node, place) as room:
         add_nodes(room, plan)
-        _configure(room, root, case.texts if processor else _believed(case.texts))
+        configure(room, root, case.texts if processor else believed(case.texts))
         for path, text in (processor or {}).items():
             room.put(f"{_PROCESSOR}/{path}", text)
-        accepted = _run(room, ("slurmd", "-G", "-N", plan.node))
+        accepted = run_in(room, ("slurmd", "-G", "-N", plan.node))
         told = gpu_places.needed(case.gpus, plan, own_gres=False)
-        listed = gpu_places.parse_listed(accepted.said) if told else gpu_places.as_planned(plan)
+        listed = slurm_gpus.parse(accepted.said) if told else gpu_places.as_planned(plan)
         table = gpu_places.table(listed, case.gpus, plan.isolation)
         if table:
             room.put("/run/dshpc/gpu-places", table)  # where the product's task prolog looks
         logs = folder / "slurmctld.log", folder / "slurmd.log"
-        with _daemon(room, ("slurmctld", "-D"), logs[0]) as controller:
-            stopped = _wait_for_controller(controller, logs[0])
+        with daemon_in(room, ("slurmctld", "-D"), logs[0]) as controller:
+            stopped = wait_for_controller(controller, logs[0])
             if stopped:
                 return Outcome(accepted, logs[0].read_text(), stopped=stopped)
-            with _daemon(room, ("slurmd", "-D", "-N", plan.node), logs[1], own) as daemon:
-                node, stopped = _wait_for_node(room, plan.node, daemon)
+            with daemon_in(room, ("slurmd", "-D", "-N", plan.node), logs[1], own) as daemon:
+                node, stopped = wait_for_node(room, plan.node, daemon)
                 answers = {} if stopped else dict(_answers(room, plan, questions))
                 said = [log.read_text() for log in logs]
     return Outcome(accepted, said[0], said[1], node, answers, stopped)
 
 
-def _believed(texts: Mapping[str, str]) -> Mapping[str, str]:
+def believed(texts: Mapping[str, str]) -> Mapping[str, str]:
     """The texts with which slurmd takes the recorded machine's CPUs and memory for this one's."""
     text = texts["slurm.conf"]
     assert text.count(_OURS_ALONE) == 1
     return {**texts, "slurm.conf": text.replace(_OURS_ALONE, _FOREIGN)}
 
 
-def _configure(room: NamedRoom, root: SlurmRoot, texts: Mapping[str, str]) -> None:
+def configure(room: NamedRoom, root: SlurmRoot, texts: Mapping[str, str]) -> None:
     """/etc/slurm, the key and the folders, as the product's own container has them."""
     for name, text in texts.items():
         room.put(f"/etc/slurm/{name}", text)
@@ -128,7 +129,7 @@ def _configure(room: NamedRoom, root: SlurmRoot, texts: Mapping[str, str]) -> No
 
 
 @contextlib.contextmanager
-def _daemon(
+def daemon_in(
     room: NamedRoom, argv: tuple[str, ...], log: Path, more: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon in the foreground; it ends with its room at the latest, and is reaped here."""
@@ -142,7 +143,7 @@ def _daemon(
         child.wait(_UP_S)
 
 
-def _wait_for_controller(controller: subprocess.Popen[bytes], log: Path) -> str | None:
+def wait_for_controller(controller: subprocess.Popen[bytes], log: Path) -> str | None:
     """None once it serves; slurmd that comes earlier loses a whole second."""
     until = time.monotonic() + _UP_S
     while _RUNNING not in log.read_text():
@@ -154,13 +155,13 @@ def _wait_for_controller(controller: subprocess.Popen[bytes], log: Path) -> str 
     return None
 
 
-def _wait_for_node(
+def wait_for_node(
     room: NamedRoom, name: str, daemon: subprocess.Popen[bytes]
 ) -> tuple[str, str | None]:
     """The node once it has registered, and why it is not idle where it is not."""
     until = time.monotonic() + _UP_S
     while True:
-        found = _run(room, ("scontrol", "-o", "show", "node", name)).text
+        found = run_in(room, ("scontrol", "-o", "show", "node", name)).text
         state = found.partition(" State=")[2].split(" ")[0]
         if state == "IDLE":
             return found, None
@@ -178,7 +179,7 @@ def _answers(
 ) -> Iterator[tuple[Ask, Answer]]:
     """What each of them got, up to the first that gets no answer: it may hold the GPUs."""
     for ask in asks(plan) if questions is None else questions:
-        answer = _run(room, ask.argv, _JOB_S)
+        answer = run_in(room, ask.argv, _JOB_S)
         yield ask, answer
         if answer.code == _NO_ANSWER:
             return
@@ -190,14 +191,19 @@ def _wait_for_idle(room: NamedRoom, name: str) -> None:
     """A job that comes before the one before it is cleared away waits a second for its turn."""
     until = time.monotonic() + _CLEARED_S
     while time.monotonic() < until:
-        if " State=IDLE " in _run(room, ("scontrol", "-o", "show", "node", name)).text:
+        if " State=IDLE " in run_in(room, ("scontrol", "-o", "show", "node", name)).text:
             return
         time.sleep(0.005)
 
 
-def _run(room: NamedRoom, argv: tuple[str, ...], deadline_s: float = _ANSWER_S) -> Answer:
+def run_in(
+    room: NamedRoom,
+    argv: tuple[str, ...],
+    deadline_s: float = _ANSWER_S,
+    more: Mapping[str, str] | None = None,
+) -> Answer:
     try:
-        done = room.run(argv, _ENV, deadline_s)
+        done = room.run(argv, {**_ENV, **(more or {})}, deadline_s)
     except subprocess.TimeoutExpired:
         return Answer(_NO_ANSWER, "", f"no answer within {deadline_s:.0f} s")
     return Answer(done.returncode, done.stdout, done.stderr)

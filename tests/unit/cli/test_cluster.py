@@ -13,16 +13,18 @@ from dshpc_setup.cluster import neighbours, previous, refused
 from dshpc_setup.cluster import operations as cluster
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.destroy import destroy
-from dshpc_setup.cluster.status import lines, parse_isolation
+from dshpc_setup.cluster.status import isolation, lines
 from dshpc_setup.cluster.stopping import STOPPED
 from dshpc_setup.container import daemons
+from dshpc_setup.engine import start_report
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.files.ownership import digest
 from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus
 from dshpc_setup.observed.model import OtherCluster
 from dshpc_setup.project.folder import Project
 from dshpc_setup.render.stanza import VOLUMES
-from dshpc_setup.slurm.node_state import NodeStatus, parse_gres, parse_nodes, start_report
+from dshpc_setup.slurm.client import parse_config
+from dshpc_setup.slurm.nodes import Node, parse_gres, parse_line, parse_rows
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 
 READY = json.dumps(
@@ -260,7 +262,7 @@ def test_a_restart_that_would_fail_is_refused_first(project: Project) -> None:
 
 @pytest.mark.parametrize("act", [cluster.restart, cluster.up])
 def test_a_queue_that_would_not_fit_is_asked_first(project: Project, act: Any) -> None:
-    queue = Answer("N/A RUNNING\n40 PENDING\n")
+    queue = Answer("N/A|RUNNING|\n40|PENDING|\n")
     asks = "docker exec p-slurm squeue -h -a -r -t all"
     fake = machine(project, commands={asks: queue}, **IDLE)
     conf = project.folder / "config" / "slurm.conf"
@@ -520,6 +522,7 @@ def test_status_as_json(project: Project) -> None:
                     "name": "train",
                     "why": "it is held; to release it: dshpc scontrol release 5",
                     "hold": "person",
+                    "asks_for": None,
                 }
             ],
         },
@@ -590,7 +593,7 @@ def test_a_node_that_was_taken_back_since_the_start(
     project: Project, state: str, true: bool
 ) -> None:
     """Slurm keeps the reason, and the start's report its note."""
-    taken = daemons.parse_node("NodeName=p State=IDLE+DRAIN Reason=hot [root@2026-01-01T00:00:00]")
+    taken = parse_line("NodeName=p State=IDLE+DRAIN Reason=hot [root@2026-01-01T00:00:00]")
     assert taken is not None
     left = daemons.take_back(FakeMachine(), "p", taken, fresh=False)
     assert left is not None
@@ -776,11 +779,11 @@ def test_gres(text: str, wanted: dict[str, int]) -> None:
 
 @given(st.text())
 def test_any_text_is_nodes_and_a_tier(text: str) -> None:
-    for node in parse_nodes(text):
+    for node in parse_rows(text):
         assert node.name
         assert parse_gres(node.gres) == node.gres_total
-    assert parse_isolation(text) in TIERS
-    assert isinstance(start_report(text), dict)
+    assert isolation(parse_config(text)) in TIERS
+    assert isinstance(start_report.parse(text), dict)
 
 
 def test_nodes_as_sinfo_prints_them() -> None:
@@ -788,7 +791,7 @@ def test_nodes_as_sinfo_prints_them() -> None:
         "a  |gpu:h100:2(S:0),gpu:t4:1 |gpu:h100:0(IDX:N/A),gpu:t4:1(IDX:2)|idle* |none\n"
         "a|gpu:h100:2,gpu:t4:1|gpu:0|idle*|none\nb|(null)|gpu:0|drained|a | b\n"
     )
-    first, second = parse_nodes(text)
+    first, second = parse_rows(text)
     assert (first.name, first.state, first.plain_state) == ("a", "idle*", "idle")
     assert first.gres == "gpu:h100:2,gpu:t4:1"
     assert not first.usable, "it does not respond"
@@ -797,7 +800,7 @@ def test_nodes_as_sinfo_prints_them() -> None:
 
 def test_usable_states() -> None:
     def usable(state: str) -> bool:
-        return NodeStatus("n", state, None, {}, {}).usable
+        return Node("n", state, None, {}, {}).usable
 
     assert all(map(usable, ("idle", "mixed", "allocated", "completing", "mixed-")))
     assert not any(map(usable, ("idle*", "drained", "draining", "down", "inval", "unknown", "")))
@@ -805,13 +808,13 @@ def test_usable_states() -> None:
 
 def test_isolation() -> None:
     both = "TaskPlugin   = task/cgroup,task/affinity\nConstrainDevices = yes\n"
-    assert parse_isolation(both) == "enforced"
-    assert parse_isolation("TaskPlugin = task/none\nConstrainDevices = yes\n") == "default"
-    assert parse_isolation("") == "unknown"
+    assert isolation(parse_config(both)) == "enforced"
+    assert isolation(parse_config("TaskPlugin = task/none\nConstrainDevices = yes\n")) == "default"
+    assert isolation({}) == "unknown"
 
 
 def test_a_health_check_that_is_late_contradicts_nothing() -> None:
-    node = NodeStatus("n", "idle", None, {}, {})
+    node = Node("n", "idle", None, {}, {})
     up = ClusterStatus("/p", "p-slurm", "running", health="unhealthy", phase="ready", nodes=(node,))
     assert lines(up)[0].startswith(
         "Container  p-slurm: running (unhealthy when Docker last looked; Slurm answers now), since"

@@ -41,7 +41,7 @@ def test_where_it_is_there_the_fault_is_another(command: str) -> None:
     assert _hint(command, "(null)", "(null)", code=1) is None  # nobody knows
 
 
-COUNTS = "docker exec c squeue -h -a -r -t all -o %i"
+COUNTS = "docker exec c squeue -h -a -r -t all -O JobID:|"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ COUNTS = "docker exec c squeue -h -a -r -t all -o %i"
 def test_an_sbatch_that_met_the_limit_of_jobs(
     config: str, jobs: int, code: int, told: bool
 ) -> None:
-    listed = Answer(code=code, stdout="7_1\n" * jobs)
+    listed = Answer(code=code, stdout="7|\n" * jobs)
     machine = FakeMachine(commands={ASKS: Answer(stdout=config), COUNTS: listed})
     said = exec_needs.hint(machine, execution.Call("sbatch", [], RUNTIME))
     assert (said is not None and "dshpc config set job_limit" in said) is told

@@ -11,10 +11,11 @@ import pytest
 
 from dshpc_setup import cli
 from dshpc_setup.cli import gpus as gpus_command
-from dshpc_setup.cluster.gpu_jobs import ClusterGpus, Job, SlurmGpu
+from dshpc_setup.cluster.gpu_jobs import ClusterGpus, Job
 from dshpc_setup.cluster.gpus import GpusNow
 from dshpc_setup.facts import GpuDevice, Gpus, MigInstance
 from dshpc_setup.probes.readings import PartReading, Reading, Readings
+from dshpc_setup.slurm.gpus import SlurmGpu
 
 MACHINES = Path(__file__).parents[2] / "machines"
 LONG_ID = "4294967290_1000000"

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from dshpc_setup.cluster.gpu_jobs import (
     Job,
-    SlurmGpu,
     count_gpus,
+    jobs_of,
     parse_facts,
     parse_held,
-    parse_jobs,
-    parse_listed,
 )
 from dshpc_setup.facts import Gpus
+from dshpc_setup.slurm import holders
+from dshpc_setup.slurm.gpus import SlurmGpu
+from dshpc_setup.slurm.gpus import parse as parse_listed
 
 # gres.conf held t4 (nvidia1) between the two h100: slurmd has the types together
 # ruff: noqa: E501  (as they were printed)
@@ -58,8 +59,8 @@ def said(gres: list[str], nodes: tuple[str, ...] = ("node",), **more: Any) -> di
     }
 
 
-def jobs(*items: dict[str, Any], node: str | None = "node") -> tuple[Job, ...] | None:
-    return parse_jobs(json.dumps({"jobs": list(items), "errors": []}), node)
+def jobs(*items: dict[str, Any], node: str | None = "node") -> tuple[Job, ...]:
+    return jobs_of(holders.parse(json.dumps({"jobs": list(items), "errors": []})), node)
 
 
 def test_slurmds_own_order() -> None:
@@ -140,7 +141,8 @@ def test_of_several_nodes_only_ours() -> None:
 
 @pytest.mark.parametrize("text", ["", "slurm_load_jobs error", "[]", '{"jobs": 1}', "[" * 90000])
 def test_what_is_no_answer(text: str) -> None:
-    assert parse_jobs(text, "node") is None
+    with pytest.raises(ValueError, match=r"."):
+        holders.parse(text)
 
 
 def test_facts_of_another_shape() -> None:
@@ -184,13 +186,17 @@ def test_no_text_raises(text: str) -> None:
     assert isinstance(parse_listed(f"Gres Name=gpu Count=3 File={text}"), tuple)
     assert all(isinstance(place, int) for place in parse_held(text))
     assert count_gpus(text) >= 0
-    assert parse_jobs(text, None) is None or text
+    assert isinstance(jobs(said([text]), node=None), tuple)
     assert parse_facts(text) is None
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), anything), anything)
 def test_no_object_raises(job: dict[str, Any], other: Any) -> None:
-    found = parse_jobs(json.dumps({"jobs": [said(["gpu:1(IDX:0)"]) | job, other]}), "node")
-    assert (found is None) == (not isinstance(other, dict))
+    items = [said(["gpu:1(IDX:0)"]) | job, other]
+    if isinstance(other, dict):
+        assert all(isinstance(item, Job) for item in jobs(*items))
+    else:
+        with pytest.raises(ValueError, match=r"."):
+            jobs(*items)
     facts = parse_facts(json.dumps({"gpus": other}))
     assert facts is None or isinstance(facts, Gpus)

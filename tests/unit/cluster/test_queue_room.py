@@ -11,8 +11,8 @@ from dshpc_setup.project.folder import Project
 from tests.unit.cluster.test_start import NEW, agree, changing, machine
 from tests.unit.engine.fake import Answer, FakeMachine
 
-ASKS = "docker exec p-slurm squeue -h -a -r -t all -o %K %T"
-QUEUE = "N/A RUNNING\n0 COMPLETED\n40 PENDING\n7 PENDING\n"
+ASKS = "docker exec p-slurm squeue -h -a -r -t all -O ArrayTaskID:|,State:|"
+QUEUE = "N/A|RUNNING|\n0|COMPLETED|\n40|PENDING|\n7|PENDING|\n"
 
 
 def said(conf: str, answer: Answer) -> str | None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.container import daemons, network
+from dshpc_setup.slurm.nodes import Node, parse_line
 from tests.unit.engine.fake import Answer, FakeMachine
 
 LINE = (
@@ -17,9 +18,9 @@ LINE = (
 )
 
 
-def node(state: str, reason: str = "", who: str = "slurm") -> daemons.Node:
+def node(state: str, reason: str = "", who: str = "slurm") -> Node:
     text = f"Reason={reason} [{who}@2026-11-21T02:00:00]" if reason else ""
-    found = daemons.parse_node(LINE.format(state=state, reason=text))
+    found = parse_line(LINE.format(state=state, reason=text))
     assert found is not None
     return found
 
@@ -59,23 +60,23 @@ COUNT = "gres/gpu count reported lower than configured (1 < 2)"
 )
 def test_whose_doing_a_drain_is(reason: str, who: str, own: bool) -> None:
     found = node("IDLE+DRAIN", reason, who)
-    assert (found.reason, found.who) == (reason, who)
+    assert (found.why, found.who) == (reason, who)
     assert found.own_doing is own
 
 
 def test_when_the_slurmd_of_a_node_began() -> None:
     text = "NodeName=a State=IDLE SlurmdStartTime=2026-11-21T02:00:01 "
-    found = daemons.parse_node(text)
+    found = parse_line(text)
     assert found is not None
     assert found.started == "2026-11-21T02:00:01"
-    never = daemons.parse_node("NodeName=a State=UNKNOWN SlurmdStartTime=None ")
+    never = parse_line("NodeName=a State=UNKNOWN SlurmdStartTime=None ")
     assert never is not None
     assert never.started == ""
 
 
 @given(st.text(max_size=200))
 def test_any_answer_of_scontrol_is_read(text: str) -> None:
-    found = daemons.parse_node(text)
+    found = parse_line(text)
     assert found is None or isinstance(found.usable, bool)
 
 

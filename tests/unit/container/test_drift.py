@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dshpc_setup.container import drift
 from dshpc_setup.container.drift import Change
 from dshpc_setup.facts import Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, MigInstance, Platform
+from dshpc_setup.observed.drift import GpuDrift
 from dshpc_setup.slurm.places import Places
 
 
@@ -55,7 +56,12 @@ def test_gpus_are_told_by_type_with_which_are_gone_and_new() -> None:
     before = remembered(facts(card(0), card(1), card(2, "t4")))
     now = remembered(facts(card(0), card(3), card(2, "t4")))
     assert drift.compare(before, now) == (
-        Change("GPUs of type h100", "2", "2 (gone: card 1 (GPU-1); new: card 3 (GPU-3))"),
+        Change(
+            "GPUs of type h100",
+            "2",
+            "2 (gone: card 1 (GPU-1); new: card 3 (GPU-3))",
+            gpus=GpuDrift("h100", 2, 2, ("card 1 (GPU-1)",)),
+        ),
     )
 
 

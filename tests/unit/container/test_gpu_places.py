@@ -15,6 +15,7 @@ from dshpc_setup.facts import GpuDevice, MigInstance, State, Vendor
 from dshpc_setup.plan.devices import LINKS
 from dshpc_setup.plan.model import ClusterPlan, DeviceLink, GresLine, Isolation
 from dshpc_setup.problems import LOST
+from dshpc_setup.slurm import gpus as slurm_gpus
 from dshpc_setup.slurm.places import Places
 from tests.unit.engine.fake import Answer, FakeMachine
 
@@ -49,7 +50,7 @@ def said(*files: str, uuid: str = "") -> str:
 
 
 def table(said: str, gpus: list[GpuDevice], isolation: Isolation = "default") -> str:
-    return gpu_places.table(gpu_places.parse_listed(said), gpus, isolation)
+    return gpu_places.table(slurm_gpus.parse(said), gpus, isolation)
 
 
 def rows(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.places import Places
+from tests.unit.slurm.asked import rows
 
 HOLDS = "7 |gres/gpu:1 | | | |\n8 | | | | |\n"
 RUNS = "8 | | | | |\n"
@@ -32,7 +33,7 @@ class Slurm(LocalMachine):
 
     def run(self, argv: Sequence[str], **_: Any) -> CommandResult:
         assert argv[0] == "squeue"
-        return CommandResult(tuple(argv), "present", 0, self.queue, "", 1.0)
+        return CommandResult(tuple(argv), "present", 0, rows(argv, self.queue), "", 1.0)
 
 
 def change(queue: str, old: str, new: str, gres: tuple[str, str] = (TWO, TWO)) -> DshpcError | None:

@@ -22,6 +22,8 @@ from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm import columns
+from dshpc_setup.slurm.job_states import SlurmJob
 from dshpc_setup.slurm.places import Places
 
 NOW = datetime(2026, 1, 31, 12)  # noqa: DTZ001 -- Slurm names no zone
@@ -49,21 +51,29 @@ PROOFS = ["scancel", "--name=dshpc-proof", "--user=root"]
 
 
 def test_a_queue_is_sorted_into_what_is_lost_and_what_is_stuck() -> None:
-    assert jobs.read_queue(QUEUE, "lab", NOW) == jobs.Queue(
+    assert jobs.sorted_queue(rows(QUEUE), "lab", NOW) == jobs.Queue(
         ("12",), ("13", "14"), ("15",), ("23", "28", "25")
     )
 
 
+def rows(text: str) -> tuple[SlurmJob, ...]:
+    found = columns.read(text, jobs._QUEUE)
+    assert found is not None
+    return found
+
+
 def test_who_holds_gpus() -> None:
-    text = "1 | |gres/gpu:1 | | |\n2 | | | | |\n3 |gres/gpu:h100:2 | | | |\n4_1 | | | |gres/shard:1 |\n"
-    assert jobs.read_holders(text) == ("1", "3", "4_1")
+    text = (
+        "1 | |gres/gpu:1 | | |\n2 | | | | |\n3 |gres/gpu:h100:2 | | | |\n4 | | | |gres/shard:1 |\n"
+    )
+    assert jobs.holders_of_gpus(Slurm(text)) == ("1", "3", "4")
 
 
 @given(st.text(max_size=200))
 def test_any_answer_of_squeue_is_read(text: str) -> None:
-    queue = jobs.read_queue(text, "lab", NOW)
+    queue = jobs.sorted_queue(rows(text), "lab", NOW)
     assert all((*queue.again, *queue.ended, *queue.stuck, *queue.delayed))
-    assert all(jobs.read_holders(text))
+    assert all(jobs.holders_of_gpus(Slurm(text)))
 
 
 class Slurm(LocalMachine):
@@ -129,6 +139,7 @@ def test_a_queue_that_nobody_tells_is_said() -> None:
         ("RUNNING|None|1000|dshpc-proof", True),
         ("RUNNING|None|0|dshpc-proof", False),
         ("PENDING|Resources|1000|train", True),
+        ("PENDING|None|1000|a\nb", True),
         ("PENDING|None|1000|a|b", True),
         ("PENDING|JobHeldUser|1000|train", False),
         ("PENDING|BadConstraints|1000|train", False),
@@ -136,7 +147,13 @@ def test_a_queue_that_nobody_tells_is_said() -> None:
     ],
 )
 def test_which_jobs_can_hold_the_node(line: str, holds: bool) -> None:
-    assert jobs.read_others(f"{line}\n") is holds
+    cells = line.split("|", 3) if line else []
+    text = "".join(f"{cell}\x1f" for cell in cells)
+    assert jobs.others_hold_the_node(Slurm(f"{text}\n")) is holds
+
+
+def test_a_name_that_hides_where_a_row_ends_counts_as_a_job_of_somebody() -> None:
+    assert jobs.others_hold_the_node(Slurm("RUNNING\x1fNone\x1f0\x1fdshpc\x1f-proof\x1f\n"))
 
 
 class Completing(Slurm):
@@ -212,8 +229,9 @@ class Full(Slurm):
         if argv[0] == "srun":
             return replace(done, state=self.state, code=None if self.state == "timeout" else 0)
         if argv[0] == "squeue":
-            others, queue = "RUNNING|None|7|train\n", "12 |RUNNING |1 |1 |None |lab |0 |\n"
-            text = others if "-o" in argv else queue
+            others = "RUNNING\x1fNone\x1f7\x1ftrain\x1f\n"
+            queue = "12 |RUNNING |1 |1 |None |lab |0 |N/A|\n"
+            text = others if "Name" in argv[-1] else queue
             return replace(done, stdout=text)
         return replace(done, stdout=said) if argv[1:3] == ["-o", "show"] else done
 
@@ -339,9 +357,9 @@ def test_where_nobody_knows_who_runs_nothing_is_changed() -> None:
     ],
 )
 def test_whose_srun_waits_in_the_queue(text: str, ids: tuple[str, ...]) -> None:
-    assert jobs.read_waiting(text) == ids
+    assert jobs.waiting_clients(Slurm(text)) == ids
 
 
 @given(st.text(alphabet="0123456789| \nx", max_size=80))
 def test_any_queue_is_read_for_who_waits(text: str) -> None:
-    assert all(job.isdecimal() for job in jobs.read_waiting(text))
+    assert all(job.isdecimal() for job in jobs.waiting_clients(Slurm(text)))

@@ -19,6 +19,7 @@ from dshpc_setup.container import key_set, keys
 from dshpc_setup.container.key_set import Key, KeySet
 from dshpc_setup.container.status import Status
 from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.slurm.client import parse_config
 from dshpc_setup.slurm.places import Places
 from tests.unit.engine.fake import Answer, FakeMachine
 
@@ -298,7 +299,7 @@ def test_a_change_that_was_cut_off_starts_and_can_be_begun_anew(
     ],
 )
 def test_how_long_a_token_lives(config: str, life_s: int) -> None:
-    assert keys.token_life_s(config) == life_s
+    assert keys.token_life_s(parse_config(config)) == life_s
 
 
 # --- The change in a running cluster

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from dshpc_setup.container import offer
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.container.gpu_places import SlurmGpu, as_planned
+from dshpc_setup.container.gpu_places import as_planned
 from dshpc_setup.container.look import Seen
 from dshpc_setup.facts import Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, MigInstance, Platform
 from dshpc_setup.jobs.offer import Offer, from_json
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.gpus import SlurmGpu
 from dshpc_setup.slurm.places import Places
 
 H100 = GpuDevice(

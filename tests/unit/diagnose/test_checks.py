@@ -29,7 +29,7 @@ from dshpc_setup.passthrough import Attempt, Passthrough, proof_key
 from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.node_state import NodeStatus
+from dshpc_setup.slurm.nodes import Node
 
 GPU = GpuDevice(0, "nvidia", name="T4", slurm_type="t4", device_files=("/dev/nvidia0",))
 ENGINE = Engine("present", server_version="28.0", host="unix:///run/docker.sock",
@@ -39,7 +39,7 @@ FACTS = HostFacts(
 )  # fmt: skip
 PLAN = plan_cluster(FACTS, Settings())
 PROOF = Passthrough(Handover("devices"), "Proven.", key=proof_key(FACTS, PLAN, True))
-NODE = NodeStatus("p", "idle", None, {"gpu:t4": 1}, {})
+NODE = Node("p", "idle", None, {"gpu:t4": 1}, {})
 CLUSTER = ClusterStatus("/p", "p-slurm", "running", "healthy", phase="ready", nodes=(NODE,),
                         isolation="default")  # fmt: skip
 WELL = Known(FACTS, plan=PLAN, proof=PROOF, observed=Observed(cluster=CLUSTER))

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.jobs import availability
+from dshpc_setup.jobs.availability import Availability
+from dshpc_setup.slurm import holders
 from tests.unit.engine.fake import Answer, FakeMachine
 from tests.unit.jobs.offers import offer
 
@@ -16,20 +18,20 @@ def job(detail: list[str], end: object = None, limit: object = None) -> dict[str
     return {"gres_detail": detail, "end_time": end, "time_limit": limit}
 
 
+def free(jobs: list[dict[str, Any]], types: tuple[str, ...] = ()) -> Availability:
+    return availability.of(holders.parse(json.dumps({"jobs": jobs})), types)
+
+
 def test_who_holds_what_until_when() -> None:
     set_ = {"set": True, "infinite": False, "number": 1_800_000_000}
-    text = json.dumps(
-        {
-            "jobs": [
-                job(["gpu:h100:2(IDX:0-1),gpu:t4:1(IDX:2)"], set_),
-                job(["gpu:h100:1(IDX:3)"], set_, {"infinite": True, "set": False, "number": 0}),
-                job(["gpu:1(IDX:4)"], 1_700_000_000),
-                job([]),
-            ]
-        }
+    found = free(
+        [
+            job(["gpu:h100:2(IDX:0-1),gpu:t4:1(IDX:2)"], set_),
+            job(["gpu:h100:1(IDX:3)"], set_, {"infinite": True, "set": False, "number": 0}),
+            job(["gpu:1(IDX:4)"], 1_700_000_000),
+            job([]),
+        ]
     )
-    found = availability.parse(text)
-    assert found is not None
     assert found.held == {
         "h100": (1.8e9, 1.8e9, None),
         "t4": (1.8e9,),
@@ -41,13 +43,13 @@ def test_who_holds_what_until_when() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"jobs": 7}', '{"jobs": [7]}', "{"])
 def test_what_is_no_answer_is_not_known(text: str) -> None:
-    assert availability.parse(text) is None
+    machine = FakeMachine(commands={"squeue --json": Answer(text)})
+    assert availability.ask(machine, offer()) is None
 
 
 @given(st.text())
 def test_any_gres_text_is_read(text: str) -> None:
-    found = availability.parse(json.dumps({"jobs": [job([text])]}))
-    assert found is not None
+    assert free([job([text])]).used("") >= 0
 
 
 def test_a_gpu_of_which_jobs_have_shares_is_not_free() -> None:
@@ -57,21 +59,16 @@ def test_a_gpu_of_which_jobs_have_shares_is_not_free() -> None:
         {**job(["shard:h100:1(1/4,0/4,0/4)"], ends[1]), "job_id": 2},
         {**job(["mps:25(0/100,0/100,25/100),gpu:h100:1(IDX:1)"]), "job_id": 3},
     ]
-    found = availability.parse(json.dumps({"jobs": jobs}), ("h100", "h100", "t4"))
-    assert found is not None
+    found = free(jobs, ("h100", "h100", "t4"))
     assert found.held == {"h100": (None, 1_800_000_009.0), "t4": (None,)}
     assert found.holders == {"h100": ("job 3", "job 1", "job 2"), "t4": ("job 3",)}
-    other = availability.parse(json.dumps({"jobs": jobs[:1]}), ("h100", "h100"))
-    assert other is not None
+    other = free(jobs[:1], ("h100", "h100"))
     assert other.held == {}  # of another configuration
 
 
 def test_by_whom_is_kept() -> None:
     held = {**job(["gpu:gpu0:1(IDX:0),gpu:gpu1:0(IDX:)"]), "job_id": 12, "user_name": "ada"}
-    found = availability.parse(
-        json.dumps({"jobs": [held, {**job(["gpu:t4:1(IDX:2)"]), "job_id": 13}]})
-    )
-    assert found is not None
+    found = free([held, {**job(["gpu:t4:1(IDX:2)"]), "job_id": 13}])
     assert found.holders == {"gpu0": ("job 12 of ada",), "gpu1": (), "t4": ("job 13",)}
     assert (found.used("gpu0"), found.used("gpu1")) == (1, 0)
 
@@ -85,19 +82,16 @@ def test_a_limit_that_is_not_set_yet_is_no_end() -> None:
         ({"set": True, "infinite": False, "number": 525_599}, 1.8e9),
         ({"set": True, "infinite": False, "number": 60}, 1.8e9),
     ):
-        found = availability.parse(json.dumps({"jobs": [job(["gpu:t4:1(IDX:2)"], end, limit)]}))
-        assert found is not None
+        found = free([job(["gpu:t4:1(IDX:2)"], end, limit)])
         assert found.held == {"t4": (held,)}
 
 
 def test_gpus_without_a_type_are_held_however_slurm_writes_them() -> None:
     for text in ("gpu:2(IDX:0-1)", "gpu:(null):2(IDX:0-1)"):
-        found = availability.parse(json.dumps({"jobs": [job([f"{text},gpu:t4:1(IDX:2)"])]}))
-        assert found is not None
+        found = free([job([f"{text},gpu:t4:1(IDX:2)"])])
         assert (found.used(""), found.used("t4")) == (2, 1), text
     for text in ("gpu:(null)2(IDX:0-1)", "gpu:(nul):2(IDX:0)", "xgpu:(null):2(IDX:0-1)"):
-        found = availability.parse(json.dumps({"jobs": [job([text])]}))
-        assert found is not None
+        found = free([job([text])])
         assert found.held == {}, text
 
 
@@ -114,8 +108,7 @@ def test_a_task_of_an_array_has_the_name_that_people_know(
     array: object, task: object, name: str
 ) -> None:
     held = {**job(["gpu:t4:1(IDX:2)"]), "job_id": 123, "array_job_id": array, "array_task_id": task}
-    found = availability.parse(json.dumps({"jobs": [held]}))
-    assert found is not None
+    found = free([held])
     assert found.holders == {"t4": (f"job {name}",)}
 
 

@@ -28,7 +28,8 @@ class Slurm(LocalMachine):
             self.cancelled.append(tuple(argv))
             return CommandResult(tuple(argv), "present", 0, "", "", 1)
         said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
-        return CommandResult(tuple(argv), "present", self.code, said, "", 1)
+        text = said.replace("\n", "|\n")
+        return CommandResult(tuple(argv), "present", self.code, text, "", 1)
 
 
 @pytest.mark.parametrize(

@@ -224,8 +224,8 @@ class Busy(Slurm):
             job = {"job_id": 9, "user_name": "ada", "gres_detail": ["gpu:gpu0:1(IDX:0)"]}
             return replace(done, stdout=json.dumps({"jobs": [job]}))
         if argv[0] == "squeue":
-            said = "CANCELLED|None" if "scancel" in words else "PENDING|Resources"
-            return replace(done, stdout=said if self.waits else "RUNNING|None")
+            said = "CANCELLED|None|" if "scancel" in words else "PENDING|Resources|"
+            return replace(done, stdout=said if self.waits else "RUNNING|None|")
         return done
 
 

@@ -13,7 +13,7 @@ from dshpc_setup.checkup import kernel
 from dshpc_setup.cluster import stopping, verify
 from dshpc_setup.container import trial
 from dshpc_setup.container.config import Candidate
-from dshpc_setup.engine import images, packages, privilege, refusals, site
+from dshpc_setup.engine import images, packages, privilege, refusals, site, start_report
 from dshpc_setup.environment import pip
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Platform
@@ -22,7 +22,6 @@ from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.patient import LEAST_S, patient
 from dshpc_setup.machine.silence import in_words
 from dshpc_setup.probes import compose, plugins
-from dshpc_setup.slurm import node_state
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 from tests.unit.slow import PLUGIN, SlowMachine
 
@@ -47,7 +46,7 @@ ASKED: dict[str, Callable[[FakeMachine], object]] = {
     "controller": lambda on: verify.controller_answers(on, "c"),
     "nodes": lambda on: verify.ask_cluster(on, "c"),
     "own files": lambda on: verify.own_files(on, "c"),
-    "start report": lambda on: node_state.ask_start(on, "c"),
+    "start report": lambda on: start_report.ask(on, "c"),
     "first job": lambda on: verify.run_first_job(on, "c", gpu=False),
     "readiness": lambda on: verify.wait_ready(on, "c", 5.0),
     "pip": lambda on: pip.find(on, "amd64", site.SiteFiles(), Path("/nowhere")),

@@ -17,6 +17,7 @@ from dshpc_setup.repair.choice import asked, words
 from dshpc_setup.repair.model import ORDER, Kind
 from dshpc_setup.repair.node import taken_out
 from dshpc_setup.repair.outcome import planned_lines
+from dshpc_setup.slurm.nodes import parse_lines
 from tests.unit.diagnose.known import findings, known
 
 HERE = Host(1000, "/home/ada", "systemd", engine_installed=True)
@@ -33,7 +34,7 @@ def here_of(name: str, here: Host = HERE) -> Host:
         return here
     lines = observed.inside.node_lines if observed.inside else ()
     name = observed.cluster.container
-    return replace(here, folder="/project", container=name, nodes=taken_out(lines))
+    return replace(here, folder="/project", container=name, nodes=taken_out(parse_lines(lines)))
 
 
 def planned(name: str, here: Host = HERE) -> Plan:
@@ -218,7 +219,7 @@ DRAIN = Finding("DSH-SL-012", "slurm", "error", "The node is drained", fix=(DRAI
 
 
 def resumed(line: str) -> list[str]:
-    here = replace(HERE, folder="/p", container="p-slurm", nodes=taken_out([line]))
+    here = replace(HERE, folder="/p", container="p-slurm", nodes=taken_out(parse_lines([line])))
     return lines(plan((DRAIN,), known("workstation-rtx4090/healthy"), here))
 
 
@@ -338,7 +339,7 @@ def fault_findings(draw: st.DrawFn) -> Finding:
     return Finding(identity, section, "error", draw(TEXT), evidence, draw(TEXT), tuple(fixes))
 
 
-FULL = replace(HERE, folder="/p", container="p-slurm", nodes=taken_out([DRAINED]))
+FULL = replace(HERE, folder="/p", container="p-slurm", nodes=taken_out(parse_lines([DRAINED])))
 
 
 def argvs(found: Plan) -> list[tuple[str, ...]]:

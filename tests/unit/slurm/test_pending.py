@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.slurm import pending, stuck
-from dshpc_setup.slurm.node_state import NodeStatus
+from dshpc_setup.slurm import stuck
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm.nodes import Node
 from dshpc_setup.slurm.pending import NodeResources, Queue, Request, parse, parse_tres
 from dshpc_setup.slurm.stuck import Stuck, held, judge, lines, not_held, to_json
 from tests.unit.engine.fake import Answer, FakeMachine
@@ -40,7 +41,7 @@ def answer(*jobs: str, node: str = NODE, partitions: str = PARTITIONS) -> str:
 
 def room(gres: dict[str, int] | None = None, state: str = "idle", **more: str) -> NodeResources:
     counts = {"gpu:h100": 2} if gres is None else gres
-    status = NodeStatus("lab", state, more.get("reason"), counts, {})
+    status = Node("lab", state, more.get("reason"), counts, {})
     return NodeResources(status, 8, 16000, more.get("features", "nvidia,h100"))
 
 
@@ -73,11 +74,11 @@ def test_the_answers_of_a_real_controller() -> None:
 
 def test_it_is_asked_in_one_call() -> None:
     machine = FakeMachine(commands={"docker exec p-slurm sh -c squeue": Answer(answer(HOLDS))})
-    queue = pending.ask(machine, "p-slurm")
+    queue = Slurm(machine, "p-slurm").pending(deadline_s=1).value
     assert queue is not None
     assert (len(queue.jobs), len(machine.ran)) == (1, 1)
     silent = FakeMachine(commands={"docker exec": Answer(code=1, stderr="slurm_load_jobs error")})
-    assert pending.ask(silent, "p-slurm") is None
+    assert Slurm(silent, "p-slurm").pending(deadline_s=1).value is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,41 @@
+"""The container's report of its start (schema dshpc.start/1), asked from outside and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dshpc_setup import foreign
+from dshpc_setup.engine import containers
+from dshpc_setup.machine import Machine
+from dshpc_setup.machine.silence import answered
+
+_ASK_S = 30.0
+
+
+def ask(machine: Machine, container: str) -> dict[str, Any]:
+    """The report of a running container; {} where it gives none.
+
+    Raises DshpcError (INCOMPLETE) where the container does not answer in time.
+    """
+    asked = containers.exec_in(machine, container, ["dshpc-node", "status"], deadline_s=_ASK_S)
+    return parse(answered(asked, f"how the start of {container} is").stdout)
+
+
+def parse(text: str) -> dict[str, Any]:
+    """What `dshpc-node status` or `dshpc-node wait` printed; {} where it is no such object."""
+    try:
+        value = foreign.value(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def notes(report: Mapping[str, Any], usable: Iterable[str]) -> tuple[str, ...]:
+    """A start's notes, less those of nodes that it left taken out and that take jobs again now."""
+    told, about = report.get("notes"), report.get("notes_about")
+    if not isinstance(told, list):
+        return ()
+    left = about if isinstance(about, dict) else {}  # not in the report of an earlier version
+    over = [left.get(f"node {name}") for name in usable]
+    return tuple(str(text) for text in told if text not in over)

@@ -1,0 +1,217 @@
+"""Slurm's programs, asked and ordered: the one place that calls squeue, sinfo, scontrol and slurmd -G.
+
+An answer is what the program said and the value that was read from it, None where it gave none. What is
+on the path of a submission, or of a start, is asked in columns (`-O`): `--json` takes twice as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from dshpc_setup.machine import CommandResult, Machine
+
+if TYPE_CHECKING:  # imports are counted: each submission takes this
+    from dshpc_setup.slurm.gpus import SlurmGpu
+    from dshpc_setup.slurm.holders import Holder
+    from dshpc_setup.slurm.job_states import SlurmJob
+    from dshpc_setup.slurm.nodes import Node
+    from dshpc_setup.slurm.pending import Queue
+
+T = TypeVar("T")
+
+_WHOLE = {"SLURM_BITSTR_LEN": "0"}  # else squeue cuts the list of an array's tasks short: squeue(1)
+HOLDING = "RUNNING,SUSPENDED,STOPPED,COMPLETING,CONFIGURING,SIGNALING,STAGE_OUT,RESIZING"
+"""Job states in which GPUs are held."""
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """`value` is None where the program failed, or said what nobody can read."""
+
+    asked: CommandResult
+    value: T | None
+
+    @property
+    def ok(self) -> bool:
+        return self.value is not None
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """The cluster of this machine, or, from the host, that of a container.
+
+    `checked`: raises DshpcError (INCOMPLETE) where the container never ran the program.
+    """
+
+    machine: Machine
+    container: str | None = None
+    checked: bool = False
+    docker: str = "docker"  # the client, where it is not found by its name
+
+    def run(
+        self, *argv: str, deadline_s: float, env: Mapping[str, str] | None = None
+    ) -> CommandResult:
+        if self.container is None:
+            return self.machine.run([*argv], deadline_s=deadline_s, env=env)
+        full = [self.docker, "exec", self.container, *argv]
+        done = self.machine.run(full, deadline_s=deadline_s)
+        if not self.checked:
+            return done
+        from dshpc_setup.engine import containers
+
+        return containers.ran(done, self.container)
+
+    # The queue
+
+    def jobs(
+        self, number: int | None = None, *, mine: bool = False, deadline_s: float
+    ) -> Answer[tuple[SlurmJob, ...]]:
+        """All that slurmctld knows, also those that have ended lately, or one of them: () where it has
+        none of that number."""
+        from dshpc_setup import slurm_releases
+        from dshpc_setup.slurm import job_states
+
+        of = ("-j", str(number)) if number is not None else ("--me",) if mine else ()
+        argv = ("squeue", "--json", "-a", "-t", "all", *of)
+        asked = self.run(*argv, deadline_s=deadline_s, env=_WHOLE)
+        if number is not None and not asked.ok:
+            none = slurm_releases.says("no_such_job").search(asked.text)
+            return Answer(asked, () if none else None)
+        return Answer(asked, _read(job_states.parse, asked))
+
+    def holders(self, *, deadline_s: float) -> Answer[tuple[Holder, ...]]:
+        """The jobs that hold GPUs or shares of them."""
+        from dshpc_setup.slurm import holders
+
+        asked = self.run("squeue", "--json", "-a", "-t", HOLDING, deadline_s=deadline_s)
+        return Answer(asked, _read(holders.parse, asked))
+
+    def rows(
+        self,
+        columns: str,
+        states: str | None = None,
+        *,
+        ids: Sequence[str] = (),
+        each_task: bool = False,
+        everyone: bool = True,
+        deadline_s: float,
+    ) -> Answer[tuple[SlurmJob, ...]]:
+        """What `columns` (squeue's own names: "JobID State") say of the jobs in these states.
+
+        `everyone`: in hidden partitions, too.
+        """
+        from dshpc_setup.slurm import columns as reader
+
+        argv = ("squeue", "-h", *(("-a",) if everyone else ()), *(("-r",) if each_task else ()))
+        chosen = (("-t", states) if states else ()) + ((f"--jobs={','.join(ids)}",) if ids else ())
+        asked = self.run(*argv, *chosen, "-O", reader.option(columns), deadline_s=deadline_s)
+        return Answer(asked, reader.read(asked.stdout, columns) if asked.ok else None)
+
+    def pending(self, *, deadline_s: float) -> Answer[Queue]:
+        """Queued jobs, and what there is for them."""
+        from dshpc_setup.slurm import pending
+
+        asked = self.run(*pending.argv(), deadline_s=deadline_s)
+        return Answer(asked, pending.parse(asked.stdout) if asked.ok else None)
+
+    # Nodes and the controller
+
+    def nodes(self, *, deadline_s: float) -> Answer[tuple[Node, ...]]:
+        """The nodes as sinfo has them: with what of their GPUs is in use, and without who took one out."""
+        from dshpc_setup.slurm import nodes
+
+        asked = self.run("sinfo", "-N", "-h", "-O", nodes.COLUMNS, deadline_s=deadline_s)
+        return Answer(asked, nodes.parse_rows(asked.stdout) if asked.ok else None)
+
+    def node(self, name: str, *, deadline_s: float) -> Node | None:
+        """The node as scontrol has it: with who gave its reason; None where nobody says."""
+        from dshpc_setup.slurm import nodes
+
+        asked = self.run("scontrol", "-o", "show", "node", name, deadline_s=deadline_s)
+        return nodes.parse_line(asked.stdout) if asked.ok else None
+
+    def node_lines(self, *, deadline_s: float) -> tuple[Node, ...]:
+        """All nodes as scontrol has them; () where nobody says."""
+        from dshpc_setup.slurm import nodes
+
+        asked = self.run("scontrol", "-o", "show", "node", deadline_s=deadline_s)
+        return nodes.parse_lines(asked.stdout.splitlines()) if asked.ok else ()
+
+    def config(self, *, deadline_s: float) -> Answer[Mapping[str, str]]:
+        """slurm.conf and cgroup.conf in force: key -> value, as Slurm writes them."""
+        asked = self.run("scontrol", "show", "config", deadline_s=deadline_s)
+        return Answer(asked, parse_config(asked.stdout) if asked.ok else None)
+
+    def ping(self, *, deadline_s: float) -> CommandResult:
+        """`ok` where the controller answers."""
+        return self.run("scontrol", "ping", deadline_s=deadline_s)
+
+    def gpus(
+        self, conf: str, node: str | None = None, *, deadline_s: float
+    ) -> Answer[tuple[SlurmGpu, ...]]:
+        """The node's GPUs in the order in which Slurm counts them: `slurmd -G`, with this slurm.conf."""
+        from dshpc_setup.slurm import gpus
+
+        named = ("-N", node) if node is not None else ()
+        asked = self.run("slurmd", "-G", *named, "-f", conf, deadline_s=deadline_s)
+        return Answer(asked, gpus.parse(asked.text) if asked.ok else None)
+
+    # Orders
+
+    def release(self, ids: Sequence[str], *, deadline_s: float) -> CommandResult:
+        return self.run("scontrol", "release", ",".join(ids), deadline_s=deadline_s)
+
+    def requeue(self, ids: Sequence[str], *, deadline_s: float) -> CommandResult:
+        return self.run("scontrol", "requeue", ",".join(ids), deadline_s=deadline_s)
+
+    def cancel(self, *ids: str, deadline_s: float) -> CommandResult:
+        return self.run("scancel", *ids, deadline_s=deadline_s)
+
+    def cancel_queued(self, job: str, *, deadline_s: float) -> CommandResult:
+        """Not where it runs by then."""
+        return self.run("scancel", "--state=PENDING", job, deadline_s=deadline_s)
+
+    def cancel_named(self, name: str, user: str, *, deadline_s: float) -> CommandResult:
+        return self.run("scancel", f"--name={name}", f"--user={user}", deadline_s=deadline_s)
+
+    def update_jobs(self, ids: Sequence[str], change: str, *, deadline_s: float) -> CommandResult:
+        """`change`: "starttime=now"."""
+        return self.run("scontrol", "update", f"jobid={','.join(ids)}", change,
+                        deadline_s=deadline_s)  # fmt: skip
+
+    def drain(self, node: str, reason: str, *, deadline_s: float) -> CommandResult:
+        argv = ("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
+        return self.run(*argv, deadline_s=deadline_s)
+
+    def resume(self, node: str, *, deadline_s: float) -> CommandResult:
+        return self.run(*resume_argv(node), deadline_s=deadline_s)
+
+    def delete_partition(self, name: str, *, deadline_s: float) -> CommandResult:
+        return self.run("scontrol", "delete", f"partitionname={name}", deadline_s=deadline_s)
+
+    def reconfigure(self, *, deadline_s: float) -> CommandResult:
+        return self.run("scontrol", "reconfigure", deadline_s=deadline_s)
+
+
+def _read(parse: Callable[[str], T], asked: CommandResult) -> T | None:
+    try:
+        return parse(asked.stdout) if asked.ok else None
+    except ValueError:
+        return None
+
+
+def resume_argv(node: str) -> tuple[str, ...]:
+    """What takes a node back: Slurm lets only root and its own user."""
+    return ("scontrol", "update", f"nodename={node}", "state=resume")
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """`scontrol show config`: lines `Key = value`; of a key that is there twice, the first."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        key, mark, value = line.partition("=")
+        if mark and key.strip():
+            found.setdefault(key.strip(), value.strip())
+    return found
