@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from dshpc_setup import foreign
+from dshpc_setup import foreign, slurm_releases
 from dshpc_setup.checkup.limited import at_once, inspecting_once, unwrapped, with_deadline
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.container.status import printable
@@ -30,7 +30,7 @@ _LEAST_S = 0.5
 _LOG_LINES = 100
 _LONGEST_LINE = 500
 _MOST_ERRORS = 20
-_ERROR = re.compile(r"(?:^|\s)(?:error|fatal): ")
+_ERROR = slurm_releases.says("complaint")
 
 
 def is_inside(machine: Machine) -> bool:

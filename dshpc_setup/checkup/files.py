@@ -25,6 +25,7 @@ from dshpc_setup.project.folder import MANIFEST, OWN, Project
 from dshpc_setup.render import gpu_part
 from dshpc_setup.settings import Settings
 from dshpc_setup.settings.overruled import Overruled
+from dshpc_setup.slurm import slurm_conf
 
 SETTINGS_FILE = "dshpc.yaml"
 _MOST_TEXT = 64 << 10  # that is kept
@@ -210,44 +211,7 @@ def _wrong(path: str, data: bytes) -> str | None:
         if wrong is None and not (isinstance(services, dict) and services.get("services")):
             wrong = "it names no services"
         return wrong
-    return wrong_conf(data)
-
-
-def wrong_conf(data: bytes) -> str | None:
-    """The first line of a configuration file that Slurm does not read: "line 3: ...".
-
-    Slurm ends with "Parse error in file" at a line that is neither KEY=VALUE nor Include, and at a key
-    without a value. What its keys and values mean is for Slurm itself to say.
-    """
-    joined, began = b"", 0
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if b"\0" in line:
-            return f"line {number}: it holds a NUL character, as a text saved as UTF-16 does"
-        body = line.partition(b"#")[0].rstrip()
-        began = began or number
-        joined += body.removesuffix(b"\\")
-        if body.endswith(b"\\"):
-            continue
-        wrong = _wrong_line(joined.strip())
-        if wrong is not None:
-            return f"line {began}: {wrong}"
-        joined, began = b"", 0
-    return None
-
-
-def _wrong_line(line: bytes) -> str | None:
-    try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        return "it is not UTF-8 text"
-    if not text or re.match(r"include\s", text, re.IGNORECASE):
-        return None
-    shown = text if len(text) <= 40 else f"{text[:40]}..."
-    if "=" not in text:
-        return f"Slurm expects KEY=VALUE, and it says: {shown}"
-    if re.fullmatch(r"\w+\s*=", text):
-        return f"there is no value behind {shown}"
-    return None
+    return slurm_conf.wrong(data)
 
 
 def _wrong_yaml(data: bytes) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -23,8 +22,7 @@ from dshpc_setup.project.folder import PROOF, RENDERED, Project
 from dshpc_setup.render import gpu_part, stanza
 from dshpc_setup.render.configuration import CONFIG_FILES, inputs, render_env, render_slurm
 from dshpc_setup.settings import Settings
-
-_TMP_DISK = re.compile(r" ?\bTmpDisk=\d+")
+from dshpc_setup.slurm import slurm_conf
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def _same_for(path: str) -> Callable[[str], Any]:
     """What is compared: not the size of /tmp, which a container sees otherwise, nor comments of ours."""
     if path == COMPOSE_FILE:
         return _compose_without_build
-    return lambda text: _TMP_DISK.sub("", text)
+    return slurm_conf.without_tmp_disk
 
 
 def _compose_without_build(text: str) -> Any:

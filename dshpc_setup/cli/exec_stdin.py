@@ -7,7 +7,10 @@ so only a command that itself reads stdin gets it.
 
 from __future__ import annotations
 
-from dshpc_setup.slurm_releases import SHIPPED
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dshpc_setup.slurm_releases.model import Options
 
 NONE = "none"  # /dev/null
 DIRECT = "direct"  # the Docker client reads ours
@@ -16,7 +19,6 @@ TTY = "tty"  # a terminal inside, joined to ours
 
 _ALWAYS = frozenset(("exec", "shell", "srun", "salloc", "sattach", "sacctmgr", "scrontab"))
 
-_OPTIONS = SHIPPED.options  # a test compares them with the image's
 MOST_OF_SCRIPT = 1 << 16  # its #SBATCH lines stand at its beginning
 
 
@@ -63,19 +65,26 @@ def sbatch_has_script(arguments: list[str]) -> bool:
             if not equals and not is_long_flag(name):
                 next(rest, None)
         elif text.startswith("-") and text != "-":
-            if short_takes_next(text[1:]):
+            if short_takes_next(text[1:], options().sbatch_short):
                 next(rest, None)
         else:
             return True
     return False
 
 
+def options() -> Options:
+    """Those of the image's Slurm; imports are counted: most commands need none."""
+    from dshpc_setup.slurm_releases import SHIPPED
+
+    return SHIPPED.options
+
+
 def is_long_flag(name: str) -> bool:
     """Whether sbatch takes no word behind this option, or a beginning of it."""
-    return any(flag.startswith(name) for flag in _OPTIONS.sbatch)
+    return any(flag.startswith(name) for flag in options().sbatch)
 
 
-def short_takes_next(letters: str, flags: str = _OPTIONS.sbatch_short) -> bool:
+def short_takes_next(letters: str, flags: str) -> bool:
     """Whether the word behind these short options (without the '-') belongs to the last of them."""
     for position, letter in enumerate(letters):
         if letter == "k":  # -k, -koff

@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 from dshpc_setup.cli import exec_stdin
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.slurm_releases import SHIPPED
 
 COMMANDS = ("srun", "sbatch", "salloc")
 
@@ -42,7 +41,6 @@ _HINTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         **dict.fromkeys(("container-mounts", "volume", "volumes", "mount"), _FOLDERS),
     }
 )
-_OPTIONS = SHIPPED.options
 _MAGIC = "#SBATCH"
 
 
@@ -101,11 +99,11 @@ def _script_options(path: str) -> Iterator[tuple[int, list[str]]]:
 def takes_next(command: str, word: str) -> bool:
     """Whether the argument of this option of srun, sbatch or salloc is the word behind it."""
     if not word.startswith("--"):
-        flags = _OPTIONS.sbatch_short if command == "sbatch" else _OPTIONS.srun_short
+        known = exec_stdin.options()
+        flags = known.sbatch_short if command == "sbatch" else known.srun_short
         return exec_stdin.short_takes_next(word[1:], flags)
     name, equals, _ = word[2:].partition("=")
     if equals:
         return False
-    return not exec_stdin.is_long_flag(name) and not any(
-        it.startswith(name) for it in _OPTIONS.srun
-    )
+    others = exec_stdin.options().srun
+    return not exec_stdin.is_long_flag(name) and not any(it.startswith(name) for it in others)

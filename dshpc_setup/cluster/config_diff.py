@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from dshpc_setup.cluster.operations import target
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
+from dshpc_setup.slurm import slurm_conf
 
 DIFF_SCHEMA = "dshpc.config-diff/1"
 
@@ -74,9 +74,9 @@ def _difference(path: str, kind: Literal["in-force", "new"], text: str) -> list[
 
 
 def _against_force(host: HostFile, text: str, container: str) -> str:
-    if host.text is not None and " TmpDisk=" not in host.text:
+    if host.text is not None and not slurm_conf.tells_tmp_disk(host.text):
         # The host does not always see the disk that the container's /tmp lies on
-        text = re.sub(r" TmpDisk=\d+", "", text)
+        text = slurm_conf.without_tmp_disk(text)
     label = f"{host.path} (in the project folder)" if host.text is not None else "/dev/null"
     in_force = f"/etc/slurm/{short_name(host.path)} (in force in {container})"
     return unified(text, host.text or "", in_force, label)

@@ -7,7 +7,6 @@ tasks with numbers beyond MaxArraySize it loses them and jobs behind them as it 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from dshpc_setup.apply.apply import read_text
@@ -44,8 +43,10 @@ def check(machine: Machine, container: str, conf: str) -> None:
     queue = ask(machine, container)
     if queue is None or not queue.count:
         return
-    jobs = _number(slurm_conf.last(conf, "MaxJobCount"), SHIPPED.defaults.job_count)
-    tasks = _number(slurm_conf.last(conf, "MaxArraySize"), SHIPPED.defaults.array_size)
+    jobs = slurm_conf.number(slurm_conf.last(conf, "MaxJobCount"))
+    tasks = slurm_conf.number(slurm_conf.last(conf, "MaxArraySize"))
+    jobs = SHIPPED.defaults.job_count if jobs is None else jobs
+    tasks = SHIPPED.defaults.array_size if tasks is None else tasks
     if queue.count + _ROOM > jobs:
         raise DshpcError(
             f"Slurm knows {queue.count} jobs, and may know {jobs} then (MaxJobCount).",
@@ -79,7 +80,3 @@ def check_folder(machine: Machine, container: str, project: Project) -> None:
         return
     if text is not None:
         check(machine, container, text)
-
-
-def _number(text: str | None, default: int) -> int:
-    return int(text) if text and re.fullmatch(r"[0-9]{1,9}", text) else default

@@ -63,7 +63,7 @@ def _errors(said: str) -> list[str]:
     """Its complaints, without the time and the program's name, each once."""
     found = []
     for line in said.split("\n"):
-        match = re.search(r"\b(?:error|fatal): (.*)", line)
+        match = slurm_releases.says("complaint").search(line)
         if match and not slurm_releases.says("harmless").search(match[1]):
             # Of our own copies people know only the names
             text = re.sub(r"\S*/(?:ask|slurm)\.conf\b", "slurm.conf", shortened(match[1].strip()))

@@ -106,7 +106,7 @@ def _too_much(candidate: Candidate, entry: Entry, facts: HostFacts) -> Iterator[
         ("realmemory", facts.memory.total_mib, "memory"),
         ("tmpdisk", disk, "disk for temporary files"),
     ):
-        asked = _number(entry.values.get(key))
+        asked = slurm_conf.number(entry.values.get(key))
         if asked is not None and there is not None and asked > there:
             yield f"the node would have {asked} MiB of {what}, and there are {there}"
 
@@ -115,15 +115,11 @@ def node_cpus(values: Mapping[str, str]) -> int | None:
     """As slurmctld counts: the shape of the machine where the line gives one, else CPUs."""
     shape = ("boards", "sockets", "socketsperboard", "corespersocket", "threadspercore")
     if not any(key in values for key in shape):
-        return _number(values.get("cpus", values.get("procs")))
+        return slurm_conf.number(values.get("cpus", values.get("procs")))
     whole = 1
     for key in shape:
-        whole *= _number(values.get(key)) or 1
+        whole *= slurm_conf.number(values.get(key)) or 1
     return whole
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"\d{1,18}", text) else None
 
 
 def _too_many_gpus(candidate: Candidate, entry: Entry, node: str) -> Iterator[str]:

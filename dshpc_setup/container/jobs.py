@@ -197,7 +197,7 @@ def sorted_queue(jobs: Iterable[SlurmJob], node: str, now: datetime) -> Queue:
     delayed: list[str] = []
     for job in jobs:
         if job.state == "PENDING":
-            if job.reason == "BadConstraints":
+            if slurm_releases.waits_for(job.reason) == "unfit":
                 stuck.append(job.id)
             elif job.restarts and _is_delay(job.eligible, now):
                 delayed.append(job.id)

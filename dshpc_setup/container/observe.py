@@ -31,7 +31,6 @@ DEADLINE_S = 5.0
 _PACKAGES = "/etc/dshpc/packages"
 _MOST_TEXT = 64 << 10
 _MOST_FILES = 100_000
-_PASSWORD = re.compile(r"(?im)^(\s*\w*Pass(?:word)?\s*=\s*)\S.*$")
 
 
 def observe(
@@ -121,7 +120,7 @@ def processes(machine: Machine) -> dict[str, int | None]:
                 r"^max (\d+)$", machine.read(f"{folder}/pids.events").text or "", re.M
             )
             return {
-                "pids_limit": _number(limit.strip()),
+                "pids_limit": slurm_conf.number(limit.strip()),
                 "pids_refused": int(events[1]) if events else 0,
             }
     return {}
@@ -135,8 +134,8 @@ def _configuration(places: Places) -> dict[str, Any]:
     values = entry.values if entry else {}
     return {
         **texts,
-        "node_real_memory_mib": _number(values.get("realmemory")),
-        "node_cpus": _number(values.get("cpus")),
+        "node_real_memory_mib": slurm_conf.number(values.get("realmemory")),
+        "node_cpus": slurm_conf.number(values.get("cpus")),
     }
 
 
@@ -147,7 +146,7 @@ def _text(path: str) -> str | None:
         return None
     if text is None or len(text) > _MOST_TEXT:
         return None
-    return _PASSWORD.sub(r"\1(left out)", text.encode("utf-8", "replace").decode())
+    return slurm_conf.without_passwords(text.encode("utf-8", "replace").decode())
 
 
 def _node(places: Places) -> str:
@@ -155,10 +154,6 @@ def _node(places: Places) -> str:
         return (read_text(f"{places.run}/node") or "").strip()
     except OSError:
         return ""
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and re.fullmatch("[0-9]{1,18}", text) else None
 
 
 def _devices(machine: Machine, places: Places, say: Say) -> None:

@@ -44,7 +44,7 @@ def offer(candidate: Candidate, seen: Seen, node: str, listed: Sequence[SlurmGpu
     return Offer(
         node=node,
         cpus=hardware_fit.node_cpus(values) or 1,
-        memory_mib=max(_number(values.get("realmemory")) - _number(values.get("memspeclimit")), 1),
+        memory_mib=max(_mib(values, "realmemory") - _mib(values, "memspeclimit"), 1),
         gpus=gpus,
         aliases=_aliases(gpus),
         shards=(counts or {}).get("shard", 0),
@@ -146,5 +146,5 @@ def _partitions(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, longest) for _, name, longest in found)
 
 
-def _number(text: str | None) -> int:
-    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,18}", text) else 0
+def _mib(values: Mapping[str, str], key: str) -> int:
+    return slurm_conf.number(values.get(key)) or 0

@@ -33,6 +33,13 @@ class OfferedGpu:
     sold_gb: int | None = None  # the size that it is sold by: 80 of a card that reports 81559 MiB
 
 
+def _array_size() -> int:
+    """Imports are counted: an offer of this version says it."""
+    from dshpc_setup.slurm_releases import SHIPPED
+
+    return SHIPPED.defaults.array_size
+
+
 @dataclass(frozen=True)
 class Offer:
     """`aliases`: what people may say -> the Slurm types that it means, the best first."""
@@ -48,7 +55,7 @@ class Offer:
     gres_type: GresType = "model"
     isolation: str = "default"
     simulated: bool = False
-    max_array: int = 1001  # tasks of one job array: Slurm's MaxArraySize
+    max_array: int = field(default_factory=_array_size)  # tasks of one array: MaxArraySize
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self)}

@@ -10,20 +10,20 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import stuck
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.job_states import SlurmJob, shown
+from dshpc_setup.slurm_releases import waits_for
+from dshpc_setup.slurm_releases.model import Waits
 
 _ASK_S = 30.0
-# slurm.schedmd.com/job_reason_codes.html
-_WORDS = {
-    "": "Slurm has not looked at it yet",
-    "None": "Slurm has not looked at it yet",
-    "Priority": "other jobs are before it",
-    "Resources": "what it asks for is held by other jobs",
-    "JobArrayTaskLimit": "as many tasks of its array run as may at once",
-    "Licenses": "the licenses that it asks for are in use",
-    "Reservation": "its reservation has not begun",
-    "Prolog": "the node gets ready for it",
-    "Cleaning": "its last run is being cleared away",
-    "ReqNodeNotAvail": "the node that it asks for is not available",
+_WORDS: Mapping[Waits, str] = {
+    "first_look": "Slurm has not looked at it yet",
+    "turn": "other jobs are before it",
+    "resources": "what it asks for is held by other jobs",
+    "array": "as many tasks of its array run as may at once",
+    "licenses": "the licenses that it asks for are in use",
+    "reservation": "its reservation has not begun",
+    "prolog": "the node gets ready for it",
+    "cleaning": "its last run is being cleared away",
+    "node": "the node that it asks for is not available",
 }
 
 
@@ -42,16 +42,17 @@ def why(job: SlurmJob, cannot: Mapping[str, str]) -> str:
     told = cannot.get(_plain(job.id))
     if told:
         return told
-    word = job.reason.partition(",")[0]
-    if word == "Dependency":
+    waits = waits_for(job.reason)
+    if waits == "dependency":
         asked = re.sub(r"\(\w+\)", "", job.dependency)
         return f"it waits for other jobs: {shown(asked)}" if asked else "it waits for other jobs"
-    if word == "BeginTime" and job.begins:
+    if waits == "time" and job.begins:
         return f"it begins at {clock.told(job.begins)}"
-    if word == "Resources" and "gpu" in job.asked:
+    if waits == "resources" and "gpu" in job.asked:
         asked = job.asked.replace("gres/", "").replace("gres:", "")
         return f"{shown(asked)} is not free: other jobs hold GPUs, CPUs or memory"
-    return _WORDS.get(word) or f"Slurm's reason is {shown(job.reason)}"
+    known = _WORDS.get(waits) if waits else None
+    return known or f"Slurm's reason is {shown(job.reason)}"
 
 
 def _plain(job: str) -> str:

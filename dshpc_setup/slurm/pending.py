@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.nodes import Node, parse_gres
 
 _CUT = "\x1f"  # between columns: Slurm's own texts hold every printable sign, '|' included
@@ -91,7 +92,7 @@ def _rows(text: str, columns: int) -> Iterable[list[str]]:
 def _request(row: list[str]) -> Request:
     cells = dict(zip(_JOB, row, strict=True))
     tres = parse_tres(cells["tres-alloc"])
-    tasks = _number(cells["NumTasks"]) or 1
+    tasks = slurm_conf.number(cells["NumTasks"]) or 1
     per_task = {name: count * tasks for name, count in parse_tres(cells["tres-per-task"]).items()}
     whole = _gres_of(parse_tres(cells["tres-per-job"]), per_task)
     per_node = _gres_of(parse_tres(cells["tres-per-node"]), parse_tres(cells["tres-per-socket"]))
@@ -123,7 +124,10 @@ def _room(row: list[str]) -> NodeResources:
         cells["NodeList"], cells["StateLong"], reason or None, parse_gres(cells["Gres"]), {}
     )
     return NodeResources(
-        status, _number(cells["CPUs"]), _number(cells["Memory"]), cells["Features"]
+        status,
+        slurm_conf.number(cells["CPUs"]),
+        slurm_conf.number(cells["Memory"]),
+        cells["Features"],
     )
 
 
@@ -166,7 +170,3 @@ def _gres_of(*counts: Mapping[str, int]) -> dict[str, int]:
 
 def _gpus(counts: Mapping[str, int]) -> int:
     return sum(count for name, count in counts.items() if name.split(":")[0] == "gpu")
-
-
-def _number(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else None

@@ -51,6 +51,11 @@ def last(text: str, key: str) -> str | None:
     return found
 
 
+def number(text: str | None) -> int | None:
+    """A count as a key has it ("64"); None for what is none."""
+    return int(text) if text is not None and re.fullmatch(_DIGITS, text) else None
+
+
 def node(text: str, name: str) -> Entry | None:
     """The NodeName line of one node, with what NodeName=DEFAULT lines above it say."""
     defaults: dict[str, str] = {}
@@ -110,8 +115,7 @@ def cores(values: Mapping[str, str]) -> int:
 
 def _number(values: Mapping[str, str], key: str) -> int:
     """At least 1, as Slurm takes what is missing or 0."""
-    text = values.get(key, "1")
-    return max(int(text), 1) if re.fullmatch(_DIGITS, text) else 1
+    return max(number(values.get(key)) or 1, 1)
 
 
 def gres_counts(value: str) -> Mapping[str, int] | None:
@@ -121,12 +125,12 @@ def gres_counts(value: str) -> Mapping[str, int] | None:
         if not item or item == "(null)":
             continue
         parts = item.partition("(")[0].split(":")
-        number = re.fullmatch(r"(\d{1,18})([KkMmGg]?)", parts[-1]) if len(parts) > 1 else None
-        name = parts[:-1] if number else parts
+        found = re.fullmatch(r"(\d{1,18})([KkMmGg]?)", parts[-1]) if len(parts) > 1 else None
+        name = parts[:-1] if found else parts
         if not 1 <= len(name) <= 2 or not all(name):
             return None
-        factor = 1024 ** " kmg".index((number[2] or " ").lower()) if number else 1
-        count = int(number[1]) * factor if number else 1
+        factor = 1024 ** " kmg".index((found[2] or " ").lower()) if found else 1
+        count = int(found[1]) * factor if found else 1
         counts[":".join(name)] = counts.get(":".join(name), 0) + count
     return counts
 
@@ -170,3 +174,57 @@ def expand(item: str, most: int) -> list[str]:
         width = len(span[1]) if span[1].startswith("0") else 0
         found += [f"{match[1]}{n:0{width}d}{match[3]}" for n in range(first, last + 1)]
     return found
+
+
+def wrong(data: bytes) -> str | None:
+    """The first line of a configuration file that Slurm does not read: "line 3: ...".
+
+    Slurm ends with "Parse error in file" at a line that is neither KEY=VALUE nor Include, and at a key
+    without a value. What its keys and values mean is for Slurm itself to say.
+    """
+    joined, began = b"", 0
+    for at, line in enumerate(data.split(b"\n"), 1):
+        if b"\0" in line:
+            return f"line {at}: it holds a NUL character, as a text saved as UTF-16 does"
+        body = line.partition(b"#")[0].rstrip()
+        began = began or at
+        joined += body.removesuffix(b"\\")
+        if body.endswith(b"\\"):
+            continue
+        why = _wrong_line(joined.strip())
+        if why is not None:
+            return f"line {began}: {why}"
+        joined, began = b"", 0
+    return None
+
+
+def _wrong_line(line: bytes) -> str | None:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return "it is not UTF-8 text"
+    if not text or re.match(r"include\s", text, re.IGNORECASE):
+        return None
+    shown = text if len(text) <= 40 else f"{text[:40]}..."
+    if "=" not in text:
+        return f"Slurm expects KEY=VALUE, and it says: {shown}"
+    if re.fullmatch(r"\w+\s*=", text):
+        return f"there is no value behind {shown}"
+    return None
+
+
+_PASSWORD = re.compile(r"(?im)^(\s*\w*Pass(?:word)?\s*=\s*)\S.*$")
+_TMP_DISK = re.compile(r" ?\bTmpDisk=\d+")
+
+
+def without_passwords(text: str) -> str:
+    return _PASSWORD.sub(r"\1(left out)", text)
+
+
+def tells_tmp_disk(text: str) -> bool:
+    return _TMP_DISK.search(text) is not None
+
+
+def without_tmp_disk(text: str) -> str:
+    """Host and container may see other disks below /tmp."""
+    return _TMP_DISK.sub("", text)

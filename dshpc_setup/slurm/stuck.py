@@ -88,7 +88,9 @@ _HELD: Mapping[HeldBy, tuple[Hold, str]] = {
 
 def _never(job: Request) -> str | None:
     all_needed = "?" not in job.dependency  # a,b: both; a?b: one of them
-    if job.reason == "DependencyNeverSatisfied" or (all_needed and "(failed)" in job.dependency):
+    if slurm_releases.waits_for(job.reason) == "never" or (
+        all_needed and "(failed)" in job.dependency
+    ):
         asked = re.sub(r"\(\w+\)", "", job.dependency) or "its dependency"
         return (
             f"what it waits for can no longer happen: {asked}; give it up: dshpc scancel {job.id}"
@@ -104,7 +106,7 @@ def _partition(job: Request, partitions: Mapping[str, str]) -> str | None:
     # One that drains takes no new jobs, and runs those that it has
     if known and all(partitions[name] not in ("up", "drain", "") for name in known):
         return f"the partition {names} is not up: {partitions[known[0]]}"
-    if job.reason == "PartitionTimeLimit":
+    if slurm_releases.waits_for(job.reason) == "time_limit":
         return f"it asks for more time than the partition {names} allows"
     return None
 
@@ -179,7 +181,7 @@ def _by_slurm(job: Request, nodes: tuple[NodeResources, ...]) -> str | None:
         gone = [name for name in job.wanted_nodes.split(",") if name not in names]
         if gone:
             return f"it asks for the node {', '.join(gone)}, which there is not"
-    if job.reason == "BadConstraints" and job.features:
+    if slurm_releases.waits_for(job.reason) == "unfit" and job.features:
         have = " or ".join(dict.fromkeys(room.features or "nothing" for room in nodes))
         return f"it asks for --constraint={job.features}, the node offers {have or 'nothing'}"
     if slurm_releases.passing_reason().fullmatch(job.reason):

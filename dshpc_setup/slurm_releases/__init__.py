@@ -12,7 +12,7 @@ from functools import cache
 from itertools import chain
 
 from dshpc_setup.slurm_releases import v24_11, v26_05
-from dshpc_setup.slurm_releases.model import HeldBy, NodeReasons, Phrases, Release
+from dshpc_setup.slurm_releases.model import HeldBy, NodeReasons, Phrases, Release, Waits
 
 RELEASES = (v24_11.RELEASE, v26_05.RELEASE)  # the oldest first
 SHIPPED = v24_11.RELEASE  # of the image, whose packages are those of Debian 13
@@ -73,7 +73,13 @@ def passing_reason() -> Phrase:
 
 def unlooked(reason: str) -> bool:
     """Whether a job waits for this reason because the scheduler has not tried it yet."""
-    return any(reason in each.jobs.unlooked for each in RELEASES)
+    return waits_for(reason) in ("first_look", "turn")
+
+
+def waits_for(reason: str) -> Waits | None:
+    """By the first word of a reason ("ReqNodeNotAvail, UnavailableNodes:lab"); None for another one."""
+    word = reason.partition(",")[0]
+    return next((each.jobs.waits[word] for each in RELEASES if word in each.jobs.waits), None)
 
 
 def no_rival(reason: str) -> bool:

@@ -12,6 +12,13 @@ HeldBy = Literal[
 """What made Slurm hold a job: it is not looked at until it is released."""
 
 
+Waits = Literal[
+    "turn", "first_look", "resources", "unfit", "dependency", "never", "time", "time_limit", "array",
+    "licenses", "reservation", "prolog", "cleaning", "node",
+]  # fmt: skip
+"""What a queued job waits for."""
+
+
 class NodeReasons(NamedTuple):
     """Patterns of the reasons that Slurm itself gives for a node out of use; each begins the text."""
 
@@ -27,9 +34,9 @@ class NodeReasons(NamedTuple):
 class JobReasons(NamedTuple):
     """Why a job waits, by Slurm's own words (slurm.schedmd.com/job_reason_codes.html)."""
 
+    waits: Mapping[str, Waits]
     held: Mapping[str, HeldBy]  # reasons of jobs with priority 0, and the texts in their place
     passes: str  # pattern: ends by itself, or by what other jobs do
-    unlooked: frozenset[str]  # the scheduler has not tried it yet
     no_rival: frozenset[str]  # it takes nothing that is free now
 
 
@@ -41,6 +48,7 @@ class Phrases(NamedTuple):
     no_such_job: str  # squeue
     must_wait: str  # srun --immediate
     not_here_now: str  # scontrol release: the job cannot run on what is here, and is released
+    complaint: str  # a line of a log, group 1: what is complained of
     controller_up: str  # scontrol ping
     controller_down: str
     controller_serves: str  # slurmctld's log

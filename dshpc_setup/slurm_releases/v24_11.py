@@ -25,6 +25,23 @@ NODE = NodeReasons(
 )
 
 JOBS = JobReasons(
+    waits={
+        "": "first_look",
+        "None": "first_look",
+        "Priority": "turn",
+        "Resources": "resources",
+        "BadConstraints": "unfit",
+        "Dependency": "dependency",
+        "DependencyNeverSatisfied": "never",
+        "BeginTime": "time",
+        "PartitionTimeLimit": "time_limit",
+        "JobArrayTaskLimit": "array",
+        "Licenses": "licenses",
+        "Reservation": "reservation",
+        "Prolog": "prolog",
+        "Cleaning": "cleaning",
+        "ReqNodeNotAvail": "node",
+    },
     # Reasons, and the texts that job_mgr.c has in their place
     held={
         "JobHeldUser": "person",
@@ -40,7 +57,6 @@ JOBS = JobReasons(
     passes=r"|None|Priority|Resources|Dependency|BeginTime|Licenses|Reservation|Prolog|Cleaning|SchedDefer"
     r"|JobArrayTaskLimit|FedJobLock|BurstBuffer.*|ReqNodeNotAvail.*|Nodes_required_for_job_are_DOWN.*"
     r"|(?:Assoc|QOS)Grp.*|QOSMax.*PerUser.*|(?:QOS)?Max.*PerAccount",
-    unlooked=frozenset(("None", "Priority", "")),
     no_rival=frozenset(
         "BadConstraints BeginTime Dependency DependencyNeverSatisfied JobHeldAdmin JobHeldUser "
         "JobArrayTaskLimit PartitionDown PartitionInactive PartitionNodeLimit PartitionTimeLimit "
@@ -59,6 +75,7 @@ SAYS = Phrases(
     no_such_job=r"(?i)Invalid job id specified",
     must_wait=r"Unable to allocate resources",
     not_here_now=r"configuration not available now",
+    complaint=r"(?:^|\s)(?:error|fatal): (.*)",
     controller_up=r" is UP",
     controller_down=r" is DOWN",
     controller_serves=r"Running as primary controller",

@@ -16,7 +16,7 @@ from dshpc_setup import passthrough, probes, resources
 from dshpc_setup.apply import apply
 from dshpc_setup.apply.apply import Wanted
 from dshpc_setup.checkup import files, renderings
-from dshpc_setup.checkup.files import FolderSeen, project_files, wrong_conf
+from dshpc_setup.checkup.files import FolderSeen, project_files
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine.recorded import RecordedMachine
@@ -28,6 +28,7 @@ from dshpc_setup.project.folder import PROOF, RENDERED, Project
 from dshpc_setup.render import configuration, gpu_part, stanza
 from dshpc_setup.settings import Settings
 from dshpc_setup.setup import written
+from dshpc_setup.slurm import slurm_conf
 
 MACHINES = Path(__file__).parents[2] / "machines"
 SETTINGS = Settings()
@@ -393,13 +394,13 @@ def test_what_an_interrupted_run_left(project: Project) -> None:
     ],
 )
 def test_lines_that_no_slurm_reads(text: bytes, wrong: str | None) -> None:
-    found = wrong_conf(text)
+    found = slurm_conf.wrong(text)
     assert found is None if wrong is None else (found or "").startswith(wrong)
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_make_the_reader_fail(data: bytes) -> None:
-    found = wrong_conf(data)
+    found = slurm_conf.wrong(data)
     assert found is None or found.startswith("line ")
     assert found is not None or b"\0" not in data
 

@@ -220,7 +220,7 @@ class Busy(Slurm):
             if words.count("sbatch") >= self.refused_from:
                 return replace(done, code=1, stdout="", stderr="no")
             return replace(done, stdout=f"{16 + words.count('sbatch')}\n")
-        if argv[:2] == ("squeue", "--json"):
+        if list(argv[:2]) == ["squeue", "--json"]:
             job = {"job_id": 9, "user_name": "ada", "gres_detail": ["gpu:gpu0:1(IDX:0)"]}
             return replace(done, stdout=json.dumps({"jobs": [job]}))
         if argv[0] == "squeue":
