@@ -1,1 +1,1 @@
-"""Slurm's own files, queue and nodes, read into values."""
+"""Slurm asked, ordered and read: its programs behind one client, its files, queue and nodes as values."""

@@ -1,7 +1,7 @@
 """Slurm's programs, asked and ordered: the one place that calls squeue, sinfo, scontrol and slurmd -G.
 
-An answer is what the program said and the value that was read from it, None where it gave none. What is
-on the path of a submission, or of a start, is asked in columns (`-O`): `--json` takes twice as long.
+An answer is what the program said and the value that was read from it, None where it gave none. What a
+submission or a start waits for is asked in columns (`-O`): `--json` prints every field of every job.
 """
 
 from __future__ import annotations
