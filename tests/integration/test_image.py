@@ -427,7 +427,7 @@ def check_wheels(image: str, tmp_path: Path) -> None:
 
 
 def test_renew_builds_from_the_packages_of_today(fresh: Cluster) -> None:
-    """All but the base is made anew, once; later runs keep to what was made."""
+    """Its first layer, which has the packages, is made anew once; later runs keep to what was made."""
 
     def layers() -> list[str]:
         (image,) = set(docker("images", "-q", fresh.container).split())
@@ -439,7 +439,6 @@ def test_renew_builds_from_the_packages_of_today(fresh: Cluster) -> None:
     before = layers()
     fresh.configure("--renew", "--no-start").good()
     renewed = layers()
-    assert renewed[0] == before[0], "the base is the same"
-    assert renewed[1] not in before, "the packages were installed again"
+    assert renewed[0] not in before, "the packages were installed again"
     fresh.configure("--no-start").good()
     assert layers() == renewed
