@@ -16,13 +16,14 @@ from dshpc_setup.container import ends
 from dshpc_setup.files.storage import read_text, replace_text
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import completion_log
+from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.completion_log import Ended
 from dshpc_setup.slurm.places import Places
 
 _MARK = "/var/lib/dshpc/state/restored.json"
 _ASK_S = 20.0
 _AT_ONCE = 500  # numbers in one call
-_COLUMNS = "JobID:|,State:|,BatchFlag:|,RestartCnt:|,UserID:|,ArrayJobID:|,ArrayTaskID:|"
+_COLUMNS = "JobID State BatchFlag RestartCnt UserID ArrayJobID ArrayTaskID"
 _UNKNOWN_CODE = 1
 # Of a job that is queued again the log has a line, too
 _FINAL = frozenset(
@@ -41,37 +42,34 @@ def conclude(machine: Machine, places: Places) -> tuple[str, ...]:
     since = _written(places)
     if since is None:
         return ()
-    result = machine.run(["squeue", "-h", "-a", "-r", "-O", _COLUMNS], deadline_s=_ASK_S)
-    if not result.ok:
+    slurm = Slurm(machine)
+    jobs = slurm.rows(_COLUMNS, each_task=True, deadline_s=_ASK_S).value
+    if jobs is None:
         return ()
     over = _ended_since(places, since)
     concluded: list[str] = []
     cancelled: list[str] = []
-    for line in result.stdout.split("\n"):
-        row = [field.strip() for field in line.split("|")]
-        if len(row) != 8 or not all(row[n].isdecimal() for n in (0, 3, 4)):
-            continue
-        job, state, batch, restarts, uid, array, task = row[:7]
-        name = f"{array}_{task}" if task.isdecimal() else job
+    for job in jobs:
+        name = job.id if job.task is None else f"{job.number}_{job.task}"
         known = over.get(name)
         code = _code(known) if known is not None else None
         # Tasks that wait have the number of their array, which one of them may have had as its own
-        is_one = state != "PENDING" or name == job or job != array
+        is_one = job.state != "PENDING" or job.task is None or job.own != job.number
         if known is None:
-            code = ends.code_of(places, int(uid), int(job), int(restarts)) if is_one else None
+            code = ends.code_of(places, job.uid or 0, job.own, job.restarts) if is_one else None
             if code is None:
                 continue
-        if code is None or batch != "1" or not is_one:
-            if state in ("PENDING", "RUNNING", "SUSPENDED"):
+        if code is None or not job.batch or not is_one:
+            if job.state in ("PENDING", "RUNNING", "SUSPENDED"):
                 cancelled.append(name)
-        elif state == "PENDING":
-            ends.conclude(places, int(job), int(restarts), code)
-            concluded.append(job)
-        elif state == "RUNNING":  # it is queued again first
-            ends.conclude(places, int(job), int(restarts) + 1, code)
-            concluded.append(job)
+        elif job.state == "PENDING":
+            ends.conclude(places, job.own, job.restarts, code)
+            concluded.append(job.id)
+        elif job.state == "RUNNING":  # it is queued again first
+            ends.conclude(places, job.own, job.restarts + 1, code)
+            concluded.append(job.id)
     for place in range(0, len(cancelled), _AT_ONCE):
-        machine.run(["scancel", *cancelled[place : place + _AT_ONCE]], deadline_s=_ASK_S)
+        slurm.cancel(*cancelled[place : place + _AT_ONCE], deadline_s=_ASK_S)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(places.at(_MARK))
     return (*concluded, *cancelled)

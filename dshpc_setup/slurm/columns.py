@@ -38,6 +38,7 @@ _FIELDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "JobID": ("own", _number),
     "JobArrayID": ("id", _word),
     "ArrayTaskID": ("task", lambda text: None if text == "N/A" else _number(text)),
+    "ArrayJobID": ("number", _number),
     "State": ("state", _word),
     "Reason": ("reason", str),
     "BatchFlag": ("batch", _flag),

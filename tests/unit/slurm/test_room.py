@@ -18,7 +18,13 @@ _SCRIPT = re.compile(
     rf"(?:\$\(|^|;\s*)(?:{'|'.join(PROGRAMS)}) .*2>|\$\((?:{'|'.join(PROGRAMS)}) ", re.M
 )
 # What people type, passed on; and texts that people pasted, whatever release they are of
-_PASSED_ON = {"cli/passed_on.py", "cli/exec_needs.py", "terminal/commands.py", "record/words.py"}
+_PASSED_ON = {
+    "cli/passed_on.py",
+    "cli/exec_needs.py",
+    "cli/localhost.py",
+    "terminal/commands.py",
+    "record/words.py",
+}
 _PASTED = "pasted"
 
 
