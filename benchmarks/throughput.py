@@ -218,8 +218,8 @@ def start_spooler(name: str, image: str, folder: Path, cpus: int) -> str | None:
 
 def start_hyperqueue(name: str, image: str, folder: Path) -> str | None:
     into = folder / "hyperqueue"
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    why = tried([*pip, "--only-binary", ":all:", "--target", str(into), "hyperqueue"])
+    uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable]
+    why = tried([*uv, "--only-binary", ":all:", "--target", str(into), "hyperqueue"])
     if why is None:
         (folder / "submit.py").write_text(HYPERQUEUE)
         start_other(name, image, folder, "--env", "PYTHONPATH=/bench/hyperqueue")

@@ -179,17 +179,10 @@ install_debian() {
     clean
 }
 
-# The Python packages that methods need, into a tree that is laid over the image. pip runs from its own
-# wheel: the image itself has none.
+# The Python packages that methods need, from a tree that is laid over the image.
 install_python() {
     layer=/run/dshpc-layer
-    from=/run/dshpc-build/environment
     into=$(python3 -c 'import site; print(site.getsitepackages()[0])')
-    mkdir -p "$layer$into"
-    python3 "$(echo "$from"/installer/pip-*.whl)/pip" --isolated --no-cache-dir install \
-        --disable-pip-version-check --no-input --progress-bar off --root-user-action ignore \
-        --no-index --no-deps --require-hashes --only-binary :all: --no-compile \
-        --find-links "$from/wheels" --target "$layer$into" --requirement "$from/requirements.txt"
     python3 -m compileall -q -j 0 -s "$layer" "$layer$into" ||
         say "Some files of these packages are not for this Python; that is how they come."
     # Their commands, where the image has none of that name.

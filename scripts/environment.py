@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import os
 import platform
+import re
 import shutil
 import signal
 import stat
@@ -28,7 +29,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-# pip gives up by itself where a network is silent: these are for what hangs, and a busy machine with
+# uv and pip give up by themselves where a network is silent: these are for what hangs. A busy machine with
 # an emulated processor was seen to take more than ten minutes for what takes 20 s elsewhere.
 STEP_DEADLINE_S = 3600.0
 LOCK_DEADLINE_S = STEP_DEADLINE_S + 300.0
@@ -119,6 +120,7 @@ def make(request: Request) -> Path:
             if not is_finished(venv, "stamp-dev", dev_inputs):
                 say("  installing what the tests need ...")
                 install_locked(request.root / "requirements-dev.lock", venv, lock)
+                open_to_all(venv)
                 write_stamp(venv, "stamp-dev", dev_inputs)
     return venv
 
@@ -187,7 +189,7 @@ def is_finished(venv: Path, stamp: str, inputs: str) -> bool:
             return False
     except OSError:
         return False
-    probe = [str(venv / "bin" / "python"), "-I", "-c", "import pip"]
+    probe = [str(venv / "bin" / "python"), "-I", "-c", "import dshpc_setup"]
     try:
         done = subprocess.run(probe, capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -204,10 +206,11 @@ def build(request: Request, venv: Path, lock: int) -> None:
     remove_parts(venv)
     base, version = choose_interpreter(request.root)
     say(f"  Python {version} ({base}) ...")
-    run([base, "-I", "-m", "venv", str(venv)], venv, lock)
+    run([base, "-I", "-m", "venv", "--without-pip", str(venv)], venv, lock)
     say("  downloading and installing the locked packages ...")
     install_locked(request.root / "requirements.lock", venv, lock)
     install_checkout(request.root, venv, lock)
+    open_to_all(venv)
     write_stamp(venv, "stamp", request.inputs)
     say(f"  ready after {time.monotonic() - started:.0f} s")
 
@@ -251,6 +254,17 @@ def version_that_fits(python: str) -> str | None:
     return (done.stdout.strip() or None) if done.returncode == 0 else None
 
 
+def open_to_all(venv: Path) -> None:
+    """Let everybody read what they need: uv's copies have the modes that its cache was filled with."""
+    for part in PARTS:
+        for at, _, files in os.walk(venv / part):
+            for path in (at, *(os.path.join(at, name) for name in files)):
+                mode = os.lstat(path).st_mode
+                wanted = mode | (0o055 if mode & stat.S_IXUSR else 0o044)
+                if mode != wanted and not stat.S_ISLNK(mode):
+                    os.chmod(path, wanted)
+
+
 def give_to_owner(venv: Path, root: Path) -> None:
     """What root made inside of a user's checkout (sudo) is that user's, who updates it later."""
     owner = root.stat()
@@ -274,35 +288,82 @@ def remove_parts(venv: Path) -> None:
 
 def install_locked(lock_file: Path, venv: Path, lock: int) -> None:
     """Install exactly what the lock file names, every download checked against its hash."""
-    pip(["install", "--require-hashes", "--requirement", str(lock_file)], venv, lock)
+    if not (venv / "bin" / "uv").exists():
+        with tempfile.TemporaryDirectory(prefix="dshpc-") as folder:
+            alone = Path(folder) / "uv.lock"
+            alone.write_text(locked_lines(lock_file.read_text(), "uv"))
+            pip(["install", "--require-hashes", "--requirement", str(alone)], venv, lock)
+    install(["--require-hashes", "--requirement", str(lock_file)], venv, lock)
+
+
+def locked_lines(lock_text: str, name: str) -> str:
+    """What a lock file says of one package: its line, and the hashes below it."""
+    found = re.search(rf"^{re.escape(name)}==.*\n(?:[ \t]+.*\n?)*", lock_text, re.MULTILINE)
+    return found[0] if found else ""
 
 
 def install_checkout(root: Path, venv: Path, lock: int) -> None:
     """Install the checkout itself, editable, with the locked build backend and no download.
 
-    The backend is called without pip in between: the pip of Python 3.10.0 knows no editable
+    The backend is called without an installer in between: the pip of Python 3.10.0 knows no editable
     installation of a project without setup.py.
     """
     script = "import sys, hatchling.build; hatchling.build.build_editable(sys.argv[1])"
     with tempfile.TemporaryDirectory(prefix="dshpc-") as wheels:
         run([str(venv / "bin" / "python"), "-I", "-c", script, wheels], venv, lock, cwd=root)
         built = [str(wheel) for wheel in Path(wheels).glob("*.whl")]
-        pip(["install", "--no-index", "--no-deps", "--force-reinstall", *built], venv, lock)
+        install(["--no-index", "--no-deps", *built], venv, lock)
+
+
+def install(arguments: Sequence[str], venv: Path, lock: int) -> None:
+    """Install with uv, which takes a second, or else with pip, which takes half a minute."""
+    try:
+        uv(arguments, venv, lock)
+    except SetupError as error:
+        log = venv / MARKER / "log"
+        shutil.copy(log, log.with_name("log-uv"))
+        lines = log.read_text(errors="replace").splitlines()
+        said = next((line for line in lines if line.startswith("error: ")), error.brief)
+        say(f"  uv could not: {said}", f"  pip is used in its place ({log}-uv) ...")
+        pip(["install", *arguments], venv, lock)
+
+
+def uv(arguments: Sequence[str], venv: Path, lock: int) -> None:
+    """Run the environment's own uv, which asks the index that pip would ask."""
+    from dshpc_setup.environment import pip_settings
+
+    command = [str(venv / "bin" / "uv"), "pip", "install", "--no-config", "--no-progress"]
+    command += ["--python", str(venv / "bin" / "python"), "--compile-bytecode", "--link-mode=copy"]
+    told = pip_options()
+    environ = uv_environment(os.environ) | pip_settings.for_uv(told, os.environ)
+    if pip_settings.is_on(told.get("no-index")):
+        command.append("--no-index")
+    environ["UV_CONSTRAINT"] = ""  # what is locked is constrained enough
+    run([*command, *arguments], venv, lock, environ=environ)
+
+
+# The pip that Python itself brings is run from where it lies: installing it takes longer than all the rest.
+_PIP = """
+import ensurepip, glob, os, runpy, sys, sysconfig
+folders = (os.path.join(os.path.dirname(ensurepip.__file__), "_bundled"), "/usr/share/python-wheels",
+           sysconfig.get_config_var("WHEEL_PKG_DIR"))
+wheels = [wheel for folder in folders if folder for wheel in glob.glob(folder + "/pip-*.whl")]
+if wheels:
+    sys.path.insert(0, wheels[0])
+else:
+    ensurepip.bootstrap()
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
 
 
 def pip(arguments: Sequence[str], venv: Path, lock: int) -> None:
-    """Run the environment's own pip, trusting the authorities that this machine trusts."""
-    command = [str(venv / "bin" / "python"), "-I", "-m", "pip"]
+    """Run pip for the environment, trusting the authorities that this machine trusts."""
     environ = pip_environment(os.environ)
-    if "PIP_CERT" not in environ and "--require-hashes" in arguments:
-        asked = [*command, "config", "list"]
-        config = subprocess.run(
-            asked, capture_output=True, text=True, env=environ, timeout=60, check=False
-        ).stdout
-        bundle = choose_ca_bundle(environ, config, CA_BUNDLES)
-        if bundle is not None:
-            environ["PIP_CERT"] = bundle
+    bundle = choose_ca_bundle(pip_options(), os.environ, CA_BUNDLES)
+    if bundle is not None:
+        environ["PIP_CERT"] = bundle
     quiet = ["--no-input", "--disable-pip-version-check"]
+    command = [str(venv / "bin" / "python"), "-I", "-c", _PIP]
     run([*command, *quiet, *arguments], venv, lock, environ=environ)
 
 
@@ -313,8 +374,35 @@ def pip_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return kept | {"PIP_USER": "0"}
 
 
+def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's environment less what would make uv install elsewhere, or other things."""
+    other = {
+        "UV_SYSTEM_PYTHON",
+        "UV_PYTHON",
+        "UV_PROJECT",
+        "UV_WORKING_DIR",
+        "UV_OVERRIDE",
+        "UV_EXCLUDE",
+    }
+    return {name: value for name, value in environ.items() if name not in other}
+
+
+def pip_options() -> dict[str, str]:
+    """What this machine's files and variables tell pip."""
+    from dshpc_setup.environment import pip_settings  # the checkout's: nothing is installed yet
+
+    return pip_settings.read(os.environ, _text_of, sys.prefix)
+
+
+def _text_of(path: str) -> str | None:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return None
+
+
 def choose_ca_bundle(
-    environ: Mapping[str, str], pip_config: str, known: Sequence[str]
+    told: Mapping[str, str], environ: Mapping[str, str], known: Sequence[str]
 ) -> str | None:
     """The CA bundle that pip must be told of; None where it already knows one.
 
@@ -322,9 +410,9 @@ def choose_ca_bundle(
     does not read SSL_CERT_FILE, and where nothing is set an older pip trusts only the authorities
     that came with it: behind a proxy that inspects TLS the site's own is in the system's bundle.
     """
-    if any(environ.get(name) for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")):
-        return None
-    if any(line.partition("=")[0].endswith(".cert") for line in pip_config.splitlines()):
+    from dshpc_setup.environment import pip_settings
+
+    if pip_settings.certificates(told, environ):
         return None
     if environ.get("SSL_CERT_FILE"):
         return environ["SSL_CERT_FILE"]
@@ -468,4 +556,6 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parent.parent))  # -I leaves it out
+    sys.dont_write_bytecode = True  # as root, in a user's checkout
     sys.exit(main(sys.argv[1:]))

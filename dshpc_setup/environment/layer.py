@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from dshpc_setup.engine.site import SiteFiles
@@ -16,16 +16,17 @@ from dshpc_setup.files.anchored import open_file
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 
+ARCHIVE = "packages.tar"
 LABEL = "org.dshpc.environment"
 _LOCK_NOW = "dshpc env lock"
 
 
 @dataclass(frozen=True)
 class Layer:
-    """`wheels`: file name -> file; empty in a dry run, which fetches nothing."""
+    """`archive`: the Python packages; None in a dry run, which fetches nothing."""
 
     lock: Lock
-    wheels: dict[str, Path] = field(default_factory=dict)
+    archive: Path | None = None
 
     @property
     def digest(self) -> str:
@@ -45,23 +46,15 @@ class Layer:
         if self.has_debian:
             names = "".join(f"{each.name}={each.version}\n" for each in self.lock.debian)
             (folder / "debian").write_text(names, encoding="utf-8")
-        if not self.has_python or self.lock.installer is None:
-            return
-        python = folder / "python"
-        python.mkdir()
-        hashed = locking.with_hashes(list(self.lock.wheels))
-        (python / "requirements.txt").write_text(hashed, encoding="utf-8")
-        tool = locking.with_hashes([self.lock.installer])
-        (python / "installer.txt").write_text(tool, encoding="utf-8")
-        installer = self.lock.installer.file
-        for part in ("wheels", "installer"):
-            (python / part).mkdir()
-        for name, path in self.wheels.items():
-            _link(path, python / ("installer" if name == installer else "wheels") / name)
+        if self.has_python:
+            hashed = locking.with_hashes(self.lock.wheels)
+            (folder / "requirements.txt").write_text(hashed, encoding="utf-8")
+        if self.archive is not None:
+            _link(self.archive, folder / ARCHIVE)
 
 
 def _link(path: Path, to: Path) -> None:
-    """The same file under another name, for wheels are large; a copy where there are no links."""
+    """The same file under another name, for it is large; a copy where there are no links."""
     try:
         os.link(path, to)
     except OSError:
@@ -111,7 +104,7 @@ def prepare(
     fetch: bool,
     say: Callable[[str], None] = lambda _: None,
 ) -> Layer | None:
-    """The layer that the image is to have, its wheels fetched; None where nothing is declared.
+    """The layer that the image is to have, its packages fetched; None where nothing is declared.
 
     What was fetched for others goes then. A dry run fetches nothing and removes nothing.
     """
@@ -122,4 +115,4 @@ def prepare(
         return None
     if not fetch:
         return Layer(lock)
-    return Layer(lock, locking.wheel_files(machine, project, lock, site, say))
+    return Layer(lock, locking.archive(machine, project, lock, site, say))

@@ -7,14 +7,22 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 from dshpc_setup.engine.site import SiteFiles
-from dshpc_setup.environment import pip as pip_module
+from dshpc_setup.environment import packing
+from dshpc_setup.environment import uv as uv_module
 from dshpc_setup.environment.model import (
     FOLDER,
     LOCK,
@@ -35,8 +43,8 @@ from dshpc_setup.project.folder import OWN, Project
 
 _SCRATCH = ".packages."
 _OF_ROOT = "/var/tmp"  # sticky, on the disk
-WHEELS = f"{OWN}/wheels"  # what was fetched, by the files' names
-_SEEN = f"{OWN}/wheels.json"  # what of them was hashed, and how it looked then
+PACKAGES = f"{OWN}/packages"  # the archive with what is locked, as the image's build takes it
+_NOTE = f"{OWN}/packages.json"  # how the archive looked when it was made
 _FILE = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9_.]*)-(?P<version>[0-9A-Za-z][0-9A-Za-z_.!+]*)"
     r"(?:-[0-9][0-9A-Za-z_]*)?-[0-9A-Za-z_.]+-[0-9A-Za-z_.]+-[0-9A-Za-z_.]+\.whl"
@@ -69,25 +77,28 @@ def write(project: Project, lock: Lock) -> None:
 def _lock(value: dict[str, Any]) -> Lock:
     if value["schema"] != LOCK_SCHEMA or value["architecture"] not in MACHINES:
         raise ValueError("its form or its architecture is not known")
-    installer = value["installer"]
     return Lock(
         str(value["python"]),
         value["architecture"],
         {part: tuple(map(str, value["declared"][part])) for part in LOCK_PARTS},
         tuple(_wheel(each) for each in value["wheels"]),
-        None if installer is None else _wheel(installer),
         tuple(_debian(each) for each in value["debian"]),
     )
 
 
 def _wheel(value: dict[str, str]) -> Wheel:
-    """Each word becomes part of a path or of a file that pip reads: its form counts."""
-    found = _FILE.fullmatch(value["file"])
-    if found is None or not _SHA256.fullmatch(value["sha256"]):
-        raise ValueError(f"{value['file']} is no wheel")
-    if (found["name"], found["version"]) != (value["name"], value["version"]):
+    wheel = _wheel_of(value["file"], value["sha256"])
+    if (wheel.name, wheel.version) != (value["name"], value["version"]):
         raise ValueError(f"{value['file']} is not {value['name']} {value['version']}")
-    return Wheel(value["name"], value["version"], value["file"], value["sha256"])
+    return wheel
+
+
+def _wheel_of(file: str, sha256: str) -> Wheel:
+    """Each word becomes part of a file that uv reads: its form counts."""
+    found = _FILE.fullmatch(file)
+    if found is None or not _SHA256.fullmatch(sha256):
+        raise ValueError(f"{file} is no wheel")
+    return Wheel(found["name"], found["version"], file, sha256)
 
 
 def _debian(value: dict[str, str]) -> DebianPackage:
@@ -118,81 +129,108 @@ def lock_python(
     wanted: tuple[Requirement, ...],
     target: tuple[str, SiteFiles],
     say: Callable[[str], None],
-) -> tuple[tuple[Wheel, ...], Wheel | None]:
-    """The wheels of the packages and of all that they need, fetched; and pip, which installs them.
+) -> tuple[Wheel, ...]:
+    """The wheels of the packages and of all that they need, installed into an archive for the image.
 
     `target`: the architecture, and what this site needs.
     """
     if not wanted:
-        return (), None
-    architecture, site = target
+        return ()
+    uv = uv_module.find(machine, *target)
     with _scratch(project) as scratch:
-        new, tool, cwd = (scratch / name for name in ("new", "tool", "cwd"))
-        for folder in (new, tool, cwd):
-            folder.mkdir()
-        pip = pip_module.find(machine, architecture, site, cwd)
         say("packages: resolving")
-        pip_module.fetch(machine, pip, pip_module.argv(pip, new, wanted), cwd, say)
-        call = [*pip_module.argv(pip, tool, ())[:-1], "--no-deps", "--", "pip"]
-        pip_module.fetch(machine, pip, call, cwd, say)
-        wheels, tools = _wheels_in(new), _wheels_in(tool)
-        for folder in (new, tool):
-            _keep(folder, project)
-    return wheels, tools[0]
+        offered = resolved(uv_module.resolve(machine, uv, wanted, scratch))
+        several = [wheels for wheels in offered if len(wheels) > 1]
+        if several:  # uv takes the best of them, and says it in what it has installed alone
+            tree = scratch / "several"
+            file = _requirements(scratch, [wheel for wheels in several for wheel in wheels])
+            uv_module.install(machine, uv, file, tree, say)
+            offered = [packing.installed(tree, wheels) for wheels in offered]
+        wheels = tuple(sorted(wheel for (wheel,) in offered))
+        _make_archive(machine, project, uv, wheels, say, scratch)
+    return wheels
 
 
-def wheel_files(
+def resolved(text: str) -> list[list[Wheel]]:
+    """The wheels that a pylock.toml (PEP 751) offers for this target, one list a package."""
+    found = []
+    for package in tomllib.loads(text)["packages"]:
+        names = {}
+        for each in package.get("wheels", ()):
+            name = each.get("name") or unquote(each.get("url") or each["path"]).rpartition("/")[2]
+            names[name] = each["hashes"]["sha256"]
+        wheels = [_wheel_of(name, sha256) for name, sha256 in names.items()]
+        if not wheels:
+            raise DshpcError(
+                f"uv chose {package['name']}, which has no wheel.",
+                "Nothing is built from source here.",
+                ("Report this with the output of: dshpc env show",),
+            )
+        found.append(wheels)
+    return found
+
+
+def archive(
     machine: Machine,
     project: Project,
     lock: Lock,
     site: SiteFiles,
     say: Callable[[str], None] = lambda _: None,
-) -> dict[str, Path]:
-    """File name -> file of each wheel of the lock; what is not here yet is fetched by its hash."""
-    folder = project.folder / WHEELS
-    wanted = [*lock.wheels, *([lock.installer] if lock.installer else [])]
-    seen = _seen(project)
-    missing = [each for each in wanted if not _is_here(folder / each.file, each, seen)]
-    if missing:
+) -> Path | None:
+    """The archive with the lock's packages; what is not here yet is fetched by its hashes."""
+    if not lock.wheels:
+        return None
+    path = _archive_path(project, lock.architecture, lock.wheels)
+    if _stamp(path) != _noted(project):
+        uv = uv_module.find(machine, lock.architecture, site)
         with _scratch(project) as scratch:
-            new, cwd, file = (scratch / name for name in ("new", "cwd", "requirements.txt"))
-            new.mkdir()
-            cwd.mkdir()
-            file.write_text(with_hashes(missing), encoding="utf-8")
-            pip = pip_module.find(machine, lock.architecture, site, cwd)
             say("packages: fetching what is locked")
-            pip_module.fetch(machine, pip, pip_module.argv_locked(pip, new, file), cwd, say)
-            _keep(new, project)
-    for each in missing:
-        if not _is_here(folder / each.file, each, seen):
-            raise DshpcError(
-                f"The package index gave another file than {each.file}, which is locked.",
-                "",
-                ("Lock again: dshpc env lock",),
-            )
-    project.write_json(_SEEN, {each.file: _stamp(folder / each.file, each) for each in wanted})
-    return {each.file: folder / each.file for each in wanted}
+            _make_archive(machine, project, uv, lock.wheels, say, scratch)
+    return path
 
 
-def _seen(project: Project) -> dict[str, Any]:
+def _make_archive(
+    machine: Machine,
+    project: Project,
+    uv: uv_module.Uv,
+    wheels: tuple[Wheel, ...],
+    say: Callable[[str], None],
+    scratch: Path,
+) -> None:
+    tree, new = scratch / "tree", scratch / "new.tar"
+    uv_module.install(machine, uv, _requirements(scratch, wheels), tree, say)
+    say("packages: packing")
+    path = _archive_path(project, uv.architecture, wheels)
     try:
-        return project.read_json(_SEEN)
-    except DshpcError:  # damaged: then all are read again
-        return {}
+        packing.pack(tree, new, uv.python)
+        make_folder(path.parent, project.owner)
+        with anchored(path.parent) as folder:
+            _move(new, folder / path.name)
+    except OSError as error:
+        raise write_error(error, path) from None
+    project.give_to_owner(path.parent)
+    project.write_json(_NOTE, {"archive": _stamp(path)})
 
 
-def _is_here(path: Path, wheel: Wheel, seen: Mapping[str, Any]) -> bool:
-    """Whether that very file is; one that was hashed and has not changed since is not read again: all
-    of them may be gigabytes, and each run of configure-environment asks."""
+def _archive_path(project: Project, architecture: str, wheels: Iterable[Wheel]) -> Path:
+    text = f"{packing.FORM} {architecture} {PYTHON}\n{with_hashes(wheels)}"
+    return project.folder / PACKAGES / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.tar"
+
+
+def _stamp(path: Path) -> list[str | int]:
+    """How an archive looks, so that one that was changed since is made anew; [] where there is none."""
     try:
-        return seen.get(wheel.file) == _stamp(path, wheel) or _sha256(path) == wheel.sha256
-    except FileNotFoundError:
-        return False
+        found = path.stat()
+    except OSError:
+        return []
+    return [path.name, found.st_size, found.st_mtime_ns]
 
 
-def _stamp(path: Path, wheel: Wheel) -> list[str | int]:
-    found = path.stat()
-    return [wheel.sha256, found.st_size, found.st_mtime_ns]
+def _noted(project: Project) -> Any:
+    try:
+        return project.read_json(_NOTE).get("archive")
+    except DshpcError:  # damaged: then it is made anew
+        return None
 
 
 def forget(project: Project) -> None:
@@ -203,17 +241,28 @@ def forget(project: Project) -> None:
 
 def forget_others(project: Project, lock: Lock | None) -> None:
     """Remove what was fetched for an earlier lock."""
-    wanted = [] if lock is None else [*lock.wheels, lock.installer]
-    kept = {each.file for each in wanted if each is not None}
-    with suppress(FileNotFoundError), anchored(project.folder / WHEELS) as folder:
+    kept = _archive_path(project, lock.architecture, lock.wheels).name if lock else None
+    with suppress(FileNotFoundError), anchored(project.folder / PACKAGES) as folder:
         for name in os.listdir(folder):
-            if name not in kept:
+            if name != kept:
                 (folder / name).unlink()
+    with suppress(FileNotFoundError), anchored(project.own) as folder:
+        shutil.rmtree(folder / "wheels")  # where 0.1.0 kept what pip fetched
 
 
-def with_hashes(wheels: list[Wheel]) -> str:
+def with_hashes(wheels: Iterable[Wheel]) -> str:
     """A requirements file that names these files and no others."""
-    return "".join(f"{each.name}=={each.version} --hash=sha256:{each.sha256}\n" for each in wheels)
+    hashes: dict[str, str] = {}
+    for each in wheels:
+        name = f"{each.name}=={each.version}"
+        hashes[name] = f"{hashes.get(name, name)} --hash=sha256:{each.sha256}"
+    return "".join(f"{line}\n" for line in hashes.values())
+
+
+def _requirements(scratch: Path, wheels: Iterable[Wheel]) -> Path:
+    file = scratch / "requirements.txt"
+    file.write_text(with_hashes(wheels), encoding="utf-8")
+    return file
 
 
 @contextmanager
@@ -221,7 +270,7 @@ def _scratch(project: Project) -> Iterator[Path]:
     make_folder(project.own, project.owner)
     for left in project.own.glob(f"{_SCRATCH}*"):  # of a run that was killed: it may be gigabytes
         shutil.rmtree(left, ignore_errors=True)
-    # pip works by paths: where we are root for somebody else, by none that leads through their folders
+    # uv works by paths: where we are root for somebody else, by none that leads through their folders
     above = project.own if project.owner is None else Path(_OF_ROOT)
     try:
         folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=above))
@@ -233,53 +282,18 @@ def _scratch(project: Project) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wheels_in(folder: Path) -> tuple[Wheel, ...]:
-    found = []
-    for path in sorted(folder.iterdir()):
-        parts = _FILE.fullmatch(path.name)
-        if parts is None:
-            raise DshpcError(
-                f"pip fetched {path.name}, which is no wheel.",
-                "Nothing is built from source here.",
-                ("Report this with the output of: dshpc env show",),
-            )
-        found.append(Wheel(parts["name"], parts["version"], path.name, _sha256(path)))
-    return tuple(found)
-
-
-def _sha256(path: Path) -> str:
-    """ "" where there is no such file."""
-    total = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            while part := file.read(1 << 20):
-                total.update(part)
-    except FileNotFoundError:
-        return ""
-    return total.hexdigest()
-
-
-def _keep(folder: Path, project: Project) -> None:
-    into = project.folder / WHEELS
-    make_folder(into, project.owner)
-    with anchored(into) as at:
-        for path in folder.iterdir():
-            _move(path, at)
-    project.give_to_owner(into)
-
-
-def _move(path: Path, into: Path) -> None:
+def _move(path: Path, to: Path) -> None:
     """Into a folder that is held, which may be on another disk."""
     try:
-        path.replace(into / path.name)
+        path.replace(to)
         return
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-    temporary = into / temporary_name(path.name)
+    temporary = to.with_name(temporary_name(to.name))
     try:
         with path.open("rb") as file, temporary.open("xb") as copy:
             shutil.copyfileobj(file, copy, 1 << 20)
-        temporary.replace(into / path.name)
+        temporary.replace(to)
     finally:
         temporary.unlink(missing_ok=True)

@@ -49,7 +49,7 @@ class Declaration:
         return {"python": python, "apt": tuple(sorted(self.apt)), "r": tuple(sorted(self.r))}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Wheel:
     """One Python package of a lock, with the file that holds it."""
 
@@ -70,13 +70,12 @@ class DebianPackage:
 
 @dataclass(frozen=True)
 class Lock:
-    """`declared`: what it was made from; `installer`: the pip that installs the wheels."""
+    """`declared`: what it was made from."""
 
     python: str
     architecture: str
     declared: dict[str, tuple[str, ...]]
     wheels: tuple[Wheel, ...] = ()
-    installer: Wheel | None = None
     debian: tuple[DebianPackage, ...] = ()
 
     @property
@@ -86,4 +85,5 @@ class Lock:
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": LOCK_SCHEMA, **asdict(self)}
+        # `installer` named the pip that 0.1.0 installed the wheels with
+        return {"schema": LOCK_SCHEMA, **asdict(self), "installer": None}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dshpc_setup import resources
 from dshpc_setup.engine.site import SiteFiles
-from dshpc_setup.environment.layer import Layer
+from dshpc_setup.environment.layer import ARCHIVE, Layer
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files.anchored import anchored, new_folder
 from dshpc_setup.image import wheels
@@ -123,12 +123,12 @@ def _files(folder: Path) -> Iterator[Path]:
 def tree_digest(folder: Path) -> str:
     """Over paths, modes and contents; the Dockerfile counts as its template.
 
-    So that the image is not built anew because another builder was found. Locked wheels may be
-    gigabytes: the hashes that the files beside them hold stand for them.
+    So that the image is not built anew because another builder was found. The archive of locked
+    packages may be gigabytes: the hashes in the file beside it stand for it.
     """
     total = hashlib.sha256()
     for path in _files(folder):
-        if path.suffix == ".whl" and folder / LAYER in path.parents:
+        if path == folder / LAYER / ARCHIVE:
             continue
         if path.is_symlink():
             kind, content = "link", str(path.readlink()).encode()

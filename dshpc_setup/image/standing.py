@@ -111,10 +111,10 @@ def make_lock(machine: Machine, project: Project, reporter: Reporter) -> Lock | 
             mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
             name = mirror.main if mirror is not None and not made_here else ""
             packages = debian.lock(machine, base.ref, name, site, declared)
-        wheels, installer = locking.lock_python(
+        wheels = locking.lock_python(
             machine, project, declared.python, (architecture, site), reporter.progress
         )
-        lock = Lock(PYTHON, architecture, declared.texts(), wheels, installer, packages)
+        lock = Lock(PYTHON, architecture, declared.texts(), wheels, packages)
         locking.write(project, lock)
         locking.forget_others(project, lock)
     return lock

@@ -52,7 +52,7 @@ _READ = (
     OWN, "config", "environment", "dshpc.yaml", "docker-compose.yml", ".env", MANIFEST,
     *(f"config/{name}" for name in ("slurm.conf", "gres.conf", "cgroup.conf")),
     REMEMBERED, RUNTIME, SETTINGS, PROOF, RENDERED, REFUSED, REJECTED, f"{OWN}/journal.json",
-    f"{OWN}/used.json",    f"{OWN}/engine.json",    f"{OWN}/build", f"{OWN}/wheels", f"{OWN}/wheels.json",
+    f"{OWN}/used.json", f"{OWN}/engine.json", f"{OWN}/build", f"{OWN}/packages", f"{OWN}/packages.json",
 )  # fmt: skip
 
 

@@ -25,11 +25,13 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.image.base import BaseImage
+from scripts.environment import locked_lines
 
 ROOT = Path(__file__).parents[2]
 REAL_FILES = ("configure-environment", "dshpc", "pyproject.toml", "LICENSE", "scripts")
 BACKEND = {"editables", "hatchling", "packaging", "pathspec", "pluggy", "tomli", "tomlkit"} | {
-    "trove-classifiers"
+    "trove-classifiers",
+    "uv",
 }
 AWKWARD = ["two words", "it's", '"', "", "*", "$HOME", "`id`", "--", "-y", "back\\slash", "é\n2"]
 REPORT = """
@@ -104,7 +106,9 @@ def make_checkout(path: Path, *, whole_lock: bool = False) -> Checkout:
     lock = (ROOT / "requirements.lock").read_text()
     (path / "requirements.lock").write_text(lock if whole_lock else backend_only(lock))
     (path / "README.md").write_text("A checkout of the launchers' tests.\n")
-    (path / "dshpc_setup").mkdir()
+    for name in ("__init__.py", "pip_settings.py"):  # what the environment is made with
+        (path / "dshpc_setup" / "environment").mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / "dshpc_setup/environment" / name, path / "dshpc_setup/environment")
     (path / "dshpc_setup" / "__init__.py").write_text('__version__ = "0"\n')
     (path / "dshpc_setup" / "cli.py").write_text(REPORT)
     return Checkout(path)
@@ -231,16 +235,31 @@ def test_killed_builder_holds_up_nobody(checkout: Checkout) -> None:
     assert time.monotonic() - started < 120
 
 
-def test_altered_download_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", ["uv", "pathspec"])
+def test_altered_download_is_refused(package: str, tmp_path: Path) -> None:
+    """By pip, which fetches uv, and by uv and pip, which fetch the rest."""
     checkout = make_checkout(tmp_path / "altered")
     lock_file = checkout.path / "requirements.lock"
-    lock_file.write_text(re.sub(r"sha256:\w{8}", "sha256:00000000", lock_file.read_text()))
+    text = lock_file.read_text()
+    block = locked_lines(text, package)
+    lock_file.write_text(text.replace(block, re.sub(r"sha256:\w{8}", "sha256:00000000", block)))
     outcome = checkout.run("dshpc", "never")
     assert outcome.code == 2
     assert outcome.stdout == ""
     assert "not what the lock file says" in outcome.stderr
+    assert ("uv could not" in outcome.stderr) == (package != "uv")
     assert not checkout.stamp.exists()
     assert not (checkout.path / ".venv" / "bin" / "dshpc").exists()
+
+
+def test_where_uv_reaches_no_index_pip_installs(tmp_path: Path) -> None:
+    checkout = make_checkout(tmp_path / "pip")
+    outcome = checkout.run(
+        "dshpc", "x", UV_DEFAULT_INDEX="http://127.0.0.1:9/simple", UV_HTTP_RETRIES="0"
+    )
+    assert outcome.report["argv"] == ["x"]
+    assert "uv could not: error: Failed to fetch: http://127.0.0.1:9/simple/" in outcome.stderr
+    assert "Connection refused" in (checkout.path / ".venv/.dshpc/log-uv").read_text()
 
 
 def test_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.engine.site import SiteFiles
-from dshpc_setup.environment import pip
+from dshpc_setup.environment import uv
+from dshpc_setup.environment.model import Requirement
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.project.trust import OWN
 from tests.integration.cluster import Cluster, Outcome, as_user, command, docker, made, run
@@ -107,12 +108,17 @@ def test_what_a_job_laid_into_the_work_folder_is_not_used(
 def test_no_python_of_ours_imports_what_lies_where_we_stand(
     cluster: Cluster, marker: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """`cd work; ../dshpc env lock` looks for a pip: not in there."""
-    script = f'mkdir -p pip; echo \'open("{marker}", "w")\' > pip/__init__.py'
+    """`cd work; ../dshpc env lock` has uv ask our Python, which imports nothing from there; and uv reads no
+    settings from there."""
+    script = f"""
+        for name in json platform sysconfig pip; do echo 'open("{marker}", "w")' >$name.py; done
+        echo 'index-url = "http://127.0.0.1:9/simple"' >uv.toml
+    """
     as_user(MALLORY, "dshpc", "srun", "-Q", "sh", "-c", script, cwd=cluster.work).good()
     monkeypatch.chdir(cluster.work)
-    found = pip.find(LocalMachine(), "amd64", SiteFiles(), tmp_path)
-    assert found.python
+    machine = LocalMachine()
+    found = uv.find(machine, "amd64", SiteFiles())
+    assert 'name = "idna"' in uv.resolve(machine, found, [Requirement("idna")], cluster.work)
     assert not marker.exists()
 
 

@@ -6,6 +6,8 @@ import os
 import platform
 import signal
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -20,27 +22,23 @@ def bundle(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", ["PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+@pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
 def test_a_bundle_that_pip_reads_by_itself_is_not_overruled(name: str, bundle: str) -> None:
     environ = {name: "/site.crt", "SSL_CERT_FILE": "/other.crt"}
-    assert environment.choose_ca_bundle(environ, "", [bundle]) is None
+    assert environment.choose_ca_bundle({}, environ, [bundle]) is None
 
 
-@pytest.mark.parametrize(
-    "line", ["global.cert='/site.crt'", ":env:.cert='/x'", "install.cert='/x'"]
-)
-def test_pip_s_own_configuration_is_not_overruled(line: str, bundle: str) -> None:
-    config = f"global.timeout='60'\n{line}\n"
-    assert environment.choose_ca_bundle({"SSL_CERT_FILE": "/x"}, config, [bundle]) is None
+def test_pip_s_own_configuration_is_not_overruled(bundle: str) -> None:
+    told = {"timeout": "60", "cert": "/site.crt"}
+    assert environment.choose_ca_bundle(told, {"SSL_CERT_FILE": "/x"}, [bundle]) is None
 
 
 def test_a_client_certificate_is_not_a_ca_bundle(bundle: str, linux: None) -> None:
-    config = "global.client-cert='/me.pem'\n"
-    assert environment.choose_ca_bundle({}, config, [bundle]) == bundle
+    assert environment.choose_ca_bundle({"client-cert": "/me.pem"}, {}, [bundle]) == bundle
 
 
 def test_openssl_s_variable_is_passed_on_to_pip(bundle: str) -> None:
-    assert environment.choose_ca_bundle({"SSL_CERT_FILE": "/site.crt"}, "", [bundle]) == "/site.crt"
+    assert environment.choose_ca_bundle({}, {"SSL_CERT_FILE": "/site.crt"}, [bundle]) == "/site.crt"
 
 
 @pytest.fixture
@@ -49,13 +47,129 @@ def linux(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_with_nothing_set_the_first_system_bundle_is_taken(bundle: str, linux: None) -> None:
-    assert environment.choose_ca_bundle({}, "", ["/nowhere.crt", bundle, "/later"]) == bundle
-    assert environment.choose_ca_bundle({}, "", ["/nowhere.crt"]) is None
+    assert environment.choose_ca_bundle({}, {}, ["/nowhere.crt", bundle, "/later"]) == bundle
+    assert environment.choose_ca_bundle({}, {}, ["/nowhere.crt"]) is None
 
 
 def test_pip_is_kept_from_installing_elsewhere() -> None:
     environ = {"PIP_TARGET": "/t", "PIP_PREFIX": "/p", "PIP_USER": "1", "PIP_INDEX_URL": "u"}
     assert environment.pip_environment(environ) == {"PIP_USER": "0", "PIP_INDEX_URL": "u"}
+
+
+def test_uv_is_kept_from_installing_elsewhere() -> None:
+    environ = {"UV_SYSTEM_PYTHON": "1", "UV_PYTHON": "3.9", "UV_DEFAULT_INDEX": "u", "HOME": "/h"}
+    assert environment.uv_environment(environ) == {"UV_DEFAULT_INDEX": "u", "HOME": "/h"}
+
+
+@dataclass
+class Steps:
+    """What would be run in an environment; a command that holds one of `failing` fails."""
+
+    failing: tuple[str, ...] = ()
+    ran: list[tuple[Sequence[str], Mapping[str, str]]] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+
+    def __call__(
+        self,
+        command: Sequence[str],
+        venv: Path,
+        lock: int,
+        *,
+        cwd: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.ran.append((command, environ or {}))
+        if "--requirement" in command:
+            self.files.append(Path(command[command.index("--requirement") + 1]).read_text())
+        (venv / environment.MARKER / "log").write_text("error: invalid peer certificate\n")
+        if any(word in str(command[0]) for word in self.failing):
+            raise environment.SetupError("the private Python environment could not be made.")
+
+
+LOCKED = """\
+typer==0.12 ; sys_platform != 'win32' \\
+    --hash=sha256:aa
+    # via dshpc-setup (pyproject.toml)
+uv==0.13.9 ; sys_platform != 'win32' \\
+    --hash=sha256:bb \\
+    --hash=sha256:cc
+    # via dshpc-setup (pyproject.toml)
+uvloop==1 \\
+    --hash=sha256:dd
+"""
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Path:
+    (tmp_path / environment.MARKER).mkdir()
+    (tmp_path / "requirements.lock").write_text(LOCKED)
+    return tmp_path
+
+
+def test_uv_is_fetched_by_its_hashes_and_installs_the_rest(
+    venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps()
+    monkeypatch.setattr(environment, "run", steps)
+    monkeypatch.setenv("PIP_INDEX_URL", "https://mirror.example/simple")
+    monkeypatch.setenv("UV_CONSTRAINT", "/mine.txt")
+    environment.install_locked(venv / "requirements.lock", venv, 9)
+    (pip, _), (uv, environ) = steps.ran
+    assert (pip[0], uv[0]) == (str(venv / "bin/python"), str(venv / "bin/uv"))
+    assert "--require-hashes" in pip
+    assert "--require-hashes" in uv
+    assert steps.files == [LOCKED[LOCKED.index("uv==") : LOCKED.index("uvloop")], LOCKED]
+    assert environ["UV_DEFAULT_INDEX"] == "https://mirror.example/simple"
+    assert environ["UV_CONSTRAINT"] == ""
+    (venv / "bin").mkdir()
+    (venv / "bin/uv").write_text("")
+    environment.install_locked(venv / "requirements.lock", venv, 9)
+    assert len(steps.ran) == 3  # it is there already
+
+
+def test_where_uv_fails_pip_installs_and_the_reason_is_kept(
+    venv: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = Steps(failing=("bin/uv",))
+    monkeypatch.setattr(environment, "run", steps)
+    environment.install(
+        ["--require-hashes", "--requirement", str(venv / "requirements.lock")], venv, 9
+    )
+    assert [Path(command[0]).name for command, _ in steps.ran] == ["uv", "python"]
+    assert list(steps.ran[1][0][-4:-1]) == ["install", "--require-hashes", "--requirement"]
+    assert "uv could not: error: invalid peer certificate" in capsys.readouterr().err
+    assert "invalid peer certificate" in (venv / environment.MARKER / "log-uv").read_text()
+
+
+def test_both_locks_name_uv_with_its_hashes() -> None:
+    root = Path(environment.__file__).parent.parent
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        lines = environment.locked_lines((root / name).read_text(), "uv").splitlines()
+        assert lines[0].startswith("uv==")
+        assert sum("--hash=sha256:" in line for line in lines) > 10
+
+
+def test_what_uv_s_cache_has_for_its_owner_alone_is_for_all_in_the_environment(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "lib/six").mkdir(parents=True, mode=0o700)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / ".dshpc").mkdir()
+    for name, mode in (("lib/six/a.py", 0o600), ("bin/tool", 0o700), (".dshpc/log", 0o600)):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "bin/python").symlink_to(tmp_path / ".dshpc/log")
+    environment.open_to_all(tmp_path)
+    modes = {
+        name: (tmp_path / name).stat().st_mode & 0o777
+        for name in ("lib/six", "lib/six/a.py", "bin/tool", ".dshpc/log")
+    }
+    assert modes == {
+        "lib/six": 0o755,
+        "lib/six/a.py": 0o644,
+        "bin/tool": 0o755,
+        ".dshpc/log": 0o600,
+    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -19,7 +19,6 @@ ROOT = Path(foreign.__file__).parent
 _OWN = {
     "foreign.py",
     "bundle/scrubbed.py",
-    "environment/pip.py",
     "methods/document.py",
     "methods/new.py",
     "methods/scanner.py",

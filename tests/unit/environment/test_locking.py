@@ -1,20 +1,23 @@
-"""Locking through a machine that replies as pip and apt did; what the build gets of it."""
+"""Locking through a machine that replies as uv and apt did; what the build gets of it."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
+import re
+import sysconfig
+import tarfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dshpc_setup.engine.site import SiteFiles
-from dshpc_setup.environment import debian, layer, locking, pip
+from dshpc_setup.environment import debian, layer, locking, packing, target, uv, uv_failures
 from dshpc_setup.environment.model import DebianPackage, Declaration, Lock, Requirement, Wheel
+from dshpc_setup.environment.uv_failures import Why
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image import standing
 from dshpc_setup.image.context import dockerfile, write_context
@@ -22,44 +25,76 @@ from dshpc_setup.image.standing import Standing, lines
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.project.folder import Project
 from dshpc_setup.terminal.reporter import Silent
-from tests.unit.image.fakes import FakeMachine, ended
+from tests.unit.image.fakes import TIMEOUT, FakeMachine, ended
 
 SITE = SiteFiles("-----BEGIN CERTIFICATE-----\nx", 'Acquire::Retries "3";', {})
 WHEEL = "MarkupSafe-3.0.2-cp313-cp313-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
-PIP_WHEEL = "pip-26.3-py3-none-any.whl"
 DECLARED = Declaration((Requirement("markupsafe", (), "==3.0.2"),), ("libgomp1",), ())
+HASH = "15ab75ef81add55874e7ab7055e9c397312385bd9ced94920f2802310c930396"
+# As uv 0.13.9 writes it
+PYLOCK = f"""\
+lock-version = "1.0"
+created-by = "uv"
+requires-python = ">=3.13.5"
+
+[[packages]]
+name = "markupsafe"
+version = "3.0.2"
+wheels = [{{ url = "https://files.pythonhosted.org/packages/0c/91/{WHEEL}", \
+upload-time = 2024-10-18T15:21:27Z, size = 23085, hashes = {{ sha256 = "{HASH}" }} }}]
+"""
+FONTTOOLS = (
+    "fonttools-4.68.0-cp313-cp313-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",
+    "fonttools-4.68.0-py3-none-any.whl",
+)
+TWO = f"""
+[[packages]]
+name = "fonttools"
+version = "4.68.0"
+wheels = [
+    {{ url = "https://h.example/79/{FONTTOOLS[0]}", hashes = {{ sha256 = "{"0" * 64}" }} }},
+    {{ url = "file:///opt/{FONTTOOLS[1]}", hashes = {{ sha256 = "{"1" * 64}" }} }},
+    {{ url = "https://h.example/35/{FONTTOOLS[1]}", hashes = {{ sha256 = "{"1" * 64}" }} }},
+]
+"""
 
 
 @dataclass
-class PipMachine(FakeMachine):
-    """Lays `files_of` (name -> content) where pip was told to put what it fetches."""
+class UvMachine(FakeMachine):
+    """Replies as uv: with `pylock`, and with `tree` (path -> content) where it was told to install."""
 
-    index: Callable[[Sequence[str]], dict[str, bytes]] = lambda _: {}
+    pylock: str = PYLOCK
+    tree: dict[str, str] = field(default_factory=lambda: {"markupsafe/__init__.py": "x = 1\n"})
+    asked: list[str] = field(default_factory=list)  # the requirements
 
     def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
-        if "--dest" in argv:
-            into = Path(argv[argv.index("--dest") + 1])
-            for name, content in self.index(argv).items():
-                (into / name).write_bytes(content)
+        if "compile" in argv:
+            self.asked.append(more["stdin"])
+            self.replies = {"": [ended(self.pylock)]}
+        elif "install" in argv:
+            named = {word.partition("=")[0]: word.partition("=")[2] for word in argv}
+            self.asked.append(Path(named["--requirements"]).read_text())
+            for name, content in {".lock": "", **self.tree}.items():
+                path = Path(named["--target"]) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content)
+            self.replies = {"": [ended("Installed 1 package in 5ms")]}
         return super().run(argv, **more)
-
-
-def sha(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def index(call: Sequence[str]) -> dict[str, bytes]:
-    return {PIP_WHEEL: b"pip"} if call[-1] == "pip" else {WHEEL: b"wheel"}
 
 
 LOCK = Lock(
     "3.13",
     "amd64",
     DECLARED.texts(),
-    (Wheel("MarkupSafe", "3.0.2", WHEEL, sha(b"wheel")),),
-    Wheel("pip", "26.3", PIP_WHEEL, sha(b"pip")),
+    (Wheel("MarkupSafe", "3.0.2", WHEEL, HASH),),
     (DebianPackage("libgomp1", "14.2.0-19", "apt"),),
 )
+HASHED = f"MarkupSafe==3.0.2 --hash=sha256:{HASH}\n"
+
+
+def lock_it(machine: FakeMachine, folder: Path) -> tuple[Wheel, ...]:
+    project = Project(folder)
+    return locking.lock_python(machine, project, DECLARED.python, ("amd64", SITE), lambda _: None)
 
 
 def declare(folder: Path) -> Project:
@@ -69,24 +104,83 @@ def declare(folder: Path) -> Project:
     return Project(folder)
 
 
-def test_wheels_are_locked_with_their_hashes_and_kept(tmp_path: Path) -> None:
-    machine = PipMachine({"": [ended()]}, index=index)
-    wheels, installer = locking.lock_python(
-        machine, Project(tmp_path), DECLARED.python, ("amd64", SITE), lambda _: None
-    )
-    assert (wheels, installer) == (LOCK.wheels, LOCK.installer)
-    assert {path.name for path in (tmp_path / ".dshpc/wheels").iterdir()} == {WHEEL, PIP_WHEEL}
-    assert [path.name for path in (tmp_path / ".dshpc").iterdir()] == ["wheels"]  # no scratch
-    assert machine.ran[1][-2:] == ("--", "markupsafe==3.0.2")
-    assert machine.envs[1]["REQUESTS_CA_BUNDLE"].endswith(".pem")
+def test_wheels_are_locked_with_their_hashes_and_packed(tmp_path: Path) -> None:
+    machine = UvMachine()
+    assert lock_it(machine, tmp_path) == LOCK.wheels
+    assert machine.asked == ["markupsafe==3.0.2\n", HASHED]
+    assert {"--no-deps", "--require-hashes", "--only-binary=:all:"} <= set(machine.ran[1])
+    (path,) = (tmp_path / ".dshpc/packages").iterdir()
+    assert {each.name for each in (tmp_path / ".dshpc").iterdir()} == {"packages", "packages.json"}
+    quiet = UvMachine()
+    assert locking.archive(quiet, Project(tmp_path), LOCK, SITE) == path
+    assert quiet.ran == []  # nothing is asked where it is here
+
+
+def test_of_several_wheels_that_one_is_locked_which_uv_takes(tmp_path: Path) -> None:
+    for tag, file, sha256 in (
+        ("cp313-cp313-manylinux_2_17_x86_64", FONTTOOLS[0], "0" * 64),
+        ("py3-none-any", FONTTOOLS[1], "1" * 64),
+    ):
+        tree = {"fonttools-4.68.0.dist-info/WHEEL": f"Wheel-Version: 1.0\nTag: {tag}\n"}
+        machine = UvMachine(pylock=PYLOCK + TWO, tree=tree)
+        wheels = lock_it(machine, tmp_path / tag)
+        assert wheels[1] == Wheel("fonttools", "4.68.0", file, sha256)
+        assert machine.asked[1] == (
+            f"fonttools==4.68.0 --hash=sha256:{'0' * 64} --hash=sha256:{'1' * 64}\n"
+        )
+        assert machine.asked[2] == f"{HASHED}fonttools==4.68.0 --hash=sha256:{sha256}\n"
 
 
 def test_a_source_archive_is_never_locked(tmp_path: Path) -> None:
-    machine = PipMachine({"": [ended()]}, index=lambda _: {"evil-1.0.tar.gz": b"x"})
-    with pytest.raises(DshpcError, match="no wheel"):
-        locking.lock_python(
-            machine, Project(tmp_path), DECLARED.python, ("amd64", SITE), lambda _: None
-        )
+    bare = '[[packages]]\nname = "evil"\nsdist = { url = "https://h.example/evil-1.0.tar.gz" }\n'
+    with pytest.raises(DshpcError, match="has no wheel"):
+        lock_it(UvMachine(pylock=bare), tmp_path)
+
+
+SCRIPTS = {
+    "bin/plain": "#!{python}\nimport idna\n",
+    "bin/blank": "#!/bin/sh\n'''exec' '/a b/{python}' \"$0\" \"$@\"\n' '''\nimport idna\n",
+    "bin/shell": "#!/bin/sh\nexec true\n",
+    "bin/env": "#!/usr/bin/env -S python3 -u\n",
+    "idna/bin/asset": "#!{python}\n",
+}
+
+
+def test_what_is_packed_is_root_s_readable_and_starts_the_image_s_python(tmp_path: Path) -> None:
+    python = "/home/ada/.venv/bin/python+"
+    tree = tmp_path / "tree"
+    for name, text in SCRIPTS.items():
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format(python=python))
+        path.chmod(0o600 if name == "idna/bin/asset" else 0o700)
+    (tree / ".lock").write_text("")
+    os.link(tree / "bin/env", tree / "bin/again")  # as uv links from its cache
+    for name in ("one.tar", "two.tar"):
+        packing.pack(tree, tmp_path / name, python)
+        os.utime(tree / "bin/plain", (1, 1))
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+    with tarfile.open(tmp_path / "one.tar") as archive:
+        root = f"{target.SITE}/"
+        members = {each.name.removeprefix(root): each for each in archive.getmembers()}
+        texts = {
+            name: archive.extractfile(each).read().decode()  # type: ignore[union-attr]
+            for name, each in members.items()
+            if each.isfile()
+        }
+    assert texts == {
+        "bin/plain": "#!/usr/bin/python3\nimport idna\n",
+        "bin/blank": "#!/usr/bin/python3\nimport idna\n",
+        "bin/shell": SCRIPTS["bin/shell"],
+        "bin/env": SCRIPTS["bin/env"],
+        "bin/again": SCRIPTS["bin/env"],
+        "idna/bin/asset": f"#!{python}\n",
+    }
+    assert {name: each.mode for name, each in members.items() if each.mode != 0o755} == {
+        "idna/bin/asset": 0o644
+    }
+    assert {(each.uid, each.gid) for each in members.values()} == {(0, 0)}
+    assert (tree / "bin/plain").read_text() == SCRIPTS["bin/plain"].format(python=python)
 
 
 def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -95,6 +189,19 @@ def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert locking.read(tmp_path) == LOCK
     text = (tmp_path / "environment/lock.json").read_text()
     assert "http" not in text  # no index is named
+
+
+def test_a_lock_of_the_time_of_pip_is_read(tmp_path: Path) -> None:
+    """It names the pip that installed its wheels."""
+    project = declare(tmp_path)
+    pip = {
+        "name": "pip",
+        "version": "26.3",
+        "file": "pip-26.3-py3-none-any.whl",
+        "sha256": "0" * 64,
+    }
+    project.write_json("environment/lock.json", {**LOCK.to_json(), "installer": pip})
+    assert layer.current_lock(tmp_path, "amd64") == LOCK
 
 
 @pytest.mark.parametrize(
@@ -145,65 +252,53 @@ def test_what_is_declared_must_be_locked(tmp_path: Path) -> None:
     ]
 
 
-def test_a_missing_wheel_is_fetched_by_its_hash(tmp_path: Path) -> None:
+def test_what_is_locked_is_fetched_by_its_hashes(tmp_path: Path) -> None:
     project = declare(tmp_path)
-    both = {WHEEL: b"wheel", PIP_WHEEL: b"pip"}
-    machine = PipMachine({"": [ended()]}, index=lambda _: both)
-    files = locking.wheel_files(machine, project, LOCK, SITE)
-    assert {name: path.read_bytes() for name, path in files.items()} == both
+    machine = UvMachine(env={"PIP_CONSTRAINT": "/mine.txt"})
+    path = locking.archive(machine, project, LOCK, SITE)
+    assert path is not None
+    assert path.is_file()
+    assert machine.asked == [HASHED]
     assert {"--require-hashes", "--no-deps"} <= set(machine.ran[-1])
-    quiet = PipMachine({})
-    assert locking.wheel_files(quiet, project, LOCK, SITE) == files
-    assert quiet.ran == []  # nothing is asked where all is here
+    assert machine.envs[-1]["UV_CONSTRAINT"] == ""
+    other = replace(LOCK, architecture="arm64")
+    assert locking.archive(machine, project, other, SITE) != path
+    assert locking.archive(machine, project, replace(LOCK, wheels=()), SITE) is None
 
 
-def test_what_has_not_changed_since_is_not_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_changed_since_is_made_anew(tmp_path: Path) -> None:
     project = declare(tmp_path)
-    both = {WHEEL: b"wheel", PIP_WHEEL: b"pip"}
-    machine = PipMachine({"": [ended()]}, index=lambda _: both)
-    files = locking.wheel_files(machine, project, LOCK, SITE)
-    read: list[Path] = []
-    real = locking._sha256
-
-    def noted(path: Path) -> str:
-        read.append(path)
-        return real(path)
-
-    monkeypatch.setattr(locking, "_sha256", noted)
-    assert locking.wheel_files(PipMachine({}), project, LOCK, SITE) == files
-    assert read == []
-    # As long, and another: it is fetched anew
-    files[WHEEL].write_bytes(b"wheeL")
-    os.utime(files[WHEEL], ns=(1, 1))
-    assert locking.wheel_files(machine, project, LOCK, SITE)[WHEEL].read_bytes() == b"wheel"
-    assert files[WHEEL] in read
-    (tmp_path / ".dshpc/wheels.json").write_text("{")
-    assert locking.wheel_files(PipMachine({}), project, LOCK, SITE) == files
+    path = locking.archive(UvMachine(), project, LOCK, SITE)
+    assert path is not None
+    whole = path.read_bytes()
+    spoiled: tuple[Callable[[], object], ...] = (
+        lambda: path.write_bytes(whole[:-1]),
+        lambda: os.utime(path, ns=(1, 1)),
+        path.unlink,
+        lambda: (tmp_path / ".dshpc/packages.json").write_text("{"),
+    )
+    for spoil in spoiled:
+        spoil()
+        machine = UvMachine()
+        assert locking.archive(machine, project, LOCK, SITE) == path
+        assert path.read_bytes() == whole
+        assert machine.asked == [HASHED]
 
 
 def test_what_is_being_fetched_is_told_with_its_size(tmp_path: Path) -> None:
     words: list[str] = []
-    lines = (
-        "Collecting torch==2.15.0",
-        "  Downloading https://h.example/p/torch-2.15.0-cp313.whl (539.2 MB)",
-        "  Using cached x.whl (1 kB)",
-    )
 
-    class Talking(PipMachine):
+    class Talking(UvMachine):
         def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
-            for line in lines if more.get("on_line") else ():
+            for line in SAID["installed"].splitlines() if more.get("on_line") else ():
                 more["on_line"](line)
             return super().run(argv, **more)
 
-    both = {WHEEL: b"wheel", PIP_WHEEL: b"pip"}
-    machine = Talking({"": [ended()]}, index=lambda _: both)
-    locking.wheel_files(machine, declare(tmp_path), LOCK, SITE, words.append)
+    locking.archive(Talking(), declare(tmp_path), LOCK, SITE, words.append)
     assert words == [
         "packages: fetching what is locked",
-        "packages: collecting torch==2.15.0",
-        "packages: downloading torch-2.15.0-cp313.whl (539.2 MB)",
+        "packages: downloading numpy (15.0 MiB)",
+        "packages: packing",
     ]
 
 
@@ -211,7 +306,7 @@ def test_what_a_killed_run_has_left_goes(tmp_path: Path) -> None:
     left = tmp_path / ".dshpc/.packages.killed/new"
     left.mkdir(parents=True)
     (left / "torch.whl").write_bytes(b"half")
-    test_wheels_are_locked_with_their_hashes_and_kept(tmp_path)
+    test_wheels_are_locked_with_their_hashes_and_packed(tmp_path)
     assert not left.exists()
 
 
@@ -219,14 +314,17 @@ def test_what_a_killed_run_has_left_goes(tmp_path: Path) -> None:
 def test_where_nothing_is_declared_any_more_the_wheels_go(by: str, tmp_path: Path) -> None:
     project = declare(tmp_path)
     locking.write(project, LOCK)
-    wheel = tmp_path / ".dshpc/wheels" / WHEEL
+    wheel = tmp_path / ".dshpc/wheels" / WHEEL  # of the time of pip
     wheel.parent.mkdir(parents=True)
     wheel.write_bytes(b"wheel")
+    locking.archive(UvMachine(), project, LOCK, SITE)
+    packages = tmp_path / ".dshpc/packages"
     (tmp_path / "environment/requirements.txt").unlink()
     (tmp_path / "environment/system_deps.json").unlink()
-    quiet = PipMachine({})
+    quiet = UvMachine()
     assert layer.prepare(quiet, project, "amd64", SITE, fetch=False) is None
     assert wheel.exists()  # a dry run
+    assert any(packages.iterdir())
     if by == "lock":
         assert standing.make_lock(quiet, project, Silent()) is None
         assert not (tmp_path / "environment/lock.json").exists()
@@ -235,94 +333,60 @@ def test_where_nothing_is_declared_any_more_the_wheels_go(by: str, tmp_path: Pat
     else:
         assert layer.prepare(quiet, project, "amd64", SITE, fetch=True) is None
     assert not wheel.exists()
+    assert not any(packages.iterdir())
     assert quiet.ran == []
 
 
-def test_another_file_of_the_same_name_is_refused(tmp_path: Path) -> None:
-    project = declare(tmp_path)
-    machine = PipMachine({"": [ended()]}, index=lambda _: {WHEEL: b"evil", PIP_WHEEL: b"pip"})
-    with pytest.raises(DshpcError, match="another file"):
-        locking.wheel_files(machine, project, LOCK, SITE)
+# --- uv's own words
 
-
-# --- pip's own words, as pip 23.2 and 26.3 print them
-
-NOT_FOUND = (
-    "ERROR: Could not find a version that satisfies the requirement x==9 (from versions: none)\n"
-    "ERROR: No matching distribution found for x==9"
-)
-CONFLICT = (
-    "ERROR: Cannot install requests==2.31.0 and urllib3==1.20 because these package versions have "
-    "conflicting dependencies.\n\nThe conflict is caused by:\n    The user requested urllib3==1.20\n"
-    "    requests 2.31.0 depends on urllib3<3 and >=1.21.1\n\nERROR: ResolutionImpossible: for help"
-)
-TLS = (
-    "WARNING: Retrying (Retry(total=0)) after connection broken by 'SSLError(SSLCertVerificationError"
-    "(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in "
-    "certificate chain'))': /simple/x/\n" + NOT_FOUND
-)
-OFFLINE = (
-    "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(': Failed to "
-    "establish a new connection: [Errno -3] Temporary failure in name resolution')': /simple/x/\n"
-    + NOT_FOUND
+SAID = dict(
+    re.findall(
+        r"^== (\S+)\n(.*?)(?=^== |\Z)",
+        Path(__file__).with_name("uv-0.13.txt").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
 )
 
 
-def failed(words: str, index_knows: bool = True, code: int = 1) -> DshpcError:
-    known = ended("x (9)\nAvailable versions: 9, 8\n") if index_knows else ended(code=1)
-    machine = FakeMachine({"py -m pip index": [known], "py -c": [ended(stderr=words, code=code)]})
-    pip_here = pip.Pip("py", "amd64", {})
+def failed(said: CommandResult) -> DshpcError:
+    uv_here = uv.Uv("uv", "py", "amd64", {}, secrets=("hunter2",))
     with pytest.raises(DshpcError) as caught:
-        pip.fetch(machine, pip_here, pip.argv(pip_here, Path("/new"), ()), Path("/"))
+        uv.resolve(FakeMachine({"uv pip compile": [said]}), uv_here, (), Path("/"))
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("words", "brief"),
-    [
-        (CONFLICT, "The Python packages that are declared contradict each other."),
-        (TLS, "The certificate of the Python package index is not trusted here."),
-        (OFFLINE, "The Python package index could not be reached."),
-        ("OSError: [Errno 28] No space left on device", "The disk is full."),
-        ("Something new", "pip could not fetch the packages."),
-    ],
-)
-def test_the_reason_is_said_in_plain_words(words: str, brief: str) -> None:
-    error = failed(words)
-    assert error.brief == brief
+@pytest.mark.parametrize("name", sorted(set(SAID) - {"installed"}))
+def test_the_reason_is_told_with_uv_s_words(name: str) -> None:
+    """A section's name begins with its reason."""
+    said = ended(stderr=SAID[name], code=1)
+    assert name.startswith(uv_failures.why(said).value.replace(" ", "-"))
+    error = failed(said)
     assert error.resolution
+    assert SAID[name].strip().splitlines()[-1] in error.details
 
 
-def test_why_the_network_failed_is_shown_once() -> None:
-    retry = OFFLINE.splitlines()[0].replace(
-        "NewConnectionError('", "NewConnectionError('<pip._vendor.urllib3.X object at 0x7fee5>: "
+def test_every_reason_was_seen() -> None:
+    seen = {uv_failures.why(ended(stderr=words, code=1)) for words in SAID.values()}
+    assert seen == set(Why) - {Why.SLOW}  # UNKNOWN: what is no failure
+
+
+def test_the_rest_is_told_as_it_is() -> None:
+    assert uv_failures.why(TIMEOUT) is Why.SLOW
+    assert failed(TIMEOUT).brief == "Fetching Python packages did not finish in time."
+    error = failed(ended(stderr="Something new of https://ada:pw@h.example/ hunter2", code=1))
+    assert error == DshpcError(
+        "uv could not fetch the packages.",
+        "Something new of https://***@h.example/ ***",
+        ("See its message above.",),
     )
-    error = failed("\n".join([retry, retry, retry, NOT_FOUND]))
-    assert error.details.count("Retrying") == 1
-    assert "0x7fee5" not in error.details
-    assert "name resolution" in error.details
 
 
-def test_the_conflict_itself_is_shown() -> None:
-    assert "requests 2.31.0 depends on urllib3<3 and >=1.21.1" in failed(CONFLICT).details
-
-
-def test_no_such_package_is_told_from_no_wheel() -> None:
-    assert failed(NOT_FOUND, index_knows=False).brief == (
-        "There is no Python package x on the index."
-    )
-    error = failed(NOT_FOUND)
-    assert error.brief.startswith("No version of x that fits the declaration has a wheel for")
-    assert "nothing is built from source" in error.resolution[0]
-
-
-def test_a_pip_that_cannot_be_told_its_target_is_said() -> None:
-    assert "cannot be told" in failed("", code=3).brief
-
-
-def test_without_pip_it_is_said_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(DshpcError, match="needs pip"):
-        pip.find(FakeMachine({"": [ended(code=1)]}), "amd64", SITE, tmp_path / "cwd")
+def test_uv_is_our_environment_s_own_or_that_of_the_path() -> None:
+    own = f"{sysconfig.get_path('scripts')}/uv"
+    assert uv.find(FakeMachine(files={own: ""}), "amd64", SITE).program == own
+    assert uv.find(FakeMachine(), "amd64", SITE).program == "/usr/bin/uv"
+    with pytest.raises(DshpcError, match="needs uv"):
+        uv.find(FakeMachine(missing=("uv",)), "amd64", SITE)
 
 
 # --- Debian
@@ -364,25 +428,22 @@ def test_without_a_layer_the_dockerfile_knows_none() -> None:
 
 
 def test_the_layer_is_in_the_context(tmp_path: Path) -> None:
-    wheel, tool = tmp_path / WHEEL, tmp_path / PIP_WHEEL
-    wheel.write_bytes(b"wheel")
-    tool.write_bytes(b"pip")
-    one = layer.Layer(LOCK, {WHEEL: wheel, PIP_WHEEL: tool})
+    archive = tmp_path / "0123.tar"
+    archive.write_bytes(b"tar")
+    one = layer.Layer(LOCK, archive)
     made = write_context(tmp_path / "build", buildkit=True, site=SITE, layer=one)
     text = (made.folder / "Dockerfile").read_text()
     assert f'org.dshpc.environment="{LOCK.digest}"' in text
+    assert "ADD environment/packages.tar /run/dshpc-layer/" in text
     assert "COPY --from=environment /run/dshpc-layer/ /" in text
     assert text.count("type=secret,id=apt") == 2  # a mirror is asked for Debian's packages alone
     folder = made.folder / "environment"
     assert (folder / "debian").read_text() == "libgomp1=14.2.0-19\n"
-    assert (folder / "python/requirements.txt").read_text() == (
-        f"MarkupSafe==3.0.2 --hash=sha256:{sha(b'wheel')}\n"
-    )
-    assert [path.name for path in (folder / "python/wheels").iterdir()] == [WHEEL]
-    assert [path.name for path in (folder / "python/installer").iterdir()] == [PIP_WHEEL]
+    assert (folder / "requirements.txt").read_text() == HASHED
+    assert (folder / "packages.tar").samefile(archive)
     bare = write_context(tmp_path / "bare", buildkit=True, site=SITE)
     assert bare.digest != made.digest
-    # a dry run has no wheels, and yet says the same image
+    # a dry run has no archive, and yet says the same image
     dry = write_context(tmp_path / "dry", buildkit=True, site=SITE, layer=layer.Layer(LOCK))
     assert dry.digest == made.digest
 
@@ -394,10 +455,8 @@ def test_another_wheel_is_another_image(tmp_path: Path, part: str) -> None:
         return write_context(tmp_path / "build", buildkit=True, site=SITE, layer=one).digest
 
     (wheel,) = LOCK.wheels
-    assert LOCK.installer is not None
     changed: dict[str, Any] = {part: "0"}
     assert digest(replace(LOCK, wheels=(replace(wheel, **changed),))) != digest(LOCK)
-    assert digest(replace(LOCK, installer=replace(LOCK.installer, **changed))) != digest(LOCK)
 
 
 def test_only_what_ends_up_in_the_image_counts_for_its_digest() -> None:

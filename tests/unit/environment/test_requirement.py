@@ -1,22 +1,38 @@
-"""Names of packages: what is one, and that nothing else ever reaches pip."""
+"""Names of packages: what is one, and that nothing else ever reaches uv."""
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.engine.site import SiteFiles
-from dshpc_setup.environment import debian, pip, requirement
+from dshpc_setup.environment import debian, requirement, uv
 from dshpc_setup.environment.model import Requirement
+from dshpc_setup.machine import CommandResult
+from tests.unit.image.fakes import FakeMachine, ended
 
-PIP = pip.Pip("/usr/bin/python3", "amd64", {})
+UV = uv.Uv("/env/bin/uv", "/usr/bin/python3", "amd64", {})
 names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,20}[A-Za-z0-9])?", fullmatch=True)
 versions = st.sampled_from(["", "==2.1.0", ">=1,<2", "~=1.4", "!=3.*", "===1.0+local", "==1!2"])
+
+
+@dataclass
+class Noting(FakeMachine):
+    """Keeps what is told on stdin."""
+
+    told: list[str] = field(default_factory=list)
+
+    def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
+        self.told.append(more["stdin"])
+        self.replies = {"": [ended()]}
+        return super().run(argv, **more)
 
 
 @pytest.mark.parametrize(
@@ -82,24 +98,27 @@ def test_what_is_written_is_read_again(name: str, limits: str) -> None:
 
 
 @given(st.lists(st.text(), max_size=5))
-def test_no_word_of_the_user_stands_before_the_end_of_the_options(words: list[str]) -> None:
+def test_no_word_of_the_user_is_an_option(words: list[str]) -> None:
     wanted = [made for word in words if (made := requirement.parse(word)) is not None]
-    call = pip.argv(PIP, Path("/new"), wanted)
-    at = call.index("--")
-    assert call[at + 1 :] == [str(each) for each in wanted]
-    assert call[:at] == pip.argv(PIP, Path("/new"), ())[:-1]
-    assert not any(word.startswith("-") for word in call[at + 1 :])
+    machine = Noting()
+    for each in (wanted, ()):
+        uv.resolve(machine, UV, each, Path("/cwd"))
+    assert machine.ran[0] == machine.ran[1]
+    assert machine.told == ["".join(f"{each}\n" for each in wanted), ""]
+    assert not any(line.startswith("-") for line in machine.told[0].splitlines())
 
 
-def test_pip_chooses_for_the_image_and_not_for_this_machine() -> None:
-    call = pip.argv(PIP, Path("/new"), ())
-    assert {"--only-binary=:all:", "--python-version=3.13", "--abi=cp313"} <= set(call)
-    assert "--platform=manylinux_2_41_x86_64" in call
-    assert "--platform=manylinux_2_42_x86_64" not in call  # newer than the image's glibc
-    assert json.loads(call[3])["platform_machine"] == "x86_64"
-    arm = pip.argv(pip.Pip("python3", "arm64", {}), Path("/new"), ())
-    assert "--platform=manylinux_2_17_aarch64" in arm
-    assert not any("x86_64" in word for word in arm)
+def test_uv_chooses_for_the_image_and_not_for_this_machine() -> None:
+    machine = Noting()
+    uv.resolve(machine, UV, (), Path("/cwd"))
+    assert {
+        "--only-binary=:all:",
+        "--python-version=3.13.5",
+        "--python-platform=x86_64-manylinux_2_40",
+        "--no-config",
+    } <= set(machine.ran[0])
+    uv.resolve(machine, replace(UV, architecture="arm64"), (), Path("/cwd"))
+    assert "--python-platform=aarch64-manylinux_2_40" in machine.ran[1]
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=3))

@@ -14,7 +14,6 @@ from dshpc_setup.cluster import stopping, verify
 from dshpc_setup.container import trial
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.engine import images, packages, privilege, refusals, site, start_report
-from dshpc_setup.environment import pip
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Platform
 from dshpc_setup.image import debootstrap, standing
@@ -49,7 +48,6 @@ ASKED: dict[str, Callable[[FakeMachine], object]] = {
     "start report": lambda on: start_report.ask(on, "c"),
     "first job": lambda on: verify.run_first_job(on, "c", gpu=False),
     "readiness": lambda on: verify.wait_ready(on, "c", 5.0),
-    "pip": lambda on: pip.find(on, "amd64", site.SiteFiles(), Path("/nowhere")),
 }
 
 

@@ -1,0 +1,103 @@
+"""uv on the host, told to choose and install for the image. It builds nothing from source."""
+
+from __future__ import annotations
+
+import re
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dshpc_setup.engine.site import SiteFiles
+from dshpc_setup.environment import pip_settings, target, uv_failures
+from dshpc_setup.environment.model import Requirement
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.machine import CommandResult, Machine
+
+DEADLINE_S = 6 * 3600.0  # PyTorch's 3 GB on a slow line; where nothing comes, uv gives up by itself
+# No uv.toml is read: it would be looked for in all folders above the one that uv is run in
+_QUIET = ("--no-config", "--no-progress", "--color=never")
+
+
+@dataclass(frozen=True)
+class Uv:
+    """The program, the Python that runs us, and what it needs to know of this site."""
+
+    program: str
+    python: str
+    architecture: str
+    env: Mapping[str, str]
+    options: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+
+
+def find(machine: Machine, architecture: str, site: SiteFiles) -> Uv:
+    """uv of our own environment, or else that of the PATH."""
+    own = str(Path(sysconfig.get_path("scripts")) / "uv")
+    program = own if machine.exists(own) else machine.which("uv")
+    if program is None:
+        raise DshpcError(
+            "Locking and fetching Python packages needs uv, which comes with dsHPC, and there is none.",
+            f"Looked for {own}, and on the PATH.",
+            ("Install dsHPC again, or install uv: https://docs.astral.sh/uv",),
+        )
+    told = pip_settings.read(machine.env, lambda path: machine.read(path).text, sys.prefix)
+    env = {"UV_PYTHON_DOWNLOADS": "never", "LC_ALL": "C", **pip_settings.for_uv(told, machine.env)}
+    options = ("--no-index",) if pip_settings.is_on(told.get("no-index")) else ()
+    return Uv(program, sys.executable, architecture, env, options, site.secrets)
+
+
+def resolve(machine: Machine, uv: Uv, wanted: Iterable[Requirement], cwd: Path) -> str:
+    """What the packages and all that they need come down to, as the text of a pylock.toml (PEP 751)."""
+    argv = [*_call(uv, "compile"), "--format=pylock.toml", "--no-header", "-"]
+    done = machine.run(
+        argv,
+        deadline_s=DEADLINE_S,
+        env=uv.env,
+        cwd=str(cwd),
+        # One a line, and none is an option: see requirement.parse
+        stdin="".join(f"{each}\n" for each in wanted),
+    )
+    return _good(done, uv).stdout
+
+
+def install(
+    machine: Machine, uv: Uv, requirements: Path, into: Path, say: Callable[[str], None]
+) -> None:
+    """Install what a file with hashes names, and nothing else, into a folder of its own."""
+
+    def show(line: str) -> None:
+        found = re.match(r"\s*Downloading (\S+)(?: \(([0-9.]+)([KMG]iB)\))?", line)
+        if found:
+            size = f" ({found[2]} {found[3]})" if found[2] else ""
+            say(f"packages: downloading {found[1]}{size}")
+
+    argv = [
+        *_call(uv, "install"),
+        *("--no-deps", "--require-hashes", "--link-mode=hardlink"),
+        f"--target={into}",
+        f"--requirements={requirements}",
+    ]
+    done = machine.run(
+        argv,
+        deadline_s=DEADLINE_S,
+        env={**uv.env, "UV_CONSTRAINT": ""},  # what is locked is constrained enough
+        cwd=str(requirements.parent),
+        on_line=show,
+    )
+    _good(done, uv)
+
+
+def _call(uv: Uv, command: str) -> list[str]:
+    return [
+        *(uv.program, "pip", command, *_QUIET, f"--python={uv.python}"),
+        *target.options(uv.architecture),
+        *uv.options,
+    ]
+
+
+def _good(done: CommandResult, uv: Uv) -> CommandResult:
+    if not done.ok:
+        raise uv_failures.error(done, uv.secrets)
+    return done
