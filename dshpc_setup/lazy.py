@@ -13,3 +13,8 @@ def module(room: str, name: str) -> ModuleType:
     (`lint-imports`) counts it.
     """
     return import_module(f"{room}.{name}")
+
+
+def package(room: str) -> ModuleType:
+    """The package itself, whose `__path__` says where its modules lie."""
+    return import_module(room)

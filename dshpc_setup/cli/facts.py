@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import (
     SECTIONS,
     CdiSpec,
@@ -27,7 +28,6 @@ from dshpc_setup.terminal.called import as_called
 
 _WIDTH = 80
 _INDENT = 8
-_VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 _MACHINES = {
     "kvm": "KVM",
     "qemu": "QEMU",
@@ -134,7 +134,7 @@ def _handing_over(it: Engine) -> Iterable[str]:
     """What hands GPUs to containers, and what of it is not in force or not right."""
     here = [each for each in it.toolkits if each.state == "present"]
     parts = [
-        f"{_VENDORS[each.vendor]} Container Toolkit{f' {each.version}' if each.version else ''}"
+        f"{gpu_vendors.of(each.vendor).toolkit_label}{f' {each.version}' if each.version else ''}"
         for each in here
     ]
     kinds: Counter[str] = Counter()
@@ -175,7 +175,7 @@ def _elsewhere(host: str | None) -> str:
 def _gpus(it: Gpus, settings: Settings) -> Iterable[str]:
     simulated = " (SIMULATED)" if it.simulated else ""
     whose = [each.vendor for each in it.devices if each.driver_version == it.driver_version]
-    maker = f"{_VENDORS[whose[0]]} " if it.vendor == "mixed" and whose else ""
+    maker = f"{gpu_vendors.label(whose[0])} " if it.vendor == "mixed" and whose else ""
     driver = f", {maker}driver {it.driver_version}" if it.driver_version and it.devices else ""
     cuda = f", CUDA {it.cuda_version}" if it.cuda_version and it.devices else ""
     none = {"absent": "none", "unsupported": "none can be used"}
@@ -186,7 +186,7 @@ def _gpus(it: Gpus, settings: Settings) -> Iterable[str]:
     for device in it.devices:
         yield from _device(device, settings)
     for unused in it.unused:
-        name = unused.name or f"{_VENDORS[unused.vendor]} graphics"
+        name = unused.name or f"{gpu_vendors.label(unused.vendor)} graphics"
         where = f" at {unused.pci_bus_id}" if unused.pci_bus_id else ""
         yield f"not used: {name}{where}: {unused.reason}"
     for each in it.disagreements:
@@ -200,7 +200,7 @@ def _device(it: GpuDevice, settings: Settings) -> Iterable[str]:
     shared = "shared with the CPUs" if it.unified_memory else ""
     size = gib(it.memory_mib) if it.memory_mib is not None else "memory"
     memory = f"{size} {shared or ('unknown' if it.memory_mib is None else '')}".rstrip()
-    name = it.name or f"{_VENDORS[it.vendor]} GPU"
+    name = it.name or f"{gpu_vendors.label(it.vendor)} GPU"
     types = dict.fromkeys(asked_as(it, settings))
     use = ", ".join(f"--gres=gpu:{each}:1" for each in types) or "not for jobs"
     yield f"{it.index}: {name}, {memory}, {use}"

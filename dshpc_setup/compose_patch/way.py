@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dshpc_setup import passthrough, probes
+from dshpc_setup import gpu_vendors, passthrough, probes
 from dshpc_setup.compose_patch.command import ChosenHandover
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.facts import Engine, HostFacts, Vendor, vendors
+from dshpc_setup.facts import Engine, HostFacts, Vendor
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.passthrough import Passthrough
@@ -59,7 +59,7 @@ def named(machine: Machine, mechanism: Mechanism, ids: tuple[str, ...]) -> Chose
     """
     facts = probes.gather(machine, engine=False)
     vendor = _vendor(facts)
-    known = f"Chosen with --mechanism for GPUs of {vendors.NAMES[vendor]}, not tested."
+    known = f"Chosen with --mechanism for GPUs of {gpu_vendors.label(vendor)}, not tested."
     if mechanism == "devices":
         return ChosenHandover(_device_nodes(facts, ids), "Chosen with --mechanism, not tested.")
     if vendor == "intel" and mechanism != "cdi":
@@ -82,7 +82,8 @@ def named(machine: Machine, mechanism: Mechanism, ids: tuple[str, ...]) -> Chose
 
 def _vendor(facts: HostFacts) -> Vendor:
     there = {gpu.vendor for gpu in facts.gpus.devices}
-    return next((vendor for vendor in vendors.NAMES if vendor in there), "nvidia")
+    known = gpu_vendors.names()
+    return next((vendor for vendor in known if vendor in there), known[0])
 
 
 def _device_nodes(facts: HostFacts, ids: tuple[str, ...]) -> Handover:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.places import LEFT_OUT
@@ -100,18 +101,20 @@ def image_note(built_for: str, facts: HostFacts) -> str | None:
     if facts.gpus.simulated:
         return None
     seen = {gpu.vendor for gpu in facts.gpus.devices}
-    covered = {"nvidia", "amd", "intel"} if built_for == "all" else {built_for}
+    covered = set(gpu_vendors.names()) if built_for == "all" else {built_for}
     lacking = sorted(seen - covered)
     if lacking:
-        words = " and ".join(_WORD[vendor] for vendor in lacking)
-        what = "no GPU" if built_for == "none" else f"{_WORD.get(built_for, built_for)} GPUs"
+        words = " and ".join(map(gpu_vendors.label, lacking))
+        what = "no GPU" if built_for == "none" else f"{_label(built_for, built_for)} GPUs"
         return f"This image was built for {what}, but {words} GPUs are visible: {_REBUILD}."
     if not seen and built_for != "none" and facts.gpus.state == "absent":
         return (
-            f"This image was built for {_WORD.get(built_for, 'all')} GPUs, but none is visible "
+            f"This image was built for {_label(built_for, 'all')} GPUs, but none is visible "
             "here: jobs run on the CPU only."
         )
     return None
 
 
-_WORD = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
+def _label(built_for: str, otherwise: str) -> str:
+    vendor = gpu_vendors.find(built_for)
+    return vendor.label if vendor is not None else otherwise

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.container import check
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.slurm import slurm_conf
 
 if TYPE_CHECKING:
-    from dshpc_setup.facts import Vendor
     from dshpc_setup.plan import ClusterPlan
 
 _MOST = 4096  # GPUs of a node: what is written there may be any number
@@ -31,13 +31,13 @@ def with_own_names(candidate: Candidate, plan: ClusterPlan, wanted: str) -> Cand
     from dshpc_setup.plan.model import GresLine
     from dshpc_setup.render.configuration import LUA_FILES, render_slurm
 
-    vendor = cast("Vendor", plan.vendor)
+    vendor = plan.vendor
     lines = tuple(
         GresLine(kind, vendor, (), 0)
         for kind, count in types.items()
         for _ in range(min(count, _MOST))
     )
-    one_vendor = plan.vendor in ("nvidia", "amd", "intel")
+    one_vendor = gpu_vendors.find(vendor) is not None
     aliases = names.aliases((), lines) if one_vendor else {}
     texts = render_slurm(replace(plan, gres=lines, aliases=aliases, ambiguous={}))
     return replace(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
 from dshpc_setup.errors import Fix
-from dshpc_setup.facts import BY_CHOICE, Evidence, GpuDevice, UnusedGpu, Vendor, vendors
+from dshpc_setup.facts import BY_CHOICE, Evidence, GpuDevice, UnusedGpu, Vendor
 from dshpc_setup.observed.cluster_status import ClusterStatus
 
 _ASKED: dict[Vendor, str] = {"amd": "kfd", "intel": "intel"}  # the first probe of a vendor
@@ -63,7 +64,7 @@ def none_of(known: Known, vendor: Vendor) -> Verdict:
         if item.state in ("denied", "error", "timeout"):
             return unknown(f"It could not be read: {item.detail or item.state}.")
     where = " in this container" if known.facts.platform.in_container else ""
-    return not_here(f"there is no {vendors.NAMES[vendor]} GPU{where}")
+    return not_here(f"there is no {gpu_vendors.label(vendor)} GPU{where}")
 
 
 def named(gpu: GpuDevice) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dshpc_setup import problems, remedies
+from dshpc_setup import gpu_vendors, problems, remedies
 from dshpc_setup.diagnose import intel
 from dshpc_setup.diagnose.common import answered, by_choice, in_plan, named
 from dshpc_setup.diagnose.model import (
@@ -19,7 +19,7 @@ from dshpc_setup.diagnose.model import (
     warning,
 )
 from dshpc_setup.errors import Fix
-from dshpc_setup.facts import Disagreement, UnusedGpu, Vendor, vendors
+from dshpc_setup.facts import Disagreement, UnusedGpu, Vendor
 from dshpc_setup.problems import NO_NODE
 
 _GPU_EVIDENCE = frozenset(
@@ -167,7 +167,7 @@ def _unused(known: Known) -> Verdict:
 
 
 def _unused_in_words(item: UnusedGpu) -> str:
-    vendor = vendors.NAMES[item.vendor]
+    vendor = gpu_vendors.label(item.vendor)
     name = (
         item.name if item.name and item.name.startswith(vendor) else f"{vendor} {item.name or ''}"
     )
@@ -202,7 +202,7 @@ def _meaning(item: Disagreement) -> str:
 
 
 def _vendors(known: Known) -> Verdict:
-    counts = Counter(vendors.NAMES[gpu.vendor] for gpu in known.facts.gpus.devices)
+    counts = Counter(gpu_vendors.label(gpu.vendor) for gpu in known.facts.gpus.devices)
     read = ", ".join(f"{count} of {name}" for name, count in counts.items())
     if len(counts) < 2:
         return fine(read) if counts else not_here("there is no GPU")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, not_here, note, unknown, warning
 from dshpc_setup.diagnose.ways import foreseen, is_likely, tested, why_none
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Engine
-from dshpc_setup.facts.vendors import TOOLKITS
 from dshpc_setup.passthrough import Attempt, Passthrough, findings
 
 _LINES = 6  # of what the engine said: the whole text stands in the project's folder
@@ -128,7 +128,7 @@ def _read(engine: Engine) -> tuple[str, ...]:
         version = told.version or (
             "of an unknown version" if told.state == "present" else told.state
         )
-        lines[TOOLKITS[told.vendor]] = version
+        lines[gpu_vendors.of(told.vendor).toolkit_label] = version
     return tuple(f"{name}: {said}" for name, said in lines.items() if said)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dshpc_setup import remedies
+from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.diagnose.model import Known
 from dshpc_setup.facts import CdiSpec, Engine, HostFacts, Toolkit
-from dshpc_setup.facts.vendors import TOOLKITS
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, findings, proof_key
 from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.versions import at_least
 
+_TOOLKIT = gpu_vendors.of("nvidia").toolkit_label
 _HOOKLESS_SINCE = "1.18"  # of the toolkit: its runtime makes a CDI specification of its own
 _REQUEST_BY_CDI_SINCE = (
     "29.2"  # Docker: --gpus asks for a CDI device first where there is nvidia-cdi-hook
@@ -139,10 +139,9 @@ def _by_request(facts: HostFacts) -> Cause | None:
         return _removed(facts) or _hook(facts, told)
     fix = remedies.install_toolkit(facts)
     if told.state == "absent":
-        return Cause(findings.NO_TOOLKIT, f"the {TOOLKITS['nvidia']} is not installed", fix)
+        return Cause(findings.NO_TOOLKIT, f"the {_TOOLKIT} is not installed", fix)
     if told.state == "present" and told.hook is None:
-        toolkit = TOOLKITS["nvidia"]
-        says = f"of the {toolkit} the hook that --gpus needs is missing: only its base is here"
+        says = f"of the {_TOOLKIT} the hook that --gpus needs is missing: only its base is here"
         return Cause(findings.NO_TOOLKIT, says, fix)
     if told.hook in engine.newer:
         return Cause(
@@ -160,7 +159,7 @@ def _removed(facts: HostFacts) -> Cause | None:
     if not seen_from_here or told is None or told.state != "absent":
         return None
     says = (
-        f"the runtime nvidia is registered, and the {TOOLKITS['nvidia']}, whose program it is, is not "
+        f"the runtime nvidia is registered, and the {_TOOLKIT}, whose program it is, is not "
         "there: it was removed"
     )
     return Cause(findings.NO_TOOLKIT, says, remedies.install_toolkit(facts))

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 State = Literal["present", "absent", "denied", "timeout", "error", "unsupported"]
-Vendor = Literal["nvidia", "amd", "intel"]
+Vendor = str  # the name of a folder of `vendors/`; gpu_vendors says what is known of it
 PlatformKind = Literal["linux", "wsl2", "wsl1", "macos"]
 EngineKind = Literal["engine", "desktop", "podman", "snap", "remote"]
 MigMode = Literal["enabled", "disabled", "unsupported"]

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from dshpc_setup import remedies
+from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.facts import GpuDevice, HostFacts, Vendor
-from dshpc_setup.facts.vendors import TOOLKITS
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.cdi_names import cdi_names
 from dshpc_setup.passthrough.expected import DXG, KFD
@@ -193,7 +192,9 @@ def _no_toolkit(asked: WantedGpus, vendor: Vendor) -> Cause:
     if asked.engine.kind == "snap":
         return _snap(asked)
     fix = remedies.install_toolkit(asked.facts, vendor)
-    return Cause(findings.NO_TOOLKIT, f"the {TOOLKITS[vendor]} is not installed", fix)
+    return Cause(
+        findings.NO_TOOLKIT, f"the {gpu_vendors.of(vendor).toolkit_label} is not installed", fix
+    )
 
 
 def _snap(asked: WantedGpus) -> Cause:

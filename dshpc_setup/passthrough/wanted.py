@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import Engine, HostFacts, Vendor
 from dshpc_setup.passthrough.expected import takes_all, vendors_of
 from dshpc_setup.plan import ClusterPlan, GresLine
@@ -32,8 +33,7 @@ class WantedGpus:
     @property
     def vendor(self) -> Vendor:
         """Whose mechanisms come first: others' device nodes can join NVIDIA's, not the reverse."""
-        order: tuple[Vendor, ...] = ("nvidia", "amd", "intel")
-        return next(vendor for vendor in order if vendor in self.vendors)
+        return next(vendor for vendor in gpu_vendors.names() if vendor in self.vendors)
 
     def lines(self, vendor: Vendor) -> tuple[GresLine, ...]:
         return tuple(line for line in self.plan.gres if line.vendor == vendor)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dshpc_setup import lazy
+from dshpc_setup import gpu_vendors, lazy
 from dshpc_setup.facts import (
     SECTIONS,
     Because,
@@ -23,7 +23,7 @@ from dshpc_setup.facts import (
 )
 from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.probes import engine_limits, gpus
-from dshpc_setup.probes.look import Found, failure
+from dshpc_setup.probes.look import Found, Look, failure
 
 _Probe = Callable[[Machine, float], Found[Any]]
 
@@ -38,21 +38,40 @@ def _of(module: str) -> _Probe:
     return probe
 
 
+def _of_vendor(vendor: str) -> _Probe:
+    """That of the vendor's folder, likewise."""
+
+    def probe(machine: Machine, left_s: float) -> Found[Any]:
+        module = gpu_vendors.aspect(vendor, "probe")
+        if module is None:
+            return Look(machine).found(Gpus("unsupported", detail=f"{vendor} has no probe"))
+        found: Found[Any] = module.probe(machine, left_s)
+        return found
+
+    return probe
+
+
 PROBES: tuple[tuple[str, _Probe, Section], ...] = (
     ("engine", _of("engine"), "docker"),
-    ("nvidia", _of("nvidia.probe"), "gpus"),
-    ("amd", _of("amd.probe"), "gpus"),
-    ("intel", _of("intel"), "gpus"),
     ("platform", _of("platform"), "platform"),
     ("cpu", _of("cpu"), "cpu"),
     ("memory", _of("memory"), "memory"),
     ("toolkit", _of("toolkit"), "docker"),
     ("cdi", _of("cdi"), "docker"),
 )
-"""All probes, and the section that each is for; the slow ones first, so that they start first.
+"""The probes but those of the vendors, and the section that each is for; the slow ones first, so that they
+start first.
 
 A probe is given the machine and its seconds, and raises for nothing that a machine is like.
 """
+
+
+def every_probe() -> tuple[tuple[str, _Probe, Section], ...]:
+    """With those of the vendors, each under the vendor's name, behind the slowest."""
+    section: Section = "gpus"
+    own = tuple((name, _of_vendor(name), section) for name in gpu_vendors.names())
+    return (*PROBES[:1], *own, *PROBES[1:])
+
 
 # A section must not say something else because another was not asked for.
 _HANGS_ON: Mapping[Section, tuple[Section, ...]] = {
@@ -66,11 +85,7 @@ _ABOUT: Mapping[str, str] = {
     "engine": "docker.state",
     "toolkit": "docker.toolkit",
     "cdi": "docker.cdi",
-    "nvidia": "gpus nvidia",
-    "amd": "gpus amd",
-    "intel": "gpus intel",
 }
-_VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")  # each has a probe of its name
 DEADLINE_S = 10.0
 LONGER_S = 90.0  # a tool may take a third of it, and be asked in a second way
 _LEAST_S = 0.5
@@ -92,7 +107,7 @@ def gather(
     sections = {*only, *(each for section in only for each in _HANGS_ON.get(section, ()))}
     wanted = {
         name: probe
-        for name, probe, section in PROBES
+        for name, probe, section in every_probe()
         if section in (only if name in _FOR_ITS_OWN else sections)
         and (engine or name not in _OF_THE_ENGINE)
     }
@@ -109,7 +124,7 @@ def gather(
         docker = _with_files(machine, docker, got, until)
     conclusions = got.conclusions + [
         Conclusion(
-            _ABOUT.get(name, name),
+            _about(name),
             f"not known ({item.state})",
             (Because(item.source, item.detail or ""),),
         )
@@ -191,6 +206,10 @@ def _with_files(machine: Machine, docker: Engine, got: _Got, until: float) -> En
     return found
 
 
+def _about(name: str) -> str:
+    return f"gpus {name}" if name in gpu_vendors.names() else _ABOUT.get(name, name)
+
+
 def _question(probe: _Probe, machine: Machine, left_s: float) -> Callable[[Say], None]:
     return lambda say: say(probe(machine, left_s))
 
@@ -203,7 +222,7 @@ def _gpus(
     machine: Machine, where: Platform, answers: dict[str, Any], failures: dict[str, Evidence]
 ) -> tuple[Gpus, tuple[Conclusion, ...]]:
     found: dict[Vendor, Gpus] = {}
-    for name in _VENDORS:
+    for name in gpu_vendors.names():
         if name in answers:
             found[name] = answers[name]
         elif name in failures:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import Because, CdiSpec, Conclusion, Engine, Toolkit
-from dshpc_setup.facts.vendors import TOOLKITS
 from dshpc_setup.probes import cdi, engine_files
 from dshpc_setup.probes.toolkit import Installed
 
@@ -47,7 +47,7 @@ def join(
 
 def _toolkit(it: Toolkit, engine: Engine) -> Conclusion:
     about = f"docker.toolkit {it.vendor}"
-    name = f"the {TOOLKITS[it.vendor]}"
+    name = f"the {gpu_vendors.of(it.vendor).toolkit_label}"
     if it.state != "present":
         why = Because("/usr/local/bin, /usr/bin and the like", "no program of it is there")
         return Conclusion(about, f"{name} is not installed{_harmless(it, engine)}", (why,))
@@ -69,7 +69,8 @@ def _harmless(it: Toolkit, engine: Engine) -> str:
     """Why no container misses it, where none does."""
     if engine.kind in _ELSEWHERE:
         return " here, where no container runs"
-    if it.vendor == "amd":
+    known = gpu_vendors.of(it.vendor).toolkit
+    if known is not None and not known.needed:
         return ", and not needed: containers can be given the device nodes"
     return ""
 

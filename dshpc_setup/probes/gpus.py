@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dshpc_setup.facts import Because, Conclusion, Gpus, Platform, State, Vendor, vendors
+from dshpc_setup import gpu_vendors
+from dshpc_setup.facts import Because, Conclusion, Gpus, Platform, State, Vendor
 from dshpc_setup.probes.look import counted
 
 # Which failure says most about the machine, where no GPU can be listed.
 _WORST: tuple[State, ...] = ("timeout", "denied", "error", "unsupported", "absent")
 
-_NOTHING = "there is no GPU of NVIDIA, AMD or Intel"
 _APPLE_SILICON = (
     "Docker on a Mac runs containers in a Linux virtual machine, and Apple's hypervisor shows no GPU "
     "to it; besides, the GPU of Apple Silicon speaks Metal, which is neither CUDA nor ROCm"
@@ -66,25 +66,32 @@ def merge(answers: Sequence[Gpus], *, simulated: bool) -> Gpus:
         simulated=simulated,
         driver_version=versions[0] if versions else None,
         cuda_version=cuda[0] if cuda else None,
-        detail="; ".join(dict.fromkeys(details)) or (None if devices else _NOTHING),
+        detail="; ".join(dict.fromkeys(details)) or (None if devices else _nothing()),
         unused=tuple(item for answer in answers for item in answer.unused),
         disagreements=tuple(item for answer in answers for item in answer.disagreements),
         complete=all(answer.complete for answer in answers),
     )
 
 
+def _nothing() -> str:
+    *labels, last = (each.label for each in gpu_vendors.all_of_them())
+    return f"there is no GPU of {', '.join(labels)} or {last}"
+
+
 def conclude(answers: Mapping[Vendor, Gpus], merged: Gpus) -> Conclusion:
     """How the state of them all follows from each vendor's."""
     because = tuple(
-        Because(vendors.NAMES[vendor], in_words(answer)) for vendor, answer in answers.items()
+        Because(gpu_vendors.label(vendor), in_words(answer)) for vendor, answer in answers.items()
     )
-    counts = Counter(vendors.NAMES[device.vendor] for device in merged.devices)
+    counts = Counter(gpu_vendors.label(device.vendor) for device in merged.devices)
     if counts:
         says = " and ".join(f"{counted(count, 'GPU')} of {name}" for name, count in counts.items())
         return Conclusion("gpus", f"SIMULATED: {says}" if merged.simulated else says, because)
     instead = []
     if merged.state != "absent":
-        open_ = [vendors.NAMES[each] for each, said in answers.items() if said.state != "absent"]
+        open_ = [
+            gpu_vendors.label(each) for each, said in answers.items() if said.state != "absent"
+        ]
         why = f"that is said only where it is sure, and of {' and '.join(open_)} it is not"
         instead.append(Because("zero GPUs", why))
     others = {answer.state for answer in answers.values()} - {merged.state, "absent", "present"}

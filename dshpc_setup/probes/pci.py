@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.probes.look import Look, whole_number
 
 ROOT = "/sys/bus/pci/devices"
-NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
-_VENDORS = (NVIDIA, AMD, INTEL)
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,8 @@ class PciDevice:
 
 
 def graphics(look: Look) -> tuple[PciDevice, ...]:
-    """Every display controller and accelerator of the three vendors, by address."""
+    """Every display controller and accelerator of the known vendors, by address."""
+    vendors = {each.pci for each in gpu_vendors.all_of_them()}
     found = []
     for entry in look.names(ROOT):
         address = parse_address(entry)
@@ -34,7 +34,7 @@ def graphics(look: Look) -> tuple[PciDevice, ...]:
         if read.state == "denied":
             look.keep_unseen(f"{ROOT}/{entry}")
         vendor = whole_number(read.text)
-        if vendor not in _VENDORS:
+        if vendor is None or vendor not in vendors:
             continue
         kind = (look.number(f"{ROOT}/{entry}/class") or 0) >> 8
         if kind >> 8 != 0x03 and kind != 0x1200:

@@ -1,6 +1,6 @@
 """The vendors' container toolkits: programs that hand GPUs to containers, and their settings.
 
-Looked for where an engine finds them, which is not where the user's PATH leads. Intel has none.
+Looked for where an engine finds them, which is not where the user's PATH leads.
 Sources: packaging/ and internal/config of NVIDIA/nvidia-container-toolkit, build/ and cmd/ of
 ROCm/container-toolkit, nvidia/lib of canonical/docker-snap.
 """
@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import Toolkit, Vendor
-from dshpc_setup.facts.vendors import TOOLKITS
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import engine_files
 from dshpc_setup.probes.compose import parse_version
@@ -24,22 +24,6 @@ _SNAP = "/snap/docker/current/usr/bin"
 # A service's PATH as systemd sets it, then where other systems and installers put it.
 _FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/run/current-system/sw/bin",
             _OPERATOR, _SNAP)  # fmt: skip
-_PROGRAMS: Mapping[Vendor, Mapping[str, str]] = {
-    "nvidia": {
-        "hook": "nvidia-container-runtime-hook",
-        "runtime": "nvidia-container-runtime",
-        "ctk": "nvidia-ctk",
-        "cdi_hook": "nvidia-cdi-hook",
-    },
-    "amd": {"runtime": "amd-container-runtime", "ctk": "amd-ctk"},
-}
-_VERSION: Mapping[Vendor, str] = {"nvidia": "--version", "amd": "version"}
-# What a vendor's driver leaves behind: NVIDIA's on PCs, Jetsons and WSL 2, AMD's.
-_SIGNS: Mapping[Vendor, tuple[str, ...]] = {
-    "nvidia": ("/sys/module/nvidia", "/proc/driver/nvidia", "/dev/nvidiactl", "/sys/module/nvgpu",
-               "/usr/lib/wsl/lib/libcuda.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"),
-    "amd": ("/sys/class/kfd/kfd/topology/nodes", "/dev/kfd"),
-}  # fmt: skip
 _WHERE = "/usr/local/bin, /usr/bin and the like"
 _CONFIG = "nvidia-container-runtime/config.toml"
 # All that there are: a toolkit that may hand over all of them withholds nothing.
@@ -71,10 +55,14 @@ def probe(machine: Machine, deadline_s: float) -> Found[Installed]:
     look = Look(machine, deadline_s)
     toolkits = []
     files: list[str] = []
-    for vendor in TOOLKITS:
-        found, config = _toolkit(look, vendor, look.tool_s(_TOOL_S))
-        if found.state == "present" or _is_used(machine, vendor):
-            look.saw(f"{vendor}-toolkit", found.state, _where(found), found.detail or found.version)
+    for vendor in gpu_vendors.all_of_them():
+        if vendor.toolkit is None:
+            continue
+        found, config = _toolkit(look, vendor.name, vendor.toolkit, look.tool_s(_TOOL_S))
+        if found.state == "present" or _is_used(machine, vendor.toolkit):
+            look.saw(
+                f"{vendor.name}-toolkit", found.state, _where(found), found.detail or found.version
+            )
             toolkits.append(found)
         files += [path for path in (found.hook, found.runtime, config) if path]
     if not toolkits:
@@ -86,9 +74,9 @@ def probe(machine: Machine, deadline_s: float) -> Found[Installed]:
     return look.found(Installed(tuple(toolkits), daemons, changed, around))
 
 
-def _is_used(machine: Machine, vendor: Vendor) -> bool:
+def _is_used(machine: Machine, toolkit: gpu_vendors.Toolkit) -> bool:
     """Whether the vendor's driver is here; made-up GPUs need no toolkit."""
-    return machine.simulated is None and any(map(machine.exists, _SIGNS[vendor]))
+    return machine.simulated is None and any(map(machine.exists, toolkit.driver_signs))
 
 
 def _where(found: Toolkit) -> str:
@@ -96,29 +84,31 @@ def _where(found: Toolkit) -> str:
     return ", ".join(filter(None, paths)) or _WHERE
 
 
-def _toolkit(look: Look, vendor: Vendor, deadline_s: float) -> tuple[Toolkit, str | None]:
+def _toolkit(
+    look: Look, vendor: Vendor, known: gpu_vendors.Toolkit, deadline_s: float
+) -> tuple[Toolkit, str | None]:
     """The vendor's toolkit, and the settings file that counts for it where there is one."""
-    paths = {role: _program(look.machine, name) for role, name in _PROGRAMS[vendor].items()}
+    paths = {role: _program(look.machine, name) for role, name in known.programs.items()}
     if not any(paths.values()):
         return Toolkit(vendor, "absent"), None
     found = Toolkit(
         vendor,
         "present",
         hook=paths.get("hook"),
-        runtime=paths["runtime"],
-        ctk=paths["ctk"],
+        runtime=paths.get("runtime"),
+        ctk=paths.get("ctk"),
         cdi_hook=paths.get("cdi_hook"),
     )
     if found.ctk is not None:
-        found = replace(found, version=_version(look, (found.ctk, _VERSION[vendor]), deadline_s))
-    if vendor != "nvidia":
+        found = replace(found, version=_version(look, (found.ctk, known.version), deadline_s))
+    if not known.has_config:
         return found, None
     config = _config(found.hook or found.runtime or found.ctk or "")
     read = look.machine.read(config)
     if read.state == "absent":
         return found, None
     if read.text is None:
-        look.saw("nvidia-toolkit", read.state, config, read.detail)
+        look.saw(f"{vendor}-toolkit", read.state, config, read.detail)
         why = f"{config} cannot be read ({read.state})"
         return replace(found, detail=why), config
     told = parse_config(read.text)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.settings import texts
 
 
@@ -42,8 +43,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "gpu",
         "auto",
-        "Which GPUs to use: auto, nvidia, amd, intel or none.",
-        texts.choice("auto", "nvidia", "amd", "intel", "none"),
+        f"Which GPUs to use: auto, {', '.join(gpu_vendors.names())} or none.",
+        texts.choice("auto", *gpu_vendors.names(), "none"),
         "VENDOR",
         in_container=True,
     ),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.probes import readings
-from dshpc_setup.probes.readings import nvidia
+from dshpc_setup.vendors.nvidia import readings as nvidia
 from tests.integration.cluster import Cluster, command, environment, wait_until
 from tests.integration.test_nvml_standin import Describe, describe, library
 

@@ -429,4 +429,11 @@ FAULTS = (
         "",
         "machine/test_rendered.py",
     ),
+    _fault(
+        "AMD's GPUs are counted by their addresses",
+        "dshpc_setup/vendors/amd/descriptor.py",
+        'numbered_by="driver"',
+        'numbered_by="address"',
+        "container/test_gpu_places.py",
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import GpuDevice
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import drm, pci
@@ -17,6 +18,8 @@ from dshpc_setup.probes.amd import tools as amd_tools
 from dshpc_setup.probes.amd.attributes import Layers
 from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.platform import in_container
+
+_PCI_ID = gpu_vendors.of("amd").pci
 
 
 @dataclass
@@ -52,11 +55,11 @@ def begin(machine: Machine, deadline_s: float) -> Search:
 
 def _layers(look: Look, topology: kfd.Topology) -> Layers:
     """The cards on the PCI bus, or where that cannot be seen, in DRM's class."""
-    found = [card for card in pci.graphics(look) if card.vendor == pci.AMD]
+    found = [card for card in pci.graphics(look) if card.vendor == _PCI_ID]
     folders = {card.address: f"{pci.ROOT}/{card.address}" for card in found}
     if not found:
         graphics = drm.fetch(look)
-        found = list(drm.of_vendor(look, graphics, pci.AMD))
+        found = list(drm.of_vendor(look, graphics, _PCI_ID))
         folders = {card.key: card.folder for card in graphics.cards.values()}
     cards = {card.address: card for card in found}
     wanted = {node.address for node in topology.nodes if node.address} | set(cards)

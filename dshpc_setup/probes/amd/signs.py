@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.look import Look
+
+_PCI_ID = gpu_vendors.of("amd").pci
 
 # The class, and what its links lead to.
 KFD = ("/sys/class/kfd/kfd/topology/nodes", "/sys/devices/virtual/kfd/kfd/topology/nodes")
@@ -30,8 +33,8 @@ def there(look: Look) -> bool:
     return (
         any(look.machine.exists(path) for path in KFD)
         or any(look.machine.read(path).state == "denied" for path in KFD)
-        or any(card.vendor == pci.AMD for card in pci.graphics(look))
-        or any(look.number(f"{DRM}/{name}/device/vendor") == pci.AMD for name in _cards(look))
+        or any(card.vendor == _PCI_ID for card in pci.graphics(look))
+        or any(look.number(f"{DRM}/{name}/device/vendor") == _PCI_ID for name in _cards(look))
         or bool(programs(look.machine))
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts.nvidia_driver import WSL_FOLDER
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.nvml import LIBRARY
@@ -20,7 +21,8 @@ PROC = "/proc/driver/nvidia"
 SYS_VERSION = "/sys/module/nvidia/version"
 
 # The kernel drivers under which a card is NVIDIA's driver's to list.
-OURS = ("nvidia", "nvgpu")
+_VENDOR = gpu_vendors.of("nvidia")
+OURS = _VENDOR.modules
 
 _CACHE = "/etc/ld.so.cache"
 _ALIEN_MODULES = ("nouveau", "nova_core", "nvgpu")
@@ -136,7 +138,7 @@ def fetch(look: Look) -> Layers:
     folders = loader_folders(machine.system[2]) if real else ()
     library = _library(machine, cache, cached, folders)
     layers = Layers(
-        cards=tuple(card for card in pci.graphics(look) if card.vendor == pci.NVIDIA),
+        cards=tuple(card for card in pci.graphics(look) if card.vendor == _VENDOR.pci),
         module=_module(look),
         nodes=tuple(node for node in nodes if machine.is_device(node)),
         control="nvidiactl" in names,

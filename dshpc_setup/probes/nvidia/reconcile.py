@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import Because, Disagreement, GpuDevice, UnusedCode, UnusedGpu
 from dshpc_setup.facts.nvidia_driver import WSL_FOLDER
 from dshpc_setup.machine import Machine, Reply
@@ -228,7 +229,12 @@ def _unlisted(
     # A lost GPU without an address may be any of them.
     nameless = sum(device.pci_bus_id is None for device in devices)
     missing: list[tuple[pci.PciDevice, ProcGpu | None]] = [
-        (pci.PciDevice(known.address, pci.NVIDIA, None, 0, "nvidia", None, None), known)
+        (
+            pci.PciDevice(
+                known.address, gpu_vendors.of("nvidia").pci, None, 0, "nvidia", None, None
+            ),
+            known,
+        )
         for known in layers.listed.values()
         if layers.on_bus(known.address) is None
         and known.address not in counted

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dshpc_setup import lazy
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import Evidence, GpuDevice, Gpus, State, Vendor
 from dshpc_setup.machine import Machine, Say, earlier
 from dshpc_setup.probes.look import Found, Look, failure
 from dshpc_setup.probes.readings.values import Answer, PartReading, Reading, Readings
 
 __all__ = ["PartReading", "Reading", "Readings", "gather"]
-
-_VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")  # each has a module of its name
 
 
 def gather(machine: Machine, gpus: Gpus, deadline_s: float) -> Readings:
@@ -28,7 +26,7 @@ def gather(machine: Machine, gpus: Gpus, deadline_s: float) -> Readings:
         return Readings(nothing, (), (seen,))
     by_vendor = {
         vendor: devices
-        for vendor in _VENDORS
+        for vendor in gpu_vendors.names()
         if (devices := tuple(each for each in gpus.devices if each.vendor == vendor))
     }
     left_s = earlier(deadline_s)
@@ -47,7 +45,8 @@ def gather(machine: Machine, gpus: Gpus, deadline_s: float) -> Readings:
             state, readings = answer.fact
             found.update(readings)
             evidence += answer.evidence
-            lost += _lost(by_vendor[vendor], state, readings)
+            if gpu_vendors.of(vendor).lists_all:
+                lost += _lost(by_vendor[vendor], state, readings)
         else:
             evidence.append(failure(f"{vendor}-readings", end))
             state = evidence[-1].state
@@ -59,10 +58,10 @@ def gather(machine: Machine, gpus: Gpus, deadline_s: float) -> Readings:
 def _lost(
     devices: tuple[GpuDevice, ...], state: State, readings: Mapping[int, Reading]
 ) -> list[int]:
-    """Those that NVIDIA's driver listed by a UUID, and that are not in its answer, or it is gone."""
+    """Those that the driver listed by a UUID, and that are not in its answer, or it is gone."""
     if state not in ("present", "absent"):
         return []
-    named = (gpu for gpu in devices if gpu.vendor == "nvidia" and gpu.uuid and not gpu.problems)
+    named = (gpu for gpu in devices if gpu.uuid and not gpu.problems)
     return [gpu.index for gpu in named if gpu.index not in readings]
 
 
@@ -71,9 +70,9 @@ def _question(
 ) -> Callable[[Say], None]:
     def ask(say: Say) -> None:
         # imported where it is asked: beside the others, and only if it is
-        module = lazy.module(__name__, vendor)
+        module = gpu_vendors.aspect(vendor, "readings")
         look = Look(machine)
-        answer: Answer = module.ask(look, devices, left_s)
+        answer: Answer = ("absent", {}) if module is None else module.ask(look, devices, left_s)
         say(look.found(answer))
 
     return ask

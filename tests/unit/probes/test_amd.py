@@ -392,7 +392,7 @@ def test_the_kernels_command_line(text: str, expected: str | None) -> None:
     ],
 )
 def test_why_a_card_is_not_used(device: int, driver: str | None, wrong: bool, word: str) -> None:
-    card = pci.PciDevice(A, pci.AMD, device, 0x0300, driver, None, None)
+    card = pci.PciDevice(A, 0x1002, device, 0x0300, driver, None, None)
     left = amd_unused.judge(Look(MadeMachine()), [card], kfd=True)
     assert bool(left.wrong) == wrong
     assert word in left.reasons[0][1].text

@@ -20,7 +20,7 @@ def evidence_by_probe(facts: HostFacts) -> dict[str, Evidence]:
 
 def replaced(name: str, probe: Any) -> tuple[tuple[str, Any, Section], ...]:
     return tuple(
-        (key, probe if key == name else old, section) for key, old, section in probes.PROBES
+        (key, probe if key == name else old, section) for key, old, section in probes.every_probe()
     )
 
 
@@ -30,7 +30,8 @@ def test_a_probe_that_raises_is_an_error_and_the_others_stand(
     def broken(machine: Machine, left_s: float) -> Any:
         raise ValueError("a register was odd")
 
-    monkeypatch.setattr(probes, "PROBES", replaced("amd", broken))
+    instead = replaced("amd", broken)
+    monkeypatch.setattr(probes, "every_probe", lambda: instead)
     facts = probes.gather(EMPTY, engine=False)
     assert facts.gpus.state == "error"
     assert "a register was odd" in (facts.gpus.detail or "")
@@ -41,7 +42,8 @@ def test_ctrl_c_in_a_probe_is_nobodys_fact(monkeypatch: pytest.MonkeyPatch) -> N
     def interrupted(machine: Machine, left_s: float) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(probes, "PROBES", replaced("intel", interrupted))
+    instead = replaced("intel", interrupted)
+    monkeypatch.setattr(probes, "every_probe", lambda: instead)
     with pytest.raises(KeyboardInterrupt):
         probes.gather(EMPTY, engine=False)
 
@@ -58,7 +60,8 @@ def test_gpus_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(machine: Machine, left_s: float) -> Any:
         return Found(Gpus("denied", detail="no"), (Evidence("nvml", "denied", "lib", 1.0),))
 
-    monkeypatch.setattr(probes, "PROBES", replaced("nvidia", found))
+    instead = replaced("nvidia", found)
+    monkeypatch.setattr(probes, "every_probe", lambda: instead)
     facts = probes.gather(EMPTY, engine=False)
     assert (facts.gpus.state, facts.gpus.detail) == ("denied", "no")
     assert facts.to_json()["gpus"]["vendor"] == "none"

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.facts import Gpus
-from dshpc_setup.probes import drm, intel, pci
+from dshpc_setup.probes import drm, pci
 from dshpc_setup.probes.look import Look
+from dshpc_setup.vendors.intel import probe as intel
 from tests.unit.probes.made_machine import MadeMachine
 
 CARD, INSIDE = "0000:03:00.0", "0000:00:02.0"
@@ -107,7 +108,7 @@ def test_a_container_that_was_given_no_node() -> None:
     ],
 )
 def test_integrated(address: str, device: int, inside: bool) -> None:
-    card = pci.PciDevice(address, pci.INTEL, device, 0x0300, "i915", None, None)
+    card = pci.PciDevice(address, 0x8086, device, 0x0300, "i915", None, None)
     assert intel.is_integrated(card) == inside
 
 

@@ -15,13 +15,13 @@ from dshpc_setup.facts import Cpu, Engine, Fabric, Gpus, HostFacts, Link, Memory
 from dshpc_setup.machine import CommandResult, Reply
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.plan import plan_cluster
-from dshpc_setup.probes import intel
 from dshpc_setup.probes.amd import probe as amd
 from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia import probe as nvidia
 from dshpc_setup.probes.nvidia.layers import Layers
 from dshpc_setup.settings import Settings
+from dshpc_setup.vendors.intel import probe as intel
 from tests.unit.machine.in_place import EMPTY
 from tests.unit.probes.nvidia_machine import (
     MACHINES,

@@ -13,8 +13,9 @@ from dshpc_setup.facts import GpuDevice, Gpus, MigInstance, Vendor
 from dshpc_setup.machine import Reply
 from dshpc_setup.probes import readings
 from dshpc_setup.probes.nvidia import smi_csv as nvidia_smi
-from dshpc_setup.probes.readings import PartReading, Reading, nvidia
-from dshpc_setup.probes.readings.amd import parse_rocm_smi
+from dshpc_setup.probes.readings import PartReading, Reading
+from dshpc_setup.vendors.amd.readings import parse_rocm_smi
+from dshpc_setup.vendors.nvidia import readings as nvidia
 from tests.unit.engine.fake import Answer, FakeMachine
 
 CARD = "/sys/bus/pci/devices/0000:c1:00.0"

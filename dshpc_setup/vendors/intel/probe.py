@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import Because, Disagreement, GpuDevice, Gpus, UnusedCode, UnusedGpu
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import drm, naming, nodes, pci, unseen
@@ -12,7 +13,8 @@ from dshpc_setup.probes.gpus import in_words
 from dshpc_setup.probes.look import Found, Look, counted
 from dshpc_setup.probes.platform import in_container
 
-_DRIVERS = ("i915", "xe")
+_OURS = gpu_vendors.of("intel")
+_DRIVERS, _PCI_ID = _OURS.modules, _OURS.pci
 _HELD = ("vfio-pci", "pci-stub", "xen-pciback")  # drivers that keep a card for virtual machines
 _INSIDE = "the display adapter inside the Intel processor is not used for jobs"
 
@@ -83,11 +85,11 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
 
 def fetch(look: Look) -> tuple[pci.PciDevice, ...]:
     """Graphics cards on the bus, or as DRM shows them; an NPU is no graphics card."""
-    cards = [card for card in pci.graphics(look) if card.vendor == pci.INTEL]
+    cards = [card for card in pci.graphics(look) if card.vendor == _PCI_ID]
     if not cards:
         cards = [
             card
-            for card in drm.of_vendor(look, drm.fetch(look), pci.INTEL)
+            for card in drm.of_vendor(look, drm.fetch(look), _PCI_ID)
             if card.driver in (None, *_DRIVERS, *_HELD)
         ]
     return tuple(card for card in cards if card.kind >> 8 in (0x00, 0x03))

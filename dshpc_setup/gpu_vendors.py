@@ -1,0 +1,211 @@
+"""The vendors of GPUs: each a folder of `vendors/`, found by being there. See docs/decisions/0034-vendors.md.
+
+A folder has `descriptor.py`, which is data alone, and an aspect for each thing that takes code, under a name
+that all vendors share: `probe`, `readings`, `handover`, `remedies`, `checks`, `signs`. No room imports a
+vendor by its name: it asks here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
+from typing import Literal
+
+from dshpc_setup import lazy
+
+_ROOM = "dshpc_setup.vendors"
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """What a vendor gives container engines to hand its GPUs over."""
+
+    label: str  # "NVIDIA Container Toolkit"
+    programs: Mapping[str, str]  # its parts (hook, runtime, ctk, cdi_hook) -> their programs
+    version: str  # the argument by which `ctk` tells its version
+    driver_signs: tuple[
+        str, ...
+    ]  # what the vendor's driver leaves behind, where a toolkit is missed
+    spec_path: str  # the CDI specification that `ctk` writes
+    needed: bool = True  # or device nodes do as well
+    has_config: bool = False  # a config.toml, as NVIDIA's
+
+    @property
+    def ctk(self) -> str:
+        return self.programs["ctk"]
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The variables that say to a program which GPUs are its own: set for each task by the task prolog.
+
+    `visible` lists numbers among the vendor's own GPUs, of a task without one `none`. `order` is a variable
+    and the value by which the numbers hold: with another one UUIDs are listed. `uuids` lists UUIDs, for
+    containers that a job starts. `ranks` count from 0 what `visible` leaves over: `elsewhere` where other
+    vendors' GPUs are beside, `if_set` where the task has the variable.
+    """
+
+    visible: str
+    none: str = ""
+    order: tuple[str, str] | None = None
+    uuids: str | None = None
+    uuids_none: str = ""
+    ranks_beside_others: tuple[str, ...] = ()
+    ranks_if_set: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # that programs read, and that are not to be a method's
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, `visible` first."""
+        uuids = () if self.uuids is None else (self.uuids,)
+        order = () if self.order is None else self.order[:1]
+        ranks = (*self.ranks_beside_others, *self.ranks_if_set)
+        return (self.visible, *uuids, *ranks, *order, *self.others)
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What Slurm knows of the vendor."""
+
+    env_flag: str | None = (
+        None  # of gres.conf: Slurm sets the vendor's variable; None: it knows none
+    )
+    sharing: tuple[str, ...] = ("shard",)  # ways by which jobs share a GPU
+    compute_prefix: str = ""  # of the feature that names what a GPU computes: "cc9.0", "gfx942"
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Device nodes. `own` matches those of one GPU or a part of it; `shared` are opened beside them."""
+
+    own: str
+    shared: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)  # folder -> pattern of names: all nodes
+
+
+@dataclass(frozen=True)
+class Image:
+    """What the image holds for the vendor: packages of Debian, and Python packages from the host."""
+
+    packages: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a recording of a machine asks for, beside what the probes read."""
+
+    programs: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()  # walked whole
+    nodes: str | None = None  # pattern of names in /dev
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """All that is known of a vendor and takes no code."""
+
+    name: str  # "nvidia": the setting `gpu`, GPU_TYPE, the vendor in JSON
+    label: str  # "NVIDIA"
+    order: int  # among the vendors: whose GPUs are counted first
+    pci: int  # vendor id on the PCI bus
+    modules: tuple[str, ...]  # kernel drivers that make GPUs of its cards
+    evidence: tuple[str, ...]  # what its probe says that it looked at
+    nodes: Nodes
+    variables: Variables
+    slurm: Slurm = Slurm()
+    image: Image = Image()
+    record: Record = Record()
+    toolkit: Toolkit | None = None
+    runtime: bool = False  # whether its toolkit brings a container runtime, of the vendor's name
+    nodes_suffice: bool = True  # whether containers compute with the device nodes alone
+    capabilities: Mapping[str, str] = field(
+        default_factory=dict
+    )  # variables with each way but nodes
+    cuda: bool = False  # its driver offers a CUDA, and `compute` of its GPUs is a number
+    numbered_by: Literal["address", "driver"] = "address"  # how its programs count the GPUs
+    lists_all: bool = False  # its readings are of each GPU: one that is not in them is lost
+    list_command: str = ""  # lists its GPUs
+    holders_command: str | None = None  # lists the programs on its GPUs
+    finding: str = ""  # what begins the numbers of findings that are this vendor's alone: "NV"
+    kernel_log: str = ""  # pattern of what the kernel's log says of its GPUs
+
+    @property
+    def toolkit_label(self) -> str:
+        return f"{self.label} Container Toolkit" if self.toolkit is None else self.toolkit.label
+
+    @property
+    def cdi_kind(self) -> str:
+        return f"{self.name}.com/gpu"
+
+    def named_in(self, spec_kind: str | None) -> bool:
+        """Whether a CDI specification of that kind is this vendor's."""
+        return (spec_kind or "").startswith(f"{self.name}.com/")
+
+
+@cache
+def of(name: str) -> Descriptor:
+    """Of the vendor of that name; raises LookupError where there is none."""
+    module = aspect(name, "descriptor")
+    if module is None:
+        raise LookupError(f"{name} is no vendor of GPUs")
+    found: Descriptor = module.DESCRIPTOR
+    return found
+
+
+def all_of_them() -> tuple[Descriptor, ...]:
+    """In their order. A test lays further folders beside ours, by the package's `__path__`."""
+    return _all(tuple(lazy.package(_ROOM).__path__))
+
+
+def names() -> tuple[str, ...]:
+    return tuple(each.name for each in all_of_them())
+
+
+def label(name: str) -> str:
+    """ "NVIDIA" of "nvidia"."""
+    return of(name).label
+
+
+def find(name: str) -> Descriptor | None:
+    """None where there is no vendor of that name: "mixed", or what somebody wrote."""
+    return of(name) if aspect(name, "descriptor") is not None else None
+
+
+def has_cuda(name: str) -> bool:
+    """Whether that is a vendor whose driver offers a CUDA."""
+    found = find(name)
+    return found is not None and found.cuda
+
+
+def with_shared(node: str) -> Descriptor | None:
+    """The vendor whose GPUs are opened through that node, beside each GPU's own."""
+    return next((each for each in all_of_them() if node in each.nodes.shared), None)
+
+
+def aspect(name: str, which: str) -> ModuleType | None:
+    """A module of the vendor's folder; None where it has none of that name."""
+    if not name.isidentifier():
+        return None
+    room = f"{_ROOM}.{name}"
+    try:
+        return lazy.module(room, which)
+    except ModuleNotFoundError as error:
+        if error.name not in (room, f"{room}.{which}"):
+            raise
+        return None
+
+
+@cache
+def _all(places: tuple[str, ...]) -> tuple[Descriptor, ...]:
+    found = {
+        name
+        for place in places
+        for name in os.listdir(place)
+        if os.path.exists(f"{place}/{name}/descriptor.py")
+    }
+    return tuple(sorted(map(of, found), key=lambda each: each.order))

@@ -1,0 +1,1 @@
+"""AMD: GPUs of the drivers amdgpu and KFD."""

@@ -1,0 +1,52 @@
+"""AMD in data."""
+
+from __future__ import annotations
+
+from dshpc_setup.gpu_vendors import Descriptor, Image, Nodes, Record, Slurm, Toolkit, Variables
+
+DESCRIPTOR = Descriptor(
+    name="amd",
+    label="AMD",
+    order=2,
+    pci=0x1002,
+    modules=("amdgpu",),
+    evidence=(
+        *("amd", "kfd", "kfd-device", "drm", "amdsmi", "amd-smi", "rocm-smi", "amd-blacklist"),
+    ),
+    nodes=Nodes(
+        own=r"/dev/dri/renderD\d+",
+        shared=("/dev/kfd",),
+        files={"/dev": r"kfd|dxg", "/dev/dri": r"renderD\d+"},
+    ),
+    # HIP and OpenCL count what ROCR leaves; without a list of its own HIP would read CUDA's
+    variables=Variables(
+        visible="ROCR_VISIBLE_DEVICES",
+        ranks_beside_others=("HIP_VISIBLE_DEVICES",),
+        ranks_if_set=("GPU_DEVICE_ORDINAL",),
+    ),
+    slurm=Slurm("amd_gpu_env"),
+    image=Image(("slurm-wlm-rsmi-plugin", "rocm-smi", "rocminfo"), ("pyrsmi",)),
+    record=Record(
+        programs=("amd-ctk", "amd-container-runtime", "rocm-smi", "amd-smi", "rocminfo"),
+        variables=(
+            *("ROCM_PATH", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
+            *("HSA_OVERRIDE_GFX_VERSION", "HSA_ENABLE_DXG_DETECTION"),
+        ),
+        modules=("amdgpu", "radeon"),
+        nodes=r"kfd$|dxg$",
+    ),
+    toolkit=Toolkit(
+        label="AMD Container Toolkit",
+        programs={"runtime": "amd-container-runtime", "ctk": "amd-ctk"},
+        version="version",
+        driver_signs=("/sys/class/kfd/kfd/topology/nodes", "/dev/kfd"),
+        spec_path="/etc/cdi/amd.json",  # as amd-ctk has it without --output
+        needed=False,
+    ),
+    runtime=True,
+    numbered_by="driver",
+    list_command="amd-smi list",
+    holders_command="amd-smi process",
+    finding="AM",
+    kernel_log=r"amdgpu|\bkfd\b",
+)

@@ -1,0 +1,1 @@
+"""Intel: GPUs of the drivers i915 and xe."""

@@ -1,0 +1,27 @@
+"""Intel in data. It has no container toolkit."""
+
+from __future__ import annotations
+
+from dshpc_setup.gpu_vendors import Descriptor, Image, Nodes, Record, Slurm, Variables
+
+DESCRIPTOR = Descriptor(
+    name="intel",
+    label="Intel",
+    order=3,
+    pci=0x8086,
+    modules=("i915", "xe"),
+    evidence=("intel", "intel-device"),
+    nodes=Nodes(own=r"/dev/dri/renderD\d+", files={"/dev/dri": r"renderD\d+"}),
+    # Level Zero takes an empty list for all, and skips a number that it has not
+    variables=Variables(visible="ZE_AFFINITY_MASK", none="65535"),
+    slurm=Slurm("intel_gpu_env"),
+    image=Image(("libze1",)),
+    record=Record(
+        programs=("xpu-smi",),
+        variables=("ZE_AFFINITY_MASK",),
+        modules=("i915", "xe"),
+        nodes=r"accel",
+    ),
+    list_command="ls -l /dev/dri",
+    kernel_log=(r"\b(?:i915|xe)\b.{0,200}GPU HANG|\bxe\b.{0,200}(?:Engine reset: |Timedout job: )"),
+)

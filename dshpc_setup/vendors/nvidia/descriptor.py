@@ -1,0 +1,74 @@
+"""NVIDIA in data."""
+
+from __future__ import annotations
+
+from dshpc_setup.gpu_vendors import Descriptor, Image, Nodes, Record, Slurm, Toolkit, Variables
+
+DESCRIPTOR = Descriptor(
+    name="nvidia",
+    label="NVIDIA",
+    order=1,
+    pci=0x10DE,
+    modules=("nvidia", "nvgpu"),
+    evidence=(
+        *("nvidia", "jetson", "wsl", "nvidia-pci", "nvidia-module", "nvidia-nodes", "nvidia-uvm"),
+        *("nvml", "nvidia-smi", "nvidia-answer", "nvidia-proc"),
+    ),
+    nodes=Nodes(
+        own=r"/dev/nvidia\d+|/dev/nvidia-caps/.+|/dev/dxg",
+        shared=("/dev/nvidiactl", "/dev/nvidia-uvm"),
+        files={"/dev": r"dxg|nvidia.*", "/dev/nvidia-caps": r".*"},
+    ),
+    variables=Variables(
+        visible="CUDA_VISIBLE_DEVICES",
+        order=("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+        uuids="NVIDIA_VISIBLE_DEVICES",
+        uuids_none="void",
+        others=("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY"),
+    ),
+    slurm=Slurm("nvidia_gpu_env", ("shard", "mps"), compute_prefix="cc"),
+    image=Image(("slurm-wlm-nvml-plugin",), ("nvidia-ml-py",)),
+    record=Record(
+        programs=(
+            *("nvidia-smi", "nvidia-ctk", "nvidia-container-cli", "nvidia-container-runtime"),
+            *("nvidia-container-runtime-hook", "nvidia-cdi-hook", "nvidia-persistenced"),
+            *("nv-fabricmanager", "nvidia-modprobe"),
+        ),
+        variables=("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES"),
+        modules=(
+            *("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem", "nouveau"),
+            *("nvgpu", "nvidia_fs", "gdrdrv"),
+        ),
+        folders=("/proc/driver/nvidia", "/proc/driver/nvidia-caps"),
+        nodes=r"nvidia|dxg$|nvhost|nvmap",
+    ),
+    toolkit=Toolkit(
+        label="NVIDIA Container Toolkit",
+        programs={
+            "hook": "nvidia-container-runtime-hook",
+            "runtime": "nvidia-container-runtime",
+            "ctk": "nvidia-ctk",
+            "cdi_hook": "nvidia-cdi-hook",
+        },
+        version="--version",
+        # On PCs, Jetsons and WSL 2
+        driver_signs=(
+            *("/sys/module/nvidia", "/proc/driver/nvidia", "/dev/nvidiactl", "/sys/module/nvgpu"),
+            *("/usr/lib/wsl/lib/libcuda.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"),
+        ),
+        spec_path="/etc/cdi/nvidia.yaml",
+        has_config=True,
+    ),
+    runtime=True,
+    nodes_suffice=False,
+    # CUDA's libraries, and NVML with nvidia-smi
+    capabilities={"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+    cuda=True,
+    lists_all=True,
+    list_command="nvidia-smi",
+    holders_command=(
+        "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory --format=csv"
+    ),
+    finding="NV",
+    kernel_log=r"NVRM|nvidia|\bXid\b|nouveau|nova_core",
+)
