@@ -82,14 +82,12 @@ offered() {
 
 # The names of the packages for the GPUs; one that Debian lacks on this architecture is left out.
 gpu_packages() {
-    case "$GPU_TYPE" in
-    none) return ;;
-    nvidia) wanted="slurm-wlm-nvml-plugin" ;;
-    amd) wanted="slurm-wlm-rsmi-plugin rocm-smi rocminfo" ;;
-    intel) wanted="libze1" ;;
-    all) wanted="slurm-wlm-nvml-plugin slurm-wlm-rsmi-plugin rocm-smi rocminfo libze1" ;;
-    *) fail "GPU_TYPE is '$GPU_TYPE'; it must be nvidia, amd, intel, none or all." ;;
-    esac
+    wanted='' types='' known=no
+    while read -r type packages; do # of dshpc_setup/image/context.py
+        types="$types${types:+, }$type"
+        [ "$type" != "$GPU_TYPE" ] || wanted=$packages known=yes
+    done <"$(dirname "$0")/gpu-packages"
+    [ "$known" = yes ] || fail "GPU_TYPE is '$GPU_TYPE'; it must be one of $types."
     for name in $wanted; do
         if offered "$name"; then
             echo "$name"

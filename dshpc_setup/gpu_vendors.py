@@ -131,8 +131,13 @@ class Descriptor:
     lists_all: bool = False  # its readings are of each GPU: one that is not in them is lost
     list_command: str = ""  # lists its GPUs
     holders_command: str | None = None  # lists the programs on its GPUs
-    finding: str = ""  # what begins the numbers of findings that are this vendor's alone: "NV"
+    findings: tuple[str, ...] = ()  # what begins the ids of those that are this vendor's alone
     kernel_log: str = ""  # pattern of what the kernel's log says of its GPUs
+
+    @property
+    def runtime_variable(self) -> str:
+        """By which the vendor's container runtime is told the GPUs."""
+        return f"{self.name.upper()}_VISIBLE_DEVICES"
 
     @property
     def toolkit_label(self) -> str:
@@ -180,6 +185,16 @@ def has_cuda(name: str) -> bool:
     """Whether that is a vendor whose driver offers a CUDA."""
     found = find(name)
     return found is not None and found.cuda
+
+
+def variables() -> frozenset[str]:
+    """All that say to a program of some vendor which GPUs are its own."""
+    return frozenset(name for each in all_of_them() for name in each.variables.names)
+
+
+def uuid_variables() -> tuple[str, ...]:
+    """Those in which a task finds the UUIDs of its GPUs, of all vendors."""
+    return tuple(each.variables.uuids for each in all_of_them() if each.variables.uuids)
 
 
 def with_shared(node: str) -> Descriptor | None:

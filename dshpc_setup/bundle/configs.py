@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from dshpc_setup import resources
+from dshpc_setup import gpu_vendors, resources
 from dshpc_setup.files import ownership
 from dshpc_setup.record import vocabulary
 from dshpc_setup.settings import BY_NAME
@@ -27,11 +27,15 @@ _VARIABLE = re.compile(
     r"^(?P<before>\s*(?:-\s+)?[\"']?)(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<mark>[\"']?\s*[:=]\s*)(?P<value>\S.*)$"
 )
 # The variables that dshpc writes, and those that say which GPUs a container gets
-_OWN_VARIABLE = re.compile(
-    r"DSHPC_\w+|NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|DISABLE_REQUIRE)|CUDA_VISIBLE_DEVICES"
-    r"|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK|TZ"
-)
+_OWN_VARIABLE = re.compile(r"DSHPC_\w+|NVIDIA_DISABLE_REQUIRE|TZ")
 _SHOUTED = re.compile(r"[A-Z][A-Z0-9_]{2,}")
+
+
+def _is_ours(name: str) -> bool:
+    vendors = gpu_vendors.all_of_them()
+    told = {each.runtime_variable for each in vendors if each.runtime}
+    told.update(*(each.capabilities for each in vendors))
+    return name in told | gpu_vendors.variables() or bool(_OWN_VARIABLE.fullmatch(name))
 
 
 @cache
@@ -73,7 +77,7 @@ def yaml(text: str, *, settings: bool = False) -> str:
 def _yaml_line(line: str) -> str:
     plain, comment = _at_comment(line)
     found = _VARIABLE.match(plain)
-    if found and _SHOUTED.fullmatch(found["name"]) and not _OWN_VARIABLE.fullmatch(found["name"]):
+    if found and _SHOUTED.fullmatch(found["name"]) and not _is_ours(found["name"]):
         return f"{_without(found)}{_comment(comment)}"
     return f"{plain}{_comment(comment)}"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.diagnose.kernel_messages import messages
 from dshpc_setup.facts import Platform
 from dshpc_setup.machine import Machine
@@ -19,10 +20,9 @@ DEADLINE_S = 3.0
 MOST_LINES = 200
 
 _ABOUT = re.compile(
-    r"NVRM|nvidia|\bXid\b|nouveau|nova_core|amdgpu|\bkfd\b"
-    r"|module verification failed|loading of .{0,60}module.{0,60} is rejected"
+    r"module verification failed|loading of .{0,60}module.{0,60} is rejected"
     r"|unsigned module loading is restricted|PKCS#7 signature"
-    r"|\b(?:i915|xe)\b.{0,200}GPU HANG|\bxe\b.{0,200}(?:Engine reset: |Timedout job: )",
+    + "".join(f"|{each.kernel_log}" for each in gpu_vendors.all_of_them() if each.kernel_log),
     re.IGNORECASE,
 )
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from dshpc_setup import foreign
+from dshpc_setup import foreign, gpu_vendors
 from dshpc_setup.cluster.operations import ours, target
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.facts import GpuDevice, Gpus, MigInstance, MigMode, State, Vendor
+from dshpc_setup.facts import GpuDevice, Gpus, MigInstance, MigMode, State
 from dshpc_setup.jobs.allocated_gpus import parse_held as parse_held
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.project.folder import Project
@@ -171,7 +171,7 @@ def parse_facts(text: str) -> Gpus | None:
 def _device(item: Mapping[str, Any]) -> GpuDevice:
     return GpuDevice(
         index=int(item["index"]),
-        vendor=_one_of(Vendor, item["vendor"]),
+        vendor=_vendor(item["vendor"]),
         name=_text(item.get("name")),
         uuid=_text(item.get("uuid")),
         pci_bus_id=_text(item.get("pci_bus_id")),
@@ -195,6 +195,12 @@ def _device(item: Mapping[str, Any]) -> GpuDevice:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _vendor(value: object) -> str:
+    if not isinstance(value, str) or gpu_vendors.find(value) is None:
+        raise ValueError(f"{value!r} is no vendor")
+    return value
 
 
 def _one_of(kind: Any, value: object) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dshpc_setup import slurm_releases
+from dshpc_setup import gpu_vendors, slurm_releases
 from dshpc_setup.cluster.stopping import running_jobs
 from dshpc_setup.container.jobs import PROOF
 from dshpc_setup.engine import start_report
@@ -26,7 +26,6 @@ LONGER_S = 60  # and where there are none, but the node has not taken it yet
 LEFT_S = 10.0  # for so long a node is asked again that a job which has ended is still leaving
 _TASK_PROLOG = slurm_releases.says("task_prolog_failed")
 _MARK = "dshpc-gpu="  # a TaskProlog may print more, and into the same stdout
-_FIRST_OF = "${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-$ZE_AFFINITY_MASK}}"
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,8 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
     Raises DshpcError where it fails, but not where other jobs hold all there is.
     """
     request = ["--gres=gpu:1"] if gpu else []
-    command = ["sh", "-c", f'echo "{_MARK}{_FIRST_OF}"']
+    variables = [each.variables.visible for each in gpu_vendors.all_of_them()]
+    command = ["sh", "-c", f'echo "{_MARK}{_first_of(variables)}"']
     shown = " ".join(["srun", *request])
 
     def run(patience_s: int) -> CommandResult:
@@ -234,10 +234,18 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
     if gpu and not seen:
         raise DshpcError(
             "The test job got a GPU from Slurm but no variable that names it.",
-            f"{shown} set none of CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK.",
+            f"{shown} set none of {', '.join(variables)}.",
             (f"Look at the log: docker logs {container}",),
         )
     return f"{shown} passed, GPU {seen}" if gpu else f"{shown} passed"
+
+
+def _first_of(variables: Sequence[str]) -> str:
+    """For a shell: the first of them that says something."""
+    *others, text = (f"${name}" for name in variables)
+    for name in reversed(others):
+        text = f"${{{name[1:]}:-{text}}}"
+    return text
 
 
 def _seen(stdout: str) -> str:

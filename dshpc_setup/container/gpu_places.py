@@ -1,9 +1,9 @@
 """Which GPU stands at which place of slurmd's list: what the task prolog translates by.
 
 Slurm counts a node's GPUs in the order of slurmd's own list and hands these places out in
-CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and ZE_AFFINITY_MASK. In the list types stand together; CUDA,
-ROCm and Level Zero count the cards of their own vendor as they lie in the machine. A small table says
-which is which (docs/decisions/0016-task-prolog.md).
+CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and ZE_AFFINITY_MASK, or for vendors that it does not know in
+SLURM_STEP_GPUS alone. In the list types stand together; CUDA, ROCm and Level Zero count the cards of their
+own vendor as they lie in the machine. A small table says which is which (docs/decisions/0016-task-prolog.md).
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.facts import GpuDevice, MigInstance
 from dshpc_setup.files.storage import cannot_write, replace_text
+from dshpc_setup.gpu_vendors import Descriptor
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan.model import ClusterPlan, Isolation
 from dshpc_setup.problems import LOST, RESET, UNREADABLE
@@ -41,31 +43,42 @@ def table(
 ) -> str:
     """The table for slurmd's list; "" where there is no GPU that a task could see.
 
-    A line for each GPU, as its vendor counts them: `gpu PLACE VENDOR NUMBER UUID`, with `-` for what
-    there is not. `nvidia-by uuid` where numbers do not do: they name no MIG instance, and CUDA does
-    not count a card that it cannot open.
+    A line for each vendor, `vendor NAME BY` and its variables, and behind it one for each of its GPUs, as
+    the vendor counts them: `gpu PLACE VENDOR NUMBER UUID`, with `-` for what there is not. BY is `uuid`
+    where numbers do not do: they name no MIG instance, and CUDA does not count a card that it cannot open.
+    `places slurm`: no variable but Slurm's own says the places.
     """
-    found = [_find(gpu, gpus) for gpu in listed]
-    nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
-    by_uuid = any(gpu.mig_mode == "enabled" or _NOT_COUNTED & set(gpu.problems) for gpu in nvidia)
-    vendors = {gpu.vendor for gpu in gpus}
+    vendors = sorted({gpu.vendor for gpu in gpus})
     if not vendors:
         return ""
-    rows = [
-        (named.vendor, named.number, place, named)
-        for place, named in enumerate(found)
-        if named is not None
-    ]
-    rows.sort(key=lambda row: (row[0], row[1] is None, row[1] or 0, row[2]))
-    lines = [f"tier {isolation}", f"nvidia-by {'uuid' if by_uuid else 'number'}"]
-    lines += [
-        f"gpu {place} {vendor} {'-' if number is None else number} {_plain(named.uuid)}"
-        for vendor, number, place, named in rows
-    ]
-    held = {row[0] for row in rows}
-    # A vendor of which jobs get no GPU at all is hidden from every task
-    lines += [f"gpu - {vendor} - -" for vendor in sorted(vendors - held)]
+    rows: dict[str, list[tuple[bool, int, int, str]]] = {vendor: [] for vendor in vendors}
+    for place, gpu in enumerate(listed):
+        if (named := _find(gpu, gpus)) is not None:
+            number = "-" if named.number is None else named.number
+            text = f"gpu {place} {named.vendor} {number} {_plain(named.uuid)}"
+            key = (named.number is None, named.number or 0, place)
+            rows[named.vendor].append((*key, text))
+    flags = {gpu_vendors.of(vendor).slurm.env_flag for vendor in vendors if rows[vendor]}
+    lines = ["places slurm"] if flags == {None} else []
+    lines.append(f"tier {isolation}")
+    for vendor in vendors:
+        own = [gpu for gpu in gpus if gpu.vendor == vendor]
+        lines.append(_variables(gpu_vendors.of(vendor), own, alone=len(vendors) == 1))
+        # A vendor of which jobs get no GPU at all is hidden from every task
+        lines += [row[3] for row in sorted(rows[vendor])] or [f"gpu - {vendor} - -"]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _variables(vendor: Descriptor, own: Sequence[GpuDevice], *, alone: bool) -> str:
+    """What the prolog is to set: `Variables` of gpu_vendors, one word for each; `?` is "where it is set"."""
+    it = vendor.variables
+    by_uuid = any(gpu.mig_mode == "enabled" or _NOT_COUNTED & set(gpu.problems) for gpu in own)
+    ranks = (*(() if alone else it.ranks_beside_others), *(f"?{each}" for each in it.ranks_if_set))
+    words = (
+        *("uuid" if by_uuid else "number", it.visible, it.none, it.uuids, it.uuids_none),
+        *("=".join(it.order or ()), ",".join(ranks)),
+    )
+    return " ".join(("vendor", vendor.name, *(word or "-" for word in words)))
 
 
 def _plain(uuid: str | None) -> str:
@@ -123,7 +136,9 @@ def _number(device: GpuDevice, gpus: Sequence[GpuDevice]) -> int:
     the kernel's topology, which is the order of the facts.
     """
     own = [gpu for gpu in gpus if gpu.vendor == device.vendor]
-    if device.vendor != "amd" and all(gpu.pci_bus_id for gpu in own):
+    if gpu_vendors.of(device.vendor).numbered_by == "address" and all(
+        gpu.pci_bus_id for gpu in own
+    ):
         own.sort(key=lambda gpu: gpu.pci_bus_id or "")
     return next(number for number, gpu in enumerate(own) if gpu is device)
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.container import hardware_fit
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.gpu_places import device_of
@@ -82,7 +83,7 @@ def _gpus(listed: Sequence[SlurmGpu], seen: Seen) -> Iterator[OfferedGpu]:
             name=device.name or device.slurm_type,
             vendor=device.vendor,
             memory_mib=memory,
-            compute=device.compute if device.vendor == "nvidia" else None,
+            compute=device.compute if gpu_vendors.has_cuda(device.vendor) else None,
             is_part=part is not None or device.partition_of is not None,
             sold_gb=_sold(part.profile if part else None, memory),
         )

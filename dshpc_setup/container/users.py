@@ -19,19 +19,19 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.container import accounts, ends
 from dshpc_setup.container.accounts import Account, User
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import open_lock, read_text, replace_text
 from dshpc_setup.slurm.places import HOMES, Places
 
-_GPU_FILES = {"/dev": r"kfd|dxg|nvidia.*", "/dev/dri": r"renderD\d+", "/dev/nvidia-caps": r".*"}
-
 
 def gpu_gids(places: Places) -> tuple[int, ...]:
     """The groups of the GPU device files that are here, less root's own."""
     found = set()
-    for folder, pattern in _GPU_FILES.items():
+    files = (pair for each in gpu_vendors.all_of_them() for pair in each.nodes.files.items())
+    for folder, pattern in files:
         try:
             names = os.listdir(places.at(folder))
         except FileNotFoundError:

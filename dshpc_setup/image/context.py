@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dshpc_setup import resources
+from dshpc_setup import gpu_vendors, resources
 from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.environment.layer import ARCHIVE, Layer
 from dshpc_setup.errors import DshpcError
@@ -21,6 +21,7 @@ from dshpc_setup.files.anchored import anchored, new_folder
 from dshpc_setup.image import wheels
 
 _TEMPLATE = "Dockerfile.j2"
+PACKAGES = "gpu-packages"
 LAYER = "environment"  # in the context, where methods need packages
 
 
@@ -106,7 +107,16 @@ def _fill(new: Path, *, buildkit: bool, layer: Layer | None) -> None:
     (new / "Dockerfile").write_text(text, encoding="utf-8")
     if layer is not None:
         layer.write(new / LAYER)
+    (new / PACKAGES).write_text(_packages(), encoding="utf-8")
     wheels.write(new / "wheels")
+
+
+def _packages() -> str:
+    """For install.sh: a line for each GPU_TYPE with the packages of Debian that it takes."""
+    vendors = gpu_vendors.all_of_them()
+    every = dict.fromkeys(package for each in vendors for package in each.image.packages)
+    rows = {each.name: each.image.packages for each in vendors} | {"none": (), "all": (*every,)}
+    return "".join(f"{' '.join((name, *packages))}\n" for name, packages in rows.items())
 
 
 def _is_script(path: Path) -> bool:

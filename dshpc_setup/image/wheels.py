@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from dshpc_setup import __version__, resources
+from dshpc_setup import __version__, gpu_vendors, resources
 from dshpc_setup.errors import DshpcError
 
 # What the package needs inside the container: rendering, and asking the GPUs.
-CARRIED = ("Jinja2", "MarkupSafe", "nvidia-ml-py", "pyrsmi")
+CARRIED = (
+    *("Jinja2", "MarkupSafe"),
+    *(name for each in gpu_vendors.all_of_them() for name in each.image.wheels),
+)
 
 _COMPILED = (".so", ".pyd", ".dylib", ".c", ".pyc", ".pyo", ".pyi")
 _OF_INSTALLERS = ("RECORD", "WHEEL", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup import foreign, gpu_vendors
 from dshpc_setup.jobs import offer as offer_module
+from dshpc_setup.jobs.gpu_variables import PLACES, TABLE, UUIDS
 from dshpc_setup.jobs.offer import OfferedGpu
 from dshpc_setup.probes import ranges
 
-TABLE = "/run/dshpc/gpu-places"
+_NO_UUID = ("", "all", "none", "void")
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,12 @@ class Places:
 
     def of_variables(self, seen: Mapping[str, Any]) -> tuple[Gpu, ...]:
         """Of a job that has ended, by the variables that it had."""
-        words = str(seen.get("NVIDIA_VISIBLE_DEVICES") or "").split(",")
-        uuids = [word for word in words if word.startswith(("GPU-", "MIG-"))]
+        names = (UUIDS, *gpu_vendors.uuid_variables())
+        words = [word for name in names for word in str(seen.get(name) or "").split(",")]
+        uuids = [word for word in words if not (word.isdecimal() or word in _NO_UUID)]
         if uuids:
             return tuple(self._named(uuid) for uuid in uuids)
-        held = str(seen.get("SLURM_JOB_GPUS") or "")
+        held = str(seen.get(PLACES) or "")
         return self.of_gres(f"gpu:(IDX:{held})") if held else ()
 
     def _at(self, place: int) -> Gpu:

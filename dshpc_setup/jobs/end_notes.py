@@ -12,6 +12,7 @@ import stat
 from dataclasses import dataclass
 
 from dshpc_setup.jobs.end_record import ENDED, SLOTS
+from dshpc_setup.jobs.gpu_variables import PLACES, UUIDS
 
 _MOST_BYTES = 1 << 16
 
@@ -29,8 +30,8 @@ class Notes:
         """As the launcher of `dshpc run` keeps a job's GPUs."""
         if not self.places:
             return {}
-        known = {"NVIDIA_VISIBLE_DEVICES": ",".join(self.uuids)} if self.uuids else {}
-        return {"SLURM_JOB_GPUS": ",".join(self.places), **known}
+        known = {UUIDS: ",".join(self.uuids)} if self.uuids else {}
+        return {PLACES: ",".join(self.places), **known}
 
 
 def read(uid: int, job: int, folder: str = ENDED) -> Notes:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.jobs import gpu_words
 from dshpc_setup.jobs.availability import Availability
 from dshpc_setup.jobs.gpu_words import Clock
@@ -99,7 +100,11 @@ def _gpus(
         enough = sum(suits(gpu, wanted, offer) for gpu in offer.gpus) >= wanted.gpus
         need = gpu_words.need(wanted, of_one_kind=enough)
         cuda = f" and CUDA {offer.cuda or 'of a version that is not known'}"
-        cuda = cuda if wanted.cuda and any(gpu.vendor == "nvidia" for gpu in offer.gpus) else ""
+        cuda = (
+            cuda
+            if wanted.cuda and any(gpu_vendors.has_cuda(gpu.vendor) for gpu in offer.gpus)
+            else ""
+        )
         has = gpu_words.have(offer, room, clock)
         return Refusal((f"it needs {need}, this cluster has {has}{cuda}",))
 
@@ -120,7 +125,7 @@ def _gpus(
 def _work_alone(kind: Kind, wanted: Resources) -> bool:
     """Whether several are wanted, and CUDA shows a program no more than one of these (NVIDIA's MIG user
     guide, "CUDA device enumeration")."""
-    return wanted.gpus > 1 and kind.first.is_part and kind.first.vendor == "nvidia"
+    return wanted.gpus > 1 and kind.first.is_part and gpu_vendors.has_cuda(kind.first.vendor)
 
 
 def _able(wanted: Resources, offer: Offer) -> list[Kind]:
@@ -171,7 +176,10 @@ def suits(gpu: OfferedGpu, wanted: Resources, offer: Offer) -> bool:
         )
         and (
             wanted.cuda is None
-            or (gpu.vendor == "nvidia" and _version(offer.cuda) >= _version(wanted.cuda) > ())
+            or (
+                _version(offer.cuda) >= _version(wanted.cuda) > ()
+                and gpu_vendors.has_cuda(gpu.vendor)
+            )
         )
     )
 

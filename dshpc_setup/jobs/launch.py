@@ -15,7 +15,14 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from dshpc_setup import foreign
-from dshpc_setup.jobs import end_record, memory_kills, no_links, own_workspace, results
+from dshpc_setup.jobs import (
+    end_record,
+    gpu_variables,
+    memory_kills,
+    no_links,
+    own_workspace,
+    results,
+)
 from dshpc_setup.jobs.end_record import STOPPING
 from dshpc_setup.jobs.own_workspace import OwnWorkspace
 from dshpc_setup.jobs.signal_origin import Witness
@@ -33,10 +40,6 @@ NOT_FOUND, NOT_RUN = 127, 126  # as a shell says it
 _LATER_S = 0.5
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _ENDS = frozenset(("SIGTERM", "SIGINT", "SIGHUP"))
-_GPU_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-    "ZE_AFFINITY_MASK", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS",
-)  # fmt: skip
 
 
 def main() -> int:
@@ -244,7 +247,7 @@ class _Run:
             "out_of_memory_line": None,
             **found,
             "told_to_stop": self.told[0] if self.told else None,
-            "gpus": {name: environ[name] for name in _GPU_VARIABLES if name in environ},
+            "gpus": {name: environ[name] for name in gpu_variables.names(environ)},
         }
         name = of_task(RESULT, self.task)
         try:

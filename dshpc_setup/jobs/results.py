@@ -80,11 +80,14 @@ def _gpus(value: object) -> dict[str, str] | None:
     """Of the variables that the job had, those that say which GPUs it held."""
     if not isinstance(value, dict):
         return None
-    uuids, places = value.get("NVIDIA_VISIBLE_DEVICES"), value.get("SLURM_JOB_GPUS")
+    from dshpc_setup import gpu_vendors
+    from dshpc_setup.jobs.gpu_variables import PLACES
+
     found = {}
-    if isinstance(uuids, str):
-        words = uuids[:_MOST_LETTERS].split(",")
-        found["NVIDIA_VISIBLE_DEVICES"] = ",".join(filter(_UUID.fullmatch, words))
-    if isinstance(places, str) and _PLACES.fullmatch(places):
-        found["SLURM_JOB_GPUS"] = places
+    for name in gpu_vendors.uuid_variables():
+        if isinstance(uuids := value.get(name), str):
+            words = uuids[:_MOST_LETTERS].split(",")
+            found[name] = ",".join(filter(_UUID.fullmatch, words))
+    if isinstance(places := value.get(PLACES), str) and _PLACES.fullmatch(places):
+        found[PLACES] = places
     return {name: text for name, text in found.items() if text} or None

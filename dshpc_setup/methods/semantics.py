@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.methods.model import Value
 from dshpc_setup.methods.schema import MOST_MINUTES
 from dshpc_setup.methods.shown import Path, shown
@@ -17,12 +18,7 @@ from dshpc_setup.methods.times import FORMS, minutes
 # What dsHPC, Slurm and the drivers set for each job, or read to choose among its GPUs: a value of the
 # method's would break it
 _OURS = frozenset(
-    (
-        "JOB_WORKSPACE INPUT_FILE INPUT_FILES PARAMS_FILE METHOD_DIR REQUIRES_FILE "
-        "CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES "
-        "CUDA_DEVICE_ORDER ZE_AFFINITY_MASK GPU_DEVICE_ORDINAL "
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PIPE_DIRECTORY"
-    ).split()
+    "JOB_WORKSPACE INPUT_FILE INPUT_FILES PARAMS_FILE METHOD_DIR REQUIRES_FILE".split()
 )
 _OUR_PREFIXES = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_", "PMI", "DSHPC_")
 _SHELL_WORDS = frozenset("| || & && ; > >> < << 2> 2>&1 &> |&".split())
@@ -192,7 +188,7 @@ def _gpus(get: Any) -> Iterator[Wrong]:
 def _environment(parts: Parts) -> Iterator[Wrong]:
     for path, _ in parts.each("resources", "env"):
         name = str(path[-1])
-        if name in _OURS or name.startswith(_OUR_PREFIXES):
+        if name in _OURS or name in gpu_vendors.variables() or name.startswith(_OUR_PREFIXES):
             yield Wrong(
                 path,
                 f"{name} is set for each job, or says which of its GPUs a program sees.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.plan import affinity, devices, extra, limits, names, node
 from dshpc_setup.plan.model import (
     ClusterPlan,
@@ -107,10 +108,12 @@ def _sharing(setting: str, gres: list[GresLine]) -> tuple[Sharing | None, str | 
     kind, _, each = setting.partition(":")
     if kind == "none" or not gres:
         return None, None
-    others = sorted({line.vendor for line in gres} - {"nvidia"})
+    vendors = sorted({line.vendor for line in gres})
+    others = [each for each in vendors if kind not in gpu_vendors.of(each).slurm.sharing]
     if kind == "mps" and others:
+        able = (each.label for each in gpu_vendors.all_of_them() if kind in each.slurm.sharing)
         return None, (
-            "MPS (the setting gpu_sharing): it is NVIDIA's, and there are GPUs of "
+            f"MPS (the setting gpu_sharing): it is {' and '.join(able)}'s, and there are GPUs of "
             f"{' and '.join(others)}. For those: gpu_sharing = shard:4."
         )
     count = len(gres) * (int(each) if each else 100)

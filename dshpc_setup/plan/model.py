@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import GpuDevice, Vendor
 
 Isolation = Literal["default", "enforced"]
@@ -80,8 +81,8 @@ class ClusterPlan:
     gres_type: GresType = "model"  # index: each line has a type of its own
     ambiguous: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # ^ what people may not say -> the types of which it would mean some
-    vendor: str = "none"  # nvidia | amd | intel | mixed | none
-    gpu_type: str = "none"  # the image's GPU_TYPE: nvidia | amd | intel | none | all
+    vendor: str = "none"  # its name, mixed or none
+    gpu_type: str = "none"  # the image's GPU_TYPE: a vendor's name, all or none
     simulated: bool = False
     gpus: tuple[GpuDevice, ...] = ()
     left_out: tuple[str, ...] = ()  # why a GPU, or every GPU, is not used: one sentence each
@@ -109,7 +110,10 @@ class ClusterPlan:
     def gres_flags(self) -> str:
         """`Flags=` of every line: which variables name a job's GPUs. Slurm wants all lines alike."""
         vendors = dict.fromkeys(line.vendor for line in self.gres)
-        return ",".join(f"{vendor}_gpu_env" for vendor in vendors)
+        known = filter(None, map(gpu_vendors.find, vendors))
+        flags = (vendor.slurm.env_flag for vendor in known)
+        # Without any flag Slurm would set the variables of all vendors that it knows
+        return ",".join(filter(None, flags)) or ("no_gpu_env" if vendors else "")
 
     @property
     def gres_text(self) -> str:

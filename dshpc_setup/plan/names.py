@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import GpuDevice
 from dshpc_setup.plan.model import GresLine
 
@@ -125,4 +126,4 @@ def _compute_feature(device: GpuDevice) -> str | None:
     """ "cc9.0" for NVIDIA; AMD's name of the target, "gfx942", as it is."""
     if not device.compute:
         return None
-    return f"cc{device.compute}" if device.vendor == "nvidia" else device.compute.lower()
+    return f"{gpu_vendors.of(device.vendor).slurm.compute_prefix}{device.compute.lower()}"

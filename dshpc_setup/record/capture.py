@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import State
 from dshpc_setup.machine import Reply, Say
 from dshpc_setup.machine.recording import RecordingMachine as Machine
@@ -22,19 +23,18 @@ _TOOL_S = 15.0  # a driver without persistence takes seconds to wake eight GPUs
 _LIBRARY_S = 15.0
 _MOST_FILES = 20_000
 
+_VENDORS = gpu_vendors.all_of_them()
 PROGRAMS = (
-    "docker docker-compose dockerd podman nerdctl nvidia-smi nvidia-ctk nvidia-container-cli "
-    "nvidia-container-runtime nvidia-container-runtime-hook nvidia-cdi-hook amd-ctk "
-    "amd-container-runtime nvidia-persistenced nv-fabricmanager nvidia-modprobe "
-    "rocm-smi amd-smi rocminfo xpu-smi clinfo lspci modprobe systemctl getenforce mokutil slurmd"
-).split()
+    *"docker docker-compose dockerd podman nerdctl clinfo lspci modprobe systemctl getenforce".split(),
+    *("mokutil", "slurmd"),
+    *(program for vendor in _VENDORS for program in vendor.record.programs),
+)
 
 ENVIRONMENT = (
-    "HOME XDG_CONFIG_HOME container KUBERNETES_SERVICE_HOST LD_LIBRARY_PATH ROCM_PATH DOCKER_HOST "
-    "DOCKER_CONTEXT DOCKER_API_VERSION WSL_INTEROP NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES "
-    "CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL ZE_AFFINITY_MASK "
-    "HSA_OVERRIDE_GFX_VERSION HSA_ENABLE_DXG_DETECTION DOCKER_CONFIG"
-).split()
+    *"HOME XDG_CONFIG_HOME container KUBERNETES_SERVICE_HOST LD_LIBRARY_PATH DOCKER_HOST".split(),
+    *"DOCKER_CONTEXT DOCKER_API_VERSION WSL_INTEROP DOCKER_CONFIG".split(),
+    *(name for vendor in _VENDORS for name in vendor.record.variables),
+)
 """The variables that are recorded; there are no others."""
 
 _FILES = (
@@ -60,8 +60,7 @@ _EXISTENCE = (
 ).split()
 _FOLDERS = ("/dev", "/dev/dri", "/dev/dri/by-path", "/dev/nvidia-caps", "/dev/vfio", "/usr/lib/wsl/lib",
             "/etc/cdi", "/var/run/cdi", "/etc/modprobe.d", "/sys/class/drm", "/sys/class/accel")  # fmt: skip
-_MODULES = ("nvidia nvidia_uvm nvidia_modeset nvidia_drm nvidia_peermem nouveau amdgpu radeon i915 xe "
-            "vfio_pci nvgpu nvidia_fs gdrdrv").split()  # fmt: skip
+_MODULES = ("vfio_pci", *(name for vendor in _VENDORS for name in vendor.record.modules))
 _OF_A_MODULE = ("version", "srcversion", "initstate", "taint", "refcnt")
 _OF_A_CARD = (
     "vendor device subsystem_vendor subsystem_device class revision numa_node local_cpulist "
@@ -79,7 +78,7 @@ _OF_A_GROUP = (
     "cgroup.controllers cpu.max cpu.cfs_quota_us cpu.cfs_period_us memory.max memory.high "
     "memory.limit_in_bytes memory.stat cpuset.cpus cpuset.cpus.effective cpuset.effective_cpus"
 ).split()
-_GPU_NODE = re.compile(r"nvidia|kfd$|dxg$|nvhost|nvmap|accel")
+_GPU_NODE = re.compile("|".join(each.record.nodes for each in _VENDORS if each.record.nodes))
 
 
 def questions(machine: Machine) -> dict[str, Callable[[Say], None]]:
@@ -90,8 +89,11 @@ def questions(machine: Machine) -> dict[str, Callable[[Say], None]]:
         "groups": _groups,
         "pci": _pci,
         "kfd": lambda one: _walk("/sys/class/kfd/kfd/topology", one, skip=("caches", "perf")),
-        "nvidia files": lambda one: _walk("/proc/driver/nvidia", one),
-        "nvidia caps": lambda one: _walk("/proc/driver/nvidia-caps", one),
+        **{
+            folder: partial(_walk, folder)
+            for vendor in _VENDORS
+            for folder in vendor.record.folders
+        },
         "devices": _devices,
         "nvml": lambda one: _libraries(one, {"nvml": one.nvml, "nvml_readings": one.nvml_readings}),
         "amdsmi": lambda one: _libraries(one, {"amdsmi": one.amdsmi}),

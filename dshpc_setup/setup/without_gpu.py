@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dshpc_setup.diagnose import Finding, Known, diagnose, intel
+from dshpc_setup import gpu_vendors
+from dshpc_setup.diagnose import Finding, Known, diagnose
 from dshpc_setup.diagnose.model import FAULTS
 from dshpc_setup.engine.refusals import look_up
 from dshpc_setup.errors import DshpcError
@@ -36,9 +37,8 @@ def cause(facts: HostFacts, plan: ClusterPlan, settings: Settings) -> Finding | 
 
 def _vendor_of(identity: str) -> str | None:
     """Whose hardware a finding is about, by its id; None: any vendor's."""
-    if identity in {check.id for check in intel.CHECKS}:
-        return "intel"
-    return {"NV": "nvidia", "AM": "amd"}.get(identity.split("-")[1])
+    vendors = gpu_vendors.all_of_them()
+    return next((each.name for each in vendors if identity.startswith(each.findings)), None)
 
 
 def refusal(
@@ -48,7 +48,7 @@ def refusal(
 
     `root` is the cause that `cause` found.
     """
-    if proof.works or not (settings.gpu in ("nvidia", "amd", "intel") or settings.devices):
+    if proof.works or not (gpu_vendors.find(settings.gpu) or settings.devices):
         return None
     asked = settings.gpu if settings.gpu != "auto" else ", ".join(settings.devices)
     fixes = _fixes(proof, root)

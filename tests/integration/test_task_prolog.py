@@ -16,22 +16,36 @@ from tests.integration.cluster import ROOT
 PROLOG = ROOT / "container/rootfs/usr/local/lib/dshpc/task-prolog"
 SHELLS = [name for name in ("sh", "dash", "bash", "busybox") if shutil.which(name)]
 
+NVIDIA = "CUDA_VISIBLE_DEVICES - NVIDIA_VISIBLE_DEVICES void CUDA_DEVICE_ORDER=PCI_BUS_ID -"
 # h100, t4, h100 and two AMD cards; slurmd lists the H100s together
-MIXED = """tier default
-nvidia-by number
+MIXED = f"""tier default
+vendor amd number ROCR_VISIBLE_DEVICES - - - - HIP_VISIBLE_DEVICES,?GPU_DEVICE_ORDINAL
 gpu 3 amd 0 GPU-00000000000000a0
 gpu 4 amd 1 GPU-00000000000000a1
+vendor nvidia number {NVIDIA}
 gpu 0 nvidia 0 GPU-0
 gpu 2 nvidia 1 GPU-1
 gpu 1 nvidia 2 GPU-2
 """
 ENFORCED = MIXED.replace("default", "enforced")
-CUT = """tier default
-nvidia-by uuid
+CUT = f"""tier default
+vendor nvidia uuid {NVIDIA}
 gpu 0 nvidia 0 GPU-0
 gpu 1 nvidia - MIG-1
 """
-INTEL = "tier default\nnvidia-by number\ngpu 1 intel 0 -\ngpu 0 nvidia 0 GPU-0\n"
+INTEL = f"""tier default
+vendor intel number ZE_AFFINITY_MASK 65535 - - - -
+gpu 1 intel 0 -
+vendor nvidia number {NVIDIA}
+gpu 0 nvidia 0 GPU-0
+"""
+# Of a vendor whose variable Slurm does not know
+UNKNOWN = """places slurm
+tier default
+vendor acme number ACME_VISIBLE none ACME_UUIDS - - -
+gpu 1 acme 0 A0
+gpu 0 acme 1 A1
+"""
 
 
 def told(folder: Path, table: str | None, env: dict[str, str], shell: str = "sh") -> dict[str, str]:
@@ -198,6 +212,25 @@ def test_what_is_not_known_is_not_changed(
 
 def test_where_gres_conf_wants_no_variables_none_are_made(tmp_path: Path) -> None:
     assert told(tmp_path, MIXED, {"SLURM_GPUS_ON_NODE": "1", "SLURM_STEP_GPUS": "2"}) == {}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_vendor_that_slurm_does_not_know(tmp_path: Path, shell: str) -> None:
+    held = {"SLURM_GPUS_ON_NODE": "1", "SLURM_JOB_GPUS": "0"}
+    mine = {"ACME_VISIBLE": "1", "ACME_UUIDS": "A1"}
+    assert told(tmp_path, UNKNOWN, held, shell) == mine
+    assert told(tmp_path, UNKNOWN.replace("default", "enforced"), held, shell)["ACME_UUIDS"] == "A1"
+    # A step of its own, and one without a GPU in a job with one
+    assert told(tmp_path, UNKNOWN, {**held, "SLURM_STEP_GPUS": "1"})["ACME_VISIBLE"] == "0"
+    none = {"ACME_VISIBLE": "none", "ACME_UUIDS": ""}
+    assert told(tmp_path, UNKNOWN, {"SLURM_JOB_GPUS": "0"}, shell) == none
+
+
+def test_no_name_in_the_table_is_a_command(tmp_path: Path) -> None:
+    odd = UNKNOWN.replace("- - -\n", "- x}$(touch${IFS}oops)=1 ?y}$(touch${IFS}oops)\n")
+    told(tmp_path, odd, {"SLURM_GPUS_ON_NODE": "1", "SLURM_JOB_GPUS": "0"})
+    assert not (tmp_path / "oops").exists()
+    assert not Path("oops").exists()
 
 
 def test_nothing_is_said_where_there_is_nothing_to_say(tmp_path: Path) -> None:

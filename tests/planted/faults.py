@@ -359,8 +359,8 @@ FAULTS = (
     _fault(
         "a cluster without the GPUs that were asked for is set up",
         "dshpc_setup/setup/without_gpu.py",
-        '("nvidia", "amd", "intel") or settings.devices',
-        '("nvidia", "amd", "intel") and settings.devices',
+        "(gpu_vendors.find(settings.gpu) or settings.devices)",
+        "(gpu_vendors.find(settings.gpu) and settings.devices)",
         "setup/test_without_gpu.py",
     ),
     _fault(

@@ -47,6 +47,6 @@ DESCRIPTOR = Descriptor(
     numbered_by="driver",
     list_command="amd-smi list",
     holders_command="amd-smi process",
-    finding="AM",
+    findings=("DSH-AM-",),
     kernel_log=r"amdgpu|\bkfd\b",
 )

@@ -23,5 +23,6 @@ DESCRIPTOR = Descriptor(
         nodes=r"accel",
     ),
     list_command="ls -l /dev/dri",
+    findings=("DSH-GP-020", "DSH-GP-021"),
     kernel_log=(r"\b(?:i915|xe)\b.{0,200}GPU HANG|\bxe\b.{0,200}(?:Engine reset: |Timedout job: )"),
 )

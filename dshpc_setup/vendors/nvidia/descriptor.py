@@ -69,6 +69,6 @@ DESCRIPTOR = Descriptor(
     holders_command=(
         "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory --format=csv"
     ),
-    finding="NV",
+    findings=("DSH-NV-",),
     kernel_log=r"NVRM|nvidia|\bXid\b|nouveau|nova_core",
 )

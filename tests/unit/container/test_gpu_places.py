@@ -19,6 +19,7 @@ from dshpc_setup.slurm import gpus as slurm_gpus
 from dshpc_setup.slurm.places import Places
 from tests.unit.engine.fake import Answer, FakeMachine
 
+NVIDIA = "CUDA_VISIBLE_DEVICES - NVIDIA_VISIBLE_DEVICES void CUDA_DEVICE_ORDER=PCI_BUS_ID -"
 PLAN = ClusterPlan("c", "n", "debug", 8, 1000, 100)
 
 
@@ -62,7 +63,7 @@ def test_types_that_alternate() -> None:
     text = table(said("/dev/nvidia0", "/dev/nvidia2", "/dev/nvidia1"), gpus)
     assert text.splitlines() == [
         "tier default",
-        "nvidia-by number",
+        f"vendor nvidia number {NVIDIA}",
         "gpu 0 nvidia 0 GPU-0",
         "gpu 2 nvidia 1 GPU-1",
         "gpu 1 nvidia 2 GPU-2",
@@ -92,8 +93,24 @@ def test_each_vendor_is_counted_by_itself() -> None:
 def test_a_vendor_without_a_place_is_named_all_the_same() -> None:
     gpus = [card(0), card(1, "mi210", "amd")]
     assert rows(table(said("/dev/nvidia0"), gpus)) == [
-        "gpu 0 nvidia 0 GPU-0",
         "gpu - amd - -",
+        "gpu 0 nvidia 0 GPU-0",
+    ]
+
+
+def test_what_a_task_is_told_of_each_vendor() -> None:
+    """HIP would read CUDA's list where it has none of its own, and only beside NVIDIA's is there one."""
+    amd, intel = card(0, "mi210", "amd"), card(1, "arc", "intel")
+    assert "vendor amd number ROCR_VISIBLE_DEVICES - - - - ?GPU_DEVICE_ORDINAL\n" in table(
+        "", [amd]
+    )
+    both = table(said("/dev/dri/renderD128"), [amd, intel]).splitlines()
+    assert both == [
+        "tier default",
+        "vendor amd number ROCR_VISIBLE_DEVICES - - - - HIP_VISIBLE_DEVICES,?GPU_DEVICE_ORDINAL",
+        "gpu 0 amd 0 GPU-0",
+        "vendor intel number ZE_AFFINITY_MASK 65535 - - - -",
+        "gpu - intel - -",
     ]
 
 
@@ -102,7 +119,7 @@ def test_an_instance_has_a_uuid_and_no_number() -> None:
     mig = (MigInstance("1g.10gb", "MIG-1", 9728, parts),)
     gpus = [card(0), card(1, mig_mode="enabled", mig=mig)]
     text = table(said(",".join(parts), "/dev/nvidia0"), gpus)
-    assert "nvidia-by uuid" in text
+    assert f"vendor nvidia uuid {NVIDIA}" in text.splitlines()
     assert rows(text) == ["gpu 1 nvidia 0 GPU-0", "gpu 0 nvidia - MIG-1"]
     by_uuid = table(said("/dev/nvidia9", uuid="MIG-1"), gpus)
     assert rows(by_uuid) == ["gpu 0 nvidia - MIG-1"]
@@ -126,7 +143,7 @@ def test_rocm_counts_in_the_order_of_the_facts() -> None:
 def test_a_card_that_cuda_does_not_count_makes_uuids_of_all() -> None:
     gpus = [card(0, problems=(LOST,)), card(1)]
     text = table(said("/dev/nvidia1"), gpus)
-    assert "nvidia-by uuid" in text
+    assert f"vendor nvidia uuid {NVIDIA}" in text.splitlines()
     assert rows(text) == ["gpu 0 nvidia 1 GPU-1"]
 
 
@@ -172,7 +189,7 @@ def test_each_place_is_said_once_with_its_own_gpu(order: list[int], vendors: lis
 @given(st.text(max_size=300))
 def test_any_answer_of_slurmd_is_read(text: str) -> None:
     for line in table(f"Gres Name=gpu {text}", [card(0), card(1, "t4")]).splitlines():
-        assert line.split()[0] in ("tier", "nvidia-by", "gpu")
+        assert line.split()[0] in ("tier", "vendor", "gpu")
 
 
 ALIKE = [card(0), card(1)]

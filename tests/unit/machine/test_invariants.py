@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.cli.facts import lines
 from dshpc_setup.facts import (
     ComputeMode,
@@ -23,7 +24,6 @@ from dshpc_setup.facts import (
     PlatformKind,
     State,
     UnusedCode,
-    Vendor,
     Virtualization,
     explain,
 )
@@ -80,7 +80,7 @@ SCHEMA: dict[str, Any] = {
         "devices": [
             {
                 "index": int,
-                "vendor": get_args(Vendor),
+                "vendor": gpu_vendors.names(),
                 "name?": str,
                 "uuid?": str,
                 "pci_bus_id?": str,
@@ -137,7 +137,7 @@ SCHEMA: dict[str, Any] = {
         "complete": bool,
         "unused": [
             {
-                "vendor": get_args(Vendor),
+                "vendor": gpu_vendors.names(),
                 "reason": str,
                 "pci_bus_id?": str,
                 "name?": str,
@@ -155,7 +155,7 @@ SCHEMA: dict[str, Any] = {
                 "code?": get_args(DisagreementCode),
             },
         ],
-        "vendor": (*get_args(Vendor), "mixed", "none"),
+        "vendor": (*gpu_vendors.names(), "mixed", "none"),
     },
     "docker": {
         "state": get_args(State),
