@@ -8,7 +8,7 @@ vendor by its name: it asks here.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
@@ -32,6 +32,15 @@ class Toolkit:
     spec_path: str  # the CDI specification that `ctk` writes
     needed: bool = True  # or device nodes do as well
     has_config: bool = False  # a config.toml, as NVIDIA's
+    rootless: bool = False  # whether `ctk` configures an engine that does not run as root
+    drops_features: bool = (
+        False  # whether `ctk` takes out what else daemon.json has under `features`
+    )
+    refreshes_since: str | None = (
+        None  # from which version on `refresh_units` renew the specification
+    )
+    refresh_units: tuple[str, ...] = ()
+    nixos_unit: str | None = None  # that writes the specification on NixOS
 
     @property
     def ctk(self) -> str:
@@ -84,6 +93,10 @@ class Nodes:
     own: str
     shared: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)  # folder -> pattern of names: all nodes
+    glob: str = ""  # of those of GPUs, for a shell
+    top: str = ""  # pattern of the names in /dev that are the vendor's, files and folders
+    by_group: bool = False  # whether only members of a group may open them
+    looked_at: str = "/dev"  # for `ls -l`, where one is missing
 
 
 @dataclass(frozen=True)
@@ -121,7 +134,12 @@ class Descriptor:
     image: Image = Image()
     record: Record = Record()
     toolkit: Toolkit | None = None
-    runtime: bool = False  # whether its toolkit brings a container runtime, of the vendor's name
+    runtimes: tuple[
+        str, ...
+    ] = ()  # of its toolkit, as engines know them; the first has the vendor's name
+    wsl_environment: Mapping[str, str] = field(default_factory=dict)  # with the node of WSL
+    profiling: bool = False  # whether the setting amd_profiling opens what its tools need
+    first_evidence: str | None = None  # what its probe asks first: its failure leaves all unknown
     nodes_suffice: bool = True  # whether containers compute with the device nodes alone
     capabilities: Mapping[str, str] = field(
         default_factory=dict
@@ -197,9 +215,18 @@ def uuid_variables() -> tuple[str, ...]:
     return tuple(each.variables.uuids for each in all_of_them() if each.variables.uuids)
 
 
-def with_shared(node: str) -> Descriptor | None:
-    """The vendor whose GPUs are opened through that node, beside each GPU's own."""
-    return next((each for each in all_of_them() if node in each.nodes.shared), None)
+def with_runtime() -> tuple[Descriptor, ...]:
+    """Those whose GPUs an engine hands over by name: by a runtime, or by a device request."""
+    return tuple(each for each in all_of_them() if each.runtimes)
+
+
+def with_toolkit() -> tuple[Descriptor, ...]:
+    return tuple(each for each in all_of_them() if each.toolkit is not None)
+
+
+def named_by(cdi_names: Iterable[str]) -> frozenset[str]:
+    """The vendors of qualified names: "nvidia.com/gpu=0"."""
+    return frozenset(name.partition(".com/")[0] for name in cdi_names)
 
 
 def aspect(name: str, which: str) -> ModuleType | None:

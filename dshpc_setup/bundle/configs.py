@@ -33,7 +33,7 @@ _SHOUTED = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 
 def _is_ours(name: str) -> bool:
     vendors = gpu_vendors.all_of_them()
-    told = {each.runtime_variable for each in vendors if each.runtime}
+    told = {each.runtime_variable for each in vendors if each.runtimes}
     told.update(*(each.capabilities for each in vendors))
     return name in told | gpu_vendors.variables() or bool(_OWN_VARIABLE.fullmatch(name))
 

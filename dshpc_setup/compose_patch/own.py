@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.compose_patch.document import Document
 from dshpc_setup.compose_patch.nodes import Node, meant, plain, reached
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.passthrough.handover import USUAL_DRIVER
 from dshpc_setup.render import gpu_lines
 from dshpc_setup.render.gpu_lines import RESERVATIONS, Claim, Part, read
 
@@ -84,10 +86,11 @@ def agreeing(parts: Iterable[Part]) -> frozenset[Claim]:
     The engine's NVIDIA driver sets it to that value by itself.
     """
     claims = (claim for part in parts for claim in read(part.below(part.path)))
+    usual = gpu_vendors.of(USUAL_DRIVER).runtime_variable
     return frozenset(
-        Claim("variable", "NVIDIA_VISIBLE_DEVICES", (",".join(claim.value),))
+        Claim("variable", usual, (",".join(claim.value),))
         for claim in claims
-        if claim.kind == "request" and claim.name == "nvidia"
+        if claim.kind == "request" and claim.name == USUAL_DRIVER
     )
 
 

@@ -62,19 +62,20 @@ def named(machine: Machine, mechanism: Mechanism, ids: tuple[str, ...]) -> Chose
     known = f"Chosen with --mechanism for GPUs of {gpu_vendors.label(vendor)}, not tested."
     if mechanism == "devices":
         return ChosenHandover(_device_nodes(facts, ids), "Chosen with --mechanism, not tested.")
-    if vendor == "intel" and mechanism != "cdi":
+    maker = gpu_vendors.of(vendor)
+    if not maker.runtimes and mechanism != "cdi":
         raise usage_error(
-            f"--mechanism {mechanism} does not hand over Intel's GPUs.",
+            f"--mechanism {mechanism} does not hand over {maker.label}'s GPUs.",
             "",
             "Use --mechanism devices, or cdi.",
         )
     groups = {
         group for gpu in facts.gpus.devices for group in gpu.group_ids if gpu.vendor == vendor
     }
-    group_add = tuple(sorted(groups - {0})) if vendor != "nvidia" else ()
+    group_add = tuple(sorted(groups - {0})) if maker.nodes_suffice else ()
     if mechanism == "cdi":
         names = tuple(
-            each if "=" in each else f"{vendor}.com/gpu={each}" for each in ids or ("all",)
+            each if "=" in each else f"{maker.cdi_kind}={each}" for each in ids or ("all",)
         )
         return ChosenHandover(Handover("cdi", ids=names, group_add=group_add), known)
     return ChosenHandover(Handover(mechanism, ids=ids, driver=vendor, group_add=group_add), known)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.facts import GpuDevice, HostFacts, Vendor
-from dshpc_setup.passthrough import findings
+from dshpc_setup.passthrough import findings, vendor_ways
 from dshpc_setup.passthrough.cdi_names import cdi_names
-from dshpc_setup.passthrough.expected import DXG, KFD
-from dshpc_setup.passthrough.handover import DRIVER_CAPABILITIES, Handover, Mechanism
+from dshpc_setup.passthrough.expected import DXG
+from dshpc_setup.passthrough.handover import Handover, Mechanism
 from dshpc_setup.passthrough.model import Attempt, Cause
 from dshpc_setup.passthrough.wanted import WantedGpus
 from dshpc_setup.plan import ClusterPlan
@@ -20,8 +20,6 @@ from dshpc_setup.versions import at_least, numbers
 WSL_DRIVER = "/usr/lib/wsl"  # Windows' driver, as WSL shows it
 _CDI_SINCE = "25.0"  # Docker; behind a setting until 28.2
 _PODMAN_CDI_SINCE = "4.1"
-_AMD_REQUEST_SINCE = "28.3"  # moby, daemon/devices_amd_linux.go
-_AMD_REQUEST_BY_CDI_SINCE = "29.3"
 
 # Of a name that Docker reads from a list, and of a node that it reads from "host:container".
 _NAME = re.compile(r"[A-Za-z0-9][\w./:=-]*", re.ASCII)
@@ -78,7 +76,7 @@ def _joined(asked: WantedGpus, handover: Handover) -> Handover:
 def _other_nodes(asked: WantedGpus, handover: Handover) -> tuple[str, ...]:
     if asked.wsl or handover.mechanism == "devices":
         return ()
-    named = {name.split(".com/")[0] for name in handover.ids if handover.mechanism == "cdi"}
+    named = gpu_vendors.named_by(handover.ids) if handover.mechanism == "cdi" else None
     brought = named or {asked.vendor}
     return _as_devices(_raw_nodes(gpu for gpu in asked.plan.gpus if gpu.vendor not in brought))
 
@@ -95,7 +93,9 @@ def _elsewhere(asked: WantedGpus) -> Cause | None:
             f"the engine at {where} runs on another machine, which does not have these GPUs",
             remedies.local_engine(asked.facts),
         )
-    handed = "nvidia" in engine.runtimes or bool(engine.cdi_devices)  # its owner has put it there
+    # Its owner has put it there
+    known = any(each.name in engine.runtimes for each in gpu_vendors.with_runtime())
+    handed = known or bool(engine.cdi_devices)
     if engine.kind == "desktop" and engine.product and platform.kind == "wsl2" and not handed:
         return Cause(
             findings.DESKTOP_VM,
@@ -122,12 +122,12 @@ def _cdi(asked: WantedGpus) -> Handover | Cause:
     if isinstance(first, Cause):
         # A snap reads its own folder alone, which the toolkit's steps do not reach
         unread = asked.engine.kind == "snap" and first.finding == findings.NO_CDI_SPEC
-        return _snap(asked) if unread else first
+        return snapped(asked) if unread else first
     names = list(first)
     for vendor in sorted(asked.vendors - {asked.vendor}):
         found = cdi_names(asked.facts, asked.plan, asked.whole, vendor)
         names += () if isinstance(found, Cause) else found  # their device nodes join instead
-    environment = DRIVER_CAPABILITIES if asked.vendor == "nvidia" else {}
+    environment = gpu_vendors.of(asked.vendor).capabilities
     return Handover("cdi", ids=tuple(names), environment=environment)
 
 
@@ -146,7 +146,7 @@ def _no_cdi(asked: WantedGpus) -> Cause | None:
         return Cause(findings.ENGINE_WITHOUT_CDI, says, remedies.newer_docker(asked.facts, since))
     if not podman and not engine.cdi_folders and not engine.cdi_devices:
         if engine.kind == "snap":
-            return _snap(asked)
+            return snapped(asked)
         says = "CDI is not switched on in this engine"
         return Cause(findings.CDI_OFF, says, _cdi_from_nothing(asked))
     return None
@@ -155,7 +155,8 @@ def _no_cdi(asked: WantedGpus) -> Cause | None:
 def _cdi_from_nothing(asked: WantedGpus) -> remedies.Fixes:
     """The setting, and the specification without which it hands over nothing."""
     facts, vendor = asked.facts, asked.vendor
-    if any((spec.kind or "").startswith(f"{vendor}.com/") for spec in facts.engine.cdi_specs):
+    known = gpu_vendors.of(vendor)
+    if any(known.named_in(spec.kind) for spec in facts.engine.cdi_specs):
         return remedies.enable_cdi(facts)
     return remedies.first_cdi(facts, vendor)
 
@@ -166,53 +167,33 @@ def _cdi_from_nothing(asked: WantedGpus) -> remedies.Fixes:
 def _device_request(asked: WantedGpus) -> Handover | Cause:
     if asked.engine.kind == "podman":
         return Cause(findings.PODMAN, "Podman passes over --gpus: CDI is its way")
-    if asked.vendor == "nvidia":
-        ids = () if asked.every("nvidia") else _nvidia_ids(asked)
-        return Handover("device-request", ids=ids, environment=DRIVER_CAPABILITIES)
-    if asked.vendor == "intel":
-        return Cause(None, "--gpus hands over GPUs of NVIDIA and AMD alone")
-    return _amd_request(asked)
+    request = vendor_ways.of(asked.vendor).request
+    if request is None:
+        able = " and ".join(each.label for each in gpu_vendors.with_runtime())
+        return Cause(None, f"--gpus hands over GPUs of {able} alone")
+    return request(asked)
 
 
-def _amd_request(asked: WantedGpus) -> Handover | Cause:
-    """By AMD's runtime, or from 29.3 on by CDI; an engine that has neither was not told of AMD."""
-    engine, facts = asked.engine, asked.facts
-    if not at_least(engine.server_version, _AMD_REQUEST_SINCE):
-        return Cause(None, f"--gpus hands over AMD's GPUs from Docker {_AMD_REQUEST_SINCE} on")
-    by_cdi = at_least(engine.server_version, _AMD_REQUEST_BY_CDI_SINCE) and any(
-        name.startswith("amd.com/") for name in engine.cdi_devices
-    )
-    if not by_cdi and remedies.toolkit(facts, "amd") is None:
-        return _no_toolkit(asked, "amd")
-    ids = () if asked.every("amd") else _amd_ids(asked)
-    return Handover("device-request", ids=ids, driver="amd")
-
-
-def _no_toolkit(asked: WantedGpus, vendor: Vendor) -> Cause:
+def no_toolkit(asked: WantedGpus, vendor: Vendor) -> Cause:
     if asked.engine.kind == "snap":
-        return _snap(asked)
+        return snapped(asked)
     fix = remedies.install_toolkit(asked.facts, vendor)
     return Cause(
         findings.NO_TOOLKIT, f"the {gpu_vendors.of(vendor).toolkit_label} is not installed", fix
     )
 
 
-def _snap(asked: WantedGpus) -> Cause:
+def snapped(asked: WantedGpus) -> Cause:
     says = "Docker is a snap, which sees neither the toolkit nor the CDI specifications of this machine"
     return Cause(findings.SNAP, says, remedies.replace_snap(asked.facts))
 
 
-def _nvidia_ids(asked: WantedGpus) -> tuple[str, ...]:
-    """UUIDs where known: an index may mean another card after the next boot."""
-    lines = asked.lines("nvidia")
-    return tuple(dict.fromkeys(line.uuid or str(line.index) for line in lines))
-
-
-def _amd_ids(asked: WantedGpus) -> tuple[str, ...]:
-    """AMD's toolkit counts its own GPUs."""
-    all_of_them = [gpu.index for gpu in asked.facts.gpus.devices if gpu.vendor == "amd"]
-    wanted = (line.index for line in asked.lines("amd"))
-    return tuple(str(all_of_them.index(index)) for index in wanted if index in all_of_them)
+def _ids(asked: WantedGpus) -> tuple[str, ...]:
+    """What the vendor's toolkit calls these GPUs: their indexes, where the vendor does not say."""
+    ids = vendor_ways.of(asked.vendor).ids
+    return (
+        tuple(str(line.index) for line in asked.lines(asked.vendor)) if ids is None else ids(asked)
+    )
 
 
 # -- runtimes ---------------------------------------------------------------------------------------
@@ -224,16 +205,16 @@ def _runtime(asked: WantedGpus) -> Handover | Cause:
         return Cause(
             findings.PODMAN, "Podman passes over --runtime in Docker's API: CDI is its way"
         )
-    if vendor == "intel":
-        return Cause(None, "Intel has no container runtime of its own")
+    known = gpu_vendors.of(vendor)
+    if not known.runtimes:
+        return Cause(None, f"{known.label} has no container runtime of its own")
     if vendor not in asked.engine.runtimes:
         return _no_runtime(asked, vendor)
-    ids = _nvidia_ids(asked) if vendor == "nvidia" else _amd_ids(asked)
+    ids = _ids(asked)
     wanted = "all" if asked.every(vendor) else ",".join(ids)
     if not all(_NAME.fullmatch(name) for name in ids):
         return Cause(None, "a GPU cannot be handed over by its name")
-    more = DRIVER_CAPABILITIES if vendor == "nvidia" else {}
-    environment = {f"{vendor.upper()}_VISIBLE_DEVICES": wanted, **more}
+    environment = {known.runtime_variable: wanted, **known.capabilities}
     return Handover("runtime", driver=vendor, environment=environment)
 
 
@@ -244,7 +225,7 @@ def _no_runtime(asked: WantedGpus, vendor: Vendor) -> Cause:
     if engine.kind == "desktop":
         return Cause(None, "Docker Desktop takes no runtime of ours: --gpus is its way")
     if engine.kind == "snap":
-        return _snap(asked)
+        return snapped(asked)
     if vendor in engine.registered:
         return Cause(
             findings.NOT_RESTARTED,
@@ -252,7 +233,7 @@ def _no_runtime(asked: WantedGpus, vendor: Vendor) -> Cause:
             remedies.restart_docker(facts),
         )
     if remedies.toolkit(facts, vendor) is None:
-        return _no_toolkit(asked, vendor)
+        return no_toolkit(asked, vendor)
     return Cause(
         findings.RUNTIME_NOT_REGISTERED,
         f"the runtime {vendor} is not registered with this engine",
@@ -266,20 +247,21 @@ def _no_runtime(asked: WantedGpus, vendor: Vendor) -> Cause:
 def _devices(asked: WantedGpus) -> Handover | Cause:
     if asked.wsl:
         return _windows_devices(asked)
-    if "nvidia" in asked.vendors:
-        return Cause(
-            None,
-            "NVIDIA's GPUs need files of the driver beside their device nodes, which the other "
-            "mechanisms bring",
-        )
+    for each in map(gpu_vendors.of, sorted(asked.vendors)):
+        if not each.nodes_suffice:
+            return Cause(
+                None,
+                f"{each.label}'s GPUs need files of the driver beside their device nodes, which the "
+                "other mechanisms bring",
+            )
     return Handover("devices", devices=_as_devices(_raw_nodes(asked.plan.gpus)))
 
 
 def _windows_devices(asked: WantedGpus) -> Handover:
     """WSL2 has one node for all GPUs, and the driver of Windows in a folder."""
     environment = {"LD_LIBRARY_PATH": f"{WSL_DRIVER}/lib"}
-    if "amd" in asked.vendors:  # ROCm looks for /dev/kfd otherwise
-        environment["HSA_ENABLE_DXG_DETECTION"] = "1"
+    for vendor in sorted(asked.vendors):
+        environment |= gpu_vendors.of(vendor).wsl_environment
     return Handover(
         "devices",
         devices=_as_devices([DXG]),
@@ -291,7 +273,7 @@ def _windows_devices(asked: WantedGpus) -> Handover:
 def _raw_nodes(gpus: Iterable[GpuDevice]) -> tuple[str, ...]:
     nodes: list[str] = []
     for gpu in gpus:
-        nodes += [KFD] if gpu.vendor == "amd" else []
+        nodes += gpu_vendors.of(gpu.vendor).nodes.shared
         nodes += gpu.device_files
     return tuple(dict.fromkeys(nodes))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dshpc_setup import remedies
+from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.facts import CdiDevice, CdiSpec, Engine, HostFacts, Vendor
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.expected import takes_all
@@ -15,12 +15,6 @@ from dshpc_setup.plan import ClusterPlan, GresLine
 from dshpc_setup.versions import at_least
 
 _LISTS_DEVICES_SINCE = "28.2"  # Docker: DiscoveredDevices
-# What a whole card or a part of it is made of; beside it a specification may name display nodes.
-_OWN_NODE: Mapping[Vendor, re.Pattern[str]] = {
-    "nvidia": re.compile(r"/dev/nvidia\d+|/dev/nvidia-caps/.+|/dev/dxg"),
-    "amd": re.compile(r"/dev/dri/renderD\d+"),
-    "intel": re.compile(r"/dev/dri/renderD\d+"),
-}
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ def cdi_names(
 
 def _known(facts: HostFacts, vendor: Vendor) -> CdiNames:
     """An engine that lists its devices knows no others, whatever lies on the disk."""
-    kind = f"{vendor}.com/gpu"
+    kind = gpu_vendors.of(vendor).cdi_kind
     engine = facts.engine
     devices = [
         device
@@ -134,7 +128,9 @@ def _name_of(line: GresLine, known: CdiNames, facts: HostFacts) -> str | None:
 
 
 def _own(nodes: Iterable[str], vendor: Vendor) -> frozenset[str]:
-    return frozenset(node for node in nodes if _OWN_NODE[vendor].fullmatch(node))
+    """What a whole card or a part of it is made of; beside it a specification may name display nodes."""
+    pattern = re.compile(gpu_vendors.of(vendor).nodes.own)
+    return frozenset(node for node in nodes if pattern.fullmatch(node))
 
 
 def _rank(line: GresLine, facts: HostFacts) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.versions import at_least, numbers
 
@@ -92,7 +93,7 @@ def offered(facts: HostFacts) -> str | None:
 
 def driver_version(facts: HostFacts) -> str | None:
     """NVIDIA's driver: of a card, since other vendors' are numbered otherwise."""
-    told = (gpu.driver_version for gpu in facts.gpus.devices if gpu.vendor == "nvidia")
+    told = (gpu.driver_version for gpu in facts.gpus.devices if gpu_vendors.has_cuda(gpu.vendor))
     return next(filter(None, told), None) or facts.gpus.driver_version
 
 

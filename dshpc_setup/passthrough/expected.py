@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dshpc_setup.facts import GpuDevice, HostFacts, Vendor, nvidia_driver
+from dshpc_setup import gpu_vendors
+from dshpc_setup.facts import GpuDevice, HostFacts, Vendor
+from dshpc_setup.passthrough import vendor_ways
+from dshpc_setup.passthrough.vendor_ways import DriverInside
 from dshpc_setup.plan import ClusterPlan, GresLine
 
 COMPUTE_LIBRARY = "libcuda.so.1"
 MANAGEMENT_LIBRARY = "libnvidia-ml.so.1"
 DXG = "/dev/dxg"
-KFD = "/dev/kfd"
-UVM, CONTROL = nvidia_driver.UVM, nvidia_driver.CONTROL
-
 _SAME_KERNEL = ("engine", "podman", "snap")
-# Of the dozen nodes of a Jetson those that CUDA opens first: the toolkit's lists leave others out.
-_JETSON = ("/nvidia0", "/as", "/ctrl", "/channel", "-as-gpu", "-ctrl-gpu", "/nvmap")
 
 
 @dataclass(frozen=True)
@@ -69,15 +67,19 @@ def node_paths(facts: HostFacts, plan: ClusterPlan) -> tuple[str, ...]:
     """The device nodes that jobs open for all that the plan hands out.
 
     WSL2 has one node for all its GPUs; an AMD GPU computes through /dev/kfd as well as its own, an
-    NVIDIA GPU through the control node and that of unified memory. A Jetson has these two at times.
+    NVIDIA GPU through the control node and that of unified memory.
     """
     if facts.platform.kind == "wsl2":
         return (DXG,)
-    paths = [KFD] if "amd" in vendors_of(plan) else []
-    paths += [file for line in plan.gres for file in _files(line, plan)]
-    if any(gpu.vendor == "nvidia" and gpu.driver != "nvgpu" for gpu in plan.gpus):
-        paths += [CONTROL, UVM]
-    return tuple(dict.fromkeys(paths))
+    before: list[str] = []
+    behind: list[str] = []
+    for vendor in gpu_vendors.names():
+        if vendor in vendors_of(plan):
+            more = vendor_ways.of(vendor).more_nodes
+            behind += more(plan) if more is not None else ()
+            before += gpu_vendors.of(vendor).nodes.shared if more is None else ()
+    files = (file for line in plan.gres for file in _files(line, plan))
+    return tuple(dict.fromkeys((*before, *files, *behind)))
 
 
 def expect(
@@ -87,8 +89,7 @@ def expect(
 
     `whole`: no GPU was selected.
     """
-    nvidia = [line for line in plan.gres if line.vendor == "nvidia"]
-    wanted = tuple(dict.fromkeys(line.uuid for line in nvidia if line.uuid))
+    inside = _driver(facts, plan, whole)
     here = facts.engine.kind in _SAME_KERNEL
     pci = _addresses(plan.gpus) if here else {}
     told = {path: "{}:{}".format(*number) for path, number in numbers.items()} if here else {}
@@ -100,18 +101,26 @@ def expect(
             (DXG,) if facts.platform.kind == "wsl2" else _files(line, plan) for line in plan.gres
         ),
         foreign=_foreign(facts, plan, whole),
-        uuids=wanted,
-        allowed=_allowed(facts, plan, whole) | set(wanted) if facts.gpus.complete else frozenset(),
-        libraries=_libraries(plan) if nvidia else (),
-        driver_version=_driver_version(facts, plan) if nvidia else None,
+        uuids=inside.uuids,
+        allowed=inside.allowed,
+        libraries=inside.libraries,
+        driver_version=inside.version,
     )
+
+
+def _driver(facts: HostFacts, plan: ClusterPlan, whole: bool) -> DriverInside:
+    """Of the first vendor whose driver is looked for inside."""
+    for vendor in gpu_vendors.names():
+        told = vendor_ways.of(vendor).driver if vendor in vendors_of(plan) else None
+        if told is not None:
+            return told(facts, plan, whole)
+    return DriverInside()
 
 
 def _files(line: GresLine, plan: ClusterPlan) -> tuple[str, ...]:
     """The nodes of a GPU that a job cannot do without."""
-    if not any(gpu.index == line.index and gpu.driver == "nvgpu" for gpu in plan.gpus):
-        return line.files
-    return tuple(file for file in line.files if file.endswith(_JETSON)) or line.files
+    own = vendor_ways.of(line.vendor).files
+    return line.files if own is None else own(line, plan)
 
 
 def _addresses(gpus: tuple[GpuDevice, ...]) -> dict[str, str]:
@@ -136,23 +145,3 @@ def _foreign(facts: HostFacts, plan: ClusterPlan, whole: bool) -> frozenset[str]
         file for gpu in facts.gpus.devices if gpu.vendor in partly for file in gpu.device_files
     }
     return frozenset(known - asked)
-
-
-def _allowed(facts: HostFacts, plan: ClusterPlan, whole: bool) -> frozenset[str]:
-    """NVIDIA's UUIDs that may be seen: a MIG instance is listed below its card."""
-    every = takes_all(facts, plan, whole, "nvidia")
-    gpus = facts.gpus.devices if every else plan.gpus
-    known = [uuid for gpu in gpus for uuid in (gpu.uuid, *(item.uuid for item in gpu.mig))]
-    return frozenset(filter(None, known))
-
-
-def _libraries(plan: ClusterPlan) -> tuple[str, ...]:
-    # Jetson's older releases have CUDA without NVML
-    jetson = any(gpu.driver == "nvgpu" for gpu in plan.gpus)
-    return (COMPUTE_LIBRARY,) if jetson else (MANAGEMENT_LIBRARY, COMPUTE_LIBRARY)
-
-
-def _driver_version(facts: HostFacts, plan: ClusterPlan) -> str | None:
-    told = (gpu.driver_version for gpu in plan.gpus if gpu.vendor == "nvidia")
-    only = facts.gpus.driver_version if facts.gpus.vendor == "nvidia" else None
-    return next(filter(None, told), only)

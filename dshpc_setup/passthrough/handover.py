@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from dshpc_setup import gpu_vendors
+
 Mechanism = Literal["none", "simulated", "cdi", "device-request", "runtime", "devices"]
 """`devices` are raw device nodes: kfd and render nodes, /dev/dxg with the driver of Windows."""
 
 MECHANISMS: tuple[Mechanism, ...] = ("cdi", "device-request", "runtime", "devices")
 """What an engine may have, best first."""
 
-DRIVER_CAPABILITIES = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
-"""What NVIDIA's toolkit brings into a container: CUDA's libraries, and NVML with nvidia-smi."""
+USUAL_DRIVER = "nvidia"
+"""Of a device request that names none: Docker's own rule, and compose's."""
 
 WORDS: Mapping[Mechanism, str] = {
     "none": "nothing",
@@ -35,11 +37,19 @@ class Handover:
 
     mechanism: Mechanism
     ids: tuple[str, ...] = ()  # CDI: qualified names; device request: UUIDs or indexes, (): all
-    driver: str = "nvidia"  # of a device request, and the runtime's name: nvidia | amd
+    driver: str = USUAL_DRIVER  # of a device request, and the runtime's name: a vendor's
     devices: tuple[str, ...] = ()  # raw nodes, "host:container"
     volumes: tuple[str, ...] = ()  # "host:container:ro"
     group_add: tuple[int, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def vendors(self) -> frozenset[str]:
+        """Whose GPUs the mechanism itself brings; those of raw nodes are not told apart."""
+        if self.mechanism == "cdi":
+            return gpu_vendors.named_by(self.ids)
+        by_driver = self.mechanism in ("device-request", "runtime")
+        return frozenset((self.driver,)) if by_driver else frozenset()
 
     @property
     def way(self) -> str:
@@ -62,7 +72,7 @@ class Handover:
             wanted = f'"device={ids}"' if ids else "all"
             flags += [
                 "--gpus",
-                wanted if self.driver == "nvidia" else f"{wanted},driver={self.driver}",
+                wanted if self.driver == USUAL_DRIVER else f"{wanted},driver={self.driver}",
             ]
         elif self.mechanism == "runtime":
             flags += ["--runtime", self.driver]
@@ -80,7 +90,7 @@ class Handover:
 class DeviceRequest:
     """An entry of `deploy.resources.reservations.devices`, or of `gpus`; without `ids` all devices."""
 
-    driver: str  # nvidia | amd | cdi
+    driver: str  # a vendor's name, or cdi
     ids: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ("gpu",)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dshpc_setup import remedies
+from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.passthrough import cuda, findings, requirements
 from dshpc_setup.passthrough.handover import Mechanism
@@ -89,7 +89,7 @@ def unmet(
     () where nothing is known to be wrong, and for GPUs of other vendors. `enforced`: by a mechanism
     that refuses an image whose NVIDIA_REQUIRE_* do not hold; a CDI device does not look at them.
     """
-    cards = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia")
+    cards = tuple(gpu for gpu in gpus if gpu_vendors.has_cuda(gpu.vendor))
     if not cards:
         return ()
     wanted = needs(env)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dshpc_setup import remedies
+from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.facts import HostFacts
+from dshpc_setup.facts.nvidia_driver import UVM
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import of_refusal
-from dshpc_setup.passthrough.expected import KFD, UVM, Expected, ExpectedNode
-from dshpc_setup.passthrough.handover import Handover
+from dshpc_setup.passthrough.expected import Expected, ExpectedNode
+from dshpc_setup.passthrough.handover import USUAL_DRIVER, Handover
 from dshpc_setup.passthrough.look import Seen, SeenNode
 from dshpc_setup.passthrough.model import Cause
 from dshpc_setup.passthrough.stale import listed
@@ -78,7 +79,7 @@ def _absent(
 
 
 def _anew(handover: Handover, facts: HostFacts) -> remedies.Fixes:
-    by_nodes = handover.mechanism == "devices" or handover.driver != "nvidia"
+    by_nodes = handover.mechanism == "devices" or handover.driver != USUAL_DRIVER
     ids = handover.ids if handover.mechanism == "cdi" else ()
     return () if by_nodes else remedies.handed_over_anew(facts, ids)
 
@@ -111,7 +112,7 @@ def _denied(
     if _confined(facts):
         says = f"{where}: {words}, and SELinux enforces"
         return Cause(findings.SELINUX, says, remedies.selinux(facts))
-    if not facts.engine.rootless and not set(denied).isdisjoint(_amd_nodes(facts)):
+    if not facts.engine.rootless and _are_of_groups(denied, facts):
         return Cause(findings.AMD_GROUP, f"{where}: {words}", remedies.amd_groups(facts))
     return Cause(findings.NODE_DENIED, f"{where}: {words}", remedies.node_groups(facts, denied))
 
@@ -122,6 +123,10 @@ def _confined(facts: HostFacts) -> bool:
     return facts.platform.selinux == "enforcing" and (told or facts.engine.kind == "podman")
 
 
-def _amd_nodes(facts: HostFacts) -> set[str]:
-    amd = (gpu for gpu in facts.gpus.devices if gpu.vendor == "amd")
-    return {KFD, *(node for gpu in amd for node in gpu.device_files)}
+def _are_of_groups(denied: Sequence[str], facts: HostFacts) -> bool:
+    """Whether one of them is of a vendor whose nodes only members of a group may open: AMD's."""
+    by_group = {each.name: each for each in gpu_vendors.all_of_them() if each.nodes.by_group}
+    shared = {node for each in by_group.values() for node in each.nodes.shared}
+    gpus = (gpu for gpu in facts.gpus.devices if gpu.vendor in by_group)
+    own = {node for gpu in gpus for node in gpu.device_files}
+    return not set(denied).isdisjoint(shared | own)

@@ -11,16 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dshpc_setup import gpu_vendors
+
 NodeState = Literal["open", "denied", "absent", "error"]
 
 # Arguments: device nodes, "--", libraries. Every line begins with a word that says what it is; the
 # shell's own words are put on one line, in English. `set -f`: they are no patterns of file names.
-SCRIPT = r"""
+_SCRIPT = r"""
 export LC_ALL=C
 say() { printf '%s\n' "$*"; }
 say user "$(id -u 2>/dev/null)" "$(id -G 2>/dev/null)"
 for loader in /lib/ld-musl-*; do [ -e "$loader" ] && say musl "$loader"; done
-for node in /dev/nvidia[0-9]* /dev/dri/renderD*; do [ -c "$node" ] && say visible "$node"; done
+for node in @nodes@; do [ -c "$node" ] && say visible "$node"; done
 set -f
 tried() {
   case $1 in
@@ -68,6 +70,8 @@ done
 say end
 exit 0
 """
+_NODES = dict.fromkeys(each.nodes.glob for each in gpu_vendors.all_of_them() if each.nodes.glob)
+SCRIPT = _SCRIPT.replace("@nodes@", " ".join(_NODES))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.passthrough.handover import Handover, Mechanism
 from dshpc_setup.passthrough.key import proof_key
 from dshpc_setup.passthrough.model import Attempt, Cause, Passthrough
@@ -28,7 +29,8 @@ def without_test(plan: ClusterPlan, simulated_files: tuple[str, ...]) -> Passthr
     """Where nothing is to be tested: no GPU, or made-up ones, which are names of /dev/null."""
     if plan.simulated and plan.gres:
         wanted = {file for line in plan.gres for file in line.files}
-        nodes = tuple(file for file in simulated_files if file in wanted or file == "/dev/kfd")
+        shared = {node for each in gpu_vendors.all_of_them() for node in each.nodes.shared}
+        nodes = tuple(file for file in simulated_files if file in wanted or file in shared)
         return Passthrough(
             Handover("simulated", devices=tuple(f"/dev/null:{node}" for node in nodes)),
             "GPUs are simulated: their device nodes are names of /dev/null.",

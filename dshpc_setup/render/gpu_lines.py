@@ -13,21 +13,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dshpc_setup.passthrough.handover import DeviceRequest, GpuStanza
+from dshpc_setup import gpu_vendors
+from dshpc_setup.passthrough.handover import USUAL_DRIVER, DeviceRequest, GpuStanza
 
 ENVIRONMENT = ("environment",)
 RESERVATIONS = ("deploy", "resources", "reservations", "devices")
 
-# The vendors' own names, all that this module knows of them
-CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
-VISIBLE = ("NVIDIA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES")
-RUNTIMES = ("nvidia", "nvidia-cdi", "nvidia-experimental", "nvidia-legacy", "amd")
-NODE = re.compile(r"/dev/nvidia[\w-]*(?:/|$)")
-RAW_NODE = re.compile(
-    r"/dev/(?:kfd|dxg|dri)(?:/|$)"
-)  # of AMD, Intel and WSL: also there for other ends
-_DRIVERS = ("nvidia", "amd", "cdi")
-_DEFAULT_DRIVER = "nvidia"
+_VENDORS = gpu_vendors.all_of_them()
+CAPABILITIES = next(name for each in _VENDORS for name in each.capabilities)
+VISIBLE = tuple(each.runtime_variable for each in gpu_vendors.with_runtime())
+RUNTIMES = tuple(name for each in _VENDORS for name in each.runtimes)
+
+
+def _nodes(*, alone: bool) -> re.Pattern[str]:
+    """Of the vendors whose nodes do alone, or of the others."""
+    names = "|".join(each.nodes.top for each in _VENDORS if each.nodes_suffice is alone)
+    return re.compile(rf"/dev/(?:{names})(?:/|$)")
+
+
+NODE = _nodes(alone=False)
+RAW_NODE = _nodes(alone=True)  # also there for other ends
+_DRIVERS = (*(each.name for each in gpu_vendors.with_runtime()), "cdi")
 _ASKS_FOR_GPU = re.compile(r"'(?:gpu|nvidia)'")
 
 _CDI = re.compile(r"[A-Za-z][\w.-]*/[\w.-]+=\S+")
@@ -228,7 +234,7 @@ def _requested(request: Any, place: tuple[str | int, ...]) -> Iterator[Claim]:
         yield Claim("request", "?", (str(request),), place=place)
         return
     ids = tuple(map(str, _list(request.get("device_ids"))))
-    driver = str(request.get("driver") or _DEFAULT_DRIVER)
+    driver = str(request.get("driver") or USUAL_DRIVER)
     if driver == "cdi" and ids:
         yield from (Claim("cdi", name, place=place) for name in ids)
         return

@@ -12,8 +12,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.passthrough.handover import DRIVER_CAPABILITIES, DeviceRequest, GpuStanza, Handover
+from dshpc_setup.gpu_vendors import Descriptor
+from dshpc_setup.passthrough.handover import DeviceRequest, GpuStanza, Handover
 
 _RESERVATIONS_SINCE = (1, 28)
 _GPUS_AND_CDI_SINCE = (2, 30)
@@ -89,15 +91,15 @@ def _environment(handover: Handover) -> Mapping[str, str]:
     runtime is NVIDIA's reads it beside CDI.
     """
     found: dict[str, str] = {}
-    if _is_nvidia(handover):
-        found |= DRIVER_CAPABILITIES
+    for vendor in _brought(handover):
+        found |= vendor.capabilities
     if handover.mechanism == "runtime":
-        found[f"{handover.driver.upper()}_VISIBLE_DEVICES"] = ",".join(handover.ids) or "all"
+        found[gpu_vendors.of(handover.driver).runtime_variable] = ",".join(handover.ids) or "all"
     return {**found, **handover.environment}
 
 
 def _with_profiling(stanza: GpuStanza, handover: Handover) -> GpuStanza:
-    if not _is_amd(handover):
+    if not _has_profiling(handover):
         return replace(stanza, comment=f"{stanza.comment}\n{NO_PROFILING}")
     return replace(
         stanza,
@@ -107,20 +109,17 @@ def _with_profiling(stanza: GpuStanza, handover: Handover) -> GpuStanza:
     )
 
 
-def _is_nvidia(handover: Handover) -> bool:
-    if handover.mechanism == "cdi":
-        return any(name.startswith("nvidia.com/") for name in handover.ids)
-    return handover.mechanism in ("device-request", "runtime") and handover.driver == "nvidia"
+def _brought(handover: Handover) -> Iterable[Descriptor]:
+    return filter(None, map(gpu_vendors.find, sorted(handover.vendors)))
 
 
-def _is_amd(handover: Handover) -> bool:
-    by_name = handover.mechanism == "cdi" and any(
-        name.startswith("amd.com/") for name in handover.ids
+def _has_profiling(handover: Handover) -> bool:
+    # A vendor's shared node is its alone, and stands beside NVIDIA's mechanism where a machine has both
+    nodes = {node.split(":")[0] for node in handover.devices}
+    return any(vendor.profiling for vendor in _brought(handover)) or any(
+        vendor.profiling and nodes.intersection(vendor.nodes.shared)
+        for vendor in gpu_vendors.all_of_them()
     )
-    by_driver = handover.mechanism in ("device-request", "runtime") and handover.driver == "amd"
-    # /dev/kfd is AMD's alone, and stands beside NVIDIA's mechanism where a machine has both vendors
-    by_node = any(node.split(":")[0] == "/dev/kfd" for node in handover.devices)
-    return by_name or by_driver or by_node
 
 
 def _says(handover: Handover) -> str:

@@ -17,6 +17,10 @@ DESCRIPTOR = Descriptor(
         own=r"/dev/dri/renderD\d+",
         shared=("/dev/kfd",),
         files={"/dev": r"kfd|dxg", "/dev/dri": r"renderD\d+"},
+        glob="/dev/dri/renderD*",
+        top=r"kfd|dxg|dri",
+        by_group=True,
+        looked_at="/dev/kfd /dev/dri",
     ),
     # HIP and OpenCL count what ROCR leaves; without a list of its own HIP would read CUDA's
     variables=Variables(
@@ -42,8 +46,12 @@ DESCRIPTOR = Descriptor(
         driver_signs=("/sys/class/kfd/kfd/topology/nodes", "/dev/kfd"),
         spec_path="/etc/cdi/amd.json",  # as amd-ctk has it without --output
         needed=False,
+        drops_features=True,
     ),
-    runtime=True,
+    runtimes=("amd",),
+    wsl_environment={"HSA_ENABLE_DXG_DETECTION": "1"},  # ROCm looks for /dev/kfd otherwise
+    profiling=True,
+    first_evidence="kfd",
     numbered_by="driver",
     list_command="amd-smi list",
     holders_command="amd-smi process",

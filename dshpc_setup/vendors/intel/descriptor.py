@@ -11,7 +11,14 @@ DESCRIPTOR = Descriptor(
     pci=0x8086,
     modules=("i915", "xe"),
     evidence=("intel", "intel-device"),
-    nodes=Nodes(own=r"/dev/dri/renderD\d+", files={"/dev/dri": r"renderD\d+"}),
+    nodes=Nodes(
+        own=r"/dev/dri/renderD\d+",
+        files={"/dev/dri": r"renderD\d+"},
+        glob="/dev/dri/renderD*",
+        top=r"dxg|dri",
+        looked_at="/dev/kfd /dev/dri",
+    ),
+    first_evidence="intel",
     # Level Zero takes an empty list for all, and skips a number that it has not
     variables=Variables(visible="ZE_AFFINITY_MASK", none="65535"),
     slurm=Slurm("intel_gpu_env"),

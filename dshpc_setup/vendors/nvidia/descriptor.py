@@ -18,6 +18,8 @@ DESCRIPTOR = Descriptor(
         own=r"/dev/nvidia\d+|/dev/nvidia-caps/.+|/dev/dxg",
         shared=("/dev/nvidiactl", "/dev/nvidia-uvm"),
         files={"/dev": r"dxg|nvidia.*", "/dev/nvidia-caps": r".*"},
+        glob="/dev/nvidia[0-9]*",
+        top=r"nvidia[\w-]*",
     ),
     variables=Variables(
         visible="CUDA_VISIBLE_DEVICES",
@@ -58,8 +60,12 @@ DESCRIPTOR = Descriptor(
         ),
         spec_path="/etc/cdi/nvidia.yaml",
         has_config=True,
+        rootless=True,
+        refreshes_since="1.18",
+        refresh_units=("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"),
+        nixos_unit="nvidia-container-toolkit-cdi-generator.service",
     ),
-    runtime=True,
+    runtimes=("nvidia", "nvidia-cdi", "nvidia-experimental", "nvidia-legacy"),
     nodes_suffice=False,
     # CUDA's libraries, and NVML with nvidia-smi
     capabilities={"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.passthrough.handover import DRIVER_CAPABILITIES, DeviceRequest, GpuStanza, Handover
+from dshpc_setup.passthrough.handover import DeviceRequest, GpuStanza, Handover
 from dshpc_setup.render.configuration import ComposeFile, render_compose
 from dshpc_setup.render.gpu_stanza import (
     NO_PROFILING,
@@ -18,6 +18,8 @@ from dshpc_setup.render.gpu_stanza import (
     compose_version,
     gpu_stanza,
 )
+
+DRIVER_CAPABILITIES = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 
 RESERVING = ("1.28.0", "1.29.2", "v2.0.0", "v2.26.1", "2.29.7", None, "", "unknown")
 NEWEST = ("2.30.0", "v2.30.0-desktop.1", "2.40.3+ds1", "v5.0.1")
