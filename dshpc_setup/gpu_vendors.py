@@ -108,6 +108,16 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Python:
+    """How packages that compute on the vendor's GPUs are told from others."""
+
+    torch: str  # pattern of the local part of its version: "+cu128"
+    jax: tuple[str, str] | None = (
+        None  # of its plugin jax-NAME7-plugin, and the extra that takes it in
+    )
+
+
+@dataclass(frozen=True)
 class Record:
     """What a recording of a machine asks for, beside what the probes read."""
 
@@ -133,6 +143,7 @@ class Descriptor:
     slurm: Slurm = Slurm()
     image: Image = Image()
     record: Record = Record()
+    python: Python | None = None
     toolkit: Toolkit | None = None
     runtimes: tuple[
         str, ...

@@ -18,8 +18,9 @@ def catalogue() -> tuple[Check, ...]:
     """Every check, in the order of the sections."""
     from dshpc_setup.diagnose import driver, engine, files, gpu, host, packages, passthrough, slurm
 
-    rooms = (host, gpu, driver, engine, passthrough, packages, slurm, files)
-    return tuple(check for room in rooms for check in room.CHECKS)
+    before = (*host.CHECKS, *gpu.CHECKS, *driver.checks())
+    rooms = (engine, passthrough, packages, slurm, files)
+    return (*before, *(check for room in rooms for check in room.CHECKS))
 
 
 def diagnose(known: Known, checks: Sequence[Check] | None = None) -> tuple[Finding, ...]:

@@ -10,7 +10,6 @@ from dshpc_setup.errors import Fix
 from dshpc_setup.facts import BY_CHOICE, Evidence, GpuDevice, UnusedGpu, Vendor
 from dshpc_setup.observed.cluster_status import ClusterStatus
 
-_ASKED: dict[Vendor, str] = {"amd": "kfd", "intel": "intel"}  # the first probe of a vendor
 _LONGEST = 200  # characters of one answer
 
 
@@ -59,7 +58,8 @@ def given_out(known: Known, gpus: Sequence[GpuDevice]) -> str:
 
 def none_of(known: Known, vendor: Vendor) -> Verdict:
     """Why there is no GPU of a vendor to look at: there is none, or it could not be read."""
-    asked = [item for item in known.facts.evidence if item.probe == _ASKED.get(vendor)]
+    first = gpu_vendors.of(vendor).first_evidence
+    asked = [item for item in known.facts.evidence if item.probe == first]
     for item in asked:
         if item.state in ("denied", "error", "timeout"):
             return unknown(f"It could not be read: {item.detail or item.state}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from dshpc_setup import gpu_vendors, problems, remedies
-from dshpc_setup.diagnose import intel
+from dshpc_setup.diagnose import driver
 from dshpc_setup.diagnose.common import answered, by_choice, in_plan, named
 from dshpc_setup.diagnose.model import (
     Check,
@@ -21,12 +21,8 @@ from dshpc_setup.diagnose.model import (
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Disagreement, UnusedGpu, Vendor
 from dshpc_setup.problems import NO_NODE
+from dshpc_setup.remedies import of_vendors
 
-_GPU_EVIDENCE = frozenset(
-    "nvidia jetson wsl nvidia-pci nvidia-module nvidia-nodes nvidia-uvm nvml nvidia-smi "
-    "nvidia-answer nvidia-proc "
-    "amd kfd kfd-device drm amdsmi amd-smi rocm-smi amd-log amd-blacklist intel intel-device".split()
-)
 _DRIVERS = tuple(
     f"DSH-{number}"
     for number in "NV-001 NV-002 NV-004 NV-005 NV-084 NV-104 NV-103 NV-105 NV-102 NV-006 NV-031 NV-015 "
@@ -39,14 +35,9 @@ _CARDS = (
     NO_NODE,
 )
 _LEAST_FREE = 0.1  # of a GPU's memory
-_HOLDERS: dict[Vendor, str] = {
-    "nvidia": "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory --format=csv",
-    "amd": "amd-smi process",
-}
 _MADE_UP = Fix(
     "To try the cluster with GPUs that are made up", "configure-environment --simulate h100:2"
 )
-_TOOLS = {"nvidia": "nvidia-smi", "amd": "amd-smi list", "intel": "ls -l /dev/dri"}
 
 
 def _gpus(known: Known) -> Verdict:
@@ -56,7 +47,8 @@ def _gpus(known: Known) -> Verdict:
         return fine(
             *(f"{label}{device.index}: {device.name or device.vendor}" for device in gpus.devices)
         )
-    evidence = tuple(answered(item) for item in known.facts.evidence if item.probe in _GPU_EVIDENCE)
+    probes = {probe for vendor in gpu_vendors.all_of_them() for probe in vendor.evidence}
+    evidence = tuple(answered(item) for item in known.facts.evidence if item.probe in probes)
     if gpus.state in ("absent", "unsupported") and _choice_is_unread(known):
         return unknown("Which GPUs the cluster is to have is not known: a setting cannot be used.")
     if gpus.state in ("absent", "unsupported"):
@@ -91,17 +83,14 @@ def _let_in(known: Known) -> tuple[Fix, ...]:
 
 
 def _ask_driver(known: Known) -> Fix:
-    """The tool of the vendor whose probe failed; NVIDIA's where it is not known."""
+    """The tool of the vendor whose probe failed; that of the first one where it is not known."""
     failed = ("error", "denied", "timeout")
     told = {item.probe for item in known.facts.evidence if item.state in failed}
     unused = {item.vendor for item in known.facts.gpus.unused}
-    if told & {"kfd", "amdsmi", "amd-smi", "rocm-smi", "drm"} or unused == {"amd"}:
-        vendor = "amd"
-    elif "intel" in told:
-        vendor = "intel"
-    else:
-        vendor = "nvidia"
-    return Fix("See what the driver itself says", _TOOLS[vendor], step="look")
+    first, *others = gpu_vendors.all_of_them()
+    failing = (each for each in others if told.intersection(each.evidence) or unused == {each.name})
+    vendor = next(failing, first)
+    return Fix("See what the driver itself says", vendor.list_command, step="look")
 
 
 def _broken_gpus(known: Known) -> Verdict:
@@ -149,11 +138,12 @@ def _node_steps(known: Known, vendor: Vendor, *, whole: bool) -> tuple[Fix, ...]
     """What makes the nodes of the vendor's GPUs, or of MIG instances where the cards have theirs."""
     if known.facts.platform.in_container:
         return (Fix("Restart the container, with the GPUs handed over"),)
-    if vendor == "nvidia":
-        return remedies.make_nodes(known.facts) if whole else remedies.make_mig_nodes(known.facts)
+    make = of_vendors.of(vendor).make_nodes
+    if make is not None:
+        return make(known.facts, whole)
     look = "See whether this /dev is the machine's own, and which nodes it has"
     return (
-        Fix(look, "findmnt /dev; ls -l /dev/kfd /dev/dri", step="look"),
+        Fix(look, f"findmnt /dev; ls -l {gpu_vendors.of(vendor).nodes.looked_at}", step="look"),
         *remedies.reboot(known.facts),
     )
 
@@ -176,7 +166,7 @@ def _unused_in_words(item: UnusedGpu) -> str:
 
 def _layers(known: Known) -> Verdict:
     """What two sources say differently; those that have a finding of their own are told by it."""
-    own = {item.pci_bus_id for item in intel.broken(known)}
+    own = driver.told_by_vendors(known)
     open_ = [
         item
         for item in known.facts.gpus.disagreements
@@ -206,11 +196,13 @@ def _vendors(known: Known) -> Verdict:
     read = ", ".join(f"{count} of {name}" for name, count in counts.items())
     if len(counts) < 2:
         return fine(read) if counts else not_here("there is no GPU")
+    here = {gpu.vendor for gpu in known.facts.gpus.devices}
+    first = next(name for name in gpu_vendors.names() if name in here)
     return note(
         "GPUs of several makers are in one machine. The image holds what each needs "
         "(GPU_TYPE=all), and a job that asks for any GPU may get either: name the type.",
         read,
-        fix=(Fix("Use one maker's alone", "dshpc config set gpu nvidia"),),
+        fix=(Fix("Use one maker's alone", f"dshpc config set gpu {first}"),),
     )
 
 
@@ -283,8 +275,8 @@ def _held_by_jobs(known: Known) -> int | None:
 
 def _who_holds_it(known: Known) -> tuple[Fix, ...]:
     vendors = dict.fromkeys(gpu.vendor for gpu in known.facts.gpus.devices)
-    lists = (Fix("See the programs that hold it, also those outside of Slurm", _HOLDERS[vendor], step="look")
-             for vendor in vendors if vendor in _HOLDERS)  # fmt: skip
+    lists = (Fix("See the programs that hold it, also those outside of Slurm", command, step="look")
+             for vendor in vendors if (command := gpu_vendors.of(vendor).holders_command))  # fmt: skip
     return (
         Fix("See how much each GPU has left, and which job holds it", "dshpc gpus", step="look"),
         *lists,

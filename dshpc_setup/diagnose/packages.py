@@ -11,18 +11,12 @@ from __future__ import annotations
 
 import re
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fine, not_here, warning
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Vendor
 
 WITHOUT_GPU = "DSH-PT-060"
-
-_LOCAL: tuple[tuple[str, tuple[Vendor, ...], str], ...] = (
-    (r"\+cpu\b", (), "without GPUs"),
-    (r"\+cu\d", ("nvidia",), "for NVIDIA's GPUs"),
-    (r"\+rocm\d", ("amd",), "for AMD's GPUs"),
-    (r"\+xpu\b", ("intel",), "for Intel's GPUs"),
-)
 
 
 def _packages(known: Known) -> Verdict:
@@ -52,24 +46,33 @@ def _packages(known: Known) -> Verdict:
 
 def _torch(versions: dict[str, str], here: set[Vendor]) -> list[str]:
     version = versions.get("torch", "")
+    builds: list[tuple[str, str, str]] = [("", r"\+cpu\b", "without GPUs")]
+    for each in gpu_vendors.all_of_them():
+        if each.python is not None:
+            builds.append((each.name, each.python.torch, f"for {each.label}'s GPUs"))
     return [
         f"torch {version}: built {words}"
-        for pattern, vendors, words in _LOCAL
-        if re.search(pattern, version) and not here.intersection(vendors)
+        for vendor, pattern, words in builds
+        if re.search(pattern, version) and vendor not in here
     ]
 
 
 def _jax(versions: dict[str, str], here: set[Vendor]) -> list[str]:
-    plugin = any(re.match(r"jax-(?:cuda|rocm)\d+-plugin", name) for name in versions)
-    if "jax" not in versions or plugin or not here & {"nvidia", "amd"}:
+    known = [(each.name, each.python.jax) for each in gpu_vendors.all_of_them() if each.python]
+    able = {name: jax for name, jax in known if jax is not None}
+    plugins = "|".join(name for name, _ in able.values())
+    plugin = any(re.match(rf"jax-(?:{plugins})\d+-plugin", name) for name in versions)
+    if "jax" not in versions or plugin or not here & able.keys():
         return []
-    return [f"jax {versions['jax']}: without a plugin for GPUs (jax[cuda13], jax[rocm])"]
+    extras = ", ".join(f"jax[{extra}]" for _, extra in able.values())
+    return [f"jax {versions['jax']}: without a plugin for GPUs ({extras})"]
 
 
 def _tensorflow(versions: dict[str, str], here: set[Vendor]) -> list[str]:
     found = [name for name in ("tensorflow", "tensorflow-cpu") if name in versions]
     runtime = any(re.match(r"nvidia-cuda-runtime", name) for name in versions)
-    if not found or "nvidia" not in here or (found[0] == "tensorflow" and runtime):
+    cuda = any(map(gpu_vendors.has_cuda, here))
+    if not found or not cuda or (found[0] == "tensorflow" and runtime):
         return []
     return [f"{found[0]} {versions[found[0]]}: without CUDA's libraries (tensorflow[and-cuda])"]
 

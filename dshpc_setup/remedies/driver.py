@@ -11,9 +11,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.remedies.family import Fixes, family
+from dshpc_setup.remedies.of_vendors import FIRST
 from dshpc_setup.remedies.toolkit import generate_cdi
 
 DRIVER_GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
@@ -108,7 +110,7 @@ def driver_libraries(facts: HostFacts) -> Fixes:
 
 def library_of_another_version(facts: HostFacts) -> Fixes:
     """A library of another driver in the container: from an old CDI specification, or the image."""
-    spec = any((item.kind or "").startswith("nvidia.com/") for item in facts.engine.cdi_specs)
+    spec = any(gpu_vendors.of(FIRST).named_in(item.kind) for item in facts.engine.cdi_specs)
     image = Fix(
         "Or use an image that brings no driver libraries of its own (libcuda, libnvidia-ml)",
         step="alternative",
@@ -177,7 +179,9 @@ def reset_gpu(facts: HostFacts, handles: Sequence[str] = ()) -> Fixes:
     named = ",".join(map(shlex.quote, dict.fromkeys(handles)))
     if named:
         those, them = ("these GPUs", "them") if "," in named else ("the GPU", "it")
-        others = len([gpu for gpu in facts.gpus.devices if gpu.vendor == "nvidia"]) > len(handles)
+        others = len([gpu for gpu in facts.gpus.devices if gpu_vendors.has_cuda(gpu.vendor)]) > len(
+            handles
+        )
         alone = "; the others go on" if others else ""
         step = Fix(
             f"End the programs that use {those}, then reset {them}{alone}",
@@ -244,7 +248,10 @@ def node_groups(facts: HostFacts, nodes: Sequence[str]) -> Fixes:
 def amd_groups(facts: HostFacts) -> Fixes:
     """AMD's nodes are open to groups, and a container knows these by number only."""
     nodes = [
-        node for gpu in facts.gpus.devices if gpu.vendor == "amd" for node in gpu.device_files
+        node
+        for gpu in facts.gpus.devices
+        if gpu_vendors.of(gpu.vendor).nodes.by_group
+        for node in gpu.device_files
     ] or ["/dev/dri/renderD*"]
     files = " ".join(dict.fromkeys(["/dev/kfd", *nodes]))
     return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.remedies.family import Fixes, family, toolkit
+from dshpc_setup.remedies.of_vendors import FIRST
 from dshpc_setup.versions import at_least
 
 ENGINE_GUIDE = "https://docs.docker.com/engine/install/"
@@ -109,7 +110,7 @@ def enable_cdi(facts: HostFacts) -> Fixes:
         return (Fix(text, "sudo nixos-rebuild switch"),)
     configure = "nvidia-ctk runtime configure --runtime=docker --cdi.enabled"
     command = f"{configure} {OWN_CONFIG}" if engine.rootless else f"sudo {configure}"
-    if toolkit(facts, "nvidia") is not None:
+    if toolkit(facts, FIRST) is not None:
         return (Fix("Switch CDI on in Docker", command), *restart_docker(facts))
     text = f'Switch CDI on in Docker: write "features": {{"cdi": true}} into {file}'
     return (Fix(text), *restart_docker(facts))

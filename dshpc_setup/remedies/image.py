@@ -7,6 +7,7 @@ from dshpc_setup.facts import HostFacts
 from dshpc_setup.remedies.driver import newer_driver
 from dshpc_setup.remedies.engine import compose_v2
 from dshpc_setup.remedies.family import Fixes, toolkit
+from dshpc_setup.remedies.of_vendors import FIRST
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "riscv64": "riscv64"}
 
@@ -58,7 +59,7 @@ def driver_capabilities(_: HostFacts) -> Fixes:
 
 def missing_capability(facts: HostFacts) -> Fixes:
     """A library that the toolkit did not hand over, though the container asked for its capability."""
-    installed = toolkit(facts, "nvidia")
+    installed = toolkit(facts, FIRST)
     if installed is not None and installed.capabilities:
         return driver_capabilities(facts)
     see = Fix(

@@ -10,66 +10,29 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import HostFacts, Toolkit
+from dshpc_setup.remedies import of_vendors
 from dshpc_setup.remedies.engine import OWN_CONFIG, enable_cdi, restart_docker
-from dshpc_setup.remedies.family import Fixes, family, toolkit
+from dshpc_setup.remedies.family import Fixes, toolkit
+from dshpc_setup.remedies.of_vendors import FIRST
 from dshpc_setup.versions import at_least
 
-NVIDIA_GUIDE = (
-    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
-)
-AMD_GUIDE = (
-    "https://instinct.docs.amd.com/projects/container-toolkit/en/latest/"
-    "container-runtime/quick-start-guide.html"
-)
-
 _NEW_CONTAINER = "dshpc down && dshpc up"  # to render anew would change no file, and so make none
-_REFRESHES_CDI = "1.18"
-_SPEC = "/etc/cdi/nvidia.yaml"
-
-_PACKAGE = "nvidia-container-toolkit"
-_REPOSITORY = "https://nvidia.github.io/libnvidia-container"
-_RPM = f"{_REPOSITORY}/stable/rpm/{_PACKAGE}.repo"
-_KEYRING = f"/usr/share/keyrings/{_PACKAGE}-keyring.gpg"
-_ADD_REPOSITORY = {
-    "deb": "sudo apt-get update && sudo apt-get install -y ca-certificates curl gnupg && "
-    f"curl -fsSL {_REPOSITORY}/gpgkey | sudo gpg --yes --dearmor -o {_KEYRING} && "
-    f"curl -fsSL {_REPOSITORY}/stable/deb/{_PACKAGE}.list | "
-    f"sed 's#deb https://#deb [signed-by={_KEYRING}] https://#g' | "
-    f"sudo tee /etc/apt/sources.list.d/{_PACKAGE}.list",
-    "rpm": f"curl -fsSL {_RPM} | sudo tee /etc/yum.repos.d/{_PACKAGE}.repo",
-    "suse": f"sudo zypper addrepo {_RPM}",
-}
-_INSTALL = {
-    "deb": f"sudo apt-get update && sudo apt-get install -y {_PACKAGE}",
-    "rpm": f"sudo dnf install -y {_PACKAGE}",
-    "suse": f"sudo zypper --gpg-auto-import-keys install -y {_PACKAGE}",
-    "arch": f"sudo pacman -S --needed {_PACKAGE}",
-}
 
 
-def install_toolkit(facts: HostFacts, vendor: str = "nvidia") -> Fixes:
-    """Install the vendor's container toolkit and put it in force."""
-    if vendor == "amd":
-        install = Fix(f"Install the AMD Container Toolkit: {AMD_GUIDE}")
-        return (install, *_in_force(facts, vendor))
-    system = family(facts.platform)
-    if system == "nixos":
-        text = "Put hardware.nvidia-container-toolkit.enable = true; into configuration.nix, and apply it"
-        return (Fix(text, "sudo nixos-rebuild switch"),)
-    if system == "alpine":
-        text = (
-            "NVIDIA's driver needs glibc, which Alpine does not have: use another distribution here"
-        )
-        return (Fix(text),)
-    if system is None:
-        install = Fix(f"Install the NVIDIA Container Toolkit: {NVIDIA_GUIDE}")
-        return (install, *_in_force(facts, vendor))
-    source = _ADD_REPOSITORY.get(system)
-    add = (Fix("Add NVIDIA's package repository", source),) if source else ()
-    install = Fix("Install the NVIDIA Container Toolkit", _INSTALL[system])
-    return (*add, install, *_in_force(facts, vendor))
+def install_toolkit(facts: HostFacts, vendor: str = FIRST) -> Fixes:
+    """Install the vendor's container toolkit and put it in force; () where the vendor has none."""
+    own = of_vendors.of(vendor)
+    if own.install is not None:
+        steps, done = own.install(facts)
+        return steps if done else (*steps, *_in_force(facts, vendor))
+    known = gpu_vendors.of(vendor)
+    if known.toolkit is None:
+        return ()
+    guide = f": {own.guide}" if own.guide else ""
+    return (Fix(f"Install the {known.toolkit.label}{guide}"), *_in_force(facts, vendor))
 
 
 def reinstall_toolkit(facts: HostFacts) -> Fixes:
@@ -84,16 +47,17 @@ def _in_force(facts: HostFacts, vendor: str) -> Fixes:
     return (*register_runtime(facts, vendor), *restart_docker(facts))
 
 
-def register_runtime(facts: HostFacts, vendor: str = "nvidia") -> Fixes:
+def register_runtime(facts: HostFacts, vendor: str = FIRST) -> Fixes:
     """Write the vendor's runtime into Docker's configuration; () for Podman, which takes none."""
     if facts.engine.kind == "podman":
         return ()
-    ctk = "amd-ctk" if vendor == "amd" else "nvidia-ctk"
-    configure = f"{ctk} runtime configure --runtime=docker"
-    if facts.engine.rootless and vendor != "amd":
-        return (
-            Fix("Register the runtime nvidia with your own Docker", f"{configure} {OWN_CONFIG}"),
-        )
+    known = gpu_vendors.of(vendor).toolkit
+    if known is None:
+        return ()
+    configure = f"{known.ctk} runtime configure --runtime=docker"
+    if facts.engine.rootless and known.rootless:
+        text = f"Register the runtime {vendor} with your own Docker"
+        return (Fix(text, f"{configure} {OWN_CONFIG}"),)
     return (Fix(f"Register the runtime {vendor} with Docker", f"sudo {configure}"),)
 
 
@@ -110,58 +74,38 @@ def toolkit_mode(facts: HostFacts) -> Fixes:
     )
 
 
-def generate_cdi(facts: HostFacts, vendor: str = "nvidia") -> Fixes:
+def generate_cdi(facts: HostFacts, vendor: str = FIRST) -> Fixes:
     """Write the vendor's CDI specification, over the old one where there is one."""
-    if vendor == "intel":
-        return (Fix("Write Intel's CDI specification again with the tool that made it"),)
+    known = gpu_vendors.of(vendor)
+    generate = of_vendors.of(vendor).generate
     old = _old_specs(facts, vendor)
-    if vendor == "amd":
-        each = [f" --output {shlex.quote(path)}" for path in old] or [""]
-        make = tuple(
-            Fix("Write AMD's CDI specification", f"sudo amd-ctk cdi generate{o}") for o in each
-        )
+    if generate is not None:
+        make = generate(facts, old)
+    elif known.toolkit is None:
+        text = f"Write {known.label}'s CDI specification again with the tool that made it"
+        return (Fix(text),)
     else:
-        make = _generate_nvidia(facts, old)
+        each = [f" --output {shlex.quote(path)}" for path in old] or [""]
+        text, command = f"Write {known.label}'s CDI specification", known.toolkit.ctk
+        make = tuple(Fix(text, f"sudo {command} cdi generate{where}") for where in each)
     # A rootless Docker sees of /etc and /run what was there when it started
     again = restart_docker(facts) if facts.engine.rootless else ()
     return tuple(dict.fromkeys((*make, *_old_docker_without(facts), *again)))
 
 
-def first_cdi(facts: HostFacts, vendor: str = "nvidia") -> Fixes:
+def first_cdi(facts: HostFacts, vendor: str = FIRST) -> Fixes:
     """A specification where there is none yet: by the toolkit's tool, and the toolkit first."""
-    has = vendor == "intel" or toolkit(facts, vendor) is not None
+    has = gpu_vendors.of(vendor).toolkit is None or toolkit(facts, vendor) is not None
     install = () if has else install_toolkit(facts, vendor)
-    steps = (
-        *install,
-        *generate_cdi(facts if has or vendor != "nvidia" else _with_toolkit(facts), vendor),
-    )
-    return tuple(dict.fromkeys(steps[::-1]))[::-1]  # the restart once, at the end
+    then = generate_cdi(facts if has else _with_toolkit(facts, vendor), vendor)
+    return tuple(dict.fromkeys((*install, *then)[::-1]))[::-1]  # the restart once, at the end
 
 
-def _with_toolkit(facts: HostFacts) -> HostFacts:
-    """The machine as it is when NVIDIA's toolkit has just been installed."""
+def _with_toolkit(facts: HostFacts, vendor: str) -> HostFacts:
+    """The machine as it is when the vendor's toolkit has just been installed."""
     engine = facts.engine
-    return replace(facts, engine=replace(engine, toolkits=(Toolkit("nvidia", "present"),)))
-
-
-def _generate_nvidia(facts: HostFacts, old: tuple[str, ...]) -> Fixes:
-    if family(facts.platform) == "nixos":
-        unit = "nvidia-container-toolkit-cdi-generator.service"
-        text = "Write NVIDIA's CDI specification (hardware.nvidia-container-toolkit.enable makes its unit)"
-        return (Fix(text, f"sudo systemctl restart {unit}"),)
-    installed = toolkit(facts, "nvidia")
-    version = installed.version if installed else None
-    if not old and facts.platform.kind == "linux" and at_least(version, _REFRESHES_CDI):
-        units = "nvidia-cdi-refresh.path nvidia-cdi-refresh.service"
-        text = "Let NVIDIA's toolkit write the CDI specification, now and after every driver update"
-        return (Fix(text, f"sudo systemctl enable --now {units}"),)
-    return tuple(
-        Fix(
-            "Write NVIDIA's CDI specification",
-            f"sudo nvidia-ctk cdi generate --output={shlex.quote(path)}",
-        )
-        for path in old or (_SPEC,)
-    )
+    others = (each for each in engine.toolkits if each.vendor != vendor)
+    return replace(facts, engine=replace(engine, toolkits=(Toolkit(vendor, "present"), *others)))
 
 
 def _old_specs(facts: HostFacts, vendor: str) -> tuple[str, ...]:
@@ -169,7 +113,7 @@ def _old_specs(facts: HostFacts, vendor: str) -> tuple[str, ...]:
     return tuple(
         spec.path
         for spec in facts.engine.cdi_specs
-        if (spec.kind or "").startswith(f"{vendor}.com/")
+        if gpu_vendors.of(vendor).named_in(spec.kind)
         or (spec.kind is None and vendor in spec.path.rsplit("/", 1)[-1])
     )
 
@@ -183,7 +127,7 @@ def handed_over_anew(facts: HostFacts, ids: tuple[str, ...] = ()) -> Fixes:
     """Fewer GPUs than were asked for: the specification of these CDI names anew, else the toolkit's view."""
     if ids and "/" in ids[0]:
         return generate_cdi(facts, ids[0].split(".")[0])
-    if toolkit(facts, "nvidia") is None:
+    if toolkit(facts, FIRST) is None:
         return ()
     return (
         Fix("See which GPUs NVIDIA's toolkit hands over", "nvidia-container-cli list", step="look"),

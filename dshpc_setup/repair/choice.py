@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from dshpc_setup import remedies
+from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.model import FAULTS
 from dshpc_setup.errors import Fix
@@ -18,7 +18,7 @@ from dshpc_setup.facts import HostFacts
 from dshpc_setup.passthrough import findings as ids
 from dshpc_setup.repair.model import NEED_THE_ENGINE, PLACES, Want
 
-VENDORS = ("nvidia", "amd")
+_ITS = "vendor"  # stands for that of the GPUs
 _OURS: dict[str, Want] = {
     "dshpc up": ("start-cluster", ""),
     "dshpc restart": ("restart-cluster", ""),
@@ -42,9 +42,9 @@ _BY_ID: dict[str, tuple[Want, ...]] = {
     "DSH-DK-001": (("start-engine", ""),),
     "DSH-SL-001": (("start-cluster", ""),),
     ids.NOT_RESTARTED: (("restart-engine", ""),),
-    ids.RUNTIME_NOT_REGISTERED: (("register-runtime", "nvidia"), ("restart-engine", "")),
-    ids.NO_CDI_SPEC: (("write-cdi", "nvidia"),),
-    ids.STALE_CDI_SPEC: (("write-cdi", "nvidia"),),
+    ids.RUNTIME_NOT_REGISTERED: (("register-runtime", _ITS), ("restart-engine", "")),
+    ids.NO_CDI_SPEC: (("write-cdi", _ITS),),
+    ids.STALE_CDI_SPEC: (("write-cdi", _ITS),),
     ids.NO_UVM: (("load-uvm", ""),),
 }
 
@@ -58,9 +58,10 @@ def words(known: Known) -> dict[str, Want]:
     """The command of a fix -> the repair that it stands for, on this machine."""
     facts = known.facts
     found: dict[str, Want] = {}
-    for vendor in VENDORS:
+    vendors = [each.name for each in gpu_vendors.with_toolkit()]
+    for vendor in vendors:
         found |= _all(remedies.generate_cdi(facts, vendor), ("write-cdi", vendor))
-    for vendor in VENDORS:
+    for vendor in vendors:
         found |= _all(remedies.register_runtime(facts, vendor), ("register-runtime", vendor))
     found |= _all(_only_cdi(facts), ("enable-cdi", ""))
     found |= _all(remedies.look_at_engine(facts), ("start-engine", ""))
@@ -103,7 +104,7 @@ def _meant(fix: Fix, want: Want) -> bool:
 def instead(finding: Finding, vendor: str | None) -> tuple[Want, ...]:
     """By the finding's id alone; `vendor` is that of the GPUs, None where that is not one."""
     wants = _BY_ID.get(finding.id, ())
-    if vendor not in VENDORS:
+    if vendor is None or vendor not in {each.name for each in gpu_vendors.with_toolkit()}:
         return tuple(want for want in wants if not want[1])
     return tuple((kind, about and vendor) for kind, about in wants)
 

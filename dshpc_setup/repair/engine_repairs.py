@@ -6,19 +6,13 @@ latter sets `features` of daemon.json to cdi alone); nvidia-cdi-refresh from 1.1
 
 from __future__ import annotations
 
-from dshpc_setup import remedies
+from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.diagnose import Known
+from dshpc_setup.remedies.of_vendors import FIRST
 from dshpc_setup.repair.model import Argv, Host, Kind, Made, Repair
 from dshpc_setup.versions import at_least
 
 DAEMON_JSON = "/etc/docker/daemon.json"
-_NVIDIA_SPEC = "/etc/cdi/nvidia.yaml"
-_AMD_SPEC = "/etc/cdi/amd.json"  # as amd-ctk has it without --output
-_REFRESHES_CDI = "1.18"
-_REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
-_NIXOS_UNIT = "nvidia-container-toolkit-cdi-generator.service"
-_CTK = {"nvidia": "nvidia-ctk", "amd": "amd-ctk"}
-_NAMES = {"nvidia": "NVIDIA", "amd": "AMD"}
 
 
 # The engine and what it needs of the vendor
@@ -53,22 +47,23 @@ def register(known: Known, here: Host, vendor: str) -> Made:
     why = _no_tool(known, vendor) or _not_to_configure(known, here)
     if why:
         return why
-    if vendor == "amd" and here.other_features:
+    ctk = _toolkit(vendor).ctk
+    if _toolkit(vendor).drops_features and here.other_features:
         return (
-            f"amd-ctk would take out what else stands under features in {DAEMON_JSON}: "
+            f"{ctk} would take out what else stands under features in {DAEMON_JSON}: "
             f"{', '.join(here.other_features)}."
         )
-    argv = (_CTK[vendor], "runtime", "configure", "--runtime=docker")
+    argv = (ctk, "runtime", "configure", "--runtime=docker")
     return _configured(
         known, here, "register-runtime", f"Register the runtime {vendor} with Docker", argv, vendor
     )
 
 
 def enable_cdi(known: Known, here: Host, _: str) -> Made:
-    why = _no_tool(known, "nvidia") or _not_to_configure(known, here)
+    why = _no_tool(known, FIRST) or _not_to_configure(known, here)
     if why:
         return why
-    argv = ("nvidia-ctk", "runtime", "configure", "--runtime=docker", "--cdi.enabled")
+    argv = (_toolkit(FIRST).ctk, "runtime", "configure", "--runtime=docker", "--cdi.enabled")
     return _configured(known, here, "enable-cdi", "Switch CDI on in Docker", argv)
 
 
@@ -77,8 +72,8 @@ def _configured(
 ) -> Made:
     if not known.facts.engine.rootless:
         return (Repair(kind, does, (argv,), vendor, root=True, changes=(DAEMON_JSON,)),)
-    if vendor == "amd":
-        return "amd-ctk configures only an engine that runs as root."
+    if vendor and not _toolkit(vendor).rootless:
+        return f"{_toolkit(vendor).ctk} configures only an engine that runs as root."
     own = f"{here.home}/.config/docker/daemon.json"
     return (Repair(kind, does, ((*argv, f"--config={own}"),), vendor, changes=(own,)),)
 
@@ -109,8 +104,15 @@ def _own_engine(here: Host) -> str:
 def _no_tool(known: Known, vendor: str) -> str:
     installed = remedies.toolkit(known.facts, vendor)
     if installed is None:
-        return f"The container toolkit of {_NAMES[vendor]} is not installed."
-    return "" if installed.ctk else f"The toolkit's program {_CTK[vendor]} is not there."
+        return f"The container toolkit of {gpu_vendors.label(vendor)} is not installed."
+    return "" if installed.ctk else f"The toolkit's program {_toolkit(vendor).ctk} is not there."
+
+
+def _toolkit(vendor: str) -> gpu_vendors.Toolkit:
+    found = gpu_vendors.of(vendor).toolkit
+    if found is None:
+        raise LookupError(f"{vendor} has no container toolkit")
+    return found
 
 
 def write_cdi(known: Known, here: Host, vendor: str) -> Made:
@@ -118,9 +120,10 @@ def write_cdi(known: Known, here: Host, vendor: str) -> Made:
     if facts.engine.kind in ("desktop", "remote", "snap") or elsewhere(known, here):
         return "This engine does not read the CDI specifications of this machine."
     systemd = here.starter == "systemd"
-    does = f"Write {_NAMES[vendor]}'s CDI specification"
-    if remedies.family(facts.platform) == "nixos" and vendor == "nvidia":
-        argv: Argv = ("systemctl", "restart", _NIXOS_UNIT)
+    does = f"Write {gpu_vendors.label(vendor)}'s CDI specification"
+    tool = _toolkit(vendor)
+    if remedies.family(facts.platform) == "nixos" and tool.nixos_unit:
+        argv: Argv = ("systemctl", "restart", tool.nixos_unit)
         return (
             (Repair("write-cdi", does, (argv,), vendor, root=True),) if systemd else "No systemd."
         )
@@ -128,17 +131,19 @@ def write_cdi(known: Known, here: Host, vendor: str) -> Made:
         return why
     old = _old_specs(known, vendor)
     installed = remedies.toolkit(facts, vendor)
-    refreshes = vendor == "nvidia" and installed and at_least(installed.version, _REFRESHES_CDI)
+    refreshes = (
+        tool.refreshes_since and installed and at_least(installed.version, tool.refreshes_since)
+    )
     if not old and refreshes and systemd and facts.platform.kind == "linux":
         does = f"{does}, now and after every driver update"
-        argv = ("systemctl", "enable", "--now", *_REFRESH_UNITS)
+        argv = ("systemctl", "enable", "--now", *tool.refresh_units)
         return (Repair("write-cdi", does, (argv,), vendor, root=True),)
-    paths = old or (_NVIDIA_SPEC if vendor == "nvidia" else _AMD_SPEC,)
+    paths = old or (tool.spec_path,)
     return tuple(
         Repair(
             "write-cdi",
             f"{does} anew" if old else does,
-            ((_CTK[vendor], "cdi", "generate", f"--output={path}"),),
+            ((tool.ctk, "cdi", "generate", f"--output={path}"),),
             path,
             root=True,
             changes=(path,),
@@ -153,7 +158,7 @@ def _old_specs(known: Known, vendor: str) -> tuple[str, ...]:
         for spec in known.facts.engine.cdi_specs
         if spec.path.startswith("/")
         and (
-            (spec.kind or "").startswith(f"{vendor}.com/")
+            gpu_vendors.of(vendor).named_in(spec.kind)
             or (spec.kind is None and vendor in spec.path.rsplit("/", 1)[-1])
         )
     )

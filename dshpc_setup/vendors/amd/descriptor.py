@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dshpc_setup.gpu_vendors import Descriptor, Image, Nodes, Record, Slurm, Toolkit, Variables
+from dshpc_setup.gpu_vendors import (
+    Descriptor,
+    Image,
+    Nodes,
+    Python,
+    Record,
+    Slurm,
+    Toolkit,
+    Variables,
+)
 
 DESCRIPTOR = Descriptor(
     name="amd",
@@ -11,7 +20,8 @@ DESCRIPTOR = Descriptor(
     pci=0x1002,
     modules=("amdgpu",),
     evidence=(
-        *("amd", "kfd", "kfd-device", "drm", "amdsmi", "amd-smi", "rocm-smi", "amd-blacklist"),
+        *("amd", "kfd", "kfd-device", "drm", "amdsmi", "amd-smi", "rocm-smi", "amd-log"),
+        "amd-blacklist",
     ),
     nodes=Nodes(
         own=r"/dev/dri/renderD\d+",
@@ -30,6 +40,7 @@ DESCRIPTOR = Descriptor(
     ),
     slurm=Slurm("amd_gpu_env"),
     image=Image(("slurm-wlm-rsmi-plugin", "rocm-smi", "rocminfo"), ("pyrsmi",)),
+    python=Python(r"\+rocm\d", ("rocm", "rocm")),
     record=Record(
         programs=("amd-ctk", "amd-container-runtime", "rocm-smi", "amd-smi", "rocminfo"),
         variables=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dshpc_setup.gpu_vendors import Descriptor, Image, Nodes, Record, Slurm, Variables
+from dshpc_setup.gpu_vendors import Descriptor, Image, Nodes, Python, Record, Slurm, Variables
 
 DESCRIPTOR = Descriptor(
     name="intel",
@@ -23,6 +23,7 @@ DESCRIPTOR = Descriptor(
     variables=Variables(visible="ZE_AFFINITY_MASK", none="65535"),
     slurm=Slurm("intel_gpu_env"),
     image=Image(("libze1",)),
+    python=Python(r"\+xpu\b"),
     record=Record(
         programs=("xpu-smi",),
         variables=("ZE_AFFINITY_MASK",),

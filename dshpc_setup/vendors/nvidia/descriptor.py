@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dshpc_setup.gpu_vendors import Descriptor, Image, Nodes, Record, Slurm, Toolkit, Variables
+from dshpc_setup.gpu_vendors import (
+    Descriptor,
+    Image,
+    Nodes,
+    Python,
+    Record,
+    Slurm,
+    Toolkit,
+    Variables,
+)
 
 DESCRIPTOR = Descriptor(
     name="nvidia",
@@ -30,6 +39,7 @@ DESCRIPTOR = Descriptor(
     ),
     slurm=Slurm("nvidia_gpu_env", ("shard", "mps"), compute_prefix="cc"),
     image=Image(("slurm-wlm-nvml-plugin",), ("nvidia-ml-py",)),
+    python=Python(r"\+cu\d", ("cuda", "cuda13")),
     record=Record(
         programs=(
             *("nvidia-smi", "nvidia-ctk", "nvidia-container-cli", "nvidia-container-runtime"),

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from dshpc_setup.diagnose import Finding, Known, diagnose, gpu, intel
+from dshpc_setup.diagnose import Finding, Known, diagnose, gpu
 from dshpc_setup.facts import Gpus
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.settings import Settings
+from dshpc_setup.vendors.intel import checks as intel
 from tests.unit.diagnose.known import findings, known
 from tests.unit.diagnose.tables import Tables, text
 

@@ -25,6 +25,11 @@ _HANG = re.compile(r"\bGPU HANG: ecode |\bxe\b.*(?:Engine reset: |Timedout job: 
 _SHOWN = 5
 
 
+def told(known: Known) -> set[str]:
+    """Addresses of the cards of which `_driver` tells."""
+    return {card.pci_bus_id for card in broken(known) if card.pci_bus_id}
+
+
 def broken(known: Known) -> tuple[UnusedGpu, ...]:
     """Intel's cards that jobs could use if their driver were well."""
     return tuple(
