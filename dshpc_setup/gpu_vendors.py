@@ -158,6 +158,10 @@ class Descriptor:
     cuda: bool = False  # its driver offers a CUDA, and `compute` of its GPUs is a number
     numbered_by: Literal["address", "driver"] = "address"  # how its programs count the GPUs
     lists_all: bool = False  # its readings are of each GPU: one that is not in them is lost
+    tools: tuple[str, ...] = ()  # programs that tell of its GPUs
+    hidden: tuple[
+        str, ...
+    ] = ()  # what the kernel tells of them, beside PCI and DRM: not where some are made up
     list_command: str = ""  # lists its GPUs
     holders_command: str | None = None  # lists the programs on its GPUs
     findings: tuple[str, ...] = ()  # what begins the ids of those that are this vendor's alone

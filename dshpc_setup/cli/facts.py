@@ -144,8 +144,11 @@ def _handing_over(it: Engine) -> Iterable[str]:
     parts += [f"CDI {kind} ({counted(names, 'name')})" for kind, names in kinds.items()]
     if parts:
         yield ", ".join(parts)
-    elif it.kind in ("engine", "snap") and any(each.vendor == "nvidia" for each in it.toolkits):
-        yield "the NVIDIA Container Toolkit is not installed: containers get no NVIDIA GPU"
+    elif it.kind in ("engine", "snap"):
+        for each in (gpu_vendors.of(each.vendor) for each in it.toolkits):
+            if not each.nodes_suffice:
+                told = f"the {each.toolkit_label} is not installed"
+                yield f"{told}: containers get no {each.label} GPU"
     if hooks := late_hooks(it):
         yield f"{hooks[0]} was installed or changed after Docker was started: restart Docker"
     if it.newer and (unknown := unknown_runtimes(it)):

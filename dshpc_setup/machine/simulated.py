@@ -6,11 +6,13 @@ UUID begins with facade00.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult, Ended, Machine, Read, Reply, Say
 from dshpc_setup.machine.profiles import Card, Profile, parse_profile
@@ -21,18 +23,15 @@ _DRIVER = "580.95.05"
 _CUDA = 13000
 
 # Everything that tells of GPUs belongs to the overlay alone: what the base has there is hidden.
+_VENDORS = gpu_vendors.all_of_them()
 _OWNED = (
     "/sys/bus/pci/devices",
-    "/sys/class/kfd",
     "/sys/class/drm",
-    "/sys/module/nvidia",
-    "/sys/module/amdgpu",
-    "/proc/driver/nvidia",
-    "/proc/driver/nvidia-caps",
     "/usr/lib/wsl",
+    *(path for each in _VENDORS for path in each.hidden),
 )
-_OWNED_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/dxg")
-_VENDOR_TOOLS = ("nvidia-smi", "rocm-smi", "amd-smi", "rocminfo", "xpu-smi")
+_OWNED_DEVICES = re.compile("|".join(f"/dev/(?:{each.nodes.top})" for each in _VENDORS))
+_VENDOR_TOOLS = frozenset(tool for each in _VENDORS for tool in each.tools)
 
 
 class SimulatedMachine:
@@ -86,7 +85,7 @@ class SimulatedMachine:
         """Who answers for a path: "files", "devices", or None for the base."""
         if any(path == root or path.startswith(f"{root}/") for root in _OWNED):
             return "files"
-        if self.devices_exist and path.startswith(_OWNED_DEVICES):
+        if self.devices_exist and _OWNED_DEVICES.match(path):
             return "devices"
         return None
 

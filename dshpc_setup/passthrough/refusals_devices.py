@@ -6,7 +6,7 @@ container-device-interface (pkg/cdi), runc and crun, and public issue threads.
 
 from __future__ import annotations
 
-from dshpc_setup import remedies
+from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.rules import (
     Q,
@@ -82,9 +82,7 @@ _NO_FILE = (
 )
 
 CDI = (
-    *_unresolvable("nvidia"),
-    *_unresolvable("amd"),
-    *_unresolvable("intel"),
+    *(rule for vendor in gpu_vendors.names() for rule in _unresolvable(vendor)),
     Rule(
         findings.CDI_SPEC_UNREADABLE,
         r"unknown field [^\n]{0,3}additionalGids|CDI registry initialization failure"

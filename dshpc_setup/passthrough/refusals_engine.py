@@ -6,8 +6,9 @@ daemon/cdi.go), container-device-interface (pkg/cdi), and public issue threads.
 
 from __future__ import annotations
 
-from dshpc_setup import remedies
+from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.passthrough import findings
+from dshpc_setup.passthrough.handover import USUAL_DRIVER
 from dshpc_setup.passthrough.rules import (
     Q,
     Rule,
@@ -105,11 +106,11 @@ _ELSEWHERE = (
 _NVIDIA_ALONE = (findings.NO_WSL_GPU, findings.PODMAN)
 
 
-def _elsewhere(pattern: str, vendor: str = "nvidia") -> tuple[Rule, ...]:
+def _elsewhere(pattern: str, vendor: str = USUAL_DRIVER) -> tuple[Rule, ...]:
     return tuple(
         Rule(finding, pattern, says, fix, when)
         for finding, says, fix, when in _ELSEWHERE
-        if vendor == "nvidia" or finding not in _NVIDIA_ALONE
+        if vendor == USUAL_DRIVER or finding not in _NVIDIA_ALONE
     )
 
 
@@ -174,7 +175,7 @@ DEVICE_REQUEST = (
 )
 
 
-def _runtime(vendor: str, name: str) -> tuple[Rule, ...]:
+def _runtime(vendor: str, toolkit: str) -> tuple[Rule, ...]:
     pattern = rf"unknown (?:or invalid runtime name:|runtime specified) {Q}{vendor}\b"
     return (
         *_elsewhere(pattern, vendor),
@@ -188,7 +189,7 @@ def _runtime(vendor: str, name: str) -> tuple[Rule, ...]:
         Rule(
             findings.NO_TOOLKIT,
             pattern,
-            f"the {name} Container Toolkit is not installed",
+            f"the {toolkit} is not installed",
             (lambda facts: remedies.install_toolkit(facts, vendor),),
             no_toolkit(vendor),
         ),
@@ -201,7 +202,9 @@ def _runtime(vendor: str, name: str) -> tuple[Rule, ...]:
     )
 
 
-RUNTIME = (*_runtime("nvidia", "NVIDIA"), *_runtime("amd", "AMD"))
+RUNTIME = tuple(
+    rule for each in gpu_vendors.with_runtime() for rule in _runtime(each.name, each.toolkit_label)
+)
 
 
 COMPOSE = (

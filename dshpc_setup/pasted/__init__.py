@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
+from dshpc_setup import gpu_vendors
 from dshpc_setup.checkup.kernel import parse
 from dshpc_setup.diagnose import Finding, Known, catalogue, diagnose
 from dshpc_setup.diagnose.model import FAULTS
@@ -79,7 +80,7 @@ def told(text: str) -> Explanation | None:
     found = [
         *_by_signs(FIRST, flat),
         *_by_log(raw, flat),
-        *_by_signs(NEXT, flat),
+        *_by_signs((*NEXT, *_of_vendors()), flat),
         *_by_rules(raw, flat),
         *_by_signs(LAST, _read(_NUMBERED.sub("", raw))[1]),
     ]
@@ -107,6 +108,13 @@ def _read(text: str) -> tuple[str, str]:
 def _short(text: str) -> str:
     half = _MOST // 2
     return text if len(text) <= _MOST else f"{text[:half]}\n{text[-half:]}"
+
+
+def _of_vendors() -> Iterator[Sign]:
+    """`SIGNS` of each vendor's aspect `signs`: rows of findings, words, and words beside them."""
+    for vendor in gpu_vendors.names():
+        module = gpu_vendors.aspect(vendor, "signs")
+        yield from (Sign(*row) for row in module.SIGNS) if module is not None else ()
 
 
 def _by_signs(signs: tuple[Sign, ...], flat: str) -> Iterator[Explanation]:
@@ -172,17 +180,21 @@ def _diagnosed(lines: tuple[str, ...]) -> tuple[Finding, ...]:
     return diagnose(known, tuple(check for check in catalogue() if check.section == "driver"))
 
 
+_IN_USE = ("intel",)  # whose log is looked at where jobs get a GPU
+
+
 @cache
 def _machine() -> HostFacts:
     """A Linux machine with a card of each maker, of which nothing else is known."""
+    names = gpu_vendors.names()
     return HostFacts(
         Platform("linux"),
         Cpu(),
         Memory(),
         Gpus(
             "present",
-            (GpuDevice(0, "intel"),),
-            unused=(UnusedGpu("nvidia", "not known"), UnusedGpu("amd", "not known")),
+            tuple(GpuDevice(0, name) for name in _IN_USE),
+            unused=tuple(UnusedGpu(name, "not known") for name in names if name not in _IN_USE),
         ),
         Engine("absent"),
         (Evidence("nvidia-pci", "present", "", 0.0),),

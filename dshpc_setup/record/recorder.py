@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import probes
+from dshpc_setup import gpu_vendors, probes
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Gpus, HostFacts
 from dshpc_setup.machine import Machine
@@ -119,7 +119,8 @@ def _that_answer(gpus: Gpus, log: Log) -> Gpus:
     if listed is None or listed.state != "timeout":
         return gpus
     log.replies["nvml_readings"] = replace(listed, value=None)
-    return replace(gpus, devices=tuple(item for item in gpus.devices if item.vendor != "nvidia"))
+    others = (item for item in gpus.devices if not gpu_vendors.has_cuda(item.vendor))
+    return replace(gpus, devices=tuple(others))
 
 
 def _kept(log: Log) -> Log:

@@ -30,6 +30,7 @@ DESCRIPTOR = Descriptor(
         modules=("i915", "xe"),
         nodes=r"accel",
     ),
+    tools=("xpu-smi",),
     list_command="ls -l /dev/dri",
     findings=("DSH-GP-020", "DSH-GP-021"),
     kernel_log=(r"\b(?:i915|xe)\b.{0,200}GPU HANG|\bxe\b.{0,200}(?:Engine reset: |Timedout job: )"),

@@ -81,6 +81,8 @@ DESCRIPTOR = Descriptor(
     capabilities={"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
     cuda=True,
     lists_all=True,
+    tools=("nvidia-smi",),
+    hidden=("/sys/module/nvidia", "/proc/driver/nvidia", "/proc/driver/nvidia-caps"),
     list_command="nvidia-smi",
     holders_command=(
         "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory --format=csv"
