@@ -169,7 +169,8 @@ def _device_request(asked: WantedGpus) -> Handover | Cause:
         return Cause(findings.PODMAN, "Podman passes over --gpus: CDI is its way")
     request = vendor_ways.of(asked.vendor).request
     if request is None:
-        able = " and ".join(each.label for each in gpu_vendors.with_runtime())
+        known = gpu_vendors.all_of_them()
+        able = " and ".join(each.label for each in known if vendor_ways.of(each.name).request)
         return Cause(None, f"--gpus hands over GPUs of {able} alone")
     return request(asked)
 

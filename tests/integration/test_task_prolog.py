@@ -39,13 +39,8 @@ gpu 1 intel 0 -
 vendor nvidia number {NVIDIA}
 gpu 0 nvidia 0 GPU-0
 """
-# Of a vendor whose variable Slurm does not know
-UNKNOWN = """places slurm
-tier default
-vendor acme number ACME_VISIBLE none ACME_UUIDS - - -
-gpu 1 acme 0 A0
-gpu 0 acme 1 A1
-"""
+# Of a vendor whose variable Slurm does not know, as `tests/unit/vendors` has it made
+UNKNOWN = (ROOT / "tests/vendors/gpu-places").read_text()
 
 
 def told(folder: Path, table: str | None, env: dict[str, str], shell: str = "sh") -> dict[str, str]:
