@@ -37,7 +37,7 @@ def _packages(known: Known) -> Verdict:
         *short,
         fix=(
             Fix("Take the build for this machine's GPUs: its install page names the package or the index, "
-                "which pip learns from PIP_INDEX_URL"),
+                "which PIP_INDEX_URL tells dshpc env lock"),
             Fix("Then lock it again", "dshpc env lock", step="after"),
             Fix("Build the image with it", "configure-environment"),
         ),
