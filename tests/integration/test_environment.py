@@ -62,4 +62,4 @@ def test_without_a_declaration_nothing_is_asked_for(standard: Cluster) -> None:
     dockerfile = (standard.folder / ".dshpc/build/Dockerfile").read_text()
     assert "environment" not in dockerfile
     assert not (standard.folder / ".dshpc/build/environment").exists()
-    assert not (standard.folder / ".dshpc/wheels").exists()
+    assert not (standard.folder / ".dshpc/packages").exists()
