@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import stat
 from typing import TextIO
 
 from dshpc_setup.errors import DshpcError, Fix
@@ -31,8 +34,8 @@ def replace_bytes(
     """Old content or new, with `sync` also after a power cut; DshpcError where that fails."""
     temporary = f"{path}.dshpc-tmp"
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(_new(temporary), "wb") as file:
+            handle = file.fileno()
             file.write(content)
             file.flush()
             os.fchmod(handle, mode)
@@ -40,9 +43,51 @@ def replace_bytes(
                 os.fchown(handle, *owner)
             if sync:
                 os.fsync(handle)
-        os.replace(temporary, path)
+            os.replace(temporary, path)
     except OSError as error:
         raise cannot_write(path, error) from None
+
+
+def _new(path: str) -> int:
+    """A file made anew, open for writing and locked as long: what stands there, a link too, is left of a
+    writer that was killed, or is one's who writes now and is waited for."""
+    while True:
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        except FileExistsError:
+            _remove_left(path)
+            continue
+        _lock(handle)
+        if _is_at(handle, path):
+            return handle
+        os.close(handle)
+
+
+def _remove_left(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            os.unlink(path)
+            return
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            _lock(handle)
+            if _is_at(handle, path):
+                os.unlink(path)
+        finally:
+            os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _is_at(handle: int, path: str) -> bool:
+    """Whether the file still has that name."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def replace_text(path: str, text: str, mode: int = 0o644, *, sync: bool = True) -> None:

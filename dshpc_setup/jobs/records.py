@@ -163,7 +163,8 @@ def _of_user(work: str, uid: int, limits: Limits) -> list[tuple[float, str, Work
                 place = workspace.of_path(work, f"{folder}/{entry.name}")
                 with contextlib.suppress(OSError):  # removed just now, or no workspace
                     if place is not None:
-                        seen = os.stat(f"{entry.name}/{OWN}", dir_fd=at, follow_symlinks=False)
+                        with no_links.opened(entry.name, at) as here:
+                            seen = os.stat(OWN, dir_fd=here, follow_symlinks=False)
                         found.append((seen.st_mtime, entry.name, place))
     except OSError:
         return []

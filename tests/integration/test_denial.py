@@ -133,6 +133,21 @@ def test_what_slurm_shows_of_a_job_commands_no_terminal(cluster: Cluster) -> Non
             refused = user(cluster, EVE, "sbatch", "-H", *words, "--wrap", "true")
             assert refused.code != 0, (sign, words)
             assert "control character" in refused.stderr, (sign, words, refused.stderr)
+        # Steps of a job have names of their own, which the controller takes as they come
+        hers = cluster.work / str(EVE)
+        (hers / f"p{sign}").write_text("#!/bin/sh\nexec squeue -h -s -o %j\n")
+        (hers / f"p{sign}").chmod(0o755)
+        script = "".join(f"srun -Q {words}\n" for words in (
+            f"-J 's{sign}' squeue -h -s -o %j", f"'./p{sign}'", f"-J named './p{sign}'",
+        ))  # fmt: skip
+        (hers / "steps.sh").write_text(f"#!/bin/sh\n{script}")
+        user(cluster, EVE, "sbatch", "--wait", "--mem=10", "-o", "steps", "steps.sh").good()
+        text = (hers / "steps").read_text()
+        (hers / "steps").unlink()
+        lines = [line for line in text.splitlines() if line != "batch"]
+        assert [line[:2] for line in lines] == ["s?", "sr", "sr", "na"], (sign, text)
+        assert "control character" in lines[1]
+        assert text == harmless(text), (sign, text)
     assert cluster.said("squeue", "-h") == ""
 
 

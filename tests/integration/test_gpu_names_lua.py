@@ -263,6 +263,15 @@ def test_no_text_of_a_job_commands_a_terminal(lua: Lua, sign: str) -> None:
             assert (told["code"], "control character" in told["told"]) == ("-1", True)
 
 
+@pytest.mark.parametrize("sign", OBEYED)
+def test_no_name_of_a_step_commands_a_terminal(lua: Lua, sign: str) -> None:
+    (shown,) = lua.cli({"job-name": f"a{sign}b"}).values()
+    assert shown.startswith("a")
+    assert "?" in shown
+    assert not {"\x1b", "\x9b", "\udc9b", "\x7f", "\u202e", "\u2066"} & set(shown)
+    assert lua.cli({"job-name": "Größe 'x'"}) == {"job-name": "Größe 'x'"}
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(
     text=st.text(st.characters(codec="utf-8", exclude_categories=("C", "Zl", "Zp")), max_size=20)

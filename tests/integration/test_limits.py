@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.conftest import docker
 from tests.integration.test_container import AS_USER, HEALTH, Node, image, until
 
 __all__ = ["image"]
@@ -83,6 +84,44 @@ def test_what_is_still_wanted_in_shared_memory_is_kept(node: Node) -> None:
     node.exec("touch", "/tmp/go")
     until(lambda: node.exec("ls", "/dev/shm").splitlines() == ["before", "of-bob"])
     node.exec("sh", "-c", "rm /dev/shm/*")
+
+
+# Six processes with 60,000 mappings each of a file with a long name: 120 MB of /proc/PID/maps
+MAPS = """
+import ctypes, os, time
+name = "/dev/shm/" + "m" * 240
+at = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
+os.truncate(name, 4096)
+for _ in range(5):
+    if os.fork() == 0:
+        break
+call = ctypes.CDLL(None).mmap
+call.restype = ctypes.c_void_p
+call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+for _ in range(60_000):
+    call(None, 4096, 1, 1, at, 0)
+os.close(at)
+open(f"/tmp/mapped-{os.getpid()}", "w").close()
+time.sleep(300)
+"""
+
+
+def test_what_a_users_processes_map_fills_no_memory_of_who_looks(node: Node) -> None:
+    node.exec("s6-svc", "-d", "/run/dshpc/services/tidy")
+    node.exec("s6-svwait", "-d", "/run/dshpc/services/tidy")
+    try:
+        node.exec(*ADA, "srun", "-D", "/", "touch", "/dev/shm/left")
+        docker("exec", "--detach", node.name, *ADA, "python3", "-c", MAPS)
+        until(lambda: len(node.exec("sh", "-c", "ls /tmp/mapped-* 2>/dev/null || :").split()) == 6)
+        look = "ulimit -v 200000; exec /usr/local/lib/dshpc/shared-memory"
+        until(lambda: node.exec("squeue", "-h") == "")
+        assert "left 1 in shared memory" in node.exec("sh", "-c", look)
+        assert node.exec("ls", "/dev/shm") == "m" * 240  # somebody has it mapped
+    finally:
+        node.exec(
+            "sh", "-c", "for at in /tmp/mapped-*; do kill ${at##*-}; rm $at; done; rm /dev/shm/m*"
+        )
+        node.exec("s6-svc", "-u", "/run/dshpc/services/tidy")
 
 
 def test_tasks_are_ended_before_sessions_and_those_before_daemons(node: Node) -> None:

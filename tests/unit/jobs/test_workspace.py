@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import no_links, removal, workspace, workspace_folders
+from dshpc_setup.jobs import no_links, records, removal, workspace, workspace_folders
+from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.workspace import Workspace
 
 UID = os.getuid()
@@ -278,3 +279,12 @@ def test_what_lets_a_user_write_there() -> None:
     step = workspace_folders.room_for_writing(denied, "/w")
     assert step.endswith("for all users: mkdir -p /w/jobs; chmod 1777 /w/jobs")
     assert workspace_folders.room_for_writing(full, "/w").startswith("Make room in /w")
+
+
+def test_a_link_at_a_workspaces_name_is_not_looked_through(tmp_path: Path) -> None:
+    user = tmp_path / f"jobs/{UID}"
+    (user / "real/.job").mkdir(parents=True)
+    (tmp_path / "elsewhere/.job").mkdir(parents=True)
+    (user / "link").symlink_to(tmp_path / "elsewhere")
+    found = records._of_user(str(tmp_path), UID, Limits())
+    assert [name for _, name, _ in found] == ["real"]

@@ -107,6 +107,24 @@ end
 
 local is_allowed = dofile("/usr/local/lib/dshpc/job-limits.lua")
 local can_log = dofile("/usr/local/lib/dshpc/job-log.lua")
+local _, plain = dofile("/usr/local/lib/dshpc/job-texts.lua")
+
+-- The name of a step is the client's text, or its program's: terminals show it (squeue -s). In a job srun
+-- passes over the name that the job's environment gives it.
+local function has_plain_name(options)
+   local name = options["job-name"]
+   local words = type(options["argv"]) == "table" and options["argv"] or {}
+   local program = (words[1] or ""):match("[^/]*$")
+   local is_named = name and name ~= "" and name ~= os.getenv("SLURM_JOB_NAME")
+   if options["type"] == "srun" and not is_named and plain(program) ~= program then
+      slurm.log_error("%s", "the program's name holds a control character: name the step, --job-name=NAME")
+      return false
+   end
+   if type(name) == "string" and plain(name) ~= name then
+      options["job-name"] = plain(name)
+   end
+   return true
+end
 
 function slurm_cli_setup_defaults(options, early_pass)
    return slurm.SUCCESS
@@ -120,7 +138,7 @@ function slurm_cli_pre_submit(options, pack_offset)
    for _, name in ipairs(typed_lists) do
       rewrite(options, name, true, counts)
    end
-   if not is_allowed(options) then
+   if not is_allowed(options) or not has_plain_name(options) then
       return slurm.ERROR
    end
    if options["type"] ~= "salloc" and not can_log(options) then

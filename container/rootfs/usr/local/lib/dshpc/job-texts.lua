@@ -1,4 +1,5 @@
--- Read by Slurm's job_submit.lua (templates/job_submit.lua.j2): gives a function of a job.
+-- Read by Slurm's job_submit.lua and cli_filter.lua (templates/): gives a function of a job, and one that
+-- makes a text plain.
 -- What users write of a job stands in the terminals of all who look at it, and in the log of ended jobs,
 -- where a line is a job. So it holds nothing that a terminal obeys and no line break: such signs of a name
 -- become "?", and anything else that holds one is refused.
@@ -54,7 +55,7 @@ local function refused(what, rather)
 end
 
 -- Whether the job may be submitted or changed so; its names are made plain.
-return function(job)
+local function has_plain_texts(job)
    for _, name in ipairs(names) do
       if job[name] ~= nil and plain(job[name]) ~= job[name] then
          job[name] = plain(job[name])
@@ -80,3 +81,5 @@ return function(job)
    end
    return true
 end
+
+return has_plain_texts, plain
