@@ -125,7 +125,7 @@ def _folder(path: str) -> int:
                     if links > _MOST_LINKS or not _is_roots(at, seen):
                         raise _refused(path)
                     text = os.readlink("", dir_fd=place)
-                    parts += reversed(text.split("/"))
+                    parts.extend(reversed(text.split("/")))
                     os.close(place)
                     place = os.open("/" if text.startswith("/") else ".", _PLACE, dir_fd=at)
                 elif not stat.S_ISDIR(seen.st_mode):

@@ -301,12 +301,10 @@ def _give(folder: Path, owner: tuple[int, int]) -> None:
         top = os.open(at, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for entry in tree.entries(top, _MOST_GIVEN):
-            if entry.is_folder:
-                handle = tree.open_folder(entry.name, entry.at)
-            elif entry.is_file and entry.seen.st_nlink == 1:
-                handle = tree.open_file(entry.name, entry.at)
-            else:
+            if not entry.is_folder and not entry.is_file:
                 continue  # whose a link is matters to nobody
+            open_it = tree.open_folder if entry.is_folder else tree.open_file
+            handle = open_it(entry.name, entry.at)
             try:
                 seen = os.fstat(handle)
                 if seen.st_uid == os.geteuid() and (entry.is_folder or seen.st_nlink == 1):

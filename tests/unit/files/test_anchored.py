@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dshpc_setup.apply import apply
+from dshpc_setup.engine.site import SiteFiles
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import anchored, atomic, swap
 from dshpc_setup.image import context
@@ -42,19 +44,21 @@ def test_no_writer_follows_a_link_on_its_way(part: str, tmp_path: Path, elsewher
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(elsewhere)
     path = link / "there"
-    for write in (
+    writers: list[Callable[[], object]] = [
         lambda: atomic.write_atomic(path, "new"),
         lambda: swap.write(path, "new", "theirs"),
         lambda: atomic.make_folder(link / "made", (os.getuid(), os.getgid())),
-    ):
+    ]
+    for write in writers:
         with pytest.raises(DshpcError, match="root follows none"):
             write()
-    for act in (
+    acts: list[Callable[[], object]] = [
         lambda: atomic.remove(path),
         lambda: atomic.replace(path, link / "other"),
         lambda: atomic.read_plain(path),
         lambda: atomic.sync_folder(link),
-    ):
+    ]
+    for act in acts:
         with pytest.raises(OSError, match="root follows none"):
             act()
     untouched(elsewhere)
@@ -125,7 +129,7 @@ def test_the_lock_is_not_made_behind_a_link(tmp_path: Path, elsewhere: Path) -> 
 
 
 def test_the_build_folder_is_not_written_behind_a_link(tmp_path: Path, elsewhere: Path) -> None:
-    site = context.SiteFiles()
+    site = SiteFiles()
     for link in (".dshpc", ".dshpc/build-secrets"):
         place = tmp_path / link
         if place.parent != tmp_path:

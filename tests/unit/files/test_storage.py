@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import storage
 
 
@@ -53,5 +54,5 @@ def test_two_writers_of_one_file_leave_one_text_whole(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(storage.DshpcError, match="cannot write"):
+    with pytest.raises(DshpcError, match="cannot write"):
         storage.replace_text(str(tmp_path / "no/path"), "")
