@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +9,7 @@ from dshpc_setup.cli.terminal import Ink, printable, printable_lines, wrapped
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import FAULTS, SECTIONS, WRONG, Section
 from dshpc_setup.diagnose.report import Report
+from dshpc_setup.facts import Unanswered
 from dshpc_setup.terminal.called import as_called, dshpc_command
 from dshpc_setup.terminal.printed import counted
 
@@ -20,7 +20,6 @@ _GPUS = (
 _SETTINGS = ("DSH-FI-011", "DSH-HO-012")  # all else is looked at without those that are wrong
 _MOST_EVIDENCE = 8  # lines of one finding; all of them with -v
 _INDENT = " " * 3
-_WHAT = re.compile(r"^[\w-]+: (?:\w+, )?")  # "docker: denied, " before what was answered
 
 
 @dataclass(frozen=True)
@@ -206,15 +205,19 @@ def _unanswered(report: Report, shown: Sequence[Finding]) -> Iterator[str]:
     """What could not be asked, less what a fault says in the same words, or a root cause for it."""
     faults = [finding for finding in shown if _is_wrong(finding)]
     told = "\n".join("\n".join((each.cause, *each.evidence)) for each in faults).casefold()
-    said = [_sentence(text) for text in report.unanswered]
-    left = [text for text in said if _WHAT.sub("", text, count=1).casefold() not in told]
+    # Other programs' answers, for the most part: what a fault has among its evidence
+    left = [each for each in report.unanswered if _shown(each) not in told]
     if left:
         yield "Not everything could be asked:"
-        for text in left:
-            yield from wrapped(text, "  - ")
+        for each in left:
+            yield from wrapped(_sentence(str(each)), "  - ")
         where = " (on the host)" if report.inside else ""
         yield as_called(f"  Where each answer came from{where}: dshpc detect --explain")
         yield ""
+
+
+def _shown(item: Unanswered) -> str:
+    return _sentence(item.detail or item.state).casefold()
 
 
 def _closing(report: Report, shown: Sequence[Finding], ink: Ink) -> list[str]:

@@ -230,8 +230,8 @@ def _not_asked(facts: HostFacts, sections: Collection[str]) -> list[str]:
     if not told:
         return []
     found = ["", "Not everything could be asked:"]
-    for text in told:
-        found += _wrapped("  - ", text)
+    for item in told:
+        found += _wrapped("  - ", str(item))
     hints = [
         as_called("Where each answer came from: dshpc detect --explain"),
         as_called("How to fix it: dshpc doctor"),

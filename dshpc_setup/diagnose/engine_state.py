@@ -10,7 +10,7 @@ from dshpc_setup.diagnose.common import set_up
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.errors import Fix
-from dshpc_setup.facts import Platform
+from dshpc_setup.facts import Because, Platform
 from dshpc_setup.passthrough import findings
 from dshpc_setup.passthrough.causes import of_refusal
 
@@ -168,7 +168,7 @@ def _start(known: Known, platform: Platform) -> tuple[Fix, ...]:
 
 def _rootless(known: Known) -> tuple[Fix, ...]:
     """Where this user's own engine is there, and nothing points to it."""
-    if not any(item.startswith("rootless Docker:") for item in others(known)):
+    if not any(item.key == "own-rootless-engine" for item in _not_chosen(known)):
         return ()
     return (
         Fix(
@@ -230,8 +230,12 @@ def _told(known: Known, title: str | None, cause: str, *fix: Fix) -> Verdict:
 
 def others(known: Known) -> tuple[str, ...]:
     """Engines whose sockets are there, and that nobody has chosen."""
+    return tuple(f"{item.source}: {item.says}" for item in _not_chosen(known))
+
+
+def _not_chosen(known: Known) -> tuple[Because, ...]:
     return tuple(
-        f"{item.source}: {item.says}"
+        item
         for conclusion in known.facts.conclusions
         if conclusion.about == "docker.state"
         for item in conclusion.instead

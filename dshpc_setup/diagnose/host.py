@@ -248,7 +248,12 @@ def _answers(known: Known) -> Verdict:
     # The engine has checks of its own for each way not to answer; a driver that answers with an error
     # has answered
     asked = known.facts.unanswered()
-    silent = [line for line in asked if not line.startswith(("gpus: error", "docker:", "engine:"))]
+    silent = [
+        str(item)
+        for item in asked
+        if item.about not in ("docker", "engine")
+        and not (item.about == "gpus" and item.state == "error")
+    ]
     if not silent:
         return replace(fine(), title="Every other question got an answer" if asked else None)
     return warning(

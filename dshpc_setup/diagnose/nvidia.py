@@ -162,7 +162,7 @@ def _loaded(known: Known) -> Verdict:
 def _nvgpu(known: Known) -> Verdict:
     """A Jetson's GPU has its driver in NVIDIA's own kernel."""
     gpus = known.facts.gpus
-    if gpus.state != "error" or gpus.devices or "did not start" in (gpus.detail or ""):
+    if gpus.state != "error" or gpus.devices or "not-started" in gpus.causes:
         return fine(*said(evidence(known, "jetson")))
     return fault(
         "This is a Jetson, and its GPU's driver nvgpu is not loaded: it comes with the kernel of "
@@ -239,7 +239,7 @@ def _count(known: Known) -> Verdict:
     if gpus.complete:
         return fine(f"{len(cards(known))} of NVIDIA's")
     told = (f"{layer.source}: {layer.says}" for item in gpus.disagreements for layer in item.layers
-            if item.about == "number of GPUs")  # fmt: skip
+            if item.code == "count")  # fmt: skip
     missing = (f"{gpu.pci_bus_id}: {gpu.reason}" for gpu in _unused(known))
     return (warning if cards(known) else fault)(
         "The driver stopped answering before it had reported all GPUs: the rest are unknown, "

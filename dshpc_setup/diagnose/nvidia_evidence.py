@@ -89,11 +89,7 @@ def in_container(known: Known) -> bool:
 def driver_loaded(known: Known) -> bool:
     """Whether NVIDIA's own kernel module is loaded."""
     module = evidence(known, "nvidia-module")
-    return module is not None and module.state == "present" and _is_own(module.detail or "")
-
-
-def _is_own(words: str) -> bool:
-    return words.startswith("nvidia ")
+    return module is not None and module.state == "present" and module.module is not None
 
 
 def silent(known: Known) -> list[Evidence]:

@@ -93,16 +93,17 @@ def _sign(known: Known) -> Fixes:
 def _flavour(known: Known) -> Verdict:
     """Whether the driver's kernel modules are of the kind that the GPU needs: open or proprietary."""
     module = evidence(known, "nvidia-module")
+    kind = module.module if module is not None else None
     words = (module.detail or "") if module is not None else ""
     wants_open = still_said(known, _WANTS_OPEN, 2)
     wants_other = still_said(known, _WANTS_PROPRIETARY, 2)
     say = warning if cards(known) else fault
-    if wants_open and "open kernel module" not in words:
+    if wants_open and kind != "nvidia-open":
         cause = (
             "This GPU needs NVIDIA's open kernel modules, and the proprietary ones are installed."
         )
         return say(cause, *_with_about(known, wants_open), fix=_open_modules(known))
-    if wants_other and "proprietary kernel module" not in words:
+    if wants_other and kind != "nvidia-proprietary":
         cause = (
             "NVIDIA's open kernel modules are installed, and this GPU is too old for them: it has no GSP "
             "(they need Turing or newer)."

@@ -8,6 +8,7 @@ from typing import Any
 from dshpc_setup.diagnose import Finding, exit_code, to_json
 from dshpc_setup.diagnose.model import WRONG
 from dshpc_setup.errors import Exit
+from dshpc_setup.facts import Unanswered
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Report:
 
     findings: tuple[Finding, ...]
     every: tuple[Finding, ...]  # those of left-out checks too: they may be the cause
-    unanswered: tuple[str, ...] = ()  # what timed out or could not be asked, a sentence each
+    unanswered: tuple[Unanswered, ...] = ()  # what timed out or could not be asked
     strict: bool = False
     inside: bool = False  # it was made in the cluster's container
     # What the findings are not about, or are only about, a sentence each
@@ -42,7 +43,7 @@ class Report:
             **to_json(self.findings, strict=self.strict),
             "exit_code": int(self.exit_code),
             "strict": self.strict,
-            "unanswered": list(self.unanswered),
+            "unanswered": [str(item) for item in self.unanswered],
             "left_out": [{"id": it.id, "title": it.title} for it in self.left_out],
             "notes": list(self.notes),
         }

@@ -35,6 +35,10 @@ SECTIONS: tuple[Section, ...] = ("platform", "cpu", "memory", "gpus", "docker")
 SCHEMA = "dshpc.facts/1"
 
 
+# NVIDIA's own kernel modules, by their kind; "nvidia": of a kind that is not known
+ModuleKind = Literal["nvidia", "nvidia-open", "nvidia-proprietary"]
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Where a fact was read, how it went and how long it took."""
@@ -45,6 +49,7 @@ class Evidence:
     ms: float
     detail: str | None = None  # of an `error`: the text that could not be read, or its beginning
     code: int | None = None  # the library's own error number, the command's exit code
+    module: ModuleKind | None = None  # of a kernel driver that was found
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Because:
 
     source: str
     says: str
+    key: Literal["own-rootless-engine"] | None = None  # where a check has to tell it from others
 
 
 @dataclass(frozen=True)
@@ -65,8 +71,9 @@ class Conclusion:
     instead: tuple[Because, ...] = ()  # what was not chosen, and why not
 
 
-# A card that the driver did not start, that left the bus, whose module is not loaded, whose kernel has no KFD
-DisagreementCode = Literal["not-started", "off-the-bus", "not-loaded", "no-kfd"]
+# A card that the driver did not start, that left the bus, whose module is not loaded, whose kernel has no
+# KFD; how many GPUs there are
+DisagreementCode = Literal["not-started", "off-the-bus", "not-loaded", "no-kfd", "count"]
 
 
 @dataclass(frozen=True)
@@ -252,6 +259,11 @@ class GpuDevice:
     health: GpuHealth | None = None  # None: it tells nothing of it
 
 
+# Why there is none for us, where a check has to tell it from others: this process' control group lets it use
+# none; a Jetson's GPU has its driver and did not start
+GpusCause = Literal["control-group", "not-started"]
+
+
 @dataclass(frozen=True)
 class Gpus:
     """All GPUs, in the vendors' own order. `state` is `present` only where devices are listed."""
@@ -265,6 +277,7 @@ class Gpus:
     complete: bool = True  # False: a driver stopped answering before it had told of all
     unused: tuple[UnusedGpu, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
+    causes: tuple[GpusCause, ...] = ()
 
     @property
     def vendor(self) -> str:
@@ -383,6 +396,21 @@ class Engine:
 
 
 @dataclass(frozen=True)
+class Unanswered:
+    """What could not be asked. `about`: the probe that timed out, or the section of the facts."""
+
+    about: str
+    state: State
+    detail: str = ""
+    section: bool = False
+
+    def __str__(self) -> str:
+        """ "nvml: no answer within 9.6 s", "docker: denied, unix:///var/run/docker.sock: ..."."""
+        state = self.state if self.section else ""
+        return f"{self.about}: {', '.join(filter(None, (state, self.detail)))}"
+
+
+@dataclass(frozen=True)
 class HostFacts:
     """All that was found out about one machine."""
 
@@ -412,10 +440,12 @@ class HostFacts:
             "schema": SCHEMA,
             "simulated": self.gpus.simulated,
             **{key: make() if key in only else None for key, make in sections.items()},
-            "evidence": [asdict(item) for item in self.evidence],
+            "evidence": [_less(asdict(item), "module") for item in self.evidence],
         }
         if explain:
-            found["conclusions"] = [asdict(item) for item in self.conclusions]
+            found["conclusions"] = [
+                asdict(item, dict_factory=_keyless) for item in self.conclusions
+            ]
         return found
 
     def late(self, probe: str | None = None) -> tuple[Evidence, ...]:
@@ -447,10 +477,12 @@ class HostFacts:
             item.probe == "engine" and item.code == 502 for item in self.evidence
         )
 
-    def unanswered(self, only: Collection[Section] = SECTIONS) -> tuple[str, ...]:
-        """What timed out or could not be asked, a sentence each; () where all was answered."""
+    def unanswered(self, only: Collection[Section] = SECTIONS) -> tuple[Unanswered, ...]:
+        """What timed out or could not be asked; () where all was answered."""
         late = self.late()
-        told = {f"{item.probe}: {item.detail or 'no answer in time'}": None for item in late}
+        told = [
+            Unanswered(each.probe, each.state, each.detail or "no answer in time") for each in late
+        ]
         for name, fact in (
             ("platform", self.platform),
             ("cpu", self.cpu),
@@ -462,10 +494,11 @@ class HostFacts:
             if name in only and failed:
                 said = (getattr(fact, "host", None), getattr(fact, "detail", None))
                 detail = ": ".join(filter(None, said))
-                told[f"{name}: {fact.state}{f', {detail}' if detail else ''}"] = None
+                told.append(Unanswered(name, fact.state, detail, section=True))
         if "gpus" in only and not self.gpus.complete and not late:
-            told[f"gpus: {self.gpus.detail or 'not all of them are known'}"] = None
-        return tuple(told)
+            detail = self.gpus.detail or "not all of them are known"
+            told.append(Unanswered("gpus", self.gpus.state, detail))
+        return tuple(dict.fromkeys(told))
 
     def _platform_json(self) -> dict[str, Any]:
         return asdict(self.platform)
@@ -477,10 +510,20 @@ class HostFacts:
         return {**asdict(self.memory), "usable_mib": self.memory.usable_mib}
 
     def _gpus_json(self) -> dict[str, Any]:
-        return {**asdict(self.gpus), "vendor": self.gpus.vendor}
+        found = asdict(self.gpus, dict_factory=_keyless)
+        return {**_less(found, "causes"), "vendor": self.gpus.vendor}
 
     def _docker_json(self) -> dict[str, Any]:
         found = asdict(self.engine)
         compose = self.engine.compose
         found["compose"] = compose.version.lstrip("v") if compose else None
         return found
+
+
+def _less(found: dict[str, Any], key: str) -> dict[str, Any]:
+    """Without what few have and this one does not."""
+    return {name: value for name, value in found.items() if name != key or value}
+
+
+def _keyless(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return _less(dict(pairs), "key")

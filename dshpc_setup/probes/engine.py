@@ -6,9 +6,9 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from dshpc_setup.facts import Compose, Engine, EngineKind, Evidence
+from dshpc_setup.facts import Because, Compose, Engine, EngineKind, Evidence
 from dshpc_setup.machine import Machine, Reply
 from dshpc_setup.probes import compose, platform
 from dshpc_setup.probes.look import Found, Look, kept
@@ -235,20 +235,26 @@ def _rank(kind: EngineKind) -> int:
     return list(_WHY_NOT).index(kind)
 
 
-def _other_sockets(look: Look, fact: Engine) -> list[tuple[str, str]]:
+def _other_sockets(look: Look, fact: Engine) -> list[Because]:
     """Engines that are there and that nobody has chosen."""
     uid = look.machine.uid
     chosen = fact.host or ""
     return [
-        (name, f"unix://{path} is there, and neither DOCKER_HOST nor the context names it")
-        for name, path in (
-            ("rootless Docker", f"/run/user/{uid}/docker.sock"),
-            ("rootless Podman", f"/run/user/{uid}/podman/podman.sock"),
-            ("Podman", "/run/podman/podman.sock"),
-            ("Docker", "/var/run/docker.sock"),
+        Because(
+            name, f"unix://{path} is there, and neither DOCKER_HOST nor the context names it", key
         )
+        for name, path, key in _sockets(uid)
         if path not in chosen and look.machine.exists(path)
     ]
+
+
+def _sockets(uid: int) -> tuple[tuple[str, str, Literal["own-rootless-engine"] | None], ...]:
+    return (
+        ("rootless Docker", f"/run/user/{uid}/docker.sock", "own-rootless-engine"),
+        ("rootless Podman", f"/run/user/{uid}/podman/podman.sock", None),
+        ("Podman", "/run/podman/podman.sock", None),
+        ("Docker", "/var/run/docker.sock", None),
+    )
 
 
 def _conclude_compose(look: Look, composes: tuple[Compose, ...], late: list[Evidence]) -> None:

@@ -69,6 +69,7 @@ def merge(answers: Sequence[Gpus], *, simulated: bool) -> Gpus:
         detail="; ".join(dict.fromkeys(details)) or (None if devices else _nothing()),
         unused=tuple(item for answer in answers for item in answer.unused),
         disagreements=tuple(item for answer in answers for item in answer.disagreements),
+        causes=tuple(dict.fromkeys(item for answer in told for item in answer.causes)),
         complete=all(answer.complete for answer in answers),
     )
 

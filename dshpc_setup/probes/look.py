@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dshpc_setup.facts import Because, Conclusion, Evidence, State
+from dshpc_setup.facts import Because, Conclusion, Evidence, ModuleKind, State
 from dshpc_setup.machine import Ended, Machine
 from dshpc_setup.terminal import printed
 
@@ -56,19 +56,20 @@ class Look:
         source: str,
         detail: str | None = None,
         code: int | None = None,
+        module: ModuleKind | None = None,
     ) -> None:
         """Add a piece of evidence; its time is counted from the piece before."""
         now = self.machine.clock()
         ms = round((now - self._started) * 1000, 1)
         self._started = now
-        self._evidence.append(Evidence(probe, state, source, ms, detail, code))
+        self._evidence.append(Evidence(probe, state, source, ms, detail, code, module))
 
     def concluded(
         self,
         about: str,
         says: str,
         *because: tuple[str, str],
-        instead: Iterable[tuple[str, str]] = (),
+        instead: Iterable[tuple[str, str] | Because] = (),
     ) -> None:
         """Add a conclusion: (source, what it says) pairs, and (what was not chosen, why not)."""
         self._conclusions.append(
@@ -76,7 +77,7 @@ class Look:
                 about,
                 says,
                 tuple(Because(*pair) for pair in because),
-                tuple(Because(*pair) for pair in instead),
+                tuple(each if isinstance(each, Because) else Because(*each) for each in instead),
             )
         )
 

@@ -218,7 +218,11 @@ def _denied(search: Search) -> Gpus:
         else f"this process may not use {counted(count, 'AMD GPU')} of the machine (device cgroup)"
     )
     search.look.saw("kfd", "denied", kfd.NODES, detail)
-    return Gpus("absent" if container else "denied", detail=detail)
+    return (
+        Gpus("absent", detail=detail)
+        if container
+        else Gpus("denied", detail=detail, causes=("control-group",))
+    )
 
 
 def _by_tool(

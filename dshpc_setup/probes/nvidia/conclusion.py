@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from dshpc_setup.facts import GpuDevice, Gpus, State
+from dshpc_setup.facts import GpuDevice, Gpus, GpusCause, State
 from dshpc_setup.facts.nvidia_driver import OLDEST_DRIVER, WSL_FOLDER, too_old
 from dshpc_setup.machine import Reply
 from dshpc_setup.machine.nvml import LIBRARY
@@ -30,6 +30,12 @@ _REASONS = {
 }
 
 
+class _NoneListed(NamedTuple):
+    state: State
+    why: str
+    causes: tuple[GpusCause, ...] = ()
+
+
 def concluded(
     layers: Layers, devices: tuple[GpuDevice, ...], told: GpuList | None, failed: Reply, hidden: int
 ) -> Gpus:
@@ -38,14 +44,15 @@ def concluded(
     cuda = nvidia_devices.cuda_version(value.get("cuda_version"))
     state: State = "present"
     details = []
+    causes: tuple[GpusCause, ...] = ()
     if told is not None and told.cut is not None:
         details.append(_cut_short(layers, told, len(devices)))
     if not devices:
         uncounted = _uncounted(value)
         if told is None or told.cut is not None:
-            state, why = _none_listed(layers, failed)
+            state, why, causes = _none_listed(layers, failed)
         elif uncounted is not None:
-            state, why = _none_listed(layers, replace(failed, code=uncounted))
+            state, why, causes = _none_listed(layers, replace(failed, code=uncounted))
         else:
             state, why = _lists_none(layers, hidden, told.teller)
         details.append(why)
@@ -66,6 +73,7 @@ def concluded(
         cuda_version=cuda,
         detail=detail,
         complete=told is None or told.cut is None,
+        causes=causes,
     )
 
 
@@ -115,47 +123,58 @@ def _reason(layers: Layers, reply: Reply) -> str:
     return _REASONS.get(reply.code or 0) or reply.detail or "NVML did not answer"
 
 
-def _none_listed(layers: Layers, reply: Reply) -> tuple[State, str]:
-    """State and sentence where no layer lists the GPUs. Only what is surely nothing is `absent`."""
+def _none_listed(layers: Layers, reply: Reply) -> _NoneListed:
+    """State, sentence and cause where no layer lists the GPUs. Only what is surely nothing is `absent`."""
     cards = layers.cards
     reason = _reason(layers, reply)
     there = bool(cards) or bool(layers.nodes)
     if reply.state == "timeout":
-        return "timeout", f"{nvidia_reconcile.teller_of(reply)} gave {reason}: the driver may hang"
+        return _NoneListed(
+            "timeout", f"{nvidia_reconcile.teller_of(reply)} gave {reason}: the driver may hang"
+        )
     if layers.wsl is not None and not layers.wsl.dxg and not there:
-        return "absent", layers.wsl.missing
+        return _NoneListed("absent", layers.wsl.missing)
     if layers.wsl is not None and layers.wsl.intruders:
-        return "error", f"Windows lends a GPU, but {reason}"
+        return _NoneListed("error", f"Windows lends a GPU, but {reason}")
     if layers.wsl is not None and LIBRARY in layers.wsl.lent:
-        return "error", f"Windows lends a GPU, but {reason}; `wsl --shutdown` there may help"
+        return _NoneListed(
+            "error", f"Windows lends a GPU, but {reason}; `wsl --shutdown` there may help"
+        )
     if layers.wsl is not None and layers.wsl.dxg and not there and reply.code in (9, 12):
-        return "absent", (
+        return _NoneListed(
+            "absent",
             f"Windows lends no NVIDIA GPU: {LIBRARY} is not in {WSL_FOLDER}; GPUs of other makers "
-            "are not looked for in WSL"
+            "are not looked for in WSL",
         )
     if cards and all(card.driver == "vfio-pci" for card in cards):
-        return "absent", "every NVIDIA card is handed to virtual machines (vfio-pci)"
+        return _NoneListed("absent", "every NVIDIA card is handed to virtual machines (vfio-pci)")
     if layers.board is not None and not there:
         return _without_nvgpu(layers)
     drivers = {card.driver for card in cards}
     if not layers.container and "nouveau" in drivers and not drivers & set(OURS):
-        return "error", "the nouveau driver holds the NVIDIA card; NVIDIA's own is needed"
+        return _NoneListed(
+            "error", "the nouveau driver holds the NVIDIA card; NVIDIA's own is needed"
+        )
     if not there and reply.code in (9, 12) and not (layers.module.version and layers.control):
-        return "absent", f"no NVIDIA card is visible, and {reason}"
+        return _NoneListed("absent", f"no NVIDIA card is visible, and {reason}")
     if reply.state == "denied":
-        return "denied", reason
-    return "error", reason if not there else f"there is an NVIDIA card, but {reason}"
+        return _NoneListed("denied", reason)
+    return _NoneListed("error", reason if not there else f"there is an NVIDIA card, but {reason}")
 
 
-def _without_nvgpu(layers: Layers) -> tuple[State, str]:
+def _without_nvgpu(layers: Layers) -> _NoneListed:
     board = layers.board
     assert board is not None
     what = f"this is a Tegra board ({board.words})"
     if layers.container:
-        return "absent", f"{what}; no device node of its GPU is in this container"
+        return _NoneListed("absent", f"{what}; no device node of its GPU is in this container")
     if board.stray:
-        return "error", (
+        return _NoneListed(
+            "error",
             f"{what}, and its GPU did not start: nvgpu has {', '.join(board.stray)} and no node to "
-            "compute with; `dmesg` has the reason, switching the power off and on often helps"
+            "compute with; `dmesg` has the reason, switching the power off and on often helps",
+            ("not-started",),
         )
-    return "error", f"{what}, and its GPU's driver nvgpu has no device node: is it loaded?"
+    return _NoneListed(
+        "error", f"{what}, and its GPU's driver nvgpu has no device node: is it loaded?"
+    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dshpc_setup import gpu_vendors
+from dshpc_setup.facts import ModuleKind
 from dshpc_setup.facts.nvidia_driver import WSL_FOLDER
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.nvml import LIBRARY
@@ -36,6 +37,10 @@ _MULTIARCH = {
 _UUID = r"GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 Flavour = Literal["open", "proprietary"]
+_KINDS: Mapping[Flavour | None, ModuleKind] = {
+    "open": "nvidia-open",
+    "proprietary": "nvidia-proprietary",
+}
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,13 @@ class Module:
     @property
     def version(self) -> str | None:
         return self.sys_version or self.proc_version
+
+    @property
+    def kind(self) -> ModuleKind | None:
+        """None for none of NVIDIA's own."""
+        if self.name != "nvidia":
+            return None
+        return _KINDS.get(self.flavour, "nvidia")
 
     @property
     def words(self) -> str:

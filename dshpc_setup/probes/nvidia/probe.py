@@ -120,7 +120,7 @@ def _saw_layers(look: Look, layers: Layers) -> None:
     look.saw("nvidia-pci", "present" if cards else "absent", pci.ROOT, cards)
     module: State = "present" if layers.module.name else "absent"
     source = f"{nvidia_layers.SYS_VERSION}, {nvidia_layers.PROC}/version"
-    look.saw("nvidia-module", module, source, layers.module.words)
+    look.saw("nvidia-module", module, source, layers.module.words, module=layers.module.kind)
     nodes = ", ".join([*layers.nodes, *(["/dev/nvidiactl"] if layers.control else [])]) or None
     look.saw("nvidia-nodes", "present" if nodes else "absent", "/dev", nodes)
 

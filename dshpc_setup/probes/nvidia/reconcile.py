@@ -194,6 +194,7 @@ def _cut_short(layers: Layers, told: GpuList, number: int) -> Disagreement:
             Because(pci.ROOT, f"{counted(ours, 'card')} bound to NVIDIA's driver"),
         ),
         f"{why}; those that were told before it are listed, the others are not known",
+        code="count",
     )
 
 
@@ -205,6 +206,7 @@ def _crashed_beside(told: GpuList, nvml: Reply, number: int) -> Disagreement:
             Because(told.teller, f"lists {counted(number, 'GPU')}"),
         ),
         "a question that NVML was asked and nvidia-smi was not crashes the driver's library",
+        code="count",
     )
 
 

@@ -24,6 +24,7 @@ from dshpc_setup.diagnose import Finding, catalogue
 from dshpc_setup.diagnose.model import SECTIONS, Check, Known, Verdict, fault, fine
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import DshpcError, Exit, Fix
+from dshpc_setup.facts import Unanswered
 from tests.unit.diagnose.known import known as known_of
 
 MACHINES = Path(__file__).parents[2] / "machines"
@@ -39,6 +40,7 @@ def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+LATE = Unanswered("nvml", "timeout", "late")
 WELL = Finding("DSH-HO-001", "host", "ok", "It runs", ("linux",))
 NOTED = Finding("DSH-HO-002", "host", "info", "Worth knowing", ("read",), "So it is.")
 ABSENT = Finding("DSH-AM-001", "driver", "skipped", "AMD's driver", cause="There is no AMD GPU.")
@@ -116,13 +118,16 @@ def test_all_is_well() -> None:
 
 def test_no_problem_is_said_of_what_was_looked_at_alone() -> None:
     assert told((WELL,), every=ILL)[-1] == "No problem found by 1 check."
-    late = told((WELL,), unanswered=("nvml: no answer\x1b[2J within 9 s",))
+    late = told((WELL,), unanswered=(Unanswered("nvml", "timeout", "no answer\x1b[2J within 9 s"),))
     assert late[-1] == "No problem found, but not everything could be asked."
     assert "  - nvml: no answer?[2J within 9 s" in late
 
 
 def test_what_a_root_cause_says_is_not_said_again() -> None:
-    late = ("docker: denied, Two versions.", "nvml: no answer")
+    late = (
+        Unanswered("docker", "denied", "Two versions.", section=True),
+        Unanswered("nvml", "timeout", "no answer"),
+    )
     text = told((ROOT,), unanswered=late)
     assert "  - nvml: no answer" in text
     assert "docker: denied" not in "\n".join(text)
@@ -254,9 +259,9 @@ def test_each_fault_is_told_once(findings: list[Finding]) -> None:
         (ILL, {}, Exit.ERROR),
         ((WELL, CRASHED), {}, Exit.INCOMPLETE),
         ((WELL, CRASHED, WARNED), {}, Exit.INCOMPLETE),
-        ((WELL,), {"unanswered": ("nvml: late",)}, Exit.INCOMPLETE),
-        ((WARNED,), {"unanswered": ("nvml: late",)}, Exit.INCOMPLETE),
-        ((ROOT,), {"unanswered": ("nvml: late",)}, Exit.ERROR),
+        ((WELL,), {"unanswered": (LATE,)}, Exit.INCOMPLETE),
+        ((WARNED,), {"unanswered": (LATE,)}, Exit.INCOMPLETE),
+        ((ROOT,), {"unanswered": (LATE,)}, Exit.ERROR),
     ],
 )
 def test_exit_codes(findings: tuple[Finding, ...], more: dict[str, Any], code: Exit) -> None:
@@ -614,7 +619,10 @@ def test_a_machine_without_gpus_is_told_so_though_nothing_is_wrong() -> None:
 
 
 def test_what_a_folded_fault_says_is_not_said_again() -> None:
-    late = ("gpus: error, no answer.", "rocm-smi: no answer in time")
+    late = (
+        Unanswered("gpus", "error", "no answer.", section=True),
+        Unanswered("rocm-smi", "timeout", "no answer in time"),
+    )
     text = "\n".join(told((ROOT, FOLDED), unanswered=late))
     assert "gpus: error" not in text
     assert "  - rocm-smi: no answer in time" in text

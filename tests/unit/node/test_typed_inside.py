@@ -15,6 +15,7 @@ from dshpc_setup.container import status
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.facts import Unanswered
 from dshpc_setup.node import main, typed_inside
 from dshpc_setup.slurm import places
 
@@ -138,7 +139,9 @@ def test_a_refusal_names_the_commands_of_who_asked(
 
 def test_the_screen_sends_nobody_to_a_command_that_is_not_there() -> None:
     finding = Finding("DSH-SL-006", "slurm", "error", "It failed", fix=(Fix("Go on", "dshpc up"),))
-    made = typed_inside.report(Report((finding,), (finding,), ("nvml: no answer",)))
+    made = typed_inside.report(
+        Report((finding,), (finding,), (Unanswered("nvml", "timeout", "no answer"),))
+    )
     said = lines(made, Ink())
     assert "   -> Go on (on the host):" in said
     assert "  Where each answer came from (on the host): dshpc detect --explain" in said
