@@ -24,6 +24,24 @@ class Exit(IntEnum):
 # Something to do; only to look; another way to the same end, which begins here; to do after the step before
 Step = Literal["do", "look", "alternative", "after"]
 Place = Literal["project", "host"]
+RepairKind = Literal[
+    "load-uvm",
+    "start-engine",
+    "register-runtime",
+    "enable-cdi",
+    "write-cdi",
+    "restart-engine",
+    "restrict-env",
+    "start-cluster",
+    "restrict-key",
+    "start-daemon",
+    "restart-cluster",
+    "resume-node",
+    "reconfigure",
+    "render",
+]
+Want = tuple[RepairKind, str]
+"""A kind of repair, and what it is about: the vendor, the daemon, or ""."""
 _PLACES: dict[Place, str] = {"project": "in the project folder", "host": "on the host"}
 
 
@@ -31,7 +49,8 @@ _PLACES: dict[Place, str] = {"project": "in the project folder", "host": "on the
 class Fix:
     """One step of what mends a fault; `command` can be pasted; `automatic` where dshpc itself can do it.
 
-    `place`: where it is done, where that is not wherever it is read.
+    `place`: where it is done, where that is not wherever it is read. `repair`: the repair of
+    `dshpc doctor --fix` that does this step.
     """
 
     text: str
@@ -39,6 +58,7 @@ class Fix:
     automatic: bool = False
     step: Step = "do"
     place: Place | None = None
+    repair: Want | None = None
 
     def __str__(self) -> str:
         """ "Restart Docker: sudo systemctl restart docker"."""

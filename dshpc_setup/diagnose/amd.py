@@ -144,7 +144,7 @@ def _groups(known: Known) -> Verdict:
             "open them, and ROCm sees no GPU.",
             read,
             f"docker-compose.yml: {', '.join(written)}",
-            fix=(Fix("Write it again", "configure-environment", automatic=True),
+            fix=(Fix("Write it again", "configure-environment", automatic=True, repair=("render", "")),
                  *remedies.amd_groups(known.facts)[:1]),
         )  # fmt: skip
     denied = [

@@ -96,7 +96,12 @@ def _partitions(known: Known) -> Verdict:
                 step="look",
             ),
             Fix("With no program on the card, set its mode again", again),
-            Fix("Then take all of them in", "configure-environment", step="after"),
+            Fix(
+                "Then take all of them in",
+                "configure-environment",
+                step="after",
+                repair=("render", ""),
+            ),
         ),
     )
 

@@ -16,7 +16,7 @@ _LONGEST = 200  # characters of one answer
 def set_up(known: Known) -> Fix:
     """The one command that sets up; in other words where it was run before."""
     text = "Set it up again" if known.observed.cluster else "Set it up"
-    return Fix(text, "configure-environment", automatic=True)
+    return Fix(text, "configure-environment", automatic=True, repair=("render", ""))
 
 
 def cluster(known: Known) -> ClusterStatus:

@@ -48,7 +48,12 @@ def _compose(known: Known) -> Verdict:
         "Neither compose v2 nor v1 is installed.",
         *(answered(item) for item in known.facts.evidence if item.probe == "compose"),
         fix=(
-            Fix("Set it up, which installs it", "configure-environment", automatic=True),
+            Fix(
+                "Set it up, which installs it",
+                "configure-environment",
+                automatic=True,
+                repair=("render", ""),
+            ),
             *remedies.compose_v2(known.facts),
         ),
     )

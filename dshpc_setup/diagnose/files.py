@@ -28,7 +28,7 @@ from dshpc_setup.diagnose.unusable_settings import settings_file
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import Fix
 
-_AGAIN = Fix("Write it again", "configure-environment", automatic=True)
+_AGAIN = Fix("Write it again", "configure-environment", automatic=True, repair=("render", ""))
 _OTHERS = 0o077  # permission bits of everybody but the owner
 
 
@@ -68,7 +68,12 @@ def _stale(known: Known) -> Verdict:
             *old,
             fix=(
                 Fix("See what would change", "configure-environment --dry-run", step="look"),
-                Fix("Set it up for what is here now", "configure-environment", automatic=True),
+                Fix(
+                    "Set it up for what is here now",
+                    "configure-environment",
+                    automatic=True,
+                    repair=("render", ""),
+                ),
             ),
         )
     if ours and all(item.stale is None for item in ours):
@@ -101,7 +106,14 @@ def _env(known: Known) -> Verdict:
     return warning(
         "Other users of this machine may read .env, which is for your own settings and passwords.",
         f".env: {env.mode:04o} in place of 0600",
-        fix=(Fix(f"Close it, {there(known)}", "chmod 600 .env", automatic=True),),
+        fix=(
+            Fix(
+                f"Close it, {there(known)}",
+                "chmod 600 .env",
+                automatic=True,
+                repair=("restrict-env", ""),
+            ),
+        ),
     )
 
 

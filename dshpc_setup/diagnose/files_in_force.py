@@ -58,6 +58,7 @@ def _not_in_force(late: list[ProjectFile], compose: ProjectFile | None) -> Verdi
                 "Put them into effect; running jobs are not affected",
                 "dshpc reconfigure",
                 automatic=True,
+                repair=("reconfigure", ""),
             ),
         ]
     if compose is not None:

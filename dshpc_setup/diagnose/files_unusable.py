@@ -117,7 +117,14 @@ def leftovers(known: Known) -> Verdict:
         return warning(
             "A run was interrupted while it put new files in place: some are new, the others old.",
             *left,
-            fix=(Fix("Have the next run complete it", "configure-environment", automatic=True),),
+            fix=(
+                Fix(
+                    "Have the next run complete it",
+                    "configure-environment",
+                    automatic=True,
+                    repair=("render", ""),
+                ),
+            ),
         )
     return note(
         "A run was interrupted before it had written its files. The old ones are whole; these are "

@@ -28,7 +28,11 @@ def _passthrough(known: Known) -> Verdict:
         old = warning(
             "That was tested before the machine, its engine or the settings changed.",
             known.proof.reason,
-            fix=(Fix("Test it again", "configure-environment", automatic=True),),
+            fix=(
+                Fix(
+                    "Test it again", "configure-environment", automatic=True, repair=("render", "")
+                ),
+            ),
         )
         return replace(old, title="The test of GPUs in containers is out of date")
     if known.proof.works:
@@ -39,7 +43,7 @@ def _passthrough(known: Known) -> Verdict:
         *(describe_attempt(row) for row in known.proof.attempts),
         fix=(
             *(first.fix if first is not None else ()),
-            Fix("Then test again", "configure-environment", step="after"),
+            Fix("Then test again", "configure-environment", step="after", repair=("render", "")),
         ),
     )
 

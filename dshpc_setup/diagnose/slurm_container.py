@@ -37,7 +37,7 @@ _SIGNALS = {
     139: "it crashed (SIGSEGV)",
     143: "it was terminated (SIGTERM)",
 }
-_UP = Fix("Start it", "dshpc up", automatic=True)
+_UP = Fix("Start it", "dshpc up", automatic=True, repair=("start-cluster", ""))
 
 
 def _runs(known: Known) -> Verdict:
@@ -57,7 +57,7 @@ def _runs(known: Known) -> Verdict:
     log = seen.log[-_LAST_LINES:] if seen else ()
     if found.state == "paused":
         frozen = f"The container {found.container} is paused: every process in it stands still."
-        wake = Fix("Resume it", "dshpc up", automatic=True)
+        wake = Fix("Resume it", "dshpc up", automatic=True, repair=("start-cluster", ""))
         title = "The cluster's container is paused"
         return replace(fault(frozen, _told(found), fix=(wake,)), title=title)
     if found.state == "restarting":
@@ -215,7 +215,12 @@ def _shared_memory(_: Known, seen: ContainerSeen) -> Verdict:
         f"/dev/shm: {seen.shm_mib} MiB",
         fix=(
             Fix("Set its size", "dshpc config set shm_size 8g"),
-            Fix("Then recreate the container", "configure-environment", step="after"),
+            Fix(
+                "Then recreate the container",
+                "configure-environment",
+                step="after",
+                repair=("render", ""),
+            ),
         ),
     )
 
@@ -235,7 +240,12 @@ def _processes(_: Known, inside: Inside) -> Verdict:
                 step="look",
             ),
             Fix("Where they are wanted, allow more", f"dshpc config set pids_limit {limit * 2}"),
-            Fix("Then recreate the container", "configure-environment", step="after"),
+            Fix(
+                "Then recreate the container",
+                "configure-environment",
+                step="after",
+                repair=("render", ""),
+            ),
         ),
     )
 
@@ -253,7 +263,7 @@ def _sharing(_: Known, seen: ContainerSeen) -> Verdict:
         *(f"{each.prefix} ({each.folder}): {', '.join(each.gpus)}" for each in seen.sharing),
         fix=(
             Fix("Let each have GPUs of its own, in both folders", "dshpc config set devices 0,1"),
-            Fix("Then recreate the container", "configure-environment", step="after"),
+            Fix("Then recreate the container", "configure-environment", step="after", repair=("render", "")),
             Fix(f"Or stop the other one,{at}", f"dshpc down --dir {quote(one.folder)}", step="alternative"),
             Fix("Or remove one that was set up in this folder before",
                 f"dshpc destroy --prefix {quote(one.prefix)}", step="alternative"),

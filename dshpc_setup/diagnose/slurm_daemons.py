@@ -73,7 +73,11 @@ def _daemon_up(name: str, without: str) -> Check:
             service = f"{_PLACES.services}/{name}"
             order = f"docker exec {quote(cluster(known).container)} s6-svc -u {service}"
             cause = f"Somebody stopped {name}, and its supervisor leaves it so: {without}"
-            return fault(cause, *words, fix=(Fix("Start it again", order, automatic=True),))
+            return fault(
+                cause,
+                *words,
+                fix=(Fix("Start it again", order, automatic=True, repair=("start-daemon", name)),),
+            )
         cause = f"{name} ends soon after each start: {without}"
         return fault(cause, *words, fix=(LOG, restart()))
 
@@ -148,9 +152,19 @@ def _key(known: Known, inside: Inside) -> Verdict:
     if _of_no_use(key):
         return fault(wrong, _told(key), fix=(anew,))
     fixes = [
-        Fix("Give it back to Slurm's user", f"{inside_it} chown slurm:slurm {_PLACES.key}", automatic=True),
-        Fix("Close it to others", f"{inside_it} chmod 600 {_PLACES.key}", automatic=True),
-    ]  # fmt: skip
+        Fix(
+            "Give it back to Slurm's user",
+            f"{inside_it} chown slurm:slurm {_PLACES.key}",
+            automatic=True,
+            repair=("restrict-key", ""),
+        ),
+        Fix(
+            "Close it to others",
+            f"{inside_it} chmod 600 {_PLACES.key}",
+            automatic=True,
+            repair=("restrict-key", ""),
+        ),
+    ]
     if key.mode is not None and key.mode & 0o077:
         fixes.append(
             Fix(

@@ -49,7 +49,14 @@ def _image_type(known: Known) -> Verdict:
         f"The image was built {what}, and this machine has {has}: {plan.gpu_type}.",
         f"{found.image or 'the image'}: GPU_TYPE={built}",
         f"this machine: GPU_TYPE={plan.gpu_type}",
-        fix=(Fix("Build it for these GPUs and start it", "configure-environment", automatic=True),),
+        fix=(
+            Fix(
+                "Build it for these GPUs and start it",
+                "configure-environment",
+                automatic=True,
+                repair=("render", ""),
+            ),
+        ),
     )
 
 
@@ -76,7 +83,12 @@ def _handed_over(known: Known, inside: Inside) -> Verdict:
         f"{counted(seen, 'GPU')}.{why}",
         *evidence,
         fix=(
-            Fix("Write its GPU part again and start it", "configure-environment", automatic=True),
+            Fix(
+                "Write its GPU part again and start it",
+                "configure-environment",
+                automatic=True,
+                repair=("render", ""),
+            ),
             Fix("If it stays so, see which way into a container works", "dshpc passthrough"),
         ),
     )

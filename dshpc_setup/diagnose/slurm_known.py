@@ -79,7 +79,12 @@ def resume(known: Known, node: Node, *, automatic: bool = False) -> tuple[Fix, .
     """What takes a drained node back: Slurm lets only root and its own user do so."""
     order = f"scontrol update NodeName={quote(node.name)} State=RESUME"
     return (
-        Fix("As root, take the node back into use", f"dshpc {order}", automatic=automatic),
+        Fix(
+            "As root, take the node back into use",
+            f"dshpc {order}",
+            automatic=automatic,
+            repair=("resume-node", "") if automatic else None,
+        ),
         Fix(
             "Or, where you are not root",
             f"docker exec {quote(cluster(known).container)} {order}",
@@ -110,7 +115,7 @@ def reconfigure(
     text: str = "Let the cluster see the machine as it is now; running jobs are not affected",
     step: Step = "do",
 ) -> Fix:
-    return Fix(text, "dshpc reconfigure", automatic=True, step=step)
+    return Fix(text, "dshpc reconfigure", automatic=True, step=step, repair=("reconfigure", ""))
 
 
 def restart(
@@ -143,7 +148,9 @@ def correct_lines(known: Known, what: str) -> tuple[Fix, ...]:
             "dshpc config unset slurm_conf_extra",
             step="alternative",
         ),
-        Fix("Then put it into effect", "configure-environment", step="after"),
+        Fix(
+            "Then put it into effect", "configure-environment", step="after", repair=("render", "")
+        ),
     )
     files = cluster(known).files or {}
     if files.get("slurm.conf") is None:

@@ -148,7 +148,14 @@ def _own_version(known: Known, inside: Inside) -> Verdict:
         "The image was built by another version of dshpc than the one that you call.",
         f"here: {here}",
         f"in the image: {there}",
-        fix=(Fix("Rebuild it with this one", "configure-environment", automatic=True),),
+        fix=(
+            Fix(
+                "Rebuild it with this one",
+                "configure-environment",
+                automatic=True,
+                repair=("render", ""),
+            ),
+        ),
     )
 
 

@@ -147,7 +147,8 @@ def load_uvm(facts: HostFacts) -> Fixes:
     """The module that CUDA needs, and its device node."""
     if _is_wsl(facts):
         return update_wsl(facts)
-    return (Fix("Load nvidia_uvm and make its device node", "sudo nvidia-modprobe -u -c=0"),)
+    text = "Load nvidia_uvm and make its device node"
+    return (Fix(text, "sudo nvidia-modprobe -u -c=0", repair=("load-uvm", "")),)
 
 
 def persistence(_: HostFacts) -> Fixes:

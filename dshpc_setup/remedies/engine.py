@@ -6,7 +6,7 @@ default from 28.2); `nvidia-ctk runtime configure --cdi.enabled` sets that featu
 
 from __future__ import annotations
 
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import Fix, Want
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.remedies.family import Fixes, family, toolkit
 from dshpc_setup.remedies.of_vendors import FIRST
@@ -38,6 +38,9 @@ _CLIENT = {
 }
 
 
+_START: Want = ("start-engine", "")
+
+
 def restart_docker(facts: HostFacts) -> Fixes:
     """Restart the engine that was asked; () for Podman, which reads everything anew each time."""
     engine, platform = facts.engine, facts.platform
@@ -56,7 +59,8 @@ def restart_docker(facts: HostFacts) -> Fixes:
         command = "sudo rc-service docker restart"
     elif platform.kind == "wsl2":  # works with systemd and without
         command = "sudo service docker restart"
-    return (Fix("Restart Docker (running containers stop)", command),)
+    text = "Restart Docker (running containers stop)"
+    return (Fix(text, command, repair=("restart-engine", "")),)
 
 
 def look_at_engine(facts: HostFacts) -> Fixes:
@@ -68,7 +72,11 @@ def look_at_engine(facts: HostFacts) -> Fixes:
         return (Fix("See whether the engine answers", "docker version", step="look"),)
     if engine.kind == "podman":
         return (
-            Fix("Start Podman's socket again", "systemctl --user start podman.socket"),
+            Fix(
+                "Start Podman's socket again",
+                "systemctl --user start podman.socket",
+                repair=_START,
+            ),
             Fix(
                 "Or, where Podman runs as root",
                 "sudo systemctl start podman.socket",
@@ -78,20 +86,20 @@ def look_at_engine(facts: HostFacts) -> Fixes:
     if engine.kind == "snap":
         return (
             Fix("See what it said last", "sudo snap logs -n=50 docker", step="look"),
-            Fix("Start it again", "sudo snap start docker"),
+            Fix("Start it again", "sudo snap start docker", repair=_START),
         )
     if engine.rootless:
         return (
             Fix("See what it said last", "journalctl --user -u docker -n 50", step="look"),
-            Fix("Start it again", "systemctl --user start docker"),
+            Fix("Start it again", "systemctl --user start docker", repair=_START),
         )
     if family(facts.platform) == "alpine":
-        return (Fix("Start it again", "sudo rc-service docker start"),)
+        return (Fix("Start it again", "sudo rc-service docker start", repair=_START),)
     if facts.platform.kind == "wsl2":  # works with systemd and without
-        return (Fix("Start it again", "sudo service docker start"),)
+        return (Fix("Start it again", "sudo service docker start", repair=_START),)
     return (
         Fix("See what it said last", "sudo journalctl -u docker -n 50", step="look"),
-        Fix("Start it again", "sudo systemctl start docker"),
+        Fix("Start it again", "sudo systemctl start docker", repair=_START),
     )
 
 
@@ -111,7 +119,8 @@ def enable_cdi(facts: HostFacts) -> Fixes:
     configure = "nvidia-ctk runtime configure --runtime=docker --cdi.enabled"
     command = f"{configure} {OWN_CONFIG}" if engine.rootless else f"sudo {configure}"
     if toolkit(facts, FIRST) is not None:
-        return (Fix("Switch CDI on in Docker", command), *restart_docker(facts))
+        switch = Fix("Switch CDI on in Docker", command, repair=("enable-cdi", ""))
+        return (switch, *restart_docker(facts))
     text = f'Switch CDI on in Docker: write "features": {{"cdi": true}} into {file}'
     return (Fix(text), *restart_docker(facts))
 
@@ -146,7 +155,12 @@ def replace_snap(_: HostFacts) -> Fixes:
             "Remove the Docker of the snap store (its images, containers and volumes go with it)",
             "sudo snap remove docker",
         ),
-        Fix("Install Docker from packages, and go on", "configure-environment", automatic=True),
+        Fix(
+            "Install Docker from packages, and go on",
+            "configure-environment",
+            automatic=True,
+            repair=("render", ""),
+        ),
     )
 
 
@@ -158,7 +172,12 @@ def native_engine(facts: HostFacts) -> Fixes:
         application = facts.engine.application
         return (
             Fix(f"Switch this distribution off in {application}: Preferences, WSL, Integrations"),
-            Fix("Install an engine in this distribution", "configure-environment", automatic=True),
+            Fix(
+                "Install an engine in this distribution",
+                "configure-environment",
+                automatic=True,
+                repair=("render", ""),
+            ),
             Fix("Or use Docker Desktop in its place, which hands the GPU over", step="alternative"),
         )
     if facts.platform.kind == "wsl2":
@@ -170,7 +189,12 @@ def native_engine(facts: HostFacts) -> Fixes:
             f"Quit {facts.engine.application} and choose this machine's own engine",
             "docker context use default",
         ),
-        Fix("Install that engine where it is missing", "configure-environment", automatic=True),
+        Fix(
+            "Install that engine where it is missing",
+            "configure-environment",
+            automatic=True,
+            repair=("render", ""),
+        ),
     )
 
 

@@ -106,6 +106,7 @@ def load_image(_: HostFacts) -> Fixes:
             "configure-environment",
             automatic=True,
             step="alternative",
+            repair=("render", ""),
         ),
     )
 

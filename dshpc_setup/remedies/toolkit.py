@@ -11,7 +11,7 @@ import shlex
 from dataclasses import replace
 
 from dshpc_setup import gpu_vendors
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import Fix, Want
 from dshpc_setup.facts import HostFacts, Toolkit
 from dshpc_setup.remedies import of_vendors
 from dshpc_setup.remedies.engine import OWN_CONFIG, enable_cdi, restart_docker
@@ -57,8 +57,9 @@ def register_runtime(facts: HostFacts, vendor: str = FIRST) -> Fixes:
     configure = f"{known.ctk} runtime configure --runtime=docker"
     if facts.engine.rootless and known.rootless:
         text = f"Register the runtime {vendor} with your own Docker"
-        return (Fix(text, f"{configure} {OWN_CONFIG}"),)
-    return (Fix(f"Register the runtime {vendor} with Docker", f"sudo {configure}"),)
+        return (Fix(text, f"{configure} {OWN_CONFIG}", repair=("register-runtime", vendor)),)
+    text = f"Register the runtime {vendor} with Docker"
+    return (Fix(text, f"sudo {configure}", repair=("register-runtime", vendor)),)
 
 
 def toolkit_mode(facts: HostFacts) -> Fixes:
@@ -79,15 +80,18 @@ def generate_cdi(facts: HostFacts, vendor: str = FIRST) -> Fixes:
     known = gpu_vendors.of(vendor)
     generate = of_vendors.of(vendor).generate
     old = _old_specs(facts, vendor)
+    wanted: Want = ("write-cdi", vendor)
     if generate is not None:
-        make = generate(facts, old)
+        make = tuple(replace(each, repair=wanted) for each in generate(facts, old))
     elif known.toolkit is None:
         text = f"Write {known.label}'s CDI specification again with the tool that made it"
         return (Fix(text),)
     else:
         each = [f" --output {shlex.quote(path)}" for path in old] or [""]
         text, command = f"Write {known.label}'s CDI specification", known.toolkit.ctk
-        make = tuple(Fix(text, f"sudo {command} cdi generate{where}") for where in each)
+        make = tuple(
+            Fix(text, f"sudo {command} cdi generate{where}", repair=wanted) for where in each
+        )
     # A rootless Docker sees of /etc and /run what was there when it started
     again = restart_docker(facts) if facts.engine.rootless else ()
     return tuple(dict.fromkeys((*make, *_old_docker_without(facts), *again)))

@@ -6,12 +6,12 @@ from dshpc_setup.diagnose import Known
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.render.configuration import CONFIG_FILES
 from dshpc_setup.repair import node
-from dshpc_setup.repair.model import PLACES, Argv, Host, Made, Repair
+from dshpc_setup.repair.model import PLACES, Argv, Host, Made, Refusal, Repair
 
 
 def restrict_env(_: Known, here: Host, __: str) -> Made:
     if here.folder is None:
-        return "There is no project folder."
+        return Refusal("There is no project folder.")
     path = f"{here.folder}/.env"
     return (Repair("restrict-env", "Let only you read .env", (("chmod", "0600", path),)),)
 
@@ -19,18 +19,18 @@ def restrict_env(_: Known, here: Host, __: str) -> Made:
 def start_cluster(known: Known, here: Host, _: str) -> Made:
     found = known.observed.cluster
     if here.folder is None or found is None:
-        return "No cluster was set up in this folder."
+        return Refusal("No cluster was set up in this folder.")
     if found.state == "running":
-        return "The cluster runs."
+        return Refusal("The cluster runs.")
     if found.state == "restarting":
-        return "It ends soon after each start."
+        return Refusal("It ends soon after each start.")
     return (Repair("start-cluster", "Start the cluster", (("dshpc", "up"),)),)
 
 
 def restrict_key(known: Known, here: Host, _: str) -> Made:
     """In the running container: a restart refuses a key that others can read, see container/keys.py."""
     if here.container is None or _not_running(known, here):
-        return _not_running(known, here) or "It is not known what it is called."
+        return _not_running(known, here) or Refusal("It is not known what it is called.")
     inside = ("docker", "exec", here.container)
     commands = (
         (*inside, "chown", "slurm:slurm", PLACES.key),
@@ -41,7 +41,7 @@ def restrict_key(known: Known, here: Host, _: str) -> Made:
 
 def start_daemon(known: Known, here: Host, name: str) -> Made:
     if here.container is None or _not_running(known, here):
-        return _not_running(known, here) or "It is not known what it is called."
+        return _not_running(known, here) or Refusal("It is not known what it is called.")
     argv = ("docker", "exec", here.container, "s6-svc", "-u", f"{PLACES.services}/{name}")
     return (Repair("start-daemon", f"Start {name} again", (argv,), name),)
 
@@ -53,7 +53,7 @@ def restart_cluster(known: Known, here: Host, _: str) -> Made:
     key = inside.key if inside else None
     # container/keys.py refuses such a key at a start: the cluster would not come back
     if key is not None and (key.state != "present" or (key.mode or 0) & 0o066):
-        return "The cluster would not start again with its key as it is."
+        return Refusal("The cluster would not start again with its key as it is.")
     argv = ("dshpc", "restart")
     does = "Restart the cluster"
     return (Repair("restart-cluster", does, (argv,), stops="cluster"),)
@@ -72,15 +72,16 @@ def resume(known: Known, here: Host, about: str) -> Made:
     if why := _not_running(known, here):
         return why
     made = node.repair(here)
-    return reconfigure(known, here, about) if made == node.BY_RECONFIGURE else made
+    again = isinstance(made, Refusal) and made.by_reconfigure
+    return reconfigure(known, here, about) if again else made
 
 
 def render(known: Known, here: Host, _: str) -> Made:
     if here.folder is None or known.observed.cluster is None:
-        return "No cluster was set up in this folder."
+        return Refusal("No cluster was set up in this folder.")
     seen = known.observed.container
     if seen is not None and seen.image_there is False:
-        return "The cluster's image has to be built, which takes minutes."
+        return Refusal("The cluster's image has to be built, which takes minutes.")
     argv: Argv = ("configure-environment", "--no-build")
     running = known.observed.cluster.state == "running"
     does = "Test the GPUs in containers and render the files again"
@@ -95,8 +96,8 @@ def render(known: Known, here: Host, _: str) -> Made:
     )
 
 
-def _not_running(known: Known, here: Host) -> str:
+def _not_running(known: Known, here: Host) -> Refusal | None:
     found = known.observed.cluster
     if here.folder is None or found is None:
-        return "No cluster was set up in this folder."
-    return "" if found.state == "running" else "The cluster does not run."
+        return Refusal("No cluster was set up in this folder.")
+    return None if found.state == "running" else Refusal("The cluster does not run.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.diagnose import Known
 from dshpc_setup.remedies.of_vendors import FIRST
-from dshpc_setup.repair.model import Argv, Host, Kind, Made, Repair
+from dshpc_setup.repair.model import Argv, Host, Kind, Made, Refusal, Repair
 from dshpc_setup.versions import at_least
 
 DAEMON_JSON = "/etc/docker/daemon.json"
@@ -20,7 +20,7 @@ DAEMON_JSON = "/etc/docker/daemon.json"
 
 def load_uvm(known: Known, _: Host, __: str) -> Made:
     if known.facts.platform.kind != "linux":
-        return "Its driver is that of Windows."
+        return Refusal("Its driver is that of Windows.")
     argv = ("nvidia-modprobe", "-u", "-c=0")
     return (Repair("load-uvm", "Load nvidia_uvm and make its device node", (argv,), root=True),)
 
@@ -28,11 +28,11 @@ def load_uvm(known: Known, _: Host, __: str) -> Made:
 def start_engine(known: Known, here: Host, _: str) -> Made:
     engine, platform = known.facts.engine, known.facts.platform
     if engine.state == "present":
-        return "The engine answers."
+        return Refusal("The engine answers.")
     if engine.state != "absent" or elsewhere(known, here) or not here.engine_installed:
-        return "It is not only stopped."
+        return Refusal("It is not only stopped.")
     if platform.kind not in ("linux", "wsl2"):
-        return "An application starts it."
+        return Refusal("An application starts it.")
     commands: dict[str, tuple[Argv, ...]] = {
         "systemd": (("systemctl", "enable", "--now", "docker"),),
         "openrc": (("rc-update", "add", "docker", "default"), ("rc-service", "docker", "start")),
@@ -46,10 +46,10 @@ def start_engine(known: Known, here: Host, _: str) -> Made:
 def register(known: Known, here: Host, vendor: str) -> Made:
     why = _no_tool(known, vendor) or _not_to_configure(known, here)
     if why:
-        return why
+        return Refusal(why)
     ctk = _toolkit(vendor).ctk
     if _toolkit(vendor).drops_features and here.other_features:
-        return (
+        return Refusal(
             f"{ctk} would take out what else stands under features in {DAEMON_JSON}: "
             f"{', '.join(here.other_features)}."
         )
@@ -62,7 +62,7 @@ def register(known: Known, here: Host, vendor: str) -> Made:
 def enable_cdi(known: Known, here: Host, _: str) -> Made:
     why = _no_tool(known, FIRST) or _not_to_configure(known, here)
     if why:
-        return why
+        return Refusal(why)
     argv = (_toolkit(FIRST).ctk, "runtime", "configure", "--runtime=docker", "--cdi.enabled")
     return _configured(known, here, "enable-cdi", "Switch CDI on in Docker", argv)
 
@@ -73,7 +73,7 @@ def _configured(
     if not known.facts.engine.rootless:
         return (Repair(kind, does, (argv,), vendor, root=True, changes=(DAEMON_JSON,)),)
     if vendor and not _toolkit(vendor).rootless:
-        return f"{_toolkit(vendor).ctk} configures only an engine that runs as root."
+        return Refusal(f"{_toolkit(vendor).ctk} configures only an engine that runs as root.")
     own = f"{here.home}/.config/docker/daemon.json"
     return (Repair(kind, does, ((*argv, f"--config={own}"),), vendor, changes=(own,)),)
 
@@ -118,17 +118,19 @@ def _toolkit(vendor: str) -> gpu_vendors.Toolkit:
 def write_cdi(known: Known, here: Host, vendor: str) -> Made:
     facts = known.facts
     if facts.engine.kind in ("desktop", "remote", "snap") or elsewhere(known, here):
-        return "This engine does not read the CDI specifications of this machine."
+        return Refusal("This engine does not read the CDI specifications of this machine.")
     systemd = here.starter == "systemd"
     does = f"Write {gpu_vendors.label(vendor)}'s CDI specification"
     tool = _toolkit(vendor)
     if remedies.family(facts.platform) == "nixos" and tool.nixos_unit:
         argv: Argv = ("systemctl", "restart", tool.nixos_unit)
         return (
-            (Repair("write-cdi", does, (argv,), vendor, root=True),) if systemd else "No systemd."
+            (Repair("write-cdi", does, (argv,), vendor, root=True),)
+            if systemd
+            else Refusal("No systemd.")
         )
     if why := _no_tool(known, vendor):
-        return why
+        return Refusal(why)
     old = _old_specs(known, vendor)
     installed = remedies.toolkit(facts, vendor)
     refreshes = (
@@ -167,12 +169,12 @@ def _old_specs(known: Known, vendor: str) -> tuple[str, ...]:
 def restart_engine(known: Known, here: Host, _: str) -> Made:
     engine, platform = known.facts.engine, known.facts.platform
     if elsewhere(known, here) or engine.kind not in ("engine", "snap") or platform.kind == "macos":
-        return "This engine is restarted where it runs."
+        return Refusal("This engine is restarted where it runs.")
     if engine.rootless:
         if why := _own_engine(here):
-            return why
+            return Refusal(why)
         if here.starter != "systemd":
-            return "There is no systemd that could restart it."
+            return Refusal("There is no systemd that could restart it.")
         own: Argv = ("systemctl", "--user", "restart", "docker")
         return (Repair("restart-engine", "Restart Docker", (own,), stops="containers"),)
     commands: dict[str, Argv] = {
@@ -184,5 +186,5 @@ def restart_engine(known: Known, here: Host, _: str) -> Made:
     if argv is None and platform.kind == "wsl2":
         argv = ("service", "docker", "restart")
     if argv is None:
-        return "There is no init system that could restart it."
+        return Refusal("There is no init system that could restart it.")
     return (Repair("restart-engine", "Restart Docker", (argv,), root=True, stops="containers"),)

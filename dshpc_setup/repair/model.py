@@ -7,26 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dshpc_setup.engine.daemon import Starter
+from dshpc_setup.errors import RepairKind
 from dshpc_setup.slurm.places import Places
 
 PLACES = Places("")  # in the container
 
-Kind = Literal[
-    "load-uvm",
-    "start-engine",
-    "register-runtime",
-    "enable-cdi",
-    "write-cdi",
-    "restart-engine",
-    "restrict-env",
-    "start-cluster",
-    "restrict-key",
-    "start-daemon",
-    "restart-cluster",
-    "resume-node",
-    "reconfigure",
-    "render",
-]
+Kind = RepairKind
 
 ORDER: tuple[Kind, ...] = (
     "load-uvm",  # a CDI specification names the node that it makes
@@ -48,9 +34,6 @@ ORDER: tuple[Kind, ...] = (
 
 OF_THE_ENGINE: tuple[Kind, ...] = ("start-engine", "restart-engine")
 NEED_THE_ENGINE: tuple[Kind, ...] = ORDER[ORDER.index("start-cluster") :]
-
-Want = tuple[Kind, str]
-"""A kind of repair, and what it is about: the vendor, the daemon, or ""."""
 
 Argv = tuple[str, ...]
 
@@ -90,8 +73,15 @@ class Repair:
         return tuple(sudo + shlex.join(command) for command in self.commands)
 
 
-Made = tuple[Repair, ...] | str
-"""Repairs, or a sentence why there are none."""
+@dataclass(frozen=True)
+class Refusal:
+    """Why there are none. `by_reconfigure`: a reconfigure does what was asked for."""
+
+    why: str
+    by_reconfigure: bool = False
+
+
+Made = tuple[Repair, ...] | Refusal
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dshpc_setup.repair.model import Host, NodeOutOfService, Repair
+from dshpc_setup.repair.model import Host, Made, NodeOutOfService, Refusal, Repair
 from dshpc_setup.slurm import client
 from dshpc_setup.slurm.nodes import Node
 
-BY_RECONFIGURE = "A reconfigure takes it back."
+_BY_RECONFIGURE = Refusal("A reconfigure takes it back.", by_reconfigure=True)
 
 # As nodes are called here; a list or a range ("n[1-9]") would reach others as well
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -25,21 +25,20 @@ def taken_out(nodes: Sequence[Node]) -> tuple[NodeOutOfService, ...]:
     )
 
 
-def repair(here: Host) -> tuple[Repair, ...] | str:
-    """Resume what is our own doing; a sentence where there is nothing of it.
-
-    BY_RECONFIGURE where a resume alone would not last.
-    """
+def repair(here: Host) -> Made:
+    """Resume what is our own doing."""
     if not here.nodes or here.container is None:
-        return "It is not known who took it out."
+        return Refusal("It is not known who took it out.")
     own = [out for out in here.nodes if out.own and _NAME.fullmatch(out.name)]
     if not own:
         said = ", ".join(
             dict.fromkeys(f"{out.who or 'somebody'}: {out.reason}" for out in here.nodes)
         )
-        return f"It was not taken out by our own doing, or for what may not be over ({said})."
+        return Refusal(
+            f"It was not taken out by our own doing, or for what may not be over ({said})."
+        )
     if any(_by_reconfigure(out) for out in own):
-        return BY_RECONFIGURE
+        return _BY_RECONFIGURE
     return tuple(
         Repair(
             "resume-node",

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.slurm_known import NOT_IN_CONTAINER
-from dshpc_setup.repair.choice import asked, instead, roots, words
-from dshpc_setup.repair.model import ORDER, Host, Plan, Repair, Want
+from dshpc_setup.errors import Want
+from dshpc_setup.repair.choice import asked, instead, roots
+from dshpc_setup.repair.model import ORDER, Host, Plan, Refusal, Repair
 from dshpc_setup.repair.repairs import make
 
 # Whose "configure-environment" needs no build
@@ -16,13 +17,12 @@ _RENDERED = ("files", "passthrough")
 
 def plan(findings: tuple[Finding, ...], known: Known, here: Host) -> Plan:
     """The repairs for the faults that no other fault explains, each once."""
-    known_words = words(known)
     vendors = {gpu.vendor for gpu in known.facts.gpus.devices}
     vendor = vendors.pop() if len(vendors) == 1 else None
     chosen: dict[str, Repair] = {}
     not_safe: dict[str, str] = {}
     for finding in roots(findings):
-        steps = tuple(want for want in asked(finding, known_words) if _fits(want, finding))
+        steps = tuple(want for want in asked(finding) if _fits(want, finding))
         made, why = _made(steps, known, here)
         if not made:
             made, why_not = _made(instead(finding, vendor), known, here)
@@ -46,8 +46,8 @@ def _made(wants: tuple[Want, ...], known: Known, here: Host) -> tuple[tuple[Repa
     made: list[Repair] = []
     for want in wants:
         found = make(want, known, here)
-        if isinstance(found, str):
-            return tuple(made), found
+        if isinstance(found, Refusal):
+            return tuple(made), found.why
         made += found
     return tuple(made), ""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dshpc_setup.diagnose import Known
+from dshpc_setup.errors import Want
 from dshpc_setup.repair import cluster_repairs, engine_repairs
-from dshpc_setup.repair.model import Host, Kind, Made, Want
+from dshpc_setup.repair.model import Host, Kind, Made
 
 
 def make(want: Want, known: Known, here: Host) -> Made:

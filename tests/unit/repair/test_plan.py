@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.model import SECTIONS
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import Fix, Step
 from dshpc_setup.facts import CdiSpec
 from dshpc_setup.repair import Host, Plan, plan
-from dshpc_setup.repair.choice import asked, words
+from dshpc_setup.repair.choice import asked
 from dshpc_setup.repair.model import ORDER, Kind
 from dshpc_setup.repair.node import taken_out
 from dshpc_setup.repair.outcome import planned_lines
@@ -81,18 +82,16 @@ CASES: dict[str, list[Kind]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_repair_is_chosen_by_words(name: str) -> None:
-    looked = known(name)
-    table = words(looked)
+def test_no_repair_is_chosen_by_words_or_commands(name: str) -> None:
     for finding in findings(name).values():
         other = replace(
             finding,
             title="xyzzy",
             cause="xyzzy",
             evidence=("xyzzy",) * len(finding.evidence),
-            fix=tuple(replace(fix, text="xyzzy") for fix in finding.fix),
+            fix=tuple(replace(fix, text="xyzzy", command="xyzzy") for fix in finding.fix),
         )
-        assert asked(other, table) == asked(finding, table)
+        assert asked(other) == asked(finding)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -214,7 +213,7 @@ def test_a_resume_names_the_node_and_the_container() -> None:
     )  # fmt: skip
 
 
-DRAIN_FIX = Fix("Take it back", "dshpc scontrol update nodename=x state=resume", automatic=True)
+DRAIN_FIX = Fix("Take it back", "as it is typed", repair=("resume-node", ""))
 DRAIN = Finding("DSH-SL-012", "slurm", "error", "The node is drained", fix=(DRAIN_FIX,))
 
 
@@ -244,47 +243,43 @@ def test_a_command_of_ours_is_not_run_where_something_comes_before_it_by_hand() 
     by_hand = Fix("Take `ports:` out of docker-compose.yml, then", "dshpc up")
     finding = Finding("DSH-SL-035", "slurm", "warn", "A port is open", fix=(by_hand,))
     assert plan((finding,), down, here).repairs == ()
-    alone = replace(finding, fix=(replace(by_hand, automatic=True),))
+    alone = replace(finding, fix=(replace(by_hand, repair=("start-cluster", "")),))
     assert kinds(plan((alone,), down, here)) == ["start-cluster"]
 
 
-def ours(name: str, command: str) -> list[Kind]:
-    """What a fault that asks for one command of ours gets in a case of the workstation."""
+def ours(name: str, kind: Kind) -> list[Kind]:
+    """What a fault that asks for one repair of the cluster gets in a case of the workstation."""
     case = f"workstation-rtx4090/{name}"
-    fix = (Fix("Do it", command, automatic=True),)
+    fix = (Fix("Do it", "a command", repair=(kind, "")),)
     finding = Finding("DSH-XX-999", "slurm", "error", "t", fix=fix)
     return kinds(plan((finding,), known(case), here_of(case)))
 
 
 @pytest.mark.parametrize(
-    ("case", "command", "wanted"),
+    ("case", "kind", "wanted"),
     [
-        ("slurm-exited", "dshpc up", ["start-cluster"]),
-        ("slurm-restarting", "dshpc up", []),  # it ends by itself
-        ("healthy", "dshpc up", []),
-        ("healthy", "dshpc restart", ["restart-cluster"]),
-        ("slurm-key-readable", "dshpc restart", []),  # a start refuses such a key
-        ("slurm-exited", "dshpc restart", []),
-        ("healthy", "dshpc reconfigure", ["reconfigure"]),
-        ("slurm-exited", "dshpc reconfigure", []),
-        ("healthy", "configure-environment", []),  # of section slurm: it may need a build
-        ("healthy", "dshpc destroy", []),
-        ("healthy", "dshpc down", []),
+        ("slurm-exited", "start-cluster", ["start-cluster"]),
+        ("slurm-restarting", "start-cluster", []),  # it ends by itself
+        ("healthy", "start-cluster", []),
+        ("healthy", "restart-cluster", ["restart-cluster"]),
+        ("slurm-key-readable", "restart-cluster", []),  # a start refuses such a key
+        ("slurm-exited", "restart-cluster", []),
+        ("healthy", "reconfigure", ["reconfigure"]),
+        ("slurm-exited", "reconfigure", []),
+        ("healthy", "render", []),  # of section slurm: it may need a build
     ],
 )
-def test_a_command_of_ours_where_it_helps(case: str, command: str, wanted: list[Kind]) -> None:
-    assert ours(case, command) == wanted
+def test_a_repair_of_the_cluster_where_it_helps(case: str, kind: Kind, wanted: list[Kind]) -> None:
+    assert ours(case, kind) == wanted
 
 
 def test_what_comes_after_an_unknown_step_is_not_done() -> None:
-    looked = known("rtx4090-runtime-not-registered")
-    register = Fix("Register", "sudo nvidia-ctk runtime configure --runtime=docker")
+    register = Fix("Register", "register it", repair=("register-runtime", "nvidia"))
     install = Fix("Install it", "sudo apt-get install nvidia-container-toolkit")
-    other = Fix("Register it", register.command, step="alternative")
-    table = words(looked)
+    other = replace(register, step="alternative")
 
     def wanted(*fix: Fix) -> list[Kind]:
-        return [want[0] for want in asked(Finding("X", "engine", "error", "t", fix=fix), table)]
+        return [want[0] for want in asked(Finding("X", "engine", "error", "t", fix=fix))]
 
     assert wanted(register) == ["register-runtime"]
     assert wanted(install, register) == []
@@ -294,24 +289,11 @@ def test_what_comes_after_an_unknown_step_is_not_done() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "sudo nvidia-ctk runtime configure --runtime=docker; rm -rf /",
-        "sudo nvidia-ctk runtime configure --runtime=docker ",
-        "sudo reboot",
-        "sudo nvidia-smi --gpu-reset",
-        "sudo nvidia-smi --gpu-reset -i 0000:41:00.0",
-        "docker exec c scontrol update nodename=$(id) state=resume",
-        "chmod 600 /etc/shadow",
-        "chmod 777 .env",
-        "docker exec c s6-svc -d /run/dshpc/services/slurmd",
-        "docker exec c rm /var/lib/dshpc/key/slurm.key",
-        "unclosed 'quote",
-    ],
+    ["sudo nvidia-ctk runtime configure --runtime=docker", "dshpc up", "chmod 600 .env"],
 )
-def test_a_command_that_is_not_known_as_a_whole_is_no_repair(command: str) -> None:
+def test_a_command_alone_is_no_repair(command: str) -> None:
     fix = (Fix("Do it", command, automatic=True),)
-    finding = Finding("DSH-XX-999", "engine", "error", "t", fix=fix)
-    assert asked(finding, words(known("rtx4090-runtime-not-registered"))) == ()
+    assert asked(Finding("DSH-XX-999", "engine", "error", "t", fix=fix)) == ()
 
 
 # -- properties ---------------------------------------------------------------------------------------
@@ -319,17 +301,28 @@ def test_a_command_that_is_not_known_as_a_whole_is_no_repair(command: str) -> No
 TEXT = st.text(max_size=40) | st.sampled_from(
     ["; rm -rf /", "$(reboot)", "--output=/etc/passwd", "`id`", "a\nb", "'", "-h", "../../.env"]
 )
-COMMANDS = st.sampled_from(
-    sorted(words(known("rtx4090-runtime-not-registered")))
-    + ["dshpc scontrol update nodename=p state=resume", "chmod 600 .env", "sudo reboot"]
+WANTS = st.sampled_from(
+    [
+        *(
+            (kind, "")
+            for kind in ORDER
+            if kind not in ("register-runtime", "write-cdi", "start-daemon")
+        ),
+        *((kind, of) for kind in ("register-runtime", "write-cdi") for of in ("nvidia", "amd")),
+        ("start-daemon", "slurmd"),
+    ]
 )
 
 
 @st.composite
 def fault_findings(draw: st.DrawFn) -> Finding:
-    """Any id and text; commands that are known among those that are not."""
+    """Any id, text and command; steps with repairs among those that have none."""
+    steps = st.sampled_from(get_args(Step))
     fixes = draw(
-        st.lists(st.builds(Fix, TEXT, COMMANDS | TEXT | st.none(), st.booleans()), max_size=4)
+        st.lists(
+            st.builds(Fix, TEXT, TEXT | st.none(), st.booleans(), steps, repair=WANTS | st.none()),
+            max_size=4,
+        )
     )
     identity = draw(
         st.sampled_from(["DSH-DK-009", "DSH-DK-017", "DSH-SL-001", "DSH-NV-015"]) | TEXT
@@ -355,18 +348,11 @@ def test_no_text_of_a_finding_gets_into_a_command(texts: list[Finding], other: s
             title=other,
             evidence=(other,),
             cause=other,
-            fix=tuple(replace(fix, text=_kept(fix.text, other)) for fix in item.fix),
+            fix=tuple(replace(fix, text=other, command=other) for fix in item.fix),
         )
         for item in texts
     ]
     assert argvs(plan(tuple(texts), looked, FULL)) == argvs(plan(tuple(blank), looked, FULL))
-
-
-def _kept(text: str, other: str) -> str:
-    """Other words, which choose as the first did: how a step begins says what it is."""
-    starts = ("See ", "Look at ", "Or ", "Or,", "Then ")
-    begin = next((start for start in starts if text.startswith(start)), "Do ")
-    return begin + other
 
 
 @given(st.lists(fault_findings(), max_size=4))

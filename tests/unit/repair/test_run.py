@@ -11,7 +11,7 @@ import pytest
 
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import Section
-from dshpc_setup.errors import DshpcError, Exit, Fix
+from dshpc_setup.errors import DshpcError, Exit, Fix, RepairKind
 from dshpc_setup.project.folder import Project
 from dshpc_setup.repair import Done, Mended, Repair, RepairOptions, mend
 from dshpc_setup.repair.engine_repairs import DAEMON_JSON
@@ -358,11 +358,9 @@ def test_without_a_change_the_findings_are_those_of_before() -> None:
 
 # -- the project and its cluster ----------------------------------------------------------------------
 
-ENV_FIX = "chmod 600 .env"
 
-
-def fault(identity: str, section: Section, command: str) -> Finding:
-    fix = (Fix("Do it", command, automatic=True),)
+def fault(identity: str, section: Section, kind: RepairKind, about: str = "") -> Finding:
+    fix = (Fix("Do it", "a command", repair=(kind, about)),)
     return Finding(identity, section, "error", "Something is wrong", fix=fix)
 
 
@@ -375,7 +373,7 @@ def in_project(machine: FakeMachine, project: Project, finding: Finding) -> Mend
 def test_the_mode_of_env_is_restored(project: Project) -> None:
     env = project.folder / ".env"
     env.chmod(0o644)
-    mended = in_project(engine(), project, fault("DSH-FI-009", "files", ENV_FIX))
+    mended = in_project(engine(), project, fault("DSH-FI-009", "files", "restrict-env"))
     assert env.stat().st_mode & 0o7777 == 0o600
     assert mended.exit_code == Exit.OK
 
@@ -387,20 +385,19 @@ def test_a_link_in_its_place_is_left(project: Project, tmp_path: Path) -> None:
     env = project.folder / ".env"
     env.unlink()
     env.symlink_to(target)
-    mended = in_project(engine(), project, fault("DSH-FI-009", "files", ENV_FIX))
+    mended = in_project(engine(), project, fault("DSH-FI-009", "files", "restrict-env"))
     assert mended.done[0].state == "failed"
     assert target.stat().st_mode & 0o7777 == 0o644
 
 
 def test_two_at_once_are_refused(project: Project) -> None:
     with project.lock(), pytest.raises(DshpcError, match="Another run"):
-        in_project(engine(), project, fault("DSH-FI-009", "files", ENV_FIX))
+        in_project(engine(), project, fault("DSH-FI-009", "files", "restrict-env"))
 
 
 NODE = "NodeName=p State={state} Reason={reason} [{who}@2026-01-01T00:00:00]\n"
 OUT = NODE.format(state="IDLE+DRAIN", reason="Not responding", who="slurm")
-RESUME = "dshpc scontrol update nodename=p state=resume"
-DRAIN = fault("DSH-SL-012", "slurm", RESUME)
+DRAIN = fault("DSH-SL-012", "slurm", "resume-node")
 
 
 def cluster(project: Project, nodes: list[Answer]) -> FakeMachine:
@@ -455,17 +452,14 @@ def test_the_container_of_another_is_not_touched(project: Project) -> None:
     assert mended.done[0].state == "failed"
 
 
-KEY_FIX = "docker exec p-slurm chmod 600 /var/lib/dshpc/key/slurm.key"
-
-
 def test_the_key_is_given_back_and_closed(project: Project) -> None:
     machine = cluster(project, [])
     machine.commands["docker exec p-slurm chown"] = Answer()
     machine.commands["docker exec p-slurm chmod"] = Answer()
-    in_project(machine, project, fault("DSH-SL-026", "slurm", KEY_FIX))
+    in_project(machine, project, fault("DSH-SL-026", "slurm", "restrict-key"))
     assert machine.lines("slurm.key") == [
         "docker exec p-slurm chown slurm:slurm /var/lib/dshpc/key/slurm.key",
-        KEY_FIX,
+        "docker exec p-slurm chmod 600 /var/lib/dshpc/key/slurm.key",
     ]
 
 
@@ -474,7 +468,7 @@ def test_a_daemon_is_started_and_waited_for(project: Project) -> None:
     machine = cluster(project, [Answer("NodeName=p State=DOWN* \n"), up])
     machine.commands["docker exec p-slurm s6-svc"] = Answer()
     order = "docker exec p-slurm s6-svc -u /run/dshpc/services/slurmd"
-    mended = in_project(machine, project, fault("DSH-SL-010", "slurm", order))
+    mended = in_project(machine, project, fault("DSH-SL-010", "slurm", "start-daemon", "slurmd"))
     assert machine.lines("s6-svc") == [order]
     assert mended.done[0].state == "done"
 
@@ -482,7 +476,7 @@ def test_a_daemon_is_started_and_waited_for(project: Project) -> None:
 def test_a_cluster_whose_container_is_gone_cannot_be_repaired(project: Project) -> None:
     machine = cluster(project, [])
     machine.commands[INSPECT] = GONE
-    mended = in_project(machine, project, fault("DSH-SL-026", "slurm", KEY_FIX))
+    mended = in_project(machine, project, fault("DSH-SL-026", "slurm", "restrict-key"))
     assert mended.done[0].state == "failed"
     assert machine.lines("slurm.key") == []
 

@@ -11,7 +11,7 @@ import pytest
 from dshpc_setup.cluster import operations
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.model import Section
-from dshpc_setup.errors import DshpcError, Exit, Fix
+from dshpc_setup.errors import DshpcError, Exit, Fix, RepairKind
 from dshpc_setup.project.folder import Project
 from dshpc_setup.repair import Mended, RepairOptions, mend
 from dshpc_setup.repair.context import other_features
@@ -27,8 +27,8 @@ __all__ = ["project"]  # a fixture
 HEALTHY = "workstation-rtx4090/healthy"
 
 
-def fault(section: Section, command: str, identity: str = "DSH-XX-999") -> Finding:
-    fix = (Fix("Do it", command, automatic=True),)
+def fault(section: Section, kind: RepairKind, identity: str = "DSH-XX-999") -> Finding:
+    fix = (Fix("Do it", "a command", repair=(kind, "")),)
     return Finding(identity, section, "error", "Something is wrong", fix=fix)
 
 
@@ -67,7 +67,7 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> type[Configured]:
     return Run
 
 
-RENDER = fault("files", "configure-environment")
+RENDER = fault("files", "render")
 
 
 def test_rendering_builds_nothing_and_keeps_what_it_changed(
@@ -138,7 +138,7 @@ def test_under_sudo_files_belong_to_who_called_it(
 
 # -- the engine, with a cluster on it -----------------------------------------------------------------
 
-NOT_RESTARTED = fault("engine", "sudo systemctl restart docker", "DSH-DK-008")
+NOT_RESTARTED = fault("engine", "restart-engine", "DSH-DK-008")
 
 
 def ready() -> Answer:
@@ -191,7 +191,7 @@ def test_starting_the_cluster_is_dshpc_up(
             raise DshpcError("The image is not there.")
 
     monkeypatch.setattr(operations, "up", up)
-    finding = fault("slurm", "dshpc up", "DSH-SL-001")
+    finding = fault("slurm", "start-cluster", "DSH-SL-001")
     mended = go(engine(), project, finding, known("workstation-rtx4090/slurm-exited"))
     assert mended.done[0].error == DshpcError("The image is not there.")
     assert mended.exit_code == Exit.ERROR
@@ -201,7 +201,7 @@ def test_starting_the_cluster_anew_says_whose_jobs_end(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operations, "restart", lambda *_: None)
-    mended = go(engine(), project, fault("slurm", "dshpc restart"))
+    mended = go(engine(), project, fault("slurm", "restart-cluster"))
     assert "1 container stops (p-slurm), and with it 2 running jobs" in mended.done[0].repair.loss
 
 
