@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -283,6 +284,23 @@ def test_what_was_changed_since_is_made_anew(tmp_path: Path) -> None:
         assert locking.archive(machine, project, LOCK, SITE) == path
         assert path.read_bytes() == whole
         assert machine.asked == [HASHED]
+
+
+def test_an_archive_that_was_made_on_another_disk_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.replace
+
+    def replace_on_one_disk(path: Path, to: Path) -> Path:
+        if path.parent.name.startswith(".packages."):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return real(path, to)
+
+    monkeypatch.setattr(Path, "replace", replace_on_one_disk)
+    path = locking.archive(UvMachine(), declare(tmp_path), LOCK, SITE)
+    assert path is not None
+    assert tarfile.is_tarfile(path)
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_what_is_being_fetched_is_told_with_its_size(tmp_path: Path) -> None:
