@@ -1,4 +1,4 @@
-"""The vendors of GPUs: each a folder of `vendors/`, found by being there. See docs/decisions/0034-vendors.md.
+"""The vendors of GPUs: each a folder of `vendors/`, found by being there. See docs/decisions/0035-vendors.md.
 
 A folder has `descriptor.py`, which is data alone, and an aspect for each thing that takes code, under a name
 that all vendors share: `probe`, `readings`, `handover`, `remedies`, `checks`, `signs`. No room imports a
