@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
+from dshpc_setup.cluster import unclean_ends
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.errors import DshpcError, Fix, told_error
 from dshpc_setup.machine import Machine
@@ -19,7 +19,7 @@ from dshpc_setup.slurm import stuck
 from dshpc_setup.slurm.answers import number
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.nodes import TAKEN_OUT, Node
-from dshpc_setup.terminal.printed import counted, often
+from dshpc_setup.terminal.printed import counted
 
 _ASK_S = 30.0
 
@@ -71,11 +71,8 @@ def from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any]
         "files": _files(report),
         "config_sha256": _strings(report.get("config_sha256")),
         "notes": start_report.notes(report, ()),
-        "unclean_ends": tuple(
-            datetime.fromtimestamp(when).astimezone().isoformat()
-            for when in _list(report.get("unclean_ends"))
-            if isinstance(when, int) and 0 <= when < 1 << 36  # what a calendar has
-        ),
+        "unclean_ends": unclean_ends.read(report),
+        "interrupted": unclean_ends.read_jobs(report.get("interrupted")),
     }
 
 
@@ -180,7 +177,7 @@ def lines(status: ClusterStatus) -> list[str]:
         said.append(f"Isolation  {status.isolation}: {TIERS[status.isolation]}")
     said += _files_line(status)
     said += _drift_lines(status)
-    said += _unclean_lines(status)
+    said += unclean_ends.lines(status.unclean_ends)
     said += _pending_lines(status)
     said += [f"Note       {text}" for text in status.notes]
     return said + [text for node in status.nodes for text in _back(status, node)]
@@ -246,18 +243,6 @@ def _drift_lines(status: ClusterStatus) -> list[str]:
         if item.done:
             said.append(f"             done: {item.done}")
     return said
-
-
-def _unclean_lines(status: ClusterStatus) -> list[str]:
-    """Jobs outlive it: those that the start has queued again, or found at their end, are in its notes."""
-    ends = status.unclean_ends
-    if not ends:
-        return []
-    several = f" ({often(len(ends))} in the last day)" if len(ends) > 1 else ""
-    return [
-        f"Killed     slurmctld or its container did not end in order; found at {ends[-1]}{several}. "
-        "Queued jobs are kept, running ones start again"
-    ]
 
 
 def _pending_lines(status: ClusterStatus) -> list[str]:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 from dshpc_setup import slurm_releases
-from dshpc_setup.container import ends
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.job_states import SlurmJob
-from dshpc_setup.slurm.places import Places
 from dshpc_setup.slurm_releases import SHIPPED
 
 _ASK_S = 20.0
-_CONCLUDE_S = 20.0  # slurmctld may still read its state
-_MOST = 20  # ids in a sentence
 _COMPLETED_S = 10.0
 _POLL_S = 0.1
 _OTHER_SECOND_S = 1.1
@@ -47,36 +43,11 @@ class Queue:
 
 @dataclass(frozen=True)
 class Tidied:
-    """`notes`: sentences about what was done; `again`: ids of the jobs that were queued again, now or
-    before."""
+    """`notes`: sentences about what could not be done; `again`: ids of the jobs that were queued again,
+    now or before."""
 
     notes: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
-
-
-def conclude_ended(machine: Machine, places: Places) -> tuple[str, ...]:
-    """Ids of the jobs that slurmctld has restored as running and whose script had ended.
-
-    They do not run it again. Before slurmd registers: then slurmctld queues again by itself what began
-    20 s ago or earlier, and nobody can tell such a job from one that a person has queued again.
-    """
-    columns = "JobID State BatchFlag RestartCnt UserID"
-    jobs = Slurm(machine).rows(columns, deadline_s=_CONCLUDE_S).value
-    if jobs is None:
-        return ()
-    ends.forget(places, {job.own for job in jobs})  # they may wait by now
-    found = []
-    for job in jobs:
-        if job.state != "RUNNING" or not job.batch or job.uid is None:
-            continue
-        # Of one that was concluded before, that run may have been cut off as well
-        code = ends.concluded_code(places, job.own, job.restarts)
-        if code is None:
-            code = ends.code_of(places, job.uid, job.own, job.restarts)
-        if code is not None:
-            ends.conclude(places, job.own, job.restarts + 1, code)
-            found.append(job.id)
-    return tuple(found)
 
 
 def interrupted_wait_beside_others(machine: Machine, node: str) -> bool:
@@ -84,7 +55,7 @@ def interrupted_wait_beside_others(machine: Machine, node: str) -> bool:
 
     Slurm has the former wait for two minutes (`let_begin`), and gives the latter what is free at once.
     """
-    jobs = Slurm(machine).rows(_QUEUE, _QUEUED, deadline_s=_CONCLUDE_S).value
+    jobs = Slurm(machine).rows(_QUEUE, _QUEUED, deadline_s=_ASK_S).value
     if jobs is None:
         return False
     queue = sorted_queue(jobs, node, datetime.now())  # noqa: DTZ005 -- as Slurm's times
@@ -96,9 +67,7 @@ def interrupted_wait_beside_others(machine: Machine, node: str) -> bool:
     return bool(first) and any(others)
 
 
-def tidy_queue(
-    machine: Machine, node: str, *, fresh: bool, concluded: Collection[str] = ()
-) -> Tidied:
+def tidy_queue(machine: Machine, node: str, *, fresh: bool) -> Tidied:
     """Put right what slurmctld itself does not in its queue.
 
     `fresh`: the container has just started. Nothing is left then of jobs that ran before, but
@@ -124,23 +93,7 @@ def tidy_queue(
         # Released it is all the same
         if not done.ok and not slurm_releases.says("not_here_now").search(done.text):
             said.append(f"The queue could not be put right ({' '.join(done.argv)}): {done.text}")
-    if fresh and (queue.again or queue.ended):
-        lost = [job for job in queue.again if job not in concluded]
-        said.append(
-            f"Jobs that ran when the container stopped: {len(lost)} queued again, "
-            f"{len(queue.ended)} ended (not to be requeued, or not by sbatch)."
-            f"{_listed('Queued again', lost)}{_listed('Ended', queue.ended)}"
-        )
-    if concluded:
-        what = "Jobs that had run to their end when the container was killed, and do not run again"
-        said.append(_listed(what, sorted(concluded, key=int)).lstrip())
     return Tidied(tuple(said), (*queue.again, *queue.delayed) if fresh else ())
-
-
-def _listed(what: str, jobs: Sequence[str]) -> str:
-    return (
-        f" {what}: {', '.join(jobs[:_MOST])}{', ...' if len(jobs) > _MOST else ''}." if jobs else ""
-    )
 
 
 def let_begin(machine: Machine, ids: Sequence[str], queued: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from dshpc_setup.container import daemons, jobs, programs
+from dshpc_setup.container import daemons, jobs, programs, unclean
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.run import Run
 from dshpc_setup.slurm import slurm_conf
@@ -45,16 +45,30 @@ def reconcile(run: Run, node: str, *, fresh: bool) -> Reconciled:
         told = None if run.held else daemons.take_back(run.machine, node, found, fresh=over)
         if told:
             run.status.note(told.note, None if told.resumed else f"node {node}")
-        tidied = jobs.tidy_queue(run.machine, node, fresh=fresh, concluded=run.concluded)
+        tidied = jobs.tidy_queue(run.machine, node, fresh=fresh)
         queued = time.monotonic()
         for note in tidied.notes:
             run.status.note(note)
+        if fresh:
+            _tell_interrupted(run)
         if run.contested:
             jobs.put_in_front(run.machine, tidied.again)
         if run.held:
             jobs.let_begin(run.machine, tidied.again, queued)
             return Reconciled(_let_go(run, node, found, tidied.again))
         return Reconciled(found, bool(told and told.resumed), tidied.again, queued)
+
+
+def _tell_interrupted(run: Run) -> None:
+    """In the status, and beside the time of an end that nobody ordered."""
+    found = run.interrupted
+    if found is None:
+        run.status.note("Which jobs ran when the container stopped is not known: squeue failed.")
+        return
+    run.status.values["interrupted"] = found.to_json()
+    unclean.note_jobs(run.places, found.to_json())
+    if note := found.note():
+        run.status.note(note, "interrupted")
 
 
 def _let_go(run: Run, node: str, found: Node, again: tuple[str, ...]) -> Node | None:

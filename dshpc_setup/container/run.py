@@ -5,6 +5,7 @@ from __future__ import annotations
 import pwd
 from dataclasses import dataclass
 
+from dshpc_setup.container.interrupted import Interrupted
 from dshpc_setup.container.status import Status
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
@@ -19,7 +20,7 @@ class Run:
     settings: Settings
     slurm: tuple[int, int]  # SlurmUser's uid and gid
     restored: bool = False  # slurmctld has a saved state: this is not the first start
-    concluded: tuple[str, ...] = ()  # ids of jobs whose script had ended when slurmctld was killed
+    interrupted: Interrupted | None = None  # the jobs that ran before; None: nobody says
     contested: bool = (
         False  # interrupted jobs are to begin again, and others could come before them
     )

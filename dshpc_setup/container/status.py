@@ -3,11 +3,14 @@
 Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details, resolution,
 fixes, file} or null, `kept_last_good` (the same, where the last good configuration is in force instead
 of one that does not pass), `notes` (sentences for people), `notes_about` (those of them that are true
-only as long as something is: "node NAME", which was left out of use, or "kept_last_good"), `steps`
+only as long as something is: "node NAME", which was left out of use, or "kept_last_good"; "interrupted":
+what the key of that name has as ids), `steps`
 [{name, ms}], `node`, `gres`, `simulated`, `image_gpu_type`, `drift` [{what, was, is, done}] since the
 last start that got ready and `changes` (the same as sentences), `customized` {file: custom|edited},
 `config_sha256` {file of /config: hash of what was read}; these two are of the files that were tried,
-also where they were refused: by them the host tells whether they are others now. `reconfigured`: when
+also where they were refused: by them the host tells whether they are others now. `interrupted`: {requeued,
+concluded, ended} with the ids of jobs that ran when the container stopped (container/interrupted.py),
+null where nobody knows and at a first start. `reconfigured`: when
 `dshpc-node reconfigure` last did something (RFC 3339), null where it did not since the start.
 `container_began`: when the container's first process did, in clock ticks since the machine's boot. What
 an earlier start left behind has another one and is not believed: it lies there until `init` removes it,
@@ -93,6 +96,7 @@ class Status:
             "drift": [],
             "customized": {},
             "config_sha256": {},
+            "interrupted": None,
             "reconfigured": None,
         }
 

@@ -8,6 +8,7 @@ import time
 from dshpc_setup.container import (
     check,
     daemons,
+    interrupted,
     jobs,
     network,
     restored,
@@ -20,8 +21,7 @@ from dshpc_setup.container.look import Seen
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import replace_text
-
-_MOST = 20  # ids in a sentence
+from dshpc_setup.terminal.printed import listed
 
 
 def name_node(run: Run, node: str) -> None:
@@ -69,8 +69,9 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
         if not daemons.bring_up(machine, places, "slurmctld", port):
             raise _down(run, candidate, node, "slurmctld")
         if run.restored:
-            run.concluded = jobs.conclude_ended(machine, places)
-            _conclude_restored(run)
+            found = interrupted.look(machine, places)
+            over = _conclude_restored(run)
+            run.interrupted = found and found.without(over)
             # Before slurmd registers: others would begin at once on what the interrupted ones have lost
             run.contested = jobs.interrupted_wait_beside_others(machine, node)
             why = "interrupted jobs begin before others"
@@ -85,13 +86,14 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
             raise _down(run, candidate, node, "slurmd")
 
 
-def _conclude_restored(run: Run) -> None:
+def _conclude_restored(run: Run) -> tuple[str, ...]:
     over = restored.conclude(run.machine, run.places)
     if over:
-        some = f"{', '.join(over[:_MOST])}{', ...' if len(over) > _MOST else ''}"
         run.status.note(
-            f"Jobs that had ended since the copy of the queue was made, and do not run again: {some}."
+            f"Jobs that had ended since the copy of the queue was made, and do not run again: "
+            f"{listed(over)}."
         )
+    return over
 
 
 def _down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcError:

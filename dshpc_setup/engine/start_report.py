@@ -32,10 +32,19 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def notes(report: Mapping[str, Any], usable: Iterable[str]) -> tuple[str, ...]:
-    """A start's notes, less those of nodes that it left taken out and that take jobs again now."""
+    """A start's notes, less those of nodes that it left taken out and that take jobs again now, and of the
+    jobs that it found interrupted where an end that nobody ordered is told with them."""
     told, about = report.get("notes"), report.get("notes_about")
     if not isinstance(told, list):
         return ()
     left = about if isinstance(about, dict) else {}  # not in the report of an earlier version
     over = [left.get(f"node {name}") for name in usable]
+    if _told_with_jobs(report.get("unclean_ends")):
+        over.append(left.get("interrupted"))
     return tuple(str(text) for text in told if text not in over)
+
+
+def _told_with_jobs(ends: object) -> bool:
+    last = ends[-1] if isinstance(ends, list) and ends else None
+    jobs = last.get("jobs") if isinstance(last, dict) else None
+    return isinstance(jobs, dict) and "requeued" in jobs

@@ -101,7 +101,7 @@ def _print_status(timeout_s: float) -> int:
     if found is None:
         print("The start has not begun yet.", file=sys.stderr)
         return Exit.INCOMPLETE
-    found["unclean_ends"] = unclean.found_at(Places())
+    found["unclean_ends"] = unclean.told(Places())
     if found["phase"] == "ready":
         found["notes"] = [*found["notes"], *_programs_that_cannot_run()]
     print(json.dumps(found, indent=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -38,6 +39,16 @@ class Drift:
 
 
 @dataclass(frozen=True)
+class UncleanEnd:
+    """slurmctld, or its container, was killed: found at that time (RFC 3339). `jobs` has the ids of those
+    that it met, by what became of them: "continued" where slurmctld alone was killed, else "requeued",
+    "concluded" (their script had ended) and "ended"; None where nobody has noted them."""
+
+    at: str
+    jobs: Mapping[str, tuple[str, ...]] | None = None
+
+
+@dataclass(frozen=True)
 class ClusterStatus:
     """`phase` is the start's own word: "ready", "failed", "starting: STEP"; None if not asked."""
 
@@ -66,8 +77,9 @@ class ClusterStatus:
     problem: str | None = None  # why the controller could not be asked
     kept_last_good: dict[str, Any] | None = None
     refused: dict[str, Any] | None = None  # why the last configure-environment put nothing in force
-    # When slurmctld was found to have been killed, until an end in order, a day at most (RFC 3339)
-    unclean_ends: tuple[str, ...] = ()
+    unclean_ends: tuple[UncleanEnd, ...] = ()  # until an end in order, a day at most
+    # {requeued, concluded, ended}: ids of the jobs that ran before the container's start
+    interrupted: Mapping[str, tuple[str, ...]] | None = None
 
     @property
     def ready(self) -> bool:
@@ -90,6 +102,7 @@ class ClusterStatus:
         value = {item.name: getattr(self, item.name) for item in fields(self)}
         value["nodes"] = [node.to_json() for node in self.nodes]
         value["drift"] = [item.to_json() for item in self.drift]
+        value["unclean_ends"] = [asdict(end) for end in self.unclean_ends]
         value["pending"] = None if self.pending is None else stuck.to_json(self.pending)
         value["isolation"] = {"tier": self.isolation, "detail": TIERS[self.isolation]}
         return {"schema": SCHEMA, "exit_code": self.exit_code, "ready": self.ready, **value}

@@ -32,3 +32,9 @@ def counted(number: int, noun: str, more: str = "") -> str:
 def often(number: int) -> str:
     """ "once", "twice", "3 times"."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def listed(items: tuple[str, ...], most: int = 20) -> str:
+    """ "1, 2 and 3 more": the first ones of many."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return f"{', '.join(items[:most])}{more}"

@@ -532,6 +532,7 @@ def test_status_as_json(project: Project) -> None:
         "kept_last_good": None,
         "refused": None,
         "unclean_ends": [],
+        "interrupted": None,
     }
 
 
@@ -828,14 +829,47 @@ def test_a_health_check_that_is_late_contradicts_nothing() -> None:
     assert "(healthy)" in lines(replace(up, health="healthy"))[0]
 
 
+def ended(*entries: object, **report: object) -> ClusterStatus:
+    told = cluster_status.from_report({"unclean_ends": list(entries), **report}, None)
+    return ClusterStatus("/p", "p-slurm", "running", **{**told, "phase": "ready"})
+
+
+def killed_lines(status: ClusterStatus) -> str:
+    said = lines(status)
+    at = next((n for n, text in enumerate(said) if text.startswith("Killed")), len(said))
+    return "\n".join(said[at:])
+
+
 def test_kills_of_the_controller_are_told_and_odd_words_about_them_are_not() -> None:
-    told = cluster_status.from_report(
-        {"unclean_ends": [1_700_000_000, "x", None, 1_700_000_100]}, None
+    odd: tuple[object, ...] = (1_700_000_000, "x", None, {}, {"at": "x"}, {"at": 1 << 40})
+    up = ended({"at": 1_700_000_000, "jobs": "x"}, *odd, {"at": 1_700_000_100, "jobs": None})
+    assert [end.jobs for end in up.unclean_ends] == [None, None]
+    said = killed_lines(up)
+    assert f"{up.unclean_ends[1].at} (twice in the last day)" in said
+    assert "Which jobs ran is not known" in said
+    assert killed_lines(ended()) == ""
+
+
+def test_the_jobs_that_a_kill_met_are_named_whole_as_data_and_cut_for_people() -> None:
+    many = [str(number) for number in range(1, 31)]
+    jobs = {"requeued": many, "concluded": ["40"], "ended": ["41_2"]}
+    about = {"notes": ["N", "other"], "notes_about": {"interrupted": "N"}}
+    up = ended({"at": 1_700_000_000, "jobs": jobs}, interrupted=jobs, **about)
+    said = killed_lines(up)
+    assert "start from the beginning: 1, 2, 3, " in said
+    assert "19, 20 and 10 more\n" in said
+    assert "do not run again: 40\n" in said
+    assert ": 41_2\n" in said
+    assert up.notes == ("other",)  # the other says the same
+    told = json.loads(json.dumps(up.to_json()))
+    assert told["unclean_ends"][0]["jobs"] == told["interrupted"] == jobs
+    # slurmctld alone, later: the start's own note is not told by that any more
+    later = ended(
+        {"at": 1_700_000_000, "jobs": jobs},
+        {"at": 1_700_000_050, "jobs": {"continued": ["42"]}},
+        **about,
     )
-    assert len(told["unclean_ends"]) == 2
-    up = ClusterStatus("/p", "p-slurm", "running", phase="ready", unclean_ends=told["unclean_ends"])
-    (line,) = [text for text in lines(up) if text.startswith("Killed")]
-    assert told["unclean_ends"][1] in line
-    assert "twice in the last day" in line
-    quiet = ClusterStatus("/p", "p-slurm", "running", phase="ready")
-    assert not [text for text in lines(quiet) if text.startswith("Killed")]
+    assert later.notes == ("N", "other")
+    assert "Ran on, uninterrupted: 42" in killed_lines(later)
+    none = ended({"at": 1_700_000_000, "jobs": {"continued": []}})
+    assert "No job was running" in killed_lines(none)

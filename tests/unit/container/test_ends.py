@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dshpc_setup.container import ends, jobs
+from dshpc_setup.container import ends, interrupted
+from dshpc_setup.container.interrupted import Interrupted
 from dshpc_setup.jobs import end_record
 from dshpc_setup.jobs.end_record import NOT_KNOWN
+from dshpc_setup.machine import CommandResult
+from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.slurm.places import Places
 
 UID = os.getuid()
@@ -77,40 +82,63 @@ def test_what_was_concluded_is_kept_as_long_as_its_job_is_queued(places: Places)
     assert {path.name: path.read_text() for path in folder.iterdir()} == {"17": "1 3\n"}
 
 
-def test_the_start_concludes_whose_script_had_ended_and_says_so(places: Places) -> None:
-    from tests.unit.container.test_jobs import QUEUE, Slurm
+RUNNING = """12 |RUNNING |1 |0 |{uid} |1 |12 |
+13 |RUNNING |1 |1 |{uid} |1 |13 |
+14 |RUNNING |0 |0 |{uid} |1 |14 |
+20 |RUNNING |1 |0 |{uid} |0 |20 |
+9 |SUSPENDED |1 |0 |{uid} |1 |8_3 |
+15|RUNNING|1|0|x|1|15|
+16 |PENDING |1 |2 |{uid} |1 |16 |
+19 |COMPLETING |1 |0 |{uid} |1 |19 |
+"""
 
+
+class Restored(LocalMachine):
+    """slurmctld with those jobs; 14 is the first job of a start that was killed."""
+
+    def __init__(self, queue: str, code: int = 0) -> None:
+        super().__init__()
+        self.queue, self.code = queue, code
+
+    def run(self, argv: Sequence[str], **_: Any) -> CommandResult:
+        names = "14 \x1f0 \x1fdshpc-proof\x1f\n20 \x1f0 \x1fdshpc-proofs\x1f\n13 \x1f7 \x1fdshpc-proof\x1f\n"
+        text = names if "Name" in argv[-1] else self.queue
+        return CommandResult(tuple(argv), "present", self.code, text, "", 1.0)
+
+
+def test_the_start_concludes_whose_script_had_ended_and_says_so(places: Places) -> None:
     wrote(places, 12, "12 0 4\n")
     wrote(places, 13, "13 0 0\n")
     ends.conclude(places, 16, 2, 5)  # by the start before, which was killed as well
     ends.conclude(places, 17, 2, 5)
-    running = (
-        f"12 |RUNNING |1 |0 |{UID} |\n13 |RUNNING |1 |1 |{UID} |\n14 |RUNNING |0 |0 |{UID} |\n"
-        f"15|RUNNING|1|0|x|\n16 |PENDING |1 |2 |{UID} |\n"
-    )
-    assert jobs.conclude_ended(Slurm(running), places) == ("12",)
+    found = interrupted.look(Restored(RUNNING.format(uid=UID)), places)
+    assert found == Interrupted(requeued=("8_3", "13"), concluded=("12",), ended=("20",))
     assert Path(places.at(f"{ends.CONCLUDED}/12")).read_text() == "1 4\n"
     assert sorted(os.listdir(places.at(ends.CONCLUDED))) == ["12", "16"]
-    machine = Slurm(QUEUE)
-    tidied = jobs.tidy_queue(machine, "lab", fresh=True, concluded=("12",))
-    assert ["scontrol", "requeue", "12"] in machine.orders
-    assert "0 queued again" in tidied.notes[0]
-    assert "do not run again: 12." in tidied.notes[1]
+    assert "2 queued again, 1 ended" in found.note()
+    assert "do not run again: 12." in found.note()
+    assert Interrupted().note() == ""
+
+
+def test_a_list_for_people_is_cut_and_its_data_are_not() -> None:
+    many = tuple(str(number) for number in range(1, 31))
+    found = Interrupted(requeued=many)
+    assert "19, 20 and 10 more." in found.note()
+    assert found.to_json() == {"requeued": list(many), "concluded": [], "ended": []}
 
 
 def test_one_whose_concluded_run_was_cut_off_is_concluded_again(places: Places) -> None:
     """With its code, which that run's own line has not; one that a person has queued again runs."""
-    from tests.unit.container.test_jobs import Slurm
-
     ends.conclude(places, 12, 1, 3)
     wrote(places, 12, "12 1 ?\n")
     ends.conclude(places, 13, 1, 0)
-    running = "".join(f"{job}|RUNNING|1|{runs}|{UID}|\n" for job, runs in ((12, 1), (13, 2)))
-    assert jobs.conclude_ended(Slurm(running), places) == ("12",)
+    running = "".join(
+        f"{job}|RUNNING|1|{runs}|{UID}|1|{job}|\n" for job, runs in ((12, 1), (13, 2))
+    )
+    found = interrupted.look(Restored(running), places)
+    assert found == Interrupted(requeued=("13",), concluded=("12",))
     assert [ends.concluded_code(places, 12, run) for run in (1, 2)] == [None, 3]
 
 
 def test_where_slurmctld_does_not_answer_nothing_is_concluded(places: Places) -> None:
-    from tests.unit.container.test_jobs import Slurm
-
-    assert jobs.conclude_ended(Slurm("", code=1), places) == ()
+    assert interrupted.look(Restored("", code=1), places) is None

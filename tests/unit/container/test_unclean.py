@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from dshpc_setup.container import unclean
@@ -35,3 +36,30 @@ def test_they_are_told_until_a_start_after_an_end_in_order(tmp_path: Path) -> No
     unclean.trim(places)
     assert unclean.found_at(places, NOW) == []
     unclean.trim(places)
+
+
+def test_the_jobs_of_an_end_are_told_with_it_and_go_with_it(tmp_path: Path) -> None:
+    places = Places(str(tmp_path))
+    unclean.note_jobs(places, {"requeued": ["12"]})  # after an end in order: no word of it
+    log = Path(f"{places.state}/slurmctld.unclean")
+    log.parent.mkdir(parents=True)
+    now = int(time.time())
+    log.write_text(f"{now - 9}\n{now - 5}\n")
+    many = [str(number) for number in range(100)]
+    unclean.note_jobs(places, {"requeued": many, "concluded": [], "ended": ["7_1"]})
+    log.write_text(f"{now - 9}\n{now - 5}\n{now}\n")
+    jobs = log.with_name("slurmctld.unclean.jobs")
+    # as services/slurmctld/register does, and one that was cut off as it wrote
+    jobs.write_text(f"{jobs.read_text()}{now} continued 17 18_2\nodd line\n{now - 9} continued 1")
+    assert unclean.told(places) == [
+        {"at": now - 9, "jobs": None},
+        {"at": now - 5, "jobs": {"requeued": many, "concluded": [], "ended": ["7_1"]}},
+        {"at": now, "jobs": {"continued": ["17", "18_2"]}},
+    ]
+    unclean.trim(places)
+    assert not jobs.exists()
+    jobs.write_text(f"{now} continued 17\n" * 60_000)
+    log.with_name("slurmctld.runs").touch()
+    unclean.trim(places)
+    assert jobs.stat().st_size <= 1 << 19
+    assert set(jobs.read_text().split("\n")) == {f"{now} continued 17", ""}
