@@ -41,20 +41,35 @@ def parse_slurm(asked: CommandResult) -> dict[str, Any]:
         "running_version": found.version,
         "node_lines": found.node_lines,
         "without_process": parse_running(found.running, found.with_process),
+        "steps_without_process": parse_steps(found.steps, found.with_process),
         "out_of_memory": lacking[-_MOST_JOBS:],
     }
 
 
-def parse_running(text: str, with_process: Collection[str]) -> tuple[str, ...]:
-    """Of lines `id|batch flag|time used|`: batch jobs without a slurmstepd. One that began in the last
-    minute may be about to get one."""
+def parse_running(text: str, steps: Collection[str]) -> tuple[str, ...]:
+    """Of lines `id|batch flag|time used|`: batch jobs without a slurmstepd of any step ("17.batch"). One
+    that began in the last minute may be about to get one. Those of salloc have one only now and then."""
+    rows = ([field.strip() for field in line.split("|")] for line in text.splitlines())
+    with_process = {step.partition(".")[0] for step in steps}
+    found = (row[0] for row in rows if len(row) == 4 and row[1] == "1" and not _is_young(row[2]))
+    return tuple(job for job in found if job.isdecimal() and job not in with_process)[-_MOST_JOBS:]
+
+
+def parse_steps(text: str, steps: Collection[str]) -> tuple[str, ...]:
+    """Of lines `job|step|time used|`: steps of srun without a slurmstepd, as people know them ("3_1.0", of
+    job 4: the srun hangs, and so does what it was started by)."""
     rows = ([field.strip() for field in line.split("|")] for line in text.splitlines())
     found = (
-        row[0]
+        (f"{row[0]}.{row[1].rpartition('.')[2]}", row[1])
         for row in rows
-        if len(row) == 4 and row[1] == "1" and not re.fullmatch(r"0:\d\d", row[2])
+        if len(row) == 4 and row[0].isdecimal() and not _is_young(row[2])
     )
-    return tuple(job for job in found if job.isdecimal() and job not in with_process)[-_MOST_JOBS:]
+    whole = ((step, name) for step, name in found if re.fullmatch(r"[0-9]+\.[0-9]+", step))
+    return tuple(name for step, name in whole if step not in steps)[-_MOST_JOBS:]
+
+
+def _is_young(time_used: str) -> bool:
+    return re.fullmatch(r"0:\d\d", time_used) is not None
 
 
 def daemons(machine: Machine, places: Places, deadline_s: float) -> tuple[Daemon, ...]:

@@ -164,20 +164,32 @@ def _jobs_out_of_memory(_: Known, inside: Inside) -> Verdict:
 
 
 def _without_process(known: Known, inside: Inside) -> Verdict:
-    jobs = inside.without_process
-    if not jobs:
+    batch = inside.without_process
+    steps = [step for step in inside.steps_without_process if step.partition(".")[0] not in batch]
+    if not batch and not steps:
         return fine()
-    ids = " ".join(jobs)
+    ids = " ".join(dict.fromkeys((*batch, *(step.partition(".")[0] for step in steps))))
+    container = cluster(known).container
+    kinds = (("", batch), (" steps of srun", steps))
+    again = Fix("Run them again", f"docker exec {container} scontrol requeue {','.join(batch)}")
+    give_up = Fix("Or give them up", f"dshpc scancel {ids}", step="alternative")
     return fault(
-        "Slurm takes jobs for running of which no process is left: they hold their CPUs and GPUs for "
+        "Slurm takes jobs for running whose slurmstepd is gone: they hold their CPUs and GPUs for "
         "nothing.",
-        f"RUNNING for a minute or longer, without a slurmstepd: {', '.join(jobs)}",
+        *(
+            f"RUNNING for a minute or longer, without a slurmstepd:{kind} {', '.join(these)}"
+            for kind, these in kinds
+            if these
+        ),
         fix=(
+            # A slurmstepd that was killed alone leaves its program behind, which Slurm no longer ends
             Fix(
-                "Run them again",
-                f"docker exec {cluster(known).container} scontrol requeue {','.join(jobs)}",
+                "See whether a program of theirs still runs, and end it first",
+                f"docker exec {container} ps -o pid,user,etime,args --ppid 1",
+                step="look",
             ),
-            Fix("Or give them up", f"dshpc scancel {ids}", step="alternative"),
+            *((again, give_up) if batch else ()),
+            *(() if batch else (Fix("Cancel them: srun waits for ever", f"dshpc scancel {ids}"),)),
         ),
     )
 

@@ -191,6 +191,7 @@ class Inside:
     task_prolog: tuple[str, ...] = ()  # jobs that ended lately at one: "17 (exit code 3)"
     out_of_memory: tuple[str, ...] = ()  # jobs that ended so lately: "17 (train)"
     without_process: tuple[str, ...] = ()  # batch jobs that Slurm takes for running: "17"
+    steps_without_process: tuple[str, ...] = ()  # steps of srun that it takes for running: "17_2.0"
     gpus_state: State | None = None  # timeout, error, denied: `gpus` says nothing
 
 

@@ -13,6 +13,7 @@ from dshpc_setup.machine import CommandResult
 
 _NEXT = "\x1e"
 _RUNNING = "JobID:|,BatchFlag:|,TimeUsed:|"
+_STEPS = "JobID:|,StepID:|,TimeUsed:|"
 _ALL = rf"""[ -e "$1/slurm.conf" ] || {{ echo 'no slurm.conf is in force'; exit 0; }}
 said=$(scontrol ping 2>&1); echo "$said"
 case "$said" in *' is UP'*) ;; *) exit 0 ;; esac
@@ -20,8 +21,9 @@ printf '\036'; scontrol show config 2>/dev/null | grep '^SLURM_VERSION'
 printf '\036'; scontrol show node -o 2>/dev/null
 printf '\036'; squeue -h -a -t OUT_OF_MEMORY -o '%i %j' 2>/dev/null
 # The processes first: slurmstepd stays until slurmctld knows that its job has ended
-printf '\036'; ps -eo args= | sed -n 's/^slurmstepd: \[\([0-9]*\)\..*/\1/p'
-printf '\036'; squeue -h -a -t RUNNING -O '{_RUNNING}' 2>/dev/null"""
+printf '\036'; ps -eo args= | sed -n 's/^slurmstepd: \[\([^]]*\)\].*/\1/p'
+printf '\036'; squeue -h -a -t RUNNING -O '{_RUNNING}' 2>/dev/null
+printf '\036'; squeue -h -a -s -O '{_STEPS}' 2>/dev/null"""
 
 _FAILED = r"""for job in $(squeue -h -a -t FAILED -S i -o %A | tail -n "$1"); do
 scontrol -o show job "$job" 2>/dev/null; done"""
@@ -30,7 +32,8 @@ _FAILED_JOB = re.compile(r"^JobId=(\d+)\s.*\sExitCode=(\d+):0\s.*\sStdErr=(/.*?)
 
 class Controller(NamedTuple):
     """`state`: up | down | silent, and then what it says. Of one that is up: the lines of its nodes, (job,
-    name) of those that ran out of memory, the jobs with a process, and lines of those that run."""
+    name) of those that ran out of memory, the steps with a process ("17.batch"), and lines of
+    the jobs and of the steps that run."""
 
     state: str
     says: str = ""
@@ -39,6 +42,7 @@ class Controller(NamedTuple):
     out_of_memory: tuple[tuple[str, str], ...] = ()
     with_process: tuple[str, ...] = ()
     running: str = ""  # id|batch flag|time used|
+    steps: str = ""  # job|step|time used|
 
 
 def all_argv(etc_slurm: str) -> list[str]:
@@ -46,7 +50,8 @@ def all_argv(etc_slurm: str) -> list[str]:
 
 
 def parse_all(asked: CommandResult) -> Controller:
-    ping, version, nodes, jobs, processes, running, *_ = [*asked.stdout.split(_NEXT), *[""] * 5]
+    parts = [*asked.stdout.split(_NEXT), *[""] * 6]
+    ping, version, nodes, jobs, processes, running, steps, *_ = parts
     if not slurm_releases.says("controller_up").search(ping):
         lines = (line for line in ping.splitlines() if not line.startswith("*"))
         says = " ".join(" ".join(lines).split()) or asked.stderr.strip()
@@ -61,6 +66,7 @@ def parse_all(asked: CommandResult) -> Controller:
         out_of_memory=tuple((job, name) for job, _, name in told),
         with_process=tuple(processes.split()),
         running=running,
+        steps=steps,
     )
 
 

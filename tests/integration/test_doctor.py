@@ -138,6 +138,49 @@ def test_a_daemon_that_is_down(cluster: Cluster, service: str) -> None:
     well(cluster)
 
 
+def test_jobs_whose_slurmstepd_was_killed(cluster: Cluster) -> None:
+    """Slurm has them run for ever: one of sbatch, and one whose srun waits for its step."""
+    batch = cluster.said(
+        *("sbatch", "--parsable", "--mem=16", "--gres=gpu:1", "-o", "/dev/null"),
+        *("--wrap", "exec sleep 600"),
+    )
+    srun = ("srun", "--mem=16", "--gres=gpu:1", "-J", "lost", "sleep", "601")
+    client = subprocess.Popen(["docker", "exec", cluster.container, *srun])
+    try:
+        running = ("squeue", "-h", "-t", "R", "-o", "%i")
+        wait_until(lambda: len(cluster.said(*running).split()) == 2, "both run")
+        step = f"{cluster.said(*running, '-n', 'lost')}.0"
+        titles = f"^slurmstepd: .({batch}.batch|{step})"
+        wait_until(
+            lambda: len(cluster.exec("pgrep", "-f", titles).stdout.split()) == 2, "both steps run"
+        )
+        cluster.said("pkill", "-9", "-f", titles)
+        cluster.said("pkill", "-9", "-f", "^(/usr/bin/)?sleep 60[01]$")
+        young = r"squeue -h -t R -o %M | grep -c '^0:'"
+        wait_until(
+            lambda: cluster.exec("sh", "-c", young).stdout.strip() == "0",
+            "they are a minute old",
+            90,
+        )
+        finding = root(doctor(cluster))
+        assert finding["id"] == "DSH-SL-039"
+        assert finding["evidence"] == [
+            f"RUNNING for a minute or longer, without a slurmstepd: {batch}",
+            f"RUNNING for a minute or longer, without a slurmstepd: steps of srun {step}",
+        ]
+        # What it says to do gives their GPUs back
+        order = [fix["command"] for fix in finding["fix"]][-1].split()
+        assert order[:2] == ["dshpc", "scancel"]
+        cluster.dshpc(*order[1:]).good()
+        wait_until(lambda: not cluster.said("squeue", "-h"), "the queue is empty")
+        cluster.said("srun", "--immediate=20", "--mem=16", "--gres=gpu:2", "true")
+    finally:
+        cluster.exec("scancel", "--user=root")
+        client.kill()
+        client.wait(60)
+    well(cluster)
+
+
 def test_a_key_that_others_can_read(cluster: Cluster) -> None:
     cluster.said("chmod", "644", KEY)
     try:

@@ -207,9 +207,15 @@ def test_a_batch_job_without_a_slurmstepd_is_told_once_it_had_a_minute_to_begin(
         "17 |1 |0:59 |\n18 |1 |1:00 |\n19 |1 |1-02:03:04 |\n20 |0 |5:00 |\n"
         "21 |1 |2:00 |\nx |1 |2:00 |\n22|1|2:00\n"
     )
-    assert observe_daemons.parse_running(queue, ["21"]) == ("18", "19")
-    asked = result("\x1e".join([UP, "", "", "", "21\n18\n", queue]))
-    assert observe_daemons.parse_slurm(asked)["without_process"] == ("19",)
+    assert observe_daemons.parse_running(queue, ["21.batch"]) == ("18", "19")
+    steps = (
+        "18 |18.batch |2:00 |\n18 |18.0 |1:00 |\n18 |18.1 |2:00 |\n18 |18.2 |0:59 |\n"
+        "22 |5_3.0 |2:00 |\n23 |23.extern |2:00 |\n24|24.0|2:00\nx|x.0|2:00|\n"
+    )
+    asked = result("\x1e".join([UP, "", "", "", "21.batch\n18.batch\n18.0\n", queue, steps]))
+    found = observe_daemons.parse_slurm(asked)
+    assert found["without_process"] == ("19",)
+    assert found["steps_without_process"] == ("18.1", "5_3.0")
 
 
 @given(st.text(max_size=200), st.sampled_from(["present", "timeout", "absent", "error"]))

@@ -250,7 +250,12 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
             "is gone; wait until it is back; it asks for gpu:rtx_4090:2",
         ),
         ("published", "DSH-SL-035", "0.0.0.0:6817"),
-        ("without-process", "DSH-SL-039", "no process; 17, 19; requeue 17,19; scancel 17 19"),
+        (
+            "without-process",
+            "DSH-SL-039",
+            "without a process; slurmstepd: 17, 19; requeue 17,19; scancel 17 19; --ppid 1",
+        ),
+        ("step-without-process", "DSH-SL-039", "steps of srun 5_3.0, 8.1; scancel 5_3 8"),
         (
             "processes-refused",
             "DSH-SL-046",
