@@ -13,13 +13,14 @@ from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import Machine
-from dshpc_setup.slurm import completion_log, job_states
-from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm import completion_log, job_states, queue_index
+from dshpc_setup.slurm.client import Answer, Slurm
 from dshpc_setup.slurm.completion_log import Ended
 from dshpc_setup.slurm.job_states import JobId, SlurmJob
 
 _ASK_S = 20.0
 _LATELY_S = 24 * 3600.0
+_USERS = 5  # that are named
 _LATELY = 20  # jobs that have ended, where not all are asked for
 _PROOF = ("root", "dshpc-proof")  # of each start and run: container/jobs.py
 
@@ -33,13 +34,15 @@ class Look:
     log: str | None = field(default_factory=completion_log.path)
     places: allocated_gpus.Places = field(default_factory=allocated_gpus.known)
     limits: Limits = field(default_factory=Limits)  # of `all`, and what else was left out
+    left_out: Mapping[str, int] = field(default_factory=dict)  # user -> jobs that `all` has not
 
-    def known(self, number: int | None = None) -> tuple[SlurmJob, ...]:
-        """What slurmctld has, of one job or of all; raises DshpcError where it does not answer."""
-        told = Slurm(self.machine).jobs(number, deadline_s=_ASK_S)
-        if told.value is None:
-            raise job_states.no_answer(told.asked)
-        return told.value
+    def known(self, *numbers: int) -> tuple[SlurmJob, ...]:
+        """What slurmctld has, of some jobs or of all; raises DshpcError where it does not answer."""
+        slurm = Slurm(self.machine)
+        entries = None if numbers else slurm.index(deadline_s=_ASK_S).value
+        if entries and len(entries) > queue_index.MOST:
+            return _told(slurm.long_queue(entries, deadline_s=_ASK_S))
+        return _told(slurm.jobs(*numbers, deadline_s=_ASK_S))
 
     def record_of(self, job: SlurmJob | Ended) -> Record | None:
         """The workspace that a job runs in; None for one that plain sbatch has made, and where it is not
@@ -155,18 +158,37 @@ class Look:
 
     def all(self, *, whole: bool) -> list[View]:
         """Running, queued and lately ended jobs; `whole`: all that have left a trace."""
-        self.limits.begin()
-        jobs = [job for job in self.known() if (job.user, job.name) != _PROOF]
+        slurm = Slurm(self.machine)
+        entries = slurm.index(deadline_s=_ASK_S).value or ()
+        if len(entries) > queue_index.MOST:
+            chosen = queue_index.choose(entries, os.getuid())
+            self.left_out = queue_index.left_out(entries, chosen)
+            asked = _told(slurm.long_queue(chosen, deadline_s=_ASK_S))
+        else:
+            asked = _told(slurm.jobs(deadline_s=_ASK_S))
+        jobs = [job for job in asked if (job.user, job.name) != _PROOF]
         why = _reasons(self.machine, tuple(jobs))
+        self.limits.begin()  # it is the time of reading: a controller with much to tell takes none of it
         found = {job.id: self._of_known(job, why.get(job.id)) for job in jobs}
-        seen = {job.number for job in jobs}
+        seen = {job.number for job in jobs} | {each.number for each in entries}
+        most = len(seen) + _LATELY
         since = 0.0 if whole else time.time() - _LATELY_S
         for more in self._over(seen, since):
             found.setdefault(more.id, more)
             seen.add(more.number)
-            if not whole and len(seen) >= len(jobs) + _LATELY:
+            if not whole and len(seen) >= most:
                 break
         return sorted(found.values(), key=view.in_order)
+
+    def notes(self) -> list[str]:
+        """What is not in the answer, for people."""
+        said = self.limits.lines()
+        if self.left_out:
+            users = list(self.left_out.items())
+            first = ", ".join(f"{count} of {user}" for user, count in users[:_USERS])
+            more = f" and of {len(users) - _USERS} more users" if len(users) > _USERS else ""
+            said.append(f"Not listed, as the queue is long: {first}{more}. All: dshpc squeue")
+        return said
 
     def _over(self, seen: set[int], since: float) -> Iterator[View]:
         """Own jobs that slurmctld has forgotten, the newest first; root's are everybody's."""
@@ -189,6 +211,12 @@ class Look:
                     if self.limits.is_late(record.folder):
                         return
                     yield view.of_record(record, task, self.places)
+
+
+def _told(answer: Answer[tuple[SlurmJob, ...]]) -> tuple[SlurmJob, ...]:
+    if answer.value is None:
+        raise job_states.no_answer(answer.asked)
+    return answer.value
 
 
 def _reasons(machine: Machine, jobs: tuple[SlurmJob, ...]) -> dict[str, str]:

@@ -28,9 +28,10 @@ def find(machine: Machine, folder: str, look_s: float) -> str | None:
     """The number of the job whose workspace that is; None where Slurm has none, or does not answer."""
     until = time.monotonic() + look_s
     while True:
-        known = Slurm(machine).jobs(mine=True, deadline_s=_ASK_S).value
+        # A line a job: of whole jobs no more than some thousand can be read
+        known = Slurm(machine).own_folders(deadline_s=_ASK_S).value
         if known is not None:
-            return next((str(job.number) for job in known if job.folder == folder), None)
+            return next((number for number, place in known if place == folder), None)
         if time.monotonic() >= until:
             return None
         time.sleep(_PAUSE_S)

@@ -36,7 +36,8 @@ def list_main(rest: Sequence[str]) -> int:
     found = looked.all(whole=words.all)
     if words.json:
         jobs = [each.to_json(now) for each in found]
-        _print({"schema": JOBS, "exit_code": 0, "jobs": jobs, "notes": looked.limits.lines()})
+        notes, left_out = looked.notes(), dict(looked.left_out)
+        _print({"schema": JOBS, "exit_code": 0, "jobs": jobs, "left_out": left_out, "notes": notes})
     elif not found:
         sys.stdout.write(f"There are no jobs{'' if words.all else '; older ones: --all'}.\n")
     else:
@@ -47,7 +48,7 @@ def list_main(rest: Sequence[str]) -> int:
 
 def _tell_limits(looked: Look, words: Words) -> None:
     if not words.json:
-        sys.stderr.write("".join(f"dshpc: {line}\n" for line in looked.limits.lines()))
+        sys.stderr.write("".join(f"dshpc: {line}\n" for line in looked.notes()))
 
 
 def show_main(rest: Sequence[str]) -> int:
@@ -261,7 +262,7 @@ def cancel_main(rest: Sequence[str]) -> int:
         raise usage_error("dshpc job cancel takes the numbers of jobs.")
     looked = command_words.look_at(words)
     ids = [job_states.parse_id(text) for text in dict.fromkeys(words.ids)]
-    known = looked.known()
+    known = looked.known(*(job.number for job in ids))
     done: list[dict[str, str]] = []
     worst = 0
     for job in ids:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # imports are counted: each submission takes this
     from dshpc_setup.slurm.job_states import SlurmJob
     from dshpc_setup.slurm.nodes import Node
     from dshpc_setup.slurm.pending import Queue
+    from dshpc_setup.slurm.queue_index import Entry
 
 T = TypeVar("T")
 
@@ -65,21 +66,53 @@ class Slurm:
 
     # The queue
 
-    def jobs(
-        self, number: int | None = None, *, mine: bool = False, deadline_s: float
-    ) -> Answer[tuple[SlurmJob, ...]]:
-        """All that slurmctld knows, also those that have ended lately, or one of them: () where it has
-        none of that number."""
+    def jobs(self, *numbers: int, deadline_s: float) -> Answer[tuple[SlurmJob, ...]]:
+        """All that slurmctld knows, also those that have ended lately, or those of these numbers: () where
+        it has none of them. Of a long queue the whole is no answer: see `long_queue`."""
+        of = ("-j", ",".join(map(str, numbers))) if numbers else ()
+        return self._jobs("-t", "all", *of, deadline_s=deadline_s)
+
+    def _jobs(self, *options: str, deadline_s: float) -> Answer[tuple[SlurmJob, ...]]:
         from dshpc_setup import slurm_releases
         from dshpc_setup.slurm import job_states
 
-        of = ("-j", str(number)) if number is not None else ("--me",) if mine else ()
-        argv = ("squeue", "--json", "-a", "-t", "all", *of)
-        asked = self.run(*argv, deadline_s=deadline_s, env=_WHOLE)
-        if number is not None and not asked.ok:
+        asked = self.run("squeue", "--json", "-a", *options, deadline_s=deadline_s, env=_WHOLE)
+        if "-j" in options and not asked.ok:
             none = slurm_releases.says("no_such_job").search(asked.text)
             return Answer(asked, () if none else None)
         return Answer(asked, _read(job_states.parse, asked))
+
+    def index(self, *, deadline_s: float) -> Answer[tuple[Entry, ...]]:
+        """Which jobs there are, in some bytes each, in the order of squeue."""
+        from dshpc_setup.slurm import queue_index
+
+        argv = ("squeue", "-h", "-a", "-t", "all", "-o", queue_index.COLUMNS)
+        asked = self.run(*argv, deadline_s=deadline_s)
+        return Answer(asked, queue_index.parse(asked.stdout) if asked.ok else None)
+
+    def long_queue(
+        self, entries: Sequence[Entry], *, deadline_s: float
+    ) -> Answer[tuple[SlurmJob, ...]]:
+        """These of an index (one or more), asked for in parts, each of which has that long; of a job that
+        has gone since, nothing."""
+        from dshpc_setup.slurm import queue_index
+
+        first, *others = queue_index.in_parts(entries)
+        told = self._jobs(*first, deadline_s=deadline_s)
+        found = {job.id: job for job in told.value or ()}
+        for part in others:
+            if told.value is None:
+                return told
+            told = self._jobs(*part, deadline_s=deadline_s)
+            found.update((job.id, job) for job in told.value or ())
+        return told if told.value is None else Answer(told.asked, tuple(found.values()))
+
+    def own_folders(self, *, deadline_s: float) -> Answer[tuple[tuple[str, str], ...]]:
+        """(number, folder) of each job of the user who asks; an array once."""
+        argv = ("squeue", "-h", "-a", "-t", "all", "--me", "-o", "%F %Z")
+        asked = self.run(*argv, deadline_s=deadline_s)
+        rows = (line.partition(" ") for line in asked.stdout.split("\n"))
+        return Answer(asked, tuple((row[0], row[2]) for row in rows) if asked.ok else None)
 
     def holders(self, *, deadline_s: float) -> Answer[tuple[Holder, ...]]:
         """The jobs that hold GPUs or shares of them."""

@@ -17,8 +17,9 @@ _JOB = (
 ).split()
 _NODE = "NodeList CPUs Memory Gres StateLong Features Reason".split()
 _PARTITION = "PartitionName Available".split()
-_SCRIPT = 'squeue -h -t PENDING -O "$1" && printf %s "$4" && sinfo -h -N -a -O "$2" && ' \
-    'printf %s "$4" && sinfo -h -a -O "$3"'  # fmt: skip
+# No more of the queue than is read of an answer: what else there is has to stay readable
+_SCRIPT = """squeue -h -t PENDING -O "$1" | head -c 33554432
+printf '\\n%s' "$4" && sinfo -h -N -a -O "$2" && printf %s "$4" && sinfo -h -a -O "$3\""""
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def _standings(
     numbers = {
         int(ran.job_id) for name, ran in state.jobs.items() if ran.job_id and name not in over
     }
-    known = look.known() if numbers else ()
+    known = look.known(*numbers) if numbers else ()
     reasons: dict[str, str] = {}
     ours = tuple(job for job in known if job.state == "PENDING" and job.number in numbers)
     if why and ours:

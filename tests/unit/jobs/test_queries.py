@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import State
 from dshpc_setup.jobs import allocated_gpus, command_words, follow, queries
+from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.look import Look
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import CommandResult
@@ -78,7 +79,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Answers],
 
 
 def running(argv: Sequence[str]) -> tuple[int, str]:
-    if argv[0] == "squeue" and "-j" in argv and argv[-1] != "17":
+    if argv[0] == "squeue" and "-j" in argv and "17" not in argv[-1].split(","):
         return 1, "slurm_load_jobs error: Invalid job id specified"
     if argv[0] == "squeue":
         return 0, queue(item())
@@ -90,9 +91,53 @@ def test_list(play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[s
     assert job_verbs.main(["list", "--json", "--work", "/w"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["schema"], [job["id"] for job in said["jobs"]]) == ("dshpc.jobs/1", ["17"])
-    assert machine.argvs == [("squeue", "--json", "-a", "-t", "all")]
+    assert machine.argvs[1:] == [("squeue", "--json", "-a", "-t", "all")]
     assert job_verbs.main(["list", "--work", "/w"]) == 0
     assert "train" in capsys.readouterr().out
+
+
+def test_a_queue_that_is_too_long_for_one_answer_is_listed_in_part(
+    play: Callable[[Answers], Played], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is never asked for whole, and what is left out is counted."""
+    flood = [f"{number} {number} N/A PENDING 4 eve" for number in range(1000, 13_500)]
+    index = "\n".join([*flood, f"17 17 N/A RUNNING {os.getuid()} ada", ""])
+
+    def long(argv: Sequence[str]) -> tuple[int, str]:
+        if "-o" in argv:
+            return 0, index
+        assert argv[0] != "squeue" or "-j" in argv
+        asked = argv[-1].split(",")
+        assert len(asked) <= 1000
+        return 0, queue(*(item(job_id=number(int(each))) for each in asked))
+
+    machine = play(long)
+    assert job_verbs.main(["list", "--json", "--work", "/w"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert len(said["jobs"]) == 1000
+    assert "17" in [job["id"] for job in said["jobs"]]
+    assert said["left_out"] == {"eve": 11_501}
+    assert said["notes"] == ["Not listed, as the queue is long: 11501 of eve. All: dshpc squeue"]
+    assert len(machine.argvs) == 2
+    # Who has to know all asks in parts
+    assert len(command_words.look_at(command_words.parsed([])).known()) == 12_501
+
+
+def test_what_a_slow_controller_takes_is_no_time_of_reading(
+    play: Callable[[Answers], Played],
+) -> None:
+    clock = [0.0]
+
+    def slow(argv: Sequence[str]) -> tuple[int, str]:
+        clock[0] += 60
+        return running(argv)
+
+    play(slow)
+    looked = command_words.look_at(command_words.parsed([]))
+    looked.limits = Limits(clock=lambda: clock[0])
+    assert looked.all(whole=True)
+    assert looked.limits.lines() == []
+    assert not looked.limits.is_late("here")
 
 
 def test_all_tells_of_those_that_are_forgotten(
