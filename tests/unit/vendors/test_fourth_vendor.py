@@ -261,7 +261,7 @@ def test_what_its_gpus_measure(machine: Any, facts: Any) -> None:
 def test_the_table_of_the_task_prolog(facts: Any) -> None:
     """What the prolog makes of it: tests/integration/test_task_prolog.py."""
     from dshpc_setup.container import gpu_places
-    from dshpc_setup.container.gpu_places import SlurmGpu
+    from dshpc_setup.slurm.gpus import SlurmGpu
 
     listed = [SlurmGpu("anvil", (f"/dev/acme{minor}",)) for minor in (0, 1)]
     assert gpu_places.table(listed, facts.gpus.devices) == PLACES
