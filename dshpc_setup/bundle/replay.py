@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import foreign
 from dshpc_setup.bundle import PROOF_SCHEMA, SETTINGS_SCHEMA, archive, contents
 from dshpc_setup.diagnose import Known
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine.folder import REPLIES
 from dshpc_setup.machine.recorded import RecordedMachine

@@ -6,14 +6,14 @@ What only a project needs is imported where it is asked: most machines that doct
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from dshpc_setup import foreign, slurm_releases
+from dshpc_setup import slurm_releases
 from dshpc_setup.checkup.limited import at_once, inspecting_once, unwrapped, with_deadline
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.container.status import printable
+from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.engine.inspecting import INSIDE_S, Answer, Early, ask_inside
@@ -206,8 +206,7 @@ def _image_of(project: Project, name: str) -> str | None:
         text = read_text(project.folder / compose.FILE) or ""
     except DshpcError:
         return None
-    refs = re.findall(r"""^ +image: *["']?([^\s"']+)""", text, re.MULTILINE)
-    return next((ref for ref in refs if ref.startswith(f"{name}:")), None)
+    return next((ref for ref in compose.images(text) if ref.startswith(f"{name}:")), None)
 
 
 def _is_there(machine: Machine, ref: str) -> bool | None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import foreign
 from dshpc_setup.apply.owned import JOURNAL, NEW, OWNABLE
 from dshpc_setup.checkup import renderings
 from dshpc_setup.cluster import own_files
 from dshpc_setup.cluster import refused as refusals
+from dshpc_setup.documents import foreign
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
@@ -215,16 +215,16 @@ def _wrong(path: str, data: bytes) -> str | None:
 
 
 def _wrong_yaml(data: bytes) -> str | None:
-    from dshpc_setup.probes import plain_yaml  # who only reads what was seen here needs none
+    from dshpc_setup.documents import yaml_nodes  # who only reads what was seen here needs none
 
     if len(data) > gpu_part.MOST_BYTES:
         return f"it is larger than {gpu_part.MOST_BYTES >> 20} MiB"
     try:
-        plain_yaml.load(data.decode())
+        yaml_nodes.load(data.decode())
     except UnicodeDecodeError as error:
         number = data[: error.start].count(b"\n") + 1
         return f"line {number}: it is not UTF-8 text"
-    except plain_yaml.YamlError as error:
+    except yaml_nodes.YamlError as error:
         return f"it is not YAML: {error}"
     return None
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from dshpc_setup import foreign
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_stdin, stopping
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.terminal.called import as_called

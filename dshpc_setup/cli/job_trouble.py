@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 import re
 
-from dshpc_setup import foreign
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.container.ends import CONCLUDED
+from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dshpc_setup import foreign
 from dshpc_setup.cli import other_tools
+from dshpc_setup.documents import foreign
 from dshpc_setup.machine import Machine
 
 WORD = "localhost"

@@ -68,8 +68,8 @@ def _listed(entries: Sequence[Entry]) -> Iterator[str]:
 
 def _row(entry: Entry) -> Iterator[str]:
     """What it needs, and below what it does: together they are too long for a line."""
+    from dshpc_setup.documents.shown import one_line
     from dshpc_setup.methods.description import needs
-    from dshpc_setup.methods.shown import one_line
 
     name, it = one_line(entry.name), entry.method
     if it is None:

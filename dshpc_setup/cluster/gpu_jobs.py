@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from dshpc_setup import foreign, gpu_vendors
+from dshpc_setup import gpu_vendors
 from dshpc_setup.cluster.operations import ours, target
+from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import GpuDevice, Gpus, MigInstance, MigMode, State

@@ -6,7 +6,6 @@ that it belongs to this folder.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from dshpc_setup.apply.apply import read_text
@@ -322,7 +321,7 @@ def _check_image(machine: Machine, cluster: Target) -> None:
     text = (cluster.project.folder / compose_tool.FILE).read_text(
         encoding="utf-8", errors="replace"
     )
-    for ref in re.findall(r"""^ +image: *["']?([^\s"']+)""", text, re.MULTILINE):
+    for ref in compose_tool.images(text):
         if ref.startswith(f"{cluster.container}:") and inspect_image(machine, ref) is None:
             raise DshpcError(
                 f"The image {ref} is not there.",

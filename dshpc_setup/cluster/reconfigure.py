@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dshpc_setup import foreign
 from dshpc_setup import settings as settings_module
 from dshpc_setup.cluster import queue_room
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.operations import Target, ours, target
+from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import engine_error
 from dshpc_setup.errors import DshpcError, Exit

@@ -8,8 +8,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dshpc_setup import foreign
 from dshpc_setup.container import key_set
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import cannot_write, read_text, replace_text
 from dshpc_setup.slurm.places import Places

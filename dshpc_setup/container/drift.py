@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.files.storage import read_text, replace_text
 from dshpc_setup.observed.drift import GpuDrift

@@ -12,7 +12,7 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 
 LEAST_BYTES = 16  # auth/slurm refuses less
 _IS_SET = re.compile(rb'\s*\{\s*"keys"\s*:')

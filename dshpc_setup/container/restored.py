@@ -11,8 +11,8 @@ import contextlib
 import json
 import os
 
-from dshpc_setup import foreign
 from dshpc_setup.container import ends
+from dshpc_setup.documents import foreign
 from dshpc_setup.files.storage import read_text, replace_text
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import completion_log

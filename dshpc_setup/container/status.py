@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files.storage import read_text, replace_text
 from dshpc_setup.slurm.places import Places

@@ -134,6 +134,18 @@ def with_text(
     )
 
 
+def images(text: str) -> tuple[str, ...]:
+    """The images that the services of a compose file name; () of what is no such file."""
+    from dshpc_setup.documents import yaml_nodes  # PyYAML takes its time
+
+    try:
+        services = yaml_nodes.load(text)["services"].values()
+        named = [each.get("image") for each in services if isinstance(each, dict)]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return ()
+    return tuple(name for name in named if isinstance(name, str))
+
+
 def run_compose(
     machine: Machine,
     compose: Compose,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.silence import answered

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from dshpc_setup.documents import json_text
+from dshpc_setup.documents.document import Document, Problem
+from dshpc_setup.documents.shown import one_line, path_text, shown
 from dshpc_setup.environment import requirement
 from dshpc_setup.environment.model import FOLDER, Declaration, Requirement
 from dshpc_setup.environment.schema import (
@@ -17,9 +20,6 @@ from dshpc_setup.environment.schema import (
 )
 from dshpc_setup.environment.target import PYTHON
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.methods import document
-from dshpc_setup.methods.model import Problem
-from dshpc_setup.methods.shown import one_line, path_text, shown
 from dshpc_setup.methods.structure import differences
 from dshpc_setup.terminal.printed import counted
 
@@ -43,7 +43,7 @@ def load(project: Path) -> Declaration | None:
             found, wrong = requirements(data)
             python += found
         else:
-            said = document.read(data)
+            said = json_text.read(data)
             wrong = [*said.problems, *(_in_file(name, said) if said.is_whole else ())]
             if not wrong and name == PYTHON_FILE:
                 pairs = said.value.get("libraries", {})
@@ -89,7 +89,7 @@ def requirements(data: bytes) -> tuple[list[Found], list[Problem]]:
     return found, wrong
 
 
-def _in_file(name: str, said: document.Document) -> Iterator[Problem]:
+def _in_file(name: str, said: Document) -> Iterator[Problem]:
     is_form = True
     for each in differences(said.value, SCHEMAS[name]):
         is_form = False

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
+from dshpc_setup.documents.shown import shown
 from dshpc_setup.environment import declaration, requirement
 from dshpc_setup.environment.model import FOLDER, Requirement
 from dshpc_setup.environment.schema import (
@@ -26,7 +27,6 @@ from dshpc_setup.environment.schema import (
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.files import locks, swap
 from dshpc_setup.files.atomic import make_folder, write_error
-from dshpc_setup.methods.shown import shown
 from dshpc_setup.project.folder import Project
 
 WAIT_S = 20.0  # for another edit, which takes milliseconds

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dshpc_setup import foreign, gpu_vendors
+from dshpc_setup import gpu_vendors
+from dshpc_setup.documents import foreign
 from dshpc_setup.jobs import offer as offer_module
 from dshpc_setup.jobs.gpu_variables import PLACES, TABLE, UUIDS
 from dshpc_setup.jobs.offer import OfferedGpu

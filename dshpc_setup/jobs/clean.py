@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.jobs import cleanable, command_words, leftovers, removal, workspace
 from dshpc_setup.jobs.cleanable import Found, Wanted, Workspace

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.jobs import (
     end_record,
     gpu_variables,

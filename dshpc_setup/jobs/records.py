@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.jobs import no_links, results, workspace
 from dshpc_setup.jobs.limits import (
     MOST_BYTES,

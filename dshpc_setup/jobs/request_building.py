@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dshpc_setup.documents.document import Problem
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.jobs import method_parts, records
 from dshpc_setup.jobs.incoming import Incoming
@@ -18,7 +19,7 @@ from dshpc_setup.jobs.results import ended_well
 from dshpc_setup.jobs.sizes import FORMS as SIZES
 from dshpc_setup.jobs.sizes import mib
 from dshpc_setup.methods import store, values
-from dshpc_setup.methods.model import Method, Problem, Resources, Value
+from dshpc_setup.methods.model import Method, Resources, Value
 from dshpc_setup.methods.schema import MOST_MINUTES
 from dshpc_setup.methods.times import FORMS as TIMES
 from dshpc_setup.methods.times import minutes

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.jobs import (
     answer,

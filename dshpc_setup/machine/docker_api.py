@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.facts import State
 from dshpc_setup.machine import Reply, docker_socket
 

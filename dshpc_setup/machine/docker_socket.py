@@ -10,7 +10,7 @@ import re
 import time
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.machine import Reply
 
 _OLDEST_API = (1, 24)  # what the SDK speaks

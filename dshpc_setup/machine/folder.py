@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult, Reply
@@ -32,6 +32,7 @@ _STATES = get_args(State)
 _MOST_BYTES = 64 << 20
 _MOST_YAML_BYTES = 8 << 20  # YAML is read slowly
 _MOST_COMMANDS = 10_000
+_DEEPEST_YAML = 32
 _DEEPEST = 5  # value, devices, one device, its instances, one of them
 
 # What the values of the replies are, as far as they are known (machine/nvml.py, machine/amdsmi.py).
@@ -272,20 +273,15 @@ def _only(path: Path, where: str, found: Mapping[Any, Any], known: set[str]) -> 
 
 
 def _yaml(path: Path, text: str) -> Any:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """Without aliases: a few lines of them unfold to more than a memory holds."""
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                raise yaml.YAMLError("aliases (*name) are not allowed here")
-            return super().compose_node(parent, index)
+    """As YAML 1.1 has it, as which it was written; without aliases."""
+    from dshpc_setup.documents import yaml_nodes
 
     try:
-        return yaml.load(text, Loader)
+        root = yaml_nodes.read(text, deepest=_DEEPEST_YAML, aliases=False)
+        return None if root is None else yaml_nodes.typed(root)
     except Exception as error:  # noqa: BLE001  (beside its own it raises what a bad number raises)
-        raise bad(path, " ".join(str(error).split())[:500] or type(error).__name__) from None
+        why = " ".join(str(error.__cause__ or error).split())[:500]
+        raise bad(path, why or type(error).__name__) from None
 
 
 def read_text(path: Path, most_bytes: int) -> str | None:

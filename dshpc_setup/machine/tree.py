@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.facts import State
 
 _LONGEST_PATH = 4096

@@ -10,14 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup.methods import document
-from dshpc_setup.methods.document import MOST_BYTES, Document
-from dshpc_setup.methods.model import Method, Parameter, Problem, Resources
-from dshpc_setup.methods.scanner import MOST_PROBLEMS
+from dshpc_setup.documents import json_text
+from dshpc_setup.documents.document import MOST_BYTES, MOST_PROBLEMS, Document, Problem
+from dshpc_setup.documents.shown import Path as JsonPath
+from dshpc_setup.documents.shown import path_text, shown
+from dshpc_setup.methods.model import Method, Parameter, Resources
 from dshpc_setup.methods.schema import FILE, INPUT_MODES
 from dshpc_setup.methods.semantics import Parts, capability, contradictions, words
-from dshpc_setup.methods.shown import Path as JsonPath
-from dshpc_setup.methods.shown import path_text, shown
 from dshpc_setup.methods.structure import Wrong, differences
 from dshpc_setup.methods.times import minutes
 
@@ -70,7 +69,7 @@ def contents(path: Path) -> bytes | Problem:
 
 def check(data: bytes, folder: Path, *, look: bool = True) -> Checked:
     """As `read`, for the bytes of a file; `look` false leaves the files beside it alone."""
-    text = document.read(data)
+    text = json_text.read(data)
     if not text.is_whole:
         return None, text.problems
     room = MOST_PROBLEMS - len(text.problems)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from dshpc_setup.documents.shown import one_line, shown
 from dshpc_setup.methods.model import Method, Parameter, Resources, Value
-from dshpc_setup.methods.shown import one_line, shown
 from dshpc_setup.methods.store import Entry
 from dshpc_setup.terminal.printed import counted
 

@@ -69,17 +69,3 @@ class Method:
     @property
     def script(self) -> Path:
         return self.folder / self.script_path
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something wrong in a file. `path` is a JSON path ("$.resources.gpus"), `line` counts from 1.
-
-    Of what no file holds (a word of the command line) `line` is 0. A note refuses nothing.
-    """
-
-    path: str
-    line: int
-    what: str
-    right: str  # what would be right; a full sentence
-    note: bool = False

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dshpc_setup.methods import document
-from dshpc_setup.methods.model import Problem
-from dshpc_setup.methods.scanner import MOST_PROBLEMS
-from dshpc_setup.methods.shown import Path, path_text, shown
+from dshpc_setup.documents import json_text
+from dshpc_setup.documents.document import MOST_PROBLEMS, Document, Problem
+from dshpc_setup.documents.shown import Path, path_text, shown
 from dshpc_setup.terminal.printed import counted
 
 
@@ -46,7 +45,7 @@ def rows(
 
 
 def _json_list(text: str) -> tuple[list[Row], list[Problem]]:
-    read = document.parse(text)
+    read = json_text.parse(text)
     problems = list(read.problems)
     if not read.is_whole:
         return [], problems
@@ -63,7 +62,7 @@ def _json_list(text: str) -> tuple[list[Row], list[Problem]]:
     return found, problems
 
 
-def _line_of(read: document.Document, at: Path) -> Callable[[str], int]:
+def _line_of(read: Document, at: Path) -> Callable[[str], int]:
     return lambda name: read.line((*at, name))
 
 
@@ -78,7 +77,7 @@ def _json_lines(text: str) -> tuple[list[Row], list[Problem]]:
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), 1):
         if not line.strip():
             continue
-        read, at = document.parse(line), (len(found),)
+        read, at = json_text.parse(line), (len(found),)
         problems += [
             Problem(each.path, number, each.what, each.right)
             for each in read.problems[:MOST_PROBLEMS]

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dshpc_setup import gpu_vendors
+from dshpc_setup.documents.shown import Path, shown
 from dshpc_setup.methods.model import Value
 from dshpc_setup.methods.schema import MOST_MINUTES
-from dshpc_setup.methods.shown import Path, shown
 from dshpc_setup.methods.structure import Wrong
 from dshpc_setup.methods.times import FORMS, minutes
 

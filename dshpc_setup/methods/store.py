@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Literal
 
 from dshpc_setup import resources
+from dshpc_setup.documents import json_text
+from dshpc_setup.documents import shown as words
+from dshpc_setup.documents.document import Problem
+from dshpc_setup.documents.shown import one_line, shown
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.methods import document
-from dshpc_setup.methods import shown as words
 from dshpc_setup.methods.check import check, contents, may_be_there
-from dshpc_setup.methods.model import Method, Problem
+from dshpc_setup.methods.model import Method
 from dshpc_setup.methods.schema import FILE
-from dshpc_setup.methods.shown import one_line, shown
 from dshpc_setup.methods.structure import nearest
 from dshpc_setup.terminal.printed import counted
 
@@ -201,7 +202,7 @@ def _outside(folder: Path) -> Problem | None:
 
 def _declared(data: bytes) -> str | None:
     """The name in a broken file, where it can be made out."""
-    value = document.read(data).value
+    value = json_text.read(data).value
     name = value.get("name") if isinstance(value, dict) else None
     return name if isinstance(name, str) and _is_name(name) else None
 
@@ -225,7 +226,7 @@ def _twin(entry: Entry, namesakes: list[Entry]) -> Entry:
 
 def _broken(entry: Entry, path: words.Path, what: str, right: str) -> Entry:
     data = contents(entry.file)
-    line = document.read(data).line(path) if isinstance(data, bytes) else 1
+    line = json_text.read(data).line(path) if isinstance(data, bytes) else 1
     problem = Problem(words.path_text(path), line, what, right)
     return replace(entry, method=None, problems=(*entry.problems, problem))
 

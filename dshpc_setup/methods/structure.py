@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from dshpc_setup.documents.shown import Path, shown
 from dshpc_setup.methods.schema import SCHEMA, Schema
-from dshpc_setup.methods.shown import Path, shown
 
 _TYPES = {
     "string": ("a text", "A text in double quotes"),

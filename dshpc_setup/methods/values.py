@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dshpc_setup.methods.model import Method, Parameter, Problem, Value
+from dshpc_setup.documents.document import MOST_PROBLEMS, Problem
+from dshpc_setup.documents.shown import path_text, shown
+from dshpc_setup.methods.model import Method, Parameter, Value
 from dshpc_setup.methods.rows import rows
-from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from dshpc_setup.methods.semantics import of_type
-from dshpc_setup.methods.shown import path_text, shown
 from dshpc_setup.methods.structure import nearest
 from dshpc_setup.terminal.printed import counted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.observed import typed
 from dshpc_setup.observed.model import SCHEMA, Observed

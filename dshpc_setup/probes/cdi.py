@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.facts import CdiDevice, CdiSpec, Engine
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes.engine_files import SNAP_DATA
@@ -200,11 +200,11 @@ def _loaded(text: str) -> Any:
             return foreign.value(text, parse_int=str, parse_float=str)
         except (ValueError, RecursionError):
             pass  # it may be YAML all the same
-    from dshpc_setup.probes import plain_yaml  # it takes time that most machines have no use for
+    from dshpc_setup.documents import yaml_nodes  # it takes time that most machines have no use for
 
     try:
-        return plain_yaml.load(text)
-    except plain_yaml.YamlError as error:
+        return yaml_nodes.load(text)
+    except yaml_nodes.YamlError as error:
         raise SpecError(str(error)) from None
 
 

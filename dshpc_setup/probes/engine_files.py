@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.facts import Because, Engine, Toolkit
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes.container import Sign, signs

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.machine import CommandResult, Machine
 
 Plugin = Literal["compose", "buildx"]

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup import foreign
 from dshpc_setup import settings as settings_module
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import tree
 from dshpc_setup.files.anchored import anchored

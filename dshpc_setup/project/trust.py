@@ -179,7 +179,7 @@ def read(folder: str, names: Sequence[str], owners: Collection[int]) -> bytes | 
 
 def usable(text: bytes | None) -> dict[str, Any]:
     """What runtime.json says that can be meant: names of a container and of a cluster, paths."""
-    from dshpc_setup import foreign
+    from dshpc_setup.documents import foreign
 
     try:
         value = foreign.value(text or b"")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 
 # Never kept: they say nothing of the hardware but whose it is.
 _NEVER = re.compile(

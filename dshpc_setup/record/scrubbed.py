@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dshpc_setup import __version__, foreign
+from dshpc_setup import __version__
+from dshpc_setup.documents import foreign
 from dshpc_setup.machine import CommandResult, Machine, Reply
 from dshpc_setup.machine.folder import FORMAT, REPLIES
 from dshpc_setup.machine.log import Log

@@ -15,10 +15,10 @@ _DEFAULT_RUNTIME = "runc"
 
 def parsed(data: bytes) -> Any:
     """YAML as mappings, lists and texts; None where it is none, or too large."""
-    from dshpc_setup.probes import plain_yaml
+    from dshpc_setup.documents import yaml_nodes
 
     try:
-        return plain_yaml.load(data.decode()) if len(data) <= MOST_BYTES else None
+        return yaml_nodes.load(data.decode()) if len(data) <= MOST_BYTES else None
     except ValueError:
         return None
 

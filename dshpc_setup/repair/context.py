@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dshpc_setup import foreign
 from dshpc_setup.cluster.stopping import running_jobs
 from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, daemon
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.engine import daemon
 from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.errors import DshpcError, Exit

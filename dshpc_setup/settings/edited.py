@@ -6,11 +6,14 @@ import difflib
 import io
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dshpc_setup import settings
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.settings.wrong import together
+
+if TYPE_CHECKING:
+    from dshpc_setup.documents.yaml_nodes import Node
 
 
 def as_text(value: Any) -> str:
@@ -112,14 +115,14 @@ def without(text: str, name: str) -> str:
 
 def names(text: str) -> tuple[str, ...]:
     """The keys of the file, also those of no setting; () of one that cannot be read as a list of them."""
-    return tuple(str(key.value) for key, _ in _pairs(text)) if _is_readable(text) else ()
+    return tuple(key.text for key, _ in _pairs(text)) if _is_readable(text) else ()
 
 
-def _pairs(text: str) -> list[tuple[Any, Any]]:
-    import yaml
+def _pairs(text: str) -> Sequence[tuple[Node, Node]]:
+    from dshpc_setup.settings.document import nodes  # each start of the container imports this
 
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    return list(root.value) if isinstance(root, yaml.MappingNode) else []
+    root = nodes(text)
+    return root.pairs if root is not None else ()
 
 
 def _readable(text: str) -> settings.Reading:
@@ -141,12 +144,12 @@ def _once(text: str, name: str) -> str:
 
 def _cut(text: str, name: str, *, keep: int) -> str:
     lines = text.splitlines(keepends=True)
-    found = [pair for pair in _pairs(text) if pair[0].value == name]
+    found = [pair for pair in _pairs(text) if pair[0].text == name]
     for key, value in reversed(found[keep:]):
-        end = value.end_mark.line + (1 if value.end_mark.column else 0)
-        while end > key.start_mark.line + 1 and _says_nothing(lines[end - 1]):
+        end = value.ends.line + (1 if value.ends.column else 0)
+        while end > key.begins.line + 1 and _says_nothing(lines[end - 1]):
             end -= 1  # a comment behind a list is of what follows
-        lines[key.start_mark.line : end] = []
+        lines[key.begins.line : end] = []
     return "".join(lines)
 
 
@@ -187,10 +190,10 @@ def _keys_apart(text: str) -> tuple[str, dict[str, str]]:
     seen: set[str] = set()
     again: dict[str, str] = {}
     for key, _ in _pairs(text):
-        start, end = key.start_mark.index, key.end_mark.index
-        if str(key.value) in seen:
+        start, end = key.begins.index, key.ends.index
+        if key.text in seen:
             again[f"dshpc-again-{start}-{len(text)}"] = text[start:end]
-        seen.add(str(key.value))
+        seen.add(key.text)
     for own in reversed(again):
         start = int(own.split("-")[2])
         text = text[:start] + own + text[start + len(again[own]) :]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 
 LATEST = 253402300800  # the year 10000: what a calendar can show ends here
 

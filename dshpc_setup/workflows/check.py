@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
+from dshpc_setup.documents.document import MOST_PROBLEMS, Document, Problem
+from dshpc_setup.documents.shown import Path, path_text
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.methods.model import Method, Problem
+from dshpc_setup.methods.model import Method
 from dshpc_setup.methods.schema import NAME, Schema
-from dshpc_setup.methods.shown import Path, path_text
 from dshpc_setup.methods.structure import Wrong, differences
 from dshpc_setup.terminal.printed import counted
 from dshpc_setup.workflows import document, graph, requires
-from dshpc_setup.workflows.document import MOST_PROBLEMS, Document
 from dshpc_setup.workflows.keys import keys
 from dshpc_setup.workflows.model import Job, Workflow
 from dshpc_setup.workflows.place import Place as Place

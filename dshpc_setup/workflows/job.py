@@ -10,13 +10,13 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path as FilePath
 from typing import Any
 
+from dshpc_setup.documents.document import Document
+from dshpc_setup.documents.shown import Path, path_text, shown
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.methods import values
 from dshpc_setup.methods.model import Method, Resources, Value
 from dshpc_setup.methods.semantics import Parts, contradictions, words
-from dshpc_setup.methods.shown import Path, path_text, shown
 from dshpc_setup.methods.structure import Wrong, differences
-from dshpc_setup.workflows.document import Document
 from dshpc_setup.workflows.keys import keys
 from dshpc_setup.workflows.place import Place
 from dshpc_setup.workflows.schema import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
+from dshpc_setup.documents.shown import Path, shown
 from dshpc_setup.methods.schema import Schema
-from dshpc_setup.methods.shown import Path, shown
 from dshpc_setup.methods.structure import Wrong, nearest
 
 

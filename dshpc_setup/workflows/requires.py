@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dshpc_setup.documents.shown import Path, shown
 from dshpc_setup.methods.model import Method
-from dshpc_setup.methods.shown import Path, shown
 from dshpc_setup.methods.structure import Wrong, nearest
 from dshpc_setup.workflows import graph
 from dshpc_setup.workflows.model import Need

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from dshpc_setup import foreign, settings
+from dshpc_setup import settings
 from dshpc_setup.bundle import replay
 from dshpc_setup.checkup import cluster as checkup_cluster
 from dshpc_setup.cli import job_request
@@ -22,6 +22,7 @@ from dshpc_setup.cluster import gpu_jobs, key, reconfigure
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.compose_patch import document as compose_document
 from dshpc_setup.container import key_set
+from dshpc_setup.documents import foreign, json_text, yaml_nodes
 from dshpc_setup.engine import images, start_report
 from dshpc_setup.environment import declaration
 from dshpc_setup.errors import DshpcError
@@ -35,11 +36,10 @@ from dshpc_setup.jobs import (
     table,
     view,
 )
-from dshpc_setup.methods import document as method_document
 from dshpc_setup.observed import stored
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.observed.model import Observed
-from dshpc_setup.probes import engine_files, plain_yaml
+from dshpc_setup.probes import engine_files
 from dshpc_setup.render import gpu_part
 from dshpc_setup.repair import context
 from dshpc_setup.slurm import holders, job_states
@@ -233,12 +233,12 @@ READERS = (
            _SAID),
     Reader("daemon.json's settings", _quiet(engine_files.parse_settings), json.dumps(_DAEMON)),
     Reader("daemon.json's features", _quiet(context.other_features), json.dumps(_DAEMON)),
-    Reader("a method", _quiet(method_document.parse), json.dumps(_METHOD)),
+    Reader("a method", _quiet(json_text.parse), json.dumps(_METHOD)),
     Reader("a workflow's file", _quiet(workflow_document.parse), _YAML),
     Reader("dshpc.yaml", _quiet(lambda text: settings.load(yaml_text=text)), _YAML, _SAID),
     Reader("a compose file", _quiet(lambda text: compose_document.Document(text, "f")), _YAML, _SAID),
     Reader("a compose file's GPUs", _gpus_of_compose, _YAML),
-    Reader("plain YAML", _quiet(plain_yaml.load), _YAML, (plain_yaml.YamlError,)),
+    Reader("plain YAML", _quiet(yaml_nodes.load), _YAML, (yaml_nodes.YamlError,)),
     Reader("packages", _quiet(lambda text: declaration.requirements(text.encode(errors="replace"))),
            "numpy==1.0\ntorch>=2 # x\n"),
 )  # fmt: skip

@@ -343,6 +343,21 @@ FAULTS = (
         "render/test_gpu_stanza.py",
     ),
     _fault(
+        "an alias of a part in itself is taken",
+        "dshpc_setup/documents/yaml_nodes.py",
+        "if self._anchors.get(event.anchor, _OPEN) is _OPEN:",
+        "if event.anchor not in self._anchors:",
+        "documents/test_yaml_nodes.py",
+        "workflows/test_document.py",
+    ),
+    _fault(
+        "a second document in a JSON file is passed over",
+        "dshpc_setup/documents/json_reader.py",
+        "if self.at < len(self.text):\n            self.broken(",
+        "if self.at < 0:\n            self.broken(",
+        "documents/test_json_text.py",
+    ),
+    _fault(
         "every reservation of a compose file is one of GPUs",
         "dshpc_setup/render/gpu_lines.py",
         "if _asks_for_gpu(item):",

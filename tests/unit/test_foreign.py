@@ -1,4 +1,4 @@
-"""One reader for JSON that others wrote: what it refuses, and that there is no other."""
+"""One reader for JSON and one for YAML that others wrote: what they refuse, and that there is no other."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup import foreign
+from dshpc_setup.documents import foreign
 from dshpc_setup.engine import start_report
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.workflows import request_building
 
-ROOT = Path(foreign.__file__).parent
+ROOT = Path(foreign.__file__).parents[1]
 # Who reads what it has written itself in the same line, or has a reader with limits of its own
 _OWN = {
-    "foreign.py",
+    "documents/foreign.py",
+    "documents/json_scanner.py",
+    "documents/json_text.py",
     "bundle/scrubbed.py",
-    "methods/document.py",
     "methods/new.py",
-    "methods/scanner.py",
     "record/recorder.py",
     "container/drift.py",
 }
@@ -44,6 +44,27 @@ def test_nobody_else_reads_json() -> None:
         if "_share" not in path.parts and _reads_json(path)
     }
     assert found - _OWN == {"probes/amd/tool_json.py"}  # several values among other lines
+
+
+def test_nobody_else_reads_yaml() -> None:
+    found = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*.py")
+        if "_share" not in path.parts and _imported(path) & {"yaml", "ruamel"}
+    }
+    editing = {"settings/edited.py", "compose_patch/document.py"}
+    writing = {"record/scrubbed.py"}
+    assert found == {"documents/yaml_nodes.py"} | editing | writing
+
+
+def _imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
 
 
 @pytest.mark.parametrize("deep", [foreign.MOST_DEPTH + 1, 900, 100_000])

@@ -88,7 +88,9 @@ def project(tmp_path: Path) -> Project:
     made = Project(tmp_path / "project")
     made.prepare()
     made.write_json(".dshpc/runtime.json", {"container": "p-slurm", "work": "/w", "prefix": "p"})
-    (made.folder / "docker-compose.yml").write_text("  slurm:\n    image: p-slurm:none\n")
+    (made.folder / "docker-compose.yml").write_text(
+        "services:\n  slurm:\n    image: p-slurm:none\n"
+    )
     return made
 
 

@@ -47,7 +47,7 @@ def project(tmp_path: Path) -> Project:
     (folder / ".dshpc").mkdir(parents=True)
     runtime = {"container": "p-slurm", "work": f"{folder}/work", "docker": "docker", "prefix": "p"}
     (folder / ".dshpc/runtime.json").write_text(json.dumps(runtime))
-    (folder / "docker-compose.yml").write_text('    image: "p-slurm:none"\n')
+    (folder / "docker-compose.yml").write_text('services:\n  slurm:\n    image: "p-slurm:none"\n')
     return Project(folder)
 
 

@@ -209,3 +209,20 @@ def test_no_answer_is_neither_yes_nor_no(answer: Answer, brief: str, code: Exit)
     with pytest.raises(DshpcError, match=brief) as caught:
         compose.check(machine, V2, TEXT, folder="/p", deadline_s=5.0)
     assert caught.value.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "images"),
+    [
+        (
+            'services:\n  a:\n    image: "x:1"  # one\n  b: {image: y}\n  c: {build: .}\n',
+            ("x:1", "y"),
+        ),
+        ("services:\n  a:\n    # image: x\n    labels:\n      image: z\n", ()),
+        ("services: [a]\n", ()),
+        ("services: [\n", ()),
+        ("", ()),
+    ],
+)
+def test_the_images_that_a_file_names(text: str, images: tuple[str, ...]) -> None:
+    assert compose.images(text) == images

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from dshpc_setup.documents.document import Problem
 from dshpc_setup.methods.check import check, read
-from dshpc_setup.methods.model import Method, Problem
+from dshpc_setup.methods.model import Method
 
 LEAST = {"name": "train", "command": "python3", "script_path": "main.py"}
 

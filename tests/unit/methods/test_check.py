@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dshpc_setup import resources
+from dshpc_setup.documents.document import MOST_PROBLEMS
 from dshpc_setup.methods.check import check, read
 from dshpc_setup.methods.model import Parameter, Resources
-from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from tests.unit.methods.made import LEAST, folder, looked, only, problems, text_of, valid
 
 

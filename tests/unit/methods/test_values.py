@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.documents.document import MOST_PROBLEMS
 from dshpc_setup.methods.model import Method, Value
-from dshpc_setup.methods.scanner import MOST_PROBLEMS
 from dshpc_setup.methods.values import count_fits, table, typed
 from tests.unit.methods.made import valid
 

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import probes
+from dshpc_setup.documents import yaml_nodes
 from dshpc_setup.facts import CdiDevice, CdiSpec, Engine
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.probes import cdi, plain_yaml
+from dshpc_setup.probes import cdi
 from tests.unit.probes.made_machine import MadeMachine
 
 MACHINES = Path(__file__).parents[2] / "machines"
@@ -202,7 +203,7 @@ PLAIN = st.recursive(
 
 @given(PLAIN)
 def test_yaml_comes_back(value: Any) -> None:
-    assert plain_yaml.load(yaml.safe_dump(value, allow_unicode=True)) == value
+    assert yaml_nodes.load(yaml.safe_dump(value, allow_unicode=True)) == value
 
 
 # Files

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from dshpc_setup.documents import yaml_nodes
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.passthrough.candidates import candidates
 from dshpc_setup.passthrough.handover import DeviceRequest, GpuStanza
 from dshpc_setup.plan import plan_cluster
-from dshpc_setup.probes import plain_yaml
 from dshpc_setup.render.gpu_lines import Claim, cluster_lines, lines, parts, read
 from dshpc_setup.render.gpu_stanza import gpu_stanza
 from dshpc_setup.settings import Settings
@@ -60,7 +60,7 @@ def claims(stanza: GpuStanza) -> set[Claim]:
 
 
 def said(written: list[str]) -> dict[str, Any]:
-    return plain_yaml.load("\n".join(written)) or {}
+    return yaml_nodes.load("\n".join(written)) or {}
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -120,4 +120,4 @@ READ: dict[str, tuple[Claim, ...]] = {
 
 @pytest.mark.parametrize("text", READ)
 def test_what_people_write(text: str) -> None:
-    assert tuple(read(plain_yaml.load(text))) == READ[text]
+    assert tuple(read(yaml_nodes.load(text))) == READ[text]

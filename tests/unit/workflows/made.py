@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup.methods.model import Problem
+from dshpc_setup.documents.document import Problem
 from dshpc_setup.workflows.check import Place, check
 from dshpc_setup.workflows.model import Job, Workflow
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.documents.document import MOST_BYTES
 from dshpc_setup.workflows import document
 from dshpc_setup.workflows.document import parse, read
 
@@ -136,6 +137,6 @@ def test_depth_is_bounded_through_aliases_too() -> None:
 
 
 def test_files_are_bounded() -> None:
-    assert "larger than" in read(b"#" * (document.MOST_BYTES + 1)).problems[0].what
+    assert "larger than" in read(b"#" * (MOST_BYTES + 1)).problems[0].what
     assert "UTF-8" in read(b"a: \xff\n").problems[0].what
     assert read("\ufeffa: 1".encode()).value == {"a": 1}

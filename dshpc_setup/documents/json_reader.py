@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dshpc_setup.methods.model import Problem
-from dshpc_setup.methods.scanner import BrokenError, Scanner
-from dshpc_setup.methods.shown import Path, shown
+from dshpc_setup.documents.document import Problem
+from dshpc_setup.documents.json_scanner import BrokenError, Scanner
+from dshpc_setup.documents.shown import Path, shown
 
 MOST_DEPTH = 32
 
@@ -34,7 +34,8 @@ class Reader(Scanner):
 
     def lines(self) -> Mapping[Path, int]:
         """Where each part stands, as far as the text can be read."""
-        self.read()
+        if not self._lines:
+            self.read()
         return self._lines
 
     def _whole(self) -> Any:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dshpc_setup.methods.document import MOST_BYTES, parse, read
-from dshpc_setup.methods.scanner import MOST_PROBLEMS
-from dshpc_setup.methods.shown import path_text, shown
+from dshpc_setup.documents.document import MOST_BYTES, MOST_PROBLEMS
+from dshpc_setup.documents.json_text import parse, read
+from dshpc_setup.documents.shown import path_text, shown
 
 JSON = st.recursive(
     st.none()

@@ -10,12 +10,10 @@ import re
 from bisect import bisect_right
 from typing import Any, NoReturn
 
-from dshpc_setup.methods.model import Problem
-from dshpc_setup.methods.shown import Path, path_text, shown
+from dshpc_setup.documents.document import LINE_END, MOST_PROBLEMS, Problem
+from dshpc_setup.documents.shown import Path, path_text, shown
 
-MOST_PROBLEMS = 50
 LONGEST_NUMBER = 40
-LINE_END = re.compile(r"\r\n|\n|\r")
 HALF = re.compile("[\ud800-\udfff]")  # of a pair of UTF-16, which is no character
 
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -1,0 +1,1 @@
+"""JSON and YAML that people and programs wrote, read into values that know their places, within limits."""
