@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from dshpc_setup import slurm_releases
+from dshpc_setup import codec, slurm_releases
 from dshpc_setup.checkup.limited import at_once, inspecting_once, unwrapped, with_deadline
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.container.status import printable
@@ -261,13 +261,11 @@ def _refusal(asked: CommandResult) -> str:
 
 def parse_inside(text: str) -> Inside | None:
     """What `dshpc-node observe` printed, None where it is no such object; unknown fields are left."""
-    from dshpc_setup.observed import typed
-
     try:
         value = foreign.value(text)
         if not isinstance(value, dict) or "wheel_version" not in value:
             return None
-        return typed.read(Inside, value)
+        return codec.from_json(Inside, value, halves=False)
     except (ValueError, RecursionError):
         return None
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dshpc_setup import codec
 from dshpc_setup.container import key_set
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix
@@ -108,14 +109,18 @@ def _aside(name: str) -> str:
     return f"mv config/{name} config/{name}.old && configure-environment"
 
 
+@dataclass(frozen=True)
+class _Manifest:
+    files: Mapping[str, str]
+
+
 def _manifest(places: Places) -> Mapping[str, str]:
     text = _read(places, "manifest.json")
     if text is None:
         return {}
     try:
-        files = foreign.value(text)["files"]
-        return {str(name): str(value) for name, value in files.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return codec.from_json(_Manifest, foreign.value(text)).files
+    except ValueError as error:
         raise DshpcError(
             "config/manifest.json cannot be read, so it is not known which files are yours.",
             f"{type(error).__name__}: {error}",
@@ -176,8 +181,8 @@ def load_last_good(places: Places) -> dict[str, str] | None:
     if text is None:
         return None
     try:
-        return {str(name): str(value) for name, value in foreign.value(text).items()}
-    except (ValueError, AttributeError):
+        return codec.from_json(dict[str, str], foreign.value(text))
+    except ValueError:
         return None  # damaged: as good as none, and written again by the next good start
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dshpc_setup import codec
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.jobs import cleanable, command_words, leftovers, removal, workspace
@@ -42,9 +43,7 @@ class Request:
     remove: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        remove = None if self.remove is None else list(self.remove)
-        said = {"work": self.work, "older_than": self.older_than, "lost": self.lost}
-        return {"schema": ASKED, **said, "remove": remove}
+        return codec.to_json(self, ASKED)
 
 
 def main(rest: Sequence[str]) -> int:
@@ -61,19 +60,8 @@ def main(rest: Sequence[str]) -> int:
 
 def _request(text: str) -> Request:
     try:
-        value = foreign.value(text)
-        if value["schema"] != ASKED:
-            raise ValueError(value["schema"])
-        remove, older_than = value["remove"], value["older_than"]
-        if not isinstance(older_than, str | None):
-            raise TypeError(older_than)
-        return Request(
-            str(value["work"]),
-            older_than,
-            value["lost"] is True,
-            None if remove is None else tuple(map(str, remove)),
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        return codec.from_json(Request, foreign.value(text), ASKED)
+    except ValueError as error:
         raise usage_error("The request to clean up cannot be read.", str(error)) from None
 
 

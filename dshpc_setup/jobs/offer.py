@@ -7,11 +7,10 @@ without asking anything. What is free at this moment is another question (`room.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from dshpc_setup.plan.model import GresType
+from dshpc_setup import codec
 
 SCHEMA = "dshpc.offer/1"
 FILE = "/run/dshpc/offer.json"
@@ -52,28 +51,15 @@ class Offer:
     shards: int = 0
     cuda: str | None = None  # the newest that the driver offers
     partitions: tuple[tuple[str, str], ...] = ()  # name, MaxTime; the default one first
-    gres_type: GresType = "model"
+    gres_type: Literal["model", "index"] = "model"  # as of the plan
     isolation: str = "default"
     simulated: bool = False
     max_array: int = field(default_factory=_array_size)  # tasks of one array: MaxArraySize
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **asdict(self)}
+        return codec.to_json(self, SCHEMA)
 
 
 def from_json(value: Any) -> Offer:
     """The offer; raises ValueError for an object of another schema or shape."""
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
-        raise ValueError(f"not a {SCHEMA} object")
-    given = {key: part for key, part in value.items() if key != "schema"}
-    try:
-        return Offer(
-            **{
-                **given,
-                "gpus": tuple(OfferedGpu(**each) for each in given["gpus"]),
-                "aliases": {key: tuple(types) for key, types in given["aliases"].items()},
-                "partitions": tuple((name, limit) for name, limit in given["partitions"]),
-            }
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"not a {SCHEMA} object: {error}") from error
+    return codec.from_json(Offer, value, SCHEMA, unknown="refused")

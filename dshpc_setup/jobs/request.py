@@ -9,9 +9,10 @@ may take 0.35 s longer than its sbatch call.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dshpc_setup import codec
 from dshpc_setup.methods.model import Resources, Value
 
 SCHEMA = "dshpc.job-request/1"
@@ -52,25 +53,9 @@ class Request:
     utc_offset_s: int = 0  # of the caller's clock: the container's own may be another
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **asdict(self)}
+        return codec.to_json(self, SCHEMA)
 
 
 def from_json(value: Any) -> Request:
     """The request; raises ValueError for an object of another schema or shape."""
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
-        raise ValueError(f"not a {SCHEMA} object")
-    known = {item.name for item in fields(Request)}
-    given = {key: part for key, part in value.items() if key in known}
-    try:
-        return Request(
-            **{
-                **given,
-                "resources": Resources(**given["resources"]),
-                "argv": tuple(given["argv"]),
-                "parameters": tuple(given["parameters"]),
-                "inputs": tuple(given["inputs"]),
-                "targets": tuple(tuple(each) for each in given["targets"]),
-            }
-        )
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"not a {SCHEMA} object: {error}") from error
+    return codec.from_json(Request, value, SCHEMA)

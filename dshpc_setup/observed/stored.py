@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
+from dshpc_setup import codec
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.observed import typed
 from dshpc_setup.observed.model import SCHEMA, Observed
 
 
 def to_json(observed: Observed) -> dict[str, Any]:
     """The `dshpc.observed/1` object."""
-    return {"schema": SCHEMA, **asdict(observed)}
+    return codec.to_json(observed, SCHEMA)
 
 
 def from_json(text: str, where: str) -> Observed:
@@ -25,7 +24,7 @@ def from_json(text: str, where: str) -> Observed:
         value = foreign.value(text)
         if not isinstance(value, dict) or value.pop("schema", None) != SCHEMA:
             raise unreadable(where, f"its schema is not {SCHEMA}")
-        return typed.read(Observed, value)
+        return codec.from_json(Observed, value, halves=False)
     except (ValueError, RecursionError) as error:
         raise unreadable(where, str(error)) from None
 

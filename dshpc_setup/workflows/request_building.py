@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dshpc_setup import codec
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import usage_error
 from dshpc_setup.jobs import method_parts
@@ -32,17 +33,14 @@ class WorkflowRequest:
     notes: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **self.__dict__}
+        return codec.to_json(self, SCHEMA)
 
 
 def from_json(text: str) -> WorkflowRequest:
     """Raises DshpcError (usage) for what is none."""
     try:
-        value = foreign.value(text)
-        if value.pop("schema") != SCHEMA:
-            raise ValueError(f"not a {SCHEMA} object")
-        return WorkflowRequest(**value)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return codec.from_json(WorkflowRequest, foreign.value(text), SCHEMA, unknown="refused")
+    except ValueError as error:
         raise usage_error("The request cannot be read.", str(error)) from None
 
 

@@ -10,15 +10,15 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
+from dshpc_setup import codec
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.files import locks
 from dshpc_setup.files.atomic import write_error
 from dshpc_setup.jobs import no_links, records, workspace, workspace_folders
 from dshpc_setup.jobs.no_links import NotTheirsError
-from dshpc_setup.workflows.model import ENDINGS, Need
+from dshpc_setup.workflows.model import Need
 
 SCHEMA = "dshpc.workflow-state/1"
 FOLDER = ".workflows"
@@ -78,28 +78,16 @@ def read(work: str, name: str) -> State | None:
             value = records.read_at(f"{name}.json", at, os.getuid())
     except OSError:
         return None
-    return _parsed(value) if value.get("schema") == SCHEMA else None
-
-
-def _parsed(value: Mapping[str, Any]) -> State | None:
     try:
-        jobs = {str(job): _ran(part) for job, part in value["jobs"].items()}
-        return State(str(value["name"]), str(value["file"]), float(value["submitted"]), jobs)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        found = codec.from_json(State, value, SCHEMA, whole=True)
+    except ValueError:
         return None
+    return found if all(map(_is_number, found.jobs.values())) else None
 
 
-def _ran(part: Mapping[str, Any]) -> Ran:
-    needs = tuple(Need(str(each["job"]), each["ending"]) for each in part["needs"])
-    if any(need.ending not in ENDINGS for need in needs):
-        raise ValueError("an ending that is none")
-    texts = {key: part[key] for key in ("job_id", "workspace", "fingerprint")}
-    if any(text is not None and not isinstance(text, str) for text in texts.values()):
-        raise ValueError("no text")
-    job_id = texts["job_id"]
-    if job_id is not None and not (job_id.isascii() and job_id.isdecimal() and len(job_id) <= 10):
-        raise ValueError("no job's number")
-    return Ran(**texts, needs=needs, reused=part["reused"] is True)
+def _is_number(ran: Ran) -> bool:
+    number = ran.job_id
+    return number is None or (number.isascii() and number.isdecimal() and len(number) <= 10)
 
 
 def names(work: str) -> list[str]:
@@ -114,7 +102,7 @@ def names(work: str) -> list[str]:
 
 def write(work: str, state: State) -> None:
     """Raises DshpcError where it cannot be written."""
-    value = {"schema": SCHEMA, **asdict(state)}
+    value = codec.to_json(state, SCHEMA)
     try:
         with _opened_folder(work) as at:
             text = json.dumps(value, indent=1) + "\n"
