@@ -32,17 +32,18 @@ class Addition:
 def unclaimed(parts: tuple[Part, ...], theirs: frozenset[Claim]) -> Iterator[Part]:
     """The parts without what the service asks for in whatever way."""
     for part in parts:
-        if not part.items:
-            if not (part.value and own.claims_of((part,)) <= theirs):
-                yield part
-            continue
-        items = tuple(item for item in part.items if not _claimed(part, item, theirs))
-        if items:
-            yield Part(part.path, items=items)
+        if part.items:
+            items = tuple(
+                item for item in part.items if not _claimed(Part(part.path, items=(item,)), theirs)
+            )
+            if items:
+                yield Part(part.path, items=items)
+        elif part.value is None or not _claimed(part, theirs):
+            yield part
 
 
-def _claimed(part: Part, item: Any, theirs: frozenset[Claim]) -> bool:
-    claims = own.claims_of((Part(part.path, items=(item,)),))
+def _claimed(part: Part, theirs: frozenset[Claim]) -> bool:
+    claims = own.claims_of((part,))
     return bool(claims) and claims <= theirs
 
 

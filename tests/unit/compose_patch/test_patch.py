@@ -8,9 +8,12 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from dshpc_setup.compose_patch.additions import unclaimed
+from dshpc_setup.compose_patch.own import claims_of
 from dshpc_setup.compose_patch.patch import chosen_service, patched, unpatched
 from dshpc_setup.errors import Exit
 from dshpc_setup.passthrough.handover import GpuStanza
+from dshpc_setup.render.gpu_lines import Part
 from tests.unit.compose_patch.expected import added_lines, refused, said, with_stanza
 from tests.unit.compose_patch.texts import FILES, JUPYTER, LITTLE, OLLAMA, STANZAS, TRAINING
 
@@ -293,3 +296,10 @@ def test_an_unknown_service_names_the_near_one() -> None:
     error = refused(patched, "include: [a.yml]\n" + OLLAMA, "xyz", STANZAS["gpus"])
     assert error.details == "There are: ollama, open-webui."
     assert "include" in error.resolution[0]
+
+
+def test_a_key_that_is_no_claim_is_added_all_the_same() -> None:
+    """Only what the service asks for already is left out."""
+    other, runtime = Part(("ipc",), value="host"), Part(("runtime",), value="nvidia")
+    assert tuple(unclaimed((other, runtime), frozenset())) == (other, runtime)
+    assert tuple(unclaimed((other, runtime), claims_of((runtime,)))) == (other,)
