@@ -20,7 +20,9 @@ from dshpc_setup.facts import (
     FabricFault,
     FabricState,
     GpuDevice,
+    GpusCause,
     MigMode,
+    ModuleKind,
     PlatformKind,
     State,
     UnusedCode,
@@ -38,9 +40,9 @@ ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 EACH = pytest.mark.parametrize("name", NAMES)
 
 # dshpc.facts/1: a type, a tuple of the words that are allowed, or a list of one of them; "?" after
-# a key for what may be null.
+# a key for what may be null, "*" for what is there only where it says something.
 _LIMIT = ("cpuset", "cgroup quota", "affinity", "engine", "cgroup")
-_BECAUSE: dict[str, Any] = {"source": str, "says": str}
+_BECAUSE: dict[str, Any] = {"source": str, "says": str, "key*": ("own-rootless-engine",)}
 SCHEMA: dict[str, Any] = {
     "schema": ("dshpc.facts/1",),
     "simulated": bool,
@@ -156,6 +158,7 @@ SCHEMA: dict[str, Any] = {
             },
         ],
         "vendor": (*gpu_vendors.names(), "mixed", "none"),
+        "causes*": [get_args(GpusCause)],
     },
     "docker": {
         "state": get_args(State),
@@ -227,6 +230,7 @@ SCHEMA: dict[str, Any] = {
             "ms": float,
             "detail?": str,
             "code?": int,
+            "module*": get_args(ModuleKind),
         }
     ],
     "conclusions": [{"about": str, "says": str, "because": [_BECAUSE], "instead": [_BECAUSE]}],
@@ -244,8 +248,11 @@ def wrong(value: Any, schema: Any, where: str) -> Iterator[str]:
         if not isinstance(value, dict):
             yield f"{where} is no object: {value!r}"
             return
-        keys = {key.removesuffix("?"): key for key in schema}
-        yield from (f"{where}: {key}" for key in value.keys() ^ keys.keys())
+        keys = {
+            key.rstrip("?*"): key for key in schema
+        }  # "?": may be null; "*": only where there is one
+        left_out = {key for key in keys.keys() - value.keys() if keys[key].endswith("*")}
+        yield from (f"{where}: {key}" for key in (value.keys() ^ keys.keys()) - left_out)
         for key in value.keys() & keys.keys():
             if value[key] is not None or not keys[key].endswith("?"):
                 yield from wrong(value[key], schema[keys[key]], f"{where}.{key}")
