@@ -40,6 +40,8 @@ RepairKind = Literal[
     "reconfigure",
     "render",
 ]
+# What a step comes to, where others depend on it
+Does = Literal["restart", "put-into-effect"]
 Want = tuple[RepairKind, str]
 """A kind of repair, and what it is about: the vendor, the daemon, or ""."""
 _PLACES: dict[Place, str] = {"project": "in the project folder", "host": "on the host"}
@@ -50,7 +52,7 @@ class Fix:
     """One step of what mends a fault; `command` can be pasted; `automatic` where dshpc itself can do it.
 
     `place`: where it is done, where that is not wherever it is read. `repair`: the repair of
-    `dshpc doctor --fix` that does this step.
+    `dshpc doctor --fix` that does this step. `does`: what the step comes to, where other steps depend on it.
     """
 
     text: str
@@ -59,6 +61,7 @@ class Fix:
     step: Step = "do"
     place: Place | None = None
     repair: Want | None = None
+    does: Does | None = None
 
     def __str__(self) -> str:
         """ "Restart Docker: sudo systemctl restart docker"."""
@@ -70,12 +73,13 @@ class Fix:
         return f"{self.text}, {_PLACES[self.place]}" if self.place else self.text
 
     def to_json(self) -> dict[str, object]:
-        return {
+        told: dict[str, object] = {
             "text": self.text,
             "command": self.command,
             "step": self.step,
             "place": self.place,
         }
+        return told if self.does is None else {**told, "does": self.does}
 
     def edited(self, edit: Callable[[str], str]) -> Fix:
         """The step with its text and command changed: a name filled in, say."""
@@ -151,7 +155,8 @@ def _told_fix(item: Mapping[str, object]) -> Fix:
     step: Step = next((each for each in get_args(Step) if each == item.get("step")), "do")
     place: Place | None = next((each for each in _PLACES if each == item.get("place")), None)
     text = str(item.get("text") or "")
-    return Fix(text, None if command is None else str(command), step=step, place=place)
+    does: Does | None = next((each for each in get_args(Does) if each == item.get("does")), None)
+    return Fix(text, None if command is None else str(command), step=step, place=place, does=does)
 
 
 def usage_error(brief: str, details: str = "", *steps: str | Fix) -> DshpcError:

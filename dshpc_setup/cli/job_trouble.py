@@ -15,8 +15,9 @@ from dshpc_setup.slurm.job_states import ENDED
 
 _ASK_S = 20.0
 _READY_S = 60  # which a start takes at most, where nothing is wrong
-# What dshpc-node says of an empty verb, and names all that it has
+# What dshpc-node of an image before this version says of an empty verb: their words stay as they are
 _KNOWN = re.compile(r"^\s*Known: (.+)\.$", re.MULTILINE)
+_NO_VERBS = "There is no command"
 
 
 def older(details: str) -> DshpcError:
@@ -32,9 +33,20 @@ def knows(machine: Machine, call: execution.Call, verb: str) -> bool:
     """Whether the cluster's image has `dshpc-node job VERB`; where it does not say so, it has."""
     argv = [call.docker, "exec", call.container, "dshpc-node", "job", ""]
     done = machine.run(argv, deadline_s=_ASK_S)
+    if (verbs := _verbs(done.stdout)) is not None:
+        return verb in verbs
     if known := _KNOWN.search(done.stderr):
         return verb in known[1].split(", ")
-    return "There is no command" not in done.stderr
+    return _NO_VERBS not in done.stderr
+
+
+def _verbs(text: str) -> list[object] | None:
+    try:
+        value = foreign.value(text)
+    except (ValueError, RecursionError):
+        return None
+    found = value.get("verbs") if isinstance(value, dict) else None
+    return found if isinstance(found, list) else None
 
 
 def stopped(machine: Machine, call: execution.Call, since: float, job: str) -> DshpcError | None:

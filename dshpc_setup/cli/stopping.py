@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DELIVER_S = 10.0
 _PATIENCE_S = 30.0  # sbatch is ended at once; what it has queued is looked for, and cancelled
-_NOT_THERE = 3  # as-user's exit code where nothing runs under the token: not yet, or no longer
-_ENDED = "has ended"  # what it then says of the latter
+_NOT_THERE = 3  # as-user's exit code where nothing runs under the token yet
 _TRIES = 10
 _AGAIN_S = 0.1
 
@@ -61,7 +60,7 @@ def deliver(machine: Machine, argv: Sequence[str]) -> None:
     """TERM to what `argv`, a Call's `deliver`, names; it may not have been started yet."""
     for _ in range(_TRIES):
         done = machine.run([*argv, "TERM"], deadline_s=_DELIVER_S)
-        if done.code != _NOT_THERE or _ENDED in done.stderr:
+        if done.code != _NOT_THERE:
             return
         time.sleep(_AGAIN_S)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from dshpc_setup.cluster import operations
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, told_error
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.slurm.places import FROM_HOST
@@ -106,6 +106,16 @@ def _step(line: str) -> str | None:
     return str(value.get("step"))
 
 
+def _error(line: str) -> DshpcError | None:
+    """The error that a line is (schema dshpc.error/1)."""
+    try:
+        value = foreign.value(line) if line.startswith("{") else None
+    except ValueError:
+        return None
+    found = value.get("error") if isinstance(value, dict) else None
+    return told_error(found) if isinstance(found, dict) else None
+
+
 def told(done: CommandResult, container: str) -> Rotated:
     """What `dshpc-node rotate-key` said; its error where it failed."""
     both = f"{done.stdout}\n{done.stderr}".splitlines()  # a stream that is shown is one of both
@@ -124,12 +134,14 @@ def told(done: CommandResult, container: str) -> Rotated:
             ("Rebuild it: configure-environment", "Then: dshpc key rotate"),
         )
     if not done.ok:
-        brief, _, rest = "\n".join(lines).strip().partition("\n")
-        raise DshpcError(
-            brief or f"dshpc-node rotate-key ended with {done.code} ({done.state}).",
-            "\n".join(line.strip() for line in rest.splitlines()),
-            (f"See what the cluster says: docker logs {container}",),
-            Exit.INCOMPLETE if done.code == Exit.INCOMPLETE else Exit.ERROR,
+        error = next(filter(None, map(_error, lines)), None)
+        if error is None:
+            brief = f"dshpc-node rotate-key ended with {done.code} ({done.state})."
+            error = DshpcError(brief, "\n".join(lines).strip())
+        raise replace(
+            error,
+            steps=(*error.steps, f"See what the cluster says: docker logs {container}"),
+            exit_code=Exit.INCOMPLETE if done.code == Exit.INCOMPLETE else Exit.ERROR,
         )
     answer = [line for line in lines if line.startswith("{")]
     return _parsed("\n".join(answer[-1:] or lines), container)

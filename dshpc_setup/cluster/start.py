@@ -191,9 +191,6 @@ def _of_another(found: Container, project: Project) -> bool:
     return found.labels.get(stanza.PROJECT_LABEL) != str(project.folder)
 
 
-_OWN_FILES = "your own files in config/ have changed"
-
-
 def _wanted(
     machine: Machine,
     project: Project,
@@ -213,8 +210,8 @@ def _wanted(
         made = compose_file.made_from(project, _text(compose), found)
         if made is False and compose.action not in _KEPT:
             return Agreed(found, "docker-compose.yml has changed")
-    if (why := _inside(machine, found, changes)) is not None:
-        return Agreed(found, why, live=made is True and why == _OWN_FILES)
+    if (inside := _inside(machine, found, changes)) is not None:
+        return Agreed(found, inside.why, live=made is True and inside.live)
     if made is False:
         return Agreed(found, "you changed docker-compose.yml", sure=False)
     if made is None:
@@ -222,7 +219,13 @@ def _wanted(
     return Agreed(found, None)
 
 
-def _inside(machine: Machine, found: Container, changes: tuple[Change, ...]) -> str | None:
+@dataclass(frozen=True)
+class _Inside:
+    why: str
+    live: bool = False  # a reconfigure will do
+
+
+def _inside(machine: Machine, found: Container, changes: tuple[Change, ...]) -> _Inside | None:
     """Why what runs in the container must start anew, whatever the container itself was made from."""
     own = {
         item.path.removeprefix("config/"): ownership.digest(item.old or "")
@@ -231,11 +234,11 @@ def _inside(machine: Machine, found: Container, changes: tuple[Change, ...]) -> 
     }
     used = verify.own_files(machine, found.name)
     if used is None:
-        return "its start did not end well"
+        return _Inside("its start did not end well")
     if used != own:
-        return _OWN_FILES
+        return _Inside("your own files in config/ have changed", live=True)
     if not verify.controller_answers(machine, found.name):
-        return "Slurm's controller does not answer"
+        return _Inside("Slurm's controller does not answer")
     return None
 
 

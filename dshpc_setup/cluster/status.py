@@ -195,7 +195,7 @@ def _health(status: ClusterStatus) -> str:
 
 def after_failure(steps: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """What to do after a start that failed: nothing starts it again by itself."""
-    if any("dshpc restart" in (step.command or "") for step in steps):
+    if any(step.does is not None for step in steps):
         return steps
     again = Fix("Then start it again" if steps else "Start it again", "dshpc restart", step="after")
     return (*steps, again)

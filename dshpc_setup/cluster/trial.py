@@ -83,16 +83,19 @@ def _judge(done: CommandResult, unknown: str, not_made: DshpcError | None) -> st
         refused = value["refused"]
         if not isinstance(refused, dict):
             return None
-        raise _refused(told_error(refused))
-    if done.code == Exit.USAGE and "check" in done.text:
+        raise _refused(replace(told_error(refused), exit_code=_code(done)))
+    if done.code == Exit.USAGE:  # no such command
         return "The image is of an older dsHPC setup: whether it starts was not tried before."
     if not_made is not None:
         raise _not_tried(not_made)
-    brief, _, rest = done.stderr.strip().partition("\n")
-    code = Exit.INCOMPLETE if done.code == Exit.INCOMPLETE else Exit.ERROR
+    said = done.stderr.strip()
     raise _refused(
-        DshpcError(brief or "The cluster cannot say whether it would start.", rest, (), code)
+        DshpcError("The cluster cannot say whether it would start.", said, (), _code(done))
     )
+
+
+def _code(done: CommandResult) -> Exit:
+    return Exit.INCOMPLETE if done.code == Exit.INCOMPLETE else Exit.ERROR
 
 
 def _is_object(line: str) -> bool:

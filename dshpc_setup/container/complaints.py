@@ -211,14 +211,18 @@ def what_to_do(
 
 
 _IN_FORCE = "Then put it into effect"
-_BY_RESTART = Fix(_IN_FORCE, "dshpc restart", step="after", place="project")
+_BY_RESTART = Fix(_IN_FORCE, "dshpc restart", step="after", place="project", does="put-into-effect")
 _BY_RECONFIGURE = Fix(_IN_FORCE, "dshpc reconfigure", step="after", place="project")
 
 
 def while_up(error: DshpcError) -> DshpcError:
     """The same for a cluster that runs: there a corrected file needs no restart."""
-    steps = (_BY_RECONFIGURE if step == _BY_RESTART else step for step in error.steps)
-    return replace(error, steps=tuple(steps))
+    return replace(error, steps=tuple(_while_up(step) for step in error.steps))
+
+
+def _while_up(step: str | Fix) -> str | Fix:
+    late = isinstance(step, Fix) and step.does == "put-into-effect"
+    return _BY_RECONFIGURE if late else step
 
 
 def shortened(text: str) -> str:

@@ -93,16 +93,19 @@ def wait_registered(machine: Machine, node: str, since: float) -> Node:
         time.sleep(0.02)
 
 
-def hold(machine: Machine, node: str, why: str) -> bool:
+HELD = "dshpc:interrupted-jobs-first"
+"""The reason of a node that is taken out until the jobs that a stop interrupted have begun."""
+
+
+def hold(machine: Machine, node: str) -> bool:
     """Take the node out until `let_go`; False where it is out already, or cannot be.
 
     A start that is killed meanwhile leaves it so, by a reason of ours: the next one takes it back.
     """
-    reason = f"dshpc: {why}"
     found = show_node(machine, node)
     if found is None or found.unwell:
-        return found is not None and found.own_doing and found.reason == reason
-    return Slurm(machine).drain(node, reason, deadline_s=_ASK_S).ok
+        return found is not None and found.own_doing and found.reason == HELD
+    return Slurm(machine).drain(node, HELD, deadline_s=_ASK_S).ok
 
 
 def wait_responding(machine: Machine, node: str) -> Node | None:

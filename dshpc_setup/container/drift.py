@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from dshpc_setup.documents import foreign
 from dshpc_setup.facts import HostFacts
@@ -13,6 +13,8 @@ from dshpc_setup.files.storage import read_text, replace_text
 from dshpc_setup.observed.drift import GpuDrift
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.places import Places
+
+NodeKey = Literal["gres", "cpus", "realmemory"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Change:
     now: str
     done: str = ""
     gpus: GpuDrift | None = None
+    key: NodeKey | None = None  # of the node's line in slurm.conf, where that follows it
 
     @property
     def sentence(self) -> str:
@@ -65,15 +68,16 @@ def compare(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> tuple[C
     if before is None:
         return ()
     found = [*_gpus(before, now), *_mig(before, now)]
-    for what, path, unit in (
-        ("CPUs", ("cpu", "usable"), ""),
-        ("Memory", ("memory", "usable_mib"), " MiB"),
-        ("GPU driver", ("gpus", "driver_version"), ""),
-        ("Platform", ("platform", "kind"), ""),
-    ):
+    compared: tuple[tuple[str, tuple[str, str], str, NodeKey | None], ...] = (
+        ("CPUs", ("cpu", "usable"), "", "cpus"),
+        ("Memory", ("memory", "usable_mib"), " MiB", "realmemory"),
+        ("GPU driver", ("gpus", "driver_version"), "", None),
+        ("Platform", ("platform", "kind"), "", None),
+    )
+    for what, path, unit, key in compared:
         old, new = _at(before, path), _at(now, path)
         if old != new and not _nearly(old, new):
-            found.append(Change(what, _words(old, unit), _words(new, unit)))
+            found.append(Change(what, _words(old, unit), _words(new, unit), key=key))
     image = before.get("image", now.get("image"))
     if image != now.get("image"):
         found.append(Change("Image", _words(image, ""), _words(now.get("image"), "")))
@@ -101,7 +105,7 @@ def _gpus(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[Change]
             told = "; ".join((f"gone: {gone}",) * bool(gone) + (f"new: {come}",) * bool(come))
             values = GpuDrift(kind, len(old), len(new), lost)
             what, now_is = f"GPUs of type {kind}", f"{len(new)} ({told})"
-            yield Change(what, str(len(old)), now_is, gpus=values)
+            yield Change(what, str(len(old)), now_is, gpus=values, key="gres")
 
 
 def _mig(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[Change]:
@@ -110,7 +114,7 @@ def _mig(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[Change]:
     for key in was.keys() & are.keys():
         old, new = _layout(was[key]), _layout(are[key])
         if old != new:
-            yield Change(f"MIG of {_label(key, are[key])}", old, new)
+            yield Change(f"MIG of {_label(key, are[key])}", old, new, key="gres")
 
 
 def _cards(facts: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -174,8 +178,7 @@ def with_done(
     tail = ", node resumed" if resumed else ""
     found = []
     for item in changes:
-        keys = {"GPUs": "gres", "MIG": "gres", "CPUs": "cpus", "Memory": "realmemory"}
-        key = keys.get(item.what.partition(" ")[0])
+        key = item.key
         if key is None:
             done = "nothing had to be"
         elif "slurm.conf" in own:
@@ -191,10 +194,10 @@ def _values(texts: Mapping[str, str] | None, node: str) -> Mapping[str, str]:
     return found.values if found else {}
 
 
-_NAMES = {"gres": "Gres", "cpus": "CPUs", "realmemory": "RealMemory"}
+_NAMES: Mapping[NodeKey, str] = {"gres": "Gres", "cpus": "CPUs", "realmemory": "RealMemory"}
 
 
-def _took_over(key: str, old: str | None, new: str | None) -> str:
+def _took_over(key: NodeKey, old: str | None, new: str | None) -> str:
     unit = " MiB" if key == "realmemory" else ""
     now = f"{new}{unit}" if new else "none"
     if old == new:

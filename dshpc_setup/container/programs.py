@@ -120,7 +120,11 @@ def failed_around(candidate: Candidate, said: str, *, drained: bool) -> DshpcErr
         "\n".join(filter(None, (f"It is set in {where}: {shortened(found.line)}", said))),
         (
             *look,
-            Fix("Correct the program: it must end with exit code 0. Then", "dshpc restart"),
+            Fix(
+                "Correct the program: it must end with exit code 0. Then",
+                "dshpc restart",
+                does="restart",
+            ),
             replace(first, text=f"Or, where the line is wrong: {first.text}", step="alternative"),
             *others,
             Fix(

@@ -79,7 +79,7 @@ def _ready(places: Places) -> Mapping[str, object]:
             str((found or {}).get("failure", {}).get("brief", "")),
             (
                 Fix("See why", "dshpc status", step="look"),
-                Fix("When that is fixed", "dshpc restart", step="after"),
+                Fix("When that is fixed", "dshpc restart", step="after", does="restart"),
             ),
             Exit.INCOMPLETE,
         )
@@ -196,9 +196,11 @@ def _forget_refusal(run: Run, before: Mapping[str, object]) -> None:
     if before.get("kept_last_good") is None and all(before.get(key) == tried[key] for key in tried):
         return
     values.update(before)
-    over = values["notes_about"].pop("kept_last_good", None)
-    notes = [text for text in values["notes"] if text != over]
-    values.update(tried, kept_last_good=None, notes=notes)
+    values["notes_about"].pop("kept_last_good", None)
+    told = zip(values["notes"], values["note_keys"], strict=True)
+    left = [each for each in told if each[1] != "kept_last_good"]
+    notes, keys = [text for text, _ in left], [key for _, key in left]
+    values.update(tried, kept_last_good=None, notes=notes, note_keys=keys)
     run.status.write()
 
 
@@ -254,7 +256,7 @@ def _back(run: Run, old: Candidate, seen: Seen, folder: str, why: DshpcError) ->
         both = DshpcError(
             f"{why.brief} Going back failed as well: {error.brief}",
             "\n".join(filter(None, (why.details, error.details))),
-            (Fix("Start the cluster again", "dshpc restart"), *error.steps),
+            (Fix("Start the cluster again", "dshpc restart", does="restart"), *error.steps),
         )
         run.status.failed(with_name(both, run.settings.container))
         raise both from None

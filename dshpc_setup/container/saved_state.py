@@ -143,7 +143,7 @@ def _lost(folder: str, refuses: Refuses) -> DshpcError:
     return DshpcError(
         "Slurm's saved queue cannot be read: its file is empty or damaged.",
         "\n".join(filter(None, (f"{folder}/job_state", known, "Nothing was changed."))),
-        (*steps, Fix("Then start the cluster", "dshpc restart", step="after")),
+        (*steps, Fix("Then start the cluster", "dshpc restart", step="after", does="restart")),
     )
 
 

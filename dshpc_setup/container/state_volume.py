@@ -31,7 +31,9 @@ def ensure_room(places: Places) -> None:
             (
                 Fix("See what is full", "docker system df; df -h", step="look"),
                 "Make room on the disk that Docker keeps its volumes on; nothing was deleted.",
-                Fix("Then start the container again", "dshpc restart", step="after"),
+                Fix(
+                    "Then start the container again", "dshpc restart", step="after", does="restart"
+                ),
             ),
         )
 
@@ -68,6 +70,6 @@ def foreign_error(places: Places, candidate: Candidate) -> DshpcError | None:
                 "To begin with an empty queue, take the saved state out of the volume",
                 f"docker exec CONTAINER mv {folder} {folder}.{owner}",
             ),
-            Fix("Then start the cluster", "dshpc restart", step="after"),
+            Fix("Then start the cluster", "dshpc restart", step="after", does="restart"),
         ),
     )

@@ -2,9 +2,10 @@
 
 Keys: `phase` ("starting: <step>", "ready", "failed"), `ready`, `failure` {brief, details, resolution,
 fixes, file} or null, `kept_last_good` (the same, where the last good configuration is in force instead
-of one that does not pass), `notes` (sentences for people), `notes_about` (those of them that are true
-only as long as something is: "node NAME", which was left out of use, or "kept_last_good"; "interrupted":
-what the key of that name has as ids), `steps`
+of one that does not pass), `notes` (sentences for people), `note_keys` (for each of them what it is
+true with alone: "node NAME", which was left out of use, or "kept_last_good"; "interrupted": what the key
+of that name has as ids; else null), `notes_about` (the same by key, for a dshpc on the host that knows no
+`note_keys`), `steps`
 [{name, ms}], `node`, `gres`, `simulated`, `image_gpu_type`, `drift` [{what, was, is, done}] since the
 last start that got ready and `changes` (the same as sentences), `customized` {file: custom|edited},
 `config_sha256` {file of /config: hash of what was read}; these two are of the files that were tried,
@@ -86,6 +87,7 @@ class Status:
             "failure": None,
             "kept_last_good": None,
             "notes": [],
+            "note_keys": [],
             "notes_about": {},
             "steps": [],
             "node": None,
@@ -118,6 +120,7 @@ class Status:
         """Something that people should know, in the log and in the status; `about`: see above."""
         self.say(text)
         self.values["notes"].append(printable(text))
+        self.values["note_keys"].append(about)
         if about is not None:
             self.values["notes_about"][about] = printable(text)
 

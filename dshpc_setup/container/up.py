@@ -74,8 +74,7 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
             run.interrupted = found and found.without(over)
             # Before slurmd registers: others would begin at once on what the interrupted ones have lost
             run.contested = jobs.interrupted_wait_beside_others(machine, node)
-            why = "interrupted jobs begin before others"
-            run.held = run.contested and daemons.hold(machine, node, why)
+            run.held = run.contested and daemons.hold(machine, node)
     with status.step("slurmd"):
         port = check.port(candidate.texts, *check.PORTS["slurmd"])
         run.up_since = time.time()

@@ -26,10 +26,10 @@ from dshpc_setup.slurm.places import Places
 
 
 def would_start(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
-    """Prints {"refused": null}, or with exit code 2 what is wrong; raises where it cannot be asked now."""
+    """Prints {"refused": null}, or with exit code 2 what is wrong, with 3 why it cannot be asked now."""
     settings = Settings()
     runs = os.path.exists(places.status)
-    refused = None
+    refused, code = None, Exit.OK
     try:
         settings = settings_module.load(env=env)
         with alone(places, "dshpc reconfigure") if runs else nullcontext():
@@ -38,11 +38,10 @@ def would_start(machine: Machine, places: Places, env: Mapping[str, str]) -> int
                 thrown_away=not runs,
             )
     except DshpcError as error:
-        if error.exit_code == Exit.INCOMPLETE:
-            raise
         refused = as_failure(with_name(while_up(error), settings.container))
+        code = Exit.INCOMPLETE if error.exit_code == Exit.INCOMPLETE else Exit.ERROR
     print(json.dumps({"refused": refused}))
-    return Exit.OK if refused is None else Exit.ERROR
+    return code
 
 
 def _nobody(_text: str) -> None:

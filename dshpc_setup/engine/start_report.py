@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from typing import Any
 
 from dshpc_setup.documents import foreign
@@ -34,14 +35,15 @@ def parse(text: str) -> dict[str, Any]:
 def notes(report: Mapping[str, Any], usable: Iterable[str]) -> tuple[str, ...]:
     """A start's notes, less those of nodes that it left taken out and that take jobs again now, and of the
     jobs that it found interrupted where an end that nobody ordered is told with them."""
-    told, about = report.get("notes"), report.get("notes_about")
+    told, keys = report.get("notes"), report.get("note_keys")
     if not isinstance(told, list):
         return ()
-    left = about if isinstance(about, dict) else {}  # not in the report of an earlier version
-    over = [left.get(f"node {name}") for name in usable]
+    known = keys if isinstance(keys, list) else []  # not in the report of an earlier version
+    over = [f"node {name}" for name in usable]
     if _told_with_jobs(report.get("unclean_ends")):
-        over.append(left.get("interrupted"))
-    return tuple(str(text) for text in told if text not in over)
+        over.append("interrupted")
+    pairs = zip_longest(told, known[: len(told)])
+    return tuple(str(text) for text, key in pairs if key not in over)
 
 
 def _told_with_jobs(ends: object) -> bool:

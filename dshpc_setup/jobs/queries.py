@@ -268,21 +268,20 @@ def cancel_main(rest: Sequence[str]) -> int:
     for job in ids:
         jobs = job_states.of(job, known)
         going = [each for each in jobs if not each.has_ended]
+        over = [] if going else looked.views(job, jobs)
+        colon = ":"
         if going:
             asked = Slurm(looked.machine).cancel(str(job), deadline_s=_CANCEL_S)
             what = "cancelled" if asked.ok else _refused(going[0].user, asked)
+            worst = worst if asked.ok else int(Exit.ERROR)
+        elif over:
+            what, colon = f"has ended already: {view.outcome(over[-1])}", ""
+        elif len(ids) == 1:
+            raise unknown(job)
         else:
-            over = looked.views(job, jobs)
-            what = f"has ended already: {view.outcome(over[-1])}" if over else "unknown"
-        if what == "unknown":
-            if len(ids) == 1:
-                raise unknown(job)
-            what = "there is no such job"
-        if what != "cancelled" and not what.startswith("has ended"):
-            worst = int(Exit.ERROR)
+            what, worst = "there is no such job", int(Exit.ERROR)
         done.append({"job_id": str(job), "result": what})
         if not words.json:
-            colon = "" if what.startswith("has ended") else ":"
             sys.stdout.write(f"Job {job}{colon} {what}.\n")
     if words.json:
         _print({"schema": CANCELLED, "exit_code": worst, "jobs": done})

@@ -12,8 +12,6 @@ _MOST_MIB = 1 << 40
 _MOST_LETTERS = 4096  # of a list of GPUs
 _UUID = re.compile(r"[A-Za-z0-9._-]+")
 _PLACES = re.compile(r"[0-9]{1,4}(?:[,-][0-9]{1,4}){0,255}")
-_OTHER_SIGNAL = re.compile(r"signal ([0-9]{1,2})")
-_NAMES = frozenset(each.name for each in signal.Signals)
 _ENDS = frozenset(("SIGTERM", "SIGINT", "SIGHUP"))
 
 
@@ -23,6 +21,9 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+_NAMES = frozenset(map(signal_name, range(1, 100)))
 
 
 def checked(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def _time(value: object) -> float | None:
 def _signal(value: object) -> str | None:
     if not isinstance(value, str):
         return None
-    return value if value in _NAMES or _OTHER_SIGNAL.fullmatch(value) else None
+    return value if value in _NAMES else None
 
 
 def _one_of(value: object, known: tuple[str, ...]) -> str | None:

@@ -136,7 +136,7 @@ def parse_profile(text: str) -> Profile:
     terms = [_term(text, word) for word in text.strip().lower().split("+")]
     if len(terms) > 1 and any(not models for _, models in terms):
         raise usage_error(
-            f"--simulate {text}: none is no GPU, and nothing can be added to it.",
+            f"{text}: none is no GPU, and nothing can be added to it.",
             "",
             "Leave none out, or give it alone.",
         )
@@ -175,7 +175,7 @@ def _numbered(models: tuple[Model, ...]) -> tuple[Card, ...]:
 
 def _too_many(text: str, count: int, terms: list[tuple[str, tuple[Model, ...]]]) -> DshpcError:
     """For too few as well: a count of 0."""
-    what = f"--simulate {text}: a made-up machine has 1 to {_MOST} GPUs, not {count}."
+    what = f"{text}: a made-up machine has 1 to {_MOST} GPUs, not {count}."
     if len(terms) > 1:
         way = f"Let the counts add up to {_MOST} at most, as in h100:8+t4:8."
     else:
@@ -189,7 +189,7 @@ def _unknown(text: str, model: str) -> DshpcError:
     near = difflib.get_close_matches(model, [*_CARDS, *_MIXTURES], 3, 0.5)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     return usage_error(
-        f"--simulate {text}: there is no such made-up machine.",
+        f"{text}: there is no such made-up machine.",
         f"{hint}There are: {', '.join(_MIXTURES)}, and with a count, as in h100:2: "
         f"{', '.join(_CARDS)}. Several at once: h100:2+t4:1.",
         "Choose one of them.",

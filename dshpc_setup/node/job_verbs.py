@@ -13,8 +13,12 @@ def main(arguments: list[str]) -> int:
     verb, *rest = arguments or [""]
     command = _VERBS.get(verb)
     if command is None:
+        import json
+
         from dshpc_setup.errors import usage_error
 
+        if not verb:  # the host asks which there are
+            print(json.dumps({"schema": "dshpc.job-verbs/1", "verbs": list(_VERBS)}))
         raise usage_error(f"There is no dshpc-node job {verb!r}.", f"Known: {', '.join(_VERBS)}.")
     return command(rest)
 

@@ -47,17 +47,27 @@ def main(arguments: list[str]) -> int:
 
             print_error(error)
             return int(error.exit_code)
+        if name == "rotate-key" and _for_host():
+            import json
+
+            print(json.dumps(error.to_object()))
+            return int(error.exit_code)
         print(harmless(error.brief), file=sys.stderr)
         for line in (*error.details.splitlines(), *_steps(name, error)):
             print(f"  {harmless(line)}", file=sys.stderr)
         return int(error.exit_code)
 
 
-def _steps(name: str, error: DshpcError) -> tuple[str, ...]:
-    """What to do, in the commands of who asked: the host's dshpc, or a person in the container."""
+def _for_host() -> bool:
+    """Whether it is the host's dshpc that asks."""
     from dshpc_setup.slurm.places import FROM_HOST
 
-    if name not in ("reconfigure", "rotate-key") or FROM_HOST.partition("=")[0] in os.environ:
+    return FROM_HOST.partition("=")[0] in os.environ
+
+
+def _steps(name: str, error: DshpcError) -> tuple[str, ...]:
+    """What to do, in the commands of who asked: the host's dshpc, or a person in the container."""
+    if name not in ("reconfigure", "rotate-key") or _for_host():
         return error.resolution
     from dshpc_setup.node import typed_inside
 

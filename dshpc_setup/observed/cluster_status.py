@@ -89,7 +89,7 @@ class ClusterStatus:
     def exit_code(self) -> int:
         if self.ready:
             return int(Exit.WARNING if self.kept_last_good else Exit.OK)
-        starting = self.state == "running" and (self.phase or "starting").startswith("starting")
+        starting = self.state == "running" and self.phase not in ("ready", "failed")
         return int(Exit.INCOMPLETE if starting else Exit.ERROR)
 
     @property

@@ -187,9 +187,10 @@ def _parsed(item: Declaration, text: str, source: Source) -> Any:
         )
     except DshpcError as error:
         brief, steps = error.brief, error.resolution
-        if source.origin != "flag":  # of which the error speaks by itself
-            brief = f"{source.where}: {item.name} = {brief.removeprefix(f'{item.flag} ')}"
-            steps = ()
+        if source.origin == "flag":
+            brief = f"{item.flag} {brief}"
+        else:
+            brief, steps = f"{source.where}: {item.name} = {brief}", ()
         problem = WrongSetting(
             "value", source.origin, source.where, brief, error.details, item.name, steps=steps
         )

@@ -89,9 +89,7 @@ def _parsed(name: str, value: str) -> Any:
             f"Give another: dshpc config set {name} VALUE",
         ) from None
     except DshpcError as error:
-        raise replace(
-            error, brief=f"{name} = {error.brief.removeprefix(f'{item.flag} ')}"
-        ) from None
+        raise replace(error, brief=f"{name} = {error.brief}") from None
 
 
 def without(text: str, name: str) -> str:

@@ -114,7 +114,7 @@ def _because(unmet: Sequence[Need], before: Mapping[str, Standing]) -> str:
 def _how(other: Standing) -> str:
     if other.kind == "good":
         return "succeeded"
-    if other.kind == "bad" and other.words.startswith("failed"):
+    if other.kind == "bad" and other.state == "FAILED":
         return other.words
     return f"was {other.words}"  # cancelled, not run, not needed, over its time limit
 

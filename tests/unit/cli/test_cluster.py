@@ -187,7 +187,7 @@ def test_up_tries_a_start_that_failed_again(project: Project) -> None:
     [
         ((), ("Start it again: dshpc restart",)),
         ((Fix("Remove it."),), ("Remove it.", "Then start it again: dshpc restart")),
-        ((Fix("Fix it, then", "dshpc restart"),), ("Fix it, then: dshpc restart",)),
+        ((Fix("Fix it, then", "dshpc restart", does="restart"),), ("Fix it, then: dshpc restart",)),
     ],
 )
 def test_what_follows_a_start_that_failed(steps: tuple[Fix, ...], wanted: tuple[str, ...]) -> None:
@@ -276,7 +276,8 @@ def test_a_queue_that_would_not_fit_is_asked_first(project: Project, act: Any) -
 
 
 def test_a_restart_while_something_else_changes_the_cluster(project: Project) -> None:
-    busy = Answer(code=3, stderr="The cluster is being changed already.\n  By dshpc key rotate.\n")
+    refused = {"brief": "The cluster is being changed already.", "details": "By dshpc key rotate."}
+    busy = Answer(json.dumps({"refused": refused}), code=3)
     fake = machine(project)
     fake.commands |= {"docker exec p-slurm dshpc-node check": busy}
     with pytest.raises(DshpcError, match="being changed already") as caught:
@@ -599,8 +600,12 @@ def test_a_node_that_was_taken_back_since_the_start(
     left = daemons.take_back(FakeMachine(), "p", taken, fresh=False)
     assert left is not None
     other = "Another note."
-    about = {"node p": left.note}
-    told = {"phase": "ready", "ready": True, "notes": [left.note, other], "notes_about": about}
+    told = {
+        "phase": "ready",
+        "ready": True,
+        "notes": [left.note, other],
+        "note_keys": ["node p", None],
+    }
     report = json.dumps(told)
     fake = machine(project, **{"docker exec p-slurm dshpc-node": Answer(report)})
     fake.commands["docker exec p-slurm sinfo"] = Answer(f"p|gpu:h100:2||{state}|hot\n")

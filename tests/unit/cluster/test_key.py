@@ -79,7 +79,7 @@ def test_each_step_is_told_as_it_begins(project: Project) -> None:
 def test_steps_are_not_taken_for_the_reason(project: Project) -> None:
     with pytest.raises(DshpcError) as caught:
         key.rotate(machine(project, Answer(STEPS + REFUSED, code=3)), project, Listener())
-    assert caught.value.brief == REFUSED.partition("\n")[0]
+    assert caught.value.brief == NOT_ENDED.brief
 
 
 def test_where_nobody_waited_or_the_image_does_not_say_it_nothing_is_said(project: Project) -> None:
@@ -107,17 +107,23 @@ def test_a_cluster_that_is_down_too(project: Project) -> None:
     assert "not there" in caught.value.details
 
 
-REFUSED = """The change of the key did not end: slurmd has not taken up the new key.
-  The former key is still accepted. Running jobs are not affected.
-  See the cluster's state: dshpc status
-"""
+NOT_ENDED = DshpcError(
+    "The change of the key did not end: slurmd has not taken up the new key.",
+    "The former key is still accepted. Running jobs are not affected.",
+    ("See the cluster's state: dshpc status",),
+)
+REFUSED = json.dumps(NOT_ENDED.to_object()) + "\n"
 
 
 @pytest.mark.parametrize(
     ("answer", "brief", "code"),
     [
-        (Answer(code=3, stderr=REFUSED), "did not end: slurmd", Exit.INCOMPLETE),
-        (Answer(code=2, stderr="The key x is not safe to use.\n"), "not safe", Exit.ERROR),
+        (Answer(REFUSED, code=3), "did not end: slurmd", Exit.INCOMPLETE),
+        (
+            Answer(json.dumps(DshpcError("The key x is not safe to use.").to_object()), code=2),
+            "not safe",
+            Exit.ERROR,
+        ),
         (Answer(code=1), "ended with 1", Exit.ERROR),
         (Answer(code=64, stderr="There is no command 'rotate-key'.\n"), "too old", Exit.ERROR),
         (Answer(state="timeout"), "not changed within", Exit.INCOMPLETE),
@@ -136,9 +142,10 @@ def test_what_went_wrong_is_told(project: Project, answer: Answer, brief: str, c
 
 def test_the_containers_own_words_follow(project: Project) -> None:
     with pytest.raises(DshpcError) as caught:
-        key.rotate(machine(project, Answer(code=3, stderr=REFUSED)), project, Listener())
-    assert caught.value.brief == REFUSED.partition("\n")[0]
-    assert caught.value.details.splitlines() == [
-        "The former key is still accepted. Running jobs are not affected.",
+        key.rotate(machine(project, Answer(REFUSED, code=3)), project, Listener())
+    assert caught.value.brief == NOT_ENDED.brief
+    assert caught.value.details == NOT_ENDED.details
+    assert caught.value.resolution == (
         "See the cluster's state: dshpc status",
-    ]
+        "See what the cluster says: docker logs p-slurm",
+    )

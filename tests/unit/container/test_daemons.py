@@ -201,8 +201,8 @@ def test_what_slurmstepd_took_out_is_taken_back_once_its_processes_are_gone(
         ("IDLE*", "", "", True, True),
         ("IDLE+DRAIN", "broken fan", "root", False, False),  # a person's words stay
         ("DOWN*", "Not responding", "slurm", False, False),
-        ("IDLE+DRAIN", "dshpc: why", "root", True, False),  # of a start that was killed
-        ("IDLE+DRAIN", "dshpc: why", "ada", False, False),
+        ("IDLE+DRAIN", daemons.HELD, "root", True, False),  # of a start that was killed
+        ("IDLE+DRAIN", daemons.HELD, "ada", False, False),
     ],
 )
 def test_a_node_is_held_where_nobody_has_taken_it_out(
@@ -215,7 +215,7 @@ def test_a_node_is_held_where_nobody_has_taken_it_out(
             "scontrol update": Answer(),
         }
     )
-    assert daemons.hold(machine, "lab", "why") is held
+    assert daemons.hold(machine, "lab") is held
     orders = [argv for argv in machine.ran if argv[1] == "update"]
-    drain = ("scontrol", "update", "nodename=lab", "state=drain", "reason=dshpc: why")
+    drain = ("scontrol", "update", "nodename=lab", "state=drain", f"reason={daemons.HELD}")
     assert orders == ([drain] if asked else [])

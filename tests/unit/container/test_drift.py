@@ -61,6 +61,7 @@ def test_gpus_are_told_by_type_with_which_are_gone_and_new() -> None:
             "2",
             "2 (gone: card 1 (GPU-1); new: card 3 (GPU-3))",
             gpus=GpuDrift("h100", 2, 2, ("card 1 (GPU-1)",)),
+            key="gres",
         ),
     )
 
@@ -95,19 +96,19 @@ OLD = {"slurm.conf": "NodeName=lab CPUs=8 RealMemory=14746 Gres=gpu:h100:8 State
 NEW = {"slurm.conf": "NodeName=lab CPUs=8 RealMemory=7373 Gres=gpu:h100:7 State=UNKNOWN\n"}
 
 
-def done(what: str, *, own: tuple[str, ...] = (), resumed: bool = False) -> str:
-    change = Change(what, "a", "b")
+def done(key: drift.NodeKey | None, *, own: tuple[str, ...] = (), resumed: bool = False) -> str:
+    change = Change("xyzzy", "a", "b", key=key)
     (found,) = drift.with_done([change], (OLD, NEW), "lab", own=own, resumed=resumed)
     return found.done
 
 
 def test_what_was_made_of_it() -> None:
-    assert done("GPUs of type h100") == "Gres is gpu:h100:7 instead of gpu:h100:8"
-    assert done("GPUs of type h100", resumed=True).endswith("gpu:h100:8, node resumed")
-    assert done("Memory") == "RealMemory is 7373 MiB instead of 14746 MiB"
-    assert done("CPUs") == "CPUs stays 8"
-    assert done("GPU driver") == "nothing had to be"
-    assert done("Memory", own=("slurm.conf",)) == "nothing: config/slurm.conf is yours"
+    assert done("gres") == "Gres is gpu:h100:7 instead of gpu:h100:8"
+    assert done("gres", resumed=True).endswith("gpu:h100:8, node resumed")
+    assert done("realmemory") == "RealMemory is 7373 MiB instead of 14746 MiB"
+    assert done("cpus") == "CPUs stays 8"
+    assert done(None) == "nothing had to be"
+    assert done("realmemory", own=("slurm.conf",)) == "nothing: config/slurm.conf is yours"
 
 
 def test_the_block_names_was_is_and_done() -> None:
