@@ -34,6 +34,9 @@ class Candidate:
     says: str
 
 
+_QUOTA = "cgroup quota"  # a value of dshpc.facts/1
+
+
 def probe(machine: Machine, deadline_s: float) -> Found[Cpu]:
     """Logical CPUs, their shape, and how many of them this process may use."""
     look = Look(machine, deadline_s)
@@ -74,7 +77,7 @@ def _limited(look: Look, online: frozenset[int], source: str) -> Candidate:
     if limits.cpus is not None:
         says = f"a quota of {limits.cpus.value:g} CPUs"
         count = max(1, math.floor(limits.cpus.value))
-        candidates.append(Candidate(count, "cgroup quota", limits.cpus.source, says))
+        candidates.append(Candidate(count, _QUOTA, limits.cpus.source, says))
     for path in limits.denied:
         look.saw("cpu", "denied", path, "a limit that cannot be seen from here may be in it")
     if status.state != "present":

@@ -858,7 +858,7 @@ def test_kills_of_the_controller_are_told_and_odd_words_about_them_are_not() -> 
 def test_the_jobs_that_a_kill_met_are_named_whole_as_data_and_cut_for_people() -> None:
     many = [str(number) for number in range(1, 31)]
     jobs = {"requeued": many, "concluded": ["40"], "ended": ["41_2"]}
-    about = {"notes": ["N", "other"], "notes_about": {"interrupted": "N"}}
+    about = {"notes": ["N", "other"], "note_keys": ["interrupted", None]}
     up = ended({"at": 1_700_000_000, "jobs": jobs}, interrupted=jobs, **about)
     said = killed_lines(up)
     assert "start from the beginning: 1, 2, 3, " in said

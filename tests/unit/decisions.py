@@ -1,0 +1,117 @@
+"""What is decided about a machine or a cluster, as plain values without words: for two runs to compare.
+
+Everything of the package is imported when it is asked for, so that it is the package of that moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, is_dataclass, replace
+from typing import Any
+
+KNOWN = "tests.unit.diagnose.known"
+# Fields that hold words for people, or how long something took
+WORDS = frozenset(
+    "detail reason says meaning cause title words text brief details what now done why notes problem ms "
+    "source help label left_out failure resolution question to_add about".split()
+)
+
+
+def cases(machines: Any) -> list[str]:
+    """ "NAME" and "NAME/CASE": every machine, and every cluster that was seen on one."""
+    found = []
+    for folder in sorted(each for each in machines.iterdir() if each.is_dir()):
+        found.append(folder.name)
+        found += [f"{folder.name}/{file.stem}" for file in sorted(folder.glob("observed/*.json"))]
+    return found
+
+
+def of_case(name: str, *, other_words: bool) -> dict[str, Any]:
+    """Findings, facts, plan, repairs and exit code. `other_words`: what the cluster said for people is
+    replaced, too."""
+    from dshpc_setup.diagnose import diagnose, exit_code
+    from dshpc_setup.repair.model import Host
+    from dshpc_setup.repair.plan import plan
+    from tests.unit.diagnose.known import known as known_of
+
+    known = known_of(name)
+    if other_words:
+        known = replace(known, observed=_with_other_words(known.observed))
+    here = Host(1000, "/home/ada", "systemd", engine_installed=True, folder="/p", container="p")
+    findings = diagnose(known)
+    found = plan(findings, known, here)
+    return {
+        "exit": int(exit_code(findings)),
+        "findings": {each.id: _finding(each) for each in findings},
+        "repairs": [_repair(each) for each in found.repairs],
+        "not_safe": sorted(found.not_safe),
+        "facts": without_words(known.facts),
+        "plan": without_words(known.plan),
+        "proof": without_words(known.proof),
+        "cluster": _cluster(known.observed.cluster),
+    }
+
+
+def _finding(found: Any) -> dict[str, Any]:
+    steps = [
+        (each.command is None, each.automatic, each.step, each.place, each.repair, each.does)
+        for each in found.fix
+    ]
+    return {
+        "state": found.state, "section": found.section, "blocked_by": found.blocked_by,
+        "caused_by": found.caused_by, "fix": steps, "evidence": len(found.evidence),
+    }  # fmt: skip
+
+
+def _repair(found: Any) -> list[Any]:
+    return [
+        found.key, found.mends, found.after, found.commands, found.root, found.changes, found.stops,
+    ]  # fmt: skip
+
+
+def _cluster(found: Any) -> dict[str, Any] | None:
+    return None if found is None else {"exit": found.exit_code, "ready": found.ready}
+
+
+def without_words(value: Any) -> Any:
+    """Values alone, in the shape that they have."""
+    return _bare(asdict(value)) if is_dataclass(value) and not isinstance(value, type) else None
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _bare(each) for key, each in value.items() if key not in WORDS}
+    if isinstance(value, list | tuple):
+        return [_bare(each) for each in value]
+    return value
+
+
+def _with_other_words(observed: Any) -> Any:
+    """As if the container had written other sentences into its reports."""
+    cluster = observed.cluster
+    if cluster is None:
+        return observed
+    other = replace(
+        cluster,
+        drift=tuple(
+            replace(each, what="xyzzy", was="xyzzy", now="xyzzy", done="xyzzy")
+            for each in cluster.drift
+        ),
+        changes=tuple("xyzzy" for _ in cluster.changes),
+        notes=tuple("xyzzy" for _ in cluster.notes),
+        pending=cluster.pending and tuple(replace(each, why="xyzzy") for each in cluster.pending),
+        problem=cluster.problem and "xyzzy",
+        failure=_told(cluster.failure),
+        kept_last_good=_told(cluster.kept_last_good),
+        refused=_told(cluster.refused),
+    )
+    return replace(observed, cluster=other)
+
+
+def _told(error: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The same error in other words."""
+    if error is None:
+        return None
+    fixes = [{**each, "text": "xyzzy"} for each in error.get("fixes") or []]
+    steps = ["xyzzy" for _ in error.get("resolution") or []]
+    other = {"brief": "xyzzy", "details": "xyzzy", "resolution": steps, "fixes": fixes}
+    return {**error, **{key: value for key, value in other.items() if error.get(key)}}
