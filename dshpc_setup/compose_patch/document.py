@@ -17,6 +17,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scanner import Scanner
 
 from dshpc_setup.compose_patch.nodes import MERGE, Kind, Node, Pair, Token, walked
+from dshpc_setup.documents.document import Mark
 from dshpc_setup.errors import DshpcError
 
 BOM = "\ufeff"
@@ -60,7 +61,7 @@ class Document:
         """ "compose.yml:12:5", as editors count."""
         line = self.line_of(offset)
         start = self.start_of(line) + (self._skip if line == 0 else 0)
-        return f"{self.file}:{line + 1}:{max(0, offset - start) + 1}"
+        return Mark(line + 1, max(0, offset - start) + 1).within(self.file)
 
     def shown(self, offset: int) -> str:
         """The line there, for an error message."""
