@@ -195,9 +195,7 @@ def _elsewhere(known: Known, endpoint: str) -> Verdict:
     title = f"The engine at {endpoint} {'answers with an error' if wrong else 'does not answer'}"
     cause = f"{title}. DOCKER_HOST or a docker context names it."
     own = () if wrong else _own(endpoint)
-    here = replace(
-        _OWN_ENGINE, text=f"Or use{_OWN_ENGINE.text.removeprefix('Use')}", step="alternative"
-    )
+    here = replace(_OWN_ENGINE, text="Or use the engine of this machine", step="alternative")
     return _told(
         known, title, cause, *own, Fix("See whether it is up", "docker version", step="look"), here
     )

@@ -33,12 +33,12 @@ def reboot(_: HostFacts) -> Fixes:
     return (Fix("Restart the machine", "sudo reboot"),)
 
 
-def install_driver(facts: HostFacts) -> Fixes:
-    """NVIDIA's driver, by the distribution's way where that is one command."""
+def install_driver(facts: HostFacts, begin: str = "Install the NVIDIA driver") -> Fixes:
+    """NVIDIA's driver, by the distribution's way where that is one command; `begin` is how it is told."""
     if _is_wsl(facts):
         return update_wsl(facts)
     platform = facts.platform
-    text = "Install the NVIDIA driver, then restart the machine"
+    text = f"{begin}, then restart the machine"
     if platform.os_id == "ubuntu":
         return (
             Fix(text, "sudo ubuntu-drivers install"),
@@ -71,17 +71,11 @@ def newer_driver(facts: HostFacts) -> Fixes:
     if facts.platform.os_id == "debian":  # has one version alone
         text = "Install a newer NVIDIA driver, from NVIDIA's own packages or Debian's backports"
         return (Fix(f"{text}, then restart the machine: {DRIVER_GUIDE}"),)
-    return _reworded("Install a newer NVIDIA driver", install_driver(facts))
-
-
-def _reworded(begin: str, steps: Fixes) -> Fixes:
-    return tuple(
-        replace(step, text=step.text.replace("Install the NVIDIA driver", begin)) for step in steps
-    )
+    return install_driver(facts, "Install a newer NVIDIA driver")
 
 
 def _else_install(facts: HostFacts) -> Fixes:
-    return _reworded("Where that does not help, install the NVIDIA driver", install_driver(facts))
+    return install_driver(facts, "Where that does not help, install the NVIDIA driver")
 
 
 def reload_driver(facts: HostFacts) -> Fixes:

@@ -80,7 +80,8 @@ class Scrambler(ast.NodeTransformer):
     def scramble(self, tree: ast.Module) -> ast.Module:
         for node in ast.walk(tree):
             self._parents.update((child, node) for child in ast.iter_child_nodes(node))
-        return ast.fix_missing_locations(self.visit(tree))
+        self.visit(tree)
+        return ast.fix_missing_locations(tree)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         if not isinstance(node.value, str) or not self._is_ours(node, node.value):

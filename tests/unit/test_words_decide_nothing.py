@@ -3,7 +3,7 @@
 The package is imported a second time with other words (tests/unit/scrambled.py), and decides about the same
 machines and clusters: states of findings, what blocks and what causes them, the kinds of their steps, the
 repairs, the plan, the facts and the exit codes (tests/unit/decisions.py). The sentences that a container
-wrote into its reports are others then, too. docs/decisions/0048-words-are-write-only.md
+wrote into its reports are others then, too. docs/decisions/0036-words-are-write-only.md
 """
 
 from __future__ import annotations
