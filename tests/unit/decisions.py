@@ -51,6 +51,63 @@ def of_case(name: str, *, other_words: bool) -> dict[str, Any]:
     }
 
 
+def beside_machines() -> dict[str, Any]:
+    """What is decided of jobs, of a start that failed, and of a report of the container."""
+    from dshpc_setup.cluster.status import after_failure
+    from dshpc_setup.container.complaints import what_to_do, while_up
+    from dshpc_setup.container.config import Candidate
+    from dshpc_setup.container.status import as_failure
+    from dshpc_setup.engine.start_report import notes
+    from dshpc_setup.errors import DshpcError, told_error
+    from dshpc_setup.observed.cluster_status import ClusterStatus
+
+    own = Candidate({"slurm.conf": ""}, {"slurm.conf": "custom"}, {})
+    refused = DshpcError("xyzzy", steps=what_to_do(own, "slurm.conf", ""))
+    steps = {
+        name: [
+            (each.step, each.does) for each in after_failure(told_error(as_failure(error)).fixes)
+        ]
+        for name, error in (
+            ("down", refused),
+            ("up", while_up(refused)),
+            ("other", DshpcError("x")),
+        )
+    }
+    phases = ("starting", "starting: slurmd", "ready", "failed", None)
+    report = {"notes": ["a", "b", "c"], "note_keys": ["node n", "interrupted", None]}
+    return {
+        "steps": steps,
+        "exits": [ClusterStatus("/p", "c", "running", phase=each).exit_code for each in phases],
+        "notes": len(notes(report, ["n"])),
+        "workflows": _workflows(),
+    }
+
+
+def _workflows() -> list[Any]:
+    """How a job stands that waits for another one, by how that ended."""
+    from dshpc_setup.jobs.view import View, exit_code
+    from dshpc_setup.slurm.job_states import ENDED
+    from dshpc_setup.workflows.model import ENDINGS, Need
+    from dshpc_setup.workflows.standing import all_good, judge
+    from dshpc_setup.workflows.state import Ran, State
+
+    found: list[Any] = []
+    for state in sorted(ENDED):
+        for ending in ENDINGS:
+            seen = {
+                name: View(str(at), at, None, name, "me", of, started=1.0, ended=3.0, exit_code=3)
+                for at, (name, of) in enumerate((("a", state), ("b", "CANCELLED")))
+            }
+            jobs = {
+                "a": Ran("0", "/w/a", "f", ()),
+                "b": Ran("1", "/w/b", "f", (Need("a", ending),)),
+            }
+            standings = judge(State("w", "f", 0.0, jobs), seen, 10.0)
+            kinds = [each.kind for each in standings]
+            found.append((state, ending, kinds, all_good(standings), exit_code(seen["a"])))
+    return found
+
+
 def _finding(found: Any) -> dict[str, Any]:
     steps = [
         (each.command is None, each.automatic, each.step, each.place, each.repair, each.does)

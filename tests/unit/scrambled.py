@@ -29,6 +29,7 @@ EXEMPT: dict[str, str] = {
     "slurm_releases/": "Slurm's words, by release",
     "diagnose/nvidia_kernel.py::_WANTS_OPEN": "NVIDIA's driver in the kernel's log",
     "diagnose/nvidia_starts.py::_NOT_CALLED": "NVIDIA's driver in the kernel's log",
+    "engine/start_report.py::notes": "a key of dshpc.start/1: node NAME",
     "probes/amd/names.py": "product names, of which the type of a GRES is made",
     "probes/amd/rocm_smi.py": "keys of rocm-smi's JSON",
     "probes/cpu.py::_QUOTA": "a value of dshpc.facts/1",

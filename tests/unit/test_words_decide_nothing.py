@@ -31,7 +31,9 @@ def as_it_is(case: str) -> dict[str, Any]:
 def differing(cases: list[str], finder: scrambled.Finder) -> list[str]:
     """The cases in which something else is decided."""
     before = {case: as_it_is(case) for case in cases}
+    beside = decisions.beside_machines()
     with scrambled.in_other_words(finder, decisions.KNOWN):
+        assert decisions.beside_machines() == beside
         after = {case: decisions.of_case(case, other_words=True) for case in cases}
     return [f"{case}{where}" for case in cases for where in paths(before[case], after[case])]
 
