@@ -82,7 +82,8 @@ class Scrambler(ast.NodeTransformer):
         for node in ast.walk(tree):
             self._parents.update((child, node) for child in ast.iter_child_nodes(node))
         self.visit(tree)
-        return ast.fix_missing_locations(tree)
+        ast.fix_missing_locations(tree)
+        return tree
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         if not isinstance(node.value, str) or not self._is_ours(node, node.value):
