@@ -29,7 +29,7 @@ class Played:
     def ask(self, _: object, verb: str, request: Any) -> dict[str, Any]:
         assert verb == "clean"
         handed = request.to_json()
-        self.asked.append(handed)
+        self.asked.append(json.loads(json.dumps(handed)))
         kept = {"going": 1, "needed": 0, "younger": 2, "unknown": 0}
         whole: dict[str, Any] = {
             "older_than": handed["older_than"] or "30d",
