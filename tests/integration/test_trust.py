@@ -110,15 +110,17 @@ def test_no_python_of_ours_imports_what_lies_where_we_stand(
 ) -> None:
     """`cd work; ../dshpc env lock` has uv ask our Python, which imports nothing from there; and uv reads no
     settings from there."""
+    folder = cluster.work / "modules"  # of its own: what the other tests start would import them
     script = f"""
+        mkdir {folder} && cd {folder}
         for name in json platform sysconfig pip; do echo 'open("{marker}", "w")' >$name.py; done
         echo 'index-url = "http://127.0.0.1:9/simple"' >uv.toml
     """
     as_user(MALLORY, "dshpc", "srun", "-Q", "sh", "-c", script, cwd=cluster.work).good()
-    monkeypatch.chdir(cluster.work)
+    monkeypatch.chdir(folder)
     machine = LocalMachine()
     found = uv.find(machine, "amd64", SiteFiles())
-    assert 'name = "idna"' in uv.resolve(machine, found, [Requirement("idna")], cluster.work)
+    assert 'name = "idna"' in uv.resolve(machine, found, [Requirement("idna")], folder)
     assert not marker.exists()
 
 

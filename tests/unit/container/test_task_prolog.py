@@ -25,7 +25,7 @@ def job(log: str, code: int = 3, number: int = 17) -> str:
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
     (tmp_path / "etc/slurm").mkdir(parents=True)
-    (tmp_path / "etc/slurm/slurm.conf").write_text("TaskProlog=/work/task.sh\n")
+    (tmp_path / "etc/slurm/slurm.conf").write_text("TaskProlog=/opt/site/task.sh\n")
     return Places(str(tmp_path))
 
 

@@ -206,9 +206,7 @@ def test_too_many_are_told_what_would_do() -> None:
     ):
         with pytest.raises(DshpcError) as caught:
             parse_profile(text)
-        assert f"{text}: a made-up machine has 1 to 16 GPUs, not {count}." == (
-            caught.value.brief
-        )
+        assert f"{text}: a made-up machine has 1 to 16 GPUs, not {count}." == (caught.value.brief)
         assert words in caught.value.resolution[0]
     assert len(parse_profile("h100:8+t4:8").cards) == 16
 
