@@ -76,8 +76,7 @@ def _joined(asked: WantedGpus, handover: Handover) -> Handover:
 def _other_nodes(asked: WantedGpus, handover: Handover) -> tuple[str, ...]:
     if asked.wsl or handover.mechanism == "devices":
         return ()
-    named = gpu_vendors.named_by(handover.ids) if handover.mechanism == "cdi" else None
-    brought = named or {asked.vendor}
+    brought = handover.vendors or {asked.vendor}
     return _as_devices(_raw_nodes(gpu for gpu in asked.plan.gpus if gpu.vendor not in brought))
 
 

@@ -30,7 +30,7 @@ def _request(asked: WantedGpus) -> Handover | Cause:
     if not at_least(engine.server_version, _REQUEST_SINCE):
         return Cause(None, f"--gpus hands over AMD's GPUs from Docker {_REQUEST_SINCE} on")
     by_cdi = at_least(engine.server_version, _REQUEST_BY_CDI_SINCE) and any(
-        name.startswith(f"{DESCRIPTOR.cdi_kind.partition('/')[0]}/") for name in engine.cdi_devices
+        map(DESCRIPTOR.named_in, engine.cdi_devices)
     )
     if not by_cdi and remedies.toolkit(facts, _NAME) is None:
         return no_toolkit(asked, _NAME)
