@@ -18,7 +18,8 @@ class VendorRemedies:
     """Without an aspect the steps name the vendor's guide, and its programs by the descriptor."""
 
     guide: str = ""
-    install: Callable[[HostFacts], tuple[Fixes, bool]] | None = None  # and whether that is all
+    # And whether that is all; None where it is by the guide
+    install: Callable[[HostFacts], tuple[Fixes, bool] | None] | None = None
     generate: Callable[[HostFacts, tuple[str, ...]], Fixes] | None = (
         None  # the CDI specifications there
     )

@@ -25,8 +25,8 @@ _NEW_CONTAINER = "dshpc down && dshpc up"  # to render anew would change no file
 def install_toolkit(facts: HostFacts, vendor: str = FIRST) -> Fixes:
     """Install the vendor's container toolkit and put it in force; () where the vendor has none."""
     own = of_vendors.of(vendor)
-    if own.install is not None:
-        steps, done = own.install(facts)
+    if own.install is not None and (told := own.install(facts)) is not None:
+        steps, done = told
         return steps if done else (*steps, *_in_force(facts, vendor))
     known = gpu_vendors.of(vendor)
     if known.toolkit is None:

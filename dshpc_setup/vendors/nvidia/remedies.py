@@ -41,7 +41,7 @@ _INSTALL = {
 }
 
 
-def _install(facts: HostFacts) -> tuple[Fixes, bool]:
+def _install(facts: HostFacts) -> tuple[Fixes, bool] | None:
     system = family(facts.platform)
     if system == "nixos":
         text = "Put hardware.nvidia-container-toolkit.enable = true; into configuration.nix, and apply it"
@@ -52,7 +52,7 @@ def _install(facts: HostFacts) -> tuple[Fixes, bool]:
         )
         return (Fix(text),), True
     if system is None:
-        return (Fix(f"Install the NVIDIA Container Toolkit: {_GUIDE}"),), False
+        return None
     source = _ADD_REPOSITORY.get(system)
     add = (Fix("Add NVIDIA's package repository", source),) if source else ()
     return (*add, Fix("Install the NVIDIA Container Toolkit", _INSTALL[system])), False
