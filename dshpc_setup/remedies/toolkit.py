@@ -79,7 +79,7 @@ def generate_cdi(facts: HostFacts, vendor: str = FIRST) -> Fixes:
     """Write the vendor's CDI specification, over the old one where there is one."""
     known = gpu_vendors.of(vendor)
     generate = of_vendors.of(vendor).generate
-    old = _old_specs(facts, vendor)
+    old = old_specs(facts, vendor)
     wanted: Want = ("write-cdi", vendor)
     if generate is not None:
         make = tuple(replace(each, repair=wanted) for each in generate(facts, old))
@@ -112,7 +112,7 @@ def _with_toolkit(facts: HostFacts, vendor: str) -> HostFacts:
     return replace(facts, engine=replace(engine, toolkits=(Toolkit(vendor, "present"), *others)))
 
 
-def _old_specs(facts: HostFacts, vendor: str) -> tuple[str, ...]:
+def old_specs(facts: HostFacts, vendor: str) -> tuple[str, ...]:
     """Where specifications of this vendor lie: a new one elsewhere would stand beside the old one."""
     return tuple(
         spec.path

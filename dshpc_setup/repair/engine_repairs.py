@@ -9,6 +9,7 @@ from __future__ import annotations
 from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.diagnose import Known
 from dshpc_setup.remedies.of_vendors import FIRST
+from dshpc_setup.remedies.toolkit import old_specs
 from dshpc_setup.repair.model import Argv, Host, Kind, Made, Refusal, Repair
 from dshpc_setup.versions import at_least
 
@@ -131,7 +132,7 @@ def write_cdi(known: Known, here: Host, vendor: str) -> Made:
         )
     if why := _no_tool(known, vendor):
         return Refusal(why)
-    old = _old_specs(known, vendor)
+    old = tuple(path for path in old_specs(facts, vendor) if path.startswith("/"))
     installed = remedies.toolkit(facts, vendor)
     refreshes = (
         tool.refreshes_since and installed and at_least(installed.version, tool.refreshes_since)
@@ -151,18 +152,6 @@ def write_cdi(known: Known, here: Host, vendor: str) -> Made:
             changes=(path,),
         )
         for path in paths
-    )
-
-
-def _old_specs(known: Known, vendor: str) -> tuple[str, ...]:
-    return tuple(
-        spec.path
-        for spec in known.facts.engine.cdi_specs
-        if spec.path.startswith("/")
-        and (
-            gpu_vendors.of(vendor).named_in(spec.kind)
-            or (spec.kind is None and vendor in spec.path.rsplit("/", 1)[-1])
-        )
     )
 
 
