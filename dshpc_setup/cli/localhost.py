@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from dshpc_setup.cli import other_tools
@@ -63,11 +64,9 @@ def _named(command: str, words: Sequence[str], node: str) -> Iterator[str]:
             continue
         yield _in_one_word(word, options, node)
         if word in options:
-            following = next(rest, None)
-            if following is not None:
-                yield node if following == WORD else following
+            yield from (node if each == WORD else each for each in islice(rest, 1))
         elif command in other_tools.COMMANDS and other_tools.takes_next(command, word):
-            yield from (each for each in (next(rest, None),) if each is not None)
+            yield from islice(rest, 1)
 
 
 def _in_one_word(word: str, options: Sequence[str], node: str) -> str:

@@ -173,6 +173,7 @@ def _without_process(known: Known, inside: Inside) -> Verdict:
     kinds = (("", batch), (" steps of srun", steps))
     again = Fix("Run them again", f"docker exec {container} scontrol requeue {','.join(batch)}")
     give_up = Fix("Or give them up", f"dshpc scancel {ids}", step="alternative")
+    cancel = Fix("Cancel them: srun waits for ever", f"dshpc scancel {ids}")
     return fault(
         "Slurm takes jobs for running whose slurmstepd is gone: they hold their CPUs and GPUs for "
         "nothing.",
@@ -188,8 +189,7 @@ def _without_process(known: Known, inside: Inside) -> Verdict:
                 f"docker exec {container} ps -o pid,user,etime,args --ppid 1",
                 step="look",
             ),
-            *((again, give_up) if batch else ()),
-            *(() if batch else (Fix("Cancel them: srun waits for ever", f"dshpc scancel {ids}"),)),
+            *((again, give_up) if batch else (cancel,)),
         ),
     )
 
