@@ -86,6 +86,12 @@ class Fix:
         return replace(self, text=edit(self.text), command=self.command and edit(self.command))
 
 
+def configure(text: str, *, step: Step = "do") -> Fix:
+    """The step that is a run of configure-environment, which the repair "render" stands for."""
+    automatic = step != "after"  # something else is to be done before
+    return Fix(text, "configure-environment", automatic, step, repair=("render", ""))
+
+
 @dataclass(eq=True)
 class DshpcError(Exception):
     """The run cannot go on.

@@ -19,7 +19,7 @@ from dshpc_setup.diagnose.model import (
     note,
     warning,
 )
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import Fix, configure
 from dshpc_setup.facts import Evidence, HostFacts, UnusedGpu
 from dshpc_setup.passthrough.findings import AMD_GROUP, NO_KFD, TITLES
 
@@ -144,7 +144,7 @@ def _groups(known: Known) -> Verdict:
             "open them, and ROCm sees no GPU.",
             read,
             f"docker-compose.yml: {', '.join(written)}",
-            fix=(Fix("Write it again", "configure-environment", automatic=True, repair=("render", "")),
+            fix=(configure("Write it again"),
                  *remedies.amd_groups(known.facts)[:1]),
         )  # fmt: skip
     denied = [

@@ -20,7 +20,7 @@ from dshpc_setup.diagnose.model import (
     unknown,
     warning,
 )
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import Fix, configure
 from dshpc_setup.facts import Disagreement
 from dshpc_setup.probes.amd import broken
 from dshpc_setup.problems import PARTITIONS_MISSING, RAS_ASLEEP, RAS_BROKEN, in_words
@@ -96,12 +96,7 @@ def _partitions(known: Known) -> Verdict:
                 step="look",
             ),
             Fix("With no program on the card, set its mode again", again),
-            Fix(
-                "Then take all of them in",
-                "configure-environment",
-                step="after",
-                repair=("render", ""),
-            ),
+            configure("Then take all of them in", step="after"),
         ),
     )
 

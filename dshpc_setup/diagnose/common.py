@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dshpc_setup import gpu_vendors
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import Fix, configure
 from dshpc_setup.facts import BY_CHOICE, Evidence, GpuDevice, UnusedGpu, Vendor
 from dshpc_setup.observed.cluster_status import ClusterStatus
 
@@ -16,7 +16,7 @@ _LONGEST = 200  # characters of one answer
 def set_up(known: Known) -> Fix:
     """The one command that sets up; in other words where it was run before."""
     text = "Set it up again" if known.observed.cluster else "Set it up"
-    return Fix(text, "configure-environment", automatic=True, repair=("render", ""))
+    return configure(text)
 
 
 def cluster(known: Known) -> ClusterStatus:

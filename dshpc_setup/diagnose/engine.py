@@ -22,7 +22,7 @@ from dshpc_setup.diagnose.model import (
 )
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.diagnose.ways import foreseen, tested
-from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.errors import DshpcError, Fix, configure
 from dshpc_setup.passthrough import findings
 from dshpc_setup.render.gpu_stanza import gpu_stanza
 from dshpc_setup.versions import at_least, numbers
@@ -48,12 +48,7 @@ def _compose(known: Known) -> Verdict:
         "Neither compose v2 nor v1 is installed.",
         *(answered(item) for item in known.facts.evidence if item.probe == "compose"),
         fix=(
-            Fix(
-                "Set it up, which installs it",
-                "configure-environment",
-                automatic=True,
-                repair=("render", ""),
-            ),
+            configure("Set it up, which installs it"),
             *remedies.compose_v2(known.facts),
         ),
     )

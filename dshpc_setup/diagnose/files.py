@@ -26,9 +26,9 @@ from dshpc_setup.diagnose.model import (
 )
 from dshpc_setup.diagnose.unusable_settings import settings_file
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import Fix, configure
 
-_AGAIN = Fix("Write it again", "configure-environment", automatic=True, repair=("render", ""))
+_AGAIN = configure("Write it again")
 _OTHERS = 0o077  # permission bits of everybody but the owner
 
 
@@ -68,12 +68,7 @@ def _stale(known: Known) -> Verdict:
             *old,
             fix=(
                 Fix("See what would change", "configure-environment --dry-run", step="look"),
-                Fix(
-                    "Set it up for what is here now",
-                    "configure-environment",
-                    automatic=True,
-                    repair=("render", ""),
-                ),
+                configure("Set it up for what is here now"),
             ),
         )
     if ours and all(item.stale is None for item in ours):

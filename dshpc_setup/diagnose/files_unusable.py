@@ -8,7 +8,7 @@ from dshpc_setup.apply.owned import JOURNAL, MOUNTED
 from dshpc_setup.diagnose.files_known import at, there, written_files
 from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, not_here, note, warning
 from dshpc_setup.diagnose.slurm import in_its_words
-from dshpc_setup.errors import Fix, told_error
+from dshpc_setup.errors import Fix, configure, told_error
 from dshpc_setup.project.folder import MANIFEST
 
 
@@ -117,14 +117,7 @@ def leftovers(known: Known) -> Verdict:
         return warning(
             "A run was interrupted while it put new files in place: some are new, the others old.",
             *left,
-            fix=(
-                Fix(
-                    "Have the next run complete it",
-                    "configure-environment",
-                    automatic=True,
-                    repair=("render", ""),
-                ),
-            ),
+            fix=(configure("Have the next run complete it"),),
         )
     return note(
         "A run was interrupted before it had written its files. The old ones are whole; these are "

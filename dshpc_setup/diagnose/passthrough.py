@@ -8,7 +8,7 @@ from dshpc_setup.diagnose.common import set_up
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.diagnose.ways import tested
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import configure
 from dshpc_setup.passthrough import findings as f
 from dshpc_setup.passthrough.words import describe_attempt, describe_proof
 
@@ -28,11 +28,7 @@ def _passthrough(known: Known) -> Verdict:
         old = warning(
             "That was tested before the machine, its engine or the settings changed.",
             known.proof.reason,
-            fix=(
-                Fix(
-                    "Test it again", "configure-environment", automatic=True, repair=("render", "")
-                ),
-            ),
+            fix=(configure("Test it again"),),
         )
         return replace(old, title="The test of GPUs in containers is out of date")
     if known.proof.works:
@@ -43,7 +39,7 @@ def _passthrough(known: Known) -> Verdict:
         *(describe_attempt(row) for row in known.proof.attempts),
         fix=(
             *(first.fix if first is not None else ()),
-            Fix("Then test again", "configure-environment", step="after", repair=("render", "")),
+            configure("Then test again", step="after"),
         ),
     )
 

@@ -24,7 +24,7 @@ from dshpc_setup.diagnose.slurm_known import (
 )
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import Fix, configure
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.observed.model import ContainerSeen, Inside
 from dshpc_setup.terminal.printed import often
@@ -215,12 +215,7 @@ def _shared_memory(_: Known, seen: ContainerSeen) -> Verdict:
         f"/dev/shm: {seen.shm_mib} MiB",
         fix=(
             Fix("Set its size", "dshpc config set shm_size 8g"),
-            Fix(
-                "Then recreate the container",
-                "configure-environment",
-                step="after",
-                repair=("render", ""),
-            ),
+            configure("Then recreate the container", step="after"),
         ),
     )
 
@@ -240,12 +235,7 @@ def _processes(_: Known, inside: Inside) -> Verdict:
                 step="look",
             ),
             Fix("Where they are wanted, allow more", f"dshpc config set pids_limit {limit * 2}"),
-            Fix(
-                "Then recreate the container",
-                "configure-environment",
-                step="after",
-                repair=("render", ""),
-            ),
+            configure("Then recreate the container", step="after"),
         ),
     )
 
@@ -263,7 +253,7 @@ def _sharing(_: Known, seen: ContainerSeen) -> Verdict:
         *(f"{each.prefix} ({each.folder}): {', '.join(each.gpus)}" for each in seen.sharing),
         fix=(
             Fix("Let each have GPUs of its own, in both folders", "dshpc config set devices 0,1"),
-            Fix("Then recreate the container", "configure-environment", step="after", repair=("render", "")),
+            configure("Then recreate the container", step="after"),
             Fix(f"Or stop the other one,{at}", f"dshpc down --dir {quote(one.folder)}", step="alternative"),
             Fix("Or remove one that was set up in this folder before",
                 f"dshpc destroy --prefix {quote(one.prefix)}", step="alternative"),

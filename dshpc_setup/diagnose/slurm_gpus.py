@@ -24,7 +24,7 @@ from dshpc_setup.diagnose.slurm_known import (
     reconfigure,
     restart,
 )
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import Fix, configure
 from dshpc_setup.observed.model import Inside
 from dshpc_setup.slurm import stuck
 
@@ -49,14 +49,7 @@ def _image_type(known: Known) -> Verdict:
         f"The image was built {what}, and this machine has {has}: {plan.gpu_type}.",
         f"{found.image or 'the image'}: GPU_TYPE={built}",
         f"this machine: GPU_TYPE={plan.gpu_type}",
-        fix=(
-            Fix(
-                "Build it for these GPUs and start it",
-                "configure-environment",
-                automatic=True,
-                repair=("render", ""),
-            ),
-        ),
+        fix=(configure("Build it for these GPUs and start it"),),
     )
 
 
@@ -83,12 +76,7 @@ def _handed_over(known: Known, inside: Inside) -> Verdict:
         f"{counted(seen, 'GPU')}.{why}",
         *evidence,
         fix=(
-            Fix(
-                "Write its GPU part again and start it",
-                "configure-environment",
-                automatic=True,
-                repair=("render", ""),
-            ),
+            configure("Write its GPU part again and start it"),
             Fix("If it stays so, see which way into a container works", "dshpc passthrough"),
         ),
     )

@@ -7,7 +7,7 @@ from shlex import quote
 
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
-from dshpc_setup.errors import Fix, Step
+from dshpc_setup.errors import Fix, Step, configure
 from dshpc_setup.observed.model import ContainerSeen, Inside
 from dshpc_setup.slurm.nodes import Node, joined, parse_lines
 from dshpc_setup.slurm.stuck import MOST, Stuck
@@ -148,9 +148,7 @@ def correct_lines(known: Known, what: str) -> tuple[Fix, ...]:
             "dshpc config unset slurm_conf_extra",
             step="alternative",
         ),
-        Fix(
-            "Then put it into effect", "configure-environment", step="after", repair=("render", "")
-        ),
+        configure("Then put it into effect", step="after"),
     )
     files = cluster(known).files or {}
     if files.get("slurm.conf") is None:

@@ -8,7 +8,7 @@ from dshpc_setup import slurm_releases
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown, warning
 from dshpc_setup.diagnose.slurm_known import RUNS, STATE_VOLUME, before_ready, of_inside, restart
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import Fix, configure
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.observed.model import Disk, Inside
 
@@ -148,14 +148,7 @@ def _own_version(known: Known, inside: Inside) -> Verdict:
         "The image was built by another version of dshpc than the one that you call.",
         f"here: {here}",
         f"in the image: {there}",
-        fix=(
-            Fix(
-                "Rebuild it with this one",
-                "configure-environment",
-                automatic=True,
-                repair=("render", ""),
-            ),
-        ),
+        fix=(configure("Rebuild it with this one"),),
     )
 
 

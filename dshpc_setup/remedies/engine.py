@@ -6,7 +6,7 @@ default from 28.2); `nvidia-ctk runtime configure --cdi.enabled` sets that featu
 
 from __future__ import annotations
 
-from dshpc_setup.errors import Fix, Want
+from dshpc_setup.errors import Fix, Want, configure
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.remedies.family import Fixes, family, toolkit
 from dshpc_setup.remedies.of_vendors import FIRST
@@ -155,12 +155,7 @@ def replace_snap(_: HostFacts) -> Fixes:
             "Remove the Docker of the snap store (its images, containers and volumes go with it)",
             "sudo snap remove docker",
         ),
-        Fix(
-            "Install Docker from packages, and go on",
-            "configure-environment",
-            automatic=True,
-            repair=("render", ""),
-        ),
+        configure("Install Docker from packages, and go on"),
     )
 
 
@@ -172,12 +167,7 @@ def native_engine(facts: HostFacts) -> Fixes:
         application = facts.engine.application
         return (
             Fix(f"Switch this distribution off in {application}: Preferences, WSL, Integrations"),
-            Fix(
-                "Install an engine in this distribution",
-                "configure-environment",
-                automatic=True,
-                repair=("render", ""),
-            ),
+            configure("Install an engine in this distribution"),
             Fix("Or use Docker Desktop in its place, which hands the GPU over", step="alternative"),
         )
     if facts.platform.kind == "wsl2":
@@ -189,12 +179,7 @@ def native_engine(facts: HostFacts) -> Fixes:
             f"Quit {facts.engine.application} and choose this machine's own engine",
             "docker context use default",
         ),
-        Fix(
-            "Install that engine where it is missing",
-            "configure-environment",
-            automatic=True,
-            repair=("render", ""),
-        ),
+        configure("Install that engine where it is missing"),
     )
 
 

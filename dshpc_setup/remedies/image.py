@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dshpc_setup.errors import Fix
+from dshpc_setup.errors import Fix, configure
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.remedies.driver import newer_driver
 from dshpc_setup.remedies.engine import compose_v2
@@ -101,13 +101,7 @@ def load_image(_: HostFacts) -> Fixes:
     """The image is not on this engine, and nothing is pulled unasked."""
     return (
         Fix("Fetch the image first: docker pull, or docker load for a file"),
-        Fix(
-            "Or make the project's own base image",
-            "configure-environment",
-            automatic=True,
-            step="alternative",
-            repair=("render", ""),
-        ),
+        configure("Or make the project's own base image", step="alternative"),
     )
 
 
