@@ -6,6 +6,7 @@ from dshpc_setup.apply.owned import MOUNTED, short_name
 from dshpc_setup.diagnose.files_known import KEPT_AS, stale_files
 from dshpc_setup.diagnose.model import Known, Verdict, fine, not_here, unknown, warning
 from dshpc_setup.diagnose.slurm import in_its_words
+from dshpc_setup.diagnose.slurm_known import reconfigure
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import ProjectFile
@@ -54,12 +55,7 @@ def _not_in_force(late: list[ProjectFile], compose: ProjectFile | None) -> Verdi
                 f"dshpc config diff {short_name(late[0].path)}",
                 step="look",
             ),
-            Fix(
-                "Put them into effect; running jobs are not affected",
-                "dshpc reconfigure",
-                automatic=True,
-                repair=("reconfigure", ""),
-            ),
+            reconfigure("Put them into effect; running jobs are not affected"),
         ]
     if compose is not None:
         causes.append(f"The container was made from another text of {COMPOSE_FILE}.")
