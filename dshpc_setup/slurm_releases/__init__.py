@@ -84,7 +84,7 @@ def waits_for(reason: str) -> Waits | None:
 
 def no_rival(reason: str) -> bool:
     """Whether a job that waits for this reason takes nothing that is free now."""
-    return any(reason in each.jobs.no_rival for each in RELEASES)
+    return held_by(reason) is not None or any(reason in each.jobs.no_rival for each in RELEASES)
 
 
 def unlimited_minutes() -> frozenset[int]:

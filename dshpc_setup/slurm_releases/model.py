@@ -37,7 +37,7 @@ class JobReasons(NamedTuple):
     waits: Mapping[str, Waits]
     held: Mapping[str, HeldBy]  # reasons of jobs with priority 0, and the texts in their place
     passes: str  # pattern: ends by itself, or by what other jobs do
-    no_rival: frozenset[str]  # it takes nothing that is free now
+    no_rival: frozenset[str]  # beside those in `held`: it takes nothing that is free now
 
 
 class Phrases(NamedTuple):

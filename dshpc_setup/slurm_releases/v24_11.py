@@ -58,9 +58,8 @@ JOBS = JobReasons(
     r"|JobArrayTaskLimit|FedJobLock|BurstBuffer.*|ReqNodeNotAvail.*|Nodes_required_for_job_are_DOWN.*"
     r"|(?:Assoc|QOS)Grp.*|QOSMax.*PerUser.*|(?:QOS)?Max.*PerAccount",
     no_rival=frozenset(
-        "BadConstraints BeginTime Dependency DependencyNeverSatisfied JobHeldAdmin JobHeldUser "
-        "JobArrayTaskLimit PartitionDown PartitionInactive PartitionNodeLimit PartitionTimeLimit "
-        "Reservation ReservationDeleted".split()
+        "BadConstraints BeginTime Dependency DependencyNeverSatisfied JobArrayTaskLimit PartitionDown "
+        "PartitionInactive PartitionNodeLimit PartitionTimeLimit Reservation".split()
     ),
 )
 

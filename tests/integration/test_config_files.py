@@ -437,6 +437,8 @@ def test_a_prolog_of_ones_own_that_fails(cluster: Cluster) -> None:
     script.write_text("#!/bin/sh\nexit 0\n")
     cluster.dshpc("restart").good()
     cluster.exec("scontrol", "release", job).good()
+    # It begins two minutes after Slurm queued it again: nothing that the release changes
+    cluster.exec("scontrol", "update", f"JobId={job}", "StartTime=now").good()
     wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "the job that was released")
 
 

@@ -141,6 +141,7 @@ def test_a_queue_that_nobody_tells_is_said() -> None:
         ("PENDING|None|1000|a\nb", True),
         ("PENDING|None|1000|a|b", True),
         ("PENDING|JobHeldUser|1000|train", False),
+        ("PENDING|launch_failed_requeued_held|1000|train", False),
         ("PENDING|BadConstraints|1000|train", False),
         ("", False),
     ],
