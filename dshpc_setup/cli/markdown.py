@@ -1,122 +1,114 @@
-"""Our own pages, written in Markdown, as text for a terminal: what they use of it, and no more."""
+"""Our own pages, written in Markdown, as text for a terminal."""
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
-from dshpc_setup.cli.terminal import Ink, printable, wrapped
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.default_styles import DEFAULT_STYLES
+from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement
+from rich.segment import Segment
+from rich.theme import Theme
+
+from dshpc_setup.cli.terminal import WIDTH, Ink, printable
 from dshpc_setup.terminal.called import as_called
 
-_HEADING = re.compile(r"#{1,6} +(.*?)(?: +#+)? *")
-_ITEM = re.compile(r"( *)([-*+]|[0-9]{1,3}[.)]) +(\S.*)")
-_FENCE = re.compile(r" {0,3}(```+|~~~+)")
-_LINK = re.compile(r"\[([^]]+)\]\(([^)\s]+)\)")
-_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
-_STRONG = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
+_KEPT = "\ue000"  # for a blank at which no line ends: a sign for private use, which no page has
 _CODE = "    "
-_KEPT = "\N{NO-BREAK SPACE}"  # where no line may end; `printable` leaves none of a page's own
+# What is no mark of the pages stays: an entity, HTML, a link's definition, an address alone
+_STAYS = ("entity", "html_block", "html_inline", "reference", "autolink", "lheading", "image")
+_HEADINGS = [f"h{level}" for level in range(1, 7)]
+_PLAIN = Theme(
+    dict.fromkeys(DEFAULT_STYLES, "none") | {f"markdown.{each}": "bold" for each in _HEADINGS}
+)
 
 
 def as_text(page: str, ink: Ink) -> list[str]:
-    """Headings, code as it stands, lists and paragraphs wrapped; one empty line between them."""
-    said: list[str] = []
-    in_list = False
-    for block in _blocks([printable(line).rstrip() for line in page.splitlines()]):
-        if said and not (in_list and _is_item(block)):
-            said.append("")
-        in_list = _is_item(block)
-        said += _shown(block, ink)
-    return said
+    """Headings, code as it stands, lists and paragraphs wrapped; an empty line between them."""
+    printed = io.StringIO()
+    console = Console(
+        file=printed,
+        width=WIDTH,
+        force_terminal=ink.on,
+        color_system="standard" if ink.on else None,
+        no_color=not ink.on,
+        theme=_PLAIN,
+        legacy_windows=False,
+        _environ={},
+    )
+    lines = (printable(line).replace(_KEPT, "?") for line in page.splitlines())
+    console.print(_Page("\n".join(lines)), crop=False)
+    text = "\n".join(line.rstrip() for line in printed.getvalue().replace(_KEPT, " ").split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", text.strip("\n")).split("\n")
 
 
-def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """The lines of each heading, piece of code (its indent or fence included), item, paragraph."""
-    block: list[str] = []
-    fence = ""
-    for line in lines:
-        opened = _FENCE.match(line)
-        if fence:
-            block.append(line)
-            if line.strip().startswith(fence):
-                yield block
-                block, fence = [], ""
-            continue
-        if _ends(block, line) or opened:
-            if block:
-                yield block
-            block = []
-        if opened:
-            fence = opened[1]
-        if line or (block and _is_code(block)):
-            block.append(line)
-    if block:
-        yield block
+class _Code(CodeBlock):
+    """Never wrapped: it is there to be copied."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in str(self.text).rstrip().split("\n"):
+            yield Segment(f"{_CODE}{as_called(line)}\n")
 
 
-def _ends(block: list[str], line: str) -> bool:
-    """Whether the line belongs to the block no more."""
-    if not block or _is_heading(block):
-        return True
-    if _is_code(block):
-        return bool(line) and not line.startswith(_CODE)
-    return not line or _HEADING.fullmatch(line) is not None or _ITEM.fullmatch(line) is not None
+class _Heading(Heading):
+    LEVEL_ALIGN: ClassVar = dict.fromkeys(_HEADINGS, "left")
 
 
-def _is_heading(block: list[str]) -> bool:
-    return _HEADING.fullmatch(block[0]) is not None
+class _Item(ListItem):
+    """With the marks that the other texts of the terminal have."""
+
+    def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        return self._marked("  - ", console, options)
+
+    def render_number(
+        self, console: Console, options: ConsoleOptions, number: int, last_number: int
+    ) -> RenderResult:
+        return self._marked(f"  {number}. ", console, options)
+
+    def _marked(self, mark: str, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = options.update(width=options.max_width - len(mark))
+        for line in console.render_lines(self.elements, room, style=self.style, pad=False):
+            yield Segment(mark)
+            yield from line
+            yield Segment.line()
+            mark = " " * len(mark)
 
 
-def _is_code(block: list[str]) -> bool:
-    return block[0].startswith(_CODE)
+class _Page(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+        "list_item_open": _Item,
+    }
+
+    def __init__(self, page: str) -> None:
+        super().__init__("")
+        parser = MarkdownIt("commonmark").disable(_STAYS).enable("table")
+        self.parsed = parser.parse(page)
+        for token in self.parsed:
+            if token.children is not None:
+                token.children = list(_typed(token.children))
 
 
-def _is_item(block: list[str]) -> bool:
-    return not _is_code(block) and _ITEM.fullmatch(block[0]) is not None
-
-
-def _shown(block: list[str], ink: Ink) -> Iterator[str]:
-    heading, item = _HEADING.fullmatch(block[0]), _ITEM.fullmatch(block[0])
-    if _FENCE.match(block[0]):
-        end = -1 if len(block) > 1 and _FENCE.match(block[-1]) else None
-        yield from (_as_code(line) for line in block[1:end])
-    elif _is_code(block):
-        code = "\n".join(line[len(_CODE) :] for line in block).rstrip().splitlines()
-        yield from map(_as_code, code)
-    elif heading:
-        yield ink.bold(_inline(heading[1]).replace(_KEPT, " "))
-    elif block[0].startswith("|"):  # a table, as it stands
-        yield from block
-    elif item:
-        text = " ".join([item[3], *(line.strip() for line in block[1:])])
-        mark = "-" if item[2] in "*+" else item[2]
-        yield from _lines(text, f"  {item[1]}{mark} ")
-    else:
-        yield from _lines(" ".join(line.strip() for line in block))
-
-
-def _as_code(line: str) -> str:
-    return f"{_CODE}{as_called(line)}".rstrip()
-
-
-def _lines(text: str, first: str = "") -> Iterator[str]:
-    return (line.replace(_KEPT, " ") for line in wrapped(_inline(text), first))
-
-
-def _inline(text: str) -> str:
-    """Without marks; what stood in backticks is kept as it is, and in one line."""
-    said, end = [], 0
-    for span in _SPAN.finditer(text):
-        code = span[2].strip() or span[2]
-        said += [_prose(text[end : span.start()]), as_called(code).replace(" ", _KEPT)]
-        end = span.end()
-    return "".join([*said, _prose(text[end:])])
-
-
-def _prose(text: str) -> str:
-    text = _STRONG.sub(r"\1", text)
-    return as_called(_LINK.sub(lambda found: _link(found[1], found[2]), text))
-
-
-def _link(text: str, target: str) -> str:
-    return text if text == target or "://" not in target else f"{text} ({target})"
+def _typed(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Of one paragraph: commands as they can be typed, code in one line, links with their address."""
+    target = ""
+    for token in tokens:
+        if token.type == "link_open":
+            target = str(token.attrs.get("href", ""))
+        elif token.type == "link_close":
+            if "://" in target:
+                yield Token("text", "", 0, content=f" ({target})")
+        elif token.type == "code_inline":
+            yield token.copy(content=as_called(token.content.strip()).replace(" ", _KEPT))
+        elif token.type == "text":
+            yield token.copy(content=as_called(token.content))
+        else:
+            yield token
