@@ -36,6 +36,9 @@ def _device(rocml: Any, index: int) -> dict[str, Any]:
         "name": lambda: rocml.smi_get_device_name(index),
         "pci_bus_id": lambda: _address(int(rocml.smi_get_device_pci_id(index))),
         "memory_bytes": lambda: int(rocml.smi_get_device_memory_total(index)),
+        "memory_used_bytes": lambda: int(rocml.smi_get_device_memory_used(index)),
+        "utilization_percent": lambda: int(rocml.smi_get_device_utilization(index)),
+        "power_w": lambda: float(rocml.smi_get_device_average_power(index)),
     }
     for key, ask in questions.items():
         library.put(found, errors, key, ask, lambda error: f"{type(error).__name__}: {error}")

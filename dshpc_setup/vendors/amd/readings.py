@@ -1,10 +1,12 @@
-"""AMD's readings: what amdgpu tells in sysfs, else rocm-smi."""
+"""AMD's readings: what amdgpu tells in sysfs, else its management library, and rocm-smi for the rest."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.facts import GpuDevice
@@ -31,7 +33,21 @@ def ask(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer
         look.saw("amdgpu-readings", "present", pci.ROOT)
         return "present", found
     look.saw("amdgpu-readings", "absent", pci.ROOT, "the driver tells no values there")
-    return _by_rocm_smi(look, devices, deadline_s)
+    until = look.machine.clock() + deadline_s
+    found = _by_library(look, devices, deadline_s)
+    if any(each.temperature_c is None for each in found.values()) or len(found) < len(devices):
+        left_s = max(0.1, until - look.machine.clock())
+        state, more = _by_rocm_smi(look, devices, left_s)
+        if not found:
+            return state, more
+        found = {key: _filled(value, more.get(key)) for key, value in {**more, **found}.items()}
+    return "present", found
+
+
+def _filled(reading: Reading, other: Reading | None) -> Reading:
+    """With what the other has and this has not."""
+    gaps = {name: value for name, value in vars(reading).items() if value is None}
+    return replace(reading, **{name: getattr(other, name, None) for name in gaps})
 
 
 def of_partition(card: Reading) -> Reading:
@@ -64,6 +80,47 @@ def _amd_sensors(look: Look, folder: str) -> Reading:
         power_w=sensors.watts(power),
         power_limit_w=sensors.watts(cap),
     )
+
+
+def _by_library(
+    look: Look, devices: tuple[GpuDevice, ...], deadline_s: float
+) -> dict[int, Reading]:
+    """By pyrsmi, where its library is installed: memory, use and power; it reads no temperature."""
+    reply = look.machine.amdsmi(deadline_s)
+    if reply.state == "absent":
+        return {}
+    look.saw("amdsmi", reply.state, reply.source, reply.detail)
+    told = reply.value.get("devices") if isinstance(reply.value, dict) else None
+    cards = {
+        pci.parse_address(item.get("pci_bus_id")): _library_card(item)
+        for item in (told if isinstance(told, list) else ())
+        if isinstance(item, dict)
+    }
+    found = {}
+    for device in devices:
+        card = cards.get(device.pci_bus_id, Reading()) if device.pci_bus_id else Reading()
+        reading = of_partition(card) if device.partition_of else card
+        if reading != Reading():
+            found[device.index] = reading
+    return found
+
+
+def _library_card(item: Mapping[str, Any]) -> Reading:
+    use, power = _measured(item, "utilization_percent"), _measured(item, "power_w")
+    used, total = (_measured(item, key) for key in ("memory_used_bytes", "memory_bytes"))
+    return Reading(
+        memory_used_mib=sensors.mib(None if used is None else int(used)),
+        memory_total_mib=sensors.mib(None if total is None else int(total)),
+        utilization_percent=None if use is None else int(use),
+        power_w=power,
+    ).plausible()
+
+
+def _measured(item: Mapping[str, Any], key: str) -> float | None:
+    """A finite number that is none of pyrsmi's -1."""
+    value = item.get(key)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if number and math.isfinite(value) and value >= 0 else None
 
 
 def _by_rocm_smi(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:

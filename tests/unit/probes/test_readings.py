@@ -30,6 +30,21 @@ class Measured(FakeMachine):
     def nvml_readings(self, deadline_s: float) -> Reply:
         return self.reply
 
+    def amdsmi(self, deadline_s: float) -> Reply:
+        return Reply("absent", None, "libamd_smi.so")
+
+
+@dataclass
+class Library(FakeMachine):
+    """A machine whose libamd_smi.so says this of the cards; none, where it says nothing."""
+
+    cards: tuple[Any, ...] = ()
+
+    def amdsmi(self, deadline_s: float) -> Reply:
+        if not self.cards:
+            return Reply("absent", None, "libamd_smi.so")
+        return Reply("present", {"devices": list(self.cards)}, "libamd_smi.so")
+
 
 def gpu(index: int = 0, vendor: Vendor = "nvidia", **more: Any) -> GpuDevice:
     return GpuDevice(index, vendor, **more)
@@ -231,18 +246,46 @@ ROCM = {
 
 def test_rocm_smi_where_sysfs_has_nothing() -> None:
     text = f"WARNING: AMD GPU device(s) is/are in a low-power state\n{json.dumps(ROCM)}"
-    machine = FakeMachine(programs={"rocm-smi"}, commands={"/usr/bin/rocm-smi": Answer(text)})
+    machine = Library(programs={"rocm-smi"}, commands={"/usr/bin/rocm-smi": Answer(text)})
     found = readings.gather(machine, present(MI300X), 1.0)
     assert found.devices == (Reading(6, 32752, 3, 48, 36.0, 290.0),)
     assert [item.state for item in found.evidence] == ["absent", "present"]
 
 
+SAID = {
+    "index": 0,
+    "pci_bus_id": MI300X.pci_bus_id,
+    "memory_bytes": 32752 << 20,
+    "memory_used_bytes": 7 << 20,
+    "utilization_percent": -1,
+    "power_w": 35.0,
+}
+
+
+def test_the_library_where_sysfs_has_nothing() -> None:
+    """What it cannot read is -1, and it reads no temperature: that is rocm-smi's, where there is one."""
+    found = readings.gather(Library(cards=(SAID,)), present(MI300X), 1.0)
+    assert found.devices == (Reading(7, 32752, None, None, 35.0),)
+    assert [(item.source, item.state) for item in found.evidence][1:] == [
+        ("libamd_smi.so", "present")
+    ]
+    tool = {"/usr/bin/rocm-smi": Answer(json.dumps(ROCM))}
+    both = Library(cards=(SAID,), programs={"rocm-smi"}, commands=tool)
+    assert readings.gather(both, present(MI300X), 1.0).devices == (
+        Reading(7, 32752, 3, 48, 35.0, 290.0),
+    )
+    tool["/usr/bin/rocm-smi"] = Answer(code=None, state="timeout")
+    assert readings.gather(both, present(MI300X), 1.0).devices == found.devices
+    other = Library(cards=({**SAID, "pci_bus_id": "0000:01:00.0"}, "no card", None))
+    assert readings.gather(other, present(MI300X), 1.0).devices == (Reading(),)
+
+
 def test_rocm_smi_that_hangs_or_is_not_there() -> None:
-    machine = FakeMachine(
+    machine = Library(
         programs={"rocm-smi"}, commands={"/usr/bin/rocm-smi": Answer(code=None, state="timeout")}
     )
     assert readings.gather(machine, present(MI300X), 1.0).hung
-    found = readings.gather(FakeMachine(), present(MI300X), 1.0)
+    found = readings.gather(Library(), present(MI300X), 1.0)
     assert (found.devices, found.refused) == ((Reading(),), False)
 
 
@@ -279,6 +322,11 @@ def test_no_value_raises(value: Any, item: dict[str, Any]) -> None:
     assert isinstance(nvidia.of_devices(DEVICES, value), dict)
     for reading in nvidia.of_devices(DEVICES, {"devices": [value, item]}).values():
         assert reading.utilization_percent is None or 0 <= reading.utilization_percent <= 100
+
+
+@given(st.dictionaries(st.sampled_from(list(SAID)), anything))
+def test_nothing_that_the_library_says_raises(card: dict[str, Any]) -> None:
+    readings.gather(Library(cards=(card | {"pci_bus_id": MI300X.pci_bus_id},)), present(MI300X), 1.0)
 
 
 @given(st.text(), st.dictionaries(st.sampled_from([*ROCM["card0"], "PCI Bus"]), anything))
