@@ -2,9 +2,9 @@
 
     python benchmarks/processes.py
 
-What docs/decisions/0004-docker-client.md and 0009-probes-in-forked-processes.md weighed. The parent has
-loaded what the probes need, as dshpc has. Without limits but one: a fork is to cost no more than a bare
-interpreter.
+What docs/decisions/0004-docker-client.md, 0009-probes-in-forked-processes.md and 0037-distribution.md
+weighed. The parent has loaded what the probes need, as dshpc has. Without limits but one: a fork is to
+cost no more than a bare interpreter.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main() -> int:
         "one that imports what probes need": lambda: timed(
             [sys.executable, "-c", f"import {PROBES}"]
         ),
+        "one that imports distro": lambda: timed([sys.executable, "-c", "import distro"]),
         "one that imports Docker's SDK": lambda: timed([sys.executable, "-c", "import docker"]),
     }
     times: dict[str, list[float]] = {title: [] for title in ways}

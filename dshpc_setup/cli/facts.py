@@ -23,7 +23,7 @@ from dshpc_setup.probes.engine_join import late_hooks, unknown_runtimes
 from dshpc_setup.probes.look import counted
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
-from dshpc_setup.setup.describe import describe_engine, gib
+from dshpc_setup.setup.describe import describe_engine, gib, system_name
 from dshpc_setup.terminal.called import as_called
 
 _WIDTH = 80
@@ -69,9 +69,9 @@ def lines(
 
 
 def _platform(it: Platform) -> Iterable[str]:
-    system = " ".join(part for part in (it.os_id, it.os_version) if part)
+    system = system_name(it)
     known = [f"kernel {it.kernel}" if it.kernel else "", it.arch or ""]
-    kind = "" if system.startswith(it.kind) or not system else f" ({it.kind})"
+    kind = "" if it.os_id == it.kind or not system else f" ({it.kind})"
     yield ", ".join([f"{system or it.kind}{kind}", *filter(None, known)])
     if it.state != "present":
         yield f"not all of it could be read ({it.state})"

@@ -5,8 +5,36 @@ from __future__ import annotations
 from collections import Counter
 
 from dshpc_setup.apply.apply import Change
-from dshpc_setup.facts import Engine, Gpus, HostFacts
+from dshpc_setup.facts import Engine, Gpus, HostFacts, Platform
 from dshpc_setup.plan import ClusterPlan
+
+# By ID of /etc/os-release, or ours; as their makers write them
+_SYSTEMS = {
+    "almalinux": "AlmaLinux",
+    "amzn": "Amazon Linux",
+    "arch": "Arch Linux",
+    "azurelinux": "Azure Linux",
+    "cachyos": "CachyOS",
+    "centos": "CentOS",
+    "endeavouros": "EndeavourOS",
+    "linuxmint": "Linux Mint",
+    "macos": "macOS",
+    "nixos": "NixOS",
+    "ol": "Oracle Linux",
+    "opensuse-leap": "openSUSE Leap",
+    "opensuse-tumbleweed": "openSUSE Tumbleweed",
+    "pop": "Pop!_OS",
+    "rhel": "RHEL",
+    "rocky": "Rocky Linux",
+    "sled": "SLED",
+    "sles": "SLES",
+}
+
+
+def system_name(platform: Platform) -> str:
+    """ "Debian 13", "RHEL 8.6", "macOS 15.5"; "" where nothing names the system."""
+    name = _SYSTEMS.get(platform.os_id or "", (platform.os_id or "").capitalize())
+    return " ".join(filter(None, (name, platform.os_version)))
 
 
 def gib(mib: int | None) -> str:
@@ -16,11 +44,10 @@ def gib(mib: int | None) -> str:
 def describe_facts(facts: HostFacts) -> str:
     """ "Debian 13, 8 CPUs, 15.6 GiB; Docker 28.2.2, compose 2.26.1; 2 x NVIDIA H100 80GB HBM3"."""
     platform = facts.platform
-    system = " ".join(part for part in (platform.os_id, platform.os_version) if part)
     kind = {"wsl2": " (WSL2)", "wsl1": " (WSL1)"}.get(platform.kind, "")
     engine = describe_engine(facts.engine, compose_silent=bool(facts.late("compose")))
     return (
-        f"{(system or platform.kind).capitalize()}{kind}, {facts.cpu.logical} CPUs, "
+        f"{system_name(platform) or platform.kind.capitalize()}{kind}, {facts.cpu.logical} CPUs, "
         f"{gib(facts.memory.total_mib)}; {engine}; {describe_gpus(facts.gpus)}"
     )
 

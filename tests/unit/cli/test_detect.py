@@ -254,7 +254,7 @@ SHOWN = HostFacts(
 )
 
 TEXT = """\
-System  debian 13 (linux), kernel 6.12.30-amd64, x86_64
+System  Debian 13 (linux), kernel 6.12.30-amd64, x86_64
         in a container (docker), in a virtual machine (KVM)
 CPUs    48 of 64 usable, limited by cpuset
         2 sockets x 16 cores x 2 threads
@@ -386,7 +386,7 @@ def test_each_machine_fits_on_a_terminal(name: str, capsys: pytest.CaptureFixtur
     [
         ("ec2-guest", "        in a virtual machine (Amazon EC2)"),
         ("macos-arm-desktop-not-limited", "        in a virtual machine"),
-        ("macos-arm-desktop-not-limited", "System  macos 15.5, kernel 24.5.0, arm64"),
+        ("macos-arm-desktop-not-limited", "System  macOS 15.5, kernel 24.5.0, arm64"),
         ("macos-arm-colima", "        in a virtual machine or on another one:"),
         ("vm-remote-engine", "        on another machine: tcp://build.example:2376"),
         ("vm-docker-denied", "Docker  not known (denied)"),
