@@ -403,7 +403,6 @@ import jinja2, markupsafe, pynvml, sys
 assert sys.version_info[:2] == (3, 13), sys.version
 assert jinja2.__file__.startswith("/tmp/lib/"), jinja2.__file__
 assert "markupsafe._speedups" not in sys.modules
-import pyrsmi.rocml
 from dshpc_setup import resources
 assert (resources.container() / "Dockerfile.j2").is_file()
 print(jinja2.Environment(autoescape=True).from_string("<b>{{ x }}</b>").render(x="<&>"))

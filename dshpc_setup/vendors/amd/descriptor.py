@@ -39,7 +39,8 @@ DESCRIPTOR = Descriptor(
         ranks_if_set=("GPU_DEVICE_ORDINAL",),
     ),
     slurm=Slurm("amd_gpu_env"),
-    image=Image(("slurm-wlm-rsmi-plugin", "rocm-smi", "rocminfo"), ("pyrsmi",)),
+    # Without pyrsmi: it looks for libamd_smi.so in a folder of ROCm's, and Debian's lies elsewhere
+    image=Image(("slurm-wlm-rsmi-plugin", "rocm-smi", "rocminfo")),
     python=Python(r"\+rocm\d", ("rocm", "rocm")),
     record=Record(
         programs=("amd-ctk", "amd-container-runtime", "rocm-smi", "amd-smi", "rocminfo"),

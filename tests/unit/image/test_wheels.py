@@ -28,7 +28,7 @@ def names(path: Path) -> list[str]:
 
 def test_there_is_all_that_the_container_needs(folder: Path) -> None:
     found = sorted(path.name.split("-")[0] for path in folder.glob("*-py3-none-any.whl"))
-    assert found == ["dshpc_setup", "jinja2", "markupsafe", "nvidia_ml_py", "pyrsmi"]
+    assert found == ["dshpc_setup", "jinja2", "markupsafe", "nvidia_ml_py"]
 
 
 def test_nothing_compiled_and_nothing_outside(folder: Path) -> None:

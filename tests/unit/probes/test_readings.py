@@ -326,7 +326,9 @@ def test_no_value_raises(value: Any, item: dict[str, Any]) -> None:
 
 @given(st.dictionaries(st.sampled_from(list(SAID)), anything))
 def test_nothing_that_the_library_says_raises(card: dict[str, Any]) -> None:
-    readings.gather(Library(cards=(card | {"pci_bus_id": MI300X.pci_bus_id},)), present(MI300X), 1.0)
+    readings.gather(
+        Library(cards=(card | {"pci_bus_id": MI300X.pci_bus_id},)), present(MI300X), 1.0
+    )
 
 
 @given(st.text(), st.dictionaries(st.sampled_from([*ROCM["card0"], "PCI Bus"]), anything))
