@@ -94,8 +94,8 @@ def disagreements(
         return tuple(found)
     if told.cut is not None:
         found.append(_cut_short(layers, told, len(devices)))
-    elif told.teller == "nvidia-smi" and isinstance(nvml.value, dict) and nvml.value.get("devices"):
-        found.append(_crashed_beside(told, nvml, len(devices)))
+    elif told.teller == "nvidia-smi" and (before := _listed(nvml)):
+        found.append(_crashed_beside(told, before, nvml.detail, len(devices)))
     if devices and not layers.kernel:
         found.append(_without_a_kernel(layers, told, len(devices)))
     elif not layers.container and not layers.dxg:
@@ -198,11 +198,17 @@ def _cut_short(layers: Layers, told: GpuList, number: int) -> Disagreement:
     )
 
 
-def _crashed_beside(told: GpuList, nvml: Reply, number: int) -> Disagreement:
+def _listed(nvml: Reply) -> int:
+    """How many devices NVML has told of."""
+    devices = nvml.value.get("devices") if isinstance(nvml.value, dict) else None
+    return len(devices) if isinstance(devices, list) else 0
+
+
+def _crashed_beside(told: GpuList, before: int, detail: str | None, number: int) -> Disagreement:
     return Disagreement(
         "number of GPUs",
         (
-            Because("NVML", f"crashed after {len(nvml.value['devices'])}: {nvml.detail or ''}"),
+            Because("NVML", f"crashed after {before}: {detail or ''}"),
             Because(told.teller, f"lists {counted(number, 'GPU')}"),
         ),
         "a question that NVML was asked and nvidia-smi was not crashes the driver's library",

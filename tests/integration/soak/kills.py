@@ -175,7 +175,11 @@ class Kills:
             if what == "supervisor":
                 pid = self._docker("inspect", "--format", "{{.State.Pid}}")
                 subprocess.run(as_root("kill", "-9", pid), check=True)  # and all others with it
-                self._docker("wait")
+                until = time.monotonic() + 90
+                # Not `docker wait`: an engine that starts it again may have done so before that asks
+                while self._docker("inspect", "--format", "{{.State.Pid}}") == pid:
+                    assert time.monotonic() < until, "the engine does not see that it has ended"
+                    time.sleep(0.1)
             else:
                 self._docker("kill")
             self._docker("start")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -388,6 +389,19 @@ def test_a_crash_halfway_is_mended_by_a_tool_that_lists_them_all() -> None:
     devices = gpus("h100x4-nvml-crashes-smi-lists").devices
     assert [device.minor for device in devices] == [0, 1, 2, 3]
     assert [device.compute for device in devices] == ["9.0", "9.0", None, None]
+
+
+class NoDevices(RecordedMachine):
+    """A machine whose record of NVML has a number where the devices belong."""
+
+    def nvml(self, deadline_s: float) -> Reply:
+        return replace(super().nvml(deadline_s), value={"devices": 1.5})
+
+
+def test_a_record_without_a_list_of_devices_is_read() -> None:
+    found = nvidia.probe(NoDevices(MACHINES / "h100x4-nvml-crashes-smi-lists"), 1.0).fact
+    assert [device.minor for device in found.devices] == [0, 1, 2, 3]
+    assert "number of GPUs" not in {each.about for each in found.disagreements}
 
 
 def test_a_refused_count_is_no_zero(tmp_path: Path) -> None:
