@@ -28,7 +28,7 @@ app = typer.Typer(
     context_settings=HELP,
 )
 config_app = typer.Typer(
-    help="The settings in force and where they came from.", no_args_is_help=True
+    help="Show and change settings, and files that you edited.", no_args_is_help=True
 )
 app.add_typer(config_app, name="config", rich_help_panel="Set up")
 
@@ -51,13 +51,15 @@ def _version(asked: bool) -> None:
 
 Version = Annotated[
     bool,
-    typer.Option("--version", "-V", callback=_version, is_eager=True, help="Say the version."),
+    typer.Option(
+        "--version", "-V", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
 ]
 
 
 @app.callback()
 def options(*, version: Version = False) -> None:
-    """Slurm in a container, configured from the hardware that is there."""
+    """Run Slurm in a container, configured from the hardware that is there."""
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]

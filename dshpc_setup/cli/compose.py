@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dshpc_setup.compose_patch.command import Check, ChosenHandover, Done
 
 compose_app = typer.Typer(
-    help="GPUs for services of compose files that you wrote yourself.",
+    help="Give GPUs to services of compose files that you wrote yourself.",
     no_args_is_help=True,
     context_settings=HELP,
 )
@@ -29,7 +29,7 @@ app.add_typer(compose_app, name="compose", rich_help_panel="Set up")
 
 @compose_app.callback()
 def options() -> None:
-    """GPUs for services of compose files that you wrote yourself."""
+    """Give GPUs to services of compose files that you wrote yourself."""
 
 
 @compose_app.command("patch")

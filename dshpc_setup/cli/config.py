@@ -49,7 +49,7 @@ def config_show(
     ] = None,
     machine: Machine = None,
 ) -> None:
-    """Every setting in force and where it came from, or the text of a file that is in force."""
+    """Show every setting in force and where it came from, or the text of a file that is in force."""
     from dshpc_setup.cli.inspect import print_settings, settings_json, show_file
     from dshpc_setup.cli.seen import seen_machine
     from dshpc_setup.cluster import own_files
@@ -79,7 +79,7 @@ def config_diff(
     dir: Dir = None,  # noqa: A002
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """How what is in force differs from config/, and edited files from the new text beside them."""
+    """Compare what is in force with config/, and edited files with the new text beside them."""
     from dshpc_setup.cli.inspect import print_differences
     from dshpc_setup.cluster.config_diff import differences
 

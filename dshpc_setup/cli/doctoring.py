@@ -62,7 +62,7 @@ def doctor(
     dir: Dir = None,  # noqa: A002
     machine: Machine = None,
 ) -> None:
-    """What is wrong, why, and the command that mends it."""
+    """Find what is wrong, and show why and how to fix it."""
     from dshpc_setup.cli import checking
 
     asked = checking.DoctorOptions(
@@ -127,7 +127,7 @@ def explain(
     ] = None,
     json_output: Json = False,
 ) -> None:
-    """What a finding of doctor means, how it is told, and what mends it."""
+    """Explain a finding of doctor: what it means, how it is detected, how to fix it."""
     from dshpc_setup.cli.explaining import explain as show
 
     finish(show(words or (), json=json_output))

@@ -26,7 +26,7 @@ from dshpc_setup.errors import Exit, usage_error
 from dshpc_setup.terminal.called import as_called
 
 env_app = typer.Typer(
-    help="The packages that methods need.", no_args_is_help=True, context_settings=HELP
+    help="Manage the packages that methods need.", no_args_is_help=True, context_settings=HELP
 )
 app.add_typer(env_app, name="env", rich_help_panel="Methods and jobs")
 
@@ -39,7 +39,7 @@ _R = Annotated[bool, typer.Option("--r", help="They are packages of R.")]
 
 @env_app.callback()
 def env() -> None:
-    """The packages that methods need."""
+    """Manage the packages that methods need."""
 
 
 @env_app.command(
@@ -117,7 +117,7 @@ def env_show(
     dir: Dir = None,  # noqa: A002
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """What is declared, what is locked, what the image has, and what to do next."""
+    """Show what is declared, what is locked, what the image has, and what to do next."""
     from dshpc_setup.image import standing
 
     now = standing.look(this_machine(), project_of(dir))
@@ -134,7 +134,7 @@ def env_schema(
         str, typer.Argument(metavar="FILE", help="python.json, system_deps.json or r.json.")
     ],
 ) -> None:
-    """The JSON Schema of one of the files, for editors and other programs."""
+    """Print the JSON Schema of one of the files, for editors and other programs."""
     from dshpc_setup.environment.schema import SCHEMAS, published
 
     if name not in SCHEMAS:

@@ -12,7 +12,7 @@ from dshpc_setup.cli.command_line import HELP, Dir, Json, Yes, app, examples, fi
 from dshpc_setup.cli.options import NoMachine
 
 job_app = typer.Typer(
-    help="Jobs: running, queued and ended.", no_args_is_help=True, context_settings=HELP
+    help="List, show and cancel jobs.", no_args_is_help=True, context_settings=HELP
 )
 app.add_typer(job_app, name="job", rich_help_panel="Methods and jobs")
 
@@ -41,7 +41,7 @@ Task = Annotated[
 
 @job_app.callback()
 def job() -> None:
-    """Jobs: running, queued and ended."""
+    """List, show and cancel jobs."""
 
 
 @job_app.command("list", epilog=examples("dshpc job list --all"))
@@ -52,7 +52,7 @@ def job_list(
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """Jobs that run, are queued, or ended lately: state, why, GPUs, time, exit code, largest process."""
+    """List jobs that run, are queued, or ended lately: state, why, GPUs, time, exit code, largest process."""
     switches = [*(["--all"] if all_jobs else []), *(["--json"] if json_output else [])]
     _ask(["list", *switches], dir)
 
@@ -65,7 +65,7 @@ def job_show(
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """All that is known of one job, also of one that ended long ago."""
+    """Show all that is known of one job, also of one that ended long ago."""
     _ask(["show", job_id, *(["--json"] if json_output else [])], dir)
 
 
@@ -78,7 +78,7 @@ def job_logs(
     dir: Dir = None,  # noqa: A002
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """What a job has printed; with -f until it ends, and then with its exit code."""
+    """Show what a job has printed; with -f until it ends, and then with its exit code."""
     options = [] if task is None else ["--task", str(task)]
     _ask(["logs", job_id, *options, *(["-f"] if follow else [])], dir)
 
@@ -91,7 +91,7 @@ def job_cancel(
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """End jobs of yours, or take them out of the queue. One that has ended already stays as it is."""
+    """Cancel jobs of yours, queued or running. One that has ended already stays as it is."""
     _ask(["cancel", *job_ids, *(["--json"] if json_output else [])], dir)
 
 

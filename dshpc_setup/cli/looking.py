@@ -61,7 +61,7 @@ def detect(
         str, typer.Option("--simulate", metavar="PROFILE", help="Made-up GPUs, as configure has.")
     ] = "",
 ) -> None:
-    """What this machine has: platform, CPUs, memory, GPUs, Docker; how each was read."""
+    """Show what this machine has: platform, CPUs, memory, GPUs, Docker; how each was read."""
     from dshpc_setup.cli.detect import DetectOptions
     from dshpc_setup.cli.detect import detect as look
 
@@ -81,7 +81,7 @@ def gpus(
     root: _RootText = "/",
     machine: _MachineText = None,
 ) -> None:
-    """Every GPU: memory, use, temperature, power, MIG, its Slurm type, and which job holds it."""
+    """Show every GPU: memory, use, temperature, power, MIG, its Slurm type, and which job holds it."""
     from dshpc_setup.cli.gpus import show
 
     project = found_project(dir)
@@ -122,7 +122,7 @@ def logs(
     ] = None,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """The log of the container: its start, slurmctld and slurmd."""
+    """Show the container's log: its start, slurmctld and slurmd."""
     from dshpc_setup.cli.exec import hand_over
     from dshpc_setup.cluster import operations as cluster
 

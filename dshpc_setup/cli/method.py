@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dshpc_setup.methods.store import Entry
 
 method_app = typer.Typer(
-    help="What can run here, and what it needs.", no_args_is_help=True, context_settings=HELP
+    help="List, check and run methods.", no_args_is_help=True, context_settings=HELP
 )
 app.add_typer(method_app, name="method", rich_help_panel="Methods and jobs")
 
@@ -30,7 +30,7 @@ _Name = Annotated[str, typer.Argument(metavar="NAME|PATH", help="The method, or 
 
 @method_app.callback()
 def method() -> None:
-    """What can run here, and what it needs."""
+    """List, check and run methods."""
 
 
 def _top(named: Path | None) -> Path:
@@ -41,7 +41,7 @@ def _top(named: Path | None) -> Path:
 
 @method_app.command("list", epilog=examples("dshpc method list"))
 def method_list(*, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
-    """All methods of this project, and those that come with dsHPC."""
+    """List the methods of this project, and those that come with dsHPC."""
     from dshpc_setup.methods import description, store
 
     entries = store.survey(store.folders(_top(dir)))
@@ -84,7 +84,7 @@ def _row(entry: Entry) -> Iterator[str]:
 
 @method_app.command("show", epilog=examples("dshpc method show vector-add"))
 def method_show(name: _Name, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
-    """One method: what it runs, takes and needs, and how to run it."""
+    """Show a method: what it runs, takes and needs, and how to run it."""
     from dshpc_setup.methods import description, store
 
     found = store.named(store.folders(_top(dir)), name)
@@ -112,7 +112,7 @@ def method_validate(
     json_output: Json = False,
     dir: Dir = None,  # noqa: A002
 ) -> None:
-    """All that is wrong with a method.json, with its line and what would be right."""
+    """Report all that is wrong with a method.json, with its line and what would be right."""
     from dshpc_setup.methods.store import told
 
     entries = _asked(names or [], every, _top(dir))
@@ -232,7 +232,7 @@ def _owner_of(folder: Path) -> int:
 
 @method_app.command("schema", epilog=examples("dshpc method schema > method.schema.json"))
 def method_schema() -> None:
-    """The JSON Schema of method.json, for editors and other programs."""
+    """Print the JSON Schema of method.json, for editors and other programs."""
     from dshpc_setup.methods.schema import published
 
     put(published())

@@ -61,7 +61,7 @@ def reconfigure(
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
-    """Let the running cluster detect and configure again, without a restart: jobs go on."""
+    """Detect and configure again in the running cluster, without a restart: jobs keep running."""
     from dshpc_setup.cluster import reconfigure as stage
     from dshpc_setup.cluster import status
 

@@ -141,7 +141,7 @@ def method_check(
     json_output: Json = False,
     dir: _Dir = None,  # noqa: A002
 ) -> None:
-    """Whether a method can run here: on what and when, or why not. Exit code 2 is no."""
+    """Check whether a method can run here: on what and when, or why not. Exit code 2 is no."""
     asked = CommandLine(
         name, gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu),
         memory=memory, time=time, shards=shards, partition=partition,

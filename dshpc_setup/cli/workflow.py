@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from dshpc_setup.workflows.request_building import WorkflowRequest
 
 workflow_app = typer.Typer(
-    help="Jobs that wait for each other.", no_args_is_help=True, context_settings=HELP
+    help="Run and follow jobs that wait for each other.",
+    no_args_is_help=True,
+    context_settings=HELP,
 )
 app.add_typer(workflow_app, name="workflow", rich_help_panel="Methods and jobs")
 
@@ -37,7 +39,7 @@ _Name = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A workflow, by 
 
 @workflow_app.callback()
 def workflow() -> None:
-    """Jobs that wait for each other."""
+    """Run and follow jobs that wait for each other."""
 
 
 @workflow_app.command(
@@ -85,7 +87,7 @@ def workflow_run(
 
 @workflow_app.command("status", epilog=examples("dshpc workflow status steps"))
 def workflow_status(name: _Name, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
-    """Each job of a workflow: its state, why it waits, GPUs, time, exit code."""
+    """Show each job of a workflow: its state, why it waits, GPUs, time, exit code."""
     answer = _ask("status", name, dir)
     lines = answer.pop("lines")
     if json_output:
@@ -97,7 +99,7 @@ def workflow_status(name: _Name, *, json_output: Json = False, dir: Dir = None) 
 
 @workflow_app.command("cancel", epilog=examples("dshpc workflow cancel steps"))
 def workflow_cancel(name: _Name, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
-    """End the jobs of a workflow that are not over."""
+    """Cancel the jobs of a workflow that have not ended."""
     answer = _ask("cancel", name, dir)
     if json_output:
         print_json(answer)
@@ -111,7 +113,7 @@ def workflow_cancel(name: _Name, *, json_output: Json = False, dir: Dir = None) 
 
 @workflow_app.command("validate", epilog=examples("dshpc workflow validate steps.yaml"))
 def workflow_validate(file: _File, *, json_output: Json = False, dir: Dir = None) -> None:  # noqa: A002
-    """All that is wrong with a workflow's file, with its line and what would be right."""
+    """Report all that is wrong with a workflow's file, with its line and what would be right."""
     from dshpc_setup.workflows import check
 
     place = _place(file, dir)

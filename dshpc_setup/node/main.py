@@ -13,11 +13,11 @@ _HELP = """usage: dshpc-node start
        dshpc-node wait [--timeout SECONDS]   until ready (exit code 0) or failed (2); 3 in between
        dshpc-node status
        dshpc-node health
-       dshpc-node doctor [-v|--json]         what is wrong, why, and what mends it
+       dshpc-node doctor [-v|--json]         find what is wrong, and show why and how to fix it
        dshpc-node observe                    what `dshpc doctor` asks: one JSON object
-       dshpc-node reconfigure                detect, render and check anew, with jobs going on
+       dshpc-node reconfigure                detect, render and check anew, jobs keep running
        dshpc-node check                      would a start here come up: one JSON object
-       dshpc-node rotate-key                 a new key for the deployment, with jobs going on
+       dshpc-node rotate-key                 a new key for the deployment, jobs keep running
        dshpc-node saved-state check          can slurmctld read the queue that it has saved
        dshpc-node saved-state restore|give-up   where it cannot: a copy of it, or an empty queue
        dshpc-node add-user UID GID NAME [HOME]

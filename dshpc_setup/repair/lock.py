@@ -27,7 +27,7 @@ def only_run(machine: Machine) -> Iterator[None]:
     who = _behind_sudo(machine)
     owner = (who.uid, who.gid) if who else None
     make_folder(folder, owner)
-    with held(folder / "fix.lock", "mending this machine", _WHY, owner):
+    with held(folder / "fix.lock", "repairing this machine", _WHY, owner):
         yield
 
 
