@@ -137,7 +137,7 @@ def correct_lines(known: Known, what: str) -> tuple[Fix, ...]:
     Where the last good files are in force it is not known whose slurm.conf is.
     """
     own = Fix(
-        f"Or correct {what} in your own config/slurm.conf, and put it into effect; jobs go on",
+        f"Or correct {what} in your own config/slurm.conf, and put it into effect; jobs keep running",
         "dshpc reconfigure",
         step="alternative",
     )

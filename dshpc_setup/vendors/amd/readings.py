@@ -46,7 +46,7 @@ def ask(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer
 
 def _filled(reading: Reading, other: Reading | None) -> Reading:
     """With what the other has and this has not."""
-    gaps = {name: value for name, value in vars(reading).items() if value is None}
+    gaps: dict[str, Any] = {name: None for name, value in vars(reading).items() if value is None}
     return replace(reading, **{name: getattr(other, name, None) for name in gaps})
 
 
@@ -119,8 +119,9 @@ def _library_card(item: Mapping[str, Any]) -> Reading:
 def _measured(item: Mapping[str, Any], key: str) -> float | None:
     """A finite number that is none of pyrsmi's -1."""
     value = item.get(key)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if number and math.isfinite(value) and value >= 0 else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
 
 
 def _by_rocm_smi(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-import click
 import pytest
 import typer
 
@@ -20,7 +20,7 @@ VERBS = frozenset(
 WIDEST = 110
 
 
-def commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Each command's name with the first paragraph of its help."""
     yield " ".join(path), (command.help or "").strip().partition("\n\n")[0]
     for name, inner in getattr(command, "commands", {}).items():

@@ -269,7 +269,7 @@ def test_the_library_where_sysfs_has_nothing() -> None:
     assert [(item.source, item.state) for item in found.evidence][1:] == [
         ("libamd_smi.so", "present")
     ]
-    tool = {"/usr/bin/rocm-smi": Answer(json.dumps(ROCM))}
+    tool: dict[str, Any] = {"/usr/bin/rocm-smi": Answer(json.dumps(ROCM))}
     both = Library(cards=(SAID,), programs={"rocm-smi"}, commands=tool)
     assert readings.gather(both, present(MI300X), 1.0).devices == (
         Reading(7, 32752, 3, 48, 35.0, 290.0),
