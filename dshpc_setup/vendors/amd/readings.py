@@ -46,8 +46,9 @@ def ask(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer
 
 def _filled(reading: Reading, other: Reading | None) -> Reading:
     """With what the other has and this has not."""
-    gaps: dict[str, Any] = {name: None for name, value in vars(reading).items() if value is None}
-    return replace(reading, **{name: getattr(other, name, None) for name in gaps})
+    gaps = [name for name, value in vars(reading).items() if value is None]
+    filled: dict[str, Any] = {name: getattr(other, name, None) for name in gaps}
+    return replace(reading, **filled)
 
 
 def of_partition(card: Reading) -> Reading:
