@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import re
 
-from scripts import rooms
+from scripts import room_sizes, rooms
 
 
 def test_the_page_shows_the_rooms_of_the_contract() -> None:
@@ -20,6 +20,15 @@ def test_each_package_and_module_has_its_layer_and_says_what_it_is_for() -> None
     there |= {path.stem for path in top.glob("*.py")} - {"__init__"}
     assert sorted(room for layer in rooms.layers() for room in layer) == sorted(there)
     assert " |  |" not in rooms.table()
+
+
+def test_the_page_says_about_how_large_each_room_is() -> None:
+    now, shown = room_sizes.sizes(), room_sizes.shown(rooms.PAGE.read_text())
+    assert shown.keys() == now.keys()
+    off = {
+        room: now[room] for room in now if abs(shown[room] - now[room]) > max(100, now[room] / 10)
+    }
+    assert off == {}, "python scripts/room_sizes.py --write"
 
 
 def test_programs_that_tests_hold_as_texts_import_what_there_is() -> None:
