@@ -29,7 +29,7 @@ def test_a_second_run_is_told_who_holds_it(state: Path) -> None:
         with pytest.raises(DshpcError) as refused, only_run(machine):
             pass
     assert refused.value.brief == (
-        f"Another run (process {os.getpid()}) is at work mending this machine."
+        f"Another run (process {os.getpid()}) is at work repairing this machine."
     )
     with only_run(machine):  # it was let go
         pass
