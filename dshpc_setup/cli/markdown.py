@@ -11,11 +11,11 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.default_styles import DEFAULT_STYLES
-from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement
+from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, Paragraph
 from rich.segment import Segment
 from rich.theme import Theme
 
-from dshpc_setup.cli.terminal import WIDTH, Ink, printable
+from dshpc_setup.cli.terminal import WIDTH, Ink, printable, wrapped
 from dshpc_setup.terminal.called import as_called
 
 _KEPT = "\ue000"  # for a blank at which no line ends: a sign for private use, which no page has
@@ -56,7 +56,19 @@ class _Code(CodeBlock):
 
 
 class _Heading(Heading):
-    LEVEL_ALIGN: ClassVar = dict.fromkeys(_HEADINGS, "left")
+    """In one line."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Segment(self.text.plain, console.get_style(self.style_name))
+        yield Segment.line()
+
+
+class _Paragraph(Paragraph):
+    """No line ends in a command, however long: rich would fold it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in wrapped(self.text.plain, width=options.max_width):
+            yield Segment(f"{line}\n")
 
 
 class _Item(ListItem):
@@ -72,7 +84,7 @@ class _Item(ListItem):
 
     def _marked(self, mark: str, console: Console, options: ConsoleOptions) -> RenderResult:
         room = options.update(width=options.max_width - len(mark))
-        for line in console.render_lines(self.elements, room, style=self.style, pad=False):
+        for line in Segment.split_lines(console.render(self.elements, room)):
             yield Segment(mark)
             yield from line
             yield Segment.line()
@@ -83,6 +95,7 @@ class _Page(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _Heading,
+        "paragraph_open": _Paragraph,
         "fence": _Code,
         "code_block": _Code,
         "list_item_open": _Item,
@@ -99,16 +112,17 @@ class _Page(Markdown):
 
 def _typed(tokens: Iterable[Token]) -> Iterator[Token]:
     """Of one paragraph: commands as they can be typed, code in one line, links with their address."""
-    target = ""
+    target = shown = ""
     for token in tokens:
         if token.type == "link_open":
-            target = str(token.attrs.get("href", ""))
+            target, shown = str(token.attrs.get("href", "")), ""
         elif token.type == "link_close":
-            if "://" in target:
+            if "://" in target and shown != target:
                 yield Token("text", "", 0, content=f" ({target})")
         elif token.type == "code_inline":
             yield token.copy(content=as_called(token.content.strip()).replace(" ", _KEPT))
         elif token.type == "text":
+            shown += token.content
             yield token.copy(content=as_called(token.content))
         else:
             yield token

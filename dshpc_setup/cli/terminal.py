@@ -51,11 +51,11 @@ def printable_lines(text: str) -> list[str]:
     return [printable(line).rstrip() for line in text.rstrip().splitlines()]
 
 
-def wrapped(text: str, first: str = "", after: str | None = None) -> list[str]:
+def wrapped(text: str, first: str = "", after: str | None = None, width: int = WIDTH) -> list[str]:
     """A sentence in lines of a terminal's width; `after` begins all but the first."""
     return textwrap.wrap(
         text,
-        WIDTH,
+        width,
         initial_indent=first,
         subsequent_indent=" " * len(first) if after is None else after,
         break_long_words=False,

@@ -109,6 +109,19 @@ def test_a_command_in_a_sentence_is_never_wrapped() -> None:
     assert as_text("It is ``a ` b`` and `c**` and `d**`, and 5` wide", Ink()) == [
         "It is a ` b and c** and d**, and 5` wide"
     ]
+    shown = as_text(f"# `{'a ' * 60}b`", Ink())
+    assert shown == [f"{'a ' * 60}b"]
+    long = f"{'a ' * 60}b"
+    assert as_text(f"Then run `{long}`, and\n\n- or `{long}`\n\n      {long}", Ink()) == [
+        "Then run",
+        f"{long},",
+        "and",
+        "",
+        "  - or",
+        f"    {long}",
+        f"        {long}",
+    ]
+    assert as_text("See [http://a.example](http://a.example).", Ink()) == ["See http://a.example."]
 
 
 def test_a_command_in_a_sentence_as_it_can_be_called(
