@@ -12,7 +12,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from scripts.rooms import PAGE, TOP, layers
+from scripts.rooms import TOP, between, layers, main
 
 _BEGIN, _END = "<!-- made by scripts/room_sizes.py -->\n", "<!-- sizes end -->\n"
 
@@ -37,8 +37,7 @@ def table() -> str:
 
 def written(page: str) -> str:
     """The page with the table of now."""
-    before, _, rest = page.partition(_BEGIN)
-    return f"{before}{_BEGIN}{table()}{_END}{rest.partition(_END)[2]}"
+    return between(page, _BEGIN, table(), _END)
 
 
 def _lines(room: str) -> int:
@@ -48,7 +47,4 @@ def _lines(room: str) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(written(PAGE.read_text()))
-    else:
-        sys.stdout.write(table())
+    main(table, written)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,20 @@ def table() -> str:
 
 def written(page: str) -> str:
     """The page with the table of now."""
-    before, _, rest = page.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}{table()}{_END}{after}"
+    return between(page, _BEGIN, table(), _END)
+
+
+def between(page: str, begin: str, text: str, end: str) -> str:
+    """The page with this text between the two marks."""
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}{text}{end}{rest.partition(end)[2]}"
+
+
+def main(table: Callable[[], str], written: Callable[[str], str]) -> None:
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(written(PAGE.read_text()))
+    else:
+        sys.stdout.write(table())
 
 
 def _rows() -> Iterator[str]:
@@ -56,7 +67,4 @@ def _purpose(room: str) -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(written(PAGE.read_text()))
-    else:
-        sys.stdout.write(table())
+    main(table, written)
