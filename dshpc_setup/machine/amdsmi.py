@@ -2,7 +2,7 @@
 
 Only for what the kernel's own tree does not say (product names, and readings where it has none): pyrsmi
 looks for its library under $ROCM_PATH alone, and what it calls a unique id is a bus address. What it cannot
-read is -1 (pyrsmi 1.0, rocml.py); it reads no temperature. The value of a `present` reply:
+read is -1 (pyrsmi 1.1, rocml.py); it reads no temperature. The value of a `present` reply:
 
     {"devices": [{"index": 0, "name": "AMD Instinct MI300X", "pci_bus_id": "0000:05:00.0",
                   "memory_bytes": 206141652992, "memory_used_bytes": 297795584,

@@ -7,7 +7,7 @@ is why there is nothing to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dshpc_setup.machine import Ended, Reply, Say, apart
@@ -27,6 +27,12 @@ def reply(ended: Ended, source: str) -> Reply:
     if isinstance(failure, dict):
         return _failed(failure, source)
     return Reply("present", value, source)
+
+
+def devices(value: object) -> list[Mapping[str, Any]]:
+    """The devices of a reply's value; a recorded one may hold anything in their place."""
+    items = value.get("devices") if isinstance(value, dict) else None
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _merge(items: Iterable[Any]) -> dict[str, Any]:

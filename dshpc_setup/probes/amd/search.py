@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import GpuDevice
-from dshpc_setup.machine import Machine
+from dshpc_setup.machine import Machine, library
 from dshpc_setup.probes import drm, pci
 from dshpc_setup.probes.amd import attributes as amd_attributes
 from dshpc_setup.probes.amd import broken, kfd
@@ -117,10 +117,9 @@ def completed(search: Search, devices: tuple[GpuDevice, ...]) -> tuple[GpuDevice
 def _names_by_library(search: Search) -> dict[str, str]:
     reply = search.look.machine.amdsmi(search.left_s)
     search.look.saw("amdsmi", reply.state, reply.source, reply.detail)
-    items = reply.value.get("devices") if isinstance(reply.value, dict) else None
     found = {}
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("name"), str):
+    for item in library.devices(reply.value):
+        if isinstance(item.get("name"), str):
             address = pci.parse_address(item.get("pci_bus_id"))
             if address and item["name"].strip():
                 found[address] = item["name"].strip()

@@ -16,6 +16,7 @@ from dshpc_setup.facts import (
     MigMode,
     Virtualization,
 )
+from dshpc_setup.machine import library
 from dshpc_setup.probes import naming, pci
 from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.nvidia import health as nvidia_health
@@ -44,15 +45,9 @@ _FABRIC_STATES: tuple[FabricState, ...] = (
 )  # fmt: skip
 
 
-def reported(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The GPUs of NVML's answer, those that are none left out."""
-    items = value.get("devices")
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
 def build(look: Look, layers: Layers, value: Mapping[str, Any]) -> tuple[GpuDevice, ...]:
     """The devices in NVML's order; the layers add what NVML does not know."""
-    items = reported(value)
+    items = library.devices(value)
     named = {pci.parse_address(item.get("pci_bus_id")) for item in items}
     nameless = [
         card

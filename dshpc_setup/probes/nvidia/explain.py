@@ -9,12 +9,11 @@ from typing import Any
 from dshpc_setup import problems
 from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.facts.nvidia_driver import OLDEST_DRIVER, WSL_DEVICE, too_old
-from dshpc_setup.machine import Reply
+from dshpc_setup.machine import Reply, library
 from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.gpus import in_words
 from dshpc_setup.probes.look import Look, counted
-from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia.layers import PROC, TOOL, Layers
 from dshpc_setup.probes.nvidia.reconcile import BOARD, GpuList
 from dshpc_setup.probes.nvidia.values import count, text
@@ -111,7 +110,7 @@ def _nvml_in_words(nvml: Reply) -> str:
     if nvml.state == "present":
         value: Mapping[str, Any] = nvml.value if isinstance(nvml.value, dict) else {}
         version = text(value.get("driver_version"))
-        listed = f"lists {counted(len(nvidia_devices.reported(value)), 'GPU')}"
+        listed = f"lists {counted(len(library.devices(value)), 'GPU')}"
         return f"{listed}, driver {version}" if version else listed
     code = f" (code {nvml.code})" if nvml.code is not None else ""
     return f"{nvml.state}{code}: {nvml.detail or 'no reason was given'}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from dshpc_setup.facts import Disagreement, GpuDevice, Gpus, State
 from dshpc_setup.facts.nvidia_driver import CONTROL, UVM, WSL_DEVICE
-from dshpc_setup.machine import Machine, Reply
+from dshpc_setup.machine import Machine, Reply, library
 from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import nodes, pci, unseen
 from dshpc_setup.probes.gpus import in_words
@@ -41,12 +41,12 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     if not layers.dxg and layers.module.name == "nvidia":
         layers = replace(layers, listed=nvidia_layers.read_proc(look))
     devices = nvidia_devices.build(look, layers, told.value) if told else ()
-    pairs = nvidia_explain.in_step(devices, nvidia_devices.reported(told.value) if told else ())
+    pairs = nvidia_explain.in_step(devices, library.devices(told.value) if told else ())
     if layers.handed_over:
         seen = [(_visible(machine, device, layers), item) for device, item in pairs]
         pairs = [(device, item) for device, item in seen if device is not None]
     devices = tuple(device for device, _ in pairs)
-    hidden = len(nvidia_devices.reported(told.value)) - len(devices) if told else 0
+    hidden = len(library.devices(told.value)) - len(devices) if told else 0
     asked_last = nvml if told else failed
     contradictions = nvidia_reconcile.disagreements(machine, layers, devices, told, asked_last)
     if told is not None:
@@ -132,7 +132,7 @@ def _ask(
     value: Mapping[str, Any] = nvml.value if isinstance(nvml.value, dict) else {}
     if nvml.state == "present":
         return _whole("NVML", replace(nvml, value=value)), nvml, False
-    partial = GpuList("NVML", value, nvml) if nvidia_devices.reported(value) else None
+    partial = GpuList("NVML", value, nvml) if library.devices(value) else None
     failed, asked = nvml, False
     if nvml.state not in ("timeout", "denied") and nvml.code in (None, 12, 13):
         program = nvidia_layers.tool(look.machine, layers)
@@ -142,7 +142,7 @@ def _ask(
             asked = True
             answer = nvidia_tool.ask(look, program, until)
             board = layers.board is not None and layers.board.nodes
-            listed = answer.value and nvidia_devices.reported(answer.value)
+            listed = answer.value and library.devices(answer.value)
             if answer.state == "present" and (listed or not (partial or board)):
                 answer = replace(answer, value=_joined(answer.value, value))
                 return _whole("nvidia-smi", answer), answer, asked
@@ -155,7 +155,7 @@ def _ask(
 
 def _whole(teller: str, reply: Reply) -> GpuList:
     """The list of a reply, cut short where it names fewer GPUs than it counts."""
-    count, listed = reply.value.get("count"), len(nvidia_devices.reported(reply.value))
+    count, listed = reply.value.get("count"), len(library.devices(reply.value))
     if not isinstance(count, int) or isinstance(count, bool) or not listed < count < 4096:
         return GpuList(teller, reply.value)
     return GpuList(teller, reply.value, replace(reply, detail=f"it counts {counted(count, 'GPU')}"))
@@ -170,10 +170,8 @@ def _why(layers: Layers, nvml: Reply, answer: Reply) -> Reply:
 
 def _joined(listed: Mapping[str, Any], partial: Mapping[str, Any]) -> Mapping[str, Any]:
     """nvidia-smi's list, with the fuller words of an NVML that crashed on its way."""
-    told = {item.get("uuid"): item for item in nvidia_devices.reported(partial) if "uuid" in item}
-    devices = [
-        {**item, **told.get(item.get("uuid"), {})} for item in nvidia_devices.reported(listed)
-    ]
+    told = {item.get("uuid"): item for item in library.devices(partial) if "uuid" in item}
+    devices = [{**item, **told.get(item.get("uuid"), {})} for item in library.devices(listed)]
     general = {key: item for key, item in partial.items() if key not in ("devices", "errors")}
     return {**general, **listed, "devices": devices}
 

@@ -9,7 +9,7 @@ from typing import Any
 from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import Because, Disagreement, GpuDevice, UnusedCode, UnusedGpu
 from dshpc_setup.facts.nvidia_driver import WSL_FOLDER
-from dshpc_setup.machine import Machine, Reply
+from dshpc_setup.machine import Machine, Reply, library
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.look import counted
 from dshpc_setup.probes.nvidia.layers import (
@@ -94,8 +94,8 @@ def disagreements(
         return tuple(found)
     if told.cut is not None:
         found.append(_cut_short(layers, told, len(devices)))
-    elif told.teller == "nvidia-smi" and (before := _listed(nvml)):
-        found.append(_crashed_beside(told, before, nvml.detail, len(devices)))
+    elif told.teller == "nvidia-smi" and library.devices(nvml.value):
+        found.append(_crashed_beside(told, nvml, len(devices)))
     if devices and not layers.kernel:
         found.append(_without_a_kernel(layers, told, len(devices)))
     elif not layers.container and not layers.dxg:
@@ -198,17 +198,12 @@ def _cut_short(layers: Layers, told: GpuList, number: int) -> Disagreement:
     )
 
 
-def _listed(nvml: Reply) -> int:
-    """How many devices NVML has told of."""
-    devices = nvml.value.get("devices") if isinstance(nvml.value, dict) else None
-    return len(devices) if isinstance(devices, list) else 0
-
-
-def _crashed_beside(told: GpuList, before: int, detail: str | None, number: int) -> Disagreement:
+def _crashed_beside(told: GpuList, nvml: Reply, number: int) -> Disagreement:
+    before = len(library.devices(nvml.value))
     return Disagreement(
         "number of GPUs",
         (
-            Because("NVML", f"crashed after {before}: {detail or ''}"),
+            Because("NVML", f"crashed after {before}: {nvml.detail or ''}"),
             Because(told.teller, f"lists {counted(number, 'GPU')}"),
         ),
         "a question that NVML was asked and nvidia-smi was not crashes the driver's library",

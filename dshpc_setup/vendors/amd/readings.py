@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.facts import GpuDevice
+from dshpc_setup.machine import library
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.amd import rocm_smi, tool_json
 from dshpc_setup.probes.look import Look, kept
@@ -91,19 +92,24 @@ def _by_library(
     if reply.state == "absent":
         return {}
     look.saw("amdsmi", reply.state, reply.source, reply.detail)
-    told = reply.value.get("devices") if isinstance(reply.value, dict) else None
     cards = {
-        pci.parse_address(item.get("pci_bus_id")): _library_card(item)
-        for item in (told if isinstance(told, list) else ())
-        if isinstance(item, dict)
+        address: _library_card(item)
+        for item in library.devices(reply.value)
+        if (address := pci.parse_address(item.get("pci_bus_id")))
     }
-    found = {}
-    for device in devices:
-        card = cards.get(device.pci_bus_id, Reading()) if device.pci_bus_id else Reading()
-        reading = of_partition(card) if device.partition_of else card
-        if reading != Reading():
-            found[device.index] = reading
-    return found
+    found = _of_devices(devices, cards)
+    return {index: reading for index, reading in found.items() if reading != Reading()}
+
+
+def _of_devices(devices: tuple[GpuDevice, ...], cards: Mapping[str, Reading]) -> dict[int, Reading]:
+    """By device index, of the cards' readings by their addresses."""
+    return {
+        device.index: of_partition(cards[device.pci_bus_id])
+        if device.partition_of
+        else cards[device.pci_bus_id]
+        for device in devices
+        if device.pci_bus_id is not None and device.pci_bus_id in cards
+    }
 
 
 def _library_card(item: Mapping[str, Any]) -> Reading:
@@ -138,14 +144,7 @@ def _by_rocm_smi(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) 
         look.saw("rocm-smi", "error", program, kept(result.text) or "it printed nothing")
         return "error", {}
     look.saw("rocm-smi", "present", program)
-    found = {
-        device.index: of_partition(cards[device.pci_bus_id])
-        if device.partition_of
-        else cards[device.pci_bus_id]
-        for device in devices
-        if device.pci_bus_id in cards
-    }
-    return "present", found
+    return "present", _of_devices(devices, cards)
 
 
 def parse_rocm_smi(text: str) -> dict[str, Reading] | None:

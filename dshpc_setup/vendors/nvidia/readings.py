@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dshpc_setup.facts import GpuDevice
+from dshpc_setup.machine import library
 from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.look import Look
@@ -29,8 +30,7 @@ def of_devices(devices: tuple[GpuDevice, ...], value: object) -> dict[int, Readi
 
     Which one is whose is told by UUID, else by PCI address; by number only where nothing else is.
     """
-    items = value.get("devices") if isinstance(value, dict) else None
-    said = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    said = library.devices(value)
     found: dict[int, Reading] = {}
     for device in devices:
         item = next((item for item in said if _is_of(device, item)), None)
