@@ -9,10 +9,10 @@ containers and volumes of this program's own, which are removed at the end. The 
 Slurm with the minimal start script of benchmarks/start.py and a slurm.conf written by hand for short
 jobs, without what dsHPC adds (Lua scripts, task prolog, accounting, log of ended jobs). Each job writes
 when it begins, sleeps 60 ms and writes when it ends. They are submitted one by one in one loop in the
-container, by all in turns. Beside them, for comparison alone: task-spooler (Debian's package, in a
-container of the image) and HyperQueue (PyPI's package, in another; it has no command, so one Python
-program submits, which is faster than a command for each job). One that cannot be installed is left out;
---alone leaves out both.
+container, by all in turns, to clusters that are new in each round. Beside them, for comparison alone:
+task-spooler (Debian's package, in a container of the image) and HyperQueue (PyPI's package, in another;
+it has no command, so one Python program submits, which is faster than a command for each job). One that
+cannot be installed is left out; --alone leaves out both.
 
 --without PART, as often as wanted, sets another Slurm of ours beside them that lacks one thing which dsHPC
 adds to slurm.conf (`PARTS` in changed.py): docs/decisions/0031-throughput.md. The limit is on the jobs a
@@ -26,6 +26,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -263,27 +264,28 @@ def main() -> int:
         f"{choice.prefix}-{name}" for name in ("queue", "by-hand", "tsp", "hq")
     ]
     lacking = {part: f"{choice.prefix}-without-{part}" for part in choice.without}
-    with removed(*names, *lacking.values()), tempfile.TemporaryDirectory() as text:
-        folder = Path(text)
-        folder.chmod(0o755)
-        (folder / "job").write_text(JOB)
-        (folder / "job").chmod(0o755)
-        slurm_conf, cpus = start_slurms(ours, by_hand, image, folder)
-        loop = ("sh", "-c", SLURM, "sh", str(choice.jobs))
-        calls: dict[str, tuple[str, tuple[str, ...]]] = {
-            "dsHPC": (ours, loop),
-            "Slurm, by hand": (by_hand, loop),
-        }
-        for part, name in lacking.items():
-            mount = ("--volume", f"{folder}:/bench:ro")
-            started_with(name, image, without(slurm_conf, part), folder, *mount)
-            calls[f"dsHPC less {part}"] = name, loop
-        if not choice.alone:
-            calls |= other_queues(spooler, hyperqueue, image, folder, cpus, choice.jobs)
-        rounds: dict[str, list[Round]] = {title: [] for title in calls}
-        for _ in range(choice.rounds):
-            for title, (name, command) in calls.items():
-                rounds[title].append(run_round(name, choice.jobs, *command))
+    loop = ("sh", "-c", SLURM, "sh", str(choice.jobs))
+    others: dict[str, tuple[str, tuple[str, ...]]] | None = {} if choice.alone else None
+    rounds: dict[str, list[Round]] = defaultdict(list)
+    cpus = 0
+    with removed(*names), tempfile.TemporaryDirectory() as text:
+        for number in range(choice.rounds):
+            folder = Path(text) / str(number)
+            folder.mkdir(mode=0o755)
+            (folder / "job").write_text(JOB)
+            (folder / "job").chmod(0o755)
+            # New ones: what has ended in the round before is in slurmctld's state for five minutes
+            with removed(ours, by_hand, *lacking.values()):
+                slurm_conf, cpus = start_slurms(ours, by_hand, image, folder)
+                calls = {"dsHPC": (ours, loop), "Slurm, by hand": (by_hand, loop)}
+                for part, name in lacking.items():
+                    mount = ("--volume", f"{folder}:/bench:ro")
+                    started_with(name, image, without(slurm_conf, part), folder, *mount)
+                    calls[f"dsHPC less {part}"] = name, loop
+                if others is None:
+                    others = other_queues(spooler, hyperqueue, image, folder, cpus, choice.jobs)
+                for title, (name, command) in (calls | others).items():
+                    rounds[title].append(run_round(name, choice.jobs, *command))
     print(f"{choice.jobs} jobs of 60 ms on {cpus} CPUs, {choice.rounds} rounds in turns")
     for title, each in rounds.items():
         tell(title, each)

@@ -150,6 +150,7 @@ install_packages() {
     mkdir -p /usr/local/lib/dshpc
     lib=/usr/local/lib/dshpc build=/run/dshpc-build
     sh $build/compile.sh $build/durable.c $lib/durable.so
+    sh $build/compile.sh $build/task_exit.c $lib/task-exit.so
     sh $build/compile.sh $build/task_init.c $lib/task-init.so
     sh $build/compile.sh $build/task_place.c $lib/task-place.so
     apt_get purge -y tcc

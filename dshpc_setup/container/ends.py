@@ -1,10 +1,10 @@
 """Batch scripts that have run to their end, written down beside Slurm before slurmctld can know of it.
 
 A container that is killed takes slurmstepd with it, which was about to tell slurmctld that a job has
-ended: slurmctld takes it for running, and it would run again. So the task epilog and the launcher of
-`dshpc run` write a line `job restarts code` as the script ends (code "?" where nobody knows it), in a
-folder that is the job's user's alone. The next start concludes such a job: it is queued once more with
-its number, and the task prolog puts `exit code` in the place of its script.
+ended: slurmctld takes it for running, and it would run again. So slurmstepd (container/task_exit.c) and the
+launcher of `dshpc run` write a line `job restarts code` as the script ends (code "?" where a signal ended
+it), in a folder that is the job's user's alone. The next start concludes such a job: it is queued once more
+with its number, and the task prolog puts `exit code` in the place of its script.
 """
 
 from __future__ import annotations

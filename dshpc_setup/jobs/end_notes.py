@@ -1,8 +1,8 @@
 """What Slurm does not keep of a job that has ended: its GPUs, and whether the kernel ended it for memory.
 
-The task epilog writes lines `job restarts gpus PLACES UUIDS` and `job restarts memory` (container/rootfs,
-`task-epilog`) into a file of the job's user, in a folder that is that user's alone: what stands there is
-shown of that user's own jobs, and nothing goes by it.
+`container/task_exit.c` writes lines `job restarts gpus PLACES UUIDS` and `job restarts memory` into a file
+of the job's user, in a folder that is that user's alone: what stands there is shown of that user's own
+jobs, and nothing goes by it.
 """
 
 from __future__ import annotations

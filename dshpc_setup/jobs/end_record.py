@@ -8,7 +8,7 @@ import signal
 from collections.abc import Mapping
 
 STOPPING = "/run/dshpc/stopping"  # the container is (container/rootfs, `stop`)
-ENDED = "/var/lib/dshpc/state/ended"  # UID/(number of the job modulo SLOTS), as task-epilog has it
+ENDED = "/var/lib/dshpc/state/ended"  # UID/(number of the job modulo SLOTS), as container/task_exit.c has it
 NOT_KNOWN = 75  # what a job ends with of which nobody knows how it has ended
 SLOTS = 1000
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 TABLE = "/run/dshpc/gpu-places"
 PLACES = "SLURM_JOB_GPUS"
-UUIDS = "UUIDS"  # of a job whose variables are not known: what the task epilog has kept
+UUIDS = "UUIDS"  # of a job whose variables are not known: what was kept as it ended
 _OF_SLURM = (PLACES, "SLURM_STEP_GPUS")
 _USUAL = "_VISIBLE_DEVICES"  # the end of most of them
 

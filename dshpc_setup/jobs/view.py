@@ -176,7 +176,7 @@ def _with_result(view: View, result: Mapping[str, Any], places: Places) -> View:
 
 
 def with_notes(view: View, notes: Notes, places: Places) -> View:
-    """With what the task epilog has kept of a job that has ended; the launcher's own words come first."""
+    """With what was kept of a job as it ended (end_notes); the launcher's own words come first."""
     if not view.is_over:
         return view
     if not view.gpus and notes.places:

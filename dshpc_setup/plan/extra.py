@@ -31,7 +31,6 @@ _OWN: dict[str, str] = {
     "jobsubmitplugins": "The names of GPUs are translated by it.",
     "clifilterplugins": "The names of GPUs are translated by it.",
     "plugstackconfig": "It tells each job its GPUs; a TaskProlog of your own runs beside it.",
-    "taskepilog": "It writes down that a job has ended.",
     "selecttype": "GPUs need select/cons_tres.",
     "include": "The configuration is one file of its own.",
     "plugindir": "Plugins are those of the image.",

@@ -202,7 +202,7 @@ def stop_slurmctld(node: Node) -> None:
 
 
 def wait_ended(node: Node, *numbers: str) -> None:
-    known = "cat $1/ended/*/* 2>/dev/null | cut -d' ' -f1"
+    known = "cat $1/ended/*/*[0-9] 2>/dev/null | cut -d' ' -f1"
     until(lambda: set(numbers) <= set(node.exec("sh", "-c", known, "sh", STATE).split()))
 
 
@@ -228,19 +228,27 @@ def test_a_script_that_has_ended_is_not_run_again(fresh: Node, tmp_path: Path) -
     assert "JobState=COMPLETED" in show(fresh, second)
 
 
-def test_an_end_of_which_no_code_is_known_is_no_success(fresh: Node, tmp_path: Path) -> None:
+def test_a_plain_script_ends_as_it_has_ended(fresh: Node, tmp_path: Path) -> None:
+    """Also where no exit code is known, which is no success."""
     work = tmp_path / "work"
-    script = f"echo ran >>{work}/ran; until [ -e {work}/go ]; do sleep 0.1; done"
-    job = fresh.exec("sbatch", "--parsable", "--mem=16", "-o", f"{work}/log", "--wrap", script)
-    until((work / "ran").exists)
+    ends = {"0": "exit 0", "5": "exit 5", "75": "kill -9 $$"}
+    jobs: dict[str, str] = {}
+    for code, end in ends.items():
+        script = f"echo ran >>{work}/{code}; until [ -e {work}/go ]; do sleep 0.1; done; {end}"
+        asked = ("--parsable", "--mem=16", "-o", f"{work}/log.{code}", "--wrap", script)
+        jobs[code] = fresh.exec("sbatch", *asked)
+    until(lambda: all((work / code).exists() for code in ends))
     stop_slurmctld(fresh)
     (work / "go").touch()
-    wait_ended(fresh, job)
+    wait_ended(fresh, *jobs.values())
     kill_container(fresh)
     until(lambda: queued(fresh) == {})
-    assert (work / "ran").read_text() == "ran\n"
-    assert "ExitCode=75:0" in show(fresh, job)
-    assert "does not run again" in (work / "log").read_text()
+    for code, job in jobs.items():
+        assert (work / code).read_text() == "ran\n"
+        assert f"ExitCode={code}:0" in show(fresh, job)
+        said = (work / f"log.{code}").read_text()
+        assert "does not run again" in said
+        assert ("how it ended is not known" in said) == (code == "75")
 
 
 # The saved queue

@@ -14,7 +14,6 @@ from tests.integration.test_cluster_commands import wait_for
 
 UID = 4321
 ENDED = f"/var/lib/dshpc/state/ended/{UID}"
-EPILOG = "/usr/local/lib/dshpc/task-epilog"
 
 
 @pytest.fixture
@@ -70,19 +69,35 @@ def test_the_gpus_of_a_job_that_has_ended(standard: Cluster, own: Path) -> None:
     assert standard.dshpc("status").good().stdout.count("0 of 2 in use") == 1
 
 
-def test_a_script_that_ends_as_its_container_does_has_not_ended(standard: Cluster) -> None:
-    """It begins anew at the next start, and is not concluded."""
-    name = "907"
-    script = f"""
-        mkdir -p {ENDED}; rm -f {ENDED}/{name}; mkdir /run/dshpc/stopping-test
-        export SLURM_JOB_ID={name} SLURM_JOB_UID={UID}
-        sed s,/run/dshpc/stopping,/run/dshpc/stopping-test, {EPILOG} >/tmp/epilog
-        sh /tmp/epilog; ls {ENDED}; rmdir /run/dshpc/stopping-test
-        sh /tmp/epilog; cat {ENDED}/{name}; rm {ENDED}/{name} /tmp/epilog
+def test_a_script_that_ends_as_the_container_does_has_not(standard: Cluster, own: Path) -> None:
+    """It begins anew at the next start, and is not concluded; another one has ended, as it did."""
+    for code in (3, 4):
+        standard.said("touch" if code == 3 else "rm", "/run/dshpc/stopping")
+        asked = ("dshpc", "sbatch", "--parsable", "--wait", "-o", "/dev/null")
+        job = as_user(UID, *asked, f"--wrap=exit {code}", cwd=own).stdout.strip()
+        line = standard.said("sh", "-c", f"cat {ENDED}/$(({job} % 1000)) || true")
+        assert line == (f"{job} 0 4" if code == 4 else "")
+
+
+def test_what_is_written_of_an_end_is_written_as_the_user(standard: Cluster, own: Path) -> None:
+    """A link or a pipe that the user has put there leads to no file of another's, and holds up no job."""
+    asked = ("dshpc", "sbatch", "--parsable", "--wait", "-o", "/dev/null", "--gres=gpu:1")
+    first = int(as_user(UID, *asked, "--wrap=true", cwd=own).good().stdout)
+    private = "/var/lib/dshpc/state/private"
+    standard.said("sh", "-c", f"echo mine >{private}; chmod 600 {private}")
+    traps = f"""
+        cd {ENDED}
+        for n in 1 2 3 4 5; do
+            name=$((({first} + 1 + n) % 1000))
+            rm -f $name $name.job; ln -s {private} $name.job
+            [ $n = 1 ] && mkfifo $name || ln -s {private} $name
+        done
     """
-    before, *after = standard.said("sh", "-c", script).rpartition(f"{name} 0 ?")
-    assert after == [f"{name} 0 ?", ""]
-    assert name not in before.split()
+    as_user(UID, "dshpc", "srun", "sh", "-c", traps, cwd=own).good()
+    for _ in range(3):
+        as_user(UID, *asked, "--wrap=true", cwd=own).good()
+    assert standard.said("cat", private) == "mine"
+    standard.said("sh", "-c", f"rm -r {private} {ENDED}/*")
 
 
 def test_an_srun_inside_a_step_says_that_it_waits(standard: Cluster, own: Path) -> None:

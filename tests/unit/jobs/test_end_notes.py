@@ -1,4 +1,4 @@
-"""What the task epilog has kept of a job: lines, whose they are, and what a view makes of them."""
+"""What was kept of a job as it ended: lines, whose they are, and what a view makes of them."""
 
 from __future__ import annotations
 
