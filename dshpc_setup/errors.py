@@ -49,7 +49,7 @@ _PLACES: dict[Place, str] = {"project": "in the project folder", "host": "on the
 
 @dataclass(frozen=True)
 class Fix:
-    """One step of what mends a fault; `command` can be pasted; `automatic` where dshpc itself can do it.
+    """One step of what fixes a fault; `command` can be pasted; `automatic` where dshpc itself can do it.
 
     `place`: where it is done, where that is not wherever it is read. `repair`: the repair of
     `dshpc doctor --fix` that does this step. `does`: what the step comes to, where other steps depend on it.

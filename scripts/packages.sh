@@ -127,7 +127,7 @@ dshpc_install() {
         brew) brew install $dshpc_packages ;;
     esac </dev/null >&2 || {
         dshpc_say "the installation failed: $dshpc_packages" \
-            'The package manager says why, above. Once that is mended, run this again.'
+            'The package manager says why, above. Once that is fixed, run this again.'
         return 1
     }
 }

@@ -57,7 +57,7 @@ def patch(
     ] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Show how the file changes.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
     ] = False,
     yes: Yes = False,
     json_output: Json = False,

@@ -38,7 +38,7 @@ _All = Annotated[bool, typer.Option("--all", help="Every file that waits for an 
 def config_show(
     file: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="The text of slurm.conf, ... that is in force."),
+        typer.Argument(metavar="[FILE]", help="File in force to print: slurm.conf, ..."),
     ] = None,
     *,
     json_output: Json = False,

@@ -143,7 +143,7 @@ def _mark(finding: Finding, ink: Ink) -> str:
 
 
 def _body(finding: Finding, indent: str, most: int | None = None) -> Iterator[str]:
-    """Cause, evidence as it was read, and what mends it, each command on a line of its own."""
+    """Cause, evidence as it was read, and what fixes it, each command on a line of its own."""
     if finding.state == "crashed":
         yield from wrapped("This check itself failed, so it says nothing of the machine.", indent)
     yield from wrapped(as_called(finding.cause), indent)

@@ -22,7 +22,7 @@ from dshpc_setup.cli.options import Machine
 
 _Fix = Annotated[bool, typer.Option("--fix", help="Fix what is safe to fix; asks before each.")]
 _DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="With --fix: say what would be done; change nothing.")
+    bool, typer.Option("--dry-run", help="With --fix: show what would be done; change nothing.")
 ]
 _Bundle = Annotated[
     Path | None,
@@ -37,7 +37,7 @@ def doctor(
     *,
     json_output: Json = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Every check, with what was read.")
+        bool, typer.Option("--verbose", "-v", help="Show every check, with what was read.")
     ] = False,
     fix: _Fix = False,
     dry_run: _DryRun = False,
@@ -46,18 +46,18 @@ def doctor(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--only", metavar="CHECK[,CHECK]", help="Only these: sections, ids, DSH-NV-*."
+            "--only", metavar="CHECK[,CHECK]", help="Run only these: sections, ids, DSH-NV-*."
         ),
     ] = None,
     skip: Annotated[
-        list[str] | None, typer.Option("--skip", metavar="CHECK[,CHECK]", help="All but these.")
+        list[str] | None, typer.Option("--skip", metavar="CHECK[,CHECK]", help="Run all but these.")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit's XML as well.")
     ] = None,
     list_checks: Annotated[
-        bool, typer.Option("--list-checks", help="What is checked; nothing is looked at.")
+        bool, typer.Option("--list-checks", help="List the checks; run none.")
     ] = False,
     dir: Dir = None,  # noqa: A002
     machine: Machine = None,
@@ -96,9 +96,9 @@ def doctor(
         write_report(here, project, (known, report.every), bundle, reporter(yes))
     if not fix:
         return
-    from dshpc_setup.cli.repair import exit_code, mend, print_mended
+    from dshpc_setup.cli.repair import exit_code, print_outcome, run
 
-    done = mend(
+    done = run(
         here,
         project,
         known,
@@ -113,7 +113,7 @@ def doctor(
     if json_output:
         print_json(done.to_json())
     else:
-        print_mended(done)
+        print_outcome(done)
 
 
 @app.command("explain", rich_help_panel="Look")

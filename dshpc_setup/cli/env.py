@@ -33,8 +33,8 @@ app.add_typer(env_app, name="env", rich_help_panel="Methods and jobs")
 _Names = Annotated[
     list[str], typer.Argument(metavar="NAME...", help="Packages, as numpy or pandas==2.2.")
 ]
-_Apt = Annotated[bool, typer.Option("--apt", help="They are packages of Debian.")]
-_R = Annotated[bool, typer.Option("--r", help="They are packages of R.")]
+_Apt = Annotated[bool, typer.Option("--apt", help="Debian packages.")]
+_R = Annotated[bool, typer.Option("--r", help="R packages.")]
 
 
 @env_app.callback()

@@ -94,7 +94,7 @@ def ask(runtime: dict[str, Any], verb: str, request: Handed) -> dict[str, Any]:
 
     def stop() -> None:
         if unsure:
-            _say("Interrupted: the submission is told to stop. Again, to end this at once.")
+            _say("Interrupted: stopping the submission. Press Ctrl-C again to quit at once.")
         stopping.deliver(machine, call.deliver)
 
     try:

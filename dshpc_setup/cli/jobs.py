@@ -16,26 +16,30 @@ job_app = typer.Typer(
 )
 app.add_typer(job_app, name="job", rich_help_panel="Methods and jobs")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A job's number, as 17 or 17_2.")]
-Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Jobs' numbers, as 17 or 17_2.")]
-All = Annotated[bool, typer.Option("--all", help="Also what ended longer ago.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on to the job's end.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Job ID, such as 17 or 17_2.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Job IDs, such as 17 or 17_2.")]
+All = Annotated[bool, typer.Option("--all", help="Show also what ended longer ago.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the job ends.")]
 OlderThan = Annotated[
     str | None,
     typer.Option(
         "--older-than",
         metavar="TIME",
-        help="Only of jobs that ended so long ago: 7d, 12h, 90m, 0 (default: the setting clean_after, "
+        help="Only of jobs that ended so long ago or longer: 7d, 12h, 90m, 0 (default: clean_after, "
         "30d).",
     ),
 ]
 Lost = Annotated[
     bool,
-    typer.Option("--lost", help="Also where nothing says that the job has ended: see the docs."),
+    typer.Option(
+        "--lost", help="Offer also jobs of which nothing says that they ended: see the docs."
+    ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would go; remove nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be removed; remove nothing.")
+]
 Task = Annotated[
-    int | None, typer.Option("--task", metavar="N", min=0, help="Of an array, this task's.")
+    int | None, typer.Option("--task", metavar="N", min=0, help="Show this task of an array.")
 ]
 
 

@@ -45,15 +45,17 @@ def detect(
         typer.Option(
             "--only",
             metavar="SECTION[,SECTION]",
-            help="Of platform, cpu, memory, gpus, docker. The others are not looked at.",
+            help="Probe only these: platform, cpu, memory, gpus, docker.",
         ),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Why it is concluded, and why nothing else is.")
+        bool, typer.Option("--explain", help="Show why each thing is concluded, and nothing else.")
     ] = False,
     deadline: Annotated[
         float,
-        typer.Option("--deadline", metavar="SECONDS", help="When to go on without an answer."),
+        typer.Option(
+            "--deadline", metavar="SECONDS", help="Seconds to wait for each probe's answer."
+        ),
     ] = DEADLINE_S,
     root: _RootText = "/",
     machine: _MachineText = None,
@@ -72,10 +74,12 @@ def detect(
 def gpus(
     *,
     json_output: Json = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
     interval: Annotated[
         float | None,
-        typer.Option("--interval", metavar="SECONDS", help="Between two looks (default: 2)."),
+        typer.Option(
+            "--interval", metavar="SECONDS", help="Seconds between two readings (default: 2)."
+        ),
     ] = None,
     dir: Dir = None,  # noqa: A002
     root: _RootText = "/",
@@ -116,9 +120,12 @@ def status(
 def logs(
     *,
     dir: Dir = None,  # noqa: A002
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the log as it grows.")
+    ] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Only the last lines.")
+        int | None,
+        typer.Option("--tail", "-n", min=0, metavar="N", help="Show only the last lines."),
     ] = None,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
@@ -148,7 +155,9 @@ def passthrough(
     ] = False,
     deadline: Annotated[
         float,
-        typer.Option("--deadline", metavar="SECONDS", help="When to give a test container up."),
+        typer.Option(
+            "--deadline", metavar="SECONDS", help="Seconds to wait for each test container."
+        ),
     ] = 60,
     yes: Yes = False,
     dir: Dir = None,  # noqa: A002

@@ -42,7 +42,7 @@ def lines(run: TestRun) -> list[str]:
     for cause in run.passthrough.warnings:
         said += _wrapped(f"{describe_cause(cause)}.", "Warning: ")
     said += _wrapped(_result(run))
-    first = run.passthrough.to_mend if run.plan.gres else None
+    first = run.passthrough.to_fix if run.plan.gres else None
     return said + (list(_steps(first.fix)) if first is not None else [])
 
 
@@ -82,7 +82,7 @@ def _result(run: TestRun) -> str:
         return f"Nothing to test: {found.reason}"
     if found.works:
         return found.reason
-    first = found.to_mend
+    first = found.to_fix
     if first is None or not found.reason.startswith(first.way):
         return f"No container gets the GPUs: {found.reason}"
     return f"No container gets the GPUs. Start with {found.reason}"

@@ -9,14 +9,13 @@ from dshpc_setup.cli.console import is_interactive
 from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
-from dshpc_setup.repair import Mended, RepairOptions
-from dshpc_setup.repair import mend as mend_all
+from dshpc_setup.repair import Outcome, RepairOptions, repair_findings
 from dshpc_setup.repair.outcome import lines
 from dshpc_setup.terminal.called import as_called, print_error
 from dshpc_setup.terminal.reporter import Reporter
 
 
-def mend(
+def run(
     machine: Machine,
     project: Project | None,
     known: Known,
@@ -27,22 +26,22 @@ def mend(
     dry_run: bool,
     yes: bool,
     strict: bool = False,
-) -> Mended:
-    """Show, ask, mend and look `again`; the plan and the questions are said by the reporter."""
+) -> Outcome:
+    """Show, ask, fix and look `again`; the plan and the questions are said by the reporter."""
     asks = is_interactive()
     how = RepairOptions(reporter, again, dry_run=dry_run, yes=yes, interactive=asks, strict=strict)
-    return mend_all(machine, project, known, findings, how)
+    return repair_findings(machine, project, known, findings, how)
 
 
-def print_mended(mended: Mended) -> None:
+def print_outcome(outcome: Outcome) -> None:
     """What was done; an error of the whole run goes to stderr."""
-    said = lines(mended)
+    said = lines(outcome)
     if said:
         print("\n".join(map(as_called, said)))
-    if mended.error is not None:
-        print_error(mended.error)
+    if outcome.error is not None:
+        print_error(outcome.error)
 
 
-def exit_code(mended: Mended) -> int:
+def exit_code(outcome: Outcome) -> int:
     """128 and the number of the signal where one ended it."""
-    return interrupt_code() if mended.interrupted else mended.exit_code
+    return interrupt_code() if outcome.interrupted else outcome.exit_code

@@ -40,7 +40,7 @@ def configure(
         typer.Option("--settings", metavar="FILE", help="Settings file instead of DIR/dshpc.yaml."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
     ] = False,
     diff: Annotated[
         bool,
@@ -57,13 +57,17 @@ def configure(
     no_start: Annotated[bool, typer.Option("--no-start", help="Do not start the cluster.")] = False,
     take_over: Annotated[
         bool,
-        typer.Option("--take-over", help="Replace a cluster of the same name of another folder."),
+        typer.Option(
+            "--take-over", help="Replace a cluster of this name that belongs to another folder."
+        ),
     ] = False,
     stop_jobs: StopJobs = False,
     machine: Annotated[
         Path | None,
         typer.Option(
-            "--machine", metavar="DIR", help="What would be done on the machine recorded in DIR."
+            "--machine",
+            metavar="DIR",
+            help="Show what would be done on the machine recorded in DIR.",
         ),
     ] = None,
     version: Version = False,  # noqa: ARG001 -- its callback has said it

@@ -261,7 +261,7 @@ def _follow(runtime: dict[str, Any], answer: dict[str, Any]) -> int:
     if code == _KILLED:
         _check_stopped(call, since, job)
     if code in (128 + 1, 128 + 2, 128 + 15):  # as it ends where HUP, INT or TERM came
-        _say([f"No longer followed; unless job {job} has ended, it goes on.",
+        _say([f"No longer followed; unless job {job} has ended, it keeps running.",
               f"End it: dshpc job cancel {job}"])  # fmt: skip
     return code
 

@@ -23,10 +23,12 @@ _Dir = Annotated[
 ]
 _Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", metavar="FILE", help="An input; again for more. Copied if need be."),
+    typer.Option(
+        "--input", metavar="FILE", help="Input file or folder; repeat for more. Copied if need be."
+    ),
 ]
 _Wait = Annotated[
-    bool, typer.Option("--wait", help="Watch it, and end with the job's own exit code.")
+    bool, typer.Option("--wait", help="Wait until it ends, and exit with its exit code.")
 ]
 _Dry = Annotated[bool, typer.Option("--dry-run", help="Show the sbatch call, and submit nothing.")]
 
@@ -43,14 +45,12 @@ _GpuType = Annotated[
     ),
 ]
 _GpuMemory = Annotated[
-    str | None, _resource("--gpu-memory", "SIZE", "The least memory of each GPU: 8GB, 4096M.")
+    str | None, _resource("--gpu-memory", "SIZE", "Least memory of each GPU: 8GB, 4096M.")
 ]
 _Cpus = Annotated[str | None, _resource("--cpus", "N", "CPUs of each task; 0 is all of them.")]
 _MaxCpu = Annotated[str | None, typer.Option("--max-cpu", hidden=True)]
 _Memory = Annotated[str | None, _resource("--memory", "SIZE", "Memory: 16G, 4096M.")]
-_Time = Annotated[
-    str | None, _resource("--time", "TIME", "The longest that it may run: 30m, 2h, 1-12:00:00.")
-]
+_Time = Annotated[str | None, _resource("--time", "TIME", "Time limit: 30m, 2h, 1-12:00:00.")]
 _Shards = Annotated[
     str | None, _resource("--shards", "N", "Shares of one GPU, where GPUs are shared.")
 ]
@@ -63,12 +63,12 @@ _Target = Annotated[
         "--target",
         "-t",
         metavar="NODE[::GPUS]",
-        help="Particular GPUs, by index or UUID: NODE::0,2; again for a job on others.",
+        help="Particular GPUs, by index or UUID: NODE::0,2; repeat for a job on others.",
         rich_help_panel=_FROM,
     ),
 ]
 _NoWait = Annotated[
-    bool, _resource("--no-wait", "", "Refuse it where it cannot begin at once: nothing is queued.")
+    bool, _resource("--no-wait", "", "Refuse the job if it cannot start at once; queue nothing.")
 ]
 
 
@@ -86,7 +86,9 @@ def method_run(
     *,
     param: Annotated[
         list[str] | None,
-        typer.Option("-p", "--param", metavar="KEY=VALUE", help="A parameter; again for more."),
+        typer.Option(
+            "-p", "--param", metavar="KEY=VALUE", help="Set a parameter; repeat for more."
+        ),
     ] = None,
     input: _Inputs = None,  # noqa: A002
     array: Annotated[

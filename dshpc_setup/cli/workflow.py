@@ -52,10 +52,11 @@ def workflow_run(
     file: _File,
     *,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Watch it; exit code 0 if all jobs succeed, else 1.")
+        bool,
+        typer.Option("--wait", help="Wait until it ends; exit code 0 if all jobs succeed, else 1."),
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Also run what succeeded and has not changed.")
+        bool, typer.Option("--again", help="Run also what succeeded and has not changed.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the sbatch calls, and submit nothing.")
@@ -205,8 +206,11 @@ def _watch(runtime: dict[str, Any], asked: WorkflowRequest) -> int:
     call.more = execution.for_people(os.environ)
     code = execution.run(call)
     if code in (128 + 1, 128 + 2, 128 + 15):
-        said = [f"The workflow {asked.name} goes on. See how it is: dshpc workflow status {asked.name}",
-                f"End it: dshpc workflow cancel {asked.name}"]  # fmt: skip
+        said = [
+            f"The workflow {asked.name} keeps running. "
+            f"Show its state: dshpc workflow status {asked.name}",
+            f"End it: dshpc workflow cancel {asked.name}",
+        ]
         print("\n".join(map(as_called, said)), file=sys.stderr, flush=True)
     return code
 

@@ -69,7 +69,7 @@ def agreed(
     found = containers.inspect(machine, settings.container)
     if awake.is_paused(found):
         reporter.note(
-            f"The container {settings.container} is paused (docker pause). It goes on now, with its jobs; "
+            f"The container {settings.container} is paused (docker pause). It is resumed now, with its jobs; "
             "where this run is refused, it is paused again."
         )
     with awake.awake_meanwhile(machine, found) as woken:

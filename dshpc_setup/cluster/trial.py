@@ -17,7 +17,7 @@ _DEADLINE_S = 180.0
 _CHECK = ("dshpc-node", "check")
 _SERVICE = "com.docker.compose.service"
 _UNTRIED = "Or stop the cluster first, then run this again, untried: dshpc down"
-_GOES_ON = "It was tried before anything was stopped: the cluster goes on as it was."
+_GOES_ON = "It was tried before anything was stopped: the cluster runs as before."
 
 
 def is_ready(machine: Machine, container: str) -> bool:

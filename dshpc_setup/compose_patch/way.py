@@ -161,8 +161,8 @@ def _oldest(engine: Engine) -> str | None:
 
 
 def _none_works(found: Passthrough, facts: HostFacts) -> DshpcError:
-    mend = found.to_mend
-    steps = [str(fix) for fix in mend.fix] if mend is not None else []
+    fix = found.to_fix
+    steps = [str(fix) for fix in fix.fix] if fix is not None else []
     why: Sequence[str] = [f"{row.mechanism}: {row.reason}" for row in found.attempts]
     known = "this machine has no GPU" if not facts.gpus.devices else "none reaches a container"
     return DshpcError(

@@ -67,7 +67,7 @@ def end_jobs(
     told = frozenset(pid for pid in of_steps(table, steps) if table[pid].name != _CLIENT)
     if not told:
         return
-    _say(f"The jobs that run are told to end, and have {GRACE_S:.0f} s.")
+    _say(f"Running jobs get SIGTERM and have {GRACE_S:.0f} s to end.")
     for pid in told:
         hangs_up = is_prompt(table, pid) and react(pid) == "ignores"
         _tell(kill, pid, signal.SIGHUP if hangs_up else signal.SIGTERM)

@@ -71,7 +71,7 @@ def ensure_key(places: Places, slurm: tuple[int, int]) -> str | None:
         _write(places, fresh(os.urandom(_KEY_BYTES), _new_kid()), slurm)
         return "A key for this deployment was made."
     content, keys = _load(path, found)
-    notes = [_mended(path, found, slurm)]
+    notes = [_fixed(path, found, slurm)]
     # What a former key signed is gone with the processes of before this start
     kept = settled(keys, _new_kid())
     if not is_set(content) or kept != keys:
@@ -87,7 +87,7 @@ def refuse_unusable(places: Places) -> None:
         _load(places.key, os.lstat(places.key))
 
 
-def _mended(path: str, found: os.stat_result, slurm: tuple[int, int]) -> str | None:
+def _fixed(path: str, found: os.stat_result, slurm: tuple[int, int]) -> str | None:
     mode = stat.S_IMODE(found.st_mode)
     if mode == 0o600 and (found.st_uid, found.st_gid) == slurm:
         return None

@@ -186,11 +186,11 @@ def _say_refused(run: Run, before: Mapping[str, object], error: DshpcError) -> N
     values.update(before)
     values.update(tried, kept_last_good=as_failure(error))
     run.status.write()
-    run.status.say("The cluster goes on with the configuration that it had.")
+    run.status.say("The cluster keeps the configuration that it had.")
 
 
 def _forget_refusal(run: Run, before: Mapping[str, object]) -> None:
-    """What was refused at the start or since then is mended: the status says so."""
+    """What was refused at the start or since then is fixed: the status says so."""
     values = run.status.values
     tried = {key: values[key] for key in ("customized", "config_sha256")}
     if before.get("kept_last_good") is None and all(before.get(key) == tried[key] for key in tried):

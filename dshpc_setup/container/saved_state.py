@@ -136,7 +136,7 @@ def _lost(folder: str, refuses: Refuses) -> DshpcError:
         )
     steps.append(
         Fix(
-            "Begin with an empty queue; job numbers go on, and scripts are kept in the state volume",
+            "Start with an empty queue; job IDs continue, and scripts are kept in the state volume",
             "docker exec CONTAINER dshpc-node saved-state give-up",
         )
     )

@@ -72,7 +72,7 @@ def _sentence(text: str) -> str:
 
 
 def _let_in(known: Known) -> tuple[Fix, ...]:
-    """Nothing of a GPU may be read, or none may be used, by this process: no driver mends that."""
+    """Nothing of a GPU may be read, or none may be used, by this process: no driver fixes that."""
     if "control-group" not in known.facts.gpus.causes:
         return (Fix("See what this user may not read", "dshpc detect --explain", step="look"),)
     return (

@@ -21,7 +21,7 @@ SECTIONS: tuple[Section, ...] = (
     *("host", "gpu", "driver", "engine", "passthrough", "slurm", "files"),
 )
 FAULTS: tuple[FindingState, ...] = ("error", "warn")
-"""The states that are for somebody to mend."""
+"""The states that are for somebody to fix."""
 WRONG: tuple[FindingState, ...] = ("error", "crashed", "warn")
 """The states in which all is not well, the worst first."""
 
@@ -57,7 +57,7 @@ def fine(*evidence: str) -> Verdict:
 def note(
     cause: str, *evidence: str, fix: tuple[Fix, ...] = (), title: str | None = None
 ) -> Verdict:
-    """Worth knowing, and nothing to mend; `title` where the check's `fault_title` would say too much."""
+    """Worth knowing, and nothing to fix; `title` where the check's `fault_title` would say too much."""
     return Verdict("info", cause, evidence, fix, title)
 
 

@@ -33,7 +33,7 @@ def _passthrough(known: Known) -> Verdict:
         return replace(old, title="The test of GPUs in containers is out of date")
     if known.proof.works:
         return fine(known.proof.reason)
-    first = known.proof.to_mend
+    first = known.proof.to_fix
     return fault(
         describe_proof(known.proof),
         *(describe_attempt(row) for row in known.proof.attempts),

@@ -51,7 +51,7 @@ def from_proof(identity: str) -> Look:
     """What the test-run of this machine as it is now says of one finding.
 
     A mechanism that was refused for this cause is a fault where none works, else worth knowing; so is
-    one that cannot be had, unless another one was tried and is to be mended first.
+    one that cannot be had, unless another one was tried and is to be fixed first.
     """
 
     def look(known: Known) -> Verdict:
@@ -105,7 +105,7 @@ def _of_row(found: Passthrough, row: Attempt) -> Verdict:
     cause = _sentence(f"{row.way}: {row.reason}")
     lines = [line for text in row.evidence for line in text.splitlines() if line.strip()]
     said = lines[-_LINES:]
-    first = found.to_mend
+    first = found.to_fix
     if first is not None and (row.state == "fails" or row.finding == first.finding):
         return fault(cause, *said, fix=row.fix or NEXT.get(row.finding or "", ()))
     if found.works:

@@ -185,8 +185,8 @@ def _published(_: Known, seen: ContainerSeen) -> Verdict:
     if not beyond:
         return fine(*seen.published)
     return warning(
-        "Other machines can reach these ports. Slurm needs none of them: everything of the cluster "
-        "goes on inside its container.",
+        "Other machines can reach these ports. Slurm needs none of them: the whole "
+        "cluster runs inside its container.",
         *beyond,
         fix=(
             Fix("Remove `ports:` from docker-compose.yml, or write 127.0.0.1: before each, then",

@@ -135,7 +135,7 @@ def _key(known: Known, inside: Inside) -> Verdict:
         return unknown("The start has not come so far.")
     if key.state == "absent":
         return fault(
-            "Slurm's key is gone. Its daemons go on with what they read, and do not start again.",
+            "Slurm's key is gone. Its daemons keep running with what they read, but cannot restart.",
             _PLACES.key,
             fix=(restart("The next start makes a new one; jobs that run are interrupted"),),
         )

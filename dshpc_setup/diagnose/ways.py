@@ -27,18 +27,18 @@ _LIKELY = frozenset(
         findings.TOOLKIT_BROKEN,
     }
 )
-"""Somebody's to mend even where another way is left; and untested, so that they are no errors yet."""
+"""Somebody's to fix even where another way is left; and untested, so that they are no errors yet."""
 
-_MENDED_BY_CDI = frozenset({findings.ROOTLESS})
-"""Those of which CDI is the remedy: nothing is left to mend where the engine has the GPUs by it."""
+_Fixed_BY_CDI = frozenset({findings.ROOTLESS})
+"""Those of which CDI is the remedy: nothing is left to fix where the engine has the GPUs by it."""
 
 
 def is_likely(identity: str, facts: HostFacts, found: Passthrough) -> bool:
-    """Whether the facts alone make this a warning: to be mended, and not sure before a test-run.
+    """Whether the facts alone make this a warning: to be fixed, and not sure before a test-run.
 
     `found` is what a test-run of these facts would show.
     """
-    if identity in _MENDED_BY_CDI and found.works and found.handover.mechanism == "cdi":
+    if identity in _Fixed_BY_CDI and found.works and found.handover.mechanism == "cdi":
         return False
     return identity in _LIKELY or (identity == findings.NO_TOOLKIT and _is_registered(facts))
 

@@ -49,7 +49,7 @@ NVLINK_5 = range(144, 151)
 """Whose lines say themselves whether they are fatal: "145, RLW_REMAP Fatal XC0 i0 Link 00 (...)"."""
 
 XIDS: dict[int, Meaning] = {
-    # -- the GPU is of no use until it was reset, restarted or mended
+    # -- the GPU is of no use until it was reset, restarted or fixed
     46: Meaning("the GPU stopped processing", "fatal", "reset"),
     48: Meaning("a memory error that ECC could not correct", "fatal", "reset"),
     54: Meaning("the card's extra power is not connected", "fatal", "power"),

@@ -43,7 +43,7 @@ def main(rest: Sequence[str]) -> int:
         return _Follower(look, job).follow()
     except KeyboardInterrupt:
         if not target.startswith("/"):  # a submission that waits has words of its own
-            _say(f"no longer followed; job {job} goes on. End it: dshpc job cancel {job}")
+            _say(f"no longer followed; job {job} keeps running. End it: dshpc job cancel {job}")
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
         return 141

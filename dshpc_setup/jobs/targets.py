@@ -92,7 +92,7 @@ def _any_of(same: Sequence[OfferedGpu], wanted: Sequence[OfferedGpu], offer: Off
         f"GPU{plural} {gpu_words.listed([number(gpu) for gpu in wanted])} of {offer.node} cannot be "
         f"requested by index: Slurm knows GPUs {numbers} as {kind}, and gives any of them.",
         "With the setting gres_type: index each GPU has a type of its own (gpu0, gpu1). --gpus and "
-        "--gpu-type go on working; in Slurm's own commands a model's name does where all GPUs are of "
+        "--gpu-type still work; in Slurm's own commands a model's name does where all GPUs are of "
         "one model.",
         (
             "Give each GPU a type of its own: configure-environment --gres-type index",

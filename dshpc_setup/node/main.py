@@ -9,20 +9,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dshpc_setup.errors import DshpcError
 
-_HELP = """usage: dshpc-node start
-       dshpc-node wait [--timeout SECONDS]   until ready (exit code 0) or failed (2); 3 in between
-       dshpc-node status
-       dshpc-node health
-       dshpc-node doctor [-v|--json]         find what is wrong, and show why and how to fix it
-       dshpc-node observe                    what `dshpc doctor` asks: one JSON object
-       dshpc-node reconfigure                detect, render and check anew, jobs keep running
-       dshpc-node check                      would a start here come up: one JSON object
-       dshpc-node rotate-key                 a new key for the deployment, jobs keep running
-       dshpc-node saved-state check          can slurmctld read the queue that it has saved
-       dshpc-node saved-state restore|give-up   where it cannot: a copy of it, or an empty queue
-       dshpc-node add-user UID GID NAME [HOME]
-       dshpc-node add-ground WORK UID GID    where a user's workspaces lie
-       dshpc-node job VERB ...               what `dshpc method run` and `dshpc job` ask"""
+_HELP = """usage: dshpc-node COMMAND [ARGUMENT...]
+
+  start                         Start the cluster in this container: its entrypoint
+  wait [--timeout SECONDS]      Wait until it is ready (exit code 0) or has failed (2); 3 in between
+  status                        Show how the start went, as a JSON object
+  health                        Check that Slurm answers: the container's health check
+  doctor [-v|--json]            Find what is wrong, and show why and how to fix it
+  reconfigure                   Detect, render and check again, while jobs keep running
+  rotate-key                    Make a new key for the cluster, while jobs keep running
+  saved-state check             Check that slurmctld can read the queue that it has saved
+  saved-state restore|give-up   Replace a queue that it cannot read by a copy, or by an empty one
+  help                          Show this
+
+For the dshpc command on the host:
+  observe                       Print what `dshpc doctor` asks, as a JSON object
+  check                         Try whether a start here would succeed; print a JSON object
+  add-user UID GID NAME [HOME]  Make a user of the host known here
+  add-ground WORK UID GID       Make the folder of a user's workspaces
+  job VERB ...                  Answer `dshpc job`, `dshpc run`, `dshpc method run` and `dshpc workflow`"""
 
 
 def main(arguments: list[str]) -> int:

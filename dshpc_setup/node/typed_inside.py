@@ -1,4 +1,4 @@
-"""What mends a fault, as it can be typed in the container: with its own commands, else on the host."""
+"""What fixes a fault, as it can be typed in the container: with its own commands, else on the host."""
 
 from __future__ import annotations
 

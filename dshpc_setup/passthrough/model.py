@@ -15,7 +15,7 @@ AttemptState = Literal["works", "fails", "impossible", "untested"]
 
 @dataclass(frozen=True)
 class Cause:
-    """Why something does not work: a finding of the catalogue, in one sentence, and what mends it.
+    """Why something does not work: a finding of the catalogue, in one sentence, and what fixes it.
 
     `finding` is None where no known cause fits: the sentence then tells what was seen.
     """
@@ -76,8 +76,8 @@ class Passthrough:
         return tuple(item for item in self.attempts if item.state == "fails")
 
     @property
-    def to_mend(self) -> Attempt | None:
-        """The mechanism whose cause is worth mending first, where none works.
+    def to_fix(self) -> Attempt | None:
+        """The mechanism whose cause is worth fixing first, where none works.
 
         The best one that was tried and whose cause is known; else one that a step would make possible.
         """

@@ -131,10 +131,10 @@ def _warnings(wishes: tuple[Unmet, ...]) -> tuple[Cause, ...]:
 
 
 def why_none(none: Passthrough) -> str:
-    """The cause to mend first; without its mechanism where all have the same."""
+    """The cause to fix first; without its mechanism where all have the same."""
     if len({row.reason for row in none.attempts}) == 1:
         return f"{none.attempts[0].reason}."
-    worst = none.to_mend or none.attempts[0]
+    worst = none.to_fix or none.attempts[0]
     return f"{worst.way}: {worst.reason}."
 
 

@@ -17,7 +17,7 @@ def describe_attempt(row: Attempt) -> str:
 
 def describe_proof(proof: Passthrough) -> str:
     """ "No container gets the GPUs: the NVIDIA Container Toolkit is not installed (DSH-DK-007)." """
-    first = proof.to_mend
+    first = proof.to_fix
     if first is None:
         return proof.reason
     return f"No container gets the GPUs: {describe_cause(Cause(first.finding, first.reason))}."

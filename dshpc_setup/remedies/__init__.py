@@ -1,4 +1,4 @@
-"""What mends what is wrong with GPUs in containers: steps for this machine, ready to paste. Pure.
+"""What fixes what is wrong with GPUs in containers: steps for this machine, ready to paste. Pure.
 
 Each takes the facts of the machine and gives its steps in order. A command stands only where it is
 known for this distribution; elsewhere the text names the vendor's guide.

@@ -177,7 +177,7 @@ def reset_gpu(facts: HostFacts, handles: Sequence[str] = ()) -> Fixes:
         others = len([gpu for gpu in facts.gpus.devices if gpu_vendors.has_cuda(gpu.vendor)]) > len(
             handles
         )
-        alone = "; the others go on" if others else ""
+        alone = "; the others keep running" if others else ""
         step = Fix(
             f"End the programs that use {those}, then reset {them}{alone}",
             f"sudo nvidia-smi --gpu-reset -i {named}",

@@ -155,14 +155,14 @@ def replace_snap(_: HostFacts) -> Fixes:
             "Remove the Docker of the snap store (its images, containers and volumes go with it)",
             "sudo snap remove docker",
         ),
-        configure("Install Docker from packages, and go on"),
+        configure("Install Docker from packages, and continue"),
     )
 
 
 def native_engine(facts: HostFacts) -> Fixes:
     """An engine on this machine's own kernel in the place of a virtual machine."""
     if facts.platform.kind == "macos":
-        return (Fix("On macOS no GPU reaches containers: go on with the CPU alone"),)
+        return (Fix("On macOS no GPU reaches containers: use the CPU alone"),)
     if facts.platform.kind == "wsl2" and facts.engine.product is not None:
         application = facts.engine.application
         return (

@@ -1,4 +1,4 @@
-"""What only a vendor knows to mend: `REMEDIES` of its aspect `remedies`. Pure."""
+"""What only a vendor knows to fix: `REMEDIES` of its aspect `remedies`. Pure."""
 
 from __future__ import annotations
 

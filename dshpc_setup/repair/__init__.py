@@ -15,8 +15,8 @@ told      what was done, for people and as JSON
 from __future__ import annotations
 
 from dshpc_setup.repair.model import Host, Plan, Repair
-from dshpc_setup.repair.outcome import Done, Mended
+from dshpc_setup.repair.outcome import Done, Outcome
 from dshpc_setup.repair.plan import plan
-from dshpc_setup.repair.run import RepairOptions, mend
+from dshpc_setup.repair.run import RepairOptions, repair_findings
 
-__all__ = ["Done", "Host", "Mended", "Plan", "Repair", "RepairOptions", "mend", "plan"]
+__all__ = ["Done", "Host", "Outcome", "Plan", "Repair", "RepairOptions", "plan", "repair_findings"]

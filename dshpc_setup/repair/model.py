@@ -40,7 +40,7 @@ Argv = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Repair:
-    """One thing that is done to mend findings.
+    """One thing that is done to fix findings.
 
     `commands` are run as they stand, through sudo where `root`; a repair that is a command of our own
     is done by calling it. `about` tells repairs of one kind apart. Each file of `changes` is copied
@@ -55,7 +55,7 @@ class Repair:
     changes: tuple[str, ...] = ()
     stops: Literal["nothing", "containers", "cluster"] = "nothing"  # what ends where it is done
     loss: str = ""  # the same in words: "1 container stops (a), and with it 2 running jobs"
-    mends: tuple[str, ...] = ()  # ids of findings
+    fixes: tuple[str, ...] = ()  # ids of findings
     after: tuple[str, ...] = ()
 
     @property

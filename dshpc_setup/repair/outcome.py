@@ -42,7 +42,7 @@ class Done:
         return {
             "repair": repair.kind,
             "about": repair.about or None,
-            "mends": list(repair.mends),
+            "mends": list(repair.fixes),
             "does": repair.does,
             "commands": list(repair.shown()),
             "root": repair.root,
@@ -59,7 +59,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Mended:
+class Outcome:
     """A run of `--fix`. `after`: the findings of the checks that were made again; None: not made."""
 
     before: tuple[Finding, ...]
@@ -136,7 +136,7 @@ def planned_lines(repairs: Sequence[Repair], not_safe: dict[str, str]) -> list[s
         return ["Nothing here is safe to fix automatically.", *_by_hand(not_safe, ())]
     said = ["1 repair:" if len(repairs) == 1 else f"{len(repairs)} repairs, in this order:"]
     for number, repair in enumerate(repairs, 1):
-        said.append(f"{number}. {repair.does}, for {', '.join(repair.mends)}")
+        said.append(f"{number}. {repair.does}, for {', '.join(repair.fixes)}")
         said += [f"     {line}" for line in (*repair.shown(), *filter(None, [repair.loss]))]
         said += [
             f"     a copy before, where it is there: {path}.dshpc-backup-TIME"
@@ -147,7 +147,7 @@ def planned_lines(repairs: Sequence[Repair], not_safe: dict[str, str]) -> list[s
 
 def _by_hand(not_safe: dict[str, str], repairs: Sequence[Repair]) -> list[str]:
     """Faults that are left to people, whole or from some step on."""
-    begun = {identity for repair in repairs for identity in repair.mends}
+    begun = {identity for repair in repairs for identity in repair.fixes}
     return [
         f"{'By hand then' if identity in begun else 'By hand'}: {identity}"
         + (f". {why}" if why else "")
@@ -155,35 +155,35 @@ def _by_hand(not_safe: dict[str, str], repairs: Sequence[Repair]) -> list[str]:
     ]
 
 
-def lines(mended: Mended) -> list[str]:
+def lines(outcome: Outcome) -> list[str]:
     """What was done, and whether each fault is gone."""
-    if mended.dry_run:
-        repairs = [item.repair for item in mended.done]
-        return [*planned_lines(repairs, mended.not_safe), "Nothing was changed (--dry-run)."]
+    if outcome.dry_run:
+        repairs = [item.repair for item in outcome.done]
+        return [*planned_lines(repairs, outcome.not_safe), "Nothing was changed (--dry-run)."]
     said: list[str] = []
-    for item in mended.done:
+    for item in outcome.done:
         why = f": {item.error.brief}" if item.error else f": {item.why}" if item.why else ""
         said.append(f"{_WORDS[item.state]}: {item.repair.does}{why}")
         if item.error is not None:
             said += [f"    {line}" for line in item.error.details.strip().splitlines()]
             said += [f"    - {step}" for step in item.error.resolution]
         said += [f"    the former file: {shlex.quote(path)}" for path in item.backups]
-    if mended.interrupted:
+    if outcome.interrupted:
         return [*said, "Interrupted: the checks were not made again. See: dshpc doctor"]
-    if mended.after is None:
+    if outcome.after is None:
         return said
-    for finding in roots(mended.before):
-        said += _finding_lines(mended, finding)
-    for finding in mended.new:
+    for finding in roots(outcome.before):
+        said += _finding_lines(outcome, finding)
+    for finding in outcome.new:
         said.append(f"New: {finding.id} {finding.title}. See: dshpc doctor")
     return said
 
 
-def _finding_lines(mended: Mended, before: Finding) -> list[str]:
-    gone = mended.gone(before.id)
+def _finding_lines(outcome: Outcome, before: Finding) -> list[str]:
+    gone = outcome.gone(before.id)
     if gone:
         return [f"Gone: {before.id} {before.title}"]
-    now = next((item for item in mended.after or () if item.id == before.id), before)
+    now = next((item for item in outcome.after or () if item.id == before.id), before)
     if gone is None:
         why = f": {now.cause}" if now.state == "skipped" and now.cause else ""
         return [f"Not known: {before.id} {before.title}{why}"]

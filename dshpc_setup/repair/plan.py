@@ -31,7 +31,7 @@ def plan(findings: tuple[Finding, ...], known: Known, here: Host) -> Plan:
             not_safe[finding.id] = why
         for repair in made:
             before = chosen.get(repair.key, repair)
-            chosen[repair.key] = replace(before, mends=(*before.mends, finding.id))
+            chosen[repair.key] = replace(before, fixes=(*before.fixes, finding.id))
     ordered = sorted(chosen.values(), key=lambda item: (ORDER.index(item.kind), item.about))
     return Plan(_depending(ordered), not_safe)
 
@@ -53,13 +53,13 @@ def _made(wants: tuple[Want, ...], known: Known, here: Host) -> tuple[tuple[Repa
 
 
 def _depending(ordered: list[Repair]) -> tuple[Repair, ...]:
-    """Each after those before it that mend the same finding: these are steps of one fix."""
+    """Each after those before it that fix the same finding: these are steps of one fix."""
     found: list[Repair] = []
     for item in ordered:
         after = tuple(
             other.key
             for other in found
-            if other.kind != item.kind and set(other.mends) & set(item.mends)
+            if other.kind != item.kind and set(other.fixes) & set(item.fixes)
         )
         found.append(replace(item, after=after))
     return tuple(found)

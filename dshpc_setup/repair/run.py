@@ -15,7 +15,7 @@ from dshpc_setup.project.folder import Project
 from dshpc_setup.repair.context import look_around, running
 from dshpc_setup.repair.lock import only_run
 from dshpc_setup.repair.model import NEED_THE_ENGINE, OF_THE_ENGINE, Repair
-from dshpc_setup.repair.outcome import Done, Mended, planned_lines
+from dshpc_setup.repair.outcome import Done, Outcome, planned_lines
 from dshpc_setup.repair.plan import plan
 from dshpc_setup.repair.site import HeldProject, Site
 from dshpc_setup.repair.work import do
@@ -36,14 +36,14 @@ class RepairOptions:
     strict: bool = False  # warnings count as errors
 
 
-def mend(
+def repair_findings(
     machine: Machine,
     project: Project | None,
     known: Known,
     findings: tuple[Finding, ...],
     how: RepairOptions,
-) -> Mended:
-    """Mend what is safe to mend; raises DshpcError where another run mends, or works in the folder.
+) -> Outcome:
+    """Fix what is safe to fix; raises DshpcError where another run fixes, or works in the folder.
 
     Nothing is changed by a dry run, nor where nobody can be asked and `yes` was not said.
     """
@@ -59,7 +59,7 @@ def mend(
     )
     found = plan(findings, known, here)
     found = replace(found, repairs=tuple(_with_loss(site, item) for item in found.repairs))
-    told = Mended(findings, (), found.not_safe, dry_run=how.dry_run, strict=how.strict)
+    told = Outcome(findings, (), found.not_safe, dry_run=how.dry_run, strict=how.strict)
     if how.dry_run:
         return replace(told, done=tuple(Done(item, "planned") for item in found.repairs))
     for line in planned_lines(found.repairs, found.not_safe):
@@ -154,16 +154,16 @@ def _blocked(repair: Repair, done: Sequence[Done]) -> str:
     return ""
 
 
-def _looked_at_again(mended: Mended, how: RepairOptions) -> Mended:
-    tried = any(item.state in ("done", "failed") for item in mended.done)
-    if mended.interrupted or not tried:
-        return mended
+def _looked_at_again(outcome: Outcome, how: RepairOptions) -> Outcome:
+    tried = any(item.state in ("done", "failed") for item in outcome.done)
+    if outcome.interrupted or not tried:
+        return outcome
     try:
-        return replace(mended, after=how.again())
+        return replace(outcome, after=how.again())
     except DshpcError as error:
-        return replace(mended, error=error)
+        return replace(outcome, error=error)
     except KeyboardInterrupt:
-        return replace(mended, interrupted=True)
+        return replace(outcome, interrupted=True)
 
 
 def _nobody() -> DshpcError:

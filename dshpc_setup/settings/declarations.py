@@ -186,7 +186,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "clean_after",
         "30d",
-        "How long ago a job must have ended for dshpc job clean to offer its workspace, such as 30d or 12h.",
+        "Age at which dshpc job clean offers the workspace of an ended job, such as 30d or 12h.",
         texts.age,
         "TIME",
         in_container=True,

@@ -1,4 +1,4 @@
-"""A run that finds no usable GPU: an error where one was asked for, else what would mend it. Pure."""
+"""A run that finds no usable GPU: an error where one was asked for, else what would fix it. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def refusal(
         (
             *fixes,
             *(["Then run again."] if fixes else []),
-            "Or go on without a GPU: --gpu none.",
+            "Or continue without a GPU: --gpu none.",
             look_up(root.id if root is not None else _finding(proof)),
         ),
     )
@@ -81,9 +81,9 @@ def notes(proof: Passthrough, root: Finding | None = None) -> tuple[str, ...]:
 
 def _finding(proof: Passthrough) -> str:
     """The cause where it is known, else that containers cannot use the GPUs, or that there is none."""
-    if proof.to_mend is None:
+    if proof.to_fix is None:
         return _NOT_HERE
-    return proof.to_mend.finding or _NOT_USABLE
+    return proof.to_fix.finding or _NOT_USABLE
 
 
 def _reason(proof: Passthrough, root: Finding | None) -> str:
@@ -91,6 +91,6 @@ def _reason(proof: Passthrough, root: Finding | None) -> str:
 
 
 def _fixes(proof: Passthrough, root: Finding | None) -> tuple[str, ...]:
-    """What mends the mechanism that would be taken, or the cause why there is no GPU; a step each."""
-    first = root or proof.to_mend
+    """What fixes the mechanism that would be taken, or the cause why there is no GPU; a step each."""
+    first = root or proof.to_fix
     return tuple(str(fix) for fix in first.fix) if first is not None else ()

@@ -182,7 +182,7 @@ def test_two_deployments_have_two_keys(node: Node, fresh: Node) -> None:
     assert fresh.try_exec("srun", "--gres=gpu:1", "true").returncode != 0
 
 
-def test_a_host_name_that_does_not_resolve_is_mended(fresh: Node, tmp_path: Path) -> None:
+def test_a_host_name_that_does_not_resolve_is_fixed(fresh: Node, tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1 localhost\n")
     fresh.run("--volume", f"{hosts}:/etc/hosts")
@@ -357,7 +357,7 @@ def test_a_broken_file_of_the_user_never_takes_a_good_cluster_down(
     assert (status["customized"], status["config_sha256"]) == ({name: "custom"}, {name: tried})
     assert fresh.try_exec(HEALTH).returncode == 1
     assert fresh.try_exec("pidof", "slurmctld", "slurmd").stdout == ""
-    # mended, it starts
+    # fixed, it starts
     (fresh.config / name).unlink()
     assert fresh.restart()["ready"], fresh.log()
 

@@ -231,7 +231,7 @@ def test_a_script_that_has_ended_is_not_run_again(fresh: Node, tmp_path: Path) -
 def test_a_plain_script_ends_as_it_has_ended(fresh: Node, tmp_path: Path) -> None:
     """Also where no exit code is known, which is no success."""
     work = tmp_path / "work"
-    ends = {"0": "exit 0", "5": "exit 5", "75": "kill -9 $$"}
+    ends = {"5": "exit 5", "75": "kill -9 $$"}  # two, as the smallest machine has two CPUs
     jobs: dict[str, str] = {}
     for code, end in ends.items():
         script = f"echo ran >>{work}/{code}; until [ -e {work}/go ]; do sleep 0.1; done; {end}"

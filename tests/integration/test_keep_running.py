@@ -7,14 +7,14 @@ from tests.integration.cluster import Cluster, command, docker, made, run, wait_
 MADE_UP = ("--simulate", "h100:2")
 
 
-def test_a_refused_configuration_is_an_error_until_it_is_mended(fresh: Cluster) -> None:
+def test_a_refused_configuration_is_an_error_until_it_is_fixed(fresh: Cluster) -> None:
     fresh.configure(*MADE_UP).good()
     own = fresh.folder / "config/slurm.conf"
     good, began = own.read_text(), fresh.started_at
     own.write_text(good.replace("SelectType=", "SelctType=") + "# USER_CUSTOMIZED=true\n")
     refused = fresh.configure()
     assert refused.code == 2
-    assert "the cluster goes on as it was" in refused.report["error"]["details"]
+    assert "the cluster runs as before" in refused.report["error"]["details"]
     assert "SelectType" in " ".join(refused.report["error"]["resolution"])
     assert fresh.node() == ("gpu:h100:2", "idle")
     assert fresh.started_at == began
@@ -29,7 +29,7 @@ def test_a_refused_configuration_is_an_error_until_it_is_mended(fresh: Cluster) 
     assert fresh.said("sinfo", "-h", "-o", "%P") == "mine*"
 
 
-def test_a_start_that_failed_is_tried_again_once_mended(fresh: Cluster) -> None:
+def test_a_start_that_failed_is_tried_again_once_fixed(fresh: Cluster) -> None:
     fresh.configure(*MADE_UP, "--no-start").good()
     own = fresh.folder / "config/slurm.conf"
     good = own.read_text()

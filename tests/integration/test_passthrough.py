@@ -107,11 +107,11 @@ def test_an_engine_without_nvidia_support_is_named_as_the_cause(
     proof = proven(facts, plan, base_image.ref)
     assert (proof.handover.mechanism, proof.works) == ("none", False)
     assert states(proof)[1] == ("device-request", "fails", findings.NO_TOOLKIT)
-    assert proof.to_mend is proof.attempts[1]
+    assert proof.to_fix is proof.attempts[1]
     assert (
         "could not select device driver" in proof.attempts[1].evidence[0]
     )  # the engine's own words
-    assert any("nvidia-container-toolkit" in (step.command or "") for step in proof.to_mend.fix)
+    assert any("nvidia-container-toolkit" in (step.command or "") for step in proof.to_fix.fix)
     assert left_behind() == []
 
 

@@ -397,7 +397,7 @@ def test_a_refused_reconfiguration_leaves_what_is_in_force(fresh: Node) -> None:
         code, said = reconfigure(fresh)
         assert code == 2
         assert words in said
-        assert "goes on with the configuration that it had" in said
+        assert "keeps the configuration that it had" in said
         status = ready(fresh)
         assert words in json.dumps(status["kept_last_good"])
         # No restart is needed; who types it in the container has other commands than the host

@@ -39,7 +39,7 @@ def test_a_setting_that_slurm_refuses(cluster: Cluster, busy: str) -> None:
     assert refused.code == 2
     error = refused.report["error"]
     assert "SchedulerParamters" in error["brief"] + error["details"]
-    assert "the cluster goes on as it was" in error["details"]
+    assert "the cluster runs as before" in error["details"]
     assert cluster.texts() == texts
     assert busy
 
@@ -117,7 +117,7 @@ def test_a_paused_cluster_has_jobs_too(cluster: Cluster, busy: str) -> None:
         assert cluster.inspect()["State"]["Status"] == "paused"
         began = cluster.started_at
         told = cluster.configure().good()
-        assert "is paused (docker pause). It goes on now" in told.stderr
+        assert "is paused (docker pause). It is resumed now" in told.stderr
         assert (cluster.inspect()["State"]["Status"], cluster.started_at) == ("running", began)
         assert cluster.job_state(busy)[0] == "RUNNING"
     finally:

@@ -187,8 +187,8 @@ FAULTS = (
     _fault(
         "a step does not wait for the one before it",
         "dshpc_setup/repair/plan.py",
-        "if other.kind != item.kind and set(other.mends) & set(item.mends)",
-        "if other.kind == item.kind and set(other.mends) & set(item.mends)",
+        "if other.kind != item.kind and set(other.fixes) & set(item.fixes)",
+        "if other.kind == item.kind and set(other.fixes) & set(item.fixes)",
         "repair/test_plan.py",
     ),
     _fault(

@@ -121,7 +121,7 @@ def _finding(found: Any) -> dict[str, Any]:
 
 def _repair(found: Any) -> list[Any]:
     return [
-        found.key, found.mends, found.after, found.commands, found.root, found.changes, found.stops,
+        found.key, found.fixes, found.after, found.commands, found.root, found.changes, found.stops,
     ]  # fmt: skip
 
 

@@ -50,7 +50,7 @@ class Reason:
 
     @property
     def wrong(self) -> bool:
-        """Whether it could be used, and the machine must be mended."""
+        """Whether it could be used, and the machine must be fixed."""
         return self.code not in BY_CHOICE
 
 

@@ -172,7 +172,7 @@ def device(
 def _identity(found: GpuDevice, item: Mapping[str, Any]) -> str:
     if "error" in item:
         return f"gives no handle (code {item['error']}): {text(item.get('text')) or 'no reason'}"
-    memory = f"{found.memory_mib} MiB" if found.memory_mib else "no memory of its own told"
+    memory = f"{found.memory_mib} MiB" if found.memory_mib else "no memory of its own reported"
     parts = (found.name, found.uuid, memory, f"compute capability {found.compute}")
     return ", ".join(part for part in parts[: 4 if found.compute else 3] if part)
 
@@ -190,8 +190,8 @@ def _refused(item: Mapping[str, Any], teller: str) -> Pairs:
 
 def _refusal(code: object) -> str:
     if not isinstance(code, int):
-        return "not told"
-    return f"{_CODES.get(code, 'not told')} (code {code})"
+        return "not reported"
+    return f"{_CODES.get(code, 'not reported')} (code {code})"
 
 
 def in_step(

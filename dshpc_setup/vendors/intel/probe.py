@@ -243,7 +243,7 @@ def _conclude(look: Look, fact: Gpus, cards: tuple[pci.PciDevice, ...]) -> None:
         instead=[(item.pci_bus_id or "a card", item.reason) for item in fact.unused],
     )
     for device in fact.devices:
-        memory = f"{device.memory_mib} MiB" if device.memory_mib else "memory not told"
+        memory = f"{device.memory_mib} MiB" if device.memory_mib else "memory not reported"
         look.concluded(
             f"gpu {device.pci_bus_id or device.index}",
             f"{device.name or 'an Intel GPU'}, {memory}",

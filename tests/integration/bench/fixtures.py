@@ -114,7 +114,7 @@ def whole(park: Park, kind: Kind) -> Bench:
 def broken(park: Park, kind: Kind) -> Iterator[Bench]:
     """A whole machine for a fault, without it again afterwards."""
     yield park.whole(kind)
-    park.mend(kind)
+    park.fix(kind)
 
 
 @pytest.fixture(scope="session")

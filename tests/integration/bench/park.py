@@ -45,7 +45,7 @@ class Park:
             self._whole[kind] = made
         return self._whole[kind]
 
-    def mend(self, kind: Kind) -> None:
+    def fix(self, kind: Kind) -> None:
         """Without the faults that a test made on the whole machine."""
         made = self._whole[kind]
         made.remove(hardware.HANG)

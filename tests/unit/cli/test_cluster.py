@@ -249,14 +249,14 @@ def test_what_stops_jobs_names_them_and_asks(project: Project, act: Any) -> None
 
 
 def test_a_restart_that_would_fail_is_refused_first(project: Project) -> None:
-    refused = {"refused": {"brief": "Line 3.", "details": "Bogus", "resolution": ["Mend it."]}}
+    refused = {"refused": {"brief": "Line 3.", "details": "Bogus", "resolution": ["Fix it."]}}
     check = {"docker exec p-slurm dshpc-node check": Answer(json.dumps(refused), 2)}
     fake, asked = machine(project), Listener()
     fake.commands |= check
     with pytest.raises(DshpcError, match=r"Line 3\.") as caught:
         cluster.restart(fake, project, asked)
-    assert caught.value.resolution == ("Mend it.",)
-    assert "the cluster goes on as it was" in caught.value.details
+    assert caught.value.resolution == ("Fix it.",)
+    assert "the cluster runs as before" in caught.value.details
     assert (asked.questions, fake.lines("docker restart")) == ([], [])
 
 

@@ -391,7 +391,7 @@ _PLACEHOLDERS = ("CONTAINER", "NODE", "ADDRESS", "NAME", "VALUE", "IMAGE", "PATH
                  "TYPE", "PROFILE", "NEW")  # fmt: skip
 
 
-def what_mends(identity: str) -> tuple[str, list[str]]:
+def what_fixes(identity: str) -> tuple[str, list[str]]:
     """The sentences of a page's section about what to do, and the lines of its blocks."""
     section = findings_pages.page(identity).partition("## How to fix it")[2].partition("\n## ")[0]
     lines = section.splitlines()
@@ -415,7 +415,7 @@ def test_a_long_command_in_a_sentence_is_seen() -> None:
 
 @pytest.mark.parametrize("identity", [check.id for check in catalogue()])
 def test_what_is_to_be_typed_stands_in_a_block(identity: str) -> None:
-    text, block = what_mends(identity)
+    text, block = what_fixes(identity)
     assert to_be_typed(text) == []
     assert not [line for line in block if "`" in line]
     for word in _PLACEHOLDERS:
@@ -438,7 +438,7 @@ _CONFIG_VERBS = ("show", "diff", "accept", "reject", "set", "unset")
 
 @pytest.mark.parametrize("identity", [check.id for check in catalogue()])
 def test_our_commands_on_a_page_are_ours(identity: str) -> None:
-    for line in what_mends(identity)[1]:
+    for line in what_fixes(identity)[1]:
         for name in re.findall(r"(?<![\w./-])dshpc (\S+)", line):
             assert name in COMMANDS | EXEC_COMMANDS, line
         for verb in re.findall(r"dshpc config (\S+)", line):

@@ -292,7 +292,7 @@ def test_ctrl_c_is_handed_on_and_the_answer_is_waited_for(
         assert told.value == refused
     (stopped, _), (called, _) = found.calls
     assert (stopped[-1], called[1]) == ("TERM", "exec")
-    assert "told to stop" in capsys.readouterr().err
+    assert "stopping the submission" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) == before
 
 

@@ -96,7 +96,7 @@ def test_a_paused_container_goes_on_and_that_is_told(project: Project) -> None:
     assert (agreed.why, agreed.found.status if agreed.found else None) == (None, "running")
     assert fake.lines("docker unpause p-slurm")
     assert not fake.lines("docker pause")
-    assert any("is paused (docker pause). It goes on now" in note for note in listener.notes)
+    assert any("is paused (docker pause). It is resumed now" in note for note in listener.notes)
 
 
 def test_a_paused_container_is_paused_again_where_nothing_is_agreed(project: Project) -> None:
@@ -213,7 +213,7 @@ def test_what_would_not_start_is_refused_before_anybody_is_asked(
     asked = Listener()
     with pytest.raises(DshpcError, match=r"slurm\.conf, line 3") as caught:
         agree(fake, project, NEW, listener=asked)
-    assert "the cluster goes on as it was" in caught.value.details
+    assert "the cluster runs as before" in caught.value.details
     assert caught.value.resolution == ("Correct it",)
     assert (asked.questions, changing(fake)) == ([], [])
 

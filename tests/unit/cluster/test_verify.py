@@ -157,7 +157,7 @@ def test_the_users_files_in_force_are_known_only_of_a_ready_container() -> None:
 def test_a_configuration_that_was_refused_is_an_error() -> None:
     verify.refuse_last_good({"kept_last_good": None})
     with pytest.raises(DshpcError, match="not in force: line 3"):
-        verify.refuse_last_good({"kept_last_good": {"brief": "line 3", "resolution": ["Mend."]}})
+        verify.refuse_last_good({"kept_last_good": {"brief": "line 3", "resolution": ["Fix."]}})
 
 
 def test_the_node_must_have_what_was_planned_unless_the_user_says_otherwise() -> None:

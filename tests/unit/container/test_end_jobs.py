@@ -105,7 +105,7 @@ def test_all_of_a_job_is_told_once_and_nobody_else(
     assert done.sent[0] == (100, STOP), "before its script ends"
     assert len(done.sent) == 11
     assert done.now < 100.2
-    assert capsys.readouterr().out == "dshpc: The jobs that run are told to end, and have 7 s.\n"
+    assert capsys.readouterr().out == "dshpc: Running jobs get SIGTERM and have 7 s to end.\n"
 
 
 def test_one_that_does_not_end_is_given_up(

@@ -127,10 +127,10 @@ def test_a_proof_counts_only_for_the_machine_it_was_made_on() -> None:
 
 
 def test_a_proof_that_failed_is_an_error() -> None:
-    mend = Fix("Register it", "nvidia-ctk runtime configure")
+    fix = Fix("Register it", "nvidia-ctk runtime configure")
     rows = (
         Attempt("cdi", "impossible", "no specification", "DSH-DK-016"),
-        Attempt("runtime", "fails", "it is not registered", "DSH-DK-009", fix=(mend,)),
+        Attempt("runtime", "fails", "it is not registered", "DSH-DK-009", fix=(fix,)),
     )
     failed = replace(PROOF, handover=Handover("none"), reason="no runtime", attempts=rows)
     finding = found(replace(WELL, proof=failed), "DSH-PT-001")
@@ -140,7 +140,7 @@ def test_a_proof_that_failed_is_an_error() -> None:
         "CDI: no specification (DSH-DK-016)",
         "the nvidia runtime: it is not registered (DSH-DK-009)",
     )
-    assert finding.fix[0] == mend
+    assert finding.fix[0] == fix
 
 
 def test_gpus_that_are_not_to_be_used_need_no_proof() -> None:

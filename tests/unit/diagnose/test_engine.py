@@ -447,7 +447,7 @@ def test_one_full_disk_is_one_fault() -> None:
         ("tcp://10.20.0.4:2376", "The engine at tcp://10.20.0.4:2376 answers with an error"),
     ],
 )
-def test_a_wrong_address_is_one_fault_that_a_variable_mends(endpoint: str, title: str) -> None:
+def test_a_wrong_address_is_one_fault_that_a_variable_fixes(endpoint: str, title: str) -> None:
     here = on("vm-no-docker", state="error", detail="Invalid bind address format", host=endpoint)
     told = found(replace(here, endpoint=endpoint), "DSH-DK-001")
     assert told.title == title

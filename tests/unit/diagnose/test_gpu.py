@@ -149,7 +149,7 @@ def test_a_machine_without_gpus_for_jobs_says_so(name: str) -> None:
     assert [fix.command for fix in finding.fix] == ["configure-environment --simulate h100:2"]
 
 
-def test_what_may_not_be_read_is_not_mended_by_a_driver() -> None:
+def test_what_may_not_be_read_is_not_fixed_by_a_driver() -> None:
     assert "dshpc detect --explain" in text(findings("vm-pci-denied")["DSH-GP-001"])
     confined = text(findings("mi300x-nodes-denied")["DSH-GP-001"])
     assert "device cgroup" in confined

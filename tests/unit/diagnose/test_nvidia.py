@@ -204,7 +204,7 @@ BY_TEST = (
     ),
     "DSH-NV-080",
 )
-MEND = Fix("Mend it", "true")
+STEP = Fix("Fix it", "true")
 
 
 def proven(name: str, mechanism: Any, **change: Any) -> Known:
@@ -219,9 +219,9 @@ def proven(name: str, mechanism: Any, **change: Any) -> Known:
 
 @pytest.mark.parametrize("identity", BY_TEST)
 def test_what_a_test_container_showed(identity: str) -> None:
-    row = Attempt("device-request", "fails", "the container said so", identity, ("said",), (MEND,))
+    row = Attempt("device-request", "fails", "the container said so", identity, ("said",), (STEP,))
     finding = found(proven(W, "none", attempts=(row,)), identity)
-    assert (finding.state, finding.fix) == ("error", (MEND,))
+    assert (finding.state, finding.fix) == ("error", (STEP,))
     assert "said" in finding.evidence
     other = "DSH-NV-023" if identity != "DSH-NV-023" else "DSH-NV-027"
     assert found(proven(W, "none", attempts=(replace(row, finding=other),)), identity).state in (
@@ -237,9 +237,9 @@ def test_what_a_test_container_showed(identity: str) -> None:
 
 @pytest.mark.parametrize("identity", ["DSH-NV-023", "DSH-NV-024", "DSH-NV-025", "DSH-NV-078"])
 def test_what_the_test_container_was_warned_of(identity: str) -> None:
-    warned = proven(W, "cdi", warnings=(Cause(identity, "it may fail", (MEND,)),))
+    warned = proven(W, "cdi", warnings=(Cause(identity, "it may fail", (STEP,)),))
     finding = found(warned, identity)
-    assert (finding.state, finding.cause, finding.fix) == ("warn", "It may fail.", (MEND,))
+    assert (finding.state, finding.cause, finding.fix) == ("warn", "It may fail.", (STEP,))
     assert found(proven(W, "cdi"), identity).state == "ok"
     assert found(known(W), identity).state == "skipped"
 
@@ -318,7 +318,7 @@ def test_only_the_gpu_at_fault_is_reset() -> None:
     here = known("a100x2-one-needs-reset").facts.gpus.devices
     (bad,) = (gpu for gpu in here if gpu.problems)
     assert waiting.fix[0].command == f"sudo nvidia-smi --gpu-reset -i {bad.pci_bus_id}"
-    assert "the others go on" in waiting.fix[0].text
+    assert "the others keep running" in waiting.fix[0].text
     told = findings(f"{W}/kernel-xid-memory")["DSH-NV-081"]
     resets = [fix.command for fix in told.fix if "--gpu-reset" in (fix.command or "")]
     assert resets == ["sudo nvidia-smi --gpu-reset -i 0000:01:00.0"]

@@ -1,4 +1,4 @@
-"""What a kernel's log holds and is over by now: a card that was mended is no fault until the next restart."""
+"""What a kernel's log holds and is over by now: a card that was fixed is no fault until the next restart."""
 
 from __future__ import annotations
 

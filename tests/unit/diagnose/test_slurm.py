@@ -1,4 +1,4 @@
-"""The cluster's checks: where each fires and where not, which is the root, and what mends it."""
+"""The cluster's checks: where each fires and where not, which is the root, and what fixes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engine and tools made sure of: gather, mend, gather again, and an exit code that can be trusted."""
+"""Engine and tools made sure of: gather, fix, gather again, and an exit code that can be trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What mends a fault, for who reads it in the container: what can be typed there, what is the host's."""
+"""What fixes a fault, for who reads it in the container: what can be typed there, what is the host's."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class Case:
     mechanism: Mechanism
     text: str
     finding: str | None
-    command: str | None = None  # one of the commands that mend it
+    command: str | None = None  # one of the commands that fix it
 
     @property
     def name(self) -> str:

@@ -111,15 +111,15 @@ def row(state: AttemptState, finding: str | None = None, fix: tuple[Fix, ...] = 
         ((row("impossible"), row("impossible")), 0),
     ],
 )
-def test_what_is_worth_mending_first(rows: tuple[Attempt, ...], first: int) -> None:
-    assert Passthrough(NOTHING, "", rows).to_mend is rows[first]
+def test_what_is_worth_fixing_first(rows: tuple[Attempt, ...], first: int) -> None:
+    assert Passthrough(NOTHING, "", rows).to_fix is rows[first]
 
 
-def test_nothing_is_to_be_mended_where_one_works_or_none_was_tried() -> None:
+def test_nothing_is_to_be_fixed_where_one_works_or_none_was_tried() -> None:
     assert (
-        Passthrough(Handover("cdi"), "", (row("fails", "DSH-DK-007"), row("works"))).to_mend is None
+        Passthrough(Handover("cdi"), "", (row("fails", "DSH-DK-007"), row("works"))).to_fix is None
     )
-    assert Passthrough(NOTHING, "").to_mend is None
+    assert Passthrough(NOTHING, "").to_fix is None
 
 
 def test_a_failure_keeps_what_was_said_and_what_was_tried() -> None:

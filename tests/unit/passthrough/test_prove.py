@@ -76,7 +76,7 @@ def test_cdi_is_tried_first_and_every_failure_is_kept() -> None:
         findings.NOT_RESTARTED,
     ]
     assert "failed to stat CDI host device" in proof.attempts[0].evidence[0]
-    assert proof.to_mend is None
+    assert proof.to_fix is None
 
 
 def test_what_comes_after_the_first_that_works_is_not_tried() -> None:
@@ -104,11 +104,11 @@ def test_after_a_hang_no_other_container_is_started() -> None:
     assert len(machine.started) == 1
 
 
-def test_where_none_works_the_cause_worth_mending_is_the_reason() -> None:
+def test_where_none_works_the_cause_worth_fixing_is_the_reason() -> None:
     machine = Docker(ended(125, "", "something new"), NOTHING_LEFT, NO_DRIVER, NOTHING_LEFT,
                      ended(125, "", "something else"), NOTHING_LEFT)  # fmt: skip
     proof = prove(machine, ALL_WAYS)
-    assert proof.to_mend is proof.attempts[1]
+    assert proof.to_fix is proof.attempts[1]
     assert proof.reason.startswith("a device request (--gpus): the NVIDIA Container Toolkit")
     assert proof.reason.endswith(".")
     assert (proof.handover, proof.works) == (Handover("none"), False)
@@ -175,8 +175,8 @@ def test_an_engine_that_has_more_gpus_is_asked_for_ours_by_name() -> None:
 def test_where_names_do_not_help_either_the_first_answer_stands() -> None:
     more = ended(0, seen(0, 1, uuids=(uuid(0), uuid(1), uuid(7))))
     proof = prove(Docker(more, TIMEOUT, NOTHING_LEFT))
-    assert proof.to_mend is not None
-    assert proof.to_mend.finding == findings.MORE_GPUS
+    assert proof.to_fix is not None
+    assert proof.to_fix.finding == findings.MORE_GPUS
 
 
 # -- the image's wishes -----------------------------------------------------------------------------

@@ -385,7 +385,7 @@ def test_a_list_that_was_cut_short_is_planned_with_what_it_has() -> None:
     assert states(probed("h100x4-nvml-hangs-halfway"), "nvml") == ["timeout"]
 
 
-def test_a_crash_halfway_is_mended_by_a_tool_that_lists_them_all() -> None:
+def test_a_crash_halfway_is_fixed_by_a_tool_that_lists_them_all() -> None:
     devices = gpus("h100x4-nvml-crashes-smi-lists").devices
     assert [device.minor for device in devices] == [0, 1, 2, 3]
     assert [device.compute for device in devices] == ["9.0", "9.0", None, None]

@@ -9,20 +9,20 @@ import pytest
 from dshpc_setup import cli
 from dshpc_setup.cli import repair as screen
 from dshpc_setup.errors import Exit
-from dshpc_setup.repair import Mended
+from dshpc_setup.repair import Outcome
 from tests.unit.diagnose.known import known
 from tests.unit.engine.fake import Listener
-from tests.unit.repair.test_run import NAME, all_of, engine, mended_now
+from tests.unit.repair.test_run import NAME, all_of, engine, repaired_now
 
 
-def go(*, yes: bool, dry_run: bool = False) -> Mended:
-    return screen.mend(
+def go(*, yes: bool, dry_run: bool = False) -> Outcome:
+    return screen.run(
         engine(),
         None,
         known(NAME),
         all_of(),
         Listener(),
-        again=mended_now,
+        again=repaired_now,
         dry_run=dry_run,
         yes=yes,
     )
@@ -34,28 +34,28 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_with_yes_it_needs_no_terminal(nobody: None, capsys: pytest.CaptureFixture[str]) -> None:
-    mended = go(yes=True)
-    screen.print_mended(mended)
+    outcome = go(yes=True)
+    screen.print_outcome(outcome)
     said = capsys.readouterr()
     assert "Gone: DSH-DK-009" in said.out
     assert said.err == ""
-    assert screen.exit_code(mended) == Exit.OK
+    assert screen.exit_code(outcome) == Exit.OK
 
 
 def test_without_it_the_refusal_goes_to_stderr(
     nobody: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DSHPC_COMMAND", str(Path.cwd() / "dshpc"))
-    mended = go(yes=False)
-    screen.print_mended(mended)
+    outcome = go(yes=False)
+    screen.print_outcome(outcome)
     said = capsys.readouterr()
     assert "Gone" not in said.out
     assert "./dshpc doctor --fix --yes" in said.err  # as it can be called from here
-    assert screen.exit_code(mended) == Exit.ERROR
+    assert screen.exit_code(outcome) == Exit.ERROR
 
 
 def test_a_dry_run_prints_the_plan(nobody: None, capsys: pytest.CaptureFixture[str]) -> None:
-    screen.print_mended(go(yes=False, dry_run=True))
+    screen.print_outcome(go(yes=False, dry_run=True))
     out = capsys.readouterr().out
     assert "sudo systemctl restart docker" in out
     assert out.endswith("Nothing was changed (--dry-run).\n")
@@ -66,4 +66,4 @@ def test_an_interrupted_run_ends_with_its_signal(
     signals: list[int], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "_ended_by", signals)
-    assert screen.exit_code(Mended((), (), {}, interrupted=True)) == code
+    assert screen.exit_code(Outcome((), (), {}, interrupted=True)) == code

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.repair import RepairOptions, lock, mend
+from dshpc_setup.repair import RepairOptions, lock, repair_findings
 from dshpc_setup.repair.lock import only_run, state_folder
 from tests.unit.diagnose.known import findings, known
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
@@ -40,7 +40,7 @@ def test_without_a_project_too_nothing_is_begun_by_the_second(state: Path) -> No
     told = tuple(findings(NAME).values())
     how = RepairOptions(listener, lambda: told, yes=True, interactive=True)
     with only_run(machine), pytest.raises(DshpcError, match="Another run"):
-        mend(machine, None, known(NAME), told, how)
+        repair_findings(machine, None, known(NAME), told, how)
     assert not any("nvidia-ctk" in line for line in machine.lines())
     assert listener.questions == []
 
@@ -49,7 +49,7 @@ def test_a_dry_run_waits_for_nobody() -> None:
     machine = user("/home/ada")
     told = tuple(findings(NAME).values())
     with only_run(machine):
-        done = mend(
+        done = repair_findings(
             machine, None, known(NAME), told, RepairOptions(Listener(), lambda: told, dry_run=True)
         )
     assert {item.state for item in done.done} == {"planned"}
@@ -82,7 +82,7 @@ def test_whose_it_is(machine: FakeMachine, folder: str | None) -> None:
     assert real_state_folder(machine) == (None if folder is None else Path(folder))
 
 
-def test_a_user_without_a_home_is_not_kept_from_mending(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_is_not_kept_from_fixing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "state_folder", real_state_folder)
     with only_run(user("/")), only_run(user("/")):
         pass

@@ -66,7 +66,7 @@ CASES: dict[str, list[Kind]] = {
     "workstation-rtx4090/slurm-key-readable": ["restrict-key"],
     # near misses
     "rtx4090-toolkit-missing": [],
-    "a100x2-version-mismatch": [],  # a restart of the machine mends it
+    "a100x2-version-mismatch": [],  # a restart of the machine fixes it
     "rtx4090-no-cgroups": [],
     "workstation-rtx4090": [],
     "workstation-rtx4090/healthy": [],
@@ -99,7 +99,7 @@ def test_a_recorded_machine_gets_these_repairs(name: str) -> None:
     found = planned(name)
     assert kinds(found) == CASES[name]
     for item in found.repairs:
-        assert item.mends
+        assert item.fixes
         assert item.commands
 
 

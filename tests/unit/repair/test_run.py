@@ -13,7 +13,7 @@ from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import Section
 from dshpc_setup.errors import DshpcError, Exit, Fix, RepairKind
 from dshpc_setup.project.folder import Project
-from dshpc_setup.repair import Done, Mended, Repair, RepairOptions, mend
+from dshpc_setup.repair import Done, Outcome, Repair, RepairOptions, repair_findings
 from dshpc_setup.repair.engine_repairs import DAEMON_JSON
 from dshpc_setup.repair.outcome import lines
 from tests.unit.cluster.conftest import GONE, INSPECT, container, project
@@ -58,7 +58,7 @@ def all_of(name: str = NAME) -> tuple[Finding, ...]:
     return tuple(findings(name).values())
 
 
-def mended_now(name: str = NAME) -> tuple[Finding, ...]:
+def repaired_now(name: str = NAME) -> tuple[Finding, ...]:
     """As `again` answers where all faults are gone."""
     return tuple(
         replace(item, state="ok") if item.state in ("warn", "error") else item
@@ -70,14 +70,14 @@ def go(
     machine: FakeMachine,
     listener: Listener | None = None,
     *,
-    again: Callable[[], tuple[Finding, ...]] = mended_now,
+    again: Callable[[], tuple[Finding, ...]] = repaired_now,
     project: Project | None = None,
     name: str = NAME,
     **how: bool,
-) -> Mended:
+) -> Outcome:
     flags = {"interactive": True, **how}
     options = RepairOptions(listener or Listener(), again, **flags)
-    return mend(machine, project, known(name), all_of(name), options)
+    return repair_findings(machine, project, known(name), all_of(name), options)
 
 
 def never() -> tuple[Finding, ...]:
@@ -99,18 +99,18 @@ def changing(machine: FakeMachine) -> list[str]:
 
 def test_it_copies_registers_restarts_and_looks_again() -> None:
     machine, listener = engine(), Listener()
-    mended = go(machine, listener)
+    outcome = go(machine, listener)
     temporary = "/etc/docker/.daemon.json.dshpc-tmp"
     copy, move, *rest = changing(machine)
     assert copy == f"cp -p -- {DAEMON_JSON} {temporary}"
-    (backup,) = mended.done[0].backups
+    (backup,) = outcome.done[0].backups
     assert backup.startswith(f"{DAEMON_JSON}.dshpc-backup-2")
     assert move == f"mv -- {temporary} {backup}"
     assert rest == [f"{REGISTER} --runtime=docker", "/usr/bin/dockerd --validate", RESTART]
-    assert [item.state for item in mended.done] == ["done", "done"]
-    assert mended.gone("DSH-DK-009") is True
-    assert mended.exit_code == Exit.OK
-    said = "\n".join(lines(mended))
+    assert [item.state for item in outcome.done] == ["done", "done"]
+    assert outcome.gone("DSH-DK-009") is True
+    assert outcome.exit_code == Exit.OK
+    said = "\n".join(lines(outcome))
     assert "Gone: DSH-DK-009" in said
     assert backup in said
 
@@ -136,58 +136,58 @@ def test_jobs_that_cannot_be_counted_are_not_called_none() -> None:
 
 def test_a_dry_run_changes_nothing_and_shows_all() -> None:
     machine, listener = engine(), Listener()
-    mended = go(machine, listener, again=never, dry_run=True, interactive=False)
+    outcome = go(machine, listener, again=never, dry_run=True, interactive=False)
     assert changing(machine) == []
     assert listener.questions == []
-    said = lines(mended)
+    said = lines(outcome)
     assert "     sudo nvidia-ctk runtime configure --runtime=docker" in said
     assert said[-1] == "Nothing was changed (--dry-run)."
-    assert mended.exit_code == Exit.WARNING  # as the findings are
+    assert outcome.exit_code == Exit.WARNING  # as the findings are
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_changed() -> None:
     machine, listener = engine(), Listener()
-    mended = go(machine, listener, again=never, interactive=False)
+    outcome = go(machine, listener, again=never, interactive=False)
     assert changing(machine) == []
     assert listener.questions == []
-    assert mended.exit_code == Exit.ERROR
-    assert mended.error is not None
-    assert "no terminal" in mended.error.brief
-    assert any("--yes" in step for step in mended.error.resolution)
+    assert outcome.exit_code == Exit.ERROR
+    assert outcome.error is not None
+    assert "no terminal" in outcome.error.brief
+    assert any("--yes" in step for step in outcome.error.resolution)
     # with --yes it goes on, and the reporter answers
     assert go(engine(), interactive=False, yes=True).exit_code == Exit.OK
 
 
-def test_nothing_safe_to_mend_is_said_and_nothing_asked() -> None:
+def test_nothing_safe_to_fix_is_said_and_nothing_asked() -> None:
     machine, listener = engine(), Listener()
-    mended = go(machine, listener, again=never, name="rtx4090-toolkit-missing")
-    assert (mended.done, listener.questions) == ((), [])
+    outcome = go(machine, listener, again=never, name="rtx4090-toolkit-missing")
+    assert (outcome.done, listener.questions) == ((), [])
     assert listener.notes[0] == "Nothing here is safe to fix automatically."
     assert "By hand: DSH-DK-007" in listener.notes[1]
 
 
 def test_where_nothing_is_wrong_that_is_said() -> None:
-    mended = go(engine(), again=never, name="workstation-rtx4090", dry_run=True)
-    assert lines(mended) == ["There is nothing to fix.", "Nothing was changed (--dry-run)."]
-    assert mended.exit_code == Exit.OK
+    outcome = go(engine(), again=never, name="workstation-rtx4090", dry_run=True)
+    assert lines(outcome) == ["There is nothing to fix.", "Nothing was changed (--dry-run)."]
+    assert outcome.exit_code == Exit.OK
 
 
 def test_a_no_leaves_out_what_comes_after() -> None:
     machine = engine()
-    mended = go(machine, Listener(answer=False), again=never)
-    assert [item.state for item in mended.done] == ["declined", "left-out"]
+    outcome = go(machine, Listener(answer=False), again=never)
+    assert [item.state for item in outcome.done] == ["declined", "left-out"]
     assert changing(machine) == []
-    assert mended.exit_code == Exit.WARNING
+    assert outcome.exit_code == Exit.WARNING
 
 
 def test_a_failure_stops_what_depends_on_it() -> None:
     machine = engine()
     machine.commands[REGISTER] = Answer(code=1, stderr="unable to load config: invalid JSON")
-    mended = go(machine, again=all_of)
-    assert [item.state for item in mended.done] == ["failed", "left-out"]
+    outcome = go(machine, again=all_of)
+    assert [item.state for item in outcome.done] == ["failed", "left-out"]
     assert RESTART not in machine.lines()
-    assert mended.exit_code == Exit.ERROR
-    said = "\n".join(lines(mended))
+    assert outcome.exit_code == Exit.ERROR
+    said = "\n".join(lines(outcome))
     assert "invalid JSON" in said
     assert "Still there: DSH-DK-009" in said
     assert "-> Register the runtime nvidia with Docker: sudo nvidia-ctk" in said
@@ -199,8 +199,8 @@ def test_and_not_the_others() -> None:
     machine.commands["nvidia-modprobe"] = Answer()
     uvm = Finding("DSH-NV-015", "driver", "error", "/dev/nvidia-uvm is missing")
     options = RepairOptions(Listener(), lambda: (), interactive=True)
-    mended = mend(machine, None, known(NAME), (*all_of(), uvm), options)
-    states = {item.repair.kind: item.state for item in mended.done}
+    outcome = repair_findings(machine, None, known(NAME), (*all_of(), uvm), options)
+    states = {item.repair.kind: item.state for item in outcome.done}
     assert states == {
         "load-uvm": "done",
         "register-runtime": "failed",
@@ -211,10 +211,10 @@ def test_and_not_the_others() -> None:
 def test_where_no_copy_can_be_made_nothing_is_changed() -> None:
     machine = engine(**{"rm -f": Answer()})
     machine.commands["cp "] = Answer(code=1, stderr="cp: No space left on device")
-    mended = go(machine, again=all_of)
+    outcome = go(machine, again=all_of)
     assert not machine.lines(REGISTER)
     assert machine.lines("rm -f") == ["rm -f -- /etc/docker/.daemon.json.dshpc-tmp"]
-    error = mended.done[0].error
+    error = outcome.done[0].error
     assert error is not None
     assert "No space left" in error.details
 
@@ -222,9 +222,9 @@ def test_where_no_copy_can_be_made_nothing_is_changed() -> None:
 def test_a_file_that_is_not_there_yet_has_no_copy() -> None:
     machine = engine()
     machine.commands["test -e"] = NO
-    mended = go(machine)
-    assert mended.done[0].state == "done"
-    assert mended.done[0].backups == ()
+    outcome = go(machine)
+    assert outcome.done[0].state == "done"
+    assert outcome.done[0].backups == ()
     assert not machine.lines("cp ")
 
 
@@ -239,9 +239,9 @@ def test_a_file_that_is_not_there_yet_has_no_copy() -> None:
 def test_an_engine_that_would_not_come_back_is_not_restarted(text: str, validate: Answer) -> None:
     machine = engine(**{"/usr/bin/dockerd --validate": validate})
     machine.files[DAEMON_JSON] = text
-    mended = go(machine, again=all_of, name="rtx4090-toolkit-not-restarted")
+    outcome = go(machine, again=all_of, name="rtx4090-toolkit-not-restarted")
     assert RESTART not in machine.lines()
-    (done,) = mended.done
+    (done,) = outcome.done
     assert done.error is not None
     assert "would not start" in done.error.brief
 
@@ -249,15 +249,15 @@ def test_an_engine_that_would_not_come_back_is_not_restarted(text: str, validate
 def test_a_dockerd_that_cannot_try_its_configuration_is_restarted_all_the_same() -> None:
     old = Answer(code=1, stderr="Status: unknown flag: --validate")  # 20.10
     machine = engine(**{"/usr/bin/dockerd --validate": old})
-    mended = go(machine, name="rtx4090-toolkit-not-restarted")
-    assert mended.done[0].state == "done"
+    outcome = go(machine, name="rtx4090-toolkit-not-restarted")
+    assert outcome.done[0].state == "done"
 
 
 def test_an_engine_that_stays_away_names_the_copy_to_bring_back() -> None:
     machine = engine()
     machine.commands["docker version"] = Answer(code=1, stderr="Cannot connect")
-    mended = go(machine, again=all_of)
-    register, restart = mended.done
+    outcome = go(machine, again=all_of)
+    register, restart = outcome.done
     assert (register.state, restart.state) == ("done", "failed")
     assert restart.error is not None
     assert f"sudo cp -p {register.backups[0]} {DAEMON_JSON}" in restart.error.resolution[1]
@@ -282,8 +282,8 @@ def test_through_sudo_each_command_goes_alone() -> None:
 def test_without_root_the_commands_are_named() -> None:
     machine = engine()
     machine.uid = 1000
-    mended = go(machine, again=all_of)
-    error = mended.done[0].error
+    outcome = go(machine, again=all_of)
+    error = outcome.done[0].error
     assert error is not None
     assert error.brief == "This step needs root"
 
@@ -295,10 +295,10 @@ def test_ctrl_c_tells_what_was_done() -> None:
         raise KeyboardInterrupt
 
     machine.commands[RESTART] = interrupted
-    mended = go(machine, again=never)
-    assert [item.state for item in mended.done] == ["done", "interrupted"]
-    assert mended.exit_code == Exit.INTERRUPTED
-    said = lines(mended)
+    outcome = go(machine, again=never)
+    assert [item.state for item in outcome.done] == ["done", "interrupted"]
+    assert outcome.exit_code == Exit.INTERRUPTED
+    said = lines(outcome)
     assert said[0] == "Done: Register the runtime nvidia with Docker"
     assert "checks were not made again" in said[-1]
 
@@ -309,9 +309,9 @@ def test_ctrl_c_at_a_question_has_begun_nothing() -> None:
             raise KeyboardInterrupt
 
     machine = engine()
-    mended = go(machine, Impatient(), again=never)
-    assert [item.state for item in mended.done] == ["left-out", "left-out"]
-    assert mended.interrupted
+    outcome = go(machine, Impatient(), again=never)
+    assert [item.state for item in outcome.done] == ["left-out", "left-out"]
+    assert outcome.interrupted
     assert changing(machine) == []
 
 
@@ -319,16 +319,16 @@ def test_checks_that_cannot_be_made_again_leave_it_unknown() -> None:
     def again() -> tuple[Finding, ...]:
         raise DshpcError("Cannot read dshpc.yaml.", exit_code=Exit.INCOMPLETE)
 
-    mended = go(engine(), again=again)
-    assert mended.gone("DSH-DK-009") is None
-    assert mended.exit_code == Exit.INCOMPLETE
+    outcome = go(engine(), again=again)
+    assert outcome.gone("DSH-DK-009") is None
+    assert outcome.exit_code == Exit.INCOMPLETE
 
 
 def test_a_fault_that_comes_to_light_is_told() -> None:
     new = Finding("DSH-SL-001", "slurm", "error", "The cluster's container is stopped")
-    mended = go(engine(), again=lambda: (*mended_now(), new))
-    assert "New: DSH-SL-001" in lines(mended)[-1]
-    assert mended.exit_code == Exit.ERROR
+    outcome = go(engine(), again=lambda: (*repaired_now(), new))
+    assert "New: DSH-SL-001" in lines(outcome)[-1]
+    assert outcome.exit_code == Exit.ERROR
 
 
 def test_the_object_of_json() -> None:
@@ -352,7 +352,7 @@ def test_without_a_change_the_findings_are_those_of_before() -> None:
     states = {it["id"]: it["state"] for it in value["doctor"]["findings"]}
     assert states["DSH-DK-009"] == "warn"
     done = Done(Repair("restrict-env", "Let only you read .env", ()), "done")
-    gone = Mended((), (done,), {}).to_json()
+    gone = Outcome((), (done,), {}).to_json()
     assert gone["doctor"] is None  # something was changed, and not looked at again
 
 
@@ -364,18 +364,20 @@ def fault(identity: str, section: Section, kind: RepairKind, about: str = "") ->
     return Finding(identity, section, "error", "Something is wrong", fix=fix)
 
 
-def in_project(machine: FakeMachine, project: Project, finding: Finding) -> Mended:
+def in_project(machine: FakeMachine, project: Project, finding: Finding) -> Outcome:
     gone = replace(finding, state="ok")
     options = RepairOptions(Listener(), lambda: (gone,), interactive=True)
-    return mend(machine, project, known("workstation-rtx4090/healthy"), (finding,), options)
+    return repair_findings(
+        machine, project, known("workstation-rtx4090/healthy"), (finding,), options
+    )
 
 
 def test_the_mode_of_env_is_restored(project: Project) -> None:
     env = project.folder / ".env"
     env.chmod(0o644)
-    mended = in_project(engine(), project, fault("DSH-FI-009", "files", "restrict-env"))
+    outcome = in_project(engine(), project, fault("DSH-FI-009", "files", "restrict-env"))
     assert env.stat().st_mode & 0o7777 == 0o600
-    assert mended.exit_code == Exit.OK
+    assert outcome.exit_code == Exit.OK
 
 
 def test_a_link_in_its_place_is_left(project: Project, tmp_path: Path) -> None:
@@ -385,8 +387,8 @@ def test_a_link_in_its_place_is_left(project: Project, tmp_path: Path) -> None:
     env = project.folder / ".env"
     env.unlink()
     env.symlink_to(target)
-    mended = in_project(engine(), project, fault("DSH-FI-009", "files", "restrict-env"))
-    assert mended.done[0].state == "failed"
+    outcome = in_project(engine(), project, fault("DSH-FI-009", "files", "restrict-env"))
+    assert outcome.done[0].state == "failed"
     assert target.stat().st_mode & 0o7777 == 0o644
 
 
@@ -412,44 +414,44 @@ def cluster(project: Project, nodes: list[Answer]) -> FakeMachine:
     return machine
 
 
-def drained(machine: FakeMachine, project: Project) -> Mended:
+def drained(machine: FakeMachine, project: Project) -> Outcome:
     looked = known("workstation-rtx4090/healthy")
     # who drained it is asked of the container
     looked = replace(looked, observed=replace(looked.observed, inside=None))
     gone = replace(DRAIN, state="ok")
     options = RepairOptions(Listener(), lambda: (gone,), interactive=True)
-    return mend(machine, project, looked, (DRAIN,), options)
+    return repair_findings(machine, project, looked, (DRAIN,), options)
 
 
 def test_a_node_of_our_own_doing_is_resumed(project: Project) -> None:
     machine = cluster(project, [Answer(OUT), Answer(OUT), Answer("NodeName=p State=IDLE \n")])
-    mended = drained(machine, project)
+    outcome = drained(machine, project)
     assert machine.lines("update") == [
         "docker exec p-slurm scontrol update nodename=p state=resume"
     ]
-    assert mended.done[0].state == "done"
+    assert outcome.done[0].state == "done"
 
 
 def test_one_that_a_person_took_out_meanwhile_is_left(project: Project) -> None:
     person = NODE.format(state="IDLE+DRAIN", reason="repair", who="ada")
     machine = cluster(project, [Answer(OUT), Answer(person)])
-    mended = drained(machine, project)
+    outcome = drained(machine, project)
     assert machine.lines("update") == []
-    assert mended.done[0].error is not None
-    assert "ada has drained it" in mended.done[0].error.brief
+    assert outcome.done[0].error is not None
+    assert "ada has drained it" in outcome.done[0].error.brief
 
 
 def test_one_that_is_drained_again_at_once_is_a_failure(project: Project) -> None:
-    mended = drained(cluster(project, [Answer(OUT)]), project)
-    assert mended.done[0].state == "failed"
+    outcome = drained(cluster(project, [Answer(OUT)]), project)
+    assert outcome.done[0].state == "failed"
 
 
 def test_the_container_of_another_is_not_touched(project: Project) -> None:
     machine = cluster(project, [Answer(OUT)])
     machine.commands[INSPECT] = container(Project(project.folder / "other"))
-    mended = drained(machine, project)
+    outcome = drained(machine, project)
     assert machine.lines("update") == []
-    assert mended.done[0].state == "failed"
+    assert outcome.done[0].state == "failed"
 
 
 def test_the_key_is_given_back_and_closed(project: Project) -> None:
@@ -468,16 +470,16 @@ def test_a_daemon_is_started_and_waited_for(project: Project) -> None:
     machine = cluster(project, [Answer("NodeName=p State=DOWN* \n"), up])
     machine.commands["docker exec p-slurm s6-svc"] = Answer()
     order = "docker exec p-slurm s6-svc -u /run/dshpc/services/slurmd"
-    mended = in_project(machine, project, fault("DSH-SL-010", "slurm", "start-daemon", "slurmd"))
+    outcome = in_project(machine, project, fault("DSH-SL-010", "slurm", "start-daemon", "slurmd"))
     assert machine.lines("s6-svc") == [order]
-    assert mended.done[0].state == "done"
+    assert outcome.done[0].state == "done"
 
 
 def test_a_cluster_whose_container_is_gone_cannot_be_repaired(project: Project) -> None:
     machine = cluster(project, [])
     machine.commands[INSPECT] = GONE
-    mended = in_project(machine, project, fault("DSH-SL-026", "slurm", "restrict-key"))
-    assert mended.done[0].state == "failed"
+    outcome = in_project(machine, project, fault("DSH-SL-026", "slurm", "restrict-key"))
+    assert outcome.done[0].state == "failed"
     assert machine.lines("slurm.key") == []
 
 
@@ -486,11 +488,11 @@ def test_a_finding_that_cannot_be_looked_at_again_is_not_called_gone_or_there() 
         replace(item, state="skipped", cause="The engine does not answer.")
         if item.id == "DSH-DK-009"
         else item
-        for item in mended_now()
+        for item in repaired_now()
     ]
-    mended = go(engine(), again=lambda: tuple(blocked))
-    assert mended.gone("DSH-DK-009") is None
+    outcome = go(engine(), again=lambda: tuple(blocked))
+    assert outcome.gone("DSH-DK-009") is None
     assert any(
         line.startswith("Not known: DSH-DK-009") and line.endswith("The engine does not answer.")
-        for line in lines(mended)
+        for line in lines(outcome)
     )

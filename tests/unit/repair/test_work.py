@@ -13,7 +13,7 @@ from dshpc_setup.diagnose import Finding, Known
 from dshpc_setup.diagnose.model import Section
 from dshpc_setup.errors import DshpcError, Exit, Fix, RepairKind
 from dshpc_setup.project.folder import Project
-from dshpc_setup.repair import Mended, RepairOptions, mend
+from dshpc_setup.repair import Outcome, RepairOptions, repair_findings
 from dshpc_setup.repair.context import other_features
 from dshpc_setup.setup import pipeline
 from dshpc_setup.setup.report import Report
@@ -34,10 +34,10 @@ def fault(section: Section, kind: RepairKind, identity: str = "DSH-XX-999") -> F
 
 def go(
     machine: FakeMachine, project: Project, finding: Finding, looked: Known | None = None
-) -> Mended:
+) -> Outcome:
     gone = replace(finding, state="ok")
     options = RepairOptions(Listener(), lambda: (gone,), interactive=True)
-    return mend(machine, project, looked or known(HEALTHY), (finding,), options)
+    return repair_findings(machine, project, looked or known(HEALTHY), (finding,), options)
 
 
 class Configured:
@@ -75,48 +75,48 @@ def test_rendering_builds_nothing_and_keeps_what_it_changed(
 ) -> None:
     config = project.folder / "config"
     (config / "gres.conf").chmod(0o640)
-    mended = go(engine(), project, RENDER)
+    outcome = go(engine(), project, RENDER)
     ((_, options),) = configured.seen
     assert (options.build, options.start, options.dry_run) == (False, True, False)
     (copy,) = config.glob("*.dshpc-backup-*")
     assert copy.name.startswith("gres.conf.dshpc-backup-")
     assert (copy.read_text(), copy.stat().st_mode & 0o7777) == ("AutoDetect=off\n", 0o640)
-    assert mended.done[0].backups == (str(copy),)
+    assert outcome.done[0].backups == (str(copy),)
 
 
 def test_a_cluster_that_is_down_is_not_started_by_rendering(
     project: Project, configured: type[Configured]
 ) -> None:
-    mended = go(engine(), project, RENDER, known("workstation-rtx4090/slurm-exited"))
+    outcome = go(engine(), project, RENDER, known("workstation-rtx4090/slurm-exited"))
     ((_, options),) = configured.seen
     assert not options.start
-    assert mended.done[0].repair.shown() == ("configure-environment --no-build --no-start",)
+    assert outcome.done[0].repair.shown() == ("configure-environment --no-build --no-start",)
 
 
 def test_what_was_rendered_as_it_was_keeps_no_copy(
     project: Project, configured: type[Configured]
 ) -> None:
     configured.text = (project.folder / "config/gres.conf").read_text()
-    mended = go(engine(), project, RENDER)
+    outcome = go(engine(), project, RENDER)
     assert list(project.folder.rglob("*.dshpc-backup-*")) == []
-    assert mended.done[0].state == "done"
+    assert outcome.done[0].state == "done"
 
 
 def test_an_error_of_rendering_is_the_repairs(
     project: Project, configured: type[Configured]
 ) -> None:
     configured.error = DshpcError("There is no image p-slurm:nvidia yet.")
-    mended = go(engine(), project, RENDER)
-    assert mended.done[0].error == configured.error
-    assert mended.done[0].backups, "what it had changed by then has a copy"
+    outcome = go(engine(), project, RENDER)
+    assert outcome.done[0].error == configured.error
+    assert outcome.done[0].backups, "what it had changed by then has a copy"
 
 
 def test_ctrl_c_in_rendering_ends_all(project: Project, configured: type[Configured]) -> None:
     configured.error = DshpcError("Interrupted.", exit_code=Exit.INTERRUPTED)
-    mended = go(engine(), project, RENDER)
-    assert mended.interrupted
-    assert mended.done[0].state == "interrupted"
-    assert mended.done[0].backups
+    outcome = go(engine(), project, RENDER)
+    assert outcome.interrupted
+    assert outcome.done[0].state == "interrupted"
+    assert outcome.done[0].backups
 
 
 def test_under_sudo_files_belong_to_who_called_it(
@@ -147,10 +147,10 @@ def ready() -> Answer:
 
 def test_the_cluster_that_ran_is_waited_for(project: Project) -> None:
     machine = engine(**{INSPECT: container(project), "docker exec p-slurm dshpc-node": ready()})
-    mended = go(machine, project, NOT_RESTARTED)
+    outcome = go(machine, project, NOT_RESTARTED)
     order = [line for line in machine.lines() if line == RESTART or "dshpc-node wait" in line]
     assert [line.split()[0] for line in order] == ["systemctl", "docker"]
-    assert mended.done[0].state == "done"
+    assert outcome.done[0].state == "done"
 
 
 def test_one_that_the_engine_did_not_start_again_is_started(
@@ -167,8 +167,8 @@ def test_one_that_was_down_before_stays_down(
 ) -> None:
     monkeypatch.setattr(operations, "up", lambda *_: pytest.fail("started"))
     down = known("workstation-rtx4090/slurm-exited")
-    mended = go(engine(**{INSPECT: GONE}), project, NOT_RESTARTED, down)
-    assert mended.done[0].state == "done"
+    outcome = go(engine(**{INSPECT: GONE}), project, NOT_RESTARTED, down)
+    assert outcome.done[0].state == "done"
 
 
 def test_a_cluster_that_does_not_come_up_is_a_note_and_no_failure_of_the_engine(
@@ -178,8 +178,8 @@ def test_a_cluster_that_does_not_come_up_is_a_note_and_no_failure_of_the_engine(
     machine = engine(**{INSPECT: container(project), "docker exec p-slurm dshpc-node": broken})
     listener = Listener()
     options = RepairOptions(listener, lambda: (), interactive=True)
-    mended = mend(machine, project, known(HEALTHY), (NOT_RESTARTED,), options)
-    assert mended.done[0].state == "done"
+    outcome = repair_findings(machine, project, known(HEALTHY), (NOT_RESTARTED,), options)
+    assert outcome.done[0].state == "done"
     assert "The cluster is not ready: The key is damaged." in listener.notes
 
 
@@ -192,17 +192,17 @@ def test_starting_the_cluster_is_dshpc_up(
 
     monkeypatch.setattr(operations, "up", up)
     finding = fault("slurm", "start-cluster", "DSH-SL-001")
-    mended = go(engine(), project, finding, known("workstation-rtx4090/slurm-exited"))
-    assert mended.done[0].error == DshpcError("The image is not there.")
-    assert mended.exit_code == Exit.ERROR
+    outcome = go(engine(), project, finding, known("workstation-rtx4090/slurm-exited"))
+    assert outcome.done[0].error == DshpcError("The image is not there.")
+    assert outcome.exit_code == Exit.ERROR
 
 
 def test_starting_the_cluster_anew_says_whose_jobs_end(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operations, "restart", lambda *_: None)
-    mended = go(engine(), project, fault("slurm", "restart-cluster"))
-    assert "1 container stops (p-slurm), and with it 2 running jobs" in mended.done[0].repair.loss
+    outcome = go(engine(), project, fault("slurm", "restart-cluster"))
+    assert "1 container stops (p-slurm), and with it 2 running jobs" in outcome.done[0].repair.loss
 
 
 @pytest.mark.parametrize(

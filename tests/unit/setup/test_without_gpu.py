@@ -47,7 +47,7 @@ def test_one_that_works_is_neither_refused_nor_noted() -> None:
     assert without_gpu.notes(works) == ()
 
 
-def test_notes_are_steps_where_something_can_be_mended() -> None:
+def test_notes_are_steps_where_something_can_be_fixed() -> None:
     assert without_gpu.notes(Passthrough(NOTHING, "No GPU was found.")) == (
         "CPU only: No GPU was found.",
     )
@@ -103,12 +103,12 @@ def test_another_vendors_cause_is_none_of_what_was_asked_for() -> None:
         assert without_gpu.cause(*planned(name), settings) is None
     error = without_gpu.refusal(settings, Passthrough(NOTHING, "there is none"))
     assert error is not None
-    assert error.resolution[0] == "Or go on without a GPU: --gpu none.", "nothing to do before"
+    assert error.resolution[0] == "Or continue without a GPU: --gpu none.", "nothing to do before"
 
 
 @pytest.mark.parametrize(
     "name", ["vm-no-gpu", "macos-arm", "h100x2-one-vfio", "container-none-handed-over"]
 )
-def test_where_nothing_is_wrong_there_is_nothing_to_mend(name: str) -> None:
+def test_where_nothing_is_wrong_there_is_nothing_to_fix(name: str) -> None:
     facts, plan = planned(name)
     assert plan.gres or without_gpu.cause(facts, plan, load()) is None

@@ -1,0 +1,25 @@
+"""The help of `dshpc-node`: every command, by what it does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dshpc_setup.node import main
+
+VERBS = frozenset("Answer Check Detect Find Make Print Replace Show Start Try Wait".split())
+
+
+def test_help_names_every_command_and_begins_with_a_verb(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.main(["help"]) == 0
+    rows = re.findall(r"(?m)^  (\S.*?)  +([A-Z][a-z]+)\b", capsys.readouterr().out)
+    assert {usage.split(" ")[0] for usage, _ in rows} == set(main._COMMANDS)
+    assert {verb for _, verb in rows} == VERBS
+
+
+def test_a_command_that_there_is_not_gets_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["statsu"]) == 64
+    assert "There is no command 'statsu'.\nusage: dshpc-node" in capsys.readouterr().err
