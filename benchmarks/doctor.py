@@ -30,7 +30,7 @@ from side_by_side import limited, parser, program, project_at, timed
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dshpc_setup.checkup import DEADLINE_S, cluster
-from dshpc_setup.machine import CommandResult, Ended, Say, apart
+from dshpc_setup.machine import CommandResult, Ended, Say, workers
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.project.folder import Project
 from tests.integration.stuck import STUB
@@ -65,7 +65,7 @@ class Noting(LocalMachine):
         for name, question in questions.items():
             self._question = name
             self.chains[name] = []
-            found |= apart.in_place({name: question}, meanwhile)
+            found |= workers.in_place({name: question}, meanwhile)
         self._question = ""
         return found
 

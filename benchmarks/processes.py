@@ -17,7 +17,7 @@ from statistics import median
 from side_by_side import arguments, limited, timed
 
 import dshpc_setup.probes
-from dshpc_setup.machine import Say, apart
+from dshpc_setup.machine import Say, workers
 
 SEVERAL = 7
 PROBES = dshpc_setup.probes.__name__
@@ -53,7 +53,7 @@ def main() -> int:
 def forks(number: int) -> float:
     questions = {str(each): answer for each in range(number)}
     began = time.perf_counter()
-    ended = apart.ask(questions, 10)
+    ended = workers.ask(questions, 10)
     took = time.perf_counter() - began
     if any(each.items != ("yes",) for each in ended.values()):
         sys.exit(f"not all forks answered: {ended}")

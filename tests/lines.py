@@ -8,7 +8,7 @@ from pathlib import Path
 _TESTS = Path(__file__).parent
 # Of the tests on this machine's engine, those that go with another line: all take about as long.
 ELSEWHERE = {
-    "others": "test_apart test_container test_denial test_image test_isolation test_limits "
+    "others": "test_workers test_container test_denial test_image test_isolation test_limits "
     "test_security test_trust",
     "jobs": "test_doctor test_durable test_environment test_job_signals test_jobs test_key "
     "test_methods test_record test_restarts test_shipped_methods test_start_faults test_targets "

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dshpc_setup.bundle import PROOF_SCHEMA, SETTINGS_SCHEMA, archive, contents
-from dshpc_setup.diagnose import Known
+from dshpc_setup.diagnose import CheckInput
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.machine.folder import REPLIES
@@ -44,7 +44,7 @@ class Stored:
     proof: Passthrough | None = None
     proof_fits: bool = False  # it was of the machine and the settings as they were
 
-    def with_proof(self, known: Known) -> Known:
+    def with_proof(self, known: CheckInput) -> CheckInput:
         """What is known with the test-run; its key is one of this report, as its names are."""
         if self.proof is None:
             return known

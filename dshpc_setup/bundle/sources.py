@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dshpc_setup.bundle.contents import MOST_BYTES
-from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.diagnose import CheckInput, Finding
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.log import Log
@@ -27,7 +27,7 @@ _RENDERED = (*(f"config/{name}" for name in CONFIG_FILES), "docker-compose.yml")
 class Sources:
     """`log` is the machine's recording; the paths of `rendered` are relative to the project folder."""
 
-    known: Known
+    known: CheckInput
     findings: tuple[Finding, ...]
     log: Log
     folder: str | None = None  # of the project
@@ -41,7 +41,7 @@ class Sources:
 def ask(
     machine: Machine,
     project: Project | None,
-    found: tuple[Known, tuple[Finding, ...]],
+    found: tuple[CheckInput, tuple[Finding, ...]],
     reporter: Reporter,
 ) -> Sources:
     """All of a report about the machine and the project, with what doctor found."""
@@ -92,7 +92,7 @@ def _variables(text: str) -> dict[str, str]:
     return {name.strip(): value.strip().strip("\"'") for name, mark, value in pairs if mark}
 
 
-def _container_log(machine: Machine, project: Project, known: Known) -> tuple[str, ...]:
+def _container_log(machine: Machine, project: Project, known: CheckInput) -> tuple[str, ...]:
     """Its last lines, both streams in the order in which they came."""
     seen = known.observed.container
     lines = list(seen.log) if seen is not None else []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dshpc_setup import __version__, probes
 from dshpc_setup import settings as settings_module
 from dshpc_setup.checkup import cluster, device_links, disks, gpu_memory, kernel
-from dshpc_setup.diagnose import Known, catalogue
+from dshpc_setup.diagnose import CheckInput, catalogue
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import Ended, Machine, Say, earlier
@@ -35,7 +35,7 @@ DEADLINE_S = 9.5  # of all of it
 _FACTS_S = 7.0  # of the machine: what is asked after it has the rest
 
 
-def examine(machine: Machine, project: Project | None, early: Early | None = None) -> Known:
+def examine(machine: Machine, project: Project | None, early: Early | None = None) -> CheckInput:
     """All that is known: on the host, or in the cluster's own container.
 
     `early`: what was asked already about the project's container. What it is still being asked, its
@@ -76,7 +76,7 @@ def examine(machine: Machine, project: Project | None, early: Early | None = Non
     return known_of(machine, facts, settings, observed, proof)
 
 
-def with_inside(known: Known, asked: Ended) -> Known:
+def with_inside(known: CheckInput, asked: Ended) -> CheckInput:
     """With the answer of a container that was asked early: an inspecting.Answer, or how it ended."""
     return replace(known, observed=cluster.with_inside(known.observed, asked))
 
@@ -110,7 +110,7 @@ def locked_packages(project: Project | None) -> tuple[str, ...] | None:
     return tuple(f"{each.name} {each.version}" for each in lock.wheels) if lock else None
 
 
-def _examine_inside(machine: Machine) -> Known:
+def _examine_inside(machine: Machine) -> CheckInput:
     """There is no engine to ask, and no project folder; the container was given its settings."""
     settings, wrong = _told(settings_module.read(env=machine.env))
     seen = with_simulated_gpus(machine, settings.simulate)
@@ -127,7 +127,7 @@ def _examine_inside(machine: Machine) -> Known:
     return known_of(machine, facts, settings, observed)
 
 
-def examine_recorded(machine: Machine) -> Known:
+def examine_recorded(machine: Machine) -> CheckInput:
     """The same for a recorded machine: what was observed on it lies in its folder, or is not known.
 
     Its settings are those that it was recorded with, else the default ones: those of the project that
@@ -246,11 +246,11 @@ def known_of(
     settings: Settings,
     observed: Observed,
     proof: Passthrough | None = None,
-) -> Known:
+) -> CheckInput:
     """What checks look at, of a machine whose facts are here."""
     from dshpc_setup.engine.refusals import endpoint_elsewhere
 
-    return Known(
+    return CheckInput(
         facts,
         plan=_plan(facts, settings),
         whole=not settings.devices,

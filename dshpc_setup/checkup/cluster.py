@@ -23,7 +23,7 @@ from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.observed.model import ContainerSeen, Inside, Observed, OtherCluster
 from dshpc_setup.probes.platform import in_container
 from dshpc_setup.project.folder import GPUS_LABEL, LABEL, Project
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 COMMAND_S = 4.0  # of each; several wait beside each other
 _LEAST_S = 0.5
@@ -35,7 +35,7 @@ _ERROR = slurm_releases.says("complaint")
 
 def is_inside(machine: Machine) -> bool:
     """Whether we run in the cluster's own container."""
-    return machine.exists(Places().run) and in_container(machine)
+    return machine.exists(Paths().run) and in_container(machine)
 
 
 # From the host
@@ -277,7 +277,7 @@ def inside_here(machine: Machine) -> Observed:
     """The same asked in the container itself: of its engine nothing is known there."""
     from dshpc_setup.container import observe
 
-    inside = observe.observe(machine, Places(), machine.env)
+    inside = observe.observe(machine, Paths(), machine.env)
     inside = replace(inside, asked_at=inside.time)
     return Observed(cluster=_status_here(machine, inside), inside=inside)
 
@@ -288,9 +288,9 @@ def _status_here(machine: Machine, inside: Inside) -> ClusterStatus:
     from dshpc_setup.settings import Settings
 
     prefix = machine.env.get("DSHPC_PREFIX", Settings.prefix)
-    base = ClusterStatus(Places().config, Settings(prefix=prefix).container, "running")
+    base = ClusterStatus(Paths().config, Settings(prefix=prefix).container, "running")
     try:
-        report = start_status.read(Places()) or {}
+        report = start_status.read(Paths()) or {}
     except (OSError, ValueError):
         report = {}
     told = replace(base, **cluster_status.from_report(report, None))

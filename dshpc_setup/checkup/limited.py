@@ -10,13 +10,13 @@ from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.changed import Changed
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 # The same words and, but for which one, the same exit code, without a Python for them: this start's
 # report alone, see container/status.py
 READ_REPORT = f"""read -r first </proc/1/stat; set -- ${{first##*) }}
-grep -q "^ \\"container_began\\": \\"${{20}}\\"" {Places().status} && cat {Places().status} &&
-grep -q '^ "ready": true' {Places().status}"""
+grep -q "^ \\"container_began\\": \\"${{20}}\\"" {Paths().status} && cat {Paths().status} &&
+grep -q '^ "ready": true' {Paths().status}"""
 _INSTEAD: Mapping[tuple[str, ...], Sequence[str]] = {
     ("dshpc-node", "status"): ("sh", "-c", READ_REPORT)
 }

@@ -265,7 +265,7 @@ def _told(error: DshpcError, arguments: list[str], program: str) -> int:
     code = int(error.exit_code)
     if not _told_json and wants_json(arguments):
         print_json(error.to_object())
-    from dshpc_setup.terminal.called import print_error
+    from dshpc_setup.terminal.command_names import print_error
 
     print_error(error, program)
     return code

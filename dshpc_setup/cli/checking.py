@@ -9,7 +9,7 @@ from pathlib import Path
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.check_selection import chosen
 from dshpc_setup.cli.doctor_options import DoctorOptions as DoctorOptions
-from dshpc_setup.diagnose import Known, catalogue, diagnose
+from dshpc_setup.diagnose import CheckInput, catalogue, diagnose
 from dshpc_setup.diagnose.model import Check, Section
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import Exit, usage_error
@@ -75,7 +75,11 @@ def _need_place(target: Path) -> None:
 
 
 def report_of(
-    asked: DoctorOptions, known: Known, checks: Sequence[Check] | None, *, recorded: bool = False
+    asked: DoctorOptions,
+    known: CheckInput,
+    checks: Sequence[Check] | None,
+    *,
+    recorded: bool = False,
 ) -> Report:
     """All checks are made, for what they may explain; those that were asked for are reported.
 
@@ -94,7 +98,7 @@ def report_of(
     )
 
 
-def _notes(known: Known, sections: set[Section], *, recorded: bool) -> Iterator[str]:
+def _notes(known: CheckInput, sections: set[Section], *, recorded: bool) -> Iterator[str]:
     """What there is to be known of the whole, where sections are shown that it is about."""
     seen, cluster = known.observed, known.observed.cluster
     if known.facts.gpus.simulated or (cluster is not None and cluster.simulated):

@@ -13,9 +13,9 @@ from dshpc_setup.cli.job_request import Cluster, ask, cluster
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import clean
 from dshpc_setup.jobs.clean import Request
-from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import counted, plain
+from dshpc_setup.terminal.command_names import as_called
 from dshpc_setup.terminal.reporter import Reporter
+from dshpc_setup.terminal.sanitize import counted, plain
 
 _MOST_ROWS = 20
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

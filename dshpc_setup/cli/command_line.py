@@ -11,7 +11,7 @@ import typer
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.console import ConsoleReporter, is_interactive
 from dshpc_setup.cli.folders import folder_of, found_project
-from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.command_names import as_called
 
 if TYPE_CHECKING:
     from dshpc_setup.machine.local import LocalMachine

@@ -13,8 +13,8 @@ from dshpc_setup.cli.command_line import HELP, Json, Yes, app, finish, reporter
 from dshpc_setup.cli.options import Machine
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.errors import Exit, usage_error
-from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import harmless
+from dshpc_setup.terminal.command_names import as_called
+from dshpc_setup.terminal.sanitize import harmless
 
 if TYPE_CHECKING:
     from dshpc_setup.compose_patch.command import Check, ChosenHandover, Done

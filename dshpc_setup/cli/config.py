@@ -22,7 +22,7 @@ from dshpc_setup.cli.command_line import (
 )
 from dshpc_setup.cli.options import Machine, NoMachine
 from dshpc_setup.errors import Exit
-from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.command_names import as_called
 
 if TYPE_CHECKING:
     from dshpc_setup.cluster.offered import Settled

@@ -20,8 +20,8 @@ from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.project.folder import Project, find_project
 from dshpc_setup.setup.pipeline import Configure, Options
 from dshpc_setup.setup.report import Report
-from dshpc_setup.terminal.called import as_called, dshpc_command
-from dshpc_setup.terminal.printed import harmless
+from dshpc_setup.terminal.command_names import as_called, dshpc_command
+from dshpc_setup.terminal.sanitize import harmless
 
 
 def configure_here(

@@ -6,8 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import harmless, plain
+from dshpc_setup.terminal.command_names import as_called
+from dshpc_setup.terminal.sanitize import harmless, plain
 
 if TYPE_CHECKING:
     from rich.console import Console

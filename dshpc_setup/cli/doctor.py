@@ -10,8 +10,8 @@ from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.model import FAULTS, SECTIONS, WRONG, Section
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.facts import Unanswered
-from dshpc_setup.terminal.called import as_called, dshpc_command
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.command_names import as_called, dshpc_command
+from dshpc_setup.terminal.sanitize import counted
 
 _MARKS = {"ok": "ok", "info": "--", "warn": "!", "error": "!!", "skipped": "..", "crashed": "??"}
 _GPUS = (

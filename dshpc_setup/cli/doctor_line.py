@@ -22,11 +22,11 @@ from dshpc_setup.machine import CommandResult, Machine
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from dshpc_setup.diagnose import Known
+    from dshpc_setup.diagnose import CheckInput
     from dshpc_setup.diagnose.model import Check
     from dshpc_setup.project.folder import Project
 
-    _Looked: TypeAlias = tuple[Known, tuple[Check, ...] | None]
+    _Looked: TypeAlias = tuple[CheckInput, tuple[Check, ...] | None]
 
 _EARLY_S = 1.0
 

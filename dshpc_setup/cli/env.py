@@ -23,7 +23,7 @@ from dshpc_setup.cli.command_line import (
 )
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit, usage_error
-from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.command_names import as_called
 
 env_app = typer.Typer(
     help="Manage the packages that methods need.", no_args_is_help=True, context_settings=HELP

@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> int:
 
         if not isinstance(error, DshpcError):
             raise
-        from dshpc_setup.terminal.called import print_error
+        from dshpc_setup.terminal.command_names import print_error
 
         print_error(error)
         return int(error.exit_code)
@@ -330,7 +330,7 @@ def say_ignored(ignored: Sequence[trust.Place]) -> None:
 
 def say(text: str) -> None:
     """A line of our own, beside what the command says."""
-    from dshpc_setup.terminal.printed import harmless
+    from dshpc_setup.terminal.sanitize import harmless
 
     sys.stderr.write(f"dshpc: {harmless(text)}\n")
     sys.stderr.flush()

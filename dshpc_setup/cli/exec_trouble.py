@@ -18,7 +18,7 @@ from dshpc_setup.machine import Machine, local
 from dshpc_setup.project import trust
 from dshpc_setup.project.folder import LABEL, Project, unsafe
 from dshpc_setup.project.folder import no_project as none_found
-from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.command_names import as_called
 
 _ASK_S = 20.0
 _KILLED = (137, 143)  # by SIGKILL or SIGTERM

@@ -16,7 +16,7 @@ from dshpc_setup.diagnose import catalogue, findings_pages
 from dshpc_setup.diagnose.findings_pages import Rank
 from dshpc_setup.diagnose.model import Check
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.sanitize import plain
 
 SCHEMA = "dshpc.explain/1"
 _MOST = 15  # others that are named beside what was found

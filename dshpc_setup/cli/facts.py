@@ -20,11 +20,11 @@ from dshpc_setup.facts import (
 )
 from dshpc_setup.plan.devices import asked_as
 from dshpc_setup.probes.engine_join import late_hooks, unknown_runtimes
-from dshpc_setup.probes.look import counted
+from dshpc_setup.probes.trace import counted
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
 from dshpc_setup.setup.describe import describe_engine, gib, system_name
-from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.command_names import as_called
 
 _WIDTH = 80
 _INDENT = 8

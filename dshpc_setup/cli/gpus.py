@@ -18,8 +18,8 @@ from dshpc_setup.cluster.gpus import Card, GpusNow, Part, look
 from dshpc_setup.errors import usage_error
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
-from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import counted, harmless, plain
+from dshpc_setup.terminal.command_names import as_called
+from dshpc_setup.terminal.sanitize import counted, harmless, plain
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

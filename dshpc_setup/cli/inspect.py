@@ -25,8 +25,8 @@ from dshpc_setup.settings.edited import as_text, changed, item_text, joined, wit
 from dshpc_setup.settings.edited import names as names_in
 from dshpc_setup.settings.overruled import Overruled
 from dshpc_setup.settings.wrong import OWN_FILE
-from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import harmless
+from dshpc_setup.terminal.command_names import as_called
+from dshpc_setup.terminal.sanitize import harmless
 
 _COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
 

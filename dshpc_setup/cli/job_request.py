@@ -18,7 +18,7 @@ from dshpc_setup.cli import exec_stdin, stopping
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.command_names import as_called
 
 _ANSWER_S = 80.0  # 60 s for a cluster that starts
 _CALL_S = 180.0  # for each job: 140 s for sbatch, and what --no-wait asks for

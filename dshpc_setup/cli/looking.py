@@ -25,7 +25,7 @@ from dshpc_setup.cli.folders import found_project
 from dshpc_setup.cli.options import Machine, NoMachine, Root
 from dshpc_setup.errors import Exit
 from dshpc_setup.probes import DEADLINE_S
-from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.command_names import as_called
 
 # As they stand on the command line: `detect` reads them without typer as well.
 _RootText = Annotated[

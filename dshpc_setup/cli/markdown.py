@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.theme import Theme
 
 from dshpc_setup.cli.terminal import WIDTH, Ink, printable, wrapped
-from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.command_names import as_called
 
 _KEPT = "\ue000"  # for a blank at which no line ends: a sign for private use, which no page has
 _CODE = "    "

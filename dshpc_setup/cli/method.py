@@ -14,8 +14,8 @@ from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
 from dshpc_setup.cli.folders import folder_of, found_project
 from dshpc_setup.errors import Exit, usage_error
-from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.command_names import as_called
+from dshpc_setup.terminal.sanitize import counted
 
 if TYPE_CHECKING:
     from dshpc_setup.methods.store import Entry

@@ -12,7 +12,7 @@ from dshpc_setup.passthrough import Attempt
 from dshpc_setup.passthrough.handover import Mechanism
 from dshpc_setup.passthrough.testrun import TestRun
 from dshpc_setup.passthrough.words import describe_cause
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.sanitize import counted
 
 _TITLES: dict[Mechanism, str] = {
     "cdi": "CDI",

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 
 from dshpc_setup.record.recorder import Recorded
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.sanitize import counted
 
 _MOST_NAMED = 8
 

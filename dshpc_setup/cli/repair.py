@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 from dshpc_setup.cli import interrupt_code
 from dshpc_setup.cli.console import is_interactive
-from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.diagnose import CheckInput, Finding
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.repair import Outcome, RepairOptions, repair_findings
 from dshpc_setup.repair.outcome import lines
-from dshpc_setup.terminal.called import as_called, print_error
+from dshpc_setup.terminal.command_names import as_called, print_error
 from dshpc_setup.terminal.reporter import Reporter
 
 
 def run(
     machine: Machine,
     project: Project | None,
-    known: Known,
+    known: CheckInput,
     findings: tuple[Finding, ...],
     reporter: Reporter,
     *,

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from dshpc_setup.bundle import contents, scrubbed, sources, writing
-from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.diagnose import CheckInput, Finding
 from dshpc_setup.engine.privilege import caller
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
@@ -16,7 +16,7 @@ from dshpc_setup.terminal.reporter import Reporter
 def write_report(
     machine: Machine,
     project: Project | None,
-    seen: tuple[Known, tuple[Finding, ...]],
+    seen: tuple[CheckInput, tuple[Finding, ...]],
     path: Path,
     reporter: Reporter,
 ) -> None:

@@ -18,7 +18,7 @@ from dshpc_setup.cli.command_line import (
 )
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit
-from dshpc_setup.terminal.called import as_called
+from dshpc_setup.terminal.command_names import as_called
 
 
 @app.command("up", rich_help_panel="Run")

@@ -24,7 +24,7 @@ from dshpc_setup.cli.command_line import (
 from dshpc_setup.cli.console import ConsoleReporter, is_interactive
 from dshpc_setup.cli.options import NoMachine, with_settings
 from dshpc_setup.errors import Exit, usage_error
-from dshpc_setup.terminal.called import as_called, print_error
+from dshpc_setup.terminal.command_names import as_called, print_error
 
 
 @app.command("configure", rich_help_panel="Set up")

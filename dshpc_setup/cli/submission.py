@@ -20,11 +20,11 @@ from dshpc_setup.cli.job_request import UnansweredError, ask, cluster
 from dshpc_setup.cli.plain_line import Options, read
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.jobs import request_building
-from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.request_building import CommandLine
-from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import counted, harmless, plain
+from dshpc_setup.jobs.staging import Incoming
+from dshpc_setup.terminal.command_names import as_called
+from dshpc_setup.terminal.sanitize import counted, harmless, plain
 
 _KILLED = 128 + 9  # as all in a container whose first process has ended, and maybe a job itself
 

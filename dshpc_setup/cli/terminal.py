@@ -7,7 +7,7 @@ import sys
 import textwrap
 from dataclasses import dataclass
 
-from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.sanitize import plain
 
 WIDTH = 80
 

@@ -16,8 +16,8 @@ from dshpc_setup.cli import print_json
 from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish
 from dshpc_setup.cli.job_request import Cluster, UnansweredError, ask, cluster, environ
 from dshpc_setup.errors import Exit, usage_error
-from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import counted, harmless
+from dshpc_setup.terminal.command_names import as_called
+from dshpc_setup.terminal.sanitize import counted, harmless
 
 if TYPE_CHECKING:
     from dshpc_setup.workflows.check import Place

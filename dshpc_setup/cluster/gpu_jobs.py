@@ -24,7 +24,7 @@ from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.gpus import SlurmGpu
 from dshpc_setup.slurm.holders import Holder
 from dshpc_setup.slurm.nodes import parse_gres
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 _MOST = 4096  # GPUs of one node, letters of their text; what claims more is damaged
 
@@ -116,13 +116,13 @@ def _standing(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterG
         node=node if isinstance(node, str) else None,
     )
     if simulated:
-        argv = ["cat", f"{Places().state}/facts.json"]
+        argv = ["cat", f"{Paths().state}/facts.json"]
         told = containers.exec_in(machine, now.container, argv, deadline_s=deadline_s)
         if told.state == "timeout":
             return _failed(now, told, "its facts cannot be read")
         now = replace(now, reported=parse_facts(told.stdout))
     slurm = Slurm(machine, now.container, checked=True)
-    listed = slurm.gpus(Places().ask, deadline_s=deadline_s)
+    listed = slurm.gpus(Paths().ask, deadline_s=deadline_s)
     if listed.value is None:
         return _failed(now, listed.asked, "slurmd does not list its GPUs")
     return replace(now, listed=listed.value)

@@ -12,7 +12,7 @@ from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError, Exit, told_error
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.project.folder import Project
-from dshpc_setup.slurm.places import FROM_HOST
+from dshpc_setup.slurm.paths import FROM_HOST
 from dshpc_setup.terminal.reporter import Reporter
 
 SCHEMA = "dshpc.key/1"

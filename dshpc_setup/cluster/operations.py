@@ -28,7 +28,7 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
 from dshpc_setup.image import replaced
 from dshpc_setup.machine import Machine
-from dshpc_setup.machine.patient import patient
+from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import OWN, Project
 from dshpc_setup.render.stanza import PROJECT_LABEL

@@ -15,12 +15,12 @@ from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import engine_error
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.machine.patient import patient
+from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS
 from dshpc_setup.slurm.nodes import TAKEN_OUT, Node
-from dshpc_setup.slurm.places import FROM_HOST
+from dshpc_setup.slurm.paths import FROM_HOST
 from dshpc_setup.terminal.reporter import Reporter
 
 _ASK_S = 20.0

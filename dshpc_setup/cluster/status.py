@@ -12,14 +12,14 @@ from dshpc_setup.cluster import unclean_ends
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.errors import DshpcError, Fix, told_error
 from dshpc_setup.machine import Machine
-from dshpc_setup.machine.silence import in_words
+from dshpc_setup.machine.no_answer import in_words
 from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus, Drift, Tier
 from dshpc_setup.observed.drift import GpuDrift
-from dshpc_setup.slurm import stuck
+from dshpc_setup.slurm import blocked_jobs
 from dshpc_setup.slurm.answers import number
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.nodes import TAKEN_OUT, Node
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.sanitize import counted
 
 _ASK_S = 30.0
 
@@ -127,7 +127,7 @@ def from_controller(machine: Machine, container: str) -> dict[str, Any]:
     config = slurm.config(deadline_s=_ASK_S).value
     queue = slurm.pending(deadline_s=_ASK_S).value
     return {
-        "pending": None if queue is None else stuck.judge(queue),
+        "pending": None if queue is None else blocked_jobs.judge(queue),
         "nodes": nodes.value,
         "isolation": "unknown" if config is None else isolation(config),
     }
@@ -248,14 +248,17 @@ def _drift_lines(status: ClusterStatus) -> list[str]:
 def _pending_lines(status: ClusterStatus) -> list[str]:
     pending = status.pending or ()
     parts = (
-        ("is held", "are held", stuck.held(pending)),
-        ("cannot run", "cannot run", stuck.not_held(pending)),
+        ("is held", "are held", blocked_jobs.held(pending)),
+        ("cannot run", "cannot run", blocked_jobs.not_held(pending)),
     )
     said = []
     for one, many, jobs in parts:
         if jobs:
             head = f"{counted(len(jobs), 'queued job')} {one if len(jobs) == 1 else many}:"
-            said += [f"Queue      {head}", *(f"           {text}" for text in stuck.lines(jobs))]
+            said += [
+                f"Queue      {head}",
+                *(f"           {text}" for text in blocked_jobs.lines(jobs)),
+            ]
     return said
 
 

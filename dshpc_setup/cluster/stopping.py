@@ -15,8 +15,8 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.job_states import SlurmJob
-from dshpc_setup.terminal.printed import counted, plain
 from dshpc_setup.terminal.reporter import Reporter
+from dshpc_setup.terminal.sanitize import counted, plain
 
 FLAG = "--stop-jobs"
 _ASK_S = 20.0

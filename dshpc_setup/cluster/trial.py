@@ -11,7 +11,7 @@ from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit, told_error
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.machine.silence import no_answer
+from dshpc_setup.machine.no_answer import no_answer
 
 _DEADLINE_S = 180.0
 _CHECK = ("dshpc-node", "check")

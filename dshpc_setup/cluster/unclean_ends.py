@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from dshpc_setup.observed.cluster_status import UncleanEnd
-from dshpc_setup.terminal.printed import listed, often
+from dshpc_setup.terminal.sanitize import listed, often
 
 _WORDS = {
     "continued": "Ran on, uninterrupted",

@@ -12,7 +12,7 @@ from dshpc_setup.container.jobs import PROOF
 from dshpc_setup.engine import start_report
 from dshpc_setup.errors import DshpcError, Exit, Fix, told_error
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.machine.silence import answered, in_words
+from dshpc_setup.machine.no_answer import answered, in_words
 from dshpc_setup.slurm import nodes as slurm_nodes
 from dshpc_setup.slurm.client import Slurm
 

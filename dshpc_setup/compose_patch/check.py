@@ -9,7 +9,7 @@ from dshpc_setup.engine.packages import last_lines
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.machine.silence import in_words
+from dshpc_setup.machine.no_answer import in_words
 from dshpc_setup.probes.compose import find_compose
 
 _FIND_S = 10.0

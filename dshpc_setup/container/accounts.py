@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.slurm.places import HOMES
+from dshpc_setup.slurm.paths import HOMES
 
 ROOTS = f"{HOMES}/root"
 _OURS = "dsHPC user"  # the comment field of our passwd entries

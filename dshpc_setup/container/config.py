@@ -13,7 +13,7 @@ from dshpc_setup.container import key_set
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import cannot_write, read_text, replace_text
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 _MOST_BYTES = 4 << 20
 _TASK_PLACE = "/usr/local/lib/dshpc/task-place.conf"
@@ -39,7 +39,7 @@ class Candidate:
         return f"config/{name}" if name in self.customized else None
 
 
-def choose(places: Places, rendered: Mapping[str, str]) -> Candidate:
+def choose(places: Paths, rendered: Mapping[str, str]) -> Candidate:
     """Rendered texts, less those that the user made his own in the mounted `config/`."""
     from dshpc_setup.files import ownership
 
@@ -67,7 +67,7 @@ def read_file(path: str) -> str | None:
     return read_text(path)
 
 
-def _read(places: Places, name: str) -> str | None:
+def _read(places: Paths, name: str) -> str | None:
     """A file of `config/`; DshpcError where it cannot be read or is no text."""
     try:
         text = read_file(f"{places.config}/{name}")
@@ -114,7 +114,7 @@ class _Manifest:
     files: Mapping[str, str]
 
 
-def _manifest(places: Places) -> Mapping[str, str]:
+def _manifest(places: Paths) -> Mapping[str, str]:
     text = _read(places, "manifest.json")
     if text is None:
         return {}
@@ -156,7 +156,7 @@ def _key_name(key: str) -> str:
         return "slurm.key"
 
 
-def activate(places: Places, folder: str) -> None:
+def activate(places: Paths, folder: str) -> None:
     """Make /etc/slurm this folder, all files in one step."""
     target = places.etc_slurm
     try:
@@ -175,7 +175,7 @@ def activate(places: Places, folder: str) -> None:
         raise cannot_write(target, error) from None
 
 
-def load_last_good(places: Places) -> dict[str, str] | None:
+def load_last_good(places: Paths) -> dict[str, str] | None:
     """The texts of the last start that got ready, None before the first."""
     text = read_text(_last_good(places))
     if text is None:
@@ -186,10 +186,10 @@ def load_last_good(places: Places) -> dict[str, str] | None:
         return None  # damaged: as good as none, and written again by the next good start
 
 
-def save_last_good(places: Places, texts: Mapping[str, str]) -> None:
+def save_last_good(places: Paths, texts: Mapping[str, str]) -> None:
     # Not synced: a start is timed, and one that is damaged by a power cut counts as none
     replace_text(_last_good(places), json.dumps(dict(texts), indent=1) + "\n", sync=False)
 
 
-def _last_good(places: Places) -> str:
+def _last_good(places: Paths) -> str:
     return f"{places.state}/last-good.json"

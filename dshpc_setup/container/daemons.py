@@ -13,7 +13,7 @@ from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.nodes import Node
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 # What ends by itself is seen at once: these are for machines that are slow
 _SUPERVISOR_S = 30.0
@@ -26,7 +26,7 @@ SHORT_PROOF_S = 3.0  # where jobs of people may hold the node
 _ASK_S = 20.0
 
 
-def bring_up(machine: Machine, places: Places, service: str, port: int) -> bool:
+def bring_up(machine: Machine, places: Paths, service: str, port: int) -> bool:
     """Start a service and wait until it listens; False where it ended or never did."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{places.run}/{service}.ended")
@@ -34,16 +34,16 @@ def bring_up(machine: Machine, places: Places, service: str, port: int) -> bool:
     return network.wait_listening(port, _UP_S, lambda: has_ended(places, service))
 
 
-def has_ended(places: Places, service: str) -> bool:
+def has_ended(places: Paths, service: str) -> bool:
     """Whether it has ended since it was brought up (s6 has started it again since then)."""
     return os.path.exists(f"{places.run}/{service}.ended")
 
 
-def take_down(machine: Machine, places: Places, service: str) -> None:
+def take_down(machine: Machine, places: Paths, service: str) -> None:
     _control(machine, places, service, "-D")
 
 
-def _control(machine: Machine, places: Places, service: str, order: str) -> None:
+def _control(machine: Machine, places: Paths, service: str, order: str) -> None:
     until = time.monotonic() + _SUPERVISOR_S
     while True:
         result = machine.run(["s6-svc", order, f"{places.services}/{service}"], deadline_s=_ASK_S)

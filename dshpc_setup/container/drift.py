@@ -12,7 +12,7 @@ from dshpc_setup.facts import HostFacts
 from dshpc_setup.files.storage import read_text, replace_text
 from dshpc_setup.observed.drift import GpuDrift
 from dshpc_setup.slurm import slurm_conf
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 NodeKey = Literal["gres", "cpus", "realmemory"]
 
@@ -45,7 +45,7 @@ def remembered(facts: HostFacts, image: str) -> dict[str, Any]:
     return {**found, "image": image}
 
 
-def load(places: Places) -> dict[str, Any] | None:
+def load(places: Paths) -> dict[str, Any] | None:
     """Those of the last start that got ready; damaged ones are as good as none."""
     try:
         found = foreign.value(read_text(_path(places)) or "null")
@@ -54,12 +54,12 @@ def load(places: Places) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def save(places: Places, now: Mapping[str, Any]) -> None:
+def save(places: Paths, now: Mapping[str, Any]) -> None:
     # Not synced: it is only compared with
     replace_text(_path(places), f"{json.dumps(now)}\n", sync=False)
 
 
-def _path(places: Places) -> str:
+def _path(places: Paths) -> str:
     return f"{places.state}/facts.json"
 
 

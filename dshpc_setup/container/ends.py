@@ -17,13 +17,13 @@ from collections.abc import Collection
 
 from dshpc_setup.files.storage import cannot_write, read_text, replace_text
 from dshpc_setup.jobs.end_record import ENDED, NOT_KNOWN, SLOTS
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 CONCLUDED = "/var/lib/dshpc/state/concluded"  # a file for each job: "restarts code"
 _LINE = re.compile(rb"([0-9]{1,10}) ([0-9]{1,9}) ([0-9]{1,3}|\?)\n")
 
 
-def make_folder(places: Places, uid: int, gid: int) -> None:
+def make_folder(places: Paths, uid: int, gid: int) -> None:
     """Where that user's jobs write; DshpcError where it cannot be made."""
     path = places.at(f"{ENDED}/{uid}")
     try:
@@ -38,7 +38,7 @@ def make_folder(places: Places, uid: int, gid: int) -> None:
         raise cannot_write(path, error) from None
 
 
-def code_of(places: Places, uid: int, job: int, restarts: int) -> int | None:
+def code_of(places: Paths, uid: int, job: int, restarts: int) -> int | None:
     """How that run of the job's script has ended; None where it has not, or it was never written."""
     path = places.at(f"{ENDED}/{uid}/{job % SLOTS}")
     try:
@@ -57,7 +57,7 @@ def code_of(places: Places, uid: int, job: int, restarts: int) -> int | None:
     return NOT_KNOWN if match[3] == b"?" else int(match[3]) & 255
 
 
-def conclude(places: Places, job: int, restarts: int, code: int) -> None:
+def conclude(places: Paths, job: int, restarts: int, code: int) -> None:
     """The run of that job after so many restarts is none: its script ends with that code at once."""
     folder = places.at(CONCLUDED)
     try:
@@ -67,7 +67,7 @@ def conclude(places: Places, job: int, restarts: int, code: int) -> None:
     replace_text(f"{folder}/{job}", f"{restarts} {code}\n")
 
 
-def concluded_code(places: Places, job: int, restarts: int) -> int | None:
+def concluded_code(places: Paths, job: int, restarts: int) -> int | None:
     """What the run of that job after so many restarts was concluded with; None where it was not."""
     words = (read_text(places.at(f"{CONCLUDED}/{job}")) or "").split()
     if len(words) != 2 or not all(map(str.isdecimal, words)) or int(words[0]) != restarts:
@@ -75,7 +75,7 @@ def concluded_code(places: Places, job: int, restarts: int) -> int | None:
     return int(words[1])
 
 
-def forget(places: Places, left: Collection[int]) -> None:
+def forget(places: Paths, left: Collection[int]) -> None:
     """Remove what was concluded of jobs that are not in the queue any more."""
     folder = places.at(CONCLUDED)
     with contextlib.suppress(OSError):

@@ -9,7 +9,7 @@ from typing import Literal
 
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.files.storage import open_lock
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 Change = Literal["dshpc reconfigure", "dshpc key rotate"]
 # A reconfiguration holds both, so that whoever is refused can tell which of the two runs
@@ -20,7 +20,7 @@ _LOCKS: dict[Change, tuple[str, ...]] = {
 
 
 @contextmanager
-def alone(places: Places, change: Change) -> Iterator[None]:
+def alone(places: Paths, change: Change) -> Iterator[None]:
     """Nothing else changes the cluster meanwhile; DshpcError (exit code 3) where something does.
 
     The locks end with the process that holds them, however it ends.
@@ -32,7 +32,7 @@ def alone(places: Places, change: Change) -> Iterator[None]:
         yield
 
 
-def _take(held: ExitStack, places: Places, name: str) -> bool:
+def _take(held: ExitStack, places: Paths, name: str) -> bool:
     lock = held.enter_context(open_lock(f"{places.run}/{name}"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -41,7 +41,7 @@ def _take(held: ExitStack, places: Places, name: str) -> bool:
     return True
 
 
-def _holder(places: Places, name: str, refused: Change) -> Change:
+def _holder(places: Paths, name: str, refused: Change) -> Change:
     """Which change holds a lock that `refused` could not take."""
     if name == "reconfigure.lock":
         return "dshpc reconfigure"

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dshpc_setup.container import ends
 from dshpc_setup.files.storage import cannot_write, read_text
 from dshpc_setup.jobs import end_record
-from dshpc_setup.slurm.places import HOMES, Places
+from dshpc_setup.slurm.paths import HOMES, Paths
 
 
 def host_name_note(
-    places: Places, name: str, own: str, resolves: Callable[[str], bool]
+    places: Paths, name: str, own: str, resolves: Callable[[str], bool]
 ) -> str | None:
     """Make `name` resolve; a sentence where that took an entry of ours.
 
@@ -49,7 +49,7 @@ def hosts_names(text: str) -> dict[str, str]:
     return names
 
 
-def make_folders(places: Places, slurm: tuple[int, int]) -> None:
+def make_folders(places: Paths, slurm: tuple[int, int]) -> None:
     """Runtime and state folders with their owners; `slurm` is SlurmUser's uid and gid.
 
     slurmd and slurmctld want a run folder of their own user each.
@@ -83,7 +83,7 @@ def make_folders(places: Places, slurm: tuple[int, int]) -> None:
     ends.make_folder(places, *root)
 
 
-def adopt_state(places: Places, slurm: tuple[int, int]) -> str | None:
+def adopt_state(places: Paths, slurm: tuple[int, int]) -> str | None:
     """Slurm's saved state belongs to SlurmUser, whose number may have been another in an old image."""
     top = f"{places.state}/slurmctld"
     changed = 0

@@ -23,7 +23,7 @@ from dshpc_setup.plan.model import ClusterPlan, Isolation
 from dshpc_setup.problems import LOST, RESET, UNREADABLE
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.gpus import SlurmGpu
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 _LIST_S = 30.0  # slurmd waits 19 s for a device file that is missing
 _NOT_COUNTED = frozenset((LOST, RESET, UNREADABLE))  # by CUDA: the cards behind them move up
@@ -169,7 +169,7 @@ def needed(gpus: Sequence[GpuDevice], plan: ClusterPlan, *, own_gres: bool) -> b
 def write(
     machine: Machine,
     ask: str,
-    places: Places,
+    places: Paths,
     node: str,
     gpus: Sequence[GpuDevice],
     plan: ClusterPlan,
@@ -208,6 +208,6 @@ def write(
     return tuple(listed)
 
 
-def path(places: Places) -> str:
+def path(places: Paths) -> str:
     """Where the task prolog looks for the table."""
     return f"{places.run}/gpu-places"

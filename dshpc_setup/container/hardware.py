@@ -8,7 +8,7 @@ from dataclasses import replace
 from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.machine import Machine
-from dshpc_setup.slurm.places import LEFT_OUT
+from dshpc_setup.slurm.paths import LEFT_OUT
 
 _LONGER_S = 45.0  # somebody waits for the start, and a driver that hangs has it all
 _REBUILD = "run `configure-environment` on the host to rebuild it"

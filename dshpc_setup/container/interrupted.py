@@ -10,8 +10,8 @@ from dshpc_setup.container.jobs import PROOF
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.job_states import SlurmJob
-from dshpc_setup.slurm.places import Places
-from dshpc_setup.terminal.printed import listed
+from dshpc_setup.slurm.paths import Paths
+from dshpc_setup.terminal.sanitize import listed
 
 _ASK_S = 20.0  # slurmctld may still read its state
 # No name: people choose it, a line break in it included
@@ -61,7 +61,7 @@ class Interrupted:
         return " ".join(said)
 
 
-def look(machine: Machine, places: Places) -> Interrupted | None:
+def look(machine: Machine, places: Paths) -> Interrupted | None:
     """What ran, and those whose script had ended concluded: they do not run it again. None where slurmctld
     does not say.
 
@@ -85,7 +85,7 @@ def look(machine: Machine, places: Places) -> Interrupted | None:
     )
 
 
-def _conclude(places: Places, job: SlurmJob) -> bool:
+def _conclude(places: Paths, job: SlurmJob) -> bool:
     """Whether its script had ended; its next run is none then."""
     if job.state != "RUNNING" or job.uid is None:
         return False

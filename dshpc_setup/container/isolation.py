@@ -27,7 +27,7 @@ from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.probes import ranges
 from dshpc_setup.render.isolation import BACK_TO_DEFAULT
 from dshpc_setup.slurm import slurm_conf
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 TREE = "/sys/fs/cgroup"
 _V1 = ("cpuacct", "cpuset", "devices", "freezer", "memory")  # what Slurm's cgroup/v1 writes to
@@ -57,7 +57,7 @@ class Mount:
     controllers: tuple[str, ...] = ()
 
 
-def prepare(machine: Machine, places: Places, isolation: str, node: str) -> tuple[str, ...]:
+def prepare(machine: Machine, places: Paths, isolation: str, node: str) -> tuple[str, ...]:
     """Make this container fit for the tier; sentences for people about what was done.
 
     Once in a start, before any daemon; nothing for `default`. `node` is the one of the settings.
@@ -102,7 +102,7 @@ def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
     return tuple(found.values())
 
 
-def make_scope(places: Places, node: str) -> None:
+def make_scope(places: Paths, node: str) -> None:
     """The group in which slurmd of this node puts its job steps; DshpcError where that cannot be.
 
     Only in version 2, and only once `prepare` has made the tree fit: else nothing is done.
@@ -119,7 +119,7 @@ def make_scope(places: Places, node: str) -> None:
         ) from None
 
 
-def _make_scope(places: Places, node: str) -> None:
+def _make_scope(places: Paths, node: str) -> None:
     tree = places.at(TREE)
     # Debian's build names the group after the node (slurm's cgroup_v2.c, MULTIPLE_SLURMD)
     scope = f"{tree}/{_SLICE}/{node}_slurmstepd.scope"
@@ -187,7 +187,7 @@ def _make_writable(machine: Machine, mount: Mount) -> None:
         raise _cannot(machine, done.text or f"mount: {done.state}")
 
 
-def _empty_root(places: Places) -> None:
+def _empty_root(places: Paths) -> None:
     """Move every process of the root group into a leaf, then hand the controllers down."""
     tree = places.at(TREE)
     os.makedirs(f"{tree}/{_OWN}", exist_ok=True)
@@ -215,7 +215,7 @@ def _enable(folder: str) -> None:
         _write(f"{folder}/cgroup.subtree_control", f"+{_PIDS}")
 
 
-def _try_rights(places: Places, version: int) -> None:
+def _try_rights(places: Paths, version: int) -> None:
     tree = places.at(TREE)
     if version == 2:
         device_rules.try_rule_v2(tree)

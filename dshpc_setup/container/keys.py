@@ -39,7 +39,7 @@ from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.files.storage import cannot_write, read_text, replace_bytes
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.client import Slurm
-from dshpc_setup.slurm.places import FROM_HOST, Places
+from dshpc_setup.slurm.paths import FROM_HOST, Paths
 from dshpc_setup.slurm_releases import SHIPPED
 
 SCHEMA = "dshpc.key/1"
@@ -59,7 +59,7 @@ Say = Callable[[str], None]
 # At a start
 
 
-def ensure_key(places: Places, slurm: tuple[int, int]) -> str | None:
+def ensure_key(places: Paths, slurm: tuple[int, int]) -> str | None:
     """The deployment's key in its place, before the daemons start; a sentence about what was done.
 
     Raises DshpcError where it is not safe to use or damaged; such a file is left as it is.
@@ -81,7 +81,7 @@ def ensure_key(places: Places, slurm: tuple[int, int]) -> str | None:
     return " ".join(filter(None, notes)) or None
 
 
-def refuse_unusable(places: Places) -> None:
+def refuse_unusable(places: Paths) -> None:
     """Raises what `ensure_key` would of a key that is there, and writes nothing."""
     if os.path.lexists(places.key):
         _load(places.key, os.lstat(places.key))
@@ -153,7 +153,7 @@ def _unsafe(path: str, problem: str) -> DshpcError:
     )
 
 
-def _write(places: Places, keys: KeySet, owner: tuple[int, int]) -> None:
+def _write(places: Paths, keys: KeySet, owner: tuple[int, int]) -> None:
     replace_bytes(places.key, to_bytes(keys), 0o600, owner)
 
 
@@ -171,7 +171,7 @@ def token_life_s(config: Mapping[str, str]) -> int:
     return max(SHIPPED.defaults.token_s, int(found[1]) if found else 0)
 
 
-def rotate(machine: Machine, places: Places) -> int:
+def rotate(machine: Machine, places: Paths) -> int:
     """A new key while jobs go on; prints what was done as JSON (schema dshpc.key/1).
 
     Killed at any moment it leaves keys with which every daemon knows what the others sign.
@@ -199,7 +199,7 @@ def _told_to_host(step: str) -> None:
 
 
 def change(
-    machine: Machine, places: Places, signs_with: Signer, say: Say = lambda _: None
+    machine: Machine, places: Paths, signs_with: Signer, say: Say = lambda _: None
 ) -> KeySet:
     """The three files, each in force in both daemons before the next one is written.
 
@@ -231,7 +231,7 @@ def change(
         return in_force("retired", retired(now, until))
 
 
-def _refuse_unready(machine: Machine, places: Places) -> None:
+def _refuse_unready(machine: Machine, places: Paths) -> None:
     """Where the daemons would not come back from a reconfigure, nothing is begun."""
     from dshpc_setup.container import status
     from dshpc_setup.container.check import missing_device
@@ -253,7 +253,7 @@ def _refuse_unready(machine: Machine, places: Places) -> None:
         )
 
 
-def _taken_up(machine: Machine, places: Places, kid: str, signs_with: Signer, say: Say) -> None:
+def _taken_up(machine: Machine, places: Paths, kid: str, signs_with: Signer, say: Say) -> None:
     """Until both daemons sign with the key; one that a reconfigure does not reach is restarted."""
     done = Slurm(machine).reconfigure(deadline_s=_ASK_S)
     for service in ("slurmctld", "slurmd"):
@@ -270,7 +270,7 @@ def _taken_up(machine: Machine, places: Places, kid: str, signs_with: Signer, sa
     _node_known(machine, places)
 
 
-def _node_known(machine: Machine, places: Places) -> None:
+def _node_known(machine: Machine, places: Paths) -> None:
     """Until slurmctld takes the node for up again: an srun that asks before is put off for a minute."""
     from dshpc_setup.container import daemons
 
@@ -308,7 +308,7 @@ def _not_now(brief: str, details: str) -> DshpcError:
     )
 
 
-def _signs_with(places: Places, service: str) -> str | None:
+def _signs_with(places: Paths, service: str) -> str | None:
     """The `kid` of a token that the daemon makes for us, "" for a token without."""
     import socket
     import struct

@@ -7,7 +7,7 @@ import time
 
 from dshpc_setup.machine import Machine
 from dshpc_setup.plan.model import ClusterPlan
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 PROGRAM = "nvidia-cuda-mps-control"
 _UP_S = 5.0
@@ -15,7 +15,7 @@ _ASK_S = 5.0
 
 
 def prepare(
-    machine: Machine, places: Places, plan: ClusterPlan, *, wait_s: float = _UP_S
+    machine: Machine, places: Paths, plan: ClusterPlan, *, wait_s: float = _UP_S
 ) -> tuple[str, ...]:
     """Start the control daemon where jobs share GPUs by MPS; sentences for people on what is not so.
 

@@ -25,7 +25,7 @@ from dshpc_setup.machine import Machine, Say, earlier
 from dshpc_setup.observed.model import Disk, Inside, KeyFile, NamedProgram
 from dshpc_setup.settings import Settings, load
 from dshpc_setup.slurm import slurm_conf
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 DEADLINE_S = 5.0
 _PACKAGES = "/etc/dshpc/packages"
@@ -35,7 +35,7 @@ _MOST_FILES = 100_000
 
 def observe(
     machine: Machine,
-    places: Places,
+    places: Paths,
     env: Mapping[str, str],
     *,
     deadline_s: float = DEADLINE_S,
@@ -126,7 +126,7 @@ def processes(machine: Machine) -> dict[str, int | None]:
     return {}
 
 
-def _configuration(places: Places) -> dict[str, Any]:
+def _configuration(places: Paths) -> dict[str, Any]:
     """The texts in force, without passwords, and what slurm.conf says of this node."""
     names = ("slurm", "gres", "cgroup")
     texts = {f"{name}_conf": _text(f"{places.etc_slurm}/{name}.conf") for name in names}
@@ -149,14 +149,14 @@ def _text(path: str) -> str | None:
     return slurm_conf.without_passwords(text.encode("utf-8", "replace").decode())
 
 
-def _node(places: Places) -> str:
+def _node(places: Paths) -> str:
     try:
         return (read_text(f"{places.run}/node") or "").strip()
     except OSError:
         return ""
 
 
-def _devices(machine: Machine, places: Places, say: Say) -> None:
+def _devices(machine: Machine, places: Paths, say: Say) -> None:
     """Each one is told as no before it is opened: a driver that hangs leaves it so."""
     for path in device_files(places):
         say({"device_files": {path: False}})
@@ -164,7 +164,7 @@ def _devices(machine: Machine, places: Places, say: Say) -> None:
             say({"device_files": {path: True}})
 
 
-def device_files(places: Places) -> tuple[str, ...]:
+def device_files(places: Paths) -> tuple[str, ...]:
     """Of the gres.conf in force, for this node."""
     node = _node(places)
     entries = slurm_conf.entries(_text(f"{places.etc_slurm}/gres.conf") or "")
@@ -185,20 +185,20 @@ def _opens(path: str) -> bool:
     return True
 
 
-def _files(places: Places, say: Say) -> None:
+def _files(places: Paths, say: Say) -> None:
     say({"programs": unusable_programs(places)})
     say({"key": key_file(places)})
     say({"state_volume": _volume(places)})
     say({"state_files_mib": sum(_sizes(places.state)) >> 20})
 
 
-def unusable_programs(places: Places) -> tuple[NamedProgram, ...]:
+def unusable_programs(places: Paths) -> tuple[NamedProgram, ...]:
     """Those of the slurm.conf in force."""
     text = _text(f"{places.etc_slurm}/slurm.conf") or ""
     return tuple(program for _, program in programs.faults(text, programs.fault))
 
 
-def key_file(places: Places) -> KeyFile:
+def key_file(places: Paths) -> KeyFile:
     """What can be said of the key without saying anything of what is in it."""
     # The one judge of a key; reading it costs a start's worth of imports
     from dshpc_setup.container.keys import why_refused
@@ -235,14 +235,14 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
-def _volume(places: Places) -> Disk | None:
+def _volume(places: Paths) -> Disk | None:
     try:
         found = os.statvfs(places.state)
     except OSError:
         return None
     size, free = (blocks * found.f_frsize >> 20 for blocks in (found.f_blocks, found.f_bavail))
     inodes = found.f_favail if found.f_files else None
-    path = Places().state
+    path = Paths().state
     return Disk("state", path, free, size, inodes) if size else None  # some do not tell
 
 

@@ -11,7 +11,7 @@ from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.observed.model import Daemon, Inside
 from dshpc_setup.slurm import seen
 from dshpc_setup.slurm.nodes import parse_lines
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 _CUT, _NEXT = "\x1f", "\x1e"
 _MOST_JOBS = 20
@@ -23,7 +23,7 @@ printf '\037'; "$name" -V 2>/dev/null
 printf '\036'; done"""
 
 
-def slurm(machine: Machine, places: Places, deadline_s: float) -> dict[str, Any]:
+def slurm(machine: Machine, places: Paths, deadline_s: float) -> dict[str, Any]:
     argv = seen.all_argv(places.etc_slurm)
     return parse_slurm(machine.run(argv, deadline_s=deadline_s, cwd="/"))
 
@@ -72,7 +72,7 @@ def _is_young(time_used: str) -> bool:
     return re.fullmatch(r"0:\d\d", time_used) is not None
 
 
-def daemons(machine: Machine, places: Places, deadline_s: float) -> tuple[Daemon, ...]:
+def daemons(machine: Machine, places: Paths, deadline_s: float) -> tuple[Daemon, ...]:
     argv = ["sh", "-c", _DAEMONS, "sh", places.services]
     asked = machine.run(argv, deadline_s=deadline_s, cwd="/")
     rows = (row.split(_CUT) for row in asked.stdout.split(_NEXT))

@@ -20,7 +20,7 @@ from dshpc_setup.jobs.offer import FILE, Offer, OfferedGpu
 from dshpc_setup.plan.names import model_name, sold_gb
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.gpus import SlurmGpu
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 from dshpc_setup.slurm_releases import SHIPPED
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[\w.+-]+", re.ASCII)  # what may stand in an option as it is
 
 
-def write(places: Places, offer: Offer) -> None:
+def write(places: Paths, offer: Offer) -> None:
     """Leave it for the submissions of all users."""
     replace_text(places.at(FILE), json.dumps(offer.to_json()) + "\n", sync=False)
 

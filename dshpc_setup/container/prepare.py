@@ -10,7 +10,7 @@ from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import completion_log
-from dshpc_setup.slurm.places import HOMES
+from dshpc_setup.slurm.paths import HOMES
 
 
 def prepare(run: Run) -> None:

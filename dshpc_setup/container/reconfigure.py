@@ -37,14 +37,14 @@ from dshpc_setup.container.status import Status, as_failure, with_name
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.places import ASK, Places
+from dshpc_setup.slurm.paths import ASK, Paths
 
 _RESTARTED_S = 10.0
 _ASK_S = 5.0
 _POLL_S = 0.01
 
 
-def reconfigure(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
+def reconfigure(machine: Machine, places: Paths, env: Mapping[str, str]) -> int:
     """Put in force what `config/` and the hardware say now; 0 also where nothing had to be done.
 
     Raises DshpcError: with exit code 3 where it cannot be asked for now, else with 2, and what was in
@@ -67,7 +67,7 @@ def _say(text: str) -> None:
     print(status_module.printable(text), flush=True)
 
 
-def _ready(places: Places) -> Mapping[str, object]:
+def _ready(places: Paths) -> Mapping[str, object]:
     """The status of a cluster that runs."""
     found = status_module.read(places) if os.path.exists(places.status) else None
     phase = str(found["phase"]) if found else "starting"
@@ -143,7 +143,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     outcome.ready(run, seen.plan, candidate, proof.summary)
 
 
-def _texts_in_force(places: Places) -> dict[str, str]:
+def _texts_in_force(places: Paths) -> dict[str, str]:
     """What /etc/slurm holds, less the key, the plugins and what is made of the rest."""
     other = ("slurm.key", "slurm.jwks", "plugstack.conf", ASK)
     folder = places.etc_slurm
@@ -155,7 +155,7 @@ def _texts_in_force(places: Places) -> dict[str, str]:
     return {name: text for name, text in found.items() if text is not None}
 
 
-def _took_over(places: Places) -> bool:
+def _took_over(places: Paths) -> bool:
     """Whether both daemons were started with what /etc/slurm is now, and clients reach them."""
     now = os.readlink(places.etc_slurm)
     sockets = (places.at(f"/run/{name}/sack.socket") for name in ("slurm", "slurmctld"))
@@ -236,7 +236,7 @@ def _restart(run: Run, candidate: Candidate, seen: Seen, folder: str, *, own_gre
                 raise up.why_down(run, candidate, node, name)
 
 
-def _runs_with(places: Places, service: str, folder: str, port: int) -> bool:
+def _runs_with(places: Paths, service: str, folder: str, port: int) -> bool:
     until = time.monotonic() + _RESTARTED_S
     while time.monotonic() < until:
         started = (config.read_file(f"{places.run}/{service}.conf") or "").strip()
@@ -262,7 +262,7 @@ def _back(run: Run, old: Candidate, seen: Seen, folder: str, why: DshpcError) ->
         raise both from None
 
 
-def _remove_others(places: Places, kept: Collection[str]) -> None:
+def _remove_others(places: Paths, kept: Collection[str]) -> None:
     """Folders of configurations that are neither in force nor were before."""
     import shutil
 

@@ -18,7 +18,7 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import completion_log
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.completion_log import Ended
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 _MARK = "/var/lib/dshpc/state/restored.json"
 _ASK_S = 20.0
@@ -31,12 +31,12 @@ _FINAL = frozenset(
 )
 
 
-def remember(places: Places, written: int) -> None:
+def remember(places: Paths, written: int) -> None:
     """That the queue will be that of `written` (seconds of the epoch)."""
     replace_text(places.at(_MARK), json.dumps({"written": written}) + "\n")
 
 
-def conclude(machine: Machine, places: Places) -> tuple[str, ...]:
+def conclude(machine: Machine, places: Paths) -> tuple[str, ...]:
     """Ids of the jobs that do not run again. Before slurmd registers, as then they could begin; nothing
     where no copy was taken."""
     since = _written(places)
@@ -75,7 +75,7 @@ def conclude(machine: Machine, places: Places) -> tuple[str, ...]:
     return (*concluded, *cancelled)
 
 
-def _written(places: Places) -> int | None:
+def _written(places: Paths) -> int | None:
     try:
         value = foreign.value(read_text(places.at(_MARK)) or "")
         return int(value["written"])
@@ -83,7 +83,7 @@ def _written(places: Places) -> int | None:
         return None
 
 
-def _ended_since(places: Places, since: int) -> dict[str, Ended]:
+def _ended_since(places: Paths, since: int) -> dict[str, Ended]:
     found: dict[str, Ended] = {}
     for each in completion_log.newest_first(places.at(completion_log.LOG)):
         if each.ended is not None and each.ended >= since:

@@ -9,13 +9,13 @@ from dshpc_setup.container.interrupted import Interrupted
 from dshpc_setup.container.status import Status
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 
 @dataclass
 class Run:
     machine: Machine
-    places: Places
+    places: Paths
     status: Status
     settings: Settings
     slurm: tuple[int, int]  # SlurmUser's uid and gid

@@ -23,7 +23,7 @@ from dshpc_setup.container.state_volume import saved_in
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import cannot_write, read_text, replace_bytes
 from dshpc_setup.slurm import completion_log
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 SET_ASIDE = "/var/lib/dshpc/state/damaged"
 _NAMES = ("job_state", "job_state.old", "job_state.kept", "job_state.kept.old")
@@ -63,7 +63,7 @@ def read(path: str) -> Saved | None:
     return Saved(os.path.basename(path), protocol, written, next_job, size)
 
 
-def check(places: Places, slurm_conf: str, refuses: Refuses) -> None:
+def check(places: Paths, slurm_conf: str, refuses: Refuses) -> None:
     """Raises DshpcError where jobs were saved and slurmctld would read nothing of them, as far as the
     beginning tells.
 
@@ -78,7 +78,7 @@ def check(places: Places, slurm_conf: str, refuses: Refuses) -> None:
         raise _lost(folder, refuses)
 
 
-def check_whole(places: Places, slurm_conf: str, refuses: Refuses) -> None:
+def check_whole(places: Paths, slurm_conf: str, refuses: Refuses) -> None:
     """As `check`, by slurmctld's own word, which takes a second or two: where it has ended."""
     check(places, slurm_conf, refuses)
     folder = saved_in(places, slurm_conf)
@@ -87,7 +87,7 @@ def check_whole(places: Places, slurm_conf: str, refuses: Refuses) -> None:
         raise _lost(folder, refuses)
 
 
-def _was_used(places: Places, folder: str) -> bool:
+def _was_used(places: Paths, folder: str) -> bool:
     """Whether there have been jobs: a first start has none."""
     there = any(os.path.lexists(f"{folder}/{name}") for name in _NAMES)
     return there or bool(_scripts(folder)) or _last_ended(places) > 0
@@ -108,7 +108,7 @@ def _scripts(top: str) -> dict[int, str]:
     return found
 
 
-def _last_ended(places: Places) -> int:
+def _last_ended(places: Paths) -> int:
     """The highest number in the log of ended jobs."""
     text = read_text(places.at(completion_log.LOG)) or ""
     return max(map(int, re.findall(r"(?:^|\n)JobId=([0-9]{1,10}) ", text)), default=0)
@@ -152,7 +152,7 @@ def _listed(numbers: list[int]) -> str:
 
 
 def repair(
-    places: Places, choice: Choice, slurm_conf: str, slurm: tuple[int, int], refuses: Refuses
+    places: Paths, choice: Choice, slurm_conf: str, slurm: tuple[int, int], refuses: Refuses
 ) -> str:
     """Do what was chosen, while slurmctld is down; what was done, in lines.
 

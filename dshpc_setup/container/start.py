@@ -26,10 +26,10 @@ from dshpc_setup.container.status import Status, with_name
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 
-def start(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
+def start(machine: Machine, places: Paths, env: Mapping[str, str]) -> int:
     """Start Slurm; 0 when a first job ran, 2 when it could not and the status says why."""
     status = Status(places)
     settings = Settings()

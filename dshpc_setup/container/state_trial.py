@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 
 from dshpc_setup.container import trial
 from dshpc_setup.files.storage import read_text
 from dshpc_setup.machine import Machine
-from dshpc_setup.slurm.places import ASK, Places
+from dshpc_setup.slurm.paths import ASK, Paths
 
 Refuses = Callable[[str], bool]
 # What would act on the copy's jobs: programs of people's, mails, the log of ended jobs
@@ -27,7 +28,7 @@ _IDLE = (
 )
 
 
-def refuses(machine: Machine, places: Places, texts: Mapping[str, str]) -> Refuses:
+def refuses(machine: Machine, places: Paths, texts: Mapping[str, str]) -> Refuses:
     """Tells of a path whether slurmctld ends over that file, and over no other cause; one that does not
     come to an end in time has not."""
     known: dict[str, bool] = {}
@@ -42,7 +43,7 @@ def refuses(machine: Machine, places: Places, texts: Mapping[str, str]) -> Refus
     return ask
 
 
-def in_force(machine: Machine, places: Places) -> Refuses:
+def in_force(machine: Machine, places: Paths) -> Refuses:
     """As `refuses`, with the configuration that lies in /etc/slurm."""
     texts = {}
     for name in sorted(os.listdir(places.etc_slurm)):
@@ -52,8 +53,9 @@ def in_force(machine: Machine, places: Places) -> Refuses:
     return refuses(machine, places, texts)
 
 
-def _ends(machine: Machine, places: Places, texts: Mapping[str, str], state: str | None) -> bool:
-    folder = f"{places.run}/state-trial"
+def _ends(machine: Machine, places: Paths, texts: Mapping[str, str], state: str | None) -> bool:
+    # Of its own: the start asks while the service that it takes down may be asking, too
+    folder = tempfile.mkdtemp(prefix="state-trial.", dir=places.run)
     quiet = {**texts, "slurm.conf": f"{trial.without(texts['slurm.conf'], _ACTS)}\n{_IDLE}\n"}
 
     def lay(into: str, owner: tuple[int, int]) -> None:

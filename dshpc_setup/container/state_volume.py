@@ -8,13 +8,13 @@ from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import cannot_write, read_text, replace_bytes
 from dshpc_setup.slurm import slurm_conf
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 _OURS = "/var/lib/dshpc/state/slurmctld"
 _LEAST_BYTES = 256 * 1024  # slurmctld writes its state beside the one it has
 
 
-def ensure_room(places: Places) -> None:
+def ensure_room(places: Paths) -> None:
     """DshpcError where nothing can be written, or next to nothing: jobs would be lost."""
     path = f"{places.state}/.dshpc-room"
     replace_bytes(path, bytes(4096), sync=False)
@@ -38,12 +38,12 @@ def ensure_room(places: Places) -> None:
         )
 
 
-def saved_in(places: Places, text: str) -> str:
+def saved_in(places: Paths, text: str) -> str:
     """The folder in which slurmctld saves its state, by the text of slurm.conf."""
     return places.at(slurm_conf.last(text, "StateSaveLocation") or _OURS)
 
 
-def holds_state(places: Places, candidate: Candidate) -> bool:
+def holds_state(places: Paths, candidate: Candidate) -> bool:
     """Whether slurmctld will find a state of before: then this is not the first start."""
     folder = slurm_conf.last(candidate.texts["slurm.conf"], "StateSaveLocation") or _OURS
     try:
@@ -52,7 +52,7 @@ def holds_state(places: Places, candidate: Candidate) -> bool:
         return False
 
 
-def foreign_error(places: Places, candidate: Candidate) -> DshpcError | None:
+def foreign_error(places: Paths, candidate: Candidate) -> DshpcError | None:
     """Whether the saved state is another cluster's: slurmctld would end on it."""
     text = candidate.texts["slurm.conf"]
     folder = slurm_conf.last(text, "StateSaveLocation") or _OURS

@@ -32,7 +32,7 @@ from typing import Any
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files.storage import read_text, replace_text
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 SCHEMA = "dshpc.start/1"
 
@@ -73,7 +73,7 @@ class Status:
     """
 
     def __init__(
-        self, places: Places, say: Callable[[str], None] = log, *, live: bool = True
+        self, places: Paths, say: Callable[[str], None] = log, *, live: bool = True
     ) -> None:
         self._places = places
         self._live = live
@@ -142,7 +142,7 @@ class Status:
         replace_text(f"{self._places.run}/phase", phase, sync=False)
 
 
-def read(places: Places) -> dict[str, Any] | None:
+def read(places: Paths) -> dict[str, Any] | None:
     """The status as last written; None before this start's first one."""
     try:
         with open(places.status, encoding="utf-8") as file:
@@ -154,13 +154,13 @@ def read(places: Places) -> dict[str, Any] | None:
     return found
 
 
-def _container_began(places: Places) -> str:
+def _container_began(places: Paths) -> str:
     """Field 22 of proc_pid_stat(5), the 20th behind the name, which may hold blanks and brackets."""
     fields = (read_text(places.at("/proc/1/stat")) or "").rpartition(")")[2].split()
     return fields[19] if len(fields) > 19 else ""
 
 
-def wait(places: Places, timeout_s: float) -> dict[str, Any] | None:
+def wait(places: Paths, timeout_s: float) -> dict[str, Any] | None:
     """The status once it is ready or failed, or as it is when the time is up."""
     until = time.monotonic() + timeout_s
     while True:

@@ -9,13 +9,13 @@ from dshpc_setup import slurm_releases
 from dshpc_setup.files.storage import read_text
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import seen, slurm_conf
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 _MOST_JOBS = 5  # the latest of those that Slurm still knows
 _END = 4096
 
 
-def failed(machine: Machine, places: Places, deadline_s: float) -> tuple[str, ...]:
+def failed(machine: Machine, places: Paths, deadline_s: float) -> tuple[str, ...]:
     """ "17 (exit code 3)" each; nothing is asked where slurm.conf names none."""
     try:
         text = read_text(f"{places.etc_slurm}/slurm.conf") or ""

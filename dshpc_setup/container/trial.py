@@ -14,10 +14,10 @@ from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files.storage import read_text, replace_text
 from dshpc_setup.machine import Machine
-from dshpc_setup.machine.silence import no_answer
+from dshpc_setup.machine.no_answer import no_answer
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.client import Slurm
-from dshpc_setup.slurm.places import ASK, Places
+from dshpc_setup.slurm.paths import ASK, Paths
 
 _PARSE_S = 90.0  # slurmd itself waits 19 s for a device file that is missing
 _TRIAL_S = 40.0
@@ -64,7 +64,7 @@ def parse_error(
     return explain(result.text or f"slurmd ended with {result.code} ({result.state})", candidate)
 
 
-def trial_error(machine: Machine, candidate: Candidate, places: Places) -> DshpcError | None:
+def trial_error(machine: Machine, candidate: Candidate, places: Paths) -> DshpcError | None:
     """Whether slurmctld comes up with these texts, on a spare port and with no saved state.
 
     It has no option to check a configuration, and under -D a reconfigure with a file that does not
@@ -80,7 +80,7 @@ def trial_error(machine: Machine, candidate: Candidate, places: Places) -> Dshpc
     return None if said is None else explain(said, candidate)
 
 
-def _refusal(machine: Machine, candidate: Candidate, places: Places, folder: str) -> str | None:
+def _refusal(machine: Machine, candidate: Candidate, places: Paths, folder: str) -> str | None:
     """What slurmctld said as it did not come up."""
     up = came_up(machine, candidate.texts, places, folder)
     if up:
@@ -94,7 +94,7 @@ def _refusal(machine: Machine, candidate: Candidate, places: Places, folder: str
 def came_up(
     machine: Machine,
     texts: Mapping[str, str],
-    places: Places,
+    places: Paths,
     folder: str,
     lay: Callable[[str, tuple[int, int]], None] = lambda _into, _owner: None,
 ) -> bool | None:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dshpc_setup.files.storage import read_text, replace_text
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 _LOG = "slurmctld.unclean"
 _JOBS = "slurmctld.unclean.jobs"
@@ -30,14 +30,14 @@ _MOST_BYTES = 64 << 10
 _MOST_JOBS_BYTES = 1 << 20  # services/slurmctld/register has it, too
 
 
-def found_at(places: Places, now: float | None = None) -> list[int]:
+def found_at(places: Paths, now: float | None = None) -> list[int]:
     """Of the last day, and since the last start after an end in order; the oldest first."""
     since = (time.time() if now is None else now) - _TOLD_S
     words = (read_text(f"{places.state}/{_LOG}") or "").split()
     return [int(word) for word in words[-1000:] if word.isdecimal() and int(word) >= since]
 
 
-def told(places: Places, now: float | None = None) -> list[dict[str, Any]]:
+def told(places: Paths, now: float | None = None) -> list[dict[str, Any]]:
     """The same as `{"at": seconds, "jobs": {word: ids}}`; "jobs" is null where nobody has noted them."""
     jobs: dict[int, dict[str, list[str]]] = {}
     for line in (read_text(f"{places.state}/{_JOBS}") or "").split("\n")[:-1]:  # a whole one ends
@@ -47,7 +47,7 @@ def told(places: Places, now: float | None = None) -> list[dict[str, Any]]:
     return [{"at": at, "jobs": jobs.get(at)} for at in found_at(places, now)]
 
 
-def note_jobs(places: Places, jobs: Mapping[str, Sequence[str]]) -> None:
+def note_jobs(places: Paths, jobs: Mapping[str, Sequence[str]]) -> None:
     """What became of the jobs of the end that was found last; nothing after one in order."""
     ends = found_at(places)
     path = f"{places.state}/{_JOBS}"
@@ -58,7 +58,7 @@ def note_jobs(places: Places, jobs: Mapping[str, Sequence[str]]) -> None:
         file.write("".join(f"{line}\n" for line in lines))  # a full disk has its own message
 
 
-def trim(places: Places) -> None:
+def trim(places: Paths) -> None:
     """Before slurmctld runs: after an end in order nothing is kept, of a log that has grown the last day."""
     path, jobs = f"{places.state}/{_LOG}", f"{places.state}/{_JOBS}"
     if not os.path.lexists(f"{places.state}/{_MARK}"):

@@ -21,7 +21,7 @@ from dshpc_setup.container.look import Seen
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import replace_text
-from dshpc_setup.terminal.printed import listed
+from dshpc_setup.terminal.sanitize import listed
 
 
 def name_node(run: Run, node: str) -> None:

@@ -24,10 +24,10 @@ from dshpc_setup.container import accounts, ends
 from dshpc_setup.container.accounts import Account, User
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import open_lock, read_text, replace_text
-from dshpc_setup.slurm.places import HOMES, Places
+from dshpc_setup.slurm.paths import HOMES, Paths
 
 
-def gpu_gids(places: Places) -> tuple[int, ...]:
+def gpu_gids(places: Paths) -> tuple[int, ...]:
     """The groups of the GPU device files that are here, less root's own."""
     found = set()
     files = (pair for each in gpu_vendors.all_of_them() for pair in each.nodes.files.items())
@@ -43,7 +43,7 @@ def gpu_gids(places: Places) -> tuple[int, ...]:
     return tuple(sorted(found - {0}))
 
 
-def restore(places: Places) -> int:
+def restore(places: Paths) -> int:
     """Make all users of the state volume known; how many there are."""
     with _locked(places):
         users = accounts.from_text(read_text(_list(places)) or "")
@@ -51,12 +51,12 @@ def restore(places: Places) -> int:
     return len(users)
 
 
-def refuse_unreadable(places: Places) -> None:
+def refuse_unreadable(places: Paths) -> None:
     """Raises what `restore` would of a damaged list, and changes nothing."""
     accounts.from_text(read_text(_list(places)) or "")
 
 
-def add(places: Places, user: User) -> Account:
+def add(places: Paths, user: User) -> Account:
     """Make one more user known, now and after every later start."""
     with _locked(places):
         before = accounts.from_text(read_text(_list(places)) or "")
@@ -66,7 +66,7 @@ def add(places: Places, user: User) -> Account:
     return known[-1]
 
 
-def add_ground(places: Places, work: str, uid: str, gid: str) -> None:
+def add_ground(places: Paths, work: str, uid: str, gid: str) -> None:
     """Where this user's workspaces lie, made by root; DshpcError where root may not.
 
     `as-user` compares what is left in `ground` before each submission.
@@ -82,11 +82,11 @@ def add_ground(places: Places, work: str, uid: str, gid: str) -> None:
     replace_text(f"{places.run}/ground/{user.uid}", f"{work}\n", sync=False)
 
 
-def _list(places: Places) -> str:
+def _list(places: Paths) -> str:
     return f"{places.state}/users"
 
 
-def _apply(places: Places, users: Iterable[User]) -> tuple[Account, ...]:
+def _apply(places: Paths, users: Iterable[User]) -> tuple[Account, ...]:
     passwd_path, group_path = places.at("/etc/passwd"), places.at("/etc/group")
     passwd, group = read_text(passwd_path) or "", read_text(group_path) or ""
     found = accounts.merge(passwd, group, users, gpu_gids(places), _owners(places))
@@ -107,7 +107,7 @@ def _apply(places: Places, users: Iterable[User]) -> tuple[Account, ...]:
     return found.known
 
 
-def _owners(places: Places) -> dict[str, int]:
+def _owners(places: Paths) -> dict[str, int]:
     """Whose each folder of the home volume is."""
     try:
         with os.scandir(places.homes) as found:
@@ -118,7 +118,7 @@ def _owners(places: Places) -> dict[str, int]:
         return {}
 
 
-def _make_home(places: Places, known: Account) -> None:
+def _make_home(places: Paths, known: Account) -> None:
     """The user's home, for nobody else to read; and its usual path, where nothing else is there.
 
     Only root can write in the folder that homes lie in, so what is there and root's was begun by us.
@@ -157,7 +157,7 @@ def _no_home(known: Account, why: str) -> DshpcError:
 
 
 @contextmanager
-def _locked(places: Places) -> Iterator[None]:
+def _locked(places: Paths) -> Iterator[None]:
     os.makedirs(f"{places.run}/users", exist_ok=True)
     with open_lock(f"{places.run}/users.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -22,10 +22,10 @@ from dshpc_setup.container.status import Status, as_failure, with_name
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 
-def would_start(machine: Machine, places: Places, env: Mapping[str, str]) -> int:
+def would_start(machine: Machine, places: Paths, env: Mapping[str, str]) -> int:
     """Prints {"refused": null}, or with exit code 2 what is wrong, with 3 why it cannot be asked now."""
     settings = Settings()
     runs = os.path.exists(places.status)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from dshpc_setup.diagnose.model import FAULTS, Check, Finding, FindingState, Known
+from dshpc_setup.diagnose.model import FAULTS, Check, CheckInput, Finding, FindingState
 from dshpc_setup.errors import Exit
 
-__all__ = ["SCHEMA", "Finding", "Known", "catalogue", "diagnose", "exit_code", "to_json"]
+__all__ = ["SCHEMA", "CheckInput", "Finding", "catalogue", "diagnose", "exit_code", "to_json"]
 
 SCHEMA = "dshpc.doctor/1"
 
@@ -23,7 +23,7 @@ def catalogue() -> tuple[Check, ...]:
     return (*before, *(check for room in rooms for check in room.CHECKS))
 
 
-def diagnose(known: Known, checks: Sequence[Check] | None = None) -> tuple[Finding, ...]:
+def diagnose(known: CheckInput, checks: Sequence[Check] | None = None) -> tuple[Finding, ...]:
     """A finding for each check, in their order; all of the catalogue where none are given."""
     checks = catalogue() if checks is None else checks
     by_id = {check.id: check for check in checks}
@@ -34,7 +34,7 @@ def diagnose(known: Known, checks: Sequence[Check] | None = None) -> tuple[Findi
 
 
 def _look(
-    check: Check, by_id: Mapping[str, Check], known: Known, found: dict[str, Finding]
+    check: Check, by_id: Mapping[str, Check], known: CheckInput, found: dict[str, Finding]
 ) -> Finding:
     """Its finding, after those of the checks that it needs."""
     if check.id in found:

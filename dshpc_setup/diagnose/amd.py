@@ -11,7 +11,7 @@ from dshpc_setup.diagnose.common import named, none_of, of_vendor
 from dshpc_setup.diagnose.kernel_log import lines
 from dshpc_setup.diagnose.model import (
     Check,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -34,7 +34,7 @@ _USUAL_KERNEL = Fix("Where that is not set, install the distribution's usual ker
 _OTHER_KERNEL = r"\bamd\w+: (?:version magic '|disagrees about version of symbol|Unknown symbol )"
 
 
-def _kfd(known: Known) -> Verdict:
+def _kfd(known: CheckInput) -> Verdict:
     """The compute driver's own device, and cards that it lacks though amdgpu has them."""
     blacklisted = _blacklist(known)
     if blacklisted is not None and _not_loaded(known):
@@ -68,12 +68,12 @@ def _kfd(known: Known) -> Verdict:
     return replace(passed_over, title="KFD does not list an AMD card")
 
 
-def _blacklist(known: Known) -> Evidence | None:
+def _blacklist(known: CheckInput) -> Evidence | None:
     """Where the machine forbids the driver, as its `source`, and by which line, as its `detail`."""
     return next((item for item in known.facts.evidence if item.probe == "amd-blacklist"), None)
 
 
-def _blacklisted(known: Known, by: Evidence) -> Verdict:
+def _blacklisted(known: CheckInput, by: Evidence) -> Verdict:
     place, line = by.source, by.detail or ""
     told = warning if known.facts.gpus.devices else fault
     verdict = told(
@@ -102,7 +102,7 @@ def _unlock(facts: HostFacts, place: str, line: str) -> tuple[Fix, ...]:
     )
 
 
-def _loaded(known: Known) -> Verdict:
+def _loaded(known: CheckInput) -> Verdict:
     cards = _not_loaded(known)
     if not cards or _blacklist(known) is not None:
         return fine() if of_vendor(known, "amd") else none_of(known, "amd")
@@ -120,7 +120,7 @@ def _loaded(known: Known) -> Verdict:
     )
 
 
-def _not_loaded(known: Known) -> list[UnusedGpu]:
+def _not_loaded(known: CheckInput) -> list[UnusedGpu]:
     return [
         item
         for item in known.facts.gpus.unused
@@ -128,7 +128,7 @@ def _not_loaded(known: Known) -> list[UnusedGpu]:
     ]
 
 
-def _groups(known: Known) -> Verdict:
+def _groups(known: CheckInput) -> Verdict:
     """Whether the container's user is in the groups of the nodes; the engine itself opens all as root."""
     gpus = of_vendor(known, "amd")
     wanted = {group for gpu in gpus for group in gpu.group_ids if group}
@@ -167,7 +167,7 @@ def _groups(known: Known) -> Verdict:
     )  # fmt: skip
 
 
-def _wsl(known: Known) -> Verdict:
+def _wsl(known: CheckInput) -> Verdict:
     if known.facts.platform.kind != "wsl2":
         return not_here("this is no WSL")
     gpus = known.facts.gpus

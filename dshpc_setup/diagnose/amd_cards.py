@@ -11,7 +11,7 @@ from dshpc_setup.diagnose.common import USE_IT, by_choice, given_out, named, non
 from dshpc_setup.diagnose.kernel_messages import devices
 from dshpc_setup.diagnose.model import (
     Check,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -66,7 +66,7 @@ _DROPPED = re.compile(r"gfx[78]0[0-9]|gfx101[0-3]")
 _LIKE_GFX1030 = re.compile(r"gfx103[1-6]")
 
 
-def disagreements(known: Known, finding: str) -> list[Disagreement]:
+def disagreements(known: CheckInput, finding: str) -> list[Disagreement]:
     """Those of one finding."""
     return [item for item in known.facts.gpus.disagreements if item.finding == finding]
 
@@ -78,7 +78,7 @@ def told_by(items: Iterable[Disagreement]) -> tuple[str, ...]:
     )
 
 
-def _partitions(known: Known) -> Verdict:
+def _partitions(known: CheckInput) -> Verdict:
     short = disagreements(known, PARTITIONS_MISSING)
     if not short:
         return fine() if of_vendor(known, "amd") else none_of(known, "amd")
@@ -101,7 +101,7 @@ def _partitions(known: Known) -> Verdict:
     )
 
 
-def _atomics(known: Known) -> Verdict:
+def _atomics(known: CheckInput) -> Verdict:
     lines = _in_log(known, _ATOMICS)
     if isinstance(lines, Verdict):
         return lines
@@ -122,7 +122,7 @@ def _atomics(known: Known) -> Verdict:
     )
 
 
-def _kfd_has_all(known: Known) -> bool:
+def _kfd_has_all(known: CheckInput) -> bool:
     """Whether a card that KFD passed over is none for jobs; its line has no address."""
     left = [
         item for item in known.facts.gpus.unused if item.vendor == "amd" and not by_choice(item)
@@ -131,7 +131,7 @@ def _kfd_has_all(known: Known) -> bool:
     return listed and not left
 
 
-def _resets(known: Known) -> Verdict:
+def _resets(known: CheckInput) -> Verdict:
     lines = _in_log(known, _RESET)
     ends = _in_log(known, _END)
     if isinstance(lines, Verdict) or isinstance(ends, Verdict):
@@ -156,7 +156,7 @@ def _resets(known: Known) -> Verdict:
     )
 
 
-def _firmware(known: Known) -> Verdict:
+def _firmware(known: CheckInput) -> Verdict:
     """Whether a card did not start because its firmware's files are missing."""
     told = _in_log(known, _FIRMWARE)
     stopped = _in_log(known, _NO_START)
@@ -177,7 +177,7 @@ def _firmware(known: Known) -> Verdict:
     )
 
 
-def _ras(known: Known) -> Verdict:
+def _ras(known: CheckInput) -> Verdict:
     """Errors of memory and of the chip that the card found itself (RAS) and could not correct."""
     own = [
         f"{named(gpu)}: {item.count} in {item.block}"
@@ -227,7 +227,7 @@ def _unreadable_count(line: str) -> bool:
     return found is not None and int(found["count"]) % RAS_ASLEEP == 0
 
 
-def _in_log(known: Known, pattern: re.Pattern[str]) -> list[str] | Verdict:
+def _in_log(known: CheckInput, pattern: re.Pattern[str]) -> list[str] | Verdict:
     """Lines of the kernel's log; a verdict where there is nothing to look for, or nowhere to look.
 
     Those since each card's last start alone, and none of cards that no job gets by choice or by their
@@ -250,7 +250,7 @@ def _in_log(known: Known, pattern: re.Pattern[str]) -> list[str] | Verdict:
     return found
 
 
-def _target(known: Known) -> Verdict:
+def _target(known: CheckInput) -> Verdict:
     """What ROCm's libraries have no code for: a program ends with hipErrorNoBinaryForGpu."""
     gpus = [gpu for gpu in of_vendor(known, "amd") if gpu.compute]
     if not gpus:

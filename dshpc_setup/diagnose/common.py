@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dshpc_setup import gpu_vendors
-from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
+from dshpc_setup.diagnose.model import CheckInput, Verdict, not_here, unknown
 from dshpc_setup.errors import Fix, configure
 from dshpc_setup.facts import BY_CHOICE, Evidence, GpuDevice, UnusedGpu, Vendor
 from dshpc_setup.observed.cluster_status import ClusterStatus
@@ -13,13 +13,13 @@ from dshpc_setup.observed.cluster_status import ClusterStatus
 _LONGEST = 200  # characters of one answer
 
 
-def set_up(known: Known) -> Fix:
+def set_up(known: CheckInput) -> Fix:
     """The one command that sets up; in other words where it was run before."""
     text = "Set it up again" if known.observed.cluster else "Set it up"
     return configure(text)
 
 
-def cluster(known: Known) -> ClusterStatus:
+def cluster(known: CheckInput) -> ClusterStatus:
     """The cluster that was set up; for checks that need DSH-SL-001."""
     found = known.observed.cluster
     if found is None:
@@ -27,7 +27,7 @@ def cluster(known: Known) -> ClusterStatus:
     return found
 
 
-def of_vendor(known: Known, vendor: Vendor) -> tuple[GpuDevice, ...]:
+def of_vendor(known: CheckInput, vendor: Vendor) -> tuple[GpuDevice, ...]:
     """The GPUs of one vendor."""
     return tuple(gpu for gpu in known.facts.gpus.devices if gpu.vendor == vendor)
 
@@ -37,7 +37,7 @@ def by_choice(item: UnusedGpu) -> bool:
     return item.code in BY_CHOICE
 
 
-def in_plan(known: Known, gpu: GpuDevice) -> bool:
+def in_plan(known: CheckInput, gpu: GpuDevice) -> bool:
     """Whether the plan gives it to jobs; not where there is no plan."""
     return known.plan is not None and any(line.index == gpu.index for line in known.plan.gres)
 
@@ -49,14 +49,14 @@ USE_IT = Fix(
 )
 
 
-def given_out(known: Known, gpus: Sequence[GpuDevice]) -> str:
+def given_out(known: CheckInput, gpus: Sequence[GpuDevice]) -> str:
     """Whether jobs get those GPUs, which their own firmware or driver calls broken, by the setting."""
     if any(in_plan(known, gpu) for gpu in gpus):
         return "Jobs get it all the same, by the setting unhealthy_gpus: use."
     return "Jobs do not get it."
 
 
-def none_of(known: Known, vendor: Vendor) -> Verdict:
+def none_of(known: CheckInput, vendor: Vendor) -> Verdict:
     """Why there is no GPU of a vendor to look at: there is none, or it could not be read."""
     first = gpu_vendors.of(vendor).first_evidence
     asked = [item for item in known.facts.evidence if item.probe == first]

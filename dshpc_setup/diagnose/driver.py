@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dshpc_setup import gpu_vendors
-from dshpc_setup.diagnose.model import Check, Known
+from dshpc_setup.diagnose.model import Check, CheckInput
 
 
 def checks() -> tuple[Check, ...]:
@@ -15,7 +15,7 @@ def checks() -> tuple[Check, ...]:
     return found
 
 
-def told_by_vendors(known: Known) -> frozenset[str]:
+def told_by_vendors(known: CheckInput) -> frozenset[str]:
     """PCI addresses of cards of which a vendor's own check says all that is wrong: its `told`."""
     found: set[str] = set()
     for vendor in gpu_vendors.names():

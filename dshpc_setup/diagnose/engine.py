@@ -11,7 +11,7 @@ from dshpc_setup.diagnose.engine_state import CHECKS as STATE
 from dshpc_setup.diagnose.engine_state import COMMAND, others
 from dshpc_setup.diagnose.model import (
     Check,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -33,7 +33,7 @@ _WARN_MIB, _FAULT_MIB = 5 * 1024, 1024  # an image of a cluster takes some GiB
 _FEW_INODES = 10_000
 
 
-def _compose(known: Known) -> Verdict:
+def _compose(known: CheckInput) -> Verdict:
     compose = known.facts.engine.compose
     if compose is not None:
         return fine(f"{' '.join(compose.argv)} {compose.version}")
@@ -54,7 +54,7 @@ def _compose(known: Known) -> Verdict:
     )
 
 
-def _compose_for_gpus(known: Known) -> Verdict:
+def _compose_for_gpus(known: CheckInput) -> Verdict:
     """Whether this compose can write down the way by which the GPUs come."""
     compose = known.facts.engine.compose
     found = tested(known) or foreseen(known)
@@ -67,7 +67,7 @@ def _compose_for_gpus(known: Known) -> Verdict:
     return fine(compose.version)
 
 
-def _compose_v1(known: Known) -> Verdict:
+def _compose_v1(known: CheckInput) -> Verdict:
     composes = known.facts.engine.composes
     if not composes or any(item.major > 1 for item in composes):
         return fine(*(item.version for item in composes))
@@ -79,7 +79,7 @@ def _compose_v1(known: Known) -> Verdict:
     )
 
 
-def _buildx(known: Known) -> Verdict:
+def _buildx(known: CheckInput) -> Verdict:
     engine = known.facts.engine
     if engine.buildx is not None or engine.kind == "podman":
         return fine(*filter(None, (engine.buildx,)))
@@ -95,7 +95,7 @@ def _buildx(known: Known) -> Verdict:
     )
 
 
-def _age(known: Known) -> Verdict:
+def _age(known: CheckInput) -> Verdict:
     engine = known.facts.engine
     version = engine.server_version
     if engine.kind == "podman" or numbers(version) is None or at_least(version, OLDEST):
@@ -107,7 +107,7 @@ def _age(known: Known) -> Verdict:
     )
 
 
-def _chosen(known: Known) -> Verdict:
+def _chosen(known: CheckInput) -> Verdict:
     """Which of several engines is spoken with, and by whose word."""
     engine = known.facts.engine
     unchosen = others(known)
@@ -138,7 +138,7 @@ def _as_told(title: str, cause: str, *evidence: str, fix: tuple[Fix, ...] = ()) 
     return replace(note(cause, *evidence, fix=fix), title=title)
 
 
-def _disk(known: Known) -> Verdict:
+def _disk(known: CheckInput) -> Verdict:
     disk = next((item for item in known.observed.disks if item.what == "engine"), None)
     if disk is None:
         return unknown("The disk on which the engine keeps its data was not looked at.")

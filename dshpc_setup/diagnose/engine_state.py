@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import set_up
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, unknown
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Because, Platform
@@ -41,7 +41,7 @@ _DESKTOP_ON_WSL = Fix(
 )
 
 
-def _answers(known: Known) -> Verdict:
+def _answers(known: CheckInput) -> Verdict:
     engine = known.facts.engine
     if engine.state == "present" and engine.os_type == "windows":
         return _told(
@@ -92,7 +92,7 @@ def _answers(known: Known) -> Verdict:
     return _told(known, title, f"{title}.", _LOOK)
 
 
-def _absent(known: Known) -> Verdict:
+def _absent(known: CheckInput) -> Verdict:
     """No socket, or nobody behind it."""
     platform = known.facts.platform
     if platform.kind == "wsl1":
@@ -146,7 +146,7 @@ def _absent(known: Known) -> Verdict:
     )
 
 
-def _stopped(known: Known) -> bool:
+def _stopped(known: CheckInput) -> bool:
     """Whether something of Docker is here all the same; a file that its engine alone leaves, or its tools."""
     if known.observed.engine_installed is not None:
         return known.observed.engine_installed
@@ -155,7 +155,7 @@ def _stopped(known: Known) -> bool:
     return plugins or "refused" in (engine.detail or "").lower()
 
 
-def _start(known: Known, platform: Platform) -> tuple[Fix, ...]:
+def _start(known: CheckInput, platform: Platform) -> tuple[Fix, ...]:
     if platform.kind == "macos":
         return (
             Fix("Start Docker Desktop", "open -a Docker"),
@@ -166,7 +166,7 @@ def _start(known: Known, platform: Platform) -> tuple[Fix, ...]:
     return (*remedies.look_at_engine(known.facts), *wsl)
 
 
-def _rootless(known: Known) -> tuple[Fix, ...]:
+def _rootless(known: CheckInput) -> tuple[Fix, ...]:
     """Where this user's own engine is there, and nothing points to it."""
     if not any(item.key == "own-rootless-engine" for item in _not_chosen(known)):
         return ()
@@ -179,13 +179,13 @@ def _rootless(known: Known) -> tuple[Fix, ...]:
     )
 
 
-def _without_start(known: Known) -> tuple[Fix, ...]:
+def _without_start(known: CheckInput) -> tuple[Fix, ...]:
     """The steps to see why it is silent: it need not be started."""
     steps = remedies.look_at_engine(known.facts)
     return tuple(step for step in steps if step.step == "look")
 
 
-def _elsewhere(known: Known, endpoint: str) -> Verdict:
+def _elsewhere(known: CheckInput, endpoint: str) -> Verdict:
     wrong = known.facts.engine.state == "error"
     if wrong and urlsplit(endpoint).scheme not in _SCHEMES:
         title = f"{endpoint} is no address of a Docker engine"
@@ -215,23 +215,23 @@ def _own(endpoint: str) -> tuple[Fix, ...]:
     return ()
 
 
-def _forbidden(known: Known) -> str:
+def _forbidden(known: CheckInput) -> str:
     plugin = known.facts.refusing_plugin
     return f"The authorization plugin {plugin} refuses this user" if plugin else _FORBIDDEN
 
 
-def _told(known: Known, title: str | None, cause: str, *fix: Fix) -> Verdict:
+def _told(known: CheckInput, title: str | None, cause: str, *fix: Fix) -> Verdict:
     engine = known.facts.engine
     read = ": ".join(filter(None, (engine.host, engine.detail or engine.state)))
     return replace(fault(cause, read, *others(known), fix=fix), title=title)
 
 
-def others(known: Known) -> tuple[str, ...]:
+def others(known: CheckInput) -> tuple[str, ...]:
     """Engines whose sockets are there, and that nobody has chosen."""
     return tuple(f"{item.source}: {item.says}" for item in _not_chosen(known))
 
 
-def _not_chosen(known: Known) -> tuple[Because, ...]:
+def _not_chosen(known: CheckInput) -> tuple[Because, ...]:
     return tuple(
         item
         for conclusion in known.facts.conclusions
@@ -243,7 +243,7 @@ def _not_chosen(known: Known) -> tuple[Because, ...]:
 # -- causes that have ids of their own --------------------------------------------------------------
 
 
-def _denied(known: Known) -> Verdict:
+def _denied(known: CheckInput) -> Verdict:
     engine = known.facts.engine
     if engine.state != "denied":
         return _from_proof_or_unasked(known, findings.ENGINE_DENIED)
@@ -272,7 +272,7 @@ def _denied(known: Known) -> Verdict:
     )  # fmt: skip
 
 
-def _command(known: Known) -> Verdict:
+def _command(known: CheckInput) -> Verdict:
     """The engine is asked at its socket; all else of dshpc goes through the docker command."""
     if known.facts.engine.state == "unsupported":  # we are in the cluster's own container
         return replace(fine(), title="No docker command is needed here")
@@ -287,7 +287,7 @@ def _command(known: Known) -> Verdict:
     )
 
 
-def _api(known: Known) -> Verdict:
+def _api(known: CheckInput) -> Verdict:
     engine = known.facts.engine
     cause = of_refusal(engine.detail or "", "device-request", known.facts)
     if engine.state != "error" or cause is None or cause.finding != findings.API_REFUSED:
@@ -296,7 +296,7 @@ def _api(known: Known) -> Verdict:
     return fault(says, engine.detail or "", fix=cause.fix)
 
 
-def _from_proof_or_unasked(known: Known, identity: str) -> Verdict:
+def _from_proof_or_unasked(known: CheckInput, identity: str) -> Verdict:
     state = known.facts.engine.state
     if state != "present":
         return unknown(f"The engine did not answer ({state}).")

@@ -15,7 +15,7 @@ from dshpc_setup.diagnose.files_unusable import (
 )
 from dshpc_setup.diagnose.model import (
     Check,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -32,16 +32,16 @@ _AGAIN = configure("Write it again")
 _OTHERS = 0o077  # permission bits of everybody but the owner
 
 
-def _looked_at(rule: Callable[[Known], Verdict]) -> Callable[[Known], Verdict]:
+def _looked_at(rule: Callable[[CheckInput], Verdict]) -> Callable[[CheckInput], Verdict]:
     """The rule, where there are files to look at."""
 
-    def look(known: Known) -> Verdict:
+    def look(known: CheckInput) -> Verdict:
         return rule(known) if known.observed.files else not_here("no project folder was looked at")
 
     return look
 
 
-def _offered(known: Known) -> Verdict:
+def _offered(known: CheckInput) -> Verdict:
     waiting = [item.path for item in known.observed.files if item.offered]
     if not waiting:
         return fine()
@@ -58,7 +58,7 @@ def _offered(known: Known) -> Verdict:
     )
 
 
-def _stale(known: Known) -> Verdict:
+def _stale(known: CheckInput) -> Verdict:
     ours = [item for item in written_files(known) if item.owner == "ours"]
     old = [item.path for item in stale_files(known)]
     if old:
@@ -80,7 +80,7 @@ def _stale(known: Known) -> Verdict:
     )
 
 
-def _customized(known: Known) -> Verdict:
+def _customized(known: CheckInput) -> Verdict:
     own = [item.path for item in written_files(known) if item.owner == "custom"]
     if not own:
         return fine()
@@ -92,7 +92,7 @@ def _customized(known: Known) -> Verdict:
     )
 
 
-def _env(known: Known) -> Verdict:
+def _env(known: CheckInput) -> Verdict:
     env = known.observed.file(".env")
     if env is None or env.owner == "missing" or env.mode is None:
         return not_here("there is no .env")
@@ -112,7 +112,7 @@ def _env(known: Known) -> Verdict:
     )
 
 
-def _compose(known: Known) -> Verdict:
+def _compose(known: CheckInput) -> Verdict:
     found = known.observed.file(COMPOSE_FILE)
     if found is None or found.owner != "missing":
         return fine() if found else not_here("no project folder was looked at")
@@ -126,7 +126,7 @@ def _compose(known: Known) -> Verdict:
     )
 
 
-def _gpu_part(known: Known) -> Verdict:
+def _gpu_part(known: CheckInput) -> Verdict:
     """How docker-compose.yml hands over GPUs, against how it would now."""
     wanted, written = known.observed.wanted_gpus, known.observed.written_gpus
     if written is None:

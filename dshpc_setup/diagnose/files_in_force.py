@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dshpc_setup.apply.owned import MOUNTED, short_name
 from dshpc_setup.diagnose.files_known import KEPT_AS, stale_files
-from dshpc_setup.diagnose.model import Known, Verdict, fine, not_here, unknown, warning
+from dshpc_setup.diagnose.model import CheckInput, Verdict, fine, not_here, unknown, warning
 from dshpc_setup.diagnose.slurm import in_its_words
 from dshpc_setup.diagnose.slurm_known import reconfigure
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
@@ -12,7 +12,7 @@ from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import ProjectFile
 
 
-def configuration(known: Known) -> Verdict:
+def configuration(known: CheckInput) -> Verdict:
     """Whether the last reading of config/ was refused."""
     found = known.observed.cluster
     if found is None:  # asked for by itself (--only), without what it needs
@@ -23,7 +23,7 @@ def configuration(known: Known) -> Verdict:
     return fine() if found.phase == "ready" else unknown("The start has not come so far.")
 
 
-def in_force(known: Known) -> Verdict:
+def in_force(known: CheckInput) -> Verdict:
     """Files that a user made his own, against what the container last read of them."""
     now = known.observed.cluster
     read = now.config_sha256 if now is not None and now.ready else None
@@ -64,7 +64,7 @@ def _not_in_force(late: list[ProjectFile], compose: ProjectFile | None) -> Verdi
     return warning(" ".join(causes), *words, fix=tuple(fixes))
 
 
-def overruled(known: Known) -> Verdict:
+def overruled(known: CheckInput) -> Verdict:
     """Settings that go into a file of the user's own, which does not have what they say."""
     found = known.observed.overruled
     if not found:
@@ -82,7 +82,7 @@ def overruled(known: Known) -> Verdict:
     )
 
 
-def refused(known: Known) -> Verdict:
+def refused(known: CheckInput) -> Verdict:
     """Only where something waits to be put in force, or cannot even be planned: else what was refused is
     of the past."""
     found = known.observed.refused

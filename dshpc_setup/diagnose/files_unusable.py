@@ -6,13 +6,13 @@ import shlex
 
 from dshpc_setup.apply.owned import JOURNAL, MOUNTED
 from dshpc_setup.diagnose.files_known import at, there, written_files
-from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, not_here, note, warning
+from dshpc_setup.diagnose.model import CheckInput, Verdict, fault, fine, not_here, note, warning
 from dshpc_setup.diagnose.slurm import in_its_words
 from dshpc_setup.errors import Fix, configure, told_error
 from dshpc_setup.project.folder import MANIFEST
 
 
-def invalid(known: Known) -> Verdict:
+def invalid(known: CheckInput) -> Verdict:
     """All but the manifest and dshpc.yaml, which have checks of their own."""
     bad = [item for item in written_files(known) if item.state == "invalid"]
     if not bad:
@@ -34,7 +34,7 @@ def invalid(known: Known) -> Verdict:
     )
 
 
-def _refused_by_container(known: Known) -> Verdict | None:
+def _refused_by_container(known: CheckInput) -> Verdict | None:
     """The start's own refusal, where it names a file: whether that can be used, it knows best."""
     found = known.observed.cluster
     for failure in (found.failure, found.kept_last_good) if found else ():
@@ -46,7 +46,7 @@ def _refused_by_container(known: Known) -> Verdict | None:
     return None
 
 
-def readable(known: Known) -> Verdict:
+def readable(known: CheckInput) -> Verdict:
     """In somebody else's project a closed file is no fault."""
     closed = [item for item in known.observed.files if item.state == "unreadable"]
     if not closed:
@@ -74,7 +74,7 @@ def readable(known: Known) -> Verdict:
     )
 
 
-def manifest(known: Known) -> Verdict:
+def manifest(known: CheckInput) -> Verdict:
     """Without it every file counts as edited by hand."""
     found = known.observed.file(MANIFEST)
     written = [item for item in written_files(known) if item.owner != "missing"]
@@ -108,7 +108,7 @@ def manifest(known: Known) -> Verdict:
     )
 
 
-def leftovers(known: Known) -> Verdict:
+def leftovers(known: CheckInput) -> Verdict:
     """The journal tells of files that were about to be put in place."""
     left = known.observed.leftovers
     if not left:

@@ -9,7 +9,7 @@ from dshpc_setup.diagnose import driver
 from dshpc_setup.diagnose.common import answered, by_choice, in_plan, named
 from dshpc_setup.diagnose.model import (
     Check,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -40,7 +40,7 @@ _MADE_UP = Fix(
 )
 
 
-def _gpus(known: Known) -> Verdict:
+def _gpus(known: CheckInput) -> Verdict:
     gpus = known.facts.gpus
     if gpus.state == "present":
         label = "simulated " if gpus.simulated else ""
@@ -59,7 +59,7 @@ def _gpus(known: Known) -> Verdict:
     return fault(_sentence(cause), *evidence, fix=fix)
 
 
-def _choice_is_unread(known: Known) -> bool:
+def _choice_is_unread(known: CheckInput) -> bool:
     """Whether a setting that cannot be used may be the one that chooses GPUs, or makes some up."""
     wrong = known.observed.settings_wrong
     return any(it.kind in ("file", "name") or it.setting in ("simulate", "gpu") for it in wrong)
@@ -71,7 +71,7 @@ def _sentence(text: str) -> str:
     return first if first.endswith((".", "?")) else f"{first}."
 
 
-def _let_in(known: Known) -> tuple[Fix, ...]:
+def _let_in(known: CheckInput) -> tuple[Fix, ...]:
     """Nothing of a GPU may be read, or none may be used, by this process: no driver fixes that."""
     if "control-group" not in known.facts.gpus.causes:
         return (Fix("See what this user may not read", "dshpc detect --explain", step="look"),)
@@ -82,7 +82,7 @@ def _let_in(known: Known) -> tuple[Fix, ...]:
     )  # fmt: skip
 
 
-def _ask_driver(known: Known) -> Fix:
+def _ask_driver(known: CheckInput) -> Fix:
     """The tool of the vendor whose probe failed; that of the first one where it is not known."""
     failed = ("error", "denied", "timeout")
     told = {item.probe for item in known.facts.evidence if item.state in failed}
@@ -93,7 +93,7 @@ def _ask_driver(known: Known) -> Fix:
     return Fix("See what the driver itself says", vendor.list_command, step="look")
 
 
-def _broken_gpus(known: Known) -> Verdict:
+def _broken_gpus(known: CheckInput) -> Verdict:
     broken = tuple(
         f"{named(device)}: {problems.in_words(device.problems) or 'it has no device file'}"
         for device in known.facts.gpus.devices
@@ -107,7 +107,7 @@ def _broken_gpus(known: Known) -> Verdict:
     )
 
 
-def _nodes(known: Known) -> Verdict:
+def _nodes(known: CheckInput) -> Verdict:
     """Whether the nodes are there of all that a library, a tool or the kernel lists."""
     gone = [item for item in known.facts.gpus.disagreements if item.finding == NO_NODE]
     gpus = known.facts.gpus.devices
@@ -134,7 +134,7 @@ def _nodes(known: Known) -> Verdict:
     return (fault if none else warning)(cause, *map(named, closed), *words, fix=tuple(steps))
 
 
-def _node_steps(known: Known, vendor: Vendor, *, whole: bool) -> tuple[Fix, ...]:
+def _node_steps(known: CheckInput, vendor: Vendor, *, whole: bool) -> tuple[Fix, ...]:
     """What makes the nodes of the vendor's GPUs, or of MIG instances where the cards have theirs."""
     if known.facts.platform.in_container:
         return (Fix("Restart the container, with the GPUs handed over"),)
@@ -148,7 +148,7 @@ def _node_steps(known: Known, vendor: Vendor, *, whole: bool) -> tuple[Fix, ...]
     )
 
 
-def _unused(known: Known) -> Verdict:
+def _unused(known: CheckInput) -> Verdict:
     """Hardware that no job gets by somebody's choice or by its kind; what is broken is told elsewhere."""
     chosen = [item for item in known.facts.gpus.unused if by_choice(item)]
     if not chosen:
@@ -164,7 +164,7 @@ def _unused_in_words(item: UnusedGpu) -> str:
     return f"{', '.join(filter(None, (name.strip(), item.pci_bus_id)))}: {item.reason}"
 
 
-def _layers(known: Known) -> Verdict:
+def _layers(known: CheckInput) -> Verdict:
     """What two sources say differently; those that have a finding of their own are told by it."""
     own = driver.told_by_vendors(known)
     open_ = [
@@ -191,7 +191,7 @@ def _meaning(item: Disagreement) -> str:
     return f"{item.about}: {item.meaning}"
 
 
-def _vendors(known: Known) -> Verdict:
+def _vendors(known: CheckInput) -> Verdict:
     counts = Counter(gpu_vendors.label(gpu.vendor) for gpu in known.facts.gpus.devices)
     read = ", ".join(f"{count} of {name}" for name, count in counts.items())
     if len(counts) < 2:
@@ -206,7 +206,7 @@ def _vendors(known: Known) -> Verdict:
     )
 
 
-def _types(known: Known) -> Verdict:
+def _types(known: CheckInput) -> Verdict:
     """Several types of one maker: --gres=gpu:1 then means any of them."""
     usable = [gpu for gpu in known.facts.gpus.devices if not gpu.problems or in_plan(known, gpu)]
     types = Counter(gpu.slurm_type for gpu in usable)
@@ -222,7 +222,7 @@ def _types(known: Known) -> Verdict:
     )
 
 
-def _simulated(known: Known) -> Verdict:
+def _simulated(known: CheckInput) -> Verdict:
     if not known.facts.gpus.simulated:
         return fine()
     return note(
@@ -233,7 +233,7 @@ def _simulated(known: Known) -> Verdict:
     )
 
 
-def _memory(known: Known) -> Verdict:
+def _memory(known: CheckInput) -> Verdict:
     """What the next program finds taken; a job that fills its own GPU is as it should be."""
     if known.facts.gpus.simulated:
         return not_here("The GPUs are simulated.")
@@ -265,7 +265,7 @@ def _memory(known: Known) -> Verdict:
     return note(cause, *full, fix=steps, title="A GPU's memory is nearly full")
 
 
-def _held_by_jobs(known: Known) -> int | None:
+def _held_by_jobs(known: CheckInput) -> int | None:
     """How many GPUs, or parts of them, Slurm has given out; None where that is not known."""
     cluster = known.observed.cluster
     if cluster is None or cluster.problem or cluster.simulated or not cluster.nodes:
@@ -273,7 +273,7 @@ def _held_by_jobs(known: Known) -> int | None:
     return sum(sum(node.gres_in_use.values()) for node in cluster.nodes)
 
 
-def _who_holds_it(known: Known) -> tuple[Fix, ...]:
+def _who_holds_it(known: CheckInput) -> tuple[Fix, ...]:
     vendors = dict.fromkeys(gpu.vendor for gpu in known.facts.gpus.devices)
     lists = (Fix("See the programs that hold it, also those outside of Slurm", command, step="look")
              for vendor in vendors if (command := gpu_vendors.of(vendor).holders_command))  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.model import (
     Check,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -32,7 +32,7 @@ _LEAST_INODES = 1000
 _LEAST_TMP_MIB = 64
 
 
-def _platform(known: Known) -> Verdict:
+def _platform(known: CheckInput) -> Verdict:
     facts = known.facts.platform
     read = f"{facts.kind}, {facts.os_id} {facts.os_version}, kernel {facts.kernel}"
     if facts.kind == "wsl1":
@@ -50,7 +50,7 @@ def _platform(known: Known) -> Verdict:
     return fine(read)
 
 
-def _resources(known: Known) -> Verdict:
+def _resources(known: CheckInput) -> Verdict:
     cpu, memory = known.facts.cpu, known.facts.memory
     read = (
         f"{cpu.usable} of {cpu.logical} CPUs, limited by {cpu.limited_by or 'nothing'}",
@@ -62,7 +62,7 @@ def _resources(known: Known) -> Verdict:
     return fine(*read)
 
 
-def _cpus(known: Known) -> Verdict:
+def _cpus(known: CheckInput) -> Verdict:
     cpu = known.facts.cpu
     if cpu.usable is None:
         return unknown("How many CPUs there are is not known.")
@@ -75,7 +75,7 @@ def _cpus(known: Known) -> Verdict:
     )
 
 
-def _memory_limit(known: Known) -> Verdict:
+def _memory_limit(known: CheckInput) -> Verdict:
     """Whether somebody lets us have less than half of what the machine has."""
     memory = known.facts.memory
     if memory.limit_mib is None or memory.total_mib is None:
@@ -104,7 +104,7 @@ def _memory_limit(known: Known) -> Verdict:
     )
 
 
-def _processor(known: Known) -> Verdict:
+def _processor(known: CheckInput) -> Verdict:
     arch = known.facts.engine.arch or known.facts.platform.arch
     if arch is None:
         return unknown("The type of processor is not known.")
@@ -117,7 +117,7 @@ def _processor(known: Known) -> Verdict:
     )
 
 
-def _kernel(known: Known) -> Verdict:
+def _kernel(known: CheckInput) -> Verdict:
     platform, engine = known.facts.platform, known.facts.engine
     if platform.kind not in ("linux", "wsl2"):
         return not_here("this system has no Linux kernel of its own")
@@ -142,7 +142,7 @@ def _kernel(known: Known) -> Verdict:
     return fine(read)
 
 
-def _tier(known: Known) -> Verdict:
+def _tier(known: CheckInput) -> Verdict:
     """Whether the isolation tier that was asked for can be had."""
     if known.plan is None or not _enforced(known):
         return not_here("the isolation tier enforced is not asked for")
@@ -154,11 +154,11 @@ def _tier(known: Known) -> Verdict:
     return fault(f"{refused.brief} {refused.details}", fix=refused.fixes)
 
 
-def _enforced(known: Known) -> bool:
+def _enforced(known: CheckInput) -> bool:
     return known.plan is not None and known.plan.isolation == "enforced"
 
 
-def _project_disk(known: Known) -> Verdict:
+def _project_disk(known: CheckInput) -> Verdict:
     disk = _disk(known, "project")
     if disk is None:
         return not_here("no project folder was looked at")
@@ -175,7 +175,7 @@ def _project_disk(known: Known) -> Verdict:
     )
 
 
-def _tmp_disk(known: Known) -> Verdict:
+def _tmp_disk(known: CheckInput) -> Verdict:
     disk = _disk(known, "tmp")
     if disk is None:
         return not_here("/tmp was not looked at")
@@ -192,7 +192,7 @@ def _tmp_disk(known: Known) -> Verdict:
     )
 
 
-def _disk(known: Known, what: str) -> Disk | None:
+def _disk(known: CheckInput, what: str) -> Disk | None:
     return next((item for item in known.observed.disks if item.what == what), None)
 
 
@@ -215,7 +215,7 @@ def _room(disk: Disk, least_mib: int, cause: str, step: Fix) -> Verdict:
     return fine(read)
 
 
-def _container(known: Known) -> Verdict:
+def _container(known: CheckInput) -> Verdict:
     platform = known.facts.platform
     if not platform.in_container:
         return fine("this is no container")
@@ -231,7 +231,7 @@ def _container(known: Known) -> Verdict:
     )
 
 
-def _selinux(known: Known) -> Verdict:
+def _selinux(known: CheckInput) -> Verdict:
     mode = known.facts.platform.selinux
     if mode is None:
         return not_here("there is no SELinux")
@@ -244,7 +244,7 @@ def _selinux(known: Known) -> Verdict:
     )
 
 
-def _answers(known: Known) -> Verdict:
+def _answers(known: CheckInput) -> Verdict:
     # The engine has checks of its own for each way not to answer; a driver that answers with an error
     # has answered
     asked = known.facts.unanswered()

@@ -27,7 +27,7 @@ WRONG: tuple[FindingState, ...] = ("error", "crashed", "warn")
 
 
 @dataclass(frozen=True)
-class Known:
+class CheckInput:
     """All that checks may look at; None: not asked, or there is none."""
 
     facts: HostFacts
@@ -96,7 +96,7 @@ class Check:
     section: Section
     title: str
     fault_title: str
-    look: Callable[[Known], Verdict]
+    look: Callable[[CheckInput], Verdict]
     needs: tuple[str, ...] = ()
     because: tuple[str, ...] = ()
 

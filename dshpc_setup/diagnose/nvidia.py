@@ -12,7 +12,7 @@ from dshpc_setup.diagnose import (
     nvidia_switches,
 )
 from dshpc_setup.diagnose.kernel_log import lines
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.nvidia_evidence import (
     answer,
     by_test,
@@ -58,7 +58,7 @@ _REBUILD = {
 
 
 @on_nvidia
-def _versions_differ(known: Known) -> Verdict:
+def _versions_differ(known: CheckInput) -> Verdict:
     """Whether module, library and tool are of one version."""
     told = [item for item in known.facts.gpus.disagreements if item.finding == VERSIONS_DIFFER]
     if not told:
@@ -73,7 +73,7 @@ def _versions_differ(known: Known) -> Verdict:
 
 
 @on_nvidia
-def _nouveau(known: Known) -> Verdict:
+def _nouveau(known: CheckInput) -> Verdict:
     """Whether the open driver of the Linux kernel holds a card."""
     held = [gpu for gpu in _unused(known) if gpu.driver in _NOUVEAU]
     if not held:
@@ -93,7 +93,7 @@ def _nouveau(known: Known) -> Verdict:
     )
 
 
-def _without_nouveau(known: Known) -> Fixes:
+def _without_nouveau(known: CheckInput) -> Fixes:
     """The distributions' driver packages keep nouveau away by themselves; else a file does."""
     facts = known.facts
     system = remedies.family(facts.platform)
@@ -115,7 +115,7 @@ def _without_nouveau(known: Known) -> Fixes:
 
 
 @on_nvidia
-def _library(known: Known) -> Verdict:
+def _library(known: CheckInput) -> Verdict:
     """Whether NVIDIA's management library is where programs find it."""
     found = answer(known)
     if found is None or found.code != _NO_LIBRARY or on_board(known) or in_wsl(known):
@@ -136,7 +136,7 @@ def _library(known: Known) -> Verdict:
 
 
 @on_nvidia
-def _loaded(known: Known) -> Verdict:
+def _loaded(known: CheckInput) -> Verdict:
     """Whether a kernel driver of NVIDIA's runs the cards."""
     facts, told = known.facts, evidence(known, "nvidia-module", "jetson")
     if in_wsl(known):
@@ -159,7 +159,7 @@ def _loaded(known: Known) -> Verdict:
     return fault(cause, *said(told), *words, *said(answer(known)), fix=remedies.load_driver(facts))
 
 
-def _nvgpu(known: Known) -> Verdict:
+def _nvgpu(known: CheckInput) -> Verdict:
     """A Jetson's GPU has its driver in NVIDIA's own kernel."""
     gpus = known.facts.gpus
     if gpus.state != "error" or gpus.devices or "not-started" in gpus.causes:
@@ -174,7 +174,7 @@ def _nvgpu(known: Known) -> Verdict:
 
 
 @on_nvidia
-def _answers(known: Known) -> Verdict:
+def _answers(known: CheckInput) -> Verdict:
     """Whether the driver answers within its time."""
     unanswered = silent(known)
     hung = lines(known.observed.kernel, r"task \S*nvidia\S* blocked for more than", 3)
@@ -189,7 +189,7 @@ def _answers(known: Known) -> Verdict:
     return verdict(cause, *words, *hung, fix=remedies.hung_driver(known.facts))
 
 
-def _driver_age(known: Known) -> Verdict:
+def _driver_age(known: CheckInput) -> Verdict:
     """Whether the driver is new enough for containers."""
     versions = _versions(known.facts.gpus)
     old = [version for version in versions if too_old(version)]
@@ -206,7 +206,7 @@ def _driver_age(known: Known) -> Verdict:
 
 
 @on_nvidia
-def _driver_error(known: Known) -> Verdict:
+def _driver_error(known: CheckInput) -> Verdict:
     """Whether the driver answers with an error that no other check tells of."""
     found = answer(known)
     if found is None or found.state != "error":
@@ -233,7 +233,7 @@ def _driver_error(known: Known) -> Verdict:
 
 
 @on_nvidia
-def _count(known: Known) -> Verdict:
+def _count(known: CheckInput) -> Verdict:
     """Whether all GPUs were told of."""
     gpus = known.facts.gpus
     if gpus.complete:
@@ -250,7 +250,7 @@ def _count(known: Known) -> Verdict:
     )
 
 
-def _unused(known: Known) -> tuple[UnusedGpu, ...]:
+def _unused(known: CheckInput) -> tuple[UnusedGpu, ...]:
     return tuple(gpu for gpu in known.facts.gpus.unused if gpu.vendor == "nvidia")
 
 

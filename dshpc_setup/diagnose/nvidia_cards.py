@@ -8,7 +8,7 @@ from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
 from dshpc_setup.diagnose.kernel_log import lines, wanted, xids
 from dshpc_setup.diagnose.kernel_messages import devices
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.nvidia_evidence import (
     answer,
     by_test,
@@ -38,12 +38,12 @@ _DENIED, _GPU_IS_LOST, _RESET_REQUIRED = 4, 15, 16
 _CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia0")
 
 
-def _with(known: Known, problem: str) -> tuple[GpuDevice, ...]:
+def _with(known: CheckInput, problem: str) -> tuple[GpuDevice, ...]:
     return tuple(gpu for gpu in cards(known) if problem in gpu.problems)
 
 
 @on_nvidia
-def _readable(known: Known) -> Verdict:
+def _readable(known: CheckInput) -> Verdict:
     """Whether the driver opens each card, for this user."""
     closed = _with(known, UNREADABLE)
     told = _closed(known)
@@ -75,12 +75,12 @@ def _readable(known: Known) -> Verdict:
     return fine()
 
 
-def _closed(known: Known) -> list[Disagreement]:
+def _closed(known: CheckInput) -> list[Disagreement]:
     """Cards that the driver did not start."""
     return [item for item in known.facts.gpus.disagreements if item.code == "not-started"]
 
 
-def _let_in(known: Known) -> Fixes:
+def _let_in(known: CheckInput) -> Fixes:
     platform = known.facts.platform
     selinux = remedies.selinux(known.facts) if platform.selinux == "enforcing" else ()
     if platform.in_container:
@@ -90,7 +90,7 @@ def _let_in(known: Known) -> Fixes:
 
 
 @on_nvidia
-def _instances(known: Known) -> Verdict:
+def _instances(known: CheckInput) -> Verdict:
     """Whether a card in MIG mode has been cut."""
     empty = _with(known, NO_INSTANCES)
     if not empty:
@@ -120,7 +120,7 @@ def _instances(known: Known) -> Verdict:
 
 
 @on_nvidia
-def _fabric(known: Known) -> Verdict:
+def _fabric(known: CheckInput) -> Verdict:
     """Whether the GPUs of an NVSwitch machine were joined."""
     waiting = _with(known, NO_FABRIC)
     if not waiting:
@@ -140,7 +140,7 @@ def _fabric_states(gpus: tuple[GpuDevice, ...]) -> tuple[str, ...]:
 
 
 @on_nvidia
-def _on_the_bus(known: Known) -> Verdict:
+def _on_the_bus(known: CheckInput) -> Verdict:
     """Whether a card has fallen off the bus."""
     log = _fell_off(known)
     fix = (
@@ -176,7 +176,7 @@ def _on_the_bus(known: Known) -> Verdict:
     return by_test(known, LOST) or fine()
 
 
-def _fell_off(known: Known, *, back: bool = True) -> tuple[str, ...]:
+def _fell_off(known: CheckInput, *, back: bool = True) -> tuple[str, ...]:
     """What the kernel's log says of it: an Xid, or that a card did not answer at the driver's start.
 
     `back`: also of cards that are there again.
@@ -196,7 +196,7 @@ def _fell_off(known: Known, *, back: bool = True) -> tuple[str, ...]:
 
 
 @on_nvidia
-def _reset(known: Known) -> Verdict:
+def _reset(known: CheckInput) -> Verdict:
     """Whether a card waits for a reset."""
     cause = "After an error the GPU does nothing until it is reset."
     waiting = _with(known, RESET)
@@ -212,12 +212,12 @@ def _reset(known: Known) -> Verdict:
     return by_test(known, RESET) or fine()
 
 
-def _reset_steps(known: Known, gpus: Sequence[GpuDevice]) -> Fixes:
+def _reset_steps(known: CheckInput, gpus: Sequence[GpuDevice]) -> Fixes:
     return remedies.reset_gpu(known.facts, tuple(handle(gpu) for gpu in gpus))
 
 
 @on_nvidia
-def _prohibited(known: Known) -> Verdict:
+def _prohibited(known: CheckInput) -> Verdict:
     """Whether a card's compute mode keeps every program out."""
     shut = _with(known, PROHIBITED)
     if not shut:
@@ -231,7 +231,7 @@ def _prohibited(known: Known) -> Verdict:
 
 
 @on_nvidia
-def _exclusive(known: Known) -> Verdict:
+def _exclusive(known: CheckInput) -> Verdict:
     """Whether a card lets in one program at a time, and whether more are to share it."""
     alone = [gpu for gpu in cards(known) if (gpu.compute_mode or "").startswith("exclusive")]
     sharing = known.plan.sharing if known.plan is not None else None
@@ -257,7 +257,7 @@ def _exclusive(known: Known) -> Verdict:
 
 
 @on_nvidia
-def _persistence(known: Known) -> Verdict:
+def _persistence(known: CheckInput) -> Verdict:
     """Whether data-centre cards are kept ready between jobs."""
     off = [gpu for gpu in cards(known) if gpu.persistence is False and is_data_centre(gpu)]
     if not off or in_container(known) or in_wsl(known):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.model import (
     Check,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -37,7 +37,7 @@ _BLOCKED, _UNKNOWN = 17, 999
 
 
 @on_nvidia
-def _kept(known: Known) -> Verdict:
+def _kept(known: CheckInput) -> Verdict:
     """Whether a container keeps its GPUs when systemd reads its units anew."""
     told = by_test(known, findings.LOST_ON_RELOAD)
     if told is not None:
@@ -73,13 +73,13 @@ def _kept(known: Known) -> Verdict:
     return titled("Containers may lose their GPUs when systemd reloads", may)
 
 
-def _all_linked(known: Known) -> bool:
+def _all_linked(known: CheckInput) -> bool:
     """Whether systemd finds every node: then it keeps them open when it reads its units anew."""
     seen = known.observed.device_links
     return seen.state == "present" and all(seen.links.values())
 
 
-def _links(known: Known) -> tuple[str, ...]:
+def _links(known: CheckInput) -> tuple[str, ...]:
     """What /dev/char holds, as evidence."""
     seen = known.observed.device_links
     if seen.state == "denied":
@@ -92,7 +92,7 @@ def _links(known: Known) -> tuple[str, ...]:
     return (f"/dev/char has no link for {', '.join(lacking)}",)
 
 
-def _by_hook(known: Known) -> bool:
+def _by_hook(known: CheckInput) -> bool:
     """GPUs given by NVIDIA's hook under systemd's cgroups, which does not learn of them."""
     engine, proof = known.facts.engine, tested(known)
     if engine.cgroup_driver != "systemd" or engine.rootless or in_wsl(known) or proof is None:
@@ -101,7 +101,7 @@ def _by_hook(known: Known) -> bool:
     return way.mechanism in ("device-request", "runtime") and way.driver == "nvidia"
 
 
-def _closed(known: Known) -> tuple[str, ...]:
+def _closed(known: CheckInput) -> tuple[str, ...]:
     """Nodes of NVIDIA's that the cluster's container cannot open."""
     inside = known.observed.inside
     if inside is None or not cards(known):
@@ -113,7 +113,7 @@ def _closed(known: Known) -> tuple[str, ...]:
 
 
 @on_nvidia
-def _uvm(known: Known) -> Verdict:
+def _uvm(known: CheckInput) -> Verdict:
     """Whether the node is there through which CUDA shares memory with the GPU."""
     told = by_test(known, findings.NO_UVM)
     if told is not None:
@@ -146,7 +146,7 @@ def _image(finding: str) -> Look:
     return on_nvidia(from_proof(finding))
 
 
-def _wsl_gpu(known: Known) -> Verdict:
+def _wsl_gpu(known: CheckInput) -> Verdict:
     """Whether Windows lends its GPU to this WSL."""
     told = by_test(known, findings.NO_WSL_GPU)
     if told is not None:
@@ -178,7 +178,7 @@ def _wsl_gpu(known: Known) -> Verdict:
 
 
 @on_nvidia
-def _driver_in_wsl(known: Known) -> Verdict:
+def _driver_in_wsl(known: CheckInput) -> Verdict:
     """Whether a Linux driver was installed inside WSL, where Windows' alone works."""
     told = [item for item in known.facts.gpus.disagreements if item.finding == LINUX_DRIVER_INSIDE]
     if not told:

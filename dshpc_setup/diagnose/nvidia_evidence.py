@@ -10,7 +10,7 @@ from dshpc_setup.diagnose.common import named, of_vendor
 from dshpc_setup.diagnose.kernel_log import why_unread
 from dshpc_setup.diagnose.model import (
     FAULTS,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -27,7 +27,7 @@ def on_nvidia(look: Look) -> Look:
     """The check, only where NVIDIA's hardware or driver is."""
 
     @wraps(look)
-    def looked(known: Known) -> Verdict:
+    def looked(known: CheckInput) -> Verdict:
         return elsewhere(known) or look(known)
 
     return looked
@@ -37,7 +37,7 @@ def with_log(look: Look) -> Look:
     """The check, only where the kernel's log was read and the driver is one of this kernel."""
 
     @wraps(look)
-    def looked(known: Known) -> Verdict:
+    def looked(known: CheckInput) -> Verdict:
         if in_wsl(known) or on_board(known):
             return fine()  # the driver of Windows, or of the board's own kernel
         why = why_unread(known.observed.kernel)
@@ -46,7 +46,7 @@ def with_log(look: Look) -> Look:
     return on_nvidia(looked)
 
 
-def elsewhere(known: Known) -> Verdict | None:
+def elsewhere(known: CheckInput) -> Verdict | None:
     """Why there is nothing of NVIDIA's to look at; None where there is."""
     if known.facts.gpus.simulated:
         return not_here("The GPUs are simulated.")
@@ -62,37 +62,37 @@ def elsewhere(known: Known) -> Verdict | None:
     return not_here(f"There is no NVIDIA GPU{where}.")
 
 
-def cards(known: Known) -> tuple[GpuDevice, ...]:
+def cards(known: CheckInput) -> tuple[GpuDevice, ...]:
     """NVIDIA's GPUs that a driver lists."""
     return of_vendor(known, "nvidia")
 
 
-def evidence(known: Known, *probes: str) -> Evidence | None:
+def evidence(known: CheckInput, *probes: str) -> Evidence | None:
     """What the last of the named probes said."""
     found = [item for item in known.facts.evidence if item.probe in probes]
     return found[-1] if found else None
 
 
-def on_board(known: Known) -> bool:
+def on_board(known: CheckInput) -> bool:
     """Whether this is a Jetson, whose GPU is no card."""
     return evidence(known, "jetson") is not None
 
 
-def in_wsl(known: Known) -> bool:
+def in_wsl(known: CheckInput) -> bool:
     return known.facts.platform.kind == "wsl2"
 
 
-def in_container(known: Known) -> bool:
+def in_container(known: CheckInput) -> bool:
     return known.facts.platform.in_container
 
 
-def driver_loaded(known: Known) -> bool:
+def driver_loaded(known: CheckInput) -> bool:
     """Whether NVIDIA's own kernel module is loaded."""
     module = evidence(known, "nvidia-module")
     return module is not None and module.state == "present" and module.module is not None
 
 
-def silent(known: Known) -> list[Evidence]:
+def silent(known: CheckInput) -> list[Evidence]:
     """The questions to NVIDIA's driver that got no answer in time."""
     asked = ("nvml", "nvidia-smi")
     return [
@@ -116,18 +116,20 @@ def said(item: Evidence | None) -> tuple[str, ...]:
     return (f"{name}: {item.state}{code}{detail}",)
 
 
-def answer(known: Known) -> Evidence | None:
+def answer(known: CheckInput) -> Evidence | None:
     """What the driver answered, by NVML's numbers: through its library, else through nvidia-smi."""
     return evidence(known, "nvml", "nvidia-answer")
 
 
-def nvml_code(known: Known) -> int | None:
+def nvml_code(known: CheckInput) -> int | None:
     """NVML's error number (nvmlReturn_t)."""
     item = answer(known)
     return item.code if item is not None else None
 
 
-def left_out(known: Known, gpus: Sequence[GpuDevice], cause: str, fix: tuple[Fix, ...]) -> Verdict:
+def left_out(
+    known: CheckInput, gpus: Sequence[GpuDevice], cause: str, fix: tuple[Fix, ...]
+) -> Verdict:
     """An error where no GPU of NVIDIA's is left for jobs, else a warning."""
     words = tuple(named(gpu) for gpu in gpus)
     usable = any(not gpu.problems for gpu in cards(known))
@@ -147,7 +149,7 @@ def titled(title: str, verdict: Verdict) -> Verdict:
 # -- the test-run -----------------------------------------------------------------------------------
 
 
-def by_test(known: Known, finding: str) -> Verdict | None:
+def by_test(known: CheckInput, finding: str) -> Verdict | None:
     """The fault that the test-run showed of a cause of the catalogue; None where it showed none."""
     verdict = from_proof(finding)(known)
     return verdict if verdict.state in FAULTS else None

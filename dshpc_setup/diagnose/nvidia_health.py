@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import USE_IT, given_out, named
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.nvidia_evidence import cards, handle, on_nvidia, titled
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import FabricFault, GpuDevice, GpuHealth
@@ -35,7 +35,7 @@ def _told_of(gpu: GpuDevice) -> GpuHealth:
 
 
 @on_nvidia
-def _broken(known: Known) -> Verdict:
+def _broken(known: CheckInput) -> Verdict:
     """Whether a card's own firmware calls its memory broken."""
     broken = [gpu for gpu in cards(known) if BROKEN in gpu.problems]
     if not broken:
@@ -73,7 +73,7 @@ def _counts(health: GpuHealth) -> list[str]:
 
 
 @on_nvidia
-def _fabric(known: Known) -> Verdict:
+def _fabric(known: CheckInput) -> Verdict:
     """Whether the NVLink fabric is well at each card."""
     ill = [gpu for gpu in cards(known) if _told_of(gpu).fabric]
     if not ill:
@@ -102,7 +102,7 @@ def _fabric(known: Known) -> Verdict:
 
 
 @on_nvidia
-def _waiting(known: Known) -> Verdict:
+def _waiting(known: CheckInput) -> Verdict:
     """Whether a card has met errors that a reset ends, or waits for one to change its mode."""
     sound = [gpu for gpu in cards(known) if BROKEN not in gpu.problems]
     waiting = [(gpu, words) for gpu in sound if (words := _waits_for(_told_of(gpu)))]

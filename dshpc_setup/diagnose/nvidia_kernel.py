@@ -12,7 +12,7 @@ from collections import Counter
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
 from dshpc_setup.diagnose.kernel_log import Xid, lines, wanted, xids
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.nvidia_evidence import (
     cards,
     driver_loaded,
@@ -28,7 +28,7 @@ from dshpc_setup.errors import Fix
 from dshpc_setup.problems import LOST
 from dshpc_setup.remedies import Fixes
 from dshpc_setup.remedies.driver import DRIVER_GUIDE
-from dshpc_setup.terminal.printed import often
+from dshpc_setup.terminal.sanitize import often
 
 UNSIGNED = "DSH-NV-004"
 WRONG_MODULES = "DSH-NV-005"
@@ -55,7 +55,7 @@ _SHOWN = 5
 
 
 @with_log
-def _signed(known: Known) -> Verdict:
+def _signed(known: CheckInput) -> Verdict:
     """Whether the kernel refused the driver for want of a signature."""
     refused = lines(known.observed.kernel, _REFUSED)
     if not refused or driver_loaded(known) or cards(known):
@@ -70,7 +70,7 @@ def _signed(known: Known) -> Verdict:
     )
 
 
-def _sign(known: Known) -> Fixes:
+def _sign(known: CheckInput) -> Fixes:
     """Enrol the key with which the distribution signed the module."""
     key = _KEYS.get(known.facts.platform.os_id or "")
     text = "Enrol the key that signed the driver's module; you choose a password for the next step"
@@ -90,7 +90,7 @@ def _sign(known: Known) -> Fixes:
 
 
 @with_log
-def _flavour(known: Known) -> Verdict:
+def _flavour(known: CheckInput) -> Verdict:
     """Whether the driver's kernel modules are of the kind that the GPU needs: open or proprietary."""
     module = evidence(known, "nvidia-module")
     kind = module.module if module is not None else None
@@ -113,7 +113,7 @@ def _flavour(known: Known) -> Verdict:
     return fine(*filter(None, (words,)))
 
 
-def _series(known: Known) -> int | None:
+def _series(known: CheckInput) -> int | None:
     """The driver's: of what answers, else of what the kernel loaded, which a refused card ends with."""
     loading = lines(known.observed.kernel, r"NVRM: loading NVIDIA UNIX", 1)
     told = (known.facts.gpus.driver_version, *loading)
@@ -121,13 +121,13 @@ def _series(known: Known) -> int | None:
     return next((int(match[1]) for match in found if match), None)
 
 
-def _with_about(known: Known, told: tuple[str, ...]) -> tuple[str, ...]:
+def _with_about(known: CheckInput, told: tuple[str, ...]) -> tuple[str, ...]:
     """The lines, and those that name the card; a line may do both."""
     about = lines(known.observed.kernel, r"NVRM: The NVIDIA GPU |RmInitAdapter failed", 2)
     return tuple(dict.fromkeys((*told, *about)))
 
 
-def _open_modules(known: Known) -> Fixes:
+def _open_modules(known: CheckInput) -> Fixes:
     """The packages with the open modules; Ubuntu's have the driver's series in their names."""
     platform, text = known.facts.platform, "Install the driver with the open kernel modules"
     series = re.match(r"\d{3}", known.facts.gpus.driver_version or "", re.ASCII)
@@ -148,7 +148,7 @@ def _open_modules(known: Known) -> Fixes:
 
 
 @with_log
-def _supported(known: Known) -> Verdict:
+def _supported(known: CheckInput) -> Verdict:
     """Whether the driver has left this GPU to an older series of drivers."""
     told = still_said(known, _LEGACY, 2)
     told = told or still_said(known, r"NVIDIA driver will ignore this GPU", 2)
@@ -176,7 +176,7 @@ def _supported(known: Known) -> Verdict:
 
 
 @with_log
-def _xids(known: Known) -> Verdict:
+def _xids(known: CheckInput) -> Verdict:
     """Errors that the driver wrote down since the machine started: of cards, else of programs."""
     log = known.observed.kernel
     found, gone = xids(log), over(known)
@@ -225,7 +225,7 @@ def _times(count: int) -> str:
     return often(count)
 
 
-def _told(known: Known, items: list[Xid]) -> tuple[str, ...]:
+def _told(known: CheckInput, items: list[Xid]) -> tuple[str, ...]:
     """Which cards, then the newest lines as they stand in the log."""
     by_address = {gpu.pci_bus_id: named(gpu) for gpu in cards(known)}
     addresses = dict.fromkeys(item.address for item in items)
@@ -233,7 +233,7 @@ def _told(known: Known, items: list[Xid]) -> tuple[str, ...]:
     return (*whose, *(item.line for item in items[-_SHOWN:]))
 
 
-def _after(known: Known, items: list[Xid]) -> Fixes:
+def _after(known: CheckInput, items: list[Xid]) -> Fixes:
     """Steps for these errors, the mildest that is enough for all of them.
 
     A driver that wants a restart is not asked for a reset, and one that hangs is asked for nothing.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dshpc_setup.diagnose.kernel_log import Xid, lines, past, wanted, xids
 from dshpc_setup.diagnose.kernel_messages import devices
-from dshpc_setup.diagnose.model import Known
+from dshpc_setup.diagnose.model import CheckInput
 from dshpc_setup.diagnose.nvidia_evidence import cards, silent
 from dshpc_setup.facts import GpuDevice
 from dshpc_setup.problems import LOST, RESET, UNREADABLE
@@ -21,7 +21,7 @@ _MEMORY = (48, 63, 64, 94, 95, 140, 171, 172)
 _MOST = 50
 
 
-def over(known: Known) -> frozenset[Xid]:
+def over(known: CheckInput) -> frozenset[Xid]:
     """The errors of cards that need no step any more; a card that the driver does not reach has none."""
     log = known.observed.kernel
     ended, open_ = past(log), {*wanted(log, "reset"), *wanted(log, "restart")}
@@ -34,14 +34,14 @@ def over(known: Known) -> frozenset[Xid]:
     )
 
 
-def still_said(known: Known, pattern: str, most: int) -> tuple[str, ...]:
+def still_said(known: CheckInput, pattern: str, most: int) -> tuple[str, ...]:
     """The newest messages that hold the pattern, without those of cards that run by now."""
     running = running_at(known)
     found = lines(known.observed.kernel, pattern, _MOST)
     return tuple(line for line in found if not devices(line) or devices(line) - running)[-most:]
 
 
-def running_at(known: Known) -> frozenset[str]:
+def running_at(known: CheckInput) -> frozenset[str]:
     """Where the cards are that the driver reaches, as `devices` has addresses."""
     return frozenset(
         address
@@ -51,7 +51,7 @@ def running_at(known: Known) -> frozenset[str]:
     )
 
 
-def _answering(known: Known) -> list[GpuDevice]:
+def _answering(known: CheckInput) -> list[GpuDevice]:
     if silent(known):
         return []  # what was told before the driver hung is no sign of health
     lost = {LOST, RESET, UNREADABLE}

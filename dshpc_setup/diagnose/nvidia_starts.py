@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.kernel_log import lines
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, warning
 from dshpc_setup.diagnose.nvidia_evidence import cards, driver_loaded, with_log
 from dshpc_setup.diagnose.nvidia_past import still_said
 from dshpc_setup.errors import Fix
@@ -37,7 +37,7 @@ _SHOWN = 3
 
 
 @with_log
-def _addresses(known: Known) -> Verdict:
+def _addresses(known: CheckInput) -> Verdict:
     """Whether the firmware gave each card addresses for its memory."""
     told = still_said(known, _NO_ADDRESSES, _SHOWN)
     if not told:
@@ -51,7 +51,7 @@ def _addresses(known: Known) -> Verdict:
 
 
 @with_log
-def _held(known: Known) -> Verdict:
+def _held(known: CheckInput) -> Verdict:
     """Whether another driver had the card when NVIDIA's was loaded; nouveau has a finding of its own."""
     told = lines(known.observed.kernel, _NOT_CALLED, 1)
     own = _of_nvidia(known)
@@ -80,12 +80,12 @@ def _held(known: Known) -> Verdict:
     )  # fmt: skip
 
 
-def _of_nvidia(known: Known) -> list[UnusedGpu]:
+def _of_nvidia(known: CheckInput) -> list[UnusedGpu]:
     return [gpu for gpu in known.facts.gpus.unused if gpu.vendor == "nvidia"]
 
 
 @with_log
-def _built(known: Known) -> Verdict:
+def _built(known: CheckInput) -> Verdict:
     """Whether the driver's module was built for the kernel that runs."""
     told = lines(known.observed.kernel, _OTHER_KERNEL, _SHOWN)
     if not told or driver_loaded(known) or cards(known):
@@ -99,7 +99,7 @@ def _built(known: Known) -> Verdict:
 
 
 @with_log
-def _power(known: Known) -> Verdict:
+def _power(known: CheckInput) -> Verdict:
     """Whether a card's own power connectors are in use."""
     told = still_said(known, _NO_POWER, _SHOWN)
     if not told:

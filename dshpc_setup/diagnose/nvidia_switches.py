@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.kernel_log import Xid, past, sxids
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.nvidia_evidence import silent, titled, with_log
 from dshpc_setup.errors import Fix
 from dshpc_setup.remedies import Fixes
@@ -18,7 +18,7 @@ _SHOWN = 5
 
 
 @with_log
-def _switches(known: Known) -> Verdict:
+def _switches(known: CheckInput) -> Verdict:
     """Errors that the driver of the NVSwitches wrote down since the machine started."""
     log = known.observed.kernel
     found = [item for item in sxids(log) if item not in past(log)]
@@ -35,7 +35,7 @@ def _switches(known: Known) -> Verdict:
     return titled("An NVSwitch reported events (SXid)", note(told, *words))
 
 
-def _after_switch(known: Known, items: list[Xid]) -> Fixes:
+def _after_switch(known: CheckInput, items: list[Xid]) -> Fixes:
     kinds = {item.remedy for item in items}
     steps: list[Fix] = []
     if "restart" in kinds or silent(known):

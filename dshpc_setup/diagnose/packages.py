@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 
 from dshpc_setup import gpu_vendors
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fine, not_here, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fine, not_here, warning
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Vendor
 
 WITHOUT_GPU = "DSH-PT-060"
 
 
-def _packages(known: Known) -> Verdict:
+def _packages(known: CheckInput) -> Verdict:
     """By the lock of the project: what jobs install for themselves is not seen."""
     locked = known.observed.packages
     if locked is None:

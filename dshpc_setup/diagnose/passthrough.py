@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dshpc_setup.diagnose.common import set_up
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, note, warning
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.diagnose.ways import tested
 from dshpc_setup.errors import configure
@@ -16,7 +16,7 @@ _WORKS = "DSH-PT-001"
 _NOT_TESTED = "GPUs in containers were not tested"
 
 
-def _passthrough(known: Known) -> Verdict:
+def _passthrough(known: CheckInput) -> Verdict:
     if known.facts.gpus.simulated:
         return note("The GPUs are simulated: there is nothing to test.", title=_NOT_TESTED)
     if known.proof is None:

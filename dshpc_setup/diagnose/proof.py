@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dshpc_setup import gpu_vendors
-from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, not_here, note, unknown, warning
+from dshpc_setup.diagnose.model import (
+    CheckInput,
+    Verdict,
+    fault,
+    fine,
+    not_here,
+    note,
+    unknown,
+    warning,
+)
 from dshpc_setup.diagnose.ways import foreseen, is_likely, tested, why_none
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Engine
@@ -44,7 +53,7 @@ NEXT: Mapping[str, tuple[Fix, ...]] = {
 }
 """What to do next where the test-run itself knows of no step."""
 
-Look = Callable[[Known], Verdict]
+Look = Callable[[CheckInput], Verdict]
 
 
 def from_proof(identity: str) -> Look:
@@ -54,7 +63,7 @@ def from_proof(identity: str) -> Look:
     one that cannot be had, unless another one was tried and is to be fixed first.
     """
 
-    def look(known: Known) -> Verdict:
+    def look(known: CheckInput) -> Verdict:
         if (nothing := why_none(known)) is not None:
             return not_here(_sentence(nothing))
         found = tested(known)
@@ -69,7 +78,7 @@ def from_facts(identity: str) -> Look:
     """The same where the facts of the machine can tell it as well: these are taken without a test-run."""
     by_test = from_proof(identity)
 
-    def look(known: Known) -> Verdict:
+    def look(known: CheckInput) -> Verdict:
         found = foreseen(known) if tested(known) is None else None
         if found is None:
             return by_test(known)

@@ -6,7 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.diagnose.common import cluster
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, not_here, note, warning
+from dshpc_setup.diagnose.model import (
+    Check,
+    CheckInput,
+    Verdict,
+    fault,
+    fine,
+    not_here,
+    note,
+    warning,
+)
 from dshpc_setup.diagnose.slurm_container import CONTAINER_CHECKS
 from dshpc_setup.diagnose.slurm_daemons import DAEMON_CHECKS
 from dshpc_setup.diagnose.slurm_gpus import GPU_CHECKS
@@ -32,7 +41,7 @@ START = "DSH-SL-006"
 STARTING = "DSH-SL-007"
 
 
-def _start(known: Known) -> Verdict:
+def _start(known: CheckInput) -> Verdict:
     found = cluster(known)
     if found.failure is not None:
         return in_its_words(
@@ -41,7 +50,7 @@ def _start(known: Known) -> Verdict:
     return fine(found.phase or "not begun yet")
 
 
-def _starting(known: Known) -> Verdict:
+def _starting(known: CheckInput) -> Verdict:
     found = cluster(known)
     if found.phase == "ready" or found.problem:
         return fine()
@@ -49,7 +58,7 @@ def _starting(known: Known) -> Verdict:
     return warning("The cluster is still starting.", found.phase or "not begun yet", fix=(how,))
 
 
-def _takes_jobs(known: Known) -> Verdict:
+def _takes_jobs(known: CheckInput) -> Verdict:
     """The sum of it all: a fault here is explained by another, but for states that are rare."""
     found = cluster(known)
     if found.failure is not None:
@@ -75,7 +84,7 @@ def _takes_jobs(known: Known) -> Verdict:
     return tell(f"The node is not available to jobs.{by}", *evidence, fix=(NODE,))
 
 
-def _isolation(known: Known) -> Verdict:
+def _isolation(known: CheckInput) -> Verdict:
     found = cluster(known)
     if not any(node.gres for node in found.nodes):
         return not_here("The node has no GPU.")
@@ -86,7 +95,7 @@ def _isolation(known: Known) -> Verdict:
     return note(cause, title=not_told if found.isolation == "unknown" else None)
 
 
-def in_its_words(cause: str, failure: dict[str, Any], known: Known) -> Verdict:
+def in_its_words(cause: str, failure: dict[str, Any], known: CheckInput) -> Verdict:
     """An error as the container's start told it.
 
     The container does not know where the project folder is on the host, and its steps name it so.

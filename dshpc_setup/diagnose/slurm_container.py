@@ -9,7 +9,7 @@ from shlex import quote
 from dshpc_setup.diagnose.common import set_up
 from dshpc_setup.diagnose.model import (
     Check,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -27,7 +27,7 @@ from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.errors import Fix, configure
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.observed.model import ContainerSeen, Inside
-from dshpc_setup.terminal.printed import often
+from dshpc_setup.terminal.sanitize import often
 
 _LAST_LINES = 5  # of the container's log, as evidence
 _OFTEN = 3  # restarts by the engine
@@ -40,7 +40,7 @@ _SIGNALS = {
 _UP = Fix("Start it", "dshpc up", automatic=True, repair=("start-cluster", ""))
 
 
-def _runs(known: Known) -> Verdict:
+def _runs(known: CheckInput) -> Verdict:
     found, seen = known.observed.cluster, known.observed.container
     if found is None:
         return note(
@@ -66,7 +66,7 @@ def _runs(known: Known) -> Verdict:
     return _ended(found, seen, log)
 
 
-def _missing(known: Known, found: ClusterStatus) -> Verdict:
+def _missing(known: CheckInput, found: ClusterStatus) -> Verdict:
     seen = known.observed.container
     gone = seen is not None and seen.image_there is False
     cause = f"The container {found.container} does not exist."
@@ -101,7 +101,7 @@ def _told(found: ClusterStatus) -> str:
     return f"{found.container}: {found.state}"
 
 
-def _out_of_memory(_: Known, seen: ContainerSeen) -> Verdict:
+def _out_of_memory(_: CheckInput, seen: ContainerSeen) -> Verdict:
     """Of a container that ended; what happens in one that runs has causes of its own."""
     if not seen.oom_killed or seen.status == "running":
         return fine()
@@ -110,7 +110,7 @@ def _out_of_memory(_: Known, seen: ContainerSeen) -> Verdict:
     return fault(cause, evidence, fix=(_UP, *fixes))
 
 
-def _process_out_of_memory(_: Known, seen: ContainerSeen) -> Verdict:
+def _process_out_of_memory(_: CheckInput, seen: ContainerSeen) -> Verdict:
     if not seen.oom_killed or seen.status != "running":
         return fine()
     limit, evidence, fixes = _used_up(seen)
@@ -129,7 +129,7 @@ def _used_up(seen: ContainerSeen) -> tuple[str, str, tuple[Fix, ...]]:
     return limit, evidence, fixes
 
 
-def _restarts(_: Known, seen: ContainerSeen) -> Verdict:
+def _restarts(_: CheckInput, seen: ContainerSeen) -> Verdict:
     again = f"The engine has started it again {often(seen.restarts)}."
     if seen.status != "restarting" and seen.restarts < _OFTEN:
         return fine(again) if seen.restarts else fine()
@@ -143,7 +143,7 @@ def _restarts(_: Known, seen: ContainerSeen) -> Verdict:
     return warning(f"It has ended by itself again and again. {again}", *words, fix=fixes)
 
 
-def _privileged(known: Known, seen: ContainerSeen) -> Verdict:
+def _privileged(known: CheckInput, seen: ContainerSeen) -> Verdict:
     """Of the container, and of what the next `dshpc up` makes of docker-compose.yml."""
     asked = _asks_for_privileges(known)
     if not seen.privileged and not asked:
@@ -166,7 +166,7 @@ def _privileged(known: Known, seen: ContainerSeen) -> Verdict:
     )
 
 
-def _asks_for_privileges(known: Known) -> bool:
+def _asks_for_privileges(known: CheckInput) -> bool:
     file = known.observed.file(COMPOSE_FILE)
     text = file.text if file is not None else None
     if text is None or "privileged" not in text:
@@ -180,7 +180,7 @@ def _asks_for_privileges(known: Known) -> bool:
     return any(isinstance(value, str) and value.lower() in ("true", "yes", "on") for value in said)
 
 
-def _published(_: Known, seen: ContainerSeen) -> Verdict:
+def _published(_: CheckInput, seen: ContainerSeen) -> Verdict:
     beyond = tuple(item for item in seen.published if not _local(item))
     if not beyond:
         return fine(*seen.published)
@@ -204,7 +204,7 @@ def _local(published: str) -> bool:
         return address == "localhost"
 
 
-def _shared_memory(_: Known, seen: ContainerSeen) -> Verdict:
+def _shared_memory(_: CheckInput, seen: ContainerSeen) -> Verdict:
     if seen.shm_mib is None:
         return unknown("The engine does not say how large /dev/shm is.")
     if seen.shm_mib > _SMALL_SHM_MIB:
@@ -220,7 +220,7 @@ def _shared_memory(_: Known, seen: ContainerSeen) -> Verdict:
     )
 
 
-def _processes(_: Known, inside: Inside) -> Verdict:
+def _processes(_: CheckInput, inside: Inside) -> Verdict:
     if not inside.pids_refused:
         return fine(f"at most {inside.pids_limit}" if inside.pids_limit else "no limit")
     limit = inside.pids_limit or 0
@@ -240,7 +240,7 @@ def _processes(_: Known, inside: Inside) -> Verdict:
     )
 
 
-def _sharing(_: Known, seen: ContainerSeen) -> Verdict:
+def _sharing(_: CheckInput, seen: ContainerSeen) -> Verdict:
     if seen.sharing is None:
         return unknown("The engine did not tell of other clusters.")
     if not seen.sharing:

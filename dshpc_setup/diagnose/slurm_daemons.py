@@ -9,7 +9,7 @@ from dshpc_setup.container.key_set import LEAST_BYTES
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import (
     Check,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -31,16 +31,16 @@ from dshpc_setup.diagnose.slurm_known import (
 )
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Daemon, Inside, KeyFile
-from dshpc_setup.slurm.places import Places
-from dshpc_setup.terminal.printed import often
+from dshpc_setup.slurm.paths import Paths
+from dshpc_setup.terminal.sanitize import often
 
-_PLACES = Places()
+_PLACES = Paths()
 _OFTEN = 3  # times that a daemon ended by itself since the container's start
 _LATELY_S = 600
 _DAEMONS = ("slurmctld", "slurmd")
 
 
-def _controller(known: Known) -> Verdict:
+def _controller(known: CheckInput) -> Verdict:
     found, inside = cluster(known), known.observed.inside
     if before_ready(known):
         return unknown("The start has not come so far.")
@@ -59,7 +59,7 @@ def _controller(known: Known) -> Verdict:
 def _daemon_up(name: str, without: str) -> Check:
     """That slurmctld or slurmd runs; `without` says what does not work while it does not."""
 
-    def look(known: Known, inside: Inside) -> Verdict:
+    def look(known: CheckInput, inside: Inside) -> Verdict:
         if before_ready(known):
             return unknown("The start has not come so far.")
         daemon = known.observed.daemon(name)
@@ -110,7 +110,7 @@ def _errors_of(name: str, inside: Inside) -> tuple[str, ...]:
     return tuple(own)[-3:]
 
 
-def _again_and_again(_: Known, inside: Inside) -> Verdict:
+def _again_and_again(_: CheckInput, inside: Inside) -> Verdict:
     ended = [item for item in inside.daemons if item.exits]
     if not ended:
         return fine()
@@ -127,7 +127,7 @@ def _again_and_again(_: Known, inside: Inside) -> Verdict:
     )
 
 
-def _key(known: Known, inside: Inside) -> Verdict:
+def _key(known: CheckInput, inside: Inside) -> Verdict:
     key = inside.key
     if key is None:
         return unknown("The container was not asked about its key.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dshpc_setup.diagnose.common import cluster, in_plan
 from dshpc_setup.diagnose.model import (
     Check,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -26,10 +26,10 @@ from dshpc_setup.diagnose.slurm_known import (
 )
 from dshpc_setup.errors import Fix, configure
 from dshpc_setup.observed.model import Inside
-from dshpc_setup.slurm import stuck
+from dshpc_setup.slurm import blocked_jobs
 
 
-def _image_type(known: Known) -> Verdict:
+def _image_type(known: CheckInput) -> Verdict:
     found, plan = cluster(known), known.plan
     if found.simulated or known.facts.gpus.simulated:
         return not_here("The GPUs are simulated.")
@@ -53,7 +53,7 @@ def _image_type(known: Known) -> Verdict:
     )
 
 
-def _handed_over(known: Known, inside: Inside) -> Verdict:
+def _handed_over(known: CheckInput, inside: Inside) -> Verdict:
     seen = gpus_inside(known)
     if seen and bool(cluster(known).simulated) != known.facts.gpus.simulated:
         return not_here("The GPUs are simulated on one side alone.")
@@ -82,7 +82,7 @@ def _handed_over(known: Known, inside: Inside) -> Verdict:
     )
 
 
-def _device_files(known: Known, inside: Inside) -> Verdict:
+def _device_files(known: CheckInput, inside: Inside) -> Verdict:
     closed = tuple(path for path, opens in inside.device_files.items() if not opens)
     if not closed:
         return fine(*inside.device_files)
@@ -114,7 +114,7 @@ def _device_files(known: Known, inside: Inside) -> Verdict:
     )
 
 
-def _simulated(known: Known) -> Verdict:
+def _simulated(known: CheckInput) -> Verdict:
     found, gpus = cluster(known), known.facts.gpus
     if not found.simulated:
         return fine()
@@ -129,7 +129,7 @@ def _simulated(known: Known) -> Verdict:
     )
 
 
-def _lost(known: Known) -> Verdict:
+def _lost(known: CheckInput) -> Verdict:
     """GPUs that the last start that got ready had, and this one has not."""
     found = cluster(known)
     changes = [item.gpus for item in found.drift if item.gpus is not None]
@@ -148,7 +148,7 @@ def _lost(known: Known) -> Verdict:
     return tell(
         f"The cluster started with other GPUs than the last time.{wait}",
         *words,
-        *stuck.lines(jobs),
+        *blocked_jobs.lines(jobs),
         fix=(
             Fix("See whether this machine still has it", "dshpc detect --explain", step="look"),
             restart("When it is back: restart the cluster, and its jobs run; those that run now "

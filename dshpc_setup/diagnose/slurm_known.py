@@ -6,12 +6,12 @@ from collections.abc import Callable
 from shlex import quote
 
 from dshpc_setup.diagnose.common import cluster
-from dshpc_setup.diagnose.model import Known, Verdict, not_here, unknown
+from dshpc_setup.diagnose.model import CheckInput, Verdict, not_here, unknown
 from dshpc_setup.errors import Fix, Step, configure
 from dshpc_setup.observed.model import ContainerSeen, Inside
+from dshpc_setup.slurm.blocked_jobs import MOST, Stuck
 from dshpc_setup.slurm.nodes import Node, joined, parse_lines
-from dshpc_setup.slurm.stuck import MOST, Stuck
-from dshpc_setup.terminal import printed
+from dshpc_setup.terminal import sanitize
 
 RUNS = "DSH-SL-001"
 CONTROLLER = "DSH-SL-008"
@@ -28,10 +28,10 @@ PROLOG = "DSH-SL-016"
 PROGRAMS = "DSH-SL-050"
 
 
-def of_inside(look: Callable[[Known, Inside], Verdict]) -> Callable[[Known], Verdict]:
+def of_inside(look: Callable[[CheckInput, Inside], Verdict]) -> Callable[[CheckInput], Verdict]:
     """A look at what the container says of itself; skipped where it could not be asked."""
 
-    def looked(known: Known) -> Verdict:
+    def looked(known: CheckInput) -> Verdict:
         inside = known.observed.inside
         if inside is None:
             return unknown(known.observed.inside_problem or "The container was not asked.")
@@ -40,10 +40,12 @@ def of_inside(look: Callable[[Known, Inside], Verdict]) -> Callable[[Known], Ver
     return looked
 
 
-def of_container(look: Callable[[Known, ContainerSeen], Verdict]) -> Callable[[Known], Verdict]:
+def of_container(
+    look: Callable[[CheckInput, ContainerSeen], Verdict],
+) -> Callable[[CheckInput], Verdict]:
     """A look at the container as the engine describes it, running or not."""
 
-    def looked(known: Known) -> Verdict:
+    def looked(known: CheckInput) -> Verdict:
         seen, found = known.observed.container, known.observed.cluster
         if seen is not None and seen.status != "missing":
             return look(known, seen)
@@ -56,13 +58,13 @@ def of_container(look: Callable[[Known, ContainerSeen], Verdict]) -> Callable[[K
     return looked
 
 
-def before_ready(known: Known) -> bool:
+def before_ready(known: CheckInput) -> bool:
     """Whether the start has not come to its end: what is not there may still come."""
     found = cluster(known)
     return found.phase != "ready" and not found.problem
 
 
-def nodes(known: Known) -> tuple[Node, ...]:
+def nodes(known: CheckInput) -> tuple[Node, ...]:
     """The controller's nodes; from inside it is known who set their reasons, too."""
     inside = known.observed.inside
     return joined(cluster(known).nodes, parse_lines(inside.node_lines if inside else ()))
@@ -75,7 +77,7 @@ def described(node: Node) -> str:
     return f"{node.name}: {node.state}{because}{by}"
 
 
-def resume(known: Known, node: Node, *, automatic: bool = False) -> tuple[Fix, ...]:
+def resume(known: CheckInput, node: Node, *, automatic: bool = False) -> tuple[Fix, ...]:
     """What takes a drained node back: Slurm lets only root and its own user do so."""
     order = f"scontrol update NodeName={quote(node.name)} State=RESUME"
     return (
@@ -94,7 +96,7 @@ def resume(known: Known, node: Node, *, automatic: bool = False) -> tuple[Fix, .
 
 
 def release(
-    known: Known, jobs: tuple[Stuck, ...], text: str = "Let them run", step: Step = "do"
+    known: CheckInput, jobs: tuple[Stuck, ...], text: str = "Let them run", step: Step = "do"
 ) -> tuple[Fix, ...]:
     """What lets held jobs go; one that its user did not hold is root's to release."""
     if not jobs:
@@ -125,13 +127,13 @@ def restart(
     return Fix(text, "dshpc restart", step=step)
 
 
-def own_file(known: Known, name: str) -> bool:
+def own_file(known: CheckInput, name: str) -> bool:
     """Whether such a file of the configuration in force is the user's own."""
     files = cluster(known).files or {}
     return files.get(name) in ("custom", "edited")
 
 
-def correct_lines(known: Known, what: str) -> tuple[Fix, ...]:
+def correct_lines(known: CheckInput, what: str) -> tuple[Fix, ...]:
     """Another way than to repair a program: its line, where that is set; reconfigure reads no settings.
 
     Where the last good files are in force it is not known whose slurm.conf is.
@@ -156,7 +158,7 @@ def correct_lines(known: Known, what: str) -> tuple[Fix, ...]:
     return (own,) if own_file(known, "slurm.conf") else of_setting
 
 
-def gpus_inside(known: Known) -> int | None:
+def gpus_inside(known: CheckInput) -> int | None:
     """How many GPUs the container sees; None where nobody could tell."""
     inside = known.observed.inside
     if inside is None or inside.gpus_state in ("timeout", "error", "denied"):
@@ -170,4 +172,4 @@ NODE = Fix("See the node as Slurm sees it", "dshpc scontrol show node", step="lo
 
 def counted(count: int, one: str) -> str:
     """ "1 GPU", "2 GPUs", "no GPU"."""
-    return printed.counted(count, one) if count else f"no {one}"
+    return sanitize.counted(count, one) if count else f"no {one}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from shlex import quote
 
 from dshpc_setup.diagnose.common import cluster
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, unknown, warning
 from dshpc_setup.diagnose.slurm_known import (
     CONTROLLER,
     DOWN,
@@ -34,17 +34,19 @@ from dshpc_setup.observed.model import Inside
 from dshpc_setup.slurm.nodes import Node
 
 
-def _of_nodes(look: Callable[[Known, tuple[Node, ...]], Verdict]) -> Callable[[Known], Verdict]:
+def _of_nodes(
+    look: Callable[[CheckInput, tuple[Node, ...]], Verdict],
+) -> Callable[[CheckInput], Verdict]:
     """A look at the controller's nodes; skipped while there are none to see."""
 
-    def looked(known: Known) -> Verdict:
+    def looked(known: CheckInput) -> Verdict:
         found = nodes(known)
         return look(known, found) if found else unknown("The controller has reported no node.")
 
     return looked
 
 
-def _drained(known: Known, found: tuple[Node, ...]) -> Verdict:
+def _drained(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
     bad = [node for node in found if node.drained]
     if not bad:
         return fine(*map(described, found))
@@ -70,10 +72,10 @@ def _drained(known: Known, found: tuple[Node, ...]) -> Verdict:
     )
 
 
-def _drained_for(reason: str, cause: str, *fixes: Fix) -> Callable[[Known], Verdict]:
+def _drained_for(reason: str, cause: str, *fixes: Fix) -> Callable[[CheckInput], Verdict]:
     """A check that the node is not drained with a reason of Slurm's own; CONTAINER is its name."""
 
-    def look(known: Known, found: tuple[Node, ...]) -> Verdict:
+    def look(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
         bad = [node for node in found if node.drained and node.is_for(reason)]
         if not bad:
             return fine()
@@ -90,7 +92,7 @@ def _drained_for(reason: str, cause: str, *fixes: Fix) -> Callable[[Known], Verd
     return _of_nodes(look)
 
 
-def _fewer_gpus(known: Known, found: tuple[Node, ...]) -> Verdict:
+def _fewer_gpus(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
     inside = known.observed.inside
     # Drained nodes keep their reason; only a refused registration says that it still holds
     told = [
@@ -133,7 +135,7 @@ def _gres_lines(inside: Inside | None) -> tuple[str, ...]:
     return tuple(line for line in lines if "gres" in line.lower())[-3:]
 
 
-def _low(known: Known, found: tuple[Node, ...]) -> Verdict:
+def _low(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
     bad = [
         node
         for node in found
@@ -163,7 +165,7 @@ def _low(known: Known, found: tuple[Node, ...]) -> Verdict:
     )
 
 
-def _down(known: Known, found: tuple[Node, ...]) -> Verdict:
+def _down(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
     bad = [node for node in found if node.down]
     if not bad:
         return fine(*map(described, found))
@@ -182,7 +184,7 @@ def _down(known: Known, found: tuple[Node, ...]) -> Verdict:
     return fault(cause, *map(described, bad), fix=resume(known, node, automatic=node.over))
 
 
-def _invalid(_: Known, found: tuple[Node, ...]) -> Verdict:
+def _invalid(_: CheckInput, found: tuple[Node, ...]) -> Verdict:
     bad = [node for node in found if node.invalid]
     if not bad:
         return fine()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dshpc_setup.container.programs import then, told
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, warning
 from dshpc_setup.diagnose.slurm_known import PROGRAMS, RUNS, correct_lines, of_inside
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Inside
 from dshpc_setup.slurm import slurm_conf
 
 
-def _programs(known: Known, inside: Inside) -> Verdict:
+def _programs(known: CheckInput, inside: Inside) -> Verdict:
     if not inside.programs:
         return fine()
     consequences = dict.fromkeys(then(item.key) for item in inside.programs)
@@ -24,7 +24,7 @@ def _programs(known: Known, inside: Inside) -> Verdict:
     )
 
 
-def _task_prolog(known: Known, inside: Inside) -> Verdict:
+def _task_prolog(known: CheckInput, inside: Inside) -> Verdict:
     """Slurm tells of it in each job's own output, and nowhere else."""
     if not inside.task_prolog:
         return fine()

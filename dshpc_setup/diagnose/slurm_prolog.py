@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dshpc_setup import slurm_releases
 from dshpc_setup.diagnose.common import cluster
-from dshpc_setup.diagnose.model import Known, Verdict, fault, fine, unknown
+from dshpc_setup.diagnose.model import CheckInput, Verdict, fault, fine, unknown
 from dshpc_setup.diagnose.slurm_known import (
     LOG,
     correct_lines,
@@ -20,7 +20,7 @@ from dshpc_setup.slurm.nodes import Node
 _ENDED = slurm_releases.says("program_ended")
 
 
-def prolog(known: Known) -> Verdict:
+def prolog(known: CheckInput) -> Verdict:
     """Also where the start failed at it: then the container alone tells of the node."""
     found = nodes(known)
     if not found:
@@ -44,7 +44,7 @@ def prolog(known: Known) -> Verdict:
     )
 
 
-def _named(known: Known, key: str) -> tuple[str | None, tuple[str, ...]]:
+def _named(known: CheckInput, key: str) -> tuple[str | None, tuple[str, ...]]:
     """The program of the slurm.conf in force, and where its line is set."""
     inside = known.observed.inside
     path = slurm_conf.last(inside.slurm_conf or "", key) if inside else None
@@ -59,7 +59,7 @@ def _named(known: Known, key: str) -> tuple[str | None, tuple[str, ...]]:
     return path, (f"{key}={path} is set in {where}",)
 
 
-def _how(known: Known, key: str) -> str:
+def _how(known: CheckInput, key: str) -> str:
     """With its exit code, which slurmd alone tells."""
     seen = known.observed.container
     inside = known.observed.inside
@@ -71,7 +71,7 @@ def _how(known: Known, key: str) -> str:
     return f"ended by signal {signal}" if signal != "0" else f"ended with exit code {code}"
 
 
-def _afterwards(known: Known, node: Node) -> tuple[Fix, ...]:
+def _afterwards(known: CheckInput, node: Node) -> tuple[Fix, ...]:
     """The node back, and the jobs that Slurm holds since then; a failed start does the first itself."""
     pending = cluster(known).pending or ()
     jobs = tuple(job for job in pending if job.hold == "launch")

@@ -6,7 +6,16 @@ from shlex import quote
 
 from dshpc_setup import slurm_releases
 from dshpc_setup.diagnose.common import cluster
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, note, unknown, warning
+from dshpc_setup.diagnose.model import (
+    Check,
+    CheckInput,
+    Verdict,
+    fault,
+    fine,
+    note,
+    unknown,
+    warning,
+)
 from dshpc_setup.diagnose.slurm_known import (
     CONTROLLER,
     DOWN,
@@ -24,14 +33,14 @@ from dshpc_setup.diagnose.slurm_known import (
 )
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Inside
-from dshpc_setup.slurm import stuck
+from dshpc_setup.slurm import blocked_jobs
 
 _REFUSED = slurm_releases.says("job_with_invalid_gres")
 _OF_FILES = slurm_releases.says("about_gres")
 _NEEDS = (RUNS, CONTROLLER)
 
 
-def _unknown_gres(known: Known) -> Verdict:
+def _unknown_gres(known: CheckInput) -> Verdict:
     """Jobs, or the configuration itself, that name a GPU which the cluster has not."""
     found, inside = cluster(known), known.observed.inside
     jobs = tuple(job for job in found.pending or () if job.lacks_gpus)
@@ -49,16 +58,16 @@ def _unknown_gres(known: Known) -> Verdict:
         return fault(cause, *said, *have, fix=(look, *_as_they_are(known)))
     if jobs:
         cause = "Queued jobs ask for GPUs that this cluster does not have: they can never start."
-        ids = " ".join(_id(job.job) for job in jobs[: stuck.MOST])
+        ids = " ".join(_id(job.job) for job in jobs[: blocked_jobs.MOST])
         give_up = Fix("Ask for what there is, and give up the others", f"dshpc scancel {ids}")
-        return warning(cause, *stuck.lines(jobs), *have, fix=(look, give_up))
+        return warning(cause, *blocked_jobs.lines(jobs), *have, fix=(look, give_up))
     if refused:
         cause = "A job was refused: it asked for a GPU by a name or a number that this cluster does not have."
         return warning(cause, *refused, *have, fix=(look,))
     return unknown("The queue was not asked.") if found.pending is None else fine(*have)
 
 
-def _as_they_are(known: Known) -> tuple[Fix, ...]:
+def _as_they_are(known: CheckInput) -> tuple[Fix, ...]:
     """Files that name the GPUs which are there."""
     taken = (
         Fix(f"{name} is your own: take the new text", f"dshpc config accept {name}")
@@ -71,16 +80,16 @@ def _as_they_are(known: Known) -> tuple[Fix, ...]:
     return (*taken, anew)
 
 
-def _pending(known: Known) -> Verdict:
+def _pending(known: CheckInput) -> Verdict:
     pending = cluster(known).pending
     if pending is None:
         return unknown("The queue was not asked.")
-    jobs = tuple(job for job in stuck.not_held(pending) if not job.lacks_gpus)
+    jobs = tuple(job for job in blocked_jobs.not_held(pending) if not job.lacks_gpus)
     if not jobs:
         return fine()
     return warning(
         "Queued jobs cannot run as things are, however long they wait.",
-        *stuck.lines(jobs),
+        *blocked_jobs.lines(jobs),
         fix=(
             Fix(
                 "See a job's request and Slurm's reason",
@@ -92,26 +101,26 @@ def _pending(known: Known) -> Verdict:
     )
 
 
-def _held(known: Known) -> Verdict:
+def _held(known: CheckInput) -> Verdict:
     """A hold that a person has set is no fault; one that Slurm has set hides another."""
     pending = cluster(known).pending
     if pending is None:
         return unknown("The queue was not asked.")
-    jobs = stuck.held(pending)
+    jobs = blocked_jobs.held(pending)
     others = tuple(job for job in jobs if job.hold != "person")
     if not jobs:
         return fine()
     if not others:
         return note(
             "Jobs are held by a person. They wait until they are released.",
-            *stuck.lines(jobs),
+            *blocked_jobs.lines(jobs),
             fix=release(known, jobs),
         )
     if any(job.hold == "launch" for job in others):
         return warning(
             "Slurm could not launch jobs, and holds them until they are released. Most often a Prolog "
             "ended with an error.",
-            *stuck.lines(jobs),
+            *blocked_jobs.lines(jobs),
             fix=(
                 Fix("See what the daemons said as they tried", "dshpc logs --tail 50", step="look"),
                 *release(known, others, "When the cause is repaired, let them run"),
@@ -119,7 +128,7 @@ def _held(known: Known) -> Verdict:
         )
     return warning(
         "Jobs are held, not by their users, and wait until they are released.",
-        *stuck.lines(jobs),
+        *blocked_jobs.lines(jobs),
         fix=release(known, others),
     )
 
@@ -129,7 +138,7 @@ def _id(job: str) -> str:
     return quote(job.partition("_[")[0])
 
 
-def _real_memory(known: Known, inside: Inside) -> Verdict:
+def _real_memory(known: CheckInput, inside: Inside) -> Verdict:
     promised = inside.node_real_memory_mib
     container = known.observed.container
     limits = (inside.memory_limit_mib, container.memory_limit_mib if container else None)
@@ -148,7 +157,7 @@ def _real_memory(known: Known, inside: Inside) -> Verdict:
     )
 
 
-def _jobs_out_of_memory(_: Known, inside: Inside) -> Verdict:
+def _jobs_out_of_memory(_: CheckInput, inside: Inside) -> Verdict:
     if not inside.out_of_memory:
         return fine()
     return warning(
@@ -163,7 +172,7 @@ def _jobs_out_of_memory(_: Known, inside: Inside) -> Verdict:
     )  # fmt: skip
 
 
-def _without_process(known: Known, inside: Inside) -> Verdict:
+def _without_process(known: CheckInput, inside: Inside) -> Verdict:
     batch = inside.without_process
     steps = [step for step in inside.steps_without_process if step.partition(".")[0] not in batch]
     if not batch and not steps:

@@ -6,7 +6,7 @@ from shlex import quote
 
 from dshpc_setup import slurm_releases
 from dshpc_setup.diagnose.common import cluster
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fault, fine, unknown, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, unknown, warning
 from dshpc_setup.diagnose.slurm_known import RUNS, STATE_VOLUME, before_ready, of_inside, restart
 from dshpc_setup.errors import Fix, configure
 from dshpc_setup.facts import HostFacts
@@ -22,7 +22,7 @@ _RENEW = Fix("Build the image from Debian's packages of today; queue, users, hom
              "configure-environment --renew")  # fmt: skip
 
 
-def _state_volume(_: Known, inside: Inside) -> Verdict:
+def _state_volume(_: CheckInput, inside: Inside) -> Verdict:
     disk = inside.state_volume
     if disk is None:
         return unknown("The container was not asked about its state volume.")
@@ -56,7 +56,7 @@ def _fullness(disk: Disk) -> str | None:
     return "filling" if disk.free_mib < _FREE_WARN_MIB or small_share or few else None
 
 
-def _clock(known: Known, inside: Inside) -> Verdict:
+def _clock(known: CheckInput, inside: Inside) -> Verdict:
     if inside.time is None or inside.asked_at is None:
         return unknown("The container was not asked for the time.")
     off = inside.time - inside.asked_at
@@ -89,7 +89,7 @@ def _set_clock(facts: HostFacts) -> tuple[Fix, ...]:
     )
 
 
-def _zombies(known: Known, inside: Inside) -> Verdict:
+def _zombies(known: CheckInput, inside: Inside) -> Verdict:
     if inside.zombies <= _ZOMBIES:
         return fine(f"{inside.zombies} zombies")
     return warning(
@@ -104,7 +104,7 @@ def _zombies(known: Known, inside: Inside) -> Verdict:
     )  # fmt: skip
 
 
-def _versions(_: Known, inside: Inside) -> Verdict:
+def _versions(_: CheckInput, inside: Inside) -> Verdict:
     daemons = {item.name: item for item in inside.daemons if item.version}
     if not daemons:
         return unknown("The container did not tell the versions of its daemons.")
@@ -138,7 +138,7 @@ def _release(version: str | None) -> tuple[int, ...]:
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
 
-def _own_version(known: Known, inside: Inside) -> Verdict:
+def _own_version(known: CheckInput, inside: Inside) -> Verdict:
     here, there = known.observed.version, inside.wheel_version
     if here is None or there is None:
         return unknown("One of the two versions of dshpc is not known.")
@@ -152,7 +152,7 @@ def _own_version(known: Known, inside: Inside) -> Verdict:
     )
 
 
-def _packages(_: Known, inside: Inside) -> Verdict:
+def _packages(_: CheckInput, inside: Inside) -> Verdict:
     days = inside.packages_days
     if days is None:
         return unknown("The image does not say when its packages were put together.")
@@ -168,7 +168,7 @@ def _ago(days: int) -> str:
     return "today" if days < 1 else "yesterday" if days == 1 else f"{days} days ago"
 
 
-def _holes(_: Known, inside: Inside) -> Verdict:
+def _holes(_: CheckInput, inside: Inside) -> Verdict:
     version = inside.slurm_package
     if version is None:
         return unknown("The image does not say which of Debian's packages its Slurm is.")
@@ -183,7 +183,7 @@ def _holes(_: Known, inside: Inside) -> Verdict:
     )
 
 
-def _host_name(known: Known, inside: Inside) -> Verdict:
+def _host_name(known: CheckInput, inside: Inside) -> Verdict:
     if before_ready(known):
         return unknown("The start has not come so far.")
     if inside.host_name_resolves is None:

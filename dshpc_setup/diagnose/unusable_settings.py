@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from dshpc_setup.diagnose.files_known import there
-from dshpc_setup.diagnose.model import Known, Verdict, fault, fine
+from dshpc_setup.diagnose.model import CheckInput, Verdict, fault, fine
 from dshpc_setup.errors import Fix
 from dshpc_setup.settings.wrong import WrongSetting
 
 
-def settings_file(known: Known) -> Verdict:
+def settings_file(known: CheckInput) -> Verdict:
     """Where the settings are wrong elsewhere, as in the environment, another check says it."""
     wrong = [each for each in known.observed.settings_wrong if each.in_own_file]
     if not wrong:
@@ -34,7 +34,7 @@ def settings_file(known: Known) -> Verdict:
     )
 
 
-def settings_elsewhere(known: Known) -> Verdict:
+def settings_elsewhere(known: CheckInput) -> Verdict:
     """Settings that stand anywhere but in dshpc.yaml, of which DSH-FI-011 speaks."""
     wrong = [each for each in known.observed.settings_wrong if not each.in_own_file]
     if not wrong:

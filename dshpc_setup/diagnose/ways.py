@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dshpc_setup import gpu_vendors, remedies
-from dshpc_setup.diagnose.model import Known
+from dshpc_setup.diagnose.model import CheckInput
 from dshpc_setup.facts import CdiSpec, Engine, HostFacts, Toolkit
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, findings, proof_key
 from dshpc_setup.passthrough.handover import Handover
@@ -47,7 +47,7 @@ def _is_registered(facts: HostFacts) -> bool:
     return "nvidia" in facts.engine.runtimes
 
 
-def why_none(known: Known) -> str | None:
+def why_none(known: CheckInput) -> str | None:
     """Why there is nothing to hand over, or to ask about; None where there is."""
     if known.facts.gpus.simulated:
         return "the GPUs are simulated"
@@ -58,7 +58,7 @@ def why_none(known: Known) -> str | None:
     return None
 
 
-def tested(known: Known) -> Passthrough | None:
+def tested(known: CheckInput) -> Passthrough | None:
     """The outcome of the test-run; None where none was made of this machine as it is now."""
     if known.proof is None or known.plan is None or why_none(known) is not None:
         return None
@@ -66,7 +66,7 @@ def tested(known: Known) -> Passthrough | None:
     return known.proof if known.proof.key == key else None
 
 
-def foreseen(known: Known) -> Passthrough | None:
+def foreseen(known: CheckInput) -> Passthrough | None:
     """What a test-run would come to as far as the facts tell; None where there is nothing to test.
 
     A way that may work is `untested`; `handover` is that of the first such one.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.machine.silence import answered, in_words
+from dshpc_setup.machine.no_answer import answered, in_words
 
 ASK_S = 20.0  # an engine that is alive answers in milliseconds
 

@@ -11,7 +11,7 @@ from dshpc_setup.engine.privilege import run_as_root, steps
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Platform
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.machine.silence import answered
+from dshpc_setup.machine.no_answer import answered
 from dshpc_setup.terminal.reporter import Reporter
 
 ManagerName = Literal["apt", "dnf", "zypper", "pacman", "apk"]

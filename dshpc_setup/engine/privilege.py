@@ -14,7 +14,7 @@ from typing import Literal
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.machine.silence import answered
+from dshpc_setup.machine.no_answer import answered
 
 RootWay = Literal["already", "sudo", "sudo-asks", "no"]
 

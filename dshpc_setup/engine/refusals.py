@@ -14,7 +14,7 @@ from dshpc_setup.engine import packages, privilege
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Engine, HostFacts, Platform
 from dshpc_setup.machine import Machine
-from dshpc_setup.machine.silence import answered
+from dshpc_setup.machine.no_answer import answered
 
 _ASK_S = 20.0
 _DEFAULT_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from dshpc_setup.machine import Machine
-from dshpc_setup.machine.silence import answered
+from dshpc_setup.machine.no_answer import answered
 
 # Where the build finds the two files, whichever builder brought them there.
 _ASK_S = 20.0

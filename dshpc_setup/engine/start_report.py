@@ -9,7 +9,7 @@ from typing import Any
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.machine import Machine
-from dshpc_setup.machine.silence import answered
+from dshpc_setup.machine.no_answer import answered
 
 _ASK_S = 30.0
 

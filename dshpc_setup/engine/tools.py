@@ -8,8 +8,8 @@ from dshpc_setup.engine.install import ensure_engine
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import Machine
-from dshpc_setup.machine.patient import patient
-from dshpc_setup.machine.silence import AGAIN
+from dshpc_setup.machine.longer_deadlines import patient
+from dshpc_setup.machine.no_answer import AGAIN
 from dshpc_setup.terminal.reporter import Reporter
 
 _NAMES = {"compose": "Docker Compose", "buildx": "The image builder, docker buildx,"}

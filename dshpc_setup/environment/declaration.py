@@ -21,7 +21,7 @@ from dshpc_setup.environment.schema import (
 from dshpc_setup.environment.target import PYTHON
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.methods.structure import differences
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.sanitize import counted
 
 FILES = (PYTHON_FILE, REQUIREMENTS_FILE, APT_FILE, R_FILE)
 Found = tuple[str, int, Requirement]  # file, line, what

@@ -26,7 +26,7 @@ from dshpc_setup.facts import HostFacts
 from dshpc_setup.image.mirror import RELEASE, Mirror
 from dshpc_setup.image.root_scripts import CLEAN, MAKE
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.machine.silence import in_words
+from dshpc_setup.machine.no_answer import in_words
 from dshpc_setup.terminal.reporter import Reporter
 
 NEEDED_MIB = 1500  # seen: 0.5 GiB of root and packages and 0.2 GiB of archive; the rest is reserve

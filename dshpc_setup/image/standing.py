@@ -16,7 +16,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.image.base import ensure_base
 from dshpc_setup.image.mirror import mirror_for
 from dshpc_setup.machine import Machine
-from dshpc_setup.machine.silence import answered
+from dshpc_setup.machine.no_answer import answered
 from dshpc_setup.project.folder import Project
 from dshpc_setup.terminal.reporter import Reporter
 

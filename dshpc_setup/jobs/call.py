@@ -12,7 +12,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs.fit import Fit
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.workspace import LAUNCHER, LOG
-from dshpc_setup.terminal import printed
+from dshpc_setup.terminal import sanitize
 
 _LONGEST_NAME = 80
 SCRIPT = f"#!{LAUNCHER}\n"
@@ -57,7 +57,7 @@ def argv(request: Request, fit: Fit, workspace: str) -> tuple[str, ...]:
 
 def _shown_name(name: str) -> str:
     """As it is told at the submission, and so in all lists; the workspace's folder has it in ASCII."""
-    return printed.plain(name)[:_LONGEST_NAME].strip() or "job"
+    return sanitize.plain(name)[:_LONGEST_NAME].strip() or "job"
 
 
 def _log(request: Request) -> str:

@@ -22,7 +22,7 @@ from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.jobs import cleanable, command_words, leftovers, removal, workspace
 from dshpc_setup.jobs.cleanable import Found, Wanted, Workspace
 from dshpc_setup.jobs.command_words import Words
-from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.reader import JobReader
 from dshpc_setup.slurm import job_states
 
 ASKED, ANSWERED = "dshpc.job-clean-request/1", "dshpc.job-clean/1"
@@ -127,7 +127,7 @@ def _picked(found: Found, names: Sequence[str]) -> list[Workspace]:
     return [each for name, each in can_go.items() if name in wanted]
 
 
-def _measured(look: Look, picked: Sequence[Workspace], until: float) -> list[dict[str, Any]]:
+def _measured(look: JobReader, picked: Sequence[Workspace], until: float) -> list[dict[str, Any]]:
     told = []
     with _user(look) as user:
         for each in picked:
@@ -146,7 +146,7 @@ def _measured(look: Look, picked: Sequence[Workspace], until: float) -> list[dic
 
 
 def _removed(
-    look: Look, picked: Sequence[Workspace], until: float
+    look: JobReader, picked: Sequence[Workspace], until: float
 ) -> tuple[list[str], list[dict[str, str]]]:
     """The names that are gone, and of those that are not why; what is in neither was not begun."""
     gone: list[str] = []
@@ -177,7 +177,7 @@ def _is_there(name: str, at: int) -> bool:
     return True
 
 
-def _check(look: Look, picked: Sequence[Workspace]) -> None:
+def _check(look: JobReader, picked: Sequence[Workspace]) -> None:
     """Raises DshpcError unless each is this user's, and a workspace in the place of one."""
     for each in picked:
         try:
@@ -194,7 +194,7 @@ def _check(look: Look, picked: Sequence[Workspace]) -> None:
 
 
 @contextlib.contextmanager
-def _user(look: Look) -> Iterator[int]:
+def _user(look: JobReader) -> Iterator[int]:
     """The folder of the caller's workspaces, open; raises DshpcError."""
     uid = os.getuid()
     with contextlib.ExitStack() as stack:

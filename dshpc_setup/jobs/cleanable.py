@@ -17,7 +17,7 @@ from typing import Any, Literal
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import records, workspace
 from dshpc_setup.jobs.limits import Limits
-from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.reader import JobReader
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.slurm import completion_log
 from dshpc_setup.slurm.job_states import SlurmJob
@@ -55,7 +55,7 @@ class Wanted:
     lost: bool = False
 
 
-def find(look: Look, wanted: Wanted, now: float | None = None) -> Found:
+def find(look: JobReader, wanted: Wanted, now: float | None = None) -> Found:
     """Of the calling user's workspaces alone, root's too. Raises DshpcError where Slurm, or a queued job's
     request, does not say enough."""
     now = time.time() if now is None else now
@@ -87,7 +87,7 @@ def find(look: Look, wanted: Wanted, now: float | None = None) -> Found:
 class _Seen:
     """What Slurm and its log say: the names of workspaces that jobs use, and when others ended."""
 
-    def __init__(self, look: Look, uid: int) -> None:
+    def __init__(self, look: JobReader, uid: int) -> None:
         self._top = f"{workspace.of_user(look.work, uid)}/"
         known = look.known()
         going = [job for job in known if not job.has_ended]
@@ -128,7 +128,7 @@ def _places(job: SlurmJob) -> list[str]:
     return [f"{job.folder}/", job.log]
 
 
-def _given(look: Look, going: Sequence[SlurmJob], uid: int) -> Iterator[str]:
+def _given(look: JobReader, going: Sequence[SlurmJob], uid: int) -> Iterator[str]:
     """Every text of what jobs of this user were asked with that have not ended: results of others that they
     need, inputs, parameters, words of their commands."""
     limits = Limits()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dshpc_setup.errors import usage_error
-from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.reader import JobReader
 from dshpc_setup.slurm import job_states
 
 
@@ -43,10 +43,10 @@ def parsed(rest: Sequence[str]) -> Words:
     return Words(tuple(ids), **given)
 
 
-def look_at(words: Words) -> Look:
+def look_at(words: Words) -> JobReader:
     from dshpc_setup.machine.local import LocalMachine
 
-    return Look(LocalMachine(), words.work)
+    return JobReader(LocalMachine(), words.work)
 
 
 def put(block: bytes) -> None:

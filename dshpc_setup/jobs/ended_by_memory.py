@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.sanitize import plain
 
 Of = Literal["host", "gpu"]
 TAIL_BYTES = 64 * 1024

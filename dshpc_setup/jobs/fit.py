@@ -13,7 +13,7 @@ from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.methods.model import Resources
 from dshpc_setup.methods.times import minutes
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.sanitize import counted
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import os
 
-from dshpc_setup.jobs import no_links
+from dshpc_setup.jobs import safe_open
 
 TYPE_CHECKING = False  # imports are counted where a job is submitted
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def alone(name: str, at: int) -> Iterator[int]:
 
     A file system without locks says nothing of that.
     """
-    here = no_links.folder(name, at)
+    here = safe_open.folder(name, at)
     try:
         _lock(here, fcntl.LOCK_EX)
         yield here

@@ -13,16 +13,16 @@ import time
 from collections.abc import Sequence
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import command_words, no_links, view
+from dshpc_setup.jobs import command_words, safe_open, view
 from dshpc_setup.jobs.command_words import parsed, put
 from dshpc_setup.jobs.end_record import STOPPING
-from dshpc_setup.jobs.look import Look, unknown
-from dshpc_setup.jobs.no_links import NotTheirsError
+from dshpc_setup.jobs.reader import JobReader, unknown
+from dshpc_setup.jobs.safe_open import NotTheirsError
 from dshpc_setup.jobs.view import View
 from dshpc_setup.jobs.workspace import RESULT, Workspace, of_task
 from dshpc_setup.slurm import job_states
 from dshpc_setup.slurm.job_states import JobId, SlurmJob
-from dshpc_setup.terminal.printed import harmless
+from dshpc_setup.terminal.sanitize import harmless
 
 _TICK_S = 0.1
 _SOON_S, _QUEUED_S, _RUNS_S = 0.5, 2.0, 2.0  # between two questions
@@ -49,7 +49,7 @@ def main(rest: Sequence[str]) -> int:
         return 141
 
 
-def _of_folder(look: Look, folder: str) -> JobId:
+def _of_folder(look: JobReader, folder: str) -> JobId:
     record = look.record(folder)
     if record is None or record.number is None:
         raise unknown_target(folder)
@@ -66,7 +66,7 @@ def unknown_target(folder: str) -> DshpcError:
 
 
 class _Follower:
-    def __init__(self, look: Look, job: JobId) -> None:
+    def __init__(self, look: JobReader, job: JobId) -> None:
         self.look, self.id = look, job
         self.told = ""  # what was said last
         self.why: tuple[str, float] = ("", 0.0)  # Slurm's word for why it waits, when it was asked
@@ -227,7 +227,7 @@ class _Log:
     def pump(self) -> None:
         """What is new goes to stdout; a log that was begun anew is read from its beginning."""
         try:
-            handle = no_links.file_at(self.path, self.work, self.uid)
+            handle = safe_open.file_at(self.path, self.work, self.uid)
         except FileNotFoundError:  # not there yet
             return
         except OSError as error:
@@ -295,7 +295,7 @@ def _counted(jobs: Sequence[SlurmJob]) -> str:
 
 def _say(text: str) -> None:
     if "dshpc " in text:
-        from dshpc_setup.terminal.called import as_called
+        from dshpc_setup.terminal.command_names import as_called
 
         text = as_called(text)
     sys.stderr.write(f"dshpc: {harmless(text)}\n")

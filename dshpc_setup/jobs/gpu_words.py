@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dshpc_setup.jobs.availability import Availability
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.methods.model import Resources
-from dshpc_setup.terminal.printed import counted, plain
+from dshpc_setup.terminal.sanitize import counted, plain
 
 _DAY_S = 24 * 3600
 

@@ -19,9 +19,9 @@ from dshpc_setup.jobs import (
     end_record,
     gpu_variables,
     memory_kills,
-    no_links,
     own_workspace,
     results,
+    safe_open,
 )
 from dshpc_setup.jobs.end_record import STOPPING
 from dshpc_setup.jobs.own_workspace import OwnWorkspace
@@ -53,7 +53,7 @@ def main() -> int:
         )
         return NOT_FOUND
     try:
-        with open(no_links.file(REQUEST, at.own, os.getuid()), encoding="utf-8") as file:
+        with open(safe_open.file(REQUEST, at.own, os.getuid()), encoding="utf-8") as file:
             request = foreign.of_file(file)
         task = _task(request, os.environ)
         own_workspace.keep_log_private(at)
@@ -286,7 +286,7 @@ def _folder() -> str:
 
 def write_json(name: str, value: object, at: int) -> None:
     """The old file or the new, never half of one; values of parameters may be secret."""
-    no_links.replace(name, json.dumps(value, ensure_ascii=False, indent=1) + "\n", at)
+    safe_open.replace(name, json.dumps(value, ensure_ascii=False, indent=1) + "\n", at)
 
 
 def _has_gpu(environ: Mapping[str, str]) -> bool:

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dshpc_setup.jobs import folder_lock, no_links, removal, workspace
+from dshpc_setup.jobs import folder_lock, removal, safe_open, workspace
 
 _RANDOM = "[0-9a-f]{12}"
-_UPLOAD = re.compile(rf"\.incoming-{_RANDOM}")  # in the user's folder: incoming.py
+_UPLOAD = re.compile(rf"\.incoming-{_RANDOM}")  # in the user's folder: staging.py
 _ASIDE = re.compile(rf"\.(?:not-of-[0-9]{{1,10}}|new)-{_RANDOM}")  # in `jobs`: ground.py
 _UNDER_WAY_S = 3600.0
 _MOST = 1000  # of one kind, and entries of one that are looked at
@@ -114,7 +114,7 @@ def _top(work: str, uid: int, is_upload: bool) -> Iterator[int]:
         with workspace.user_opened(work, uid) as at:
             yield at
         return
-    at = no_links.walked(work, (workspace.JOBS,))
+    at = safe_open.walked(work, (workspace.JOBS,))
     try:
         yield at
     finally:

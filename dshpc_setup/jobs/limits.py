@@ -52,7 +52,7 @@ class Limits:
 
     def lines(self) -> list[str]:
         """One for each limit that was met."""
-        from dshpc_setup.terminal.printed import plain
+        from dshpc_setup.terminal.sanitize import plain
 
         found = []
         for limit, places in self._met.items():

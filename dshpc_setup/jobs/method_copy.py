@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.files import tree
-from dshpc_setup.jobs import no_links, rights
+from dshpc_setup.jobs import rights, safe_open
 
 METHOD = ".method"  # beside the copies of inputs, where programs that list those do not see it
 _MOST_ENTRIES, _MOST_BYTES = 1000, 100 << 20
@@ -52,8 +52,8 @@ class Source:
     def _parts(self) -> Iterator[tuple[tree.Entry, int | None, str | None]]:
         """Each thing in it: a file with a descriptor that is closed again, a link with what it says."""
         try:
-            with self._rights(), no_links.above(self.real) as (parent, name):
-                top = no_links.folder(name, parent)
+            with self._rights(), safe_open.above(self.real) as (parent, name):
+                top = safe_open.folder(name, parent)
         except PermissionError:
             raise unreadable(self.real, self.owner) from None
         try:
@@ -124,7 +124,7 @@ class Source:
         return rights.of_user(self.owner)
 
     def _new_folder(self, name: str, at: int) -> int:
-        made = no_links.new_folder(name, at, 0o700)
+        made = safe_open.new_folder(name, at, 0o700)
         give(made, self.owner)
         return made
 
@@ -133,7 +133,7 @@ def fill(at: int, name: str, source: int, owner: tuple[int, int] | None) -> None
     """A new file in an open folder with what is in an open one, as long as that is now; executable where
     that is."""
     found = os.fstat(source)
-    target = no_links.new_file(name, at)
+    target = safe_open.new_file(name, at)
     with open(source, "rb", closefd=False) as file, open(target, "wb") as copy:
         if found.st_size == 0:  # as files of /proc say, which have an end
             copy.write(file.read(_BLOCK))
@@ -141,7 +141,7 @@ def fill(at: int, name: str, source: int, owner: tuple[int, int] | None) -> None
         while left > 0 and (block := file.read(min(_BLOCK, left))):
             copy.write(block)
             left -= len(block)
-        no_links.give_mode(target, found.st_mode & 0o700 | 0o600)
+        safe_open.give_mode(target, found.st_mode & 0o700 | 0o600)
         give(target, owner)
 
 
@@ -177,5 +177,5 @@ def _below(at: int, parts: Sequence[str]) -> Iterator[int]:
     if not parts:
         yield at
         return
-    with no_links.opened(parts[0], at) as inner, _below(inner, parts[1:]) as last:
+    with safe_open.opened(parts[0], at) as inner, _below(inner, parts[1:]) as last:
         yield last

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from dshpc_setup import resources as shipped
-from dshpc_setup.jobs.incoming import Incoming
+from dshpc_setup.jobs.staging import Incoming
 from dshpc_setup.methods import store
 from dshpc_setup.methods.model import Method, Value
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 import stat
 
-from dshpc_setup.jobs import no_links
+from dshpc_setup.jobs import safe_open
 from dshpc_setup.jobs.workspace import OWN
 
 
@@ -33,11 +33,11 @@ def opened(path: str) -> OwnWorkspace:
 
     slurmstepd goes to /tmp where it cannot go to the workspace: anybody may write there.
     """
-    folder = no_links.folder(".")
-    own = no_links.folder(OWN, folder)
-    with no_links.opened("..", folder) as above:
+    folder = safe_open.folder(".")
+    own = safe_open.folder(OWN, folder)
+    with safe_open.opened("..", folder) as above:
         for handle, name in ((own, OWN), (folder, path), (above, "..")):
-            no_links.check_owner(os.fstat(handle), os.getuid(), folder, name)
+            safe_open.check_owner(os.fstat(handle), os.getuid(), folder, name)
     return OwnWorkspace(path, folder, own)
 
 
@@ -52,11 +52,11 @@ def keep_log_private(at: OwnWorkspace) -> None:
 def make_folder(at: OwnWorkspace, name: str) -> None:
     """One in the workspace, with its permissions; it may be there, of a run before."""
     try:
-        made = no_links.new_folder(name, at.folder, os.fstat(at.folder).st_mode & 0o777)
+        made = safe_open.new_folder(name, at.folder, os.fstat(at.folder).st_mode & 0o777)
         os.close(made)
     except FileExistsError:
-        with no_links.opened(name, at.folder) as there:
-            no_links.check_owner(os.fstat(there), os.getuid(), at.folder, name)
+        with safe_open.opened(name, at.folder) as there:
+            safe_open.check_owner(os.fstat(there), os.getuid(), at.folder, name)
 
 
 def size(at: OwnWorkspace, name: str) -> int:
@@ -69,7 +69,7 @@ def size(at: OwnWorkspace, name: str) -> int:
 def tail(at: OwnWorkspace, name: str, begin: int, most: int) -> str:
     """The end of a file, of what stands behind `begin`."""
     try:
-        with open(no_links.file(name, at.folder, os.getuid()), "rb") as file:
+        with open(safe_open.file(name, at.folder, os.getuid()), "rb") as file:
             file.seek(max(begin, os.fstat(file.fileno()).st_size - most))
             return file.read(most).decode("utf-8", "replace")
     except OSError:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from dshpc_setup.jobs import clock
 from dshpc_setup.machine import Machine
-from dshpc_setup.slurm import stuck
+from dshpc_setup.slurm import blocked_jobs
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.job_states import SlurmJob, shown
 from dshpc_setup.slurm_releases import waits_for
@@ -33,7 +33,9 @@ def reasons(machine: Machine, jobs: tuple[SlurmJob, ...]) -> dict[str, str]:
     if not waiting:
         return {}
     queue = Slurm(machine).pending(deadline_s=_ASK_S).value
-    found = {} if queue is None else {_plain(item.job): item.why for item in stuck.judge(queue)}
+    found = (
+        {} if queue is None else {_plain(item.job): item.why for item in blocked_jobs.judge(queue)}
+    )
     return {job.id: why(job, found) for job in waiting}
 
 

@@ -12,17 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.jobs import clock, command_words, no_links, table, view
+from dshpc_setup.jobs import clock, command_words, safe_open, table, view
 from dshpc_setup.jobs.command_words import Words, parsed, put
 from dshpc_setup.jobs.end_record import NOT_KNOWN
-from dshpc_setup.jobs.look import Look, unknown
-from dshpc_setup.jobs.no_links import NotTheirsError
+from dshpc_setup.jobs.reader import JobReader, unknown
+from dshpc_setup.jobs.safe_open import NotTheirsError
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.slurm import job_states
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.job_states import JobId
-from dshpc_setup.terminal.printed import often
+from dshpc_setup.terminal.sanitize import often
 
 JOBS, SHOWN, CANCELLED = "dshpc.jobs/1", "dshpc.job-report/1", "dshpc.jobs-cancelled/1"
 _CANCEL_S = 30.0
@@ -46,7 +46,7 @@ def list_main(rest: Sequence[str]) -> int:
     return 0
 
 
-def _tell_limits(looked: Look, words: Words) -> None:
+def _tell_limits(looked: JobReader, words: Words) -> None:
     if not words.json:
         sys.stderr.write("".join(f"dshpc: {line}\n" for line in looked.notes()))
 
@@ -75,7 +75,7 @@ def _as_called(found: Sequence[View]) -> list[View]:
     """Their reasons with our commands as the caller types them."""
     if not any("dshpc " in (each.reason or "") for each in found):
         return list(found)  # the import costs more than the answer
-    from dshpc_setup.terminal.called import as_called
+    from dshpc_setup.terminal.command_names import as_called
 
     return [replace(each, reason=as_called(each.reason)) if each.reason else each for each in found]
 
@@ -84,7 +84,7 @@ def _table(found: Sequence[View], now: float) -> str:
     return table.table(view.together(found), now, os.environ.get("USER"))
 
 
-def _with_reasons(looked: Look, found: list[View]) -> list[View]:
+def _with_reasons(looked: JobReader, found: list[View]) -> list[View]:
     """Queued jobs with why they are."""
     if not any(each.state == "PENDING" for each in found):
         return found
@@ -99,7 +99,7 @@ def _with_reasons(looked: Look, found: list[View]) -> list[View]:
     ]
 
 
-def _made(looked: Look, found: Sequence[View]) -> dict[str, Any]:
+def _made(looked: JobReader, found: Sequence[View]) -> dict[str, Any]:
     """What the job was made from, as its workspace has it."""
     record = looked.record(found[0].workspace, whole=True)
     if record is None:
@@ -228,7 +228,7 @@ def _copy(log: str, one: View, work: str) -> int:
     """The bytes as they are."""
     name = job_states.shown(log, 300)
     try:
-        handle = no_links.file_at(log, work, one.uid)
+        handle = safe_open.file_at(log, work, one.uid)
     except FileNotFoundError:
         what = "has not begun yet" if one.state == "PENDING" else "has no log"
         raise DshpcError(f"Job {one.id} {what}: there is no {name}.") from None

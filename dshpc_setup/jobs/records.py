@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dshpc_setup.documents import foreign
-from dshpc_setup.jobs import no_links, results, workspace
+from dshpc_setup.jobs import results, safe_open, workspace
 from dshpc_setup.jobs.limits import (
     MOST_BYTES,
     MOST_REQUEST_BYTES,
@@ -139,7 +139,7 @@ def newest_first(
 def _users(work: str, limits: Limits) -> list[int]:
     """Whose workspaces there are."""
     try:
-        with no_links.opened(f"{work}/{JOBS}") as at:
+        with safe_open.opened(f"{work}/{JOBS}") as at:
             names = _names(at, MOST_USERS)
     except OSError:
         return []
@@ -163,7 +163,7 @@ def _of_user(work: str, uid: int, limits: Limits) -> list[tuple[float, str, Work
                 place = workspace.of_path(work, f"{folder}/{entry.name}")
                 with contextlib.suppress(OSError):  # removed just now, or no workspace
                     if place is not None:
-                        with no_links.opened(entry.name, at) as here:
+                        with safe_open.opened(entry.name, at) as here:
                             seen = os.stat(OWN, dir_fd=here, follow_symlinks=False)
                         found.append((seen.st_mtime, entry.name, place))
     except OSError:
@@ -200,7 +200,7 @@ def read_at(
     is_request = name == REQUEST
     most = MOST_REQUEST_BYTES if is_request else MOST_BYTES
     try:
-        with open(no_links.file(name, at, uid), "rb") as file:
+        with open(safe_open.file(name, at, uid), "rb") as file:
             text = file.read(most + 1)
         if len(text) > most:
             if limits:

@@ -13,7 +13,7 @@ import os
 import stat
 import time
 
-from dshpc_setup.jobs import no_links
+from dshpc_setup.jobs import safe_open
 from dshpc_setup.jobs.workspace import OWN
 
 _BLOCK = 512  # of st_blocks, on every system
@@ -96,10 +96,10 @@ def _emptied(here: int, keep: str = "") -> list[str]:
 def _writable(name: str, at: int) -> int:
     """A folder, open, in which its owner may remove; by no link."""
     try:
-        here = no_links.folder(name, at)
+        here = safe_open.folder(name, at)
     except PermissionError:
         _let_in(name, at)
-        here = no_links.folder(name, at)
+        here = safe_open.folder(name, at)
     mode = stat.S_IMODE(os.fstat(here).st_mode)
     if mode & _ALL_RIGHTS != _ALL_RIGHTS:
         with contextlib.suppress(OSError):  # another's; what follows says so

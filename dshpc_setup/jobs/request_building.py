@@ -12,12 +12,12 @@ from typing import Any
 from dshpc_setup.documents.document import Problem
 from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.jobs import method_parts, records
-from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.results import ended_well
 from dshpc_setup.jobs.sizes import FORMS as SIZES
 from dshpc_setup.jobs.sizes import mib
+from dshpc_setup.jobs.staging import Incoming
 from dshpc_setup.methods import store, values
 from dshpc_setup.methods.model import Method, Resources, Value
 from dshpc_setup.methods.schema import MOST_MINUTES

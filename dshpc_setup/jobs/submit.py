@@ -22,11 +22,11 @@ from dshpc_setup.jobs import (
     call,
     choosing,
     gpu_words,
-    no_links,
     node_availability,
     offer,
     removal,
     request,
+    safe_open,
     sbatch,
     workspace,
     workspace_folders,
@@ -96,9 +96,9 @@ def _or_taken_back(machine: Machine, asked: Request, has: Offer) -> dict[str, An
         try:
             return submit(machine, asked, has, made)
         except KeyboardInterrupt:
-            from dshpc_setup.jobs import lost
+            from dshpc_setup.jobs import unacknowledged
 
-            raise lost.taken_back(machine, made) from None
+            raise unacknowledged.taken_back(machine, made) from None
 
 
 def submit(
@@ -197,7 +197,7 @@ def _make(place: Workspace, asked: Request, *, copy_inputs: bool = False) -> Non
     another job needs those, too."""
     try:
         with workspace_folders.of_user(place.work, place.uid) as user:
-            made = no_links.new_folder(place.name, user, workspace.folder_mode())
+            made = safe_open.new_folder(place.name, user, workspace.folder_mode())
             try:
                 _fill(made, user, place, asked, copy_inputs=copy_inputs)
             except OSError:
@@ -211,7 +211,7 @@ def _make(place: Workspace, asked: Request, *, copy_inputs: bool = False) -> Non
 
 def _fill(made: int, user: int, place: Workspace, asked: Request, *, copy_inputs: bool) -> None:
     """`made` and `user` are the workspace and the folder that it lies in."""
-    own = no_links.new_folder(workspace.OWN, made, 0o700)
+    own = safe_open.new_folder(workspace.OWN, made, 0o700)
     try:
         if asked.incoming is not None:
             incoming = os.path.basename(asked.incoming)  # where `incoming` has made it
@@ -220,7 +220,7 @@ def _fill(made: int, user: int, place: Workspace, asked: Request, *, copy_inputs
             else:
                 os.rename(incoming, INPUTS, src_dir_fd=user, dst_dir_fd=made)
         value = moved_in(asked, place.path).to_json()
-        no_links.replace(workspace.REQUEST, json.dumps(value), own)
+        safe_open.replace(workspace.REQUEST, json.dumps(value), own)
     finally:
         os.close(own)
 
@@ -229,9 +229,9 @@ def _copy(incoming: str, user: int, made: int, called: str = INPUTS) -> None:
     """The files of a folder of copies, in a new folder."""
     import shutil
 
-    target = no_links.new_folder(called, made, 0o700)
+    target = safe_open.new_folder(called, made, 0o700)
     try:
-        with no_links.opened(incoming, user) as source:
+        with safe_open.opened(incoming, user) as source:
             for name in os.listdir(source):
                 kind = os.stat(name, dir_fd=source, follow_symlinks=False).st_mode
                 if stat.S_ISDIR(kind):
@@ -241,19 +241,19 @@ def _copy(incoming: str, user: int, made: int, called: str = INPUTS) -> None:
                     os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
                     continue
                 with (
-                    open(no_links.file(name, source, os.getuid()), "rb") as file,
-                    open(no_links.new_file(name, target), "wb") as copy,
+                    open(safe_open.file(name, source, os.getuid()), "rb") as file,
+                    open(safe_open.new_file(name, target), "wb") as copy,
                 ):
                     shutil.copyfileobj(file, copy, 1 << 20)
-                    no_links.give_mode(copy.fileno(), os.fstat(file.fileno()).st_mode & 0o700)
+                    safe_open.give_mode(copy.fileno(), os.fstat(file.fileno()).st_mode & 0o700)
     finally:
         os.close(target)
 
 
 def _remove(place: Workspace) -> None:
-    from dshpc_setup.jobs import lost
+    from dshpc_setup.jobs import unacknowledged
 
-    lost.remove(place)
+    unacknowledged.remove(place)
 
 
 def moved_in(asked: Request, folder: str) -> Request:
@@ -284,9 +284,9 @@ def _queued(machine: Machine, argv: tuple[str, ...], place: Workspace) -> tuple[
     try:
         return sbatch.run(machine, argv), []
     except sbatch.AnswerLostError as error:
-        from dshpc_setup.jobs import lost
+        from dshpc_setup.jobs import unacknowledged
 
-        return lost.settled(machine, place, error), [
+        return unacknowledged.settled(machine, place, error), [
             f"{error.brief} The job was found in the queue."
         ]
     except DshpcError:
@@ -316,7 +316,7 @@ def _remember(
     }
     try:
         with place.own() as own:
-            no_links.replace(workspace.JOB, json.dumps(value), own)
+            safe_open.replace(workspace.JOB, json.dumps(value), own)
     except OSError as error:
         sys.stderr.write(f"dshpc: the record of job {job_id} could not be written: {error}\n")
 

@@ -22,7 +22,7 @@ import os
 import re
 import time
 
-from dshpc_setup.jobs import no_links
+from dshpc_setup.jobs import safe_open
 
 TYPE_CHECKING = False  # importing typing costs a job's start
 if TYPE_CHECKING:
@@ -92,13 +92,13 @@ def user_opened(work: str, uid: int) -> Iterator[int]:
 
 def _of_owner(work: str, parts: tuple[str, ...], uid: int) -> int:
     """The folder at `parts`; all of them behind `jobs` are that user's."""
-    at = no_links.walked(work, parts[:1])
+    at = safe_open.walked(work, parts[:1])
     for part in parts[1:]:
         before = at
         try:
-            at = no_links.folder(part, before)
+            at = safe_open.folder(part, before)
             try:
-                no_links.check_owner(os.fstat(at), uid, at, part)
+                safe_open.check_owner(os.fstat(at), uid, at, part)
             except BaseException:
                 os.close(at)
                 raise

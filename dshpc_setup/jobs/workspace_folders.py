@@ -14,8 +14,8 @@ import stat
 from collections.abc import Iterator
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import no_links, workspace
-from dshpc_setup.jobs.no_links import OTHERS_WRITE
+from dshpc_setup.jobs import safe_open, workspace
+from dshpc_setup.jobs.safe_open import OTHERS_WRITE
 from dshpc_setup.jobs.workspace import JOBS
 
 
@@ -25,7 +25,7 @@ def prepare(work: str, uid: int, gid: int) -> None:
     What somebody else has put in their places loses its name, and nothing that was there before is given
     to anybody. Raises OSError where root may not do it here.
     """
-    at = no_links.walked(work, ())
+    at = safe_open.walked(work, ())
     try:
         found = os.fstat(at)
         with _jobs(at, found.st_uid) as jobs:
@@ -48,7 +48,7 @@ def _inherit_group(jobs: int, work: os.stat_result) -> None:
 
 def make(work: str) -> None:
     """`jobs` of a new work folder, before anybody else could make it; raises OSError."""
-    at = no_links.walked(work, ())
+    at = safe_open.walked(work, ())
     try:
         with _jobs(at, os.fstat(at).st_uid):
             pass
@@ -67,12 +67,12 @@ def _jobs(at: int, owner: int) -> Iterator[int]:
         made = False
     else:
         made = True
-    with no_links.opened(JOBS, at) as jobs:
+    with safe_open.opened(JOBS, at) as jobs:
         if made and os.fstat(jobs).st_uid == os.getuid() != owner:
             with contextlib.suppress(PermissionError):
                 os.fchown(jobs, owner, -1)
         if made:
-            no_links.give_mode(jobs, 0o755)
+            safe_open.give_mode(jobs, 0o755)
         yield jobs
 
 
@@ -91,8 +91,8 @@ def _take(jobs: int, owner: int) -> None:
 def _users(jobs: int, uid: int, gid: int) -> None:
     name = str(uid)
     try:
-        with no_links.opened(name, jobs) as there:
-            if no_links.is_of(os.fstat(there), uid, jobs):
+        with safe_open.opened(name, jobs) as there:
+            if safe_open.is_of(os.fstat(there), uid, jobs):
                 return
     except FileNotFoundError:
         pass
@@ -101,7 +101,7 @@ def _users(jobs: int, uid: int, gid: int) -> None:
             raise
     # Made aside: what has the name by now may be anything, and is given to nobody
     new = f".new-{os.urandom(6).hex()}"
-    made = no_links.new_folder(new, jobs, workspace.folder_mode())
+    made = safe_open.new_folder(new, jobs, workspace.folder_mode())
     try:
         group = -1 if os.fstat(made).st_mode & stat.S_ISGID else gid  # a project's group stays
         with contextlib.suppress(PermissionError):  # a file system that has owners of its own
@@ -119,7 +119,7 @@ def of_user(work: str, uid: int) -> Iterator[int]:
 
     Raises OSError where it cannot be made, DshpcError where somebody else could turn it against us.
     """
-    at = no_links.walked(work, ())
+    at = safe_open.walked(work, ())
     try:
         owner = os.fstat(at).st_uid
         jobs = _jobs_of(at, work, owner)
@@ -129,17 +129,17 @@ def of_user(work: str, uid: int) -> Iterator[int]:
         _check_jobs(jobs, work, owner)
         with contextlib.suppress(FileExistsError):
             os.mkdir(str(uid), 0o700, dir_fd=jobs)
-        user = no_links.folder(str(uid), jobs)
+        user = safe_open.folder(str(uid), jobs)
     except NotADirectoryError:
         raise _of_somebody_else(work, uid) from None
     finally:
         os.close(jobs)
     try:
         found = os.fstat(user)
-        if not no_links.is_of(found, uid, user):
+        if not safe_open.is_of(found, uid, user):
             raise _of_somebody_else(work, uid)
         least = stat.S_IMODE(found.st_mode) & ~OTHERS_WRITE
-        no_links.give_mode(user, least | workspace.folder_mode())
+        safe_open.give_mode(user, least | workspace.folder_mode())
         yield user
     finally:
         os.close(user)
@@ -148,19 +148,19 @@ def of_user(work: str, uid: int) -> Iterator[int]:
 def _jobs_of(at: int, work: str, owner: int) -> int:
     """`jobs`, open. Only who owns the work folder makes it: another one's would be no place for others."""
     try:
-        return no_links.folder(JOBS, at)
+        return safe_open.folder(JOBS, at)
     except FileNotFoundError:
         pass
     except NotADirectoryError:
         raise _not_safe(work, "it is not a folder") from None
-    if os.getuid() not in (0, owner) and owner != no_links.others_given(at):
+    if os.getuid() not in (0, owner) and owner != safe_open.others_given(at):
         raise PermissionError(errno.EACCES, f"only user {owner} may make {work}/{JOBS}")
     shared = os.fstat(at).st_mode & OTHERS_WRITE
     with contextlib.suppress(FileExistsError):
         # Who may make folders in the work folder may do so there; what others made stays theirs
-        made = no_links.new_folder(JOBS, at, 0o755 | (stat.S_ISVTX | shared if shared else 0))
+        made = safe_open.new_folder(JOBS, at, 0o755 | (stat.S_ISVTX | shared if shared else 0))
         os.close(made)
-    return no_links.folder(JOBS, at)
+    return safe_open.folder(JOBS, at)
 
 
 def _check_jobs(jobs: int, work: str, owner: int) -> None:
@@ -168,13 +168,13 @@ def _check_jobs(jobs: int, work: str, owner: int) -> None:
     found = os.fstat(jobs)
     safe = not found.st_mode & OTHERS_WRITE or bool(found.st_mode & stat.S_ISVTX)
     known = found.st_uid in (0, owner, os.getuid())
-    if (known and safe) or found.st_uid == no_links.others_given(jobs):
+    if (known and safe) or found.st_uid == safe_open.others_given(jobs):
         return
     if not known:
         raise _not_safe(work, f"it belongs to user {found.st_uid}")
     if found.st_uid != os.getuid():
         raise _not_safe(work, "everybody may rename what is in it")
-    no_links.give_mode(jobs, stat.S_IMODE(found.st_mode) | stat.S_ISVTX)
+    safe_open.give_mode(jobs, stat.S_IMODE(found.st_mode) | stat.S_ISVTX)
 
 
 def _not_safe(work: str, why: str) -> DshpcError:

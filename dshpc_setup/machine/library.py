@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dshpc_setup.machine import Ended, Reply, Say, apart
+from dshpc_setup.machine import Ended, Reply, Say, workers
 
 
 def ask(question: Callable[[Say], None], source: str, *, deadline_s: float) -> Reply:
     """A Reply with `{..., "devices": [...]}` of what the question said."""
-    return reply(apart.ask({source: question}, deadline_s)[source], source)
+    return reply(workers.ask({source: question}, deadline_s)[source], source)
 
 
 def reply(ended: Ended, source: str) -> Reply:

@@ -235,9 +235,9 @@ class LocalMachine:
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
-        from dshpc_setup.machine import apart
+        from dshpc_setup.machine import workers
 
-        return apart.ask(questions, deadline_s, meanwhile)
+        return workers.ask(questions, deadline_s, meanwhile)
 
     def nvml(self, deadline_s: float) -> Reply:
         from dshpc_setup.machine import nvml

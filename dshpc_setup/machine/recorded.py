@@ -24,7 +24,7 @@ from pathlib import Path
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import State
-from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, apart, folder
+from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, folder, workers
 from dshpc_setup.machine.log import KERNEL_LOG
 from dshpc_setup.machine.tree import Tree, parse_tree, write_tree
 
@@ -240,7 +240,7 @@ class RecordedMachine:
             return ask
 
         asked = {name: guarded(name, question) for name, question in questions.items()}
-        ended = dict(apart.in_place(asked, meanwhile))
+        ended = dict(workers.in_place(asked, meanwhile))
         why = f"no answer within {deadline_s:g} s"
         for name in hung:
             ended[name] = Ended("timeout", ended[name].items, why, ended[name].ms)

@@ -10,7 +10,7 @@ from typing import Any
 from dshpc_setup.documents.shown import one_line, shown
 from dshpc_setup.methods.model import Method, Parameter, Resources, Value
 from dshpc_setup.methods.store import Entry
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.sanitize import counted
 
 _INPUT = {"single_file": "--input FILE", "multi_file": "--input FILE ...", "params_only": ""}
 

@@ -13,7 +13,7 @@ from typing import Any
 from dshpc_setup.documents import json_text
 from dshpc_setup.documents.document import MOST_PROBLEMS, Document, Problem
 from dshpc_setup.documents.shown import Path, path_text, shown
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.sanitize import counted
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dshpc_setup.methods.check import check, contents, may_be_there
 from dshpc_setup.methods.model import Method
 from dshpc_setup.methods.schema import FILE
 from dshpc_setup.methods.structure import nearest
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.sanitize import counted
 
 FOLDER = "methods"
 Origin = Literal["project", "shipped"]

@@ -18,7 +18,7 @@ from dshpc_setup.methods.model import Method, Parameter, Value
 from dshpc_setup.methods.rows import rows
 from dshpc_setup.methods.semantics import of_type
 from dshpc_setup.methods.structure import nearest
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.sanitize import counted
 
 Values = dict[str, Value]
 

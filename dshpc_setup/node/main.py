@@ -33,7 +33,7 @@ For the dshpc command on the host:
 def main(arguments: list[str]) -> int:
     """The exit code; each command imports only what it needs."""
     from dshpc_setup.errors import DshpcError, Exit
-    from dshpc_setup.terminal.printed import harmless
+    from dshpc_setup.terminal.sanitize import harmless
 
     name, *rest = arguments or ["help"]
     if name != "job":  # which runs as a user of the host, with his
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
         return int(Exit.INTERRUPTED)
     except DshpcError as error:
         if name == "job":
-            from dshpc_setup.terminal.called import print_error
+            from dshpc_setup.terminal.command_names import print_error
 
             print_error(error)
             return int(error.exit_code)
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
 
 def _for_host() -> bool:
     """Whether it is the host's dshpc that asks."""
-    from dshpc_setup.slurm.places import FROM_HOST
+    from dshpc_setup.slurm.paths import FROM_HOST
 
     return FROM_HOST.partition("=")[0] in os.environ
 
@@ -85,10 +85,10 @@ def _start(rest: list[str]) -> int:
     gc.disable()  # short-lived, and the start is counted in milliseconds
     from dshpc_setup.container import start
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.places import Places
+    from dshpc_setup.slurm.paths import Paths
 
     _no_arguments(rest)
-    return start.start(LocalMachine(), Places(), os.environ)
+    return start.start(LocalMachine(), Paths(), os.environ)
 
 
 def _wait(rest: list[str]) -> int:
@@ -110,13 +110,13 @@ def _print_status(timeout_s: float) -> int:
 
     from dshpc_setup.container import status, unclean
     from dshpc_setup.errors import Exit
-    from dshpc_setup.slurm.places import Places
+    from dshpc_setup.slurm.paths import Paths
 
-    found = status.wait(Places(), timeout_s)
+    found = status.wait(Paths(), timeout_s)
     if found is None:
         print("The start has not begun yet.", file=sys.stderr)
         return Exit.INCOMPLETE
-    found["unclean_ends"] = unclean.told(Places())
+    found["unclean_ends"] = unclean.told(Paths())
     if found["phase"] == "ready":
         found["notes"] = [*found["notes"], *_programs_that_cannot_run()]
     print(json.dumps(found, indent=1))
@@ -128,9 +128,9 @@ def _programs_that_cannot_run() -> list[str]:
     import re
 
     from dshpc_setup.files.storage import read_text
-    from dshpc_setup.slurm.places import Places
+    from dshpc_setup.slurm.paths import Paths
 
-    places = Places()
+    places = Paths()
     theirs = r"(?im)^\s*\w*(?:prolog|epilog|healthcheckprogram)\w*\s*=(?!/usr/bin/true|/usr/local/lib/dshpc/)"
     try:
         text = read_text(f"{places.etc_slurm}/slurm.conf") or ""
@@ -159,10 +159,10 @@ def _observe(rest: list[str]) -> int:
 
     from dshpc_setup.container import observe
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.places import Places
+    from dshpc_setup.slurm.paths import Paths
 
     _no_arguments(rest)
-    print(json.dumps(observe.to_json(observe.observe(LocalMachine(), Places(), os.environ))))
+    print(json.dumps(observe.to_json(observe.observe(LocalMachine(), Paths(), os.environ))))
     return 0
 
 
@@ -190,49 +190,49 @@ def _doctor(rest: list[str]) -> int:
 
 def _add_user(rest: list[str]) -> int:
     from dshpc_setup.container import accounts, users
-    from dshpc_setup.slurm.places import Places
+    from dshpc_setup.slurm.paths import Paths
 
     if len(rest) not in (3, 4):
         raise _usage("dshpc-node add-user takes UID GID NAME and maybe HOME.")
-    users.add(Places(), accounts.checked(*rest))
+    users.add(Paths(), accounts.checked(*rest))
     return 0
 
 
 def _add_ground(rest: list[str]) -> int:
     from dshpc_setup.container import users
-    from dshpc_setup.slurm.places import Places
+    from dshpc_setup.slurm.paths import Paths
 
     if len(rest) != 3:
         raise _usage("dshpc-node add-ground takes WORK UID GID.")
-    users.add_ground(Places(), *rest)
+    users.add_ground(Paths(), *rest)
     return 0
 
 
 def _reconfigure(rest: list[str]) -> int:
     from dshpc_setup.container import reconfigure
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.places import Places
+    from dshpc_setup.slurm.paths import Paths
 
     _no_arguments(rest)
-    return reconfigure.reconfigure(LocalMachine(), Places(), os.environ)
+    return reconfigure.reconfigure(LocalMachine(), Paths(), os.environ)
 
 
 def _check(rest: list[str]) -> int:
     from dshpc_setup.container import would_start
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.places import Places
+    from dshpc_setup.slurm.paths import Paths
 
     _no_arguments(rest)
-    return would_start.would_start(LocalMachine(), Places(), os.environ)
+    return would_start.would_start(LocalMachine(), Paths(), os.environ)
 
 
 def _rotate_key(rest: list[str]) -> int:
     from dshpc_setup.container import keys
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.places import Places
+    from dshpc_setup.slurm.paths import Paths
 
     _no_arguments(rest)
-    return keys.rotate(LocalMachine(), Places())
+    return keys.rotate(LocalMachine(), Paths())
 
 
 def _saved_state(rest: list[str]) -> int:
@@ -240,9 +240,9 @@ def _saved_state(rest: list[str]) -> int:
     from dshpc_setup.container.run import slurm_user
     from dshpc_setup.files.storage import read_text
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.places import Places
+    from dshpc_setup.slurm.paths import Paths
 
-    places = Places()
+    places = Paths()
     text = read_text(f"{places.etc_slurm}/slurm.conf") or ""
     refuses = state_trial.in_force(LocalMachine(), places)
     match rest:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from dshpc_setup.errors import Exit
 from dshpc_setup.observed.drift import GpuDrift
-from dshpc_setup.slurm import stuck
+from dshpc_setup.slurm import blocked_jobs
+from dshpc_setup.slurm.blocked_jobs import Stuck
 from dshpc_setup.slurm.nodes import Node
-from dshpc_setup.slurm.stuck import Stuck
 
 SCHEMA = "dshpc.status/1"
 
@@ -103,6 +103,6 @@ class ClusterStatus:
         value["nodes"] = [node.to_json() for node in self.nodes]
         value["drift"] = [item.to_json() for item in self.drift]
         value["unclean_ends"] = [asdict(end) for end in self.unclean_ends]
-        value["pending"] = None if self.pending is None else stuck.to_json(self.pending)
+        value["pending"] = None if self.pending is None else blocked_jobs.to_json(self.pending)
         value["isolation"] = {"tier": self.isolation, "detail": TIERS[self.isolation]}
         return {"schema": SCHEMA, "exit_code": self.exit_code, "ready": self.ready, **value}

@@ -12,7 +12,7 @@ from dshpc_setup import gpu_vendors
 from dshpc_setup.passthrough.handover import Handover, Mechanism
 from dshpc_setup.passthrough.key import proof_key
 from dshpc_setup.passthrough.model import Attempt, Cause, Passthrough
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.sanitize import counted
 
 if TYPE_CHECKING:
     from dshpc_setup.facts import HostFacts

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.machine.silence import in_words
+from dshpc_setup.machine.no_answer import in_words
 from dshpc_setup.passthrough.bench import Bench
 from dshpc_setup.passthrough.expected import Expected
 from dshpc_setup.passthrough.handover import Handover

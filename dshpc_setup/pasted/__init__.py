@@ -13,7 +13,7 @@ from functools import cache
 
 from dshpc_setup import gpu_vendors
 from dshpc_setup.checkup.kernel import parse
-from dshpc_setup.diagnose import Finding, Known, catalogue, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, catalogue, diagnose
 from dshpc_setup.diagnose.model import FAULTS
 from dshpc_setup.facts import (
     Cpu,
@@ -176,7 +176,7 @@ def _without_log() -> tuple[Finding, ...]:
 
 
 def _diagnosed(lines: tuple[str, ...]) -> tuple[Finding, ...]:
-    known = Known(_machine(), observed=Observed(kernel=KernelLog("present", lines)))
+    known = CheckInput(_machine(), observed=Observed(kernel=KernelLog("present", lines)))
     return diagnose(known, tuple(check for check in catalogue() if check.section == "driver"))
 
 

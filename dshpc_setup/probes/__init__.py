@@ -23,7 +23,7 @@ from dshpc_setup.facts import (
 )
 from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.probes import engine_limits, gpus
-from dshpc_setup.probes.look import Found, Look, failure
+from dshpc_setup.probes.trace import Found, Trace, failure
 
 _Probe = Callable[[Machine, float], Found[Any]]
 
@@ -44,7 +44,7 @@ def _of_vendor(vendor: str) -> _Probe:
     def probe(machine: Machine, left_s: float) -> Found[Any]:
         module = gpu_vendors.aspect(vendor, "probe")
         if module is None:
-            return Look(machine).found(Gpus("unsupported", detail=f"{vendor} has no probe"))
+            return Trace(machine).found(Gpus("unsupported", detail=f"{vendor} has no probe"))
         found: Found[Any] = module.probe(machine, left_s)
         return found
 

@@ -16,7 +16,7 @@ from dshpc_setup.documents import foreign
 from dshpc_setup.facts import CdiDevice, CdiSpec, Engine
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes.engine_files import SNAP_DATA
-from dshpc_setup.probes.look import Found, Look, counted, kept
+from dshpc_setup.probes.trace import Found, Trace, counted, kept
 
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 """Where engines look that were told nothing else."""
@@ -55,7 +55,7 @@ class _Edits:
 def probe(machine: Machine, deadline_s: float) -> Found[tuple[CdiSpec, ...]]:
     """The specifications in the usual folders."""
     del deadline_s  # a few files
-    look = Look(machine)
+    look = Trace(machine)
     found = tuple(spec for folder in FOLDERS for spec in _in(look, _seen(machine, folder)))
     if not found:
         look.saw("cdi", "absent", ", ".join(FOLDERS), "no specification")
@@ -64,7 +64,7 @@ def probe(machine: Machine, deadline_s: float) -> Found[tuple[CdiSpec, ...]]:
 
 def probe_more(machine: Machine, folders: Iterable[str]) -> Found[tuple[CdiSpec, ...]]:
     """The specifications in folders that the engine was told of."""
-    look = Look(machine)
+    look = Trace(machine)
     return look.found(tuple(spec for folder in folders for spec in _in(look, folder)))
 
 
@@ -134,7 +134,7 @@ def _seen(machine: Machine, folder: str) -> str:
     return other if not machine.exists(folder) and machine.exists(other) else folder
 
 
-def _in(look: Look, folder: str) -> Iterator[CdiSpec]:
+def _in(look: Trace, folder: str) -> Iterator[CdiSpec]:
     names = look.names(folder)
     if folder in look.unseen:
         look.saw("cdi", "denied", folder, "the folder may not be listed")
@@ -145,7 +145,7 @@ def _in(look: Look, folder: str) -> Iterator[CdiSpec]:
             yield from _read(look, posixpath.join(folder, name))
 
 
-def _read(look: Look, path: str) -> Iterator[CdiSpec]:
+def _read(look: Trace, path: str) -> Iterator[CdiSpec]:
     read = look.machine.read(path)
     if read.state == "absent":  # gone since it was listed, or a link to nothing
         return

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dshpc_setup.probes import ranges
-from dshpc_setup.probes.look import Look, whole_number
+from dshpc_setup.probes.trace import Trace, whole_number
 
 _ROOT = "/sys/fs/cgroup"
 _UNLIMITED = 1 << 60  # version 1 says "no limit" by a number close to 2^63
@@ -48,7 +48,7 @@ class Group:
 _AT_THE_ROOT = {name: Group("/", name) for name in ("", "cpu", "cpuset", "memory")}
 
 
-def probe(look: Look) -> Limits:
+def probe(look: Trace) -> Limits:
     """Reads every level of our groups, in both versions; hybrid machines have both."""
     files = _Files(look)
     told = files.text("/proc/self/cgroup")
@@ -69,7 +69,7 @@ def probe(look: Look) -> Limits:
 class _Files:
     """Reads, and remembers what it may not read."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Trace) -> None:
         self._machine = look.machine
         self.denied: list[str] = []
 

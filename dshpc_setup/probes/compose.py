@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from dshpc_setup.facts import Compose, Evidence
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.machine.silence import in_words, no_answer
+from dshpc_setup.machine.no_answer import in_words, no_answer
 from dshpc_setup.probes import plugins
-from dshpc_setup.probes.look import Look, kept
+from dshpc_setup.probes.trace import Trace, kept
 
 _V2 = ("docker", "compose")
 _V1 = ("docker-compose",)
@@ -46,7 +46,7 @@ def plugin(machine: Machine, deadline_s: float) -> tuple[Compose | None, Evidenc
 
     Asked and not looked up: starting the CLI takes ten milliseconds, and only it knows its folders.
     """
-    return _asked(Look(machine), _V2, deadline_s)
+    return _asked(Trace(machine), _V2, deadline_s)
 
 
 def program(machine: Machine, deadline_s: float) -> tuple[Compose | None, Evidence]:
@@ -55,7 +55,7 @@ def program(machine: Machine, deadline_s: float) -> tuple[Compose | None, Eviden
     Version 1 takes half a second to say its version, so it is asked only where its script does not
     name it.
     """
-    look = Look(machine)
+    look = Trace(machine)
     path = machine.which(_V1[0])
     version = parse_script(machine.read(_resolved(machine, path)).text or "") if path else None
     if path and version:
@@ -66,7 +66,7 @@ def program(machine: Machine, deadline_s: float) -> tuple[Compose | None, Eviden
 
 def buildx(machine: Machine, deadline_s: float) -> tuple[str | None, Evidence]:
     """Version of the builder plugin: `github.com/docker/buildx v0.13.1 788433953`."""
-    look = Look(machine)
+    look = Trace(machine)
     result = _run(look, _BUILDX, deadline_s)
     if result.state == "timeout":
         return _otherwise(look, "buildx", result, deadline_s), _only(look)
@@ -77,7 +77,9 @@ def buildx(machine: Machine, deadline_s: float) -> tuple[str | None, Evidence]:
     return version, _only(look)
 
 
-def _asked(look: Look, argv: tuple[str, ...], deadline_s: float) -> tuple[Compose | None, Evidence]:
+def _asked(
+    look: Trace, argv: tuple[str, ...], deadline_s: float
+) -> tuple[Compose | None, Evidence]:
     command = (*argv, "version", "--short")
     result = _run(look, command, deadline_s)
     if result.state == "timeout" and argv == _V2:
@@ -89,7 +91,7 @@ def _asked(look: Look, argv: tuple[str, ...], deadline_s: float) -> tuple[Compos
 
 
 def _otherwise(
-    look: Look, plugin: plugins.Plugin, late: CommandResult, deadline_s: float
+    look: Trace, plugin: plugins.Plugin, late: CommandResult, deadline_s: float
 ) -> str | None:
     """The version of a plugin that did not answer, as others tell it: silence is no absence."""
     said = in_words(late)
@@ -109,14 +111,14 @@ def _otherwise(
     return None
 
 
-def _run(look: Look, argv: tuple[str, ...], deadline_s: float) -> CommandResult:
+def _run(look: Trace, argv: tuple[str, ...], deadline_s: float) -> CommandResult:
     if look.machine.which(argv[0]) is None:
         return CommandResult(argv, "absent", None, "", "", 0.0)
     return look.machine.run(argv, deadline_s=deadline_s)
 
 
 def _saw(
-    look: Look, probe: str, argv: Sequence[str], result: CommandResult, version: str | None
+    look: Trace, probe: str, argv: Sequence[str], result: CommandResult, version: str | None
 ) -> None:
     source = " ".join(argv)
     if version:
@@ -132,7 +134,7 @@ def _saw(
         look.saw(probe, "absent", source, said or None, result.code)
 
 
-def _only(look: Look) -> Evidence:
+def _only(look: Trace) -> Evidence:
     return look.found(None).evidence[-1]
 
 

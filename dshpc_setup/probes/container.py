@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 
 _NAMES = {
     "docker": "docker",
@@ -43,7 +43,7 @@ class Sign:
     says: str
 
 
-def signs(look: Look) -> list[Sign]:
+def signs(look: Trace) -> list[Sign]:
     """All signs of a container, the one to believe first; none where we are in no container."""
     found = [*_kubernetes(look), *_told(look), *_files(look), *_group(look), *_root(look)]
     if not found:
@@ -52,7 +52,7 @@ def signs(look: Look) -> list[Sign]:
     return sorted(found, key=lambda sign: sign.engine == "other")
 
 
-def _kubernetes(look: Look) -> Iterator[Sign]:
+def _kubernetes(look: Trace) -> Iterator[Sign]:
     """Before all else: a pod's container is Docker's, containerd's or CRI-O's as well."""
     for folder in ("/run/secrets/kubernetes.io", "/var/run/secrets/kubernetes.io"):
         if look.machine.exists(folder):
@@ -62,7 +62,7 @@ def _kubernetes(look: Look) -> Iterator[Sign]:
         yield Sign("kubernetes", "KUBERNETES_SERVICE_HOST", "set, as in every pod")
 
 
-def _told(look: Look) -> Iterator[Sign]:
+def _told(look: Trace) -> Iterator[Sign]:
     """What the container's maker told the init system or us."""
     for path in ("/run/host/container-manager", "/run/systemd/container"):
         yield from _named(look.text(path), path)
@@ -85,7 +85,7 @@ def parse_environ(text: str) -> str | None:
     return None
 
 
-def _files(look: Look) -> Iterator[Sign]:
+def _files(look: Trace) -> Iterator[Sign]:
     # Docker's last: an image made from a running container may carry it along.
     for path, engine in (
         ("/run/.containerenv", "podman"),
@@ -100,7 +100,7 @@ def _files(look: Look) -> Iterator[Sign]:
         yield Sign("other", "/proc/vz", "OpenVZ, from the inside")
 
 
-def _group(look: Look) -> Iterator[Sign]:
+def _group(look: Trace) -> Iterator[Sign]:
     engine = parse_group(look.text("/proc/self/cgroup") or "")
     if engine:
         yield Sign(engine, "/proc/self/cgroup", "our control group is a container's")
@@ -112,7 +112,7 @@ def parse_group(text: str) -> str | None:
     return next((engine for pattern, engine in _GROUPS if re.search(pattern, paths, re.M)), None)
 
 
-def _root(look: Look) -> Iterator[Sign]:
+def _root(look: Trace) -> Iterator[Sign]:
     engine = parse_root(look.text("/proc/self/mountinfo") or "")
     if engine:
         yield Sign(engine, "/proc/self/mountinfo", "our root is made of its layers")
@@ -129,7 +129,7 @@ def parse_root(mountinfo: str) -> str | None:
     return None
 
 
-def _namespace(look: Look) -> Iterator[Sign]:
+def _namespace(look: Trace) -> Iterator[Sign]:
     """The root of a cgroup tree has no type: one that has it is a part, shown to us as the whole."""
     path = "/sys/fs/cgroup/cgroup.type"
     wsl = "microsoft" in look.machine.system[1].lower()  # its distributions share one tree

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dshpc_setup.facts import Cpu, State
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import cgroup, ranges
-from dshpc_setup.probes.look import Found, Look, kept, whole_number
+from dshpc_setup.probes.trace import Found, Trace, kept, whole_number
 
 _SYS = "/sys/devices/system/cpu"
 _CPUINFO = "/proc/cpuinfo"
@@ -39,7 +39,7 @@ _QUOTA = "cgroup quota"  # a value of dshpc.facts/1
 
 def probe(machine: Machine, deadline_s: float) -> Found[Cpu]:
     """Logical CPUs, their shape, and how many of them this process may use."""
-    look = Look(machine, deadline_s)
+    look = Trace(machine, deadline_s)
     if machine.system[0] == "Darwin":
         return look.found(_macos(look))
     online, source, failure = _online(look)
@@ -62,7 +62,7 @@ def probe(machine: Machine, deadline_s: float) -> Found[Cpu]:
     return look.found(fact)
 
 
-def _limited(look: Look, online: frozenset[int], source: str) -> Candidate:
+def _limited(look: Trace, online: frozenset[int], source: str) -> Candidate:
     """The least of what the kernel has and of every limit on this process, with its reasons."""
     limits = cgroup.probe(look)
     candidates = [Candidate(len(online), None, source, _cpus(len(online), "online"))]
@@ -109,7 +109,7 @@ def _cpus(count: int, which: str) -> str:
     return f"{count} CPU {which}" if count == 1 else f"{count} CPUs {which}"
 
 
-def shape(look: Look, online: frozenset[int]) -> tuple[Shape, Members]:
+def shape(look: Trace, online: frozenset[int]) -> tuple[Shape, Members]:
     """Sockets, cores per socket, threads per core; the latter two only where all are alike.
 
     With the CPUs of each socket, in the order of their lowest; () where they are not known.
@@ -141,7 +141,7 @@ def shape(look: Look, online: frozenset[int]) -> tuple[Shape, Members]:
     return (len(packages), size // threads, threads), tuple(packages)
 
 
-def _shape_by_ids(look: Look, online: frozenset[int]) -> tuple[Shape, Members]:
+def _shape_by_ids(look: Trace, online: frozenset[int]) -> tuple[Shape, Members]:
     """The same from the CPUs' own numbers, where no list of siblings is there."""
     cores: dict[tuple[int | None, ...], int] = {}
     members: dict[int | None, set[int]] = {}
@@ -167,7 +167,7 @@ def parse_allowed(status: str) -> str | None:
     return ranges.in_status(status, "Cpus_allowed_list")
 
 
-def _siblings(look: Look, number: int, *names: str) -> frozenset[int]:
+def _siblings(look: Trace, number: int, *names: str) -> frozenset[int]:
     for name in names:  # the kernel renamed them in 5.3 and keeps the old names
         text = look.text(f"{_SYS}/cpu{number}/topology/{name}")
         if text:
@@ -175,7 +175,7 @@ def _siblings(look: Look, number: int, *names: str) -> frozenset[int]:
     return frozenset()
 
 
-def _online(look: Look) -> tuple[frozenset[int], str, tuple[State, str]]:
+def _online(look: Trace) -> tuple[frozenset[int], str, tuple[State, str]]:
     """The CPUs that the kernel runs on, who says so, and else why nobody does."""
     sysfs = look.machine.read(f"{_SYS}/online")
     online = ranges.parse(sysfs.text)
@@ -203,7 +203,7 @@ def parse_cpuinfo(text: str) -> frozenset[int]:
     return frozenset(int(number) for number in numbers)
 
 
-def _macos(look: Look) -> Cpu:
+def _macos(look: Trace) -> Cpu:
     names = ("hw.logicalcpu", "hw.physicalcpu", "hw.packages")
     result = look.machine.run(["sysctl", "-n", *names], deadline_s=look.tool_s(_COMMAND_S))
     found = parse_sysctl(result.stdout) if result.ok else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dshpc_setup.probes import pci
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 
 ROOT = "/sys/class/drm"
 
@@ -36,7 +36,7 @@ class Drm:
     partitions: frozenset[int] = frozenset()  # render minors of AMD's partitions
 
 
-def fetch(look: Look) -> Drm:
+def fetch(look: Trace) -> Drm:
     """Every card of the class, whoever made it, and the render nodes that are partitions' own."""
     cards: dict[str, Card] = {}
     partitions: set[int] = set()
@@ -57,14 +57,14 @@ def fetch(look: Look) -> Drm:
     return Drm(cards, frozenset(partitions))
 
 
-def of_device(look: Look, address: str) -> Card:
+def of_device(look: Trace, address: str) -> Card:
     """The card at a PCI address, with the nodes that its driver made."""
     folder = f"{pci.ROOT}/{address}"
     names = look.machine.listdir(f"{folder}/drm")
     return Card(address, folder, _first(names, "card"), _first(names, "renderD"))
 
 
-def of_vendor(look: Look, drm: Drm, vendor: int) -> tuple[pci.PciDevice, ...]:
+def of_vendor(look: Trace, drm: Drm, vendor: int) -> tuple[pci.PciDevice, ...]:
     """The vendor's cards as DRM alone shows them, for a machine whose PCI bus cannot be seen."""
     return tuple(
         pci.read_device(look, card.key, card.folder, vendor)
@@ -91,7 +91,7 @@ def minor_of(name: str | None) -> int | None:
     return int(match[1]) if match else None
 
 
-def _slot(look: Look, name: str) -> str | None:
+def _slot(look: Trace, name: str) -> str | None:
     return slot_in(look.text(f"{ROOT}/{name}/device/uevent") or "")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from dshpc_setup.facts import Because, Compose, Engine, EngineKind, Evidence
 from dshpc_setup.machine import Machine, Reply
 from dshpc_setup.probes import compose, platform
-from dshpc_setup.probes.look import Found, Look, kept
+from dshpc_setup.probes.trace import Found, Trace, kept
 
 _T = TypeVar("_T")
 
@@ -39,7 +39,7 @@ class Kind:
 
 def probe(machine: Machine, deadline_s: float) -> Found[Engine]:
     """The engine of the current context, and compose and buildx where they are installed."""
-    look = Look(machine, deadline_s)
+    look = Trace(machine, deadline_s)
     tool_s = look.tool_s(_TOOL_S)
     # Beside the question to the engine, since each tool takes tens of milliseconds.
     plugin = _Beside(lambda: compose.plugin(machine, tool_s))
@@ -204,7 +204,7 @@ _WHY_NOT: Mapping[EngineKind, str] = {
 }
 
 
-def _conclude_engine(look: Look, reply: Reply, fact: Engine, here: ThisMachine) -> None:
+def _conclude_engine(look: Trace, reply: Reply, fact: Engine, here: ThisMachine) -> None:
     where = f"context {fact.context or 'default'}"
     if fact.state != "present":
         look.concluded(
@@ -235,7 +235,7 @@ def _rank(kind: EngineKind) -> int:
     return list(_WHY_NOT).index(kind)
 
 
-def _other_sockets(look: Look, fact: Engine) -> list[Because]:
+def _other_sockets(look: Trace, fact: Engine) -> list[Because]:
     """Engines that are there and that nobody has chosen."""
     uid = look.machine.uid
     chosen = fact.host or ""
@@ -257,7 +257,7 @@ def _sockets(uid: int) -> tuple[tuple[str, str, Literal["own-rootless-engine"] |
     )
 
 
-def _conclude_compose(look: Look, composes: tuple[Compose, ...], late: list[Evidence]) -> None:
+def _conclude_compose(look: Trace, composes: tuple[Compose, ...], late: list[Evidence]) -> None:
     if not composes and late:
         because = [(item.source, item.detail or "no answer in time") for item in late]
         look.concluded("docker.compose", "not known (timeout)", *because)

@@ -16,7 +16,7 @@ from dshpc_setup.documents import foreign
 from dshpc_setup.facts import Because, Engine, Toolkit
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes.container import Sign, signs
-from dshpc_setup.probes.look import Look, kept, whole_number
+from dshpc_setup.probes.trace import Trace, kept, whole_number
 
 Which = Literal["engine", "snap", "rootless", "other"]
 
@@ -52,7 +52,7 @@ class Container:
     mounted: frozenset[str] = frozenset()  # mount points: a socket that is one is from outside
 
 
-def fetch(look: Look) -> dict[Which, Daemon]:
+def fetch(look: Trace) -> dict[Which, Daemon]:
     """The engines that may run here, by what they are."""
     machine = look.machine
     home = machine.env.get("XDG_CONFIG_HOME") or f"{machine.env.get('HOME', '')}/.config"
@@ -76,7 +76,7 @@ def fetch(look: Look) -> dict[Which, Daemon]:
     }
 
 
-def _settings(look: Look, path: str) -> tuple[tuple[str, ...], str | None]:
+def _settings(look: Trace, path: str) -> tuple[tuple[str, ...], str | None]:
     """The names of its runtimes, and `log_max_size`."""
     read = look.machine.read(path)
     if read.state == "absent":
@@ -154,7 +154,7 @@ def parse_boot(text: str) -> float | None:
     return float(match[1]) if match else None
 
 
-def container(look: Look) -> Container | None:
+def container(look: Trace) -> Container | None:
     """The container that we are in; None in none, and in one that is like a machine."""
     found = signs(look)
     if not found or found[0].engine in _LIKE_MACHINES:

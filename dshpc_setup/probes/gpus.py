@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import Because, Conclusion, Gpus, Platform, State, Vendor
-from dshpc_setup.probes.look import counted
+from dshpc_setup.probes.trace import counted
 
 # Which failure says most about the machine, where no GPU can be listed.
 _WORST: tuple[State, ...] = ("timeout", "denied", "error", "unsupported", "absent")

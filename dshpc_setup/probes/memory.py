@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dshpc_setup.facts import Memory, State
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import cgroup, numa
-from dshpc_setup.probes.look import Found, Look, kept, whole_number
+from dshpc_setup.probes.trace import Found, Trace, kept, whole_number
 
 _MEMINFO = "/proc/meminfo"
 _STATUS = "/proc/self/status"
@@ -18,7 +18,7 @@ _COMMAND_S = 3.0
 
 def probe(machine: Machine, deadline_s: float) -> Found[Memory]:
     """The machine's memory and the least limit on this process."""
-    look = Look(machine, deadline_s)
+    look = Trace(machine, deadline_s)
     darwin = machine.system[0] == "Darwin"
     source = _SYSCTL if darwin else _MEMINFO
     total = _macos(look) if darwin else _linux(look)
@@ -53,7 +53,7 @@ def allowed_mib(nodes: Sequence[numa.MemoryNode], allowed: frozenset[int]) -> in
     return sum(node.mib for node in usable) if 0 < len(usable) < len(own) else None
 
 
-def _conclude(look: Look, fact: Memory, said: tuple[str, str], found: cgroup.Limit | None) -> None:
+def _conclude(look: Trace, fact: Memory, said: tuple[str, str], found: cgroup.Limit | None) -> None:
     source, whole = said
     if fact.limited_by == "cpuset":
         look.concluded(
@@ -84,7 +84,7 @@ def _conclude(look: Look, fact: Memory, said: tuple[str, str], found: cgroup.Lim
     )
 
 
-def _linux(look: Look) -> int | Memory:
+def _linux(look: Trace) -> int | Memory:
     """MiB in all, or the fact that they are not known."""
     read = look.machine.read(_MEMINFO)
     total = parse_total(read.text or "")
@@ -100,7 +100,7 @@ def _linux(look: Look) -> int | Memory:
     return Memory(state=state)
 
 
-def _macos(look: Look) -> int | Memory:
+def _macos(look: Trace) -> int | Memory:
     result = look.machine.run(["sysctl", "-n", "hw.memsize"], deadline_s=look.tool_s(_COMMAND_S))
     size = whole_number(result.stdout) if result.ok else None
     if size is not None and size >> 20 > 0:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from dshpc_setup.probes import ranges
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 
 NODES = "/sys/devices/system/node"
 _COHERENT = ("aarch64", "ppc64le")  # where NVIDIA's GPUs are joined by a coherent NVLink
@@ -28,7 +28,7 @@ class MemoryNode:
     of_gpu: bool
 
 
-def memory_nodes(look: Look) -> tuple[MemoryNode, ...]:
+def memory_nodes(look: Trace) -> tuple[MemoryNode, ...]:
     """In the order of their numbers; () where the kernel does not tell, or one of them cannot be read."""
     listed = look.text(f"{NODES}/has_memory") or look.text(f"{NODES}/online")
     gpus = look.machine.system[2] in _COHERENT and bool(look.machine.listdir(_NVIDIA))

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from dshpc_setup import gpu_vendors
-from dshpc_setup.probes.look import Look, whole_number
+from dshpc_setup.probes.trace import Trace, whole_number
 
 ROOT = "/sys/bus/pci/devices"
 
@@ -22,7 +22,7 @@ class PciDevice:
     cores: str | None
 
 
-def graphics(look: Look) -> tuple[PciDevice, ...]:
+def graphics(look: Trace) -> tuple[PciDevice, ...]:
     """Every display controller and accelerator of the known vendors, by address."""
     vendors = {each.pci for each in gpu_vendors.all_of_them()}
     found = []
@@ -43,7 +43,7 @@ def graphics(look: Look) -> tuple[PciDevice, ...]:
     return tuple(found)
 
 
-def read_device(look: Look, address: str, folder: str, vendor: int) -> PciDevice:
+def read_device(look: Trace, address: str, folder: str, vendor: int) -> PciDevice:
     """What the folder of a device says of it."""
     driver = look.machine.readlink(f"{folder}/driver")
     numa = look.number(f"{folder}/numa_node")

@@ -9,7 +9,7 @@ from typing import Literal
 from dshpc_setup.facts import Platform, PlatformKind, State
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import container, virtual
-from dshpc_setup.probes.look import Found, Look
+from dshpc_setup.probes.trace import Found, Trace
 
 _COMMAND_S = 3.0
 _KERNEL = "kernel release"
@@ -17,7 +17,7 @@ _KERNEL = "kernel release"
 
 def probe(machine: Machine, deadline_s: float) -> Found[Platform]:
     """The platform; always `present`, since a kernel always has a name."""
-    look = Look(machine, deadline_s)
+    look = Trace(machine, deadline_s)
     system, release, arch = machine.system
     if system == "Darwin":
         return look.found(_macos(look, release, arch))
@@ -46,7 +46,7 @@ def probe(machine: Machine, deadline_s: float) -> Found[Platform]:
     return look.found(fact)
 
 
-def _macos(look: Look, release: str, arch: str) -> Platform:
+def _macos(look: Trace, release: str, arch: str) -> Platform:
     result = look.machine.run(["sw_vers", "-productVersion"], deadline_s=look.tool_s(_COMMAND_S))
     version = result.stdout.strip() or None if result.ok else None
     processor = "an Intel processor" if arch == "x86_64" else "Apple Silicon"
@@ -67,7 +67,7 @@ def _macos(look: Look, release: str, arch: str) -> Platform:
     )
 
 
-def _os_release(look: Look) -> Mapping[str, str]:
+def _os_release(look: Trace) -> Mapping[str, str]:
     states = []
     for path in ("/etc/os-release", "/usr/lib/os-release"):
         read = look.machine.read(path)
@@ -83,7 +83,7 @@ def _os_release(look: Look) -> Mapping[str, str]:
 
 def in_container(machine: Machine) -> bool:
     """Whether an engine made our root."""
-    return bool(container.signs(Look(machine)))
+    return bool(container.signs(Trace(machine)))
 
 
 def kind_of(release: str, wsl_marks: bool) -> PlatformKind:
@@ -107,7 +107,7 @@ def _wsl_marks(machine: Machine) -> tuple[str, ...]:
     return ("/dev/dxg", *folders) if folders else ()
 
 
-def _conclude_kind(look: Look, kind: PlatformKind, release: str, marks: tuple[str, ...]) -> None:
+def _conclude_kind(look: Trace, kind: PlatformKind, release: str, marks: tuple[str, ...]) -> None:
     told = release or "not known"
     because = [(_KERNEL, told)]
     because += [(path, "it is there, as in WSL 2 alone") for path in marks]
@@ -126,7 +126,7 @@ def _conclude_kind(look: Look, kind: PlatformKind, release: str, marks: tuple[st
     look.concluded("platform.kind", kind, *because, instead=instead)
 
 
-def _conclude_container(look: Look, signs: list[container.Sign]) -> None:
+def _conclude_container(look: Trace, signs: list[container.Sign]) -> None:
     if not signs:
         why = "none is here: no engine's file, variable, control group or layers"
         look.concluded("platform.container", "none", ("the signs of a container", why))
@@ -144,7 +144,7 @@ def _conclude_container(look: Look, signs: list[container.Sign]) -> None:
     )
 
 
-def _selinux(look: Look) -> Literal["enforcing", "permissive", "disabled"] | None:
+def _selinux(look: Trace) -> Literal["enforcing", "permissive", "disabled"] | None:
     enforce = look.text("/sys/fs/selinux/enforce")
     if enforce in ("0", "1"):
         return "enforcing" if enforce == "1" else "permissive"

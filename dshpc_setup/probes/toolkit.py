@@ -16,7 +16,7 @@ from dshpc_setup.facts import Toolkit, Vendor
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import engine_files
 from dshpc_setup.probes.compose import parse_version
-from dshpc_setup.probes.look import Found, Look, kept
+from dshpc_setup.probes.trace import Found, Trace, kept
 
 _TOOL_S = 3.0
 _OPERATOR = "/usr/local/nvidia/toolkit"  # where Kubernetes' GPU operator puts it
@@ -52,7 +52,7 @@ class Installed:
 
 def probe(machine: Machine, deadline_s: float) -> Found[Installed]:
     """A toolkit for each vendor whose driver or toolkit is here, and the engines' settings."""
-    look = Look(machine, deadline_s)
+    look = Trace(machine, deadline_s)
     toolkits = []
     files: list[str] = []
     for vendor in gpu_vendors.all_of_them():
@@ -85,7 +85,7 @@ def _where(found: Toolkit) -> str:
 
 
 def _toolkit(
-    look: Look, vendor: Vendor, known: gpu_vendors.Toolkit, deadline_s: float
+    look: Trace, vendor: Vendor, known: gpu_vendors.Toolkit, deadline_s: float
 ) -> tuple[Toolkit, str | None]:
     """The vendor's toolkit, and the settings file that counts for it where there is one."""
     paths = {role: _program(look.machine, name) for role, name in known.programs.items()}
@@ -131,7 +131,7 @@ def _config(program: str) -> str:
     return f"/etc/{_CONFIG}"
 
 
-def _version(look: Look, argv: tuple[str, str], deadline_s: float) -> str | None:
+def _version(look: Trace, argv: tuple[str, str], deadline_s: float) -> str | None:
     """As the program says it: no package database knows of all the ways to install it."""
     result = look.machine.run(argv, deadline_s=deadline_s)
     version = parse_version(result.stdout) if result.ok else None

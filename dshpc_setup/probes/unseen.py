@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dshpc_setup.facts import Gpus
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 
 
-def sure(look: Look, found: Gpus, *, container: bool) -> Gpus:
+def sure(look: Trace, found: Gpus, *, container: bool) -> Gpus:
     """The same, but for an `absent` that rests on folders which this process may not read.
 
     In a container the device nodes alone count, whatever /sys shows.
@@ -16,7 +16,7 @@ def sure(look: Look, found: Gpus, *, container: bool) -> Gpus:
     return denied(look)
 
 
-def denied(look: Look) -> Gpus:
+def denied(look: Trace) -> Gpus:
     """What can be said of a vendor's GPUs where they would be found, and nobody may look."""
     first, *others = look.unseen
     more = f" and {len(others)} more" if others else ""

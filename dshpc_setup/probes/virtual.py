@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from dshpc_setup.facts import PlatformKind, State
 from dshpc_setup.machine import Machine
-from dshpc_setup.probes.look import Look, kept
+from dshpc_setup.probes.trace import Trace, kept
 
 _DMI = "/sys/class/dmi/id"
 _DMI_FIELDS = (
@@ -76,7 +76,7 @@ class Verdict:
     instead: tuple[tuple[str, str], ...] = ()
 
 
-def probe(look: Look, kind: PlatformKind) -> str | None:
+def probe(look: Trace, kind: PlatformKind) -> str | None:
     """The name of the virtual machine's maker, "none" on bare metal, None where nothing tells."""
     if kind == "wsl2":
         verdict = Verdict("hyperv", "WSL 2", "it always runs in a virtual machine of Hyper-V")
@@ -186,7 +186,7 @@ def _by_tree(told: str) -> tuple[str, str, str]:
     return "unknown", source, f"it says {told!r}"
 
 
-def _signs(look: Look) -> Signs:
+def _signs(look: Trace) -> Signs:
     machine = look.machine
     dmi, denied = {}, []
     for name in _DMI_FIELDS:
@@ -242,7 +242,7 @@ def parse_owns_hardware(features: str, capabilities: str) -> bool:
     return "control_d" in capabilities.split(",")
 
 
-def _macos(look: Look) -> Verdict:
+def _macos(look: Trace) -> Verdict:
     name = "kern.hv_vmm_present"
     result = look.machine.run(["sysctl", "-n", name], deadline_s=look.tool_s(3.0))
     if result.ok and result.stdout.strip() == "0":

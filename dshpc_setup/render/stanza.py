@@ -21,7 +21,7 @@ from dshpc_setup.render.configuration import ComposeFile, render_compose
 from dshpc_setup.render.gpu_stanza import gpu_stanza, with_profile
 from dshpc_setup.render.log_bounds import log_bounds
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.places import HOMES, LEFT_OUT
+from dshpc_setup.slurm.paths import HOMES, LEFT_OUT
 
 PROJECT_LABEL = LABEL
 RENDERED_LABEL = "org.dshpc.rendered"

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dshpc_setup.diagnose import Known
+from dshpc_setup.diagnose import CheckInput
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.render.configuration import CONFIG_FILES
 from dshpc_setup.repair import node
 from dshpc_setup.repair.model import PLACES, Argv, Host, Made, Refusal, Repair
 
 
-def restrict_env(_: Known, here: Host, __: str) -> Made:
+def restrict_env(_: CheckInput, here: Host, __: str) -> Made:
     if here.folder is None:
         return Refusal("There is no project folder.")
     path = f"{here.folder}/.env"
     return (Repair("restrict-env", "Let only you read .env", (("chmod", "0600", path),)),)
 
 
-def start_cluster(known: Known, here: Host, _: str) -> Made:
+def start_cluster(known: CheckInput, here: Host, _: str) -> Made:
     found = known.observed.cluster
     if here.folder is None or found is None:
         return Refusal("No cluster was set up in this folder.")
@@ -27,7 +27,7 @@ def start_cluster(known: Known, here: Host, _: str) -> Made:
     return (Repair("start-cluster", "Start the cluster", (("dshpc", "up"),)),)
 
 
-def restrict_key(known: Known, here: Host, _: str) -> Made:
+def restrict_key(known: CheckInput, here: Host, _: str) -> Made:
     """In the running container: a restart refuses a key that others can read, see container/keys.py."""
     if here.container is None or _not_running(known, here):
         return _not_running(known, here) or Refusal("It is not known what it is called.")
@@ -39,14 +39,14 @@ def restrict_key(known: Known, here: Host, _: str) -> Made:
     return (Repair("restrict-key", "Let only Slurm's user read Slurm's key", commands),)
 
 
-def start_daemon(known: Known, here: Host, name: str) -> Made:
+def start_daemon(known: CheckInput, here: Host, name: str) -> Made:
     if here.container is None or _not_running(known, here):
         return _not_running(known, here) or Refusal("It is not known what it is called.")
     argv = ("docker", "exec", here.container, "s6-svc", "-u", f"{PLACES.services}/{name}")
     return (Repair("start-daemon", f"Start {name} again", (argv,), name),)
 
 
-def restart_cluster(known: Known, here: Host, _: str) -> Made:
+def restart_cluster(known: CheckInput, here: Host, _: str) -> Made:
     if why := _not_running(known, here):
         return why
     inside = known.observed.inside
@@ -59,7 +59,7 @@ def restart_cluster(known: Known, here: Host, _: str) -> Made:
     return (Repair("restart-cluster", does, (argv,), stops="cluster"),)
 
 
-def reconfigure(known: Known, here: Host, _: str) -> Made:
+def reconfigure(known: CheckInput, here: Host, _: str) -> Made:
     if why := _not_running(known, here):
         return why
     does = (
@@ -68,7 +68,7 @@ def reconfigure(known: Known, here: Host, _: str) -> Made:
     return (Repair("reconfigure", does, (("dshpc", "reconfigure"),)),)
 
 
-def resume(known: Known, here: Host, about: str) -> Made:
+def resume(known: CheckInput, here: Host, about: str) -> Made:
     if why := _not_running(known, here):
         return why
     made = node.repair(here)
@@ -76,7 +76,7 @@ def resume(known: Known, here: Host, about: str) -> Made:
     return reconfigure(known, here, about) if again else made
 
 
-def render(known: Known, here: Host, _: str) -> Made:
+def render(known: CheckInput, here: Host, _: str) -> Made:
     if here.folder is None or known.observed.cluster is None:
         return Refusal("No cluster was set up in this folder.")
     seen = known.observed.container
@@ -96,7 +96,7 @@ def render(known: Known, here: Host, _: str) -> Made:
     )
 
 
-def _not_running(known: Known, here: Host) -> Refusal | None:
+def _not_running(known: CheckInput, here: Host) -> Refusal | None:
     found = known.observed.cluster
     if here.folder is None or found is None:
         return Refusal("No cluster was set up in this folder.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dshpc_setup.cluster.stopping import running_jobs
-from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.diagnose import CheckInput, Finding
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, daemon
 from dshpc_setup.errors import DshpcError
@@ -25,7 +25,7 @@ _ASK_S = 20.0
 
 
 def look_around(
-    machine: Machine, project: Project | None, known: Known, findings: tuple[Finding, ...]
+    machine: Machine, project: Project | None, known: CheckInput, findings: tuple[Finding, ...]
 ) -> Host:
     """The node is asked only where something is wrong with Slurm."""
     set_up = project is not None and (Path(project.folder) / RUNTIME).is_file()
@@ -55,7 +55,7 @@ def other_features(text: str) -> tuple[str, ...]:
     return tuple(sorted(set(features) - {"cdi"})) if isinstance(features, dict) else ()
 
 
-def _nodes(machine: Machine, known: Known, container: str) -> tuple[NodeOutOfService, ...]:
+def _nodes(machine: Machine, known: CheckInput, container: str) -> tuple[NodeOutOfService, ...]:
     inside, cluster = known.observed.inside, known.observed.cluster
     if inside is not None and inside.node_lines:
         return taken_out(parse_lines(inside.node_lines))

@@ -7,7 +7,7 @@ latter sets `features` of daemon.json to cdi alone); nvidia-cdi-refresh from 1.1
 from __future__ import annotations
 
 from dshpc_setup import gpu_vendors, remedies
-from dshpc_setup.diagnose import Known
+from dshpc_setup.diagnose import CheckInput
 from dshpc_setup.remedies.of_vendors import FIRST
 from dshpc_setup.remedies.toolkit import old_specs
 from dshpc_setup.repair.model import Argv, Host, Kind, Made, Refusal, Repair
@@ -19,14 +19,14 @@ DAEMON_JSON = "/etc/docker/daemon.json"
 # The engine and what it needs of the vendor
 
 
-def load_uvm(known: Known, _: Host, __: str) -> Made:
+def load_uvm(known: CheckInput, _: Host, __: str) -> Made:
     if known.facts.platform.kind != "linux":
         return Refusal("Its driver is that of Windows.")
     argv = ("nvidia-modprobe", "-u", "-c=0")
     return (Repair("load-uvm", "Load nvidia_uvm and make its device node", (argv,), root=True),)
 
 
-def start_engine(known: Known, here: Host, _: str) -> Made:
+def start_engine(known: CheckInput, here: Host, _: str) -> Made:
     engine, platform = known.facts.engine, known.facts.platform
     if engine.state == "present":
         return Refusal("The engine answers.")
@@ -44,7 +44,7 @@ def start_engine(known: Known, here: Host, _: str) -> Made:
     return (Repair("start-engine", "Start Docker", how, root=True),)
 
 
-def register(known: Known, here: Host, vendor: str) -> Made:
+def register(known: CheckInput, here: Host, vendor: str) -> Made:
     why = _no_tool(known, vendor) or _not_to_configure(known, here)
     if why:
         return Refusal(why)
@@ -60,7 +60,7 @@ def register(known: Known, here: Host, vendor: str) -> Made:
     )
 
 
-def enable_cdi(known: Known, here: Host, _: str) -> Made:
+def enable_cdi(known: CheckInput, here: Host, _: str) -> Made:
     why = _no_tool(known, FIRST) or _not_to_configure(known, here)
     if why:
         return Refusal(why)
@@ -69,7 +69,7 @@ def enable_cdi(known: Known, here: Host, _: str) -> Made:
 
 
 def _configured(
-    known: Known, here: Host, kind: Kind, does: str, argv: Argv, vendor: str = ""
+    known: CheckInput, here: Host, kind: Kind, does: str, argv: Argv, vendor: str = ""
 ) -> Made:
     if not known.facts.engine.rootless:
         return (Repair(kind, does, (argv,), vendor, root=True, changes=(DAEMON_JSON,)),)
@@ -79,7 +79,7 @@ def _configured(
     return (Repair(kind, does, ((*argv, f"--config={own}"),), vendor, changes=(own,)),)
 
 
-def _not_to_configure(known: Known, here: Host) -> str:
+def _not_to_configure(known: CheckInput, here: Host) -> str:
     """Why daemon.json is not to be changed; "" where it may."""
     engine = known.facts.engine
     if engine.state != "present" or engine.kind != "engine" or elsewhere(known, here):
@@ -89,7 +89,7 @@ def _not_to_configure(known: Known, here: Host) -> str:
     return _own_engine(here) if engine.rootless else ""
 
 
-def elsewhere(known: Known, here: Host) -> bool:
+def elsewhere(known: CheckInput, here: Host) -> bool:
     """Whether the engine is chosen by name, and is not this user's own, rootless one."""
     own = (f"unix:///run/user/{here.uid}/", *([f"unix://{here.home}/"] if here.home else []))
     rootless = known.facts.engine.rootless and (known.endpoint or "").startswith(own)
@@ -102,7 +102,7 @@ def _own_engine(here: Host) -> str:
     return ""
 
 
-def _no_tool(known: Known, vendor: str) -> str:
+def _no_tool(known: CheckInput, vendor: str) -> str:
     installed = remedies.toolkit(known.facts, vendor)
     if installed is None:
         return f"The container toolkit of {gpu_vendors.label(vendor)} is not installed."
@@ -116,7 +116,7 @@ def _toolkit(vendor: str) -> gpu_vendors.Toolkit:
     return found
 
 
-def write_cdi(known: Known, here: Host, vendor: str) -> Made:
+def write_cdi(known: CheckInput, here: Host, vendor: str) -> Made:
     facts = known.facts
     if facts.engine.kind in ("desktop", "remote", "snap") or elsewhere(known, here):
         return Refusal("This engine does not read the CDI specifications of this machine.")
@@ -155,7 +155,7 @@ def write_cdi(known: Known, here: Host, vendor: str) -> Made:
     )
 
 
-def restart_engine(known: Known, here: Host, _: str) -> Made:
+def restart_engine(known: CheckInput, here: Host, _: str) -> Made:
     engine, platform = known.facts.engine, known.facts.platform
     if elsewhere(known, here) or engine.kind not in ("engine", "snap") or platform.kind == "macos":
         return Refusal("This engine is restarted where it runs.")

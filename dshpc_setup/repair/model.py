@@ -8,9 +8,9 @@ from typing import Literal
 
 from dshpc_setup.engine.daemon import Starter
 from dshpc_setup.errors import RepairKind
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
-PLACES = Places("")  # in the container
+PLACES = Paths("")  # in the container
 
 Kind = RepairKind
 

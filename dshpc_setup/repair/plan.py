@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.diagnose import CheckInput, Finding
 from dshpc_setup.diagnose.slurm_known import NOT_IN_CONTAINER
 from dshpc_setup.errors import Want
 from dshpc_setup.repair.choice import asked, instead, roots
@@ -15,7 +15,7 @@ from dshpc_setup.repair.repairs import make
 _RENDERED = ("files", "passthrough")
 
 
-def plan(findings: tuple[Finding, ...], known: Known, here: Host) -> Plan:
+def plan(findings: tuple[Finding, ...], known: CheckInput, here: Host) -> Plan:
     """The repairs for the faults that no other fault explains, each once."""
     vendors = {gpu.vendor for gpu in known.facts.gpus.devices}
     vendor = vendors.pop() if len(vendors) == 1 else None
@@ -41,7 +41,7 @@ def _fits(want: Want, finding: Finding) -> bool:
     return want[0] != "render" or rendered
 
 
-def _made(wants: tuple[Want, ...], known: Known, here: Host) -> tuple[tuple[Repair, ...], str]:
+def _made(wants: tuple[Want, ...], known: CheckInput, here: Host) -> tuple[tuple[Repair, ...], str]:
     """The repairs of the first steps, up to one that cannot be done here, and why that cannot."""
     made: list[Repair] = []
     for want in wants:

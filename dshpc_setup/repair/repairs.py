@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dshpc_setup.diagnose import Known
+from dshpc_setup.diagnose import CheckInput
 from dshpc_setup.errors import Want
 from dshpc_setup.repair import cluster_repairs, engine_repairs
 from dshpc_setup.repair.model import Host, Kind, Made
 
 
-def make(want: Want, known: Known, here: Host) -> Made:
+def make(want: Want, known: CheckInput, here: Host) -> Made:
     """The repairs of that kind."""
     kind, about = want
     return _MAKERS[kind](known, here, about)
 
 
-_MAKERS: dict[Kind, Callable[[Known, Host, str], Made]] = {
+_MAKERS: dict[Kind, Callable[[CheckInput, Host, str], Made]] = {
     "load-uvm": engine_repairs.load_uvm,
     "start-engine": engine_repairs.start_engine,
     "register-runtime": engine_repairs.register,

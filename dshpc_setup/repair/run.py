@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.diagnose import CheckInput, Finding
 from dshpc_setup.engine.privilege import caller
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
@@ -39,7 +39,7 @@ class RepairOptions:
 def repair_findings(
     machine: Machine,
     project: Project | None,
-    known: Known,
+    known: CheckInput,
     findings: tuple[Finding, ...],
     how: RepairOptions,
 ) -> Outcome:

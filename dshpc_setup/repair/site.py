@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dshpc_setup.diagnose import Known
+from dshpc_setup.diagnose import CheckInput
 from dshpc_setup.engine.privilege import run_as_root
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.project.folder import Project
@@ -28,7 +28,7 @@ class Site:
 
     machine: Machine
     reporter: Reporter
-    known: Known
+    known: CheckInput
     here: Host
     project: Project | None
     interactive: bool

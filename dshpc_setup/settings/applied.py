@@ -9,7 +9,7 @@ from typing import Any
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings
 from dshpc_setup.settings.edited import as_text
-from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.sanitize import plain
 
 _OWN_FILE = "dshpc.yaml:"
 _MOST = 60  # letters of a value

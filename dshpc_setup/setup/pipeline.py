@@ -21,8 +21,8 @@ from dshpc_setup.image.base import BaseImage, ensure_base, find_base
 from dshpc_setup.image.build import build
 from dshpc_setup.image.recipe import Recipe, make_recipe
 from dshpc_setup.machine import Machine
+from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.machine.overlay import with_simulated_gpus
-from dshpc_setup.machine.patient import patient
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.passthrough.words import describe_proof
 from dshpc_setup.plan import ClusterPlan, plan_cluster, wrong_settings

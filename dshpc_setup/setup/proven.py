@@ -70,10 +70,10 @@ def prove(wanted: Proving, steps: Steps) -> Passthrough:
 
 def _foreseen(facts: HostFacts, plan: ClusterPlan, whole: bool, reason: str) -> Passthrough:
     """What a test-run would come to as far as the facts tell, unproven; `reason`: why none is made."""
-    from dshpc_setup.diagnose import Known
+    from dshpc_setup.diagnose import CheckInput
     from dshpc_setup.diagnose.ways import foreseen
 
-    found = foreseen(Known(facts, plan, whole=whole))
+    found = foreseen(CheckInput(facts, plan, whole=whole))
     if found is None:
         return passthrough.untested(facts, plan, whole, reason)
     return replace(found, reason=reason if found.works else passthrough.why_none(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dshpc_setup import gpu_vendors
-from dshpc_setup.diagnose import Finding, Known, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, diagnose
 from dshpc_setup.diagnose.model import FAULTS
 from dshpc_setup.engine.refusals import look_up
 from dshpc_setup.errors import DshpcError
@@ -23,7 +23,9 @@ def cause(facts: HostFacts, plan: ClusterPlan, settings: Settings) -> Finding | 
     """
     if plan.gres or settings.gpu == "none":
         return None
-    found = (item for item in diagnose(Known(facts, plan)) if item.section in ("gpu", "driver"))
+    found = (
+        item for item in diagnose(CheckInput(facts, plan)) if item.section in ("gpu", "driver")
+    )
     roots = [
         item
         for item in found

@@ -12,7 +12,7 @@ from dshpc_setup.machine import CommandResult
 from dshpc_setup.probes import ranges
 from dshpc_setup.slurm import answers
 from dshpc_setup.slurm.answers import number
-from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.sanitize import plain
 
 REFUSED = (
     "REFUSED"  # ours, for a job that failed without a node: Slurm counts it as ended by SIGHUP

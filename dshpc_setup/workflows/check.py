@@ -13,7 +13,7 @@ from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.methods.model import Method
 from dshpc_setup.methods.schema import NAME, Schema
 from dshpc_setup.methods.structure import Wrong, differences
-from dshpc_setup.terminal.printed import counted
+from dshpc_setup.terminal.sanitize import counted
 from dshpc_setup.workflows import document, graph, requires
 from dshpc_setup.workflows.keys import keys
 from dshpc_setup.workflows.model import Job, Workflow

@@ -14,7 +14,7 @@ from dshpc_setup.documents.document import MOST_PROBLEMS, Document, Problem
 from dshpc_setup.documents.json_scanner import HALF
 from dshpc_setup.documents.shown import Path, path_text, shown
 from dshpc_setup.documents.yaml_nodes import NULLS, Node, YamlError
-from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.sanitize import plain
 
 MOST_DEPTH = 16
 MOST_PARTS = 20_000  # what aliases stand for counted each time

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dshpc_setup.files import tree
-from dshpc_setup.jobs import no_links
+from dshpc_setup.jobs import safe_open
 from dshpc_setup.methods.model import Method
 from dshpc_setup.workflows.model import Job, Workflow
 
@@ -52,7 +52,7 @@ class _Files:
 
     def _read(self, path: str) -> str:
         """By the place that its name leads to, opened by no link; raises OSError for what is no file."""
-        with open(no_links.real_file(os.path.realpath(path)), "rb") as file:
+        with open(safe_open.real_file(os.path.realpath(path)), "rb") as file:
             found = os.fstat(file.fileno())
             digest = hashlib.sha256()
             read = 0
@@ -134,8 +134,8 @@ def _folder(folder: Path, files: _Files) -> list[list[Any]] | None:
     found: list[list[Any]] = []
     try:
         with (
-            no_links.above(os.path.realpath(folder)) as (at, name),
-            no_links.opened(name, at) as top,
+            safe_open.above(os.path.realpath(folder)) as (at, name),
+            safe_open.opened(name, at) as top,
         ):
             for entry in tree.entries(top, MOST_FILES, _PASSED_OVER):
                 if entry.is_folder:

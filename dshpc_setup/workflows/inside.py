@@ -16,7 +16,7 @@ from typing import Any
 
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.jobs import view
-from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.reader import JobReader
 from dshpc_setup.jobs.view import View
 from dshpc_setup.slurm import completion_log
 from dshpc_setup.slurm.client import Slurm
@@ -55,10 +55,10 @@ def main(rest: Sequence[str]) -> int:
     return int(answer["exit_code"])
 
 
-def _look(work: str) -> Look:
+def _look(work: str) -> JobReader:
     from dshpc_setup.machine.local import LocalMachine
 
-    return Look(LocalMachine(), work)
+    return JobReader(LocalMachine(), work)
 
 
 def run(asked: WorkflowRequest) -> dict[str, Any]:
@@ -86,14 +86,14 @@ def run(asked: WorkflowRequest) -> dict[str, Any]:
         return submission.run(jobs)
 
 
-def _is_there(look: Look, each: Standing) -> bool:
+def _is_there(look: JobReader, each: Standing) -> bool:
     """Whether its workspace still is, and is this user's: only such a result counts as one."""
     record = look.record(each.workspace)
     return record is not None and record.place.uid == os.getuid()
 
 
 def _standings(
-    look: Look, state: State, *, why: bool = False, over: dict[str, View] | None = None
+    look: JobReader, state: State, *, why: bool = False, over: dict[str, View] | None = None
 ) -> list[Standing]:
     """One question to the controller for all of them; with `why`, one more for what is queued.
 
@@ -123,7 +123,7 @@ def _standings(
     return standing.judge(state, seen, time.time())
 
 
-def _ours(look: Look, ran: Ran, views: Sequence[View]) -> View | None:
+def _ours(look: JobReader, ran: Ran, views: Sequence[View]) -> View | None:
     """What is known of our job, and not of another one that had its number."""
     for each in views:
         if each.workspace == ran.workspace:
@@ -181,7 +181,7 @@ def cancel(asked: WorkflowRequest) -> dict[str, Any]:
     return {"schema": CANCELLED, "exit_code": int(Exit.OK), "name": asked.name, "jobs": jobs}
 
 
-def _scancel(look: Look, name: str, numbers: Sequence[str]) -> None:
+def _scancel(look: JobReader, name: str, numbers: Sequence[str]) -> None:
     done = Slurm(look.machine).cancel(*numbers, deadline_s=_CANCEL_S)
     if not done.ok:
         raise DshpcError(
@@ -206,7 +206,7 @@ def _follow(rest: Sequence[str]) -> int:
     return int(Exit.OK if good else Exit.WARNING)
 
 
-def _watched(look: Look, state: State) -> list[Standing]:
+def _watched(look: JobReader, state: State) -> list[Standing]:
     """Until all is over."""
     told: dict[str, str] = {}
     over: dict[str, View] = {}
@@ -236,7 +236,7 @@ def _watched(look: Look, state: State) -> list[Standing]:
 
 
 def _say(text: str) -> None:
-    from dshpc_setup.terminal.called import as_called
+    from dshpc_setup.terminal.command_names import as_called
 
     sys.stderr.write(f"dshpc: {as_called(text)}\n")
     sys.stderr.flush()

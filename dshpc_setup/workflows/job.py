@@ -114,11 +114,11 @@ class Reader:
         return os.path.abspath(os.path.join(self.place.folder, os.path.expanduser(text)))
 
     def _file(self, text: str, at: Path) -> str | None:
-        from dshpc_setup.jobs import incoming
+        from dshpc_setup.jobs import staging
 
         path = self._beside(text)
         try:
-            incoming.check(text, path)
+            staging.check(text, path)
         except DshpcError as error:
             right = " ".join(error.resolution[:1]) or "Name a file that you can read."
             self.wrong.append(Wrong((*self.path, *at), error.brief, right))

@@ -11,8 +11,8 @@ from dshpc_setup import codec
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import usage_error
 from dshpc_setup.jobs import method_parts
-from dshpc_setup.jobs.incoming import Incoming
 from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.staging import Incoming
 from dshpc_setup.workflows.fingerprint import Prints
 from dshpc_setup.workflows.model import Job, Workflow
 

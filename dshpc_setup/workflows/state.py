@@ -16,8 +16,8 @@ from dshpc_setup import codec
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.files import locks
 from dshpc_setup.files.atomic import write_error
-from dshpc_setup.jobs import no_links, records, workspace, workspace_folders
-from dshpc_setup.jobs.no_links import NotTheirsError
+from dshpc_setup.jobs import records, safe_open, workspace, workspace_folders
+from dshpc_setup.jobs.safe_open import NotTheirsError
 from dshpc_setup.workflows.model import Need
 
 SCHEMA = "dshpc.workflow-state/1"
@@ -61,9 +61,9 @@ def _opened_folder(work: str) -> Iterator[int]:
     """That folder, open; OSError where it is not there, or not this user's."""
     with (
         workspace.user_opened(work, os.getuid()) as user,
-        no_links.opened(FOLDER, user) as at,
+        safe_open.opened(FOLDER, user) as at,
     ):
-        no_links.check_owner(os.fstat(at), os.getuid(), user, FOLDER)
+        safe_open.check_owner(os.fstat(at), os.getuid(), user, FOLDER)
         yield at
 
 
@@ -106,7 +106,7 @@ def write(work: str, state: State) -> None:
     try:
         with _opened_folder(work) as at:
             text = json.dumps(value, indent=1) + "\n"
-            no_links.replace(f"{state.name}.json", text, at, sync=True)
+            safe_open.replace(f"{state.name}.json", text, at, sync=True)
     except OSError as error:
         raise write_error(error, path(work, state.name)) from None
 
@@ -144,8 +144,8 @@ def _files(work: str, name: str) -> Iterator[tuple[int, int]]:
         with workspace_folders.of_user(work, os.getuid()) as user:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(FOLDER, 0o700, dir_fd=user)
-            with no_links.opened(FOLDER, user) as at:
-                no_links.check_owner(os.fstat(at), os.getuid(), user, FOLDER)
+            with safe_open.opened(FOLDER, user) as at:
+                safe_open.check_owner(os.fstat(at), os.getuid(), user, FOLDER)
                 for file in (f"{name}.lock", f"{name}.cancel"):
                     handles.append(_opened(file, at))
     except OSError as error:

@@ -43,8 +43,8 @@ from dshpc_setup.probes import engine_files
 from dshpc_setup.render import gpu_part
 from dshpc_setup.repair import context
 from dshpc_setup.slurm import holders, job_states
-from dshpc_setup.terminal.called import as_called
-from dshpc_setup.terminal.printed import harmless
+from dshpc_setup.terminal.command_names import as_called
+from dshpc_setup.terminal.sanitize import harmless
 from dshpc_setup.workflows import document as workflow_document
 from dshpc_setup.workflows import request_building
 from dshpc_setup.workflows import state as workflow_state

@@ -6,7 +6,7 @@ file that begins just after it has written would not end. So the wait begins wit
 
 from __future__ import annotations
 
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 # In the container, as root; ends once all is written that was true when it began
 SAVED = f"""
@@ -16,6 +16,6 @@ for job in $(squeue --noheader --states=all --format=%A | sort -u); do
 done
 # jobs that have ended are not changed any more
 [ "$changed" ] || scancel "$(sbatch --parsable --hold --chdir=/ --output=/dev/null --wrap=true)"
-until [ {Places().state}/slurmctld/job_state -nt "$seen" ]; do sleep 0.1; done
+until [ {Paths().state}/slurmctld/job_state -nt "$seen" ]; do sleep 0.1; done
 rm "$seen"
 """

@@ -74,8 +74,9 @@ class SecondEngine:
 
 
 def _kill_tree(pid: int) -> None:
-    """SIGKILL for a process and all that it started, whatever group they are in."""
-    children = run(["ps", "-o", "pid=", "--ppid", str(pid)]).stdout.split()
-    run(as_root("kill", "-KILL", str(pid)))
-    for child in children:
-        _kill_tree(int(child))
+    """SIGKILL for a process and all that it started, whatever group they are in, at one moment."""
+    pairs = [line.split() for line in run(["ps", "-eo", "pid=,ppid="]).stdout.splitlines()]
+    tree = [str(pid)]
+    for one in tree:
+        tree += [child for child, parent in pairs if parent == one]
+    run(as_root("kill", "-KILL", *tree))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.jobs import limits
-from dshpc_setup.terminal.printed import harmless
+from dshpc_setup.terminal.sanitize import harmless
 from tests.integration.cluster import Cluster, Outcome, as_user, made, run, wait_until
 
 pytestmark = pytest.mark.timeout(600)

@@ -34,7 +34,7 @@ while True:
 COPIER = """
 import json, os, sys
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs.incoming import Incoming
+from dshpc_setup.jobs.staging import Incoming
 work, what, path, ada, rounds = *sys.argv[1:4], *map(int, sys.argv[4:])
 leaked, refused, copied = 0, set(), 0
 for _ in range(rounds):

@@ -176,7 +176,7 @@ FAULTS = (
     ),
     _fault(
         "a question that fails has answered",
-        "dshpc_setup/machine/apart.py",
+        "dshpc_setup/machine/workers.py",
         'found[name] = Ended("error", tuple(items), in_words(error), _since(started))',
         'found[name] = Ended("present", tuple(items), None, _since(started))',
         "machine/test_recorded.py",
@@ -387,7 +387,7 @@ FAULTS = (
     ),
     _fault(
         "a sign that commands the terminal is printed",
-        "dshpc_setup/terminal/printed.py",
+        "dshpc_setup/terminal/sanitize.py",
         "sign if sign.isprintable() else",
         'sign if sign.isprintable() or sign < " " else',
         "cli/test_doctor.py::test_nothing_commands_the_terminal",

@@ -28,7 +28,7 @@ from dshpc_setup.project.folder import Project
 from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.render.stanza import compose_text
 from dshpc_setup.settings import Settings, load
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 from tests.unit.edits import MARKS, edited, long_line
 from tests.unit.machine.in_place import EMPTY
 
@@ -82,7 +82,7 @@ def test_no_edit_is_overwritten_or_ends_in_a_traceback(
     choose = random.Random(f"{SEED}/{path}")
     file = project.folder / path
     original = file.read_bytes()
-    places = Places(str(project.folder.parent / "root"))
+    places = Paths(str(project.folder.parent / "root"))
     Path(places.root).mkdir()
     Path(places.config).symlink_to(project.folder / "config")
     owners = set()
@@ -115,7 +115,7 @@ def _as_before(project: Project, path: str, action: str) -> None:
         manifest.write_text(text.replace(old, new))
 
 
-def in_container(places: Places, name: str, content: bytes, *, thorough: bool) -> None:
+def in_container(places: Paths, name: str, content: bytes, *, thorough: bool) -> None:
     """What the start asks of the same file, unless it says that this is none that Slurm could read."""
     found = _answer(lambda: config.choose(places, RENDERED))
     if not isinstance(found, Candidate):
@@ -170,7 +170,7 @@ def _complaints(text: str) -> str:
 
 @pytest.mark.parametrize("path", FILES[:3])
 def test_a_megabyte_on_one_line_is_answered_in_time(project: Project, path: str) -> None:
-    places = Places(str(project.folder.parent / "root"))
+    places = Paths(str(project.folder.parent / "root"))
     Path(places.root).mkdir()
     Path(places.config).symlink_to(project.folder / "config")
     choose = random.Random(SEED)
@@ -191,7 +191,7 @@ def test_the_marker_in_odd_forms_means_the_same_on_both_sides(
     file.write_bytes(content)
     (change,) = apply.compare(project, {"config/slurm.conf": Wanted(NOW["config/slurm.conf"])})
     assert change.action == ("kept-custom" if is_one else "kept-edited")
-    places = Places(str(project.folder.parent / "root"))
+    places = Paths(str(project.folder.parent / "root"))
     Path(places.root).mkdir()
     Path(places.config).symlink_to(project.folder / "config")
     found = config.choose(places, RENDERED).customized

@@ -51,7 +51,7 @@ ALLOWED: dict[str, str] = {
     "slurm/nodes.py: slurm_releases.node_reason(*reasons).match(self.why)": _SLURM,
     "slurm/nodes.py: slurm_releases.node_reason('kill_failed', 'program_failed').match(self.why)": _SLURM,
     "slurm/nodes.py: known.search(self.reason)": _SLURM,
-    "slurm/stuck.py: slurm_releases.passing_reason().fullmatch(job.reason)": _SLURM,
+    "slurm/blocked_jobs.py: slurm_releases.passing_reason().fullmatch(job.reason)": _SLURM,
     r"""workflows/document.py: "'\\t'" in error.said""": "the YAML library's words",
 }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dshpc_setup.facts import RasCount
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.amd import kfd, rocm_smi
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 from dshpc_setup.problems import RAS_ASLEEP
 
 _UNCORRECTED = re.compile(r"^ue: ?(\d{1,18})\b", re.MULTILINE | re.ASCII)
@@ -42,7 +42,7 @@ class Layers:
         return self.attributes.get(address or "", Attributes())
 
 
-def fetch(look: Look, folder: str) -> Attributes:
+def fetch(look: Trace, folder: str) -> Attributes:
     unique = look.text(f"{folder}/unique_id") or ""
     vram = look.number(f"{folder}/mem_info_vram_total")
     parts = _graphics_core(look, f"{folder}/ip_discovery/die/0")
@@ -59,7 +59,7 @@ def fetch(look: Look, folder: str) -> Attributes:
     )
 
 
-def _ras(look: Look, folder: str) -> tuple[RasCount, ...]:
+def _ras(look: Trace, folder: str) -> tuple[RasCount, ...]:
     """The blocks of a card with RAS that count uncorrected errors: "umc_err_count" has "ue: 2"."""
     found = []
     for name in look.machine.listdir(folder):
@@ -73,7 +73,7 @@ def _ras(look: Look, folder: str) -> tuple[RasCount, ...]:
     return tuple(found)
 
 
-def _graphics_core(look: Look, die: str) -> tuple[int | None, ...]:
+def _graphics_core(look: Trace, die: str) -> tuple[int | None, ...]:
     """Its version; the parts stand by their hardware number, and by name as links to that."""
     part = "GC" if look.machine.exists(f"{die}/GC") else "11"
     names = ("major", "minor", "revision")

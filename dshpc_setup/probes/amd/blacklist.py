@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 
 _FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
 _COMMAND_LINE = "/proc/cmdline"
 _LISTS = ("modprobe.blacklist", "module_blacklist", "rd.driver.blacklist")
 
 
-def fetch(look: Look, module: str) -> tuple[str, str] | None:
+def fetch(look: Trace, module: str) -> tuple[str, str] | None:
     """The place that keeps the module from being loaded, and what stands there; None: there is none."""
     words = on_command_line(look.text(_COMMAND_LINE) or "", module)
     if words:

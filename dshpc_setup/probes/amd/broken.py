@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from dshpc_setup.probes import kernel_text, pci
-from dshpc_setup.probes.look import Look, counted
+from dshpc_setup.probes.trace import Trace, counted
 
 _DEADLINE_S = 3.0
 
@@ -27,7 +27,7 @@ _CARD = re.compile(
 )
 
 
-def cards(look: Look) -> frozenset[str]:
+def cards(look: Trace) -> frozenset[str]:
     """The PCI addresses of those that the kernel's log names; none where it cannot be read: most users
     may not, and doctor says so."""
     said = kernel_text.read(look.machine, look.tool_s(_DEADLINE_S))

@@ -13,7 +13,7 @@ from dshpc_setup.probes.amd import names as amd_names
 from dshpc_setup.probes.amd import partitions as amd_partitions
 from dshpc_setup.probes.amd.attributes import Layers
 from dshpc_setup.probes.amd.card import ToolCard, uuids
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 from dshpc_setup.problems import RAS_BROKEN
 
 _DEVICE = "/dev/kfd"
@@ -126,7 +126,7 @@ def carve_out_mib(device: GpuDevice, node: kfd.Node, layers: Layers) -> int | No
     return device.memory_mib
 
 
-def of_tools(cards: Iterable[ToolCard], look: Look) -> tuple[GpuDevice, ...]:
+def of_tools(cards: Iterable[ToolCard], look: Trace) -> tuple[GpuDevice, ...]:
     """Devices of a tool's list, for a machine where the kernel's own trees have none."""
     listed = tuple(_with_cards_address(cards))
     names = uuids([card.unique_id for card in listed])
@@ -174,13 +174,13 @@ def _with_cards_address(cards: Iterable[ToolCard]) -> Iterator[ToolCard]:
             yield card
 
 
-def _chip(look: Look, card: ToolCard) -> str | None:
+def _chip(look: Trace, card: ToolCard) -> str | None:
     """What the card is by its ids, as KFD and DRM have it, in whatever words a tool calls it."""
     board = amd_names.by_id(card.device_id, card.name)
     return board or amd_names.by_table(look, card.device_id, card.revision)
 
 
-def name_of(look: Look, card: ToolCard) -> str | None:
+def name_of(look: Trace, card: ToolCard) -> str | None:
     """The tool's own word, else by its PCI ids."""
     return (
         card.name
@@ -200,7 +200,7 @@ def filled(device: GpuDevice, name: str | None, memory_bytes: int | None = None)
     return device
 
 
-def group_ids(look: Look, device: GpuDevice) -> tuple[int, ...]:
+def group_ids(look: Trace, device: GpuDevice) -> tuple[int, ...]:
     """Numeric groups of the files that a job opens: a name may be another group in the image."""
     found = (look.machine.group_of(path) for path in (_DEVICE, *device.device_files))
     return tuple(sorted({group for group in found if group is not None}))

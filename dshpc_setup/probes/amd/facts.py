@@ -15,7 +15,7 @@ from dshpc_setup.probes.amd import tools as amd_tools
 from dshpc_setup.probes.amd import unused as amd_unused
 from dshpc_setup.probes.amd import words as amd_words
 from dshpc_setup.probes.amd.search import Search, ask_tools, begin, completed, named
-from dshpc_setup.probes.look import Found, counted
+from dshpc_setup.probes.trace import Found, counted
 from dshpc_setup.problems import NO_KFD
 
 _KFD = "/dev/kfd"

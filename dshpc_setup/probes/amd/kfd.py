@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.amd import signs as amd_signs
-from dshpc_setup.probes.look import Look, kept
+from dshpc_setup.probes.trace import Trace, kept
 
 NODES, _NODES_TOO = amd_signs.KFD
 _LINKS = ("io_links", "p2p_links")
@@ -83,7 +83,7 @@ class Topology:
         return bool(self.nodes or self.cpus or self.denied or self.unreadable)
 
 
-def fetch(look: Look) -> Topology:
+def fetch(look: Trace) -> Topology:
     """The tree's nodes, GPUs in number order (10 comes after 9)."""
     there = [path for path in (NODES, _NODES_TOO) if look.machine.exists(path)]
     root = there[0] if there else NODES
@@ -113,7 +113,7 @@ def fetch(look: Look) -> Topology:
     return Topology(tuple(found), frozenset(cpus), denied, unreadable)
 
 
-def _memory(look: Look, folder: str) -> int:
+def _memory(look: Trace, folder: str) -> int:
     banks = f"{folder}/mem_banks"
     return sum(
         parse_bank(look.text(f"{banks}/{bank}/properties") or "")
@@ -121,7 +121,7 @@ def _memory(look: Look, folder: str) -> int:
     )
 
 
-def _links(look: Look, folder: str, number: int) -> tuple[NodeLink, ...]:
+def _links(look: Trace, folder: str, number: int) -> tuple[NodeLink, ...]:
     found: dict[int, int] = {}
     for kind in _LINKS:
         for name in look.machine.listdir(f"{folder}/{kind}"):

@@ -6,7 +6,7 @@ import re
 
 from dshpc_setup.probes import naming
 from dshpc_setup.probes.amd import tool_json
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 
 _TABLES = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 
@@ -57,7 +57,7 @@ def by_series(device_id: int | None) -> str | None:
     return _SERIES.get(device_id or 0)
 
 
-def by_table(look: Look, device_id: int | None, revision: int | None) -> str | None:
+def by_table(look: Trace, device_id: int | None, revision: int | None) -> str | None:
     """As libdrm's own table has it, where that is installed."""
     if device_id is None or revision is None:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dshpc_setup.facts import Because, Disagreement
 from dshpc_setup.probes.amd import kfd
 from dshpc_setup.probes.amd.attributes import Layers
-from dshpc_setup.probes.look import counted
+from dshpc_setup.probes.trace import counted
 from dshpc_setup.problems import PARTITIONS_MISSING
 
 # What a compute partition mode makes of a card; CPX makes as many as it has compute dies.

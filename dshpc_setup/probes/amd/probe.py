@@ -11,13 +11,13 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.probes import pci, unseen
 from dshpc_setup.probes.amd import signs as amd_signs
 from dshpc_setup.probes.gpus import in_words
-from dshpc_setup.probes.look import Found, Look
 from dshpc_setup.probes.platform import in_container
+from dshpc_setup.probes.trace import Found, Trace
 
 
 def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     """AMD's GPUs, and why there is none; only `absent` means that there are zero."""
-    look = Look(machine)
+    look = Trace(machine)
     if amd_signs.there(look):
         from dshpc_setup.probes.amd import facts as amd_facts
 

@@ -16,8 +16,8 @@ from dshpc_setup.probes.amd import partitions as amd_partitions
 from dshpc_setup.probes.amd import signs as amd_signs
 from dshpc_setup.probes.amd import tools as amd_tools
 from dshpc_setup.probes.amd.attributes import Layers
-from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.platform import in_container
+from dshpc_setup.probes.trace import Trace
 
 _PCI_ID = gpu_vendors.of("amd").pci
 
@@ -26,7 +26,7 @@ _PCI_ID = gpu_vendors.of("amd").pci
 class Search:
     """What was seen so far, and the second at which it must end."""
 
-    look: Look
+    look: Trace
     until: float
     topology: kfd.Topology
     layers: Layers
@@ -45,7 +45,7 @@ class Search:
 
 def begin(machine: Machine, deadline_s: float) -> Search:
     """The kernel's trees, read."""
-    look, until = Look(machine), machine.clock() + deadline_s
+    look, until = Trace(machine), machine.clock() + deadline_s
     topology = kfd.fetch(look)
     layers, container = _layers(look, topology), in_container(machine)
     if not container and any(each.counts_errors for each in layers.attributes.values()):
@@ -53,7 +53,7 @@ def begin(machine: Machine, deadline_s: float) -> Search:
     return Search(look, until, topology, layers, container)
 
 
-def _layers(look: Look, topology: kfd.Topology) -> Layers:
+def _layers(look: Trace, topology: kfd.Topology) -> Layers:
     """The cards on the PCI bus, or where that cannot be seen, in DRM's class."""
     found = [card for card in pci.graphics(look) if card.vendor == _PCI_ID]
     folders = {card.address: f"{pci.ROOT}/{card.address}" for card in found}

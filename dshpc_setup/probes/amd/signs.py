@@ -7,7 +7,7 @@ import re
 from dshpc_setup import gpu_vendors
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import pci
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 
 _PCI_ID = gpu_vendors.of("amd").pci
 
@@ -28,7 +28,7 @@ def programs(machine: Machine) -> dict[str, str]:
     return found
 
 
-def there(look: Look) -> bool:
+def there(look: Trace) -> bool:
     """A card, the compute driver, or a tool: any of them is worth a closer look."""
     return (
         any(look.machine.exists(path) for path in KFD)
@@ -39,5 +39,5 @@ def there(look: Look) -> bool:
     )
 
 
-def _cards(look: Look) -> list[str]:
+def _cards(look: Trace) -> list[str]:
     return [name for name in look.machine.listdir(DRM) if re.fullmatch(r"card[0-9]{1,6}", name)]

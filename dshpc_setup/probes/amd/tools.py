@@ -9,7 +9,7 @@ from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.probes.amd import amd_smi, rocm_smi
 from dshpc_setup.probes.amd.card import ToolCard
-from dshpc_setup.probes.look import Look, counted, kept
+from dshpc_setup.probes.trace import Trace, counted, kept
 
 _Parse = Callable[[str], "tuple[ToolCard, ...] | None"]
 
@@ -33,7 +33,7 @@ class ToolReport:
     detail: str | None = None
 
 
-def ask(look: Look, programs: dict[str, str], deadline_s: float) -> ToolReport:
+def ask(look: Trace, programs: dict[str, str], deadline_s: float) -> ToolReport:
     """One tool after the other, until one tells name and memory of all its cards."""
     until = look.machine.clock() + deadline_s
     best = ToolReport("absent", detail="neither amd-smi nor rocm-smi is installed")
@@ -57,7 +57,7 @@ def _better(told: ToolReport, best: ToolReport) -> bool:
 
 
 def _ask_one(
-    look: Look, tool: str, program: str, how: tuple[tuple[tuple[str, ...], ...], _Parse, float]
+    look: Trace, tool: str, program: str, how: tuple[tuple[tuple[str, ...], ...], _Parse, float]
 ) -> ToolReport:
     calls, parse, until = how
     told = ToolReport("absent", tool=tool)

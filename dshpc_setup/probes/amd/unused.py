@@ -17,7 +17,7 @@ from dshpc_setup.probes import pci
 from dshpc_setup.probes.amd import blacklist
 from dshpc_setup.probes.amd import names as amd_names
 from dshpc_setup.probes.amd.attributes import Layers
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 from dshpc_setup.problems import NO_KFD
 
 HELD = ("vfio-pci", "pci-stub", "xen-pciback")  # drivers that keep a card for virtual machines
@@ -73,12 +73,12 @@ class Left:
         return None
 
 
-def judge(look: Look, cards: Sequence[pci.PciDevice], *, kfd: bool) -> Left:
+def judge(look: Trace, cards: Sequence[pci.PciDevice], *, kfd: bool) -> Left:
     """`kfd`: whether the kernel has a KFD at all."""
     return Left(tuple((card, _reason(look, card, kfd)) for card in cards))
 
 
-def _reason(look: Look, card: pci.PciDevice, kfd: bool) -> Reason:
+def _reason(look: Trace, card: pci.PciDevice, kfd: bool) -> Reason:
     if card.driver in HELD:
         return Reason("virtual-machines", f"it is handed to virtual machines ({card.driver})")
     device = card.device
@@ -100,7 +100,7 @@ def _reason(look: Look, card: pci.PciDevice, kfd: bool) -> Reason:
     return Reason("no-kfd", "the kernel has no KFD")
 
 
-def _no_driver(look: Look) -> Reason:
+def _no_driver(look: Trace) -> Reason:
     if look.machine.exists("/sys/module/amdgpu"):
         return Reason("no-driver", "the driver amdgpu is loaded and has not taken it")
     found = blacklist.fetch(look, "amdgpu")

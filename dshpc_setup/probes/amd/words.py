@@ -11,7 +11,7 @@ from dshpc_setup.probes.amd import partitions as amd_partitions
 from dshpc_setup.probes.amd import tools as amd_tools
 from dshpc_setup.probes.amd.search import Search
 from dshpc_setup.probes.gpus import in_words
-from dshpc_setup.probes.look import counted
+from dshpc_setup.probes.trace import counted
 
 
 def conclude(search: Search, fact: Gpus) -> None:

@@ -10,12 +10,12 @@ from dshpc_setup.facts import GpuDevice, Gpus, GpusCause, State
 from dshpc_setup.facts.nvidia_driver import OLDEST_DRIVER, WSL_FOLDER, too_old
 from dshpc_setup.machine import Reply
 from dshpc_setup.machine.nvml import LIBRARY
-from dshpc_setup.probes.look import counted
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia import reconcile as nvidia_reconcile
 from dshpc_setup.probes.nvidia.layers import OURS, Layers
 from dshpc_setup.probes.nvidia.reconcile import GpuList
 from dshpc_setup.probes.nvidia.values import text
+from dshpc_setup.probes.trace import counted
 
 # NVML's codes (nvmlReturn_t) in the words of somebody who wants to know what is wrong.
 _REASONS = {

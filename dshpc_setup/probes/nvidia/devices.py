@@ -18,11 +18,11 @@ from dshpc_setup.facts import (
 )
 from dshpc_setup.machine import library
 from dshpc_setup.probes import naming, pci
-from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.nvidia import health as nvidia_health
 from dshpc_setup.probes.nvidia import instances as nvidia_instances
 from dshpc_setup.probes.nvidia.layers import OURS, Layers
 from dshpc_setup.probes.nvidia.values import count, text
+from dshpc_setup.probes.trace import Trace
 from dshpc_setup.problems import LOST, NO_FABRIC, NO_INSTANCES, PROHIBITED, RESET, UNREADABLE
 
 _PROBLEM_OF_CODE = {15: LOST, 16: RESET}
@@ -45,7 +45,7 @@ _FABRIC_STATES: tuple[FabricState, ...] = (
 )  # fmt: skip
 
 
-def build(look: Look, layers: Layers, value: Mapping[str, Any]) -> tuple[GpuDevice, ...]:
+def build(look: Trace, layers: Layers, value: Mapping[str, Any]) -> tuple[GpuDevice, ...]:
     """The devices in NVML's order; the layers add what NVML does not know."""
     items = library.devices(value)
     named = {pci.parse_address(item.get("pci_bus_id")) for item in items}
@@ -112,7 +112,7 @@ def _lost(
 
 
 def _device(
-    look: Look,
+    look: Trace,
     layers: Layers,
     item: Mapping[str, Any],
     index: int,
@@ -244,7 +244,7 @@ def _switch(value: object) -> bool | None:
     return bool(number) if number in (0, 1) else None
 
 
-def groups(look: Look, files: Sequence[str]) -> tuple[int, ...]:
+def groups(look: Trace, files: Sequence[str]) -> tuple[int, ...]:
     """The numeric groups of the files that are there: a container must be in them."""
     found = {look.machine.group_of(path) for path in files}
     return tuple(sorted(group for group in found if group is not None))

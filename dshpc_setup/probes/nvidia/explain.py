@@ -13,10 +13,10 @@ from dshpc_setup.machine import Reply, library
 from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.gpus import in_words
-from dshpc_setup.probes.look import Look, counted
 from dshpc_setup.probes.nvidia.layers import PROC, TOOL, Layers
 from dshpc_setup.probes.nvidia.reconcile import BOARD, GpuList
 from dshpc_setup.probes.nvidia.values import count, text
+from dshpc_setup.probes.trace import Trace, counted
 
 Pairs = list[tuple[str, str]]
 
@@ -55,7 +55,7 @@ def cards_in_words(layers: Layers) -> str | None:
     )
 
 
-def nothing(look: Look, layers: Layers, detail: str) -> None:
+def nothing(look: Trace, layers: Layers, detail: str) -> None:
     """No layer has any sign of NVIDIA, or none that is this container's."""
     because = [*_signs(layers), ("the loader's folders", f"no {LIBRARY}")]
     if not layers.kernel:  # else nobody looked
@@ -64,7 +64,7 @@ def nothing(look: Look, layers: Layers, detail: str) -> None:
 
 
 def gpus(
-    look: Look, layers: Layers, found: Gpus, told: GpuList | None, nvml: Reply, *, asked: bool
+    look: Trace, layers: Layers, found: Gpus, told: GpuList | None, nvml: Reply, *, asked: bool
 ) -> None:
     """The number of GPUs, or why there is none; `asked`: nvidia-smi was."""
     because = _signs(layers)
@@ -131,7 +131,7 @@ def _not_asked(told: GpuList | None, nvml: Reply, asked: bool) -> Pairs:
 
 
 def device(
-    look: Look, layers: Layers, found: GpuDevice, told: GpuList, item: Mapping[str, Any]
+    look: Trace, layers: Layers, found: GpuDevice, told: GpuList, item: Mapping[str, Any]
 ) -> None:
     """Which layer gave what of one device."""
     teller = told.teller if item else "the board's own files"

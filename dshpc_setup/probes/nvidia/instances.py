@@ -8,15 +8,15 @@ from typing import Any
 
 from dshpc_setup.facts import MigInstance
 from dshpc_setup.probes import naming
-from dshpc_setup.probes.look import Look, whole_number
 from dshpc_setup.probes.nvidia.values import count, text
+from dshpc_setup.probes.trace import Trace, whole_number
 
 _CAPABILITIES = "/proc/driver/nvidia/capabilities"
 _MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 
 
 def instances(
-    look: Look, item: Mapping[str, Any], node: str | None, minor: int | None
+    look: Trace, item: Mapping[str, Any], node: str | None, minor: int | None
 ) -> tuple[MigInstance, ...]:
     parts = item.get("mig")
     found = []
@@ -41,7 +41,7 @@ def instances(
 
 
 def _capability_files(
-    look: Look, node: str, minor: int, instance: tuple[int, int]
+    look: Trace, node: str, minor: int, instance: tuple[int, int]
 ) -> tuple[str, ...]:
     """The card's node and the nodes of the GPU instance and the compute instance.
 

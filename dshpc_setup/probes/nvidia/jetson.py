@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dshpc_setup.facts import GpuDevice
 from dshpc_setup.machine import Machine
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 
 DEVICE_TREES = ("/proc/device-tree", "/sys/firmware/devicetree/base")
 RELEASE = "/etc/nv_tegra_release"
@@ -103,7 +103,7 @@ class Board:
         )
 
 
-def board(look: Look) -> Board | None:
+def board(look: Trace) -> Board | None:
     """The board, if this is a Tegra that can have a CUDA GPU."""
     soc, source, model = None, "", None
     for tree in DEVICE_TREES:

@@ -13,9 +13,9 @@ from dshpc_setup.facts.nvidia_driver import WSL_FOLDER
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import pci
-from dshpc_setup.probes.look import Look, whole_number
 from dshpc_setup.probes.nvidia import jetson, wsl
 from dshpc_setup.probes.platform import in_container
+from dshpc_setup.probes.trace import Trace, whole_number
 
 TOOL = "nvidia-smi"
 PROC = "/proc/driver/nvidia"
@@ -137,7 +137,7 @@ class Layers:
         return next((card for card in self.cards if card.address == address), None)
 
 
-def fetch(look: Look) -> Layers:
+def fetch(look: Trace) -> Layers:
     """All but /proc's list of cards, cheapest first: each start of a container does this."""
     machine = look.machine
     names = machine.listdir("/dev")
@@ -214,7 +214,7 @@ def _version_of(target: str | None) -> str | None:
     return match[1] if match else None
 
 
-def _module(look: Look) -> Module:
+def _module(look: Trace) -> Module:
     sys_version = (look.text(SYS_VERSION) or "")[:64] or None
     proc_version, flavour = parse_banner(look.text(f"{PROC}/version") or "")
     if sys_version or proc_version:
@@ -233,7 +233,7 @@ def parse_banner(text: str) -> tuple[str | None, Flavour | None]:
     return match[1], "open" if "Open Kernel Module" in line else "proprietary"
 
 
-def read_proc(look: Look) -> dict[str, ProcGpu]:
+def read_proc(look: Trace) -> dict[str, ProcGpu]:
     """/proc/driver/nvidia/gpus, with its evidence."""
     found: dict[str, ProcGpu] = {}
     unread = []

@@ -16,7 +16,6 @@ from dshpc_setup.machine import Machine, Reply, library
 from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import nodes, pci, unseen
 from dshpc_setup.probes.gpus import in_words
-from dshpc_setup.probes.look import Found, Look, counted
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia import explain as nvidia_explain
 from dshpc_setup.probes.nvidia import jetson
@@ -25,11 +24,12 @@ from dshpc_setup.probes.nvidia import reconcile as nvidia_reconcile
 from dshpc_setup.probes.nvidia.conclusion import concluded
 from dshpc_setup.probes.nvidia.layers import Layers
 from dshpc_setup.probes.nvidia.reconcile import BOARD, GpuList
+from dshpc_setup.probes.trace import Found, Trace, counted
 
 
 def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     """NVIDIA's GPUs, and why there is none; only `absent` means that there are zero."""
-    look = Look(machine)
+    look = Trace(machine)
     until = machine.clock() + deadline_s
     layers = nvidia_layers.fetch(look)
     if not layers.any:
@@ -82,7 +82,7 @@ def _shared(machine: Machine, layers: Layers, device: GpuDevice) -> tuple[str, .
 
 
 def _missing_nodes(
-    look: Look, layers: Layers, devices: tuple[GpuDevice, ...], told: GpuList
+    look: Trace, layers: Layers, devices: tuple[GpuDevice, ...], told: GpuList
 ) -> tuple[Disagreement, ...]:
     """Those that are not there though the GPUs are listed; CUDA's own node is evidence alone."""
     machine = look.machine
@@ -92,7 +92,7 @@ def _missing_nodes(
     return tuple(nodes.missing(machine, devices, told.teller, sorted(shared)))
 
 
-def _nothing(look: Look, layers: Layers) -> Found[Gpus]:
+def _nothing(look: Trace, layers: Layers) -> Found[Gpus]:
     detail = None
     if layers.container and (layers.cards or layers.module.version or layers.board):
         detail = "the machine has an NVIDIA GPU; none was handed to this container"
@@ -110,7 +110,7 @@ def _nothing(look: Look, layers: Layers) -> Found[Gpus]:
     return look.found(fact)
 
 
-def _saw_layers(look: Look, layers: Layers) -> None:
+def _saw_layers(look: Trace, layers: Layers) -> None:
     if layers.board is not None:
         look.saw("jetson", "present", layers.board.source, layers.board.words)
     if layers.wsl is not None:
@@ -126,7 +126,7 @@ def _saw_layers(look: Look, layers: Layers) -> None:
 
 
 def _ask(
-    look: Look, layers: Layers, nvml: Reply, until: float
+    look: Trace, layers: Layers, nvml: Reply, until: float
 ) -> tuple[GpuList | None, Reply, bool]:
     """A list of GPUs; the reply that says why there is none; whether nvidia-smi was asked."""
     value: Mapping[str, Any] = nvml.value if isinstance(nvml.value, dict) else {}

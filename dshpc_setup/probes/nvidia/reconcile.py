@@ -11,7 +11,6 @@ from dshpc_setup.facts import Because, Disagreement, GpuDevice, UnusedCode, Unus
 from dshpc_setup.facts.nvidia_driver import WSL_FOLDER
 from dshpc_setup.machine import Machine, Reply, library
 from dshpc_setup.probes import pci
-from dshpc_setup.probes.look import counted
 from dshpc_setup.probes.nvidia.layers import (
     OURS,
     PROC,
@@ -21,6 +20,7 @@ from dshpc_setup.probes.nvidia.layers import (
     same_version,
 )
 from dshpc_setup.probes.nvidia.values import text
+from dshpc_setup.probes.trace import counted
 from dshpc_setup.problems import LINUX_DRIVER_INSIDE, VERSIONS_DIFFER
 
 _MISMATCH_CODE = 18

@@ -9,9 +9,9 @@ from typing import Any
 
 from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult, Reply
-from dshpc_setup.probes.look import Look, counted, kept
 from dshpc_setup.probes.nvidia import smi_csv as nvidia_smi
 from dshpc_setup.probes.nvidia import smi_xml as nvidia_xml
+from dshpc_setup.probes.trace import Trace, counted, kept
 
 _WORDS = 2000  # what it has to say stands at the beginning
 _SENTENCE = 160
@@ -47,7 +47,7 @@ _REFUSALS: tuple[tuple[str, State, int], ...] = (
 )
 
 
-def ask(look: Look, program: str, until: float) -> Reply:
+def ask(look: Trace, program: str, until: float) -> Reply:
     """Its list in NVML's shape, an empty one where it says so, or why there is none, by NVML's code.
 
     An old nvidia-smi knows no XML, and one that fails for one GPU may list the others all the same.
@@ -128,7 +128,7 @@ def _short(result: CommandResult) -> str:
     return text if len(text) <= _SENTENCE else f"{text[:_SENTENCE]}..."
 
 
-def _run(look: Look, argv: tuple[str, ...], until: float) -> CommandResult:
+def _run(look: Trace, argv: tuple[str, ...], until: float) -> CommandResult:
     left_s = max(0.1, until - look.machine.clock())
     result = look.machine.run(argv, deadline_s=left_s)
     if result.state == "timeout":
@@ -136,7 +136,7 @@ def _run(look: Look, argv: tuple[str, ...], until: float) -> CommandResult:
     return result
 
 
-def _with_compute(look: Look, program: str, value: dict[str, Any], until: float) -> dict[str, Any]:
+def _with_compute(look: Trace, program: str, value: dict[str, Any], until: float) -> dict[str, Any]:
     """The log leaves the compute capabilities out."""
     result = _run(look, (program, *nvidia_smi.ARGUMENTS), until)
     if result.state == "timeout":
@@ -148,7 +148,7 @@ def _with_compute(look: Look, program: str, value: dict[str, Any], until: float)
 
 
 def _with_instances(
-    look: Look, program: str, value: dict[str, Any], until: float
+    look: Trace, program: str, value: dict[str, Any], until: float
 ) -> dict[str, Any]:
     """MIG profiles and UUIDs stand in the short list alone."""
     result = _run(look, (program, *nvidia_smi.LIST_ARGUMENTS), until)
@@ -162,5 +162,5 @@ def _has_mig(value: Mapping[str, Any]) -> bool:
     return any(device.get("mig_mode") == 1 for device in value["devices"])
 
 
-def _saw(look: Look, result: CommandResult, state: Any, detail: str | None) -> None:
+def _saw(look: Trace, result: CommandResult, state: Any, detail: str | None) -> None:
     look.saw("nvidia-smi", state, " ".join(result.argv), detail, result.code)

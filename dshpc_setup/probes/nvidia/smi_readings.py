@@ -7,11 +7,11 @@ from typing import Any
 
 from dshpc_setup.facts.nvidia_driver import WSL_FOLDER
 from dshpc_setup.machine import Machine, Reply
-from dshpc_setup.probes.look import Look, kept
 from dshpc_setup.probes.nvidia import smi as nvidia_tool
 from dshpc_setup.probes.nvidia import smi_csv as nvidia_smi
 from dshpc_setup.probes.nvidia import smi_xml as nvidia_xml
 from dshpc_setup.probes.nvidia.layers import TOOL
+from dshpc_setup.probes.trace import Trace, kept
 
 _FORMS: tuple[tuple[tuple[str, ...], Callable[[str], dict[str, Any] | None]], ...] = (
     (nvidia_xml.ARGUMENTS, nvidia_xml.readings),
@@ -20,7 +20,7 @@ _FORMS: tuple[tuple[tuple[str, ...], Callable[[str], dict[str, Any] | None]], ..
 )
 
 
-def ask(look: Look, until: float) -> Reply | None:
+def ask(look: Trace, until: float) -> Reply | None:
     """A value as machine/nvml.py's `ask_readings` has it, `timeout`, or None where it has nothing."""
     program = _program(look.machine)
     if program is None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from dshpc_setup.facts.nvidia_driver import WSL_DEVICE, WSL_FOLDER
 from dshpc_setup.machine import Machine
-from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.platform import kind_of
+from dshpc_setup.probes.trace import Trace
 
 _LENT = ("libdxcore.so", "libcuda.so.1", "libnvidia-ml.so.1", "nvidia-smi")
 _LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -49,7 +49,7 @@ class Wsl:
 
 
 def look_at(
-    look: Look, cached: tuple[str, ...], folders: tuple[str, ...], *, container: bool
+    look: Trace, cached: tuple[str, ...], folders: tuple[str, ...], *, container: bool
 ) -> Wsl | None:
     """None where this is no WSL 2. `cached`: the loader's own paths of NVIDIA's libraries.
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import Evidence, GpuDevice, Gpus, State, Vendor
 from dshpc_setup.machine import Machine, Say, earlier
-from dshpc_setup.probes.look import Found, Look, failure
 from dshpc_setup.probes.readings.values import Answer, PartReading, Reading, Readings
+from dshpc_setup.probes.trace import Found, Trace, failure
 
 __all__ = ["PartReading", "Reading", "Readings", "gather"]
 
@@ -71,7 +71,7 @@ def _question(
     def ask(say: Say) -> None:
         # imported where it is asked: beside the others, and only if it is
         module = gpu_vendors.aspect(vendor, "readings")
-        look = Look(machine)
+        look = Trace(machine)
         answer: Answer = ("absent", {}) if module is None else module.ask(look, devices, left_s)
         say(look.found(answer))
 

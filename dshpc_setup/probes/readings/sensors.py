@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 
 
-def folders(look: Look, folder: str) -> list[str]:
+def folders(look: Trace, folder: str) -> list[str]:
     """The card's folders of sensors."""
     names = look.machine.listdir(f"{folder}/hwmon")
     return [f"{folder}/hwmon/{name}" for name in names if re.fullmatch(r"hwmon\d{1,4}", name)]
 
 
-def first(look: Look, folder: str, names: Iterable[str]) -> int | None:
+def first(look: Trace, folder: str, names: Iterable[str]) -> int | None:
     """The number of the first file that has one."""
     values = (look.number(f"{folder}/{name}") for name in names)
     return next((value for value in values if value is not None), None)

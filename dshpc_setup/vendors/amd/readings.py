@@ -13,12 +13,12 @@ from dshpc_setup.facts import GpuDevice
 from dshpc_setup.machine import library
 from dshpc_setup.probes import pci
 from dshpc_setup.probes.amd import rocm_smi, tool_json
-from dshpc_setup.probes.look import Look, kept
 from dshpc_setup.probes.readings import sensors
 from dshpc_setup.probes.readings.values import Answer, Reading
+from dshpc_setup.probes.trace import Trace, kept
 
 
-def ask(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:
+def ask(look: Trace, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:
     """By device index, from amdgpu's own files, else by rocm-smi."""
     found = {}
     partitions = Counter(device.pci_bus_id for device in devices)
@@ -57,7 +57,7 @@ def of_partition(card: Reading) -> Reading:
     return Reading(temperature_c=card.temperature_c)
 
 
-def _amd_card(look: Look, folder: str) -> Reading:
+def _amd_card(look: Trace, folder: str) -> Reading:
     used = look.number(f"{folder}/mem_info_vram_used")
     total = look.number(f"{folder}/mem_info_vram_total")
     values = [_amd_sensors(look, each) for each in sensors.folders(look, folder)]
@@ -72,7 +72,7 @@ def _amd_card(look: Look, folder: str) -> Reading:
     ).plausible()
 
 
-def _amd_sensors(look: Look, folder: str) -> Reading:
+def _amd_sensors(look: Trace, folder: str) -> Reading:
     # 1 is the edge, 2 the junction; MI300 has no edge
     heat = sensors.first(look, folder, ("temp1_input", "temp2_input"))
     power = sensors.first(look, folder, ("power1_average", "power1_input"))
@@ -85,7 +85,7 @@ def _amd_sensors(look: Look, folder: str) -> Reading:
 
 
 def _by_library(
-    look: Look, devices: tuple[GpuDevice, ...], deadline_s: float
+    look: Trace, devices: tuple[GpuDevice, ...], deadline_s: float
 ) -> dict[int, Reading]:
     """By pyrsmi, where its library is installed: memory, use and power; it reads no temperature."""
     reply = look.machine.amdsmi(deadline_s)
@@ -131,7 +131,7 @@ def _measured(item: Mapping[str, Any], key: str) -> float | None:
     return value if math.isfinite(value) and value >= 0 else None
 
 
-def _by_rocm_smi(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:
+def _by_rocm_smi(look: Trace, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:
     program = look.machine.which("rocm-smi")
     if program is None:
         return "absent", {}

@@ -9,7 +9,7 @@ from dshpc_setup.diagnose.common import by_choice, none_of, of_vendor
 from dshpc_setup.diagnose.kernel_messages import devices
 from dshpc_setup.diagnose.model import (
     Check,
-    Known,
+    CheckInput,
     Verdict,
     fault,
     fine,
@@ -25,12 +25,12 @@ _HANG = re.compile(r"\bGPU HANG: ecode |\bxe\b.*(?:Engine reset: |Timedout job: 
 _SHOWN = 5
 
 
-def told(known: Known) -> set[str]:
+def told(known: CheckInput) -> set[str]:
     """Addresses of the cards of which `_driver` tells."""
     return {card.pci_bus_id for card in broken(known) if card.pci_bus_id}
 
 
-def broken(known: Known) -> tuple[UnusedGpu, ...]:
+def broken(known: CheckInput) -> tuple[UnusedGpu, ...]:
     """Intel's cards that jobs could use if their driver were well."""
     return tuple(
         item
@@ -39,7 +39,7 @@ def broken(known: Known) -> tuple[UnusedGpu, ...]:
     )
 
 
-def _driver(known: Known) -> Verdict:
+def _driver(known: CheckInput) -> Verdict:
     cards = broken(known)
     if not cards:
         return fine() if of_vendor(known, "intel") else none_of(known, "intel")
@@ -63,7 +63,7 @@ def _driver(known: Known) -> Verdict:
     )
 
 
-def _hangs(known: Known) -> Verdict:
+def _hangs(known: CheckInput) -> Verdict:
     if not of_vendor(known, "intel") and not broken(known):
         return none_of(known, "intel")
     unread = kernel_log.why_unread(known.observed.kernel)

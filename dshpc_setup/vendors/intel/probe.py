@@ -10,8 +10,8 @@ from dshpc_setup.facts import Because, Disagreement, GpuDevice, Gpus, UnusedCode
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import drm, naming, nodes, pci, unseen
 from dshpc_setup.probes.gpus import in_words
-from dshpc_setup.probes.look import Found, Look, counted
 from dshpc_setup.probes.platform import in_container
+from dshpc_setup.probes.trace import Found, Trace, counted
 
 _OURS = gpu_vendors.of("intel")
 _DRIVERS, _PCI_ID = _OURS.modules, _OURS.pci
@@ -68,7 +68,7 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     must not be given what draws the desktop.
     """
     del deadline_s  # a few small files
-    look = Look(machine)
+    look = Trace(machine)
     cards = fetch(look)
     found = _sorted(look, cards, container=in_container(machine))
     gone = nodes.missing(machine, found.devices, "DRM")
@@ -83,7 +83,7 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     return look.found(fact)
 
 
-def fetch(look: Look) -> tuple[pci.PciDevice, ...]:
+def fetch(look: Trace) -> tuple[pci.PciDevice, ...]:
     """Graphics cards on the bus, or as DRM shows them; an NPU is no graphics card."""
     cards = [card for card in pci.graphics(look) if card.vendor == _PCI_ID]
     if not cards:
@@ -95,7 +95,7 @@ def fetch(look: Look) -> tuple[pci.PciDevice, ...]:
     return tuple(card for card in cards if card.kind >> 8 in (0x00, 0x03))
 
 
-def _sorted(look: Look, cards: tuple[pci.PciDevice, ...], *, container: bool) -> _Sorted:
+def _sorted(look: Trace, cards: tuple[pci.PciDevice, ...], *, container: bool) -> _Sorted:
     found = _Sorted()
     for card in cards:
         name = _BOARDS.get(card.device or 0)
@@ -186,7 +186,7 @@ def is_integrated(card: pci.PciDevice) -> bool:
     return re.fullmatch(r"[0-9a-f]{4,8}:00:02\.[0-7]", card.address) is not None
 
 
-def _device(look: Look, card: pci.PciDevice, index: int) -> GpuDevice:
+def _device(look: Trace, card: pci.PciDevice, index: int) -> GpuDevice:
     found = drm.of_device(look, card.address)
     if found.render is None:
         found = drm.fetch(look).cards.get(card.address, found)
@@ -212,7 +212,7 @@ def _device(look: Look, card: pci.PciDevice, index: int) -> GpuDevice:
     )
 
 
-def memory_bytes(look: Look, card: drm.Card) -> int | None:
+def memory_bytes(look: Trace, card: drm.Card) -> int | None:
     """xe tells each tile's memory; Intel's own i915 the card's; the kernel's i915 nothing."""
     names = look.machine.listdir(card.folder)
     tiles = [name for name in names if re.fullmatch(r"tile[0-9]{1,3}", name)]
@@ -227,7 +227,7 @@ def memory_bytes(look: Look, card: drm.Card) -> int | None:
     return size if size is not None and size > 0 else None
 
 
-def _denied(look: Look, devices: list[GpuDevice]) -> None:
+def _denied(look: Trace, devices: list[GpuDevice]) -> None:
     """Of the host's user only: the engine opens the node as root."""
     for device in devices:
         for node in device.device_files:
@@ -235,7 +235,7 @@ def _denied(look: Look, devices: list[GpuDevice]) -> None:
                 look.saw("intel-device", "denied", node, "this user is not in the node's group")
 
 
-def _conclude(look: Look, fact: Gpus, cards: tuple[pci.PciDevice, ...]) -> None:
+def _conclude(look: Trace, fact: Gpus, cards: tuple[pci.PciDevice, ...]) -> None:
     look.concluded(
         "gpus intel",
         in_words(fact),

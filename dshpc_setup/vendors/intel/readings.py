@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from dshpc_setup.facts import GpuDevice
 from dshpc_setup.probes import pci
-from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.readings import sensors
 from dshpc_setup.probes.readings.values import Answer, Reading
+from dshpc_setup.probes.trace import Trace
 
 _ENERGY_S = 0.1  # Intel tells the energy used so far: two looks at it make a power
 
 
-def ask(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:
+def ask(look: Trace, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:
     """By device index; i915 and xe tell temperature, energy and limit, and those not of every card."""
     folders = {
         device.index: folder
@@ -42,7 +42,7 @@ def ask(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer
     return "absent", found
 
 
-def _powers(look: Look, folders: Mapping[int, str], pause_s: float) -> dict[int, float]:
+def _powers(look: Trace, folders: Mapping[int, str], pause_s: float) -> dict[int, float]:
     files = ("energy1_input", "energy2_input")
     before = {
         index: (energy, look.machine.clock())

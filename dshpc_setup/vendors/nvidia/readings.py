@@ -9,11 +9,11 @@ from dshpc_setup.facts import GpuDevice
 from dshpc_setup.machine import library
 from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import pci
-from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.readings.values import Answer, PartReading, Reading
+from dshpc_setup.probes.trace import Trace
 
 
-def ask(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:
+def ask(look: Trace, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:
     started = look.machine.clock()
     reply = look.machine.nvml_readings(deadline_s)
     source = reply.source or LIBRARY

@@ -11,7 +11,7 @@ from dshpc_setup.bundle import archive, contents, scrubbed
 from dshpc_setup.bundle.replay import machine_of, stored_of
 from dshpc_setup.bundle.sources import Sources
 from dshpc_setup.checkup import known_of
-from dshpc_setup.diagnose import Finding, Known, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, diagnose
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.log import Log
 from dshpc_setup.machine.overlay import with_simulated_gpus
@@ -57,7 +57,7 @@ def captured(name: str) -> tuple[Made, Log]:
     return machine, recorder.capture_machine(machine, Silent())[1]
 
 
-def known_on(machine: RecordedMachine, settings: Settings, observed: Observed) -> Known:
+def known_on(machine: RecordedMachine, settings: Settings, observed: Observed) -> CheckInput:
     facts = probes.gather(with_simulated_gpus(machine, settings.simulate))
     return known_of(machine, facts, settings, observed)
 
@@ -66,7 +66,7 @@ def empty() -> Observed:
     return stored.from_json(f'{{"schema": "{SCHEMA}"}}', "none")
 
 
-def report(machine: Made, log: Log, known: Known, settings: Settings | None = None) -> Sources:
+def report(machine: Made, log: Log, known: CheckInput, settings: Settings | None = None) -> Sources:
     """The sources of a report about what is known, without a project."""
     return Sources(known, diagnose(known), log, settings=settings)
 
@@ -75,7 +75,7 @@ def packed(machine: Made, sources: Sources) -> bytes:
     return archive.pack("dshpc-report", contents.listed(scrubbed.files(machine, sources)))
 
 
-def replayed(path: Path) -> Known:
+def replayed(path: Path) -> CheckInput:
     """As doctor has it of --machine FILE.tar.gz."""
     machine, told = machine_of(path), stored_of(path)
     known = known_on(machine, told.settings or Settings(), told.observed or empty())
@@ -89,6 +89,6 @@ def by_id(findings: tuple[Finding, ...]) -> Told:
     return {one.id: (one.state, one.blocked_by, one.caused_by) for one in findings}
 
 
-def same(known: Known, path: Path) -> tuple[Told, Told]:
+def same(known: CheckInput, path: Path) -> tuple[Told, Told]:
     """The findings before and after, to be compared."""
     return by_id(diagnose(known)), by_id(diagnose(replayed(path)))

@@ -26,7 +26,7 @@ from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import KernelLog, ProjectFile
 from dshpc_setup.record import recorder
 from dshpc_setup.settings import Settings, WrongSetting, load
-from dshpc_setup.slurm.stuck import Stuck
+from dshpc_setup.slurm.blocked_jobs import Stuck
 from dshpc_setup.terminal.reporter import Silent
 from tests.unit.bundle import made
 from tests.unit.bundle.planted import SECRETS, encoded

@@ -23,7 +23,7 @@ from dshpc_setup.observed import stored
 from dshpc_setup.observed.model import ContainerSeen, Disk, Inside, KernelLog, ProjectFile
 from dshpc_setup.record import recorder
 from dshpc_setup.settings import load
-from dshpc_setup.slurm.stuck import Stuck
+from dshpc_setup.slurm.blocked_jobs import Stuck
 from dshpc_setup.terminal.reporter import Silent
 from tests.unit.bundle import made
 from tests.unit.diagnose import known as cases

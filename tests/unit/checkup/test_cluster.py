@@ -28,7 +28,7 @@ from dshpc_setup.observed import stored
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.observed.model import Daemon, Disk, Inside, KernelLog, Observed
 from dshpc_setup.project.folder import Project
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 from tests.unit.cluster.conftest import GONE, INSPECT
 from tests.unit.engine.fake import Answer, FakeMachine, facts
 
@@ -424,7 +424,7 @@ def _container_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Timed
     run.mkdir(parents=True)
     report = {"phase": "ready", "ready": True, "image_gpu_type": "nvidia", "container_began": ""}
     (run / "status.json").write_text(json.dumps(report))
-    monkeypatch.setattr(cluster, "Places", lambda: Places(str(tmp_path)))
+    monkeypatch.setattr(cluster, "Paths", lambda: Paths(str(tmp_path)))
     monkeypatch.setattr(observe, "observe", lambda *_: INSIDE)
     inside = {
         name.removeprefix("docker exec p-slurm "): answer

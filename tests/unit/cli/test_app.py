@@ -23,7 +23,7 @@ from dshpc_setup.cli.console import ConsoleReporter
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.project.folder import Project
 from dshpc_setup.setup.report import Report
-from dshpc_setup.terminal import called
+from dshpc_setup.terminal import command_names
 from dshpc_setup.terminal.commands import COMMANDS, EXEC_COMMANDS
 
 
@@ -293,23 +293,23 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(monkeypatch: pytest.Monk
 def test_advice_names_what_can_be_called(
     text: str, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert called.as_called(text) == text
+    assert command_names.as_called(text) == text
     monkeypatch.setenv("DSHPC_COMMAND", "/opt/s/dshpc")
-    assert called.as_called(text) == wanted
+    assert command_names.as_called(text) == wanted
 
 
 def test_a_launcher_nearby_is_named_briefly_unless_one_goes_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DSHPC_COMMAND", f"{tmp_path}/dshpc")
-    assert called.as_called("dshpc up") == "./dshpc up"
-    assert called.as_called("cd /p && dshpc up") == f"cd /p && {tmp_path}/dshpc up"
+    assert command_names.as_called("dshpc up") == "./dshpc up"
+    assert command_names.as_called("cd /p && dshpc up") == f"cd /p && {tmp_path}/dshpc up"
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
-    assert called.as_called("configure-environment") == "../configure-environment"
+    assert command_names.as_called("configure-environment") == "../configure-environment"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DSHPC_COMMAND", f"{tmp_path}/a b/dshpc")
-    assert called.dshpc_command() == "'a b/dshpc'"
+    assert command_names.dshpc_command() == "'a b/dshpc'"
 
 
 def test_a_launcher_beside_our_folder_is_named_by_its_whole_path(
@@ -319,10 +319,10 @@ def test_a_launcher_beside_our_folder_is_named_by_its_whole_path(
     monkeypatch.setenv("DSHPC_COMMAND", f"{tmp_path}/a b/dshpc")
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
-    assert called.dshpc_command() == f"'{tmp_path}/a b/dshpc'"
+    assert command_names.dshpc_command() == f"'{tmp_path}/a b/dshpc'"
     monkeypatch.setenv("DSHPC_HERE", "/tmp")
     monkeypatch.setenv("DSHPC_COMMAND", "/var/x/dshpc")
-    assert called.as_called("dshpc up") == "/var/x/dshpc up"
+    assert command_names.as_called("dshpc up") == "/var/x/dshpc up"
 
 
 def test_in_the_container_a_launcher_is_named_as_from_the_callers_folder(
@@ -330,7 +330,7 @@ def test_in_the_container_a_launcher_is_named_as_from_the_callers_folder(
 ) -> None:
     monkeypatch.setenv("DSHPC_COMMAND", "/home/ada/p/dshpc")
     monkeypatch.setenv("DSHPC_HERE", "/home/ada/p/work")
-    assert called.as_called("dshpc up") == "../dshpc up"
+    assert command_names.as_called("dshpc up") == "../dshpc up"
 
 
 def test_in_a_folder_that_was_removed(
@@ -340,7 +340,7 @@ def test_in_a_folder_that_was_removed(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     monkeypatch.setenv("DSHPC_COMMAND", "/opt/s/dshpc")
-    assert called.as_called("dshpc up") == "/opt/s/dshpc up"
+    assert command_names.as_called("dshpc up") == "/opt/s/dshpc up"
     assert cli.run(["status"], "dshpc") == 64
     assert "was removed" in capsys.readouterr().err
 

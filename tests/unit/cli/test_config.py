@@ -13,7 +13,7 @@ from dshpc_setup.cli import config, inspect, running
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import atomic as files
 from dshpc_setup.project.folder import REMEMBERED, Project
-from dshpc_setup.terminal import called
+from dshpc_setup.terminal import command_names
 from tests.unit.cluster.conftest import GONE, INSPECT, TEXTS, cluster, configured, project
 from tests.unit.cluster.test_reconfigure import RECONFIGURE
 from tests.unit.cluster.test_reconfigure import machine as running_cluster
@@ -219,7 +219,7 @@ def test_clashing_lines_can_be_replaced(
 
 def test_advice_names_the_new_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DSHPC_COMMAND", os.path.abspath("configure-environment"))
-    assert "./dshpc reconfigure" in called.as_called("Then: dshpc reconfigure")
+    assert "./dshpc reconfigure" in command_names.as_called("Then: dshpc reconfigure")
 
 
 def test_what_is_wrong_in_the_file_goes_and_the_flag_that_is_in_force_stays(

@@ -21,7 +21,7 @@ from dshpc_setup.cli.checking import DoctorOptions
 from dshpc_setup.cli.doctor import lines
 from dshpc_setup.cli.terminal import Ink
 from dshpc_setup.diagnose import Finding, catalogue
-from dshpc_setup.diagnose.model import SECTIONS, Check, Known, Verdict, fault, fine
+from dshpc_setup.diagnose.model import SECTIONS, Check, CheckInput, Verdict, fault, fine
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.facts import Unanswered
@@ -350,11 +350,11 @@ def test_colour_on_a_terminal_alone(
 # Which checks
 
 
-def well(known: Known) -> Verdict:
+def well(known: CheckInput) -> Verdict:
     return fine()
 
 
-def ill(known: Known) -> Verdict:
+def ill(known: CheckInput) -> Verdict:
     return fault("Two versions.")
 
 
@@ -437,7 +437,7 @@ def test_checks_that_are_left_out_still_explain(monkeypatch: pytest.MonkeyPatch)
     symptom = check("DSH-GP-001", "gpu", look=ill, because=("DSH-NV-001",))
     waiting = check("DSH-PT-001", "passthrough", needs=("DSH-NV-001",))
     monkeypatch.setattr("dshpc_setup.diagnose.catalogue", lambda: (symptom, broken, waiting))
-    known: Known = known_of("workstation-rtx4090")
+    known: CheckInput = known_of("workstation-rtx4090")
     report = checking.report_of(DoctorOptions(), known, (symptom, waiting))
     assert [(it.id, it.caused_by, it.blocked_by) for it in report.findings] == [
         ("DSH-GP-001", "DSH-NV-001", None),

@@ -16,7 +16,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import Compose
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import load
-from dshpc_setup.slurm.places import HOMES
+from dshpc_setup.slurm.paths import HOMES
 from tests.unit.cluster.conftest import GONE, INSPECT, TEXTS, cluster, container
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 

@@ -11,16 +11,16 @@ import pytest
 from dshpc_setup.container import config
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files.ownership import digest
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 OURS = {"slurm.conf": "new\n", "gres.conf": "new\n", "cgroup.conf": "new\n", "job_submit.lua": "l"}
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     for folder in ("config", "etc", "run/dshpc", "var/lib/dshpc/state"):
         (tmp_path / folder).mkdir(parents=True)
-    return Places(str(tmp_path))
+    return Paths(str(tmp_path))
 
 
 def recorded(tmp_path: Path, **files: str) -> None:
@@ -29,11 +29,11 @@ def recorded(tmp_path: Path, **files: str) -> None:
     (tmp_path / "config/manifest.json").write_text(json.dumps(manifest))
 
 
-def test_without_a_mounted_folder_all_is_ours(places: Places) -> None:
+def test_without_a_mounted_folder_all_is_ours(places: Paths) -> None:
     assert config.choose(places, OURS) == config.Candidate(OURS, {}, {}, OURS)
 
 
-def test_our_own_older_file_is_rendered_anew(places: Places, tmp_path: Path) -> None:
+def test_our_own_older_file_is_rendered_anew(places: Paths, tmp_path: Path) -> None:
     (tmp_path / "config/slurm.conf").write_text("old\n")
     recorded(tmp_path, slurm_conf="old\n")
     found = config.choose(places, OURS)
@@ -42,7 +42,7 @@ def test_our_own_older_file_is_rendered_anew(places: Places, tmp_path: Path) -> 
     assert found.sha256 == {"slurm.conf": digest("old\n")}
 
 
-def test_marked_and_edited_files_are_used(places: Places, tmp_path: Path) -> None:
+def test_marked_and_edited_files_are_used(places: Paths, tmp_path: Path) -> None:
     (tmp_path / "config/slurm.conf").write_text("# USER_CUSTOMIZED=true\nmine\n")
     (tmp_path / "config/gres.conf").write_text("by hand\n")
     recorded(tmp_path, slurm_conf="old\n", gres_conf="old\n")
@@ -54,12 +54,12 @@ def test_marked_and_edited_files_are_used(places: Places, tmp_path: Path) -> Non
     assert found.where("cgroup.conf") == "/etc/slurm/cgroup.conf (rendered)"
 
 
-def test_scripts_are_never_taken_from_the_folder(places: Places, tmp_path: Path) -> None:
+def test_scripts_are_never_taken_from_the_folder(places: Paths, tmp_path: Path) -> None:
     (tmp_path / "config/job_submit.lua").write_text("-- USER_CUSTOMIZED=true\n")
     assert config.choose(places, OURS).texts["job_submit.lua"] == "l"
 
 
-def test_a_broken_manifest_is_an_error_and_no_guess(places: Places, tmp_path: Path) -> None:
+def test_a_broken_manifest_is_an_error_and_no_guess(places: Paths, tmp_path: Path) -> None:
     (tmp_path / "config/manifest.json").write_text("{")
     with pytest.raises(DshpcError, match=r"manifest\.json"):
         config.choose(places, OURS)
@@ -67,7 +67,7 @@ def test_a_broken_manifest_is_an_error_and_no_guess(places: Places, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["slurm.conf", "manifest.json"])
 def test_what_cannot_be_read_is_an_error_with_words(
-    places: Places, tmp_path: Path, name: str
+    places: Paths, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "config" / name).mkdir()
     with pytest.raises(DshpcError) as caught:
@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_an_error_with_words(
     assert any(f"config/{name}" in step for step in caught.value.resolution)
 
 
-def test_all_files_are_swapped_in_one_step(places: Places, tmp_path: Path) -> None:
+def test_all_files_are_swapped_in_one_step(places: Paths, tmp_path: Path) -> None:
     for number in ("1", "2"):
         folder = f"{places.run}/conf.{number}"
         config.write_set(folder, dict.fromkeys(OURS, number), places.key)
@@ -93,7 +93,7 @@ def test_all_files_are_swapped_in_one_step(places: Places, tmp_path: Path) -> No
     [(b"\x00" * 1024, "slurm.key"), (b'{\n "keys": [', "slurm.jwks"), (b'{"key": 1}', "slurm.key")],
 )
 def test_the_key_is_linked_under_the_name_of_what_it_is(
-    places: Places, tmp_path: Path, content: bytes, name: str
+    places: Paths, tmp_path: Path, content: bytes, name: str
 ) -> None:
     key = tmp_path / "key"
     key.write_bytes(content)
@@ -103,13 +103,13 @@ def test_the_key_is_linked_under_the_name_of_what_it_is(
     assert (Path(folder) / name).readlink() == key
 
 
-def test_a_folder_mounted_there_is_not_replaced(places: Places, tmp_path: Path) -> None:
+def test_a_folder_mounted_there_is_not_replaced(places: Paths, tmp_path: Path) -> None:
     (tmp_path / "etc/slurm").mkdir()
     with pytest.raises(DshpcError, match="folder of its own"):
         config.activate(places, f"{places.run}/conf.1")
 
 
-def test_the_last_good_configuration_is_kept(places: Places, tmp_path: Path) -> None:
+def test_the_last_good_configuration_is_kept(places: Paths, tmp_path: Path) -> None:
     assert config.load_last_good(places) is None
     config.save_last_good(places, OURS)
     assert config.load_last_good(places) == OURS
@@ -118,7 +118,7 @@ def test_the_last_good_configuration_is_kept(places: Places, tmp_path: Path) -> 
 
 
 def test_what_is_no_plain_file_of_some_size_is_no_configuration(
-    places: Places, tmp_path: Path
+    places: Paths, tmp_path: Path
 ) -> None:
     path = tmp_path / "config/slurm.conf"
     os.mkfifo(path)
@@ -134,7 +134,7 @@ def test_what_is_no_plain_file_of_some_size_is_no_configuration(
 
 
 @pytest.mark.parametrize("text", [b"NodeName=a\nNodeName=la\0b\n", "\nä".encode("utf-16-be")])
-def test_a_nul_is_told_with_its_line(places: Places, tmp_path: Path, text: bytes) -> None:
+def test_a_nul_is_told_with_its_line(places: Paths, tmp_path: Path, text: bytes) -> None:
     (tmp_path / "config/gres.conf").write_bytes(text)
     number = 2 if text.startswith(b"Node") else 1
     with pytest.raises(DshpcError) as caught:
@@ -146,7 +146,7 @@ def test_a_nul_is_told_with_its_line(places: Places, tmp_path: Path, text: bytes
 
 @pytest.mark.parametrize("line", [b"# USER_CUSTOMIZED=true", b"# by hand"])
 def test_the_mark_of_a_windows_editor_is_not_handed_to_slurm(
-    places: Places, tmp_path: Path, line: bytes
+    places: Paths, tmp_path: Path, line: bytes
 ) -> None:
     """slurmd calls it a parse error; the host compares the file with the hash of all its bytes."""
     raw = b"\xef\xbb\xbf" + line + b"\r\nClusterName=a\r\n"

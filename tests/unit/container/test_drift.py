@@ -15,7 +15,7 @@ from dshpc_setup.container import drift
 from dshpc_setup.container.drift import Change
 from dshpc_setup.facts import Cpu, Engine, GpuDevice, Gpus, HostFacts, Memory, MigInstance, Platform
 from dshpc_setup.observed.drift import GpuDrift
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 
 def facts(*gpus: GpuDevice, simulated: bool = False) -> HostFacts:
@@ -122,7 +122,7 @@ def test_the_block_names_was_is_and_done() -> None:
 
 
 def test_saved_facts_are_found_and_damaged_ones_are_none(tmp_path: Path) -> None:
-    places = Places(str(tmp_path))
+    places = Paths(str(tmp_path))
     Path(places.state).mkdir(parents=True)
     assert drift.load(places) is None
     now = remembered(facts(card(0)))

@@ -15,23 +15,23 @@ from dshpc_setup.jobs import end_record
 from dshpc_setup.jobs.end_record import NOT_KNOWN
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 UID = os.getuid()
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    found = Places(str(tmp_path))
+def places(tmp_path: Path) -> Paths:
+    found = Paths(str(tmp_path))
     ends.make_folder(found, UID, os.getgid())
     return found
 
 
-def wrote(places: Places, job: int, text: str) -> None:
+def wrote(places: Paths, job: int, text: str) -> None:
     Path(places.at(f"{end_record.ENDED}/{UID}/{job % end_record.SLOTS}")).write_text(text)
 
 
-def test_an_end_counts_for_its_job_and_its_run_alone(places: Places) -> None:
+def test_an_end_counts_for_its_job_and_its_run_alone(places: Paths) -> None:
     wrote(places, 1017, "1017 2 3\n")
     assert ends.code_of(places, UID, 1017, 2) == 3
     assert ends.code_of(places, UID, 1017, 1) is None  # it was queued again since
@@ -43,17 +43,17 @@ def test_an_end_counts_for_its_job_and_its_run_alone(places: Places) -> None:
 @pytest.mark.parametrize(
     "text", ["", "17 0", "17 0 x\n", "17 0 3\n17 0 3\n", "17 0 3 \n", "9" * 99]
 )
-def test_what_is_no_such_line_says_nothing(places: Places, text: str) -> None:
+def test_what_is_no_such_line_says_nothing(places: Paths, text: str) -> None:
     wrote(places, 17, text)
     assert ends.code_of(places, UID, 17, 0) is None
 
 
-def test_an_end_without_its_code_is_not_taken_for_success(places: Places) -> None:
+def test_an_end_without_its_code_is_not_taken_for_success(places: Paths) -> None:
     wrote(places, 17, "17 0 ?\n")
     assert ends.code_of(places, UID, 17, 0) == NOT_KNOWN != 0
 
 
-def test_links_pipes_and_folders_in_the_place_of_a_line_are_not_followed(places: Places) -> None:
+def test_links_pipes_and_folders_in_the_place_of_a_line_are_not_followed(places: Paths) -> None:
     folder = Path(places.at(f"{end_record.ENDED}/{UID}"))
     (folder / "real").write_text("17 0 0\n")
     (folder / "17").symlink_to("real")
@@ -62,7 +62,7 @@ def test_links_pipes_and_folders_in_the_place_of_a_line_are_not_followed(places:
     assert [ends.code_of(places, UID, job, 0) for job in (17, 18, 19)] == [None] * 3
 
 
-def test_the_launcher_writes_what_the_start_reads(places: Places) -> None:
+def test_the_launcher_writes_what_the_start_reads(places: Paths) -> None:
     folder = places.at(end_record.ENDED)
     end_record.write({"SLURM_JOB_ID": "1017", "SLURM_RESTART_COUNT": "1"}, 7, folder)
     assert ends.code_of(places, UID, 1017, 1) == 7
@@ -74,7 +74,7 @@ def test_the_launcher_writes_what_the_start_reads(places: Places) -> None:
     end_record.write({"SLURM_JOB_ID": "19"}, 0, "/nowhere")
 
 
-def test_what_was_concluded_is_kept_as_long_as_its_job_is_queued(places: Places) -> None:
+def test_what_was_concluded_is_kept_as_long_as_its_job_is_queued(places: Paths) -> None:
     ends.conclude(places, 17, 1, 3)
     ends.conclude(places, 18, 1, 0)
     ends.forget(places, {17})
@@ -106,7 +106,7 @@ class Restored(LocalMachine):
         return CommandResult(tuple(argv), "present", self.code, text, "", 1.0)
 
 
-def test_the_start_concludes_whose_script_had_ended_and_says_so(places: Places) -> None:
+def test_the_start_concludes_whose_script_had_ended_and_says_so(places: Paths) -> None:
     wrote(places, 12, "12 0 4\n")
     wrote(places, 13, "13 0 0\n")
     ends.conclude(places, 16, 2, 5)  # by the start before, which was killed as well
@@ -127,7 +127,7 @@ def test_a_list_for_people_is_cut_and_its_data_are_not() -> None:
     assert found.to_json() == {"requeued": list(many), "concluded": [], "ended": []}
 
 
-def test_one_whose_concluded_run_was_cut_off_is_concluded_again(places: Places) -> None:
+def test_one_whose_concluded_run_was_cut_off_is_concluded_again(places: Paths) -> None:
     """With its code, which that run's own line has not; one that a person has queued again runs."""
     ends.conclude(places, 12, 1, 3)
     wrote(places, 12, "12 1 ?\n")
@@ -140,5 +140,5 @@ def test_one_whose_concluded_run_was_cut_off_is_concluded_again(places: Places) 
     assert [ends.concluded_code(places, 12, run) for run in (1, 2)] == [None, 3]
 
 
-def test_where_slurmctld_does_not_answer_nothing_is_concluded(places: Places) -> None:
+def test_where_slurmctld_does_not_answer_nothing_is_concluded(places: Paths) -> None:
     assert interrupted.look(Restored("", code=1), places) is None

@@ -9,20 +9,20 @@ import pytest
 
 from dshpc_setup.container.exclusive import Change, alone
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 CHANGES: tuple[Change, ...] = get_args(Change)
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     (tmp_path / "run/dshpc").mkdir(parents=True)
-    return Places(str(tmp_path))
+    return Paths(str(tmp_path))
 
 
 @pytest.mark.parametrize("first", CHANGES)
 @pytest.mark.parametrize("second", CHANGES)
-def test_the_second_is_told_which_one_runs(places: Places, first: Change, second: Change) -> None:
+def test_the_second_is_told_which_one_runs(places: Paths, first: Change, second: Change) -> None:
     with alone(places, first), pytest.raises(DshpcError) as caught, alone(places, second):
         pass
     assert caught.value.exit_code == Exit.INCOMPLETE
@@ -30,7 +30,7 @@ def test_the_second_is_told_which_one_runs(places: Places, first: Change, second
     assert caught.value.details == f"A change by {first} is under way."
 
 
-def test_one_after_the_other_is_let_through(places: Places) -> None:
+def test_one_after_the_other_is_let_through(places: Paths) -> None:
     done = []
     for change in (*CHANGES, *CHANGES):
         with alone(places, change):
@@ -38,7 +38,7 @@ def test_one_after_the_other_is_let_through(places: Places) -> None:
     assert done == [*CHANGES, *CHANGES]
 
 
-def test_who_was_refused_holds_nothing(places: Places) -> None:
+def test_who_was_refused_holds_nothing(places: Paths) -> None:
     with alone(places, "dshpc key rotate"):
         for _ in range(2):  # the lock that it had taken before it was refused is free again
             with pytest.raises(DshpcError), alone(places, "dshpc reconfigure"):

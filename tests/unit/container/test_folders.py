@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import folders
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     (tmp_path / "etc").mkdir()
     (tmp_path / "var/lib/dshpc/key").mkdir(parents=True)
-    return Places(str(tmp_path))
+    return Paths(str(tmp_path))
 
 
-def test_a_name_of_the_hosts_file_is_left_alone(places: Places, tmp_path: Path) -> None:
+def test_a_name_of_the_hosts_file_is_left_alone(places: Paths, tmp_path: Path) -> None:
     hosts = tmp_path / "etc/hosts"
     hosts.write_text("127.0.0.1 localhost\n172.17.0.2\tdshpc\n")
 
@@ -28,7 +28,7 @@ def test_a_name_of_the_hosts_file_is_left_alone(places: Places, tmp_path: Path) 
     assert hosts.read_text() == "127.0.0.1 localhost\n172.17.0.2\tdshpc\n"
 
 
-def test_a_name_that_dns_knows_is_left_alone(places: Places, tmp_path: Path) -> None:
+def test_a_name_that_dns_knows_is_left_alone(places: Paths, tmp_path: Path) -> None:
     (tmp_path / "etc/hosts").write_text("")
     assert folders.host_name_note(places, "dshpc", "dshpc", lambda _: True) is None
     assert (tmp_path / "etc/hosts").read_text() == ""
@@ -36,7 +36,7 @@ def test_a_name_that_dns_knows_is_left_alone(places: Places, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("before", ["", "127.0.0.1 localhost\n", "# dshpc\n1.2.3.4 my-dshpc"])
 def test_a_name_that_nobody_knows_is_added_and_said(
-    places: Places, tmp_path: Path, before: str
+    places: Paths, tmp_path: Path, before: str
 ) -> None:
     hosts = tmp_path / "etc/hosts"
     hosts.write_text(before)
@@ -49,7 +49,7 @@ def test_a_name_that_nobody_knows_is_added_and_said(
 
 
 def test_another_name_of_the_node_gets_the_address_of_the_containers_own(
-    places: Places, tmp_path: Path
+    places: Paths, tmp_path: Path
 ) -> None:
     hosts = tmp_path / "etc/hosts"
     hosts.write_text("127.0.0.1 localhost\n172.17.0.2\tdshpc # ours\n172.17.0.9 dshpc\n")

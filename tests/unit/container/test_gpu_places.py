@@ -16,7 +16,7 @@ from dshpc_setup.plan.devices import LINKS
 from dshpc_setup.plan.model import ClusterPlan, DeviceLink, GresLine, Isolation
 from dshpc_setup.problems import LOST
 from dshpc_setup.slurm import gpus as slurm_gpus
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 from tests.unit.engine.fake import Answer, FakeMachine
 
 NVIDIA = "CUDA_VISIBLE_DEVICES - NVIDIA_VISIBLE_DEVICES void CUDA_DEVICE_ORDER=PCI_BUS_ID -"
@@ -225,9 +225,9 @@ def test_links_are_asked_for() -> None:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     (tmp_path / "run/dshpc").mkdir(parents=True)
-    return Places(str(tmp_path))
+    return Paths(str(tmp_path))
 
 
 def machine(state: State = "present", code: int = 0) -> FakeMachine:
@@ -236,7 +236,7 @@ def machine(state: State = "present", code: int = 0) -> FakeMachine:
     return FakeMachine(commands={"slurmd -G -N n": answer})
 
 
-def test_the_table_lies_where_each_user_can_read_it(places: Places) -> None:
+def test_the_table_lies_where_each_user_can_read_it(places: Paths) -> None:
     plan = replace(PLAN, gres=tuple(map(line, MIXED)))
     gpu_places.write(machine(), "ask.conf", places, "n", MIXED, plan, own_gres=False)
     file = Path(gpu_places.path(places))
@@ -244,7 +244,7 @@ def test_the_table_lies_where_each_user_can_read_it(places: Places) -> None:
     assert file.stat().st_mode & 0o777 == 0o644
 
 
-def test_of_one_type_the_plan_says_the_places(places: Places) -> None:
+def test_of_one_type_the_plan_says_the_places(places: Paths) -> None:
     plan = replace(PLAN, gres=tuple(map(line, ALIKE)))
     unasked = FakeMachine()
     gpu_places.write(unasked, "ask.conf", places, "n", ALIKE, plan, own_gres=False)
@@ -253,7 +253,7 @@ def test_of_one_type_the_plan_says_the_places(places: Places) -> None:
     assert rows(text) == ["gpu 0 nvidia 0 GPU-0", "gpu 1 nvidia 1 GPU-1"]
 
 
-def test_a_table_that_is_not_true_any_more_goes(places: Places) -> None:
+def test_a_table_that_is_not_true_any_more_goes(places: Paths) -> None:
     Path(gpu_places.path(places)).write_text("gpu 0 nvidia 1 GPU-1\n")
     for _ in range(2):
         gpu_places.write(FakeMachine(), "ask.conf", places, "n", [], PLAN, own_gres=False)
@@ -261,7 +261,7 @@ def test_a_table_that_is_not_true_any_more_goes(places: Places) -> None:
 
 
 @pytest.mark.parametrize(("state", "code"), [("present", 1), ("timeout", 0)])
-def test_no_list_no_guess(places: Places, state: State, code: int) -> None:
+def test_no_list_no_guess(places: Paths, state: State, code: int) -> None:
     plan = replace(PLAN, gres=tuple(map(line, MIXED)))
     with pytest.raises(DshpcError, match="slurmd does not list its GPUs"):
         gpu_places.write(machine(state, code), "ask.conf", places, "n", MIXED, plan, own_gres=False)

@@ -21,7 +21,7 @@ from dshpc_setup.facts import Vendor
 from dshpc_setup.plan import ClusterPlan, GresLine
 from dshpc_setup.plan.model import Isolation
 from dshpc_setup.render.configuration import render_slurm
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 from tests.unit.engine.fake import Answer, FakeMachine
 
 V2 = "161 120 0:26 / /sys/fs/cgroup {} - cgroup2 cgroup rw,nsdelegate,memory_recursiveprot\n"
@@ -72,8 +72,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def places(tree: Path) -> Places:
-    return Places(str(tree.parents[2]))
+def places(tree: Path) -> Paths:
+    return Paths(str(tree.parents[2]))
 
 
 # --- the mounts --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 from tests.unit.slurm.asked import rows
 
 HOLDS = "7 |gres/gpu:1 | | | |\n8 | | | | |\n"
@@ -37,7 +37,7 @@ class Slurm(LocalMachine):
 
 
 def change(queue: str, old: str, new: str, gres: tuple[str, str] = (TWO, TWO)) -> DshpcError | None:
-    places = Places("/nowhere")
+    places = Paths("/nowhere")
     run = Run(Slurm(queue), places, Status(places), Settings(), (0, 0))
     before, after = (
         Candidate({"slurm.conf": f"NodeName=lab {line}\n", "gres.conf": text}, {}, {})

@@ -24,7 +24,7 @@ from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm import columns
 from dshpc_setup.slurm.job_states import SlurmJob
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 NOW = datetime(2026, 1, 31, 12)  # noqa: DTZ001 -- Slurm names no zone
 QUEUE = """12 |RUNNING |1 |1 |None |lab |0 |2026-01-31T11:00:00 |
@@ -237,7 +237,7 @@ class Full(Slurm):
 
 
 def prove(machine: Slurm) -> tuple[Proof, list[list[str]]]:
-    places = Places("/nowhere")
+    places = Paths("/nowhere")
     status = Status(places, say=lambda _: None, live=False)
     run = Run(machine, places, status, Settings(), (0, 0), restored=True)
     found = proof.prove(
@@ -275,8 +275,8 @@ def test_a_prolog_that_fails_before_the_first_job_is_named_and_going_back_takes_
     None
 ):
     machine = Prologue("")
-    status = Status(Places("/nowhere"), say=lambda _: None, live=False)
-    run = Run(machine, Places("/nowhere"), status, Settings(), (0, 0), restored=True)
+    status = Status(Paths("/nowhere"), say=lambda _: None, live=False)
+    run = Run(machine, Paths("/nowhere"), status, Settings(), (0, 0), restored=True)
     new = Candidate({"slurm.conf": "NodeName=lab\nProlog=/p.sh\n"}, {"slurm.conf": "custom"}, {})
     with pytest.raises(DshpcError, match=r"The Prolog /p\.sh failed"):
         proof.prove(run, new, "lab", fresh=False)
@@ -302,7 +302,7 @@ def test_a_proof_that_passed_is_left_alone_and_older_ones_are_not() -> None:
 
 
 def change(machine: LocalMachine, old: str, new: str) -> DshpcError | None:
-    places = Places("/nowhere")
+    places = Paths("/nowhere")
     run = Run(machine, places, Status(places), Settings(), (0, 0))
     texts = [
         {"slurm.conf": f"NodeName=lab CPUs=1 {text.partition(';')[0]}\n{text.partition(';')[2]}"}

@@ -20,7 +20,7 @@ from dshpc_setup.container.key_set import Key, KeySet
 from dshpc_setup.container.status import Status
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.slurm.client import parse_config
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 from tests.unit.engine.fake import Answer, FakeMachine
 
 ME = (os.getuid(), os.getgid())
@@ -28,21 +28,21 @@ BARE = bytes(range(256)) * 4  # what versions before key sets made: 1024 bytes
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     for folder in ("etc/slurm", "run/dshpc", "var/lib/dshpc/key"):
         (tmp_path / folder).mkdir(parents=True)
-    Status(Places(str(tmp_path))).ready()
-    return Places(str(tmp_path))
+    Status(Paths(str(tmp_path))).ready()
+    return Paths(str(tmp_path))
 
 
-def stored(places: Places) -> KeySet:
+def stored(places: Paths) -> KeySet:
     return key_set.parse(Path(places.key).read_bytes())
 
 
 # --- The file
 
 
-def test_the_file_is_what_slurm_documents(places: Places) -> None:
+def test_the_file_is_what_slurm_documents(places: Paths) -> None:
     keys.ensure_key(places, ME)
     (first, second) = json.loads(Path(places.key).read_text())["keys"]
     assert (first["alg"], first["kty"], first["use"]) == ("HS256", "oct", "default")
@@ -124,7 +124,7 @@ def test_a_secret_stands_in_no_text_of_ours() -> None:
 # --- At a start
 
 
-def test_a_key_is_made_once(places: Places) -> None:
+def test_a_key_is_made_once(places: Paths) -> None:
     assert keys.ensure_key(places, ME) == "A key for this deployment was made."
     path = Path(places.key)
     content = path.read_bytes()
@@ -134,7 +134,7 @@ def test_a_key_is_made_once(places: Places) -> None:
     assert path.read_bytes() == content
 
 
-def test_two_deployments_have_two_keys(places: Places) -> None:
+def test_two_deployments_have_two_keys(places: Paths) -> None:
     keys.ensure_key(places, ME)
     first = stored(places)
     Path(places.key).unlink()
@@ -142,7 +142,7 @@ def test_two_deployments_have_two_keys(places: Places) -> None:
     assert stored(places).current.secret != first.current.secret
 
 
-def test_a_key_of_an_older_version_goes_on_as_the_same_key(places: Places) -> None:
+def test_a_key_of_an_older_version_goes_on_as_the_same_key(places: Paths) -> None:
     Path(places.key).write_bytes(BARE)
     Path(places.key).chmod(0o600)
     assert keys.ensure_key(places, ME) is None
@@ -152,7 +152,7 @@ def test_a_key_of_an_older_version_goes_on_as_the_same_key(places: Places) -> No
     assert key_set.is_set(Path(places.key).read_bytes())
 
 
-def test_a_mode_that_let_nobody_else_in_is_put_right(places: Places) -> None:
+def test_a_mode_that_let_nobody_else_in_is_put_right(places: Paths) -> None:
     keys.ensure_key(places, ME)
     Path(places.key).chmod(0o400)
     note = keys.ensure_key(places, ME)
@@ -162,7 +162,7 @@ def test_a_mode_that_let_nobody_else_in_is_put_right(places: Places) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o602])
-def test_a_key_that_others_may_know_or_have_made_is_refused(places: Places, mode: int) -> None:
+def test_a_key_that_others_may_know_or_have_made_is_refused(places: Paths, mode: int) -> None:
     keys.ensure_key(places, ME)
     Path(places.key).chmod(mode)
     with pytest.raises(DshpcError, match="not safe") as caught:
@@ -171,14 +171,14 @@ def test_a_key_that_others_may_know_or_have_made_is_refused(places: Places, mode
     assert Path(places.key).stat().st_mode & 0o7777 == mode
 
 
-def test_a_link_in_place_of_the_key_is_refused(places: Places, tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_key_is_refused(places: Paths, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"x" * 1024)
     Path(places.key).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DshpcError, match="not a plain file"):
         keys.ensure_key(places, ME)
 
 
-def test_a_key_that_lies_elsewhere_too_is_refused(places: Places, tmp_path: Path) -> None:
+def test_a_key_that_lies_elsewhere_too_is_refused(places: Paths, tmp_path: Path) -> None:
     keys.ensure_key(places, ME)
     (tmp_path / "copy").hardlink_to(places.key)
     with pytest.raises(DshpcError, match="under another name"):
@@ -195,7 +195,7 @@ def test_a_key_that_lies_elsewhere_too_is_refused(places: Places, tmp_path: Path
     ],
 )
 def test_a_short_or_damaged_key_is_refused_and_kept(
-    places: Places, content: bytes, words: str
+    places: Paths, content: bytes, words: str
 ) -> None:
     Path(places.key).write_bytes(content)
     Path(places.key).chmod(0o600)
@@ -205,7 +205,7 @@ def test_a_short_or_damaged_key_is_refused_and_kept(
     assert Path(places.key).read_bytes() == content
 
 
-def test_a_start_drops_former_keys_and_keeps_the_one_that_signs(places: Places) -> None:
+def test_a_start_drops_former_keys_and_keeps_the_one_that_signs(places: Paths) -> None:
     now = KeySet(Key("new", b"n" * 64, until=9), (Key("old", b"o" * 64, until=99),))
     Path(places.key).write_bytes(key_set.to_bytes(now))
     Path(places.key).chmod(0o600)
@@ -271,7 +271,7 @@ def test_an_earlier_end_is_not_put_off() -> None:
 
 @pytest.mark.parametrize("stopped_after", [0, 1, 2, 3])
 def test_a_change_that_was_cut_off_starts_and_can_be_begun_anew(
-    places: Places, stopped_after: int
+    places: Paths, stopped_after: int
 ) -> None:
     start = key_set.fresh(b"o" * 64, "t0")
     left = files_of_a_change(start, b"n" * 64, 1000, "t1")[stopped_after]
@@ -308,7 +308,7 @@ def test_how_long_a_token_lives(config: str, life_s: int) -> None:
 class Cluster(FakeMachine):
     """Two daemons that read the key file at a reconfigure; `deaf` ones only when restarted."""
 
-    def __init__(self, places: Places, deaf: dict[str, str] | None = None) -> None:
+    def __init__(self, places: Paths, deaf: dict[str, str] | None = None) -> None:
         self.signs: dict[str, str | None] = dict.fromkeys(("slurmctld", "slurmd"))
         self.places, self.deaf, self.seen = places, deaf or {}, list[KeySet]()
         self.states: Iterator[str] = itertools.repeat("IDLE")
@@ -345,7 +345,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(keys, name, 0.0)
 
 
-def test_each_file_is_in_force_before_the_next_is_written(places: Places) -> None:
+def test_each_file_is_in_force_before_the_next_is_written(places: Paths) -> None:
     keys.ensure_key(places, ME)
     before = stored(places)
     machine = Cluster(places)
@@ -365,7 +365,7 @@ def test_each_file_is_in_force_before_the_next_is_written(places: Places) -> Non
     assert not [argv for argv in machine.ran if argv[0] == "s6-svc"]
 
 
-def test_the_node_is_up_again_before_the_next_is_written(places: Places) -> None:
+def test_the_node_is_up_again_before_the_next_is_written(places: Paths) -> None:
     keys.ensure_key(places, ME)
     machine = Cluster(places)
     said = ("UNKNOWN", "IDLE", "MIXED*", "MIXED", "UNKNOWN", "UNKNOWN", "ALLOCATED")
@@ -377,7 +377,7 @@ def test_the_node_is_up_again_before_the_next_is_written(places: Places) -> None
 
 
 def test_a_node_that_stays_away_does_not_keep_the_key(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "_NODE_KNOWN_S", 0.02)
     keys.ensure_key(places, ME)
@@ -390,7 +390,7 @@ def test_a_node_that_stays_away_does_not_keep_the_key(
 @pytest.mark.parametrize("order", ["-r", "-k"])
 @pytest.mark.parametrize("service", ["slurmctld", "slurmd"])
 def test_a_daemon_that_hears_no_reconfigure_is_restarted(
-    places: Places, service: str, order: str
+    places: Paths, service: str, order: str
 ) -> None:
     keys.ensure_key(places, ME)
     machine = Cluster(places, {service: order})
@@ -403,7 +403,7 @@ def test_a_daemon_that_hears_no_reconfigure_is_restarted(
     ) in machine.ran
 
 
-def test_a_daemon_that_takes_up_nothing_keeps_the_former_key_accepted(places: Places) -> None:
+def test_a_daemon_that_takes_up_nothing_keeps_the_former_key_accepted(places: Paths) -> None:
     keys.ensure_key(places, ME)
     before = stored(places)
     machine = Cluster(places, {"slurmd": "never"})
@@ -417,7 +417,7 @@ def test_a_daemon_that_takes_up_nothing_keeps_the_former_key_accepted(places: Pl
 
 @pytest.mark.parametrize("phase", ["starting: slurmd", "failed"])
 def test_a_cluster_that_is_not_ready_keeps_its_key(
-    places: Places, tmp_path: Path, phase: str
+    places: Paths, tmp_path: Path, phase: str
 ) -> None:
     keys.ensure_key(places, ME)
     content = Path(places.key).read_bytes()
@@ -431,7 +431,7 @@ def test_a_cluster_that_is_not_ready_keeps_its_key(
 
 @pytest.mark.parametrize(("device", "begun"), [("/dev/nvidia0", True), ("/dev/nvidia7", False)])
 def test_slurmd_is_not_reconfigured_onto_a_missing_device(
-    places: Places, tmp_path: Path, device: str, begun: bool
+    places: Paths, tmp_path: Path, device: str, begun: bool
 ) -> None:
     keys.ensure_key(places, ME)
     (tmp_path / "etc/slurm/gres.conf").write_text(f"Name=gpu Type=h100 File={device}\n")
@@ -445,7 +445,7 @@ def test_slurmd_is_not_reconfigured_onto_a_missing_device(
 
 
 def test_a_controller_that_does_not_answer_is_told_before_anything_is_written(
-    places: Places,
+    places: Paths,
 ) -> None:
     keys.ensure_key(places, ME)
     content = Path(places.key).read_bytes()
@@ -457,14 +457,14 @@ def test_a_controller_that_does_not_answer_is_told_before_anything_is_written(
     assert Path(places.key).read_bytes() == content
 
 
-def test_an_unsafe_key_is_not_changed(places: Places) -> None:
+def test_an_unsafe_key_is_not_changed(places: Paths) -> None:
     keys.ensure_key(places, ME)
     Path(places.key).chmod(0o644)
     with pytest.raises(DshpcError, match="not safe"):
         Cluster(places).change()
 
 
-def test_two_changes_at_once_are_refused(places: Places, tmp_path: Path) -> None:
+def test_two_changes_at_once_are_refused(places: Paths, tmp_path: Path) -> None:
     keys.ensure_key(places, ME)
     with open(tmp_path / "run/dshpc/key.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -475,7 +475,7 @@ def test_two_changes_at_once_are_refused(places: Places, tmp_path: Path) -> None
 
 
 def test_what_was_done_is_printed_without_a_secret(
-    places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    places: Paths, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys.ensure_key(places, ME)
     machine = Cluster(places)
@@ -513,7 +513,7 @@ def test_the_kid_of_a_token(text: bytes, kid: str | None) -> None:
     assert key_set.kid_of(text) == kid
 
 
-def test_each_step_is_said_as_it_begins(places: Places) -> None:
+def test_each_step_is_said_as_it_begins(places: Paths) -> None:
     keys.ensure_key(places, ME)
     cluster = Cluster(places, {"slurmd": "-k"})
     said: list[str] = []

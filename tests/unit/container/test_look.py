@@ -16,7 +16,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.plan import DeviceLink
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 from tests.unit.diagnose.known import known
 
 LINKS = tuple(DeviceLink(f"/run/dshpc/gpus/dxg{number}", "/dev/null") for number in (0, 1))
@@ -24,7 +24,7 @@ LINKS = tuple(DeviceLink(f"/run/dshpc/gpus/dxg{number}", "/dev/null") for number
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    places = Places(str(tmp_path))
+    places = Paths(str(tmp_path))
     return Run(LocalMachine(), places, Status(places), Settings(), (0, 0))
 
 

@@ -18,7 +18,7 @@ from dshpc_setup.facts import Cpu, Engine, GpuDevice, Gpus, HostFacts
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.node import main
 from dshpc_setup.observed.model import Inside, KeyFile
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 from tests.unit.engine.fake import Answer, FakeMachine, facts
 
 UP = "Slurmctld(primary) at lab is UP\n"
@@ -53,7 +53,7 @@ class Container(FakeMachine):
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     for folder in ("etc/slurm", "run/dshpc", "var/lib/dshpc/key", "var/lib/dshpc/state", "dev"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "run/dshpc/node").write_text("lab\n")
@@ -61,11 +61,11 @@ def places(tmp_path: Path) -> Places:
     (tmp_path / "etc/slurm/gres.conf").write_text(GRES_CONF)
     Path(key(tmp_path)).write_bytes(key_set.to_bytes(key_set.fresh(SECRET, "one")))
     Path(key(tmp_path)).chmod(0o600)
-    return Places(str(tmp_path))
+    return Paths(str(tmp_path))
 
 
 def key(root: Path) -> str:
-    return Places(str(root)).key
+    return Paths(str(root)).key
 
 
 def machine(slurm: Answer | None = None, daemons: Answer | None = None) -> Container:
@@ -80,7 +80,7 @@ def machine(slurm: Answer | None = None, daemons: Answer | None = None) -> Conta
 
 
 def look(
-    places: Places,
+    places: Paths,
     monkeypatch: pytest.MonkeyPatch,
     asked: Container | None = None,
     found: HostFacts | None = None,
@@ -91,7 +91,7 @@ def look(
     return observe.observe(asked or machine(), places, env)
 
 
-def test_a_healthy_cluster(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_healthy_cluster(places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     inside = look(places, monkeypatch)
     assert (inside.controller, inside.controller_says) == ("up", None)
     ctld, slurmd = inside.daemons
@@ -109,7 +109,7 @@ def test_a_healthy_cluster(places: Places, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_of_a_broken_start_all_but_slurm_is_told(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No configuration is in force, nothing is supervised yet."""
     for name in ("slurm.conf", "gres.conf"):
@@ -127,7 +127,7 @@ def test_of_a_broken_start_all_but_slurm_is_told(
     assert inside.key.state == "present"
 
 
-def test_no_secret_is_printed(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_is_printed(places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     text = json.dumps(observe.to_json(look(places, monkeypatch)))
     (kept, *_) = json.loads(Path(places.key).read_text())["keys"]
     for secret in (SECRET.decode(), kept["k"], "hunter2", "a-secret-of-the-environment"):
@@ -137,7 +137,7 @@ def test_no_secret_is_printed(places: Places, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_device_files_of_this_node_are_opened(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path(places.at("/dev/nvidia0")).write_text("")
     Path(places.at("/dev/nvidia1")).write_text("")  # in the way of the device
@@ -152,7 +152,7 @@ def test_device_files_of_this_node_are_opened(
 
 
 def test_gpus_by_the_names_that_a_start_would_give_them(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = GpuDevice(0, "nvidia", "NVIDIA T4", slurm_type="t4", device_files=("/dev/nvidia0",))
     lost = replace(good, index=1, device_files=("/dev/nvidia1",), problems=("DSH-NV-013",))
@@ -167,7 +167,7 @@ def test_gpus_by_the_names_that_a_start_would_give_them(
 
 
 def test_hardware_that_does_not_answer_is_not_taken_for_none(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_: object, **__: object) -> HostFacts:
         raise RuntimeError("the driver is gone")
@@ -262,13 +262,13 @@ def test_any_answer_of_a_supervisor_is_read(status: str, deaths: str, version: s
     assert observe_daemons.parse_daemon("slurmd", status, deaths, version).exits >= 0
 
 
-def test_a_good_key(places: Places) -> None:
+def test_a_good_key(places: Paths) -> None:
     found = observe.key_file(places)
     assert (found.state, found.mode, found.detail) == ("present", 0o600, None)
     assert found.size == os.path.getsize(places.key)
 
 
-def test_a_key_that_others_can_read(places: Places) -> None:
+def test_a_key_that_others_can_read(places: Paths) -> None:
     os.chmod(places.key, 0o644)
     assert observe.key_file(places).detail == "every user can read it"
 
@@ -277,12 +277,12 @@ def test_a_key_that_others_can_read(places: Places) -> None:
     "content",
     [b'{"keys": [{"kid": "a", "k": "c2hvcnQ"}]}', b'{"keys": 3}     ', b'{"keys": [}    \xff\xff'],
 )
-def test_a_damaged_key_is_named_without_a_word_of_it(places: Places, content: bytes) -> None:
+def test_a_damaged_key_is_named_without_a_word_of_it(places: Paths, content: bytes) -> None:
     Path(places.key).write_bytes(content)
     assert observe.key_file(places).detail == "it is damaged"
 
 
-def test_no_key(places: Places) -> None:
+def test_no_key(places: Paths) -> None:
     os.unlink(places.key)
     assert observe.key_file(places) == KeyFile("absent")
 
@@ -313,7 +313,7 @@ def test_what_the_build_wrote_of_its_packages(
     assert (found.get("packages_days"), found.get("slurm_package")) == (days, package)
 
 
-def test_programs_that_cannot_be_run_are_named(places: Places) -> None:
+def test_programs_that_cannot_be_run_are_named(places: Paths) -> None:
     os.makedirs(places.etc_slurm, exist_ok=True)
     with open(f"{places.etc_slurm}/slurm.conf", "w", encoding="utf-8") as file:
         file.write("Epilog=/usr/bin/true\nTaskProlog=/no/such\n")

@@ -13,7 +13,7 @@ from dshpc_setup.plan import plan_cluster
 from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.gpus import SlurmGpu
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 H100 = GpuDevice(
     0, "nvidia", "NVIDIA H100 80GB HBM3", "GPU-a", memory_mib=81559, compute="9.0",
@@ -97,7 +97,7 @@ def test_partitions_and_arrays_of_an_own_slurm_conf() -> None:
 
 
 def test_it_is_written_for_all_users_and_read_back(tmp_path: Path) -> None:
-    places = Places(str(tmp_path))
+    places = Paths(str(tmp_path))
     (tmp_path / "run/dshpc").mkdir(parents=True)
     found = offered(seen(H100))
     offer.write(places, found)

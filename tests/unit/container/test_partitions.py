@@ -16,7 +16,7 @@ from dshpc_setup.container.status import Status
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 DEBUG = "ClusterName=lab\nPartitionName=debug Nodes=ALL Default=YES State=UP\n"
 BOTH = DEBUG + "PartitionName=long Nodes=old[1-2] MaxTime=7-0 Default=NO AllowGroups=lab State=UP\n"
@@ -73,7 +73,7 @@ class Queue(LocalMachine):
 
 
 def settle(machine: Queue, text: str) -> tuple[Mapping[str, str], list[str]]:
-    places = Places("/nowhere")
+    places = Paths("/nowhere")
     status = Status(places, say=lambda _: None)
     run = Run(machine, places, status, Settings(), (0, 0))
     return partitions.settle(run, candidate(text)), status.values["notes"]

@@ -11,8 +11,8 @@ from dshpc_setup.container import programs
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.node import main
 from dshpc_setup.observed.model import NamedProgram
-from dshpc_setup.slurm import places
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm import paths
+from dshpc_setup.slurm.paths import Paths
 
 KEYS = (
     "Prolog",
@@ -135,7 +135,7 @@ def test_status_names_a_program_that_has_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "etc/slurm").mkdir(parents=True)
-    monkeypatch.setattr(places, "Places", lambda: Places(str(tmp_path)))
+    monkeypatch.setattr(paths, "Paths", lambda: Paths(str(tmp_path)))
     conf = tmp_path / "etc/slurm/slurm.conf"
     assert main._programs_that_cannot_run() == []
     conf.write_text("Epilog=/usr/bin/true\n")

@@ -12,28 +12,28 @@ import pytest
 from dshpc_setup.container import reconfigure, status
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.slurm.places import ASK, Places
+from dshpc_setup.slurm.paths import ASK, Paths
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     for folder in ("run/dshpc/conf.1", "etc", "run/slurm", "run/slurmctld"):
         (tmp_path / folder).mkdir(parents=True)
-    return Places(str(tmp_path))
+    return Paths(str(tmp_path))
 
 
-def told(places: Places, **values: Any) -> None:
+def told(places: Paths, **values: Any) -> None:
     found = {**status.Status(places).values, **values}
     Path(places.status).write_text(json.dumps(found))
 
 
-def refused(places: Places) -> DshpcError:
+def refused(places: Paths) -> DshpcError:
     with pytest.raises(DshpcError) as caught:
         reconfigure.reconfigure(LocalMachine(places.root), places, {"DSHPC_PREFIX": "lab"})
     return caught.value
 
 
-def test_before_the_start_and_during_it_there_is_nothing_to_reconfigure(places: Places) -> None:
+def test_before_the_start_and_during_it_there_is_nothing_to_reconfigure(places: Paths) -> None:
     assert refused(places).exit_code == Exit.INCOMPLETE
     told(places, phase="starting: plan")
     error = refused(places)
@@ -41,7 +41,7 @@ def test_before_the_start_and_during_it_there_is_nothing_to_reconfigure(places: 
     assert "starting: plan" in error.details
 
 
-def test_after_a_failed_start_the_reason_is_said(places: Places) -> None:
+def test_after_a_failed_start_the_reason_is_said(places: Paths) -> None:
     told(places, phase="failed", failure={"brief": "No key.", "details": "", "resolution": []})
     error = refused(places)
     assert error.exit_code == Exit.INCOMPLETE
@@ -49,7 +49,7 @@ def test_after_a_failed_start_the_reason_is_said(places: Places) -> None:
 
 
 @pytest.mark.parametrize("name", ["reconfigure.lock", "key.lock"])
-def test_two_at_once_are_refused(places: Places, name: str) -> None:
+def test_two_at_once_are_refused(places: Paths, name: str) -> None:
     told(places, phase="ready")
     with (Path(places.run) / name).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -58,7 +58,7 @@ def test_two_at_once_are_refused(places: Places, name: str) -> None:
     assert "changed already" in error.brief
 
 
-def in_force(places: Places) -> Path:
+def in_force(places: Paths) -> Path:
     """A set that both daemons were started with."""
     folder = Path(places.run) / "conf.1"
     for name in ("slurm.conf", "gres.conf", "slurm.jwks", ASK):
@@ -71,13 +71,13 @@ def in_force(places: Places) -> Path:
     return folder
 
 
-def test_the_texts_in_force_are_those_of_slurm_without_keys(places: Places) -> None:
+def test_the_texts_in_force_are_those_of_slurm_without_keys(places: Paths) -> None:
     in_force(places)
     found = reconfigure._texts_in_force(places)
     assert found == {"slurm.conf": "slurm.conf", "gres.conf": "gres.conf"}
 
 
-def test_what_is_in_force_is_what_both_daemons_were_started_with(places: Places) -> None:
+def test_what_is_in_force_is_what_both_daemons_were_started_with(places: Paths) -> None:
     in_force(places)
     assert reconfigure._took_over(places)
     record = Path(places.run) / "slurmd.conf"
@@ -87,7 +87,7 @@ def test_what_is_in_force_is_what_both_daemons_were_started_with(places: Places)
     assert not reconfigure._took_over(places)
 
 
-def test_a_daemon_that_no_client_reaches_is_not_taken_for_one_that_runs(places: Places) -> None:
+def test_a_daemon_that_no_client_reaches_is_not_taken_for_one_that_runs(places: Paths) -> None:
     in_force(places)
     (Path(places.root) / "run/slurm/sack.socket").unlink()
     assert not reconfigure._took_over(places)

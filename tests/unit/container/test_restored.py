@@ -15,7 +15,7 @@ from dshpc_setup.jobs.end_record import ENDED
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.slurm import completion_log
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 SINCE = 1_700_000_000
 UID = os.getuid()
@@ -48,8 +48,8 @@ class Slurm(LocalMachine):
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    made = Places(str(tmp_path))
+def places(tmp_path: Path) -> Paths:
+    made = Paths(str(tmp_path))
     Path(made.at(completion_log.LOG)).parent.mkdir(parents=True)
     ends.make_folder(made, UID, os.getgid())
     return made
@@ -65,7 +65,7 @@ def ended(job: int, state: str, at: int, code: int = 0, array: str = "") -> str:
     )
 
 
-def test_what_has_ended_since_the_copy_ends_again_as_it_had(places: Places) -> None:
+def test_what_has_ended_since_the_copy_ends_again_as_it_had(places: Paths) -> None:
     Path(places.at(completion_log.LOG)).write_text(
         ended(11, "COMPLETED", SINCE + 5)
         + ended(12, "FAILED", SINCE + 5, code=3)
@@ -99,7 +99,7 @@ def test_what_has_ended_since_the_copy_ends_again_as_it_had(places: Places) -> N
     assert slurm.orders == []
 
 
-def test_where_no_copy_was_taken_nobody_is_asked(places: Places) -> None:
+def test_where_no_copy_was_taken_nobody_is_asked(places: Paths) -> None:
     slurm = Slurm()
     for text in ("", "{", "[]", '{"written": null}'):
         Path(places.at(restored._MARK)).write_text(text)

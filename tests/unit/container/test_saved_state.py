@@ -10,7 +10,7 @@ import pytest
 from dshpc_setup.container import saved_state
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.slurm import completion_log
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 CONF = "StateSaveLocation=/state\n"
 ME = (os.getuid(), os.getgid())
@@ -18,13 +18,13 @@ RECORDS = b"records of jobs"
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     (tmp_path / "state").mkdir()
     (tmp_path / completion_log.LOG.lstrip("/")).parent.mkdir(parents=True)
-    return Places(str(tmp_path))
+    return Paths(str(tmp_path))
 
 
-def put(places: Places, name: str, content: bytes) -> Path:
+def put(places: Paths, name: str, content: bytes) -> Path:
     path = Path(places.at(f"/state/{name}"))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
@@ -45,7 +45,7 @@ def torn(path: str) -> bool:
     return not Path(path).read_bytes().endswith(RECORDS)
 
 
-def lost(places: Places) -> DshpcError:
+def lost(places: Paths) -> DshpcError:
     with pytest.raises(DshpcError) as raised:
         saved_state.check(places, CONF, none)
     return raised.value
@@ -61,19 +61,19 @@ def test_a_header_is_what_slurmctld_writes() -> None:
     assert (made[31:35], len(made)) == (seen[31:35], 43)
 
 
-def test_nothing_is_said_of_a_first_start_and_of_a_state_that_can_be_read(places: Places) -> None:
+def test_nothing_is_said_of_a_first_start_and_of_a_state_that_can_be_read(places: Paths) -> None:
     saved_state.check(places, CONF, none)
     put(places, "job_state", state(3))
     saved_state.check(places, CONF, none)
 
 
-def test_slurmctld_was_killed_between_two_of_its_steps(places: Places) -> None:
+def test_slurmctld_was_killed_between_two_of_its_steps(places: Paths) -> None:
     put(places, "job_state.old", state(3))
     saved_state.check(places, CONF, none)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 99, state(3)[:30], b"\0" * 4096])
-def test_an_empty_or_damaged_state_stops_the_start(places: Places, content: bytes) -> None:
+def test_an_empty_or_damaged_state_stops_the_start(places: Paths, content: bytes) -> None:
     put(places, "job_state", content)
     put(places, "job_state.old", content)
     put(places, "hash.7/job.17/script", b"#!/bin/sh")
@@ -85,7 +85,7 @@ def test_an_empty_or_damaged_state_stops_the_start(places: Places, content: byte
     assert "saved-state restore" in " ".join(lost(places).resolution)
 
 
-def test_a_damaged_state_is_not_passed_over_for_its_old_one(places: Places) -> None:
+def test_a_damaged_state_is_not_passed_over_for_its_old_one(places: Paths) -> None:
     """What the old one does not know would be given up without a word."""
     put(places, "job_state", b"garbage")
     put(places, "job_state.old", state(9))
@@ -93,7 +93,7 @@ def test_a_damaged_state_is_not_passed_over_for_its_old_one(places: Places) -> N
 
 
 @pytest.mark.parametrize("trace", ["hash.7/job.17/script", "log"])
-def test_files_that_are_gone_are_missed_where_there_were_jobs(places: Places, trace: str) -> None:
+def test_files_that_are_gone_are_missed_where_there_were_jobs(places: Paths, trace: str) -> None:
     if trace == "log":
         Path(places.at(completion_log.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
     else:
@@ -101,7 +101,7 @@ def test_files_that_are_gone_are_missed_where_there_were_jobs(places: Places, tr
     lost(places)
 
 
-def test_a_copy_is_taken_and_no_number_comes_twice(places: Places) -> None:
+def test_a_copy_is_taken_and_no_number_comes_twice(places: Paths) -> None:
     put(places, "job_state", b"")
     put(places, "job_state.old", b"")
     put(places, "job_state.kept", state(9))
@@ -122,7 +122,7 @@ def test_a_copy_is_taken_and_no_number_comes_twice(places: Places) -> None:
     assert f"cat {saved_state.SET_ASIDE}/{aside.name}/job.17/script | dshpc sbatch" in done
 
 
-def test_giving_up_keeps_the_scripts_and_the_numbers(places: Places) -> None:
+def test_giving_up_keeps_the_scripts_and_the_numbers(places: Paths) -> None:
     put(places, "job_state", b"garbage")
     put(places, "hash.7/job.17/script", b"#!/bin/sh")
     saved_state.repair(places, "give-up", CONF, ME, none)
@@ -133,7 +133,7 @@ def test_giving_up_keeps_the_scripts_and_the_numbers(places: Places) -> None:
     assert (aside / "job.17" / "script").read_bytes() == b"#!/bin/sh"
 
 
-def test_nothing_is_repaired_that_can_be_read_and_no_copy_is_made_up(places: Places) -> None:
+def test_nothing_is_repaired_that_can_be_read_and_no_copy_is_made_up(places: Paths) -> None:
     put(places, "job_state", b"garbage")
     with pytest.raises(DshpcError, match="no copy"):
         saved_state.repair(places, "restore", CONF, ME, none)
@@ -142,7 +142,7 @@ def test_nothing_is_repaired_that_can_be_read_and_no_copy_is_made_up(places: Pla
         saved_state.repair(places, "give-up", CONF, ME, none)
 
 
-def test_a_state_with_a_good_beginning_and_a_torn_body(places: Places) -> None:
+def test_a_state_with_a_good_beginning_and_a_torn_body(places: Paths) -> None:
     """As a power cut leaves it: only slurmctld can tell, once it has ended over it."""
     put(places, "job_state", state(9)[:-3])
     saved_state.check(places, CONF, torn)
@@ -161,13 +161,13 @@ def test_a_state_with_a_good_beginning_and_a_torn_body(places: Places) -> None:
         saved_state.repair(places, "give-up", CONF, ME, torn)
 
 
-def test_the_old_one_that_slurmctld_would_take_is_asked_about_too(places: Places) -> None:
+def test_the_old_one_that_slurmctld_would_take_is_asked_about_too(places: Paths) -> None:
     put(places, "job_state.old", state(7)[:-3])
     with pytest.raises(DshpcError, match="saved queue cannot be read"):
         saved_state.check_whole(places, CONF, torn)
 
 
-def test_scripts_of_jobs_that_the_copy_knows_stay_where_they_are(places: Places) -> None:
+def test_scripts_of_jobs_that_the_copy_knows_stay_where_they_are(places: Paths) -> None:
     put(places, "job_state", b"garbage")
     put(places, "job_state.kept", state(9))
     for number in (7, 8):

@@ -22,7 +22,7 @@ from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.plan.model import ExtraLine
 from dshpc_setup.render.configuration import render_slurm
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 PLAN = ClusterPlan("lab", "lab", "debug", 8, 14374, 1796, 1, 4, 2)
 FACTS = HostFacts(
@@ -41,7 +41,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "etc/hosts").write_text("10.0.0.2 lab\n")
     monkeypatch.setattr(socket, "gethostname", lambda: "lab")
-    places = Places(str(tmp_path))
+    places = Paths(str(tmp_path))
     machine, settings = LocalMachine(str(tmp_path)), Settings(prefix="lab")
     return Run(machine, places, status.Status(places), settings, (0, 0))
 
@@ -127,7 +127,7 @@ def test_a_start_that_fails_names_its_container(
         raise KeyError(name)
 
     monkeypatch.setattr(pwd, "getpwnam", broken)
-    places = Places(str(tmp_path))
+    places = Paths(str(tmp_path))
     with pytest.raises(KeyError):
         start.start(LocalMachine(str(tmp_path)), places, {"DSHPC_PREFIX": "lab"})
     found = status.read(places)

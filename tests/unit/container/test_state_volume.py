@@ -11,26 +11,26 @@ import pytest
 from dshpc_setup.container import state_volume
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     (tmp_path / "var/lib/dshpc/state/slurmctld").mkdir(parents=True)
-    return Places(str(tmp_path))
+    return Paths(str(tmp_path))
 
 
 def left(blocks: int) -> SimpleNamespace:
     return SimpleNamespace(f_bavail=blocks, f_frsize=4096, f_blocks=1000)
 
 
-def test_a_volume_with_room_is_left_as_it_was(places: Places) -> None:
+def test_a_volume_with_room_is_left_as_it_was(places: Paths) -> None:
     state_volume.ensure_room(places)
     assert os.listdir(places.state) == ["slurmctld"]
 
 
 def test_a_full_volume_is_refused_and_an_almost_full_one_is_not(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _: left(64))
     state_volume.ensure_room(places)
@@ -39,7 +39,7 @@ def test_a_full_volume_is_refused_and_an_almost_full_one_is_not(
         state_volume.ensure_room(places)
 
 
-def test_a_volume_that_cannot_be_written_is_said(places: Places) -> None:
+def test_a_volume_that_cannot_be_written_is_said(places: Paths) -> None:
     Path(places.state, ".dshpc-room").mkdir()
     with pytest.raises(DshpcError, match="cannot write"):
         state_volume.ensure_room(places)
@@ -57,7 +57,7 @@ def test_a_volume_that_cannot_be_written_is_said(places: Places) -> None:
         ("old|12", "ClusterName=lab\nStateSaveLocation=/elsewhere", False),
     ],
 )
-def test_whose_state_it_is(places: Places, saved: str | None, conf: str, foreign: bool) -> None:
+def test_whose_state_it_is(places: Paths, saved: str | None, conf: str, foreign: bool) -> None:
     if saved is not None:
         Path(places.state, "slurmctld/clustername").write_text(saved)
     error = state_volume.foreign_error(places, Candidate({"slurm.conf": conf}, {}, {}))

@@ -10,20 +10,20 @@ import pytest
 from dshpc_setup.container import status
 from dshpc_setup.container.status import Status, with_name
 from dshpc_setup.errors import DshpcError, Fix
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(str(tmp_path))
+def places(tmp_path: Path) -> Paths:
+    return Paths(str(tmp_path))
 
 
-def test_before_the_start_there_is_none(places: Places) -> None:
+def test_before_the_start_there_is_none(places: Paths) -> None:
     assert status.read(places) is None
     assert status.wait(places, 0.0) is None
 
 
-def test_a_step_is_seen_while_it_runs_and_timed_after(places: Places, tmp_path: Path) -> None:
+def test_a_step_is_seen_while_it_runs_and_timed_after(places: Paths, tmp_path: Path) -> None:
     now = Status(places)
     with now.step("detect"):
         found = status.read(places)
@@ -37,7 +37,7 @@ def test_a_step_is_seen_while_it_runs_and_timed_after(places: Places, tmp_path: 
     assert [step["name"] for step in found["steps"]] == ["detect"]
 
 
-def test_a_failure_says_what_why_and_what_to_do(places: Places) -> None:
+def test_a_failure_says_what_why_and_what_to_do(places: Paths) -> None:
     Status(places).failed(DshpcError("what", "why", ("do this",)))
     found = status.wait(places, 5.0)
     assert found is not None
@@ -59,14 +59,14 @@ def test_steps_name_the_container_and_what_slurm_said_stays() -> None:
     assert (error.fixes[0].command, error.details) == ("docker logs lab-slurm", "CONTAINER")
 
 
-def test_waiting_gives_up_in_time(places: Places) -> None:
+def test_waiting_gives_up_in_time(places: Paths) -> None:
     with Status(places).step("key"):
         found = status.wait(places, 0.05)
     assert found is not None
     assert found["phase"] == "starting: key"
 
 
-def test_notes_go_to_the_log_too(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_go_to_the_log_too(places: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     now = Status(places)
     now.note("one\ntwo")
     assert capsys.readouterr().out == "dshpc: one\ndshpc: two\n"
@@ -76,10 +76,10 @@ def test_notes_go_to_the_log_too(places: Places, capsys: pytest.CaptureFixture[s
 
 def test_parts_of_a_broken_file_are_told_in_text_that_everyone_can_read(tmp_path: Path) -> None:
     broken = b"Foo\xff\x00\x1b[31m".decode("utf-8", "surrogateescape")
-    found = status.Status(Places(str(tmp_path)), say=lambda _: None)
+    found = status.Status(Paths(str(tmp_path)), say=lambda _: None)
     found.note(broken)
     found.failed(DshpcError(f"Bad: {broken}", broken, (broken,)))
-    told = status.read(Places(str(tmp_path)))
+    told = status.read(Paths(str(tmp_path)))
     assert told is not None
     assert told["failure"]["brief"].isprintable()
     assert told["notes"][0].startswith("Foo")
@@ -87,7 +87,7 @@ def test_parts_of_a_broken_file_are_told_in_text_that_everyone_can_read(tmp_path
 
 
 def test_a_cluster_that_runs_stays_ready_while_it_is_reconfigured(tmp_path: Path) -> None:
-    places = Places(str(tmp_path))
+    places = Paths(str(tmp_path))
     status.Status(places).ready()
     again = status.Status(places, live=False)
     with again.step("check"):
@@ -104,7 +104,7 @@ def first_process(root: Path, began: int) -> None:
     (root / "proc/1/stat").write_text(f"1 (a ) S 1 b) S {fields} {began} 99 98\n")
 
 
-def test_what_an_earlier_start_left_is_not_believed(places: Places, tmp_path: Path) -> None:
+def test_what_an_earlier_start_left_is_not_believed(places: Paths, tmp_path: Path) -> None:
     first_process(tmp_path, 4711)
     status.Status(places).ready()
     assert (tmp_path / "run/dshpc/phase").read_text() == "ready\n4711\n"

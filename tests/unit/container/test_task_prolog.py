@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import task_prolog
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 from tests.unit.engine.fake import Answer, FakeMachine
 
 SAID = "slurmstepd: error: TaskProlog failed status=3\n"
@@ -23,23 +23,23 @@ def job(log: str, code: int = 3, number: int = 17) -> str:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     (tmp_path / "etc/slurm").mkdir(parents=True)
     (tmp_path / "etc/slurm/slurm.conf").write_text("TaskProlog=/opt/site/task.sh\n")
-    return Places(str(tmp_path))
+    return Paths(str(tmp_path))
 
 
-def failed(places: Places, text: str) -> tuple[str, ...]:
+def failed(places: Paths, text: str) -> tuple[str, ...]:
     machine = FakeMachine(commands={"sh -c": Answer(text)})
     return task_prolog.failed(machine, places, 5.0)
 
 
-def test_a_job_that_it_ended_is_told_with_its_exit_code(tmp_path: Path, places: Places) -> None:
+def test_a_job_that_it_ended_is_told_with_its_exit_code(tmp_path: Path, places: Paths) -> None:
     (tmp_path / "a log").write_text("x" * 9000 + "\n" + SAID)
     assert failed(places, job("/a log")) == ("17 (exit code 3)",)
 
 
-def test_a_job_that_failed_by_itself_is_not(tmp_path: Path, places: Places) -> None:
+def test_a_job_that_failed_by_itself_is_not(tmp_path: Path, places: Paths) -> None:
     (tmp_path / "log").write_text(SAID)
     assert failed(places, job("/log", code=1)) == (), "another code than Slurm's line says"
     (tmp_path / "own").write_text("it failed\n")
@@ -50,7 +50,7 @@ def test_a_job_that_failed_by_itself_is_not(tmp_path: Path, places: Places) -> N
 
 
 @pytest.mark.parametrize("line", ["", "TaskProlog=/usr/local/lib/dshpc/task-prolog"])
-def test_nothing_is_asked_where_there_is_none_of_the_users(line: str, places: Places) -> None:
+def test_nothing_is_asked_where_there_is_none_of_the_users(line: str, places: Paths) -> None:
     Path(f"{places.etc_slurm}/slurm.conf").write_text(f"{line}\n")
     machine = FakeMachine()
     assert task_prolog.failed(machine, places, 5.0) == ()

@@ -15,7 +15,7 @@ from dshpc_setup.container.config import Candidate
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.slurm import slurm_conf
-from dshpc_setup.slurm.places import ASK, Places
+from dshpc_setup.slurm.paths import ASK, Paths
 
 TEXT = "ClusterName=lab\nauthinfo = ttl=99\nSlurmctldPort=6817\nNodeName=lab Gres=gpu:h100:2\n"
 
@@ -121,7 +121,7 @@ def test_a_trial_that_cannot_begin_leaves_no_folder_either(
     assert not (tmp_path / "run/dshpc/trial").exists()
 
 
-def _trial_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+def _trial_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
     (tmp_path / "run/dshpc").mkdir(parents=True)
     (tmp_path / "var/lib/dshpc/key").mkdir(parents=True)
     (tmp_path / "var/lib/dshpc/key/slurm.key").write_bytes(bytes(64))
@@ -129,4 +129,4 @@ def _trial_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     monkeypatch.setattr(network, "spare_port", lambda: next(ports))
     monkeypatch.setattr(network, "end", str)
     monkeypatch.setattr(network, "reaped", bool)
-    return Places(str(tmp_path))
+    return Paths(str(tmp_path))

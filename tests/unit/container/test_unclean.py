@@ -4,13 +4,13 @@ import time
 from pathlib import Path
 
 from dshpc_setup.container import unclean
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 NOW = 1_700_000_000
 
 
 def test_ends_of_the_last_day_are_told_and_a_long_log_is_cut(tmp_path: Path) -> None:
-    places = Places(str(tmp_path))
+    places = Paths(str(tmp_path))
     assert unclean.found_at(places, NOW) == []
     log = Path(f"{places.state}/slurmctld.unclean")
     log.parent.mkdir(parents=True)
@@ -23,7 +23,7 @@ def test_ends_of_the_last_day_are_told_and_a_long_log_is_cut(tmp_path: Path) -> 
 
 
 def test_they_are_told_until_a_start_after_an_end_in_order(tmp_path: Path) -> None:
-    places = Places(str(tmp_path))
+    places = Paths(str(tmp_path))
     unclean.trim(places)  # the first start
     log = Path(f"{places.state}/slurmctld.unclean")
     log.parent.mkdir(parents=True)
@@ -39,7 +39,7 @@ def test_they_are_told_until_a_start_after_an_end_in_order(tmp_path: Path) -> No
 
 
 def test_the_jobs_of_an_end_are_told_with_it_and_go_with_it(tmp_path: Path) -> None:
-    places = Places(str(tmp_path))
+    places = Paths(str(tmp_path))
     unclean.note_jobs(places, {"requeued": ["12"]})  # after an end in order: no word of it
     log = Path(f"{places.state}/slurmctld.unclean")
     log.parent.mkdir(parents=True)

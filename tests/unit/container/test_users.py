@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dshpc_setup.container import accounts, users
 from dshpc_setup.container.accounts import User
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.slurm.places import HOMES, Places
+from dshpc_setup.slurm.paths import HOMES, Paths
 
 PASSWD = f"root:x:0:0:root:{accounts.ROOTS}:/bin/bash\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
 GROUP = "root:x:0:\nslurm:x:64030:\nusers:x:100:\n"
@@ -106,11 +106,11 @@ def test_the_groups_of_the_gpus_are_those_of_their_device_files(tmp_path: Path) 
         path = tmp_path / "dev" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    assert users.gpu_gids(Places(str(tmp_path))) == ((gid,) if os.getuid() else ())
+    assert users.gpu_gids(Paths(str(tmp_path))) == ((gid,) if os.getuid() else ())
     for name in ("dri/renderD128", "nvidia-caps/nvidia-cap1"):
         os.chown(tmp_path / "dev" / name, -1, gid)
-    assert users.gpu_gids(Places(str(tmp_path))) == (gid,)
-    assert users.gpu_gids(Places(str(tmp_path / "none"))) == ()
+    assert users.gpu_gids(Paths(str(tmp_path))) == (gid,)
+    assert users.gpu_gids(Paths(str(tmp_path / "none"))) == ()
 
 
 @given(st.lists(people, max_size=6, unique_by=lambda user: user.uid))
@@ -160,15 +160,15 @@ def test_what_cannot_be_a_user_is_refused(uid: str, gid: str, name: str, home: s
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Paths:
     for folder in ("etc", "home", "var/lib/dshpc/state"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "etc/passwd").write_text(PASSWD)
     (tmp_path / "etc/group").write_text(GROUP)
-    return Places(str(tmp_path))
+    return Paths(str(tmp_path))
 
 
-def test_a_user_outlives_the_container(places: Places, tmp_path: Path) -> None:
+def test_a_user_outlives_the_container(places: Paths, tmp_path: Path) -> None:
     ada = User(os.getuid() or 1000, os.getgid(), "ada")
     users.add(places, ada)
     users.add(places, ada)
@@ -182,7 +182,7 @@ def test_a_user_outlives_the_container(places: Places, tmp_path: Path) -> None:
     assert marker.read_text() == f"{ada.gid}:ada:{HOMES}/ada:ada\n"
 
 
-def test_a_user_added_later_may_use_the_gpus_too(places: Places, tmp_path: Path) -> None:
+def test_a_user_added_later_may_use_the_gpus_too(places: Paths, tmp_path: Path) -> None:
     (tmp_path / "dev/dri").mkdir(parents=True)
     (tmp_path / "dev/dri/renderD128").touch()
     gid = 4242 if os.getuid() == 0 else os.getgid()
@@ -197,7 +197,7 @@ def test_a_user_added_later_may_use_the_gpus_too(places: Places, tmp_path: Path)
     assert f":x:{gid}:ada\n" in (tmp_path / "etc/group").read_text()
 
 
-def test_a_user_who_changed_replaces_the_earlier_one(places: Places, tmp_path: Path) -> None:
+def test_a_user_who_changed_replaces_the_earlier_one(places: Paths, tmp_path: Path) -> None:
     uid = os.getuid() or 1000
     users.add(places, User(uid, os.getgid(), "ada"))
     users.add(places, User(uid, os.getgid(), "ada.l"))
@@ -222,7 +222,7 @@ def test_nobody_is_given_anothers_home_and_each_keeps_his_own() -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_no_link_is_followed_to_a_home(places: Places, tmp_path: Path, kind: str) -> None:
+def test_no_link_is_followed_to_a_home(places: Paths, tmp_path: Path, kind: str) -> None:
     homes, target = tmp_path / HOMES[1:], tmp_path / "etc/target"
     homes.mkdir(parents=True)
     target.mkdir(mode=0o755)
@@ -236,7 +236,7 @@ def test_no_link_is_followed_to_a_home(places: Places, tmp_path: Path, kind: str
     assert (target.stat().st_uid, target.stat().st_mode) == (before.st_uid, before.st_mode)
 
 
-def test_what_a_user_has_made_of_the_home_stays(places: Places, tmp_path: Path) -> None:
+def test_what_a_user_has_made_of_the_home_stays(places: Paths, tmp_path: Path) -> None:
     ada = User(os.getuid() or 1000, os.getgid(), "ada")
     users.add(places, ada)
     home = tmp_path / HOMES[1:] / "ada"

@@ -10,7 +10,7 @@ import pytest
 from dshpc_setup.container import would_start as module
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.slurm.places import Places
+from dshpc_setup.slurm.paths import Paths
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_what_is_damaged_is_refused(
     path.parent.mkdir(parents=True)
     path.write_text(text)
     path.chmod(0o600)
-    places = Places(str(tmp_path))
+    places = Paths(str(tmp_path))
     code = module.would_start(LocalMachine(places.root), places, {"DSHPC_PREFIX": "lab"})
     assert code == Exit.ERROR
     refused = json.loads(capsys.readouterr().out)["refused"]

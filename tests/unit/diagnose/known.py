@@ -13,7 +13,7 @@ from typing import Any
 
 from dshpc_setup import probes
 from dshpc_setup.checkup import known_of
-from dshpc_setup.diagnose import Finding, Known, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, diagnose
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed import stored
 from dshpc_setup.observed.model import SCHEMA, Observed
@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parents[2] / "machines"
 
 
 @cache
-def known(name: str, settings: Settings = Settings()) -> Known:
+def known(name: str, settings: Settings = Settings()) -> CheckInput:
     """ "NAME" or "NAME/CASE"."""
     machine_name, _, case = name.partition("/")
     folder = FOLDER / machine_name

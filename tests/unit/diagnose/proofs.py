@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dshpc_setup.diagnose import Known
+from dshpc_setup.diagnose import CheckInput
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, proof_key
@@ -18,19 +18,19 @@ from tests.unit.passthrough.made import amd, card, ended, facts
 from tests.unit.passthrough.refusals import CASES, MACHINES, Case
 
 
-def refused(finding: str) -> Known:
+def refused(finding: str) -> CheckInput:
     """By the first text of tests/unit/passthrough/refusals.py that is this finding."""
     return of_case(next(case for case in CASES if case.finding == finding))
 
 
-def beside(finding: str) -> Known:
+def beside(finding: str) -> CheckInput:
     """By the near miss of it: the next text in that file that is none of the catalogue, or another."""
     first = next(index for index, case in enumerate(CASES) if case.finding == finding)
     after = [case for case in CASES[first:] if case.finding != finding]
     return of_case(next((case for case in after if case.finding is None), after[0]))
 
 
-def of_case(case: Case) -> Known:
+def of_case(case: Case) -> CheckInput:
     """A machine with one GPU whose engine refused the container with this text."""
     on = MACHINES[case.on]
     gpu = amd(0) if on.gpus.vendor == "amd" else card(0)
@@ -40,7 +40,7 @@ def of_case(case: Case) -> Known:
     return after_test(found, row.failed(cause or Cause(None, "the engine refused"), case.text))
 
 
-def looked(said: str | CommandResult, found: HostFacts, way: Handover) -> Known:
+def looked(said: str | CommandResult, found: HostFacts, way: Handover) -> CheckInput:
     """The test container of these GPUs ran, and this is what it said from inside."""
     plan = plan_cluster(found, Settings())
     result = ended(0, said) if isinstance(said, str) else said
@@ -51,11 +51,11 @@ def looked(said: str | CommandResult, found: HostFacts, way: Handover) -> Known:
     return after_test(found, row.failed(cause, result.text))
 
 
-def after_test(found: HostFacts, *rows: Attempt, warnings: tuple[Cause, ...] = ()) -> Known:
+def after_test(found: HostFacts, *rows: Attempt, warnings: tuple[Cause, ...] = ()) -> CheckInput:
     """With a proof of this machine as it is; the first row that works is taken."""
     plan = plan_cluster(found, Settings())
     works = next((row.handover for row in rows if row.state == "works"), None)
     proof = Passthrough(
         works or Handover("none"), "Tested.", rows, proof_key(found, plan, True), warnings
     )
-    return Known(found, plan=plan, proof=proof)
+    return CheckInput(found, plan=plan, proof=proof)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dshpc_setup.diagnose import Finding, Known, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, diagnose
 from dshpc_setup.diagnose.amd import CHECKS
 from tests.unit.diagnose.known import findings, known
 from tests.unit.diagnose.tables import Tables, text
@@ -80,7 +80,7 @@ WORDS = {
 }
 
 
-def found(about: Known, identity: str) -> Finding:
+def found(about: CheckInput, identity: str) -> Finding:
     return next(finding for finding in diagnose(about, CHECKS) if finding.id == identity)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup import diagnose
-from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.diagnose import CheckInput, Finding
 from dshpc_setup.diagnose.model import Check, Verdict
 from dshpc_setup.errors import Exit, Fix
 from dshpc_setup.facts import (
@@ -42,10 +42,10 @@ PROOF = Passthrough(Handover("devices"), "Proven.", key=proof_key(FACTS, PLAN, T
 NODE = Node("p", "idle", None, {"gpu:t4": 1}, {})
 CLUSTER = ClusterStatus("/p", "p-slurm", "running", "healthy", phase="ready", nodes=(NODE,),
                         isolation="default")  # fmt: skip
-WELL = Known(FACTS, plan=PLAN, proof=PROOF, observed=Observed(cluster=CLUSTER))
+WELL = CheckInput(FACTS, plan=PLAN, proof=PROOF, observed=Observed(cluster=CLUSTER))
 
 
-def found(known: Known, identity: str) -> Finding:
+def found(known: CheckInput, identity: str) -> Finding:
     (finding,) = (each for each in diagnose.diagnose(known) if each.id == identity)
     return finding
 
@@ -59,13 +59,13 @@ def test_all_is_well() -> None:
 
 
 def test_every_check_has_its_finding() -> None:
-    for known in (WELL, Known(replace(FACTS, engine=Engine("absent"), gpus=Gpus("absent")))):
+    for known in (WELL, CheckInput(replace(FACTS, engine=Engine("absent"), gpus=Gpus("absent")))):
         for finding, check in zip(diagnose.diagnose(known), diagnose.catalogue(), strict=True):
             assert (finding.id, finding.section) == (check.id, check.section)
 
 
 def test_a_check_that_crashes_takes_no_other_along() -> None:
-    def crash(known: Known) -> Verdict:
+    def crash(known: CheckInput) -> Verdict:
         raise KeyError("x")
 
     checks = (Check("X-1", "host", "t", "f", crash), *diagnose.catalogue())
@@ -77,7 +77,7 @@ def test_a_check_that_crashes_takes_no_other_along() -> None:
 def test_what_needs_a_fault_is_skipped_with_all_that_needs_it() -> None:
     """The last of the chain was not looked at either, and it is the first that is to be repaired."""
 
-    def never(known: Known) -> Verdict:
+    def never(known: CheckInput) -> Verdict:
         raise AssertionError("what it needs was not looked at")
 
     chain = (
@@ -105,11 +105,11 @@ def test_a_dead_endpoint_is_named(state: Any) -> None:
 
 def test_again_is_said_only_of_what_was_set_up() -> None:
     facts = replace(FACTS, engine=Engine("absent"))
-    first = found(Known(facts), "DSH-DK-001")
+    first = found(CheckInput(facts), "DSH-DK-001")
     assert [fix.text for fix in first.fix] == ["Set it up"]
-    again = found(Known(facts, observed=Observed(cluster=CLUSTER)), "DSH-DK-001")
+    again = found(CheckInput(facts, observed=Observed(cluster=CLUSTER)), "DSH-DK-001")
     assert [fix.text for fix in again.fix] == ["Set it up again"]
-    assert found(Known(FACTS), "DSH-SL-001").fix[0].text == "Set it up"
+    assert found(CheckInput(FACTS), "DSH-SL-001").fix[0].text == "Set it up"
 
 
 def test_a_proof_counts_only_for_the_machine_it_was_made_on() -> None:
@@ -243,4 +243,4 @@ def test_a_driver_that_is_too_old(vendor: Any, version: str | None, state: str) 
 @pytest.mark.parametrize(("version", "state"), [("390.157", "warn"), ("6.10.5", "skipped")])
 def test_the_age_of_a_driver_that_lists_no_gpu(version: str, state: str) -> None:
     facts = replace(FACTS, gpus=Gpus("error", driver_version=version, detail="no library"))
-    assert found(Known(facts), "DSH-NV-049").state == state
+    assert found(CheckInput(facts), "DSH-NV-049").state == state

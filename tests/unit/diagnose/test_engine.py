@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup import remedies
-from dshpc_setup.diagnose import Finding, Known, catalogue, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, catalogue, diagnose
 from dshpc_setup.diagnose.engine import CHECKS
 from dshpc_setup.engine import refusals
 from dshpc_setup.facts import Compose, Engine, Evidence, Toolkit
@@ -22,30 +22,30 @@ from tests.unit.diagnose.known import FOLDER, known
 from tests.unit.diagnose.proofs import after_test, beside, refused
 from tests.unit.passthrough.made import card, facts
 
-Case = str | Known
+Case = str | CheckInput
 RTX4090 = "workstation-rtx4090"
 BY_ID = {check.id: check for check in catalogue()}
 
 
-def on(name: str, **engine: Any) -> Known:
+def on(name: str, **engine: Any) -> CheckInput:
     """A recorded machine with another engine."""
     told = known(name)
     return replace(told, facts=replace(told.facts, engine=replace(told.facts.engine, **engine)))
 
 
-def forbidden() -> Known:
+def forbidden() -> CheckInput:
     """An engine whose authorization plugin says no: its socket is open."""
     told = on("vm-docker-denied", detail="authorization denied by plugin opa: not allowed")
     seen = Evidence("engine", "denied", SOCKET, 1.0, told.facts.engine.detail, 403)
     return replace(told, facts=replace(told.facts, evidence=(*told.facts.evidence, seen)))
 
 
-def disk(free_mib: int, free_inodes: int | None = None) -> Known:
+def disk(free_mib: int, free_inodes: int | None = None) -> CheckInput:
     seen = Disk("engine", "/var/lib/docker", free_mib, 100_000, free_inodes)
     return replace(known(RTX4090), observed=Observed(disks=(seen,)))
 
 
-def client(*, there: bool) -> Known:
+def client(*, there: bool) -> CheckInput:
     return replace(known(RTX4090), observed=Observed(docker_command=there))
 
 

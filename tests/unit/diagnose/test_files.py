@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dshpc_setup.diagnose import Finding, Known, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, diagnose
 from dshpc_setup.diagnose.files import CHECKS
 from dshpc_setup.diagnose.slurm import in_its_words
 from dshpc_setup.errors import Fix
@@ -89,7 +89,7 @@ AUTOMATIC = {
 }
 
 
-def found(about: Known, identity: str) -> Finding:
+def found(about: CheckInput, identity: str) -> Finding:
     return next(finding for finding in diagnose(about, CHECKS) if finding.id == identity)
 
 
@@ -183,7 +183,7 @@ def test_what_the_container_refused_can_be_pasted_in_the_folder_that_is_named() 
 
 def with_compose(
     owner: str, *notes: str, late: bool = False, case: str = "files-edited-in-force"
-) -> Known:
+) -> CheckInput:
     """The case with a compose file of that owner, and notes of `dshpc status` about it."""
     here = known(f"{W}/{case}")
     assert here.observed.cluster is not None

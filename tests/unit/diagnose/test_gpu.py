@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dshpc_setup.diagnose import Finding, Known, diagnose, gpu
+from dshpc_setup.diagnose import CheckInput, Finding, diagnose, gpu
 from dshpc_setup.facts import Gpus
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.settings import Settings
@@ -99,7 +99,7 @@ CAUSES = {
 }
 
 
-def found(about: Known, identity: str) -> Finding:
+def found(about: CheckInput, identity: str) -> Finding:
     return next(finding for finding in diagnose(about, CHECKS) if finding.id == identity)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup.diagnose import Finding, Known, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, diagnose
 from dshpc_setup.diagnose.host import CHECKS
 from dshpc_setup.facts import Evidence
 from dshpc_setup.settings import Settings, WrongSetting, read
@@ -65,7 +65,7 @@ WORDS = {
 }
 
 
-def found(about: Known, identity: str) -> Finding:
+def found(about: CheckInput, identity: str) -> Finding:
     return next(finding for finding in diagnose(about, CHECKS) if finding.id == identity)
 
 
@@ -77,7 +77,7 @@ class TestHost(Tables):
     words = WORDS
 
 
-def changed(part: str, **fields: Any) -> Known:
+def changed(part: str, **fields: Any) -> CheckInput:
     """The workstation with other facts."""
     here = known(W)
     new = replace(getattr(here.facts, part), **fields)

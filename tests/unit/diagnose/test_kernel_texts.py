@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dshpc_setup.checkup import examine_recorded, kernel
-from dshpc_setup.diagnose import Finding, Known, diagnose, exit_code
+from dshpc_setup.diagnose import CheckInput, Finding, diagnose, exit_code
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed.model import KernelLog
@@ -23,13 +23,13 @@ OF_THE_LOG = ("DSH-NV-005", "DSH-NV-020", "DSH-NV-081", "DSH-NV-084", "DSH-NV-10
               "DSH-NV-103", "DSH-NV-104", "DSH-NV-105", "DSH-AM-101", "DSH-AM-102")  # fmt: skip
 
 
-def with_log(machine: str, log: str) -> Known:
+def with_log(machine: str, log: str) -> CheckInput:
     here = known(machine)
     seen = replace(here.observed, kernel=KernelLog("present", kernel.parse(log)))
     return replace(here, observed=seen)
 
 
-def faults(about: Known) -> dict[str, Finding]:
+def faults(about: CheckInput) -> dict[str, Finding]:
     return {each.id: each for each in diagnose(about) if each.state in ("warn", "error")}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dshpc_setup.diagnose import Finding, Known, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, diagnose
 from dshpc_setup.diagnose.nvidia import CHECKS
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import CdiSpec, Evidence, GpuHealth
@@ -177,7 +177,7 @@ def test_nouveau_is_kept_away_by_the_way_of_the_distribution() -> None:
         assert command in text(found(made, "DSH-NV-002"))
 
 
-def found(about: Known, identity: str) -> Finding:
+def found(about: CheckInput, identity: str) -> Finding:
     return next(finding for finding in diagnose(about, CHECKS) if finding.id == identity)
 
 
@@ -207,7 +207,7 @@ BY_TEST = (
 STEP = Fix("Fix it", "true")
 
 
-def proven(name: str, mechanism: Any, **change: Any) -> Known:
+def proven(name: str, mechanism: Any, **change: Any) -> CheckInput:
     """A machine with the outcome of a test-run that still holds."""
     here = known(name)
     assert here.plan is not None

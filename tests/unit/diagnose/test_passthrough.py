@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dshpc_setup.diagnose import Finding, Known, catalogue, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, catalogue, diagnose
 from dshpc_setup.diagnose.passthrough import CHECKS
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.facts import Gpus
@@ -30,7 +30,7 @@ NEEDY = "unloaded libcuda.so.1 ERROR: ld.so: object 'libcuda.so.1' from LD_PRELO
     "(libm.so.9: cannot open shared object file)"  # fmt: skip
 MUSL = "musl /lib/ld-musl-x86_64.so.1\nuser 1000"
 
-FIRES: dict[str, tuple[Known, Known]] = {
+FIRES: dict[str, tuple[CheckInput, CheckInput]] = {
     "DSH-PT-001": (refused(findings.NO_TOOLKIT), WELL),
     findings.FEWER_GPUS: (looked(seen(0, uuids=(uuid(0),)), TWO, REQUEST), WELL),
     findings.OTHER_GPUS: (
@@ -66,7 +66,7 @@ FIRES: dict[str, tuple[Known, Known]] = {
 }
 
 
-def found(where: Known, identity: str) -> Finding:
+def found(where: CheckInput, identity: str) -> Finding:
     return next(each for each in diagnose(where) if each.id == identity)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dshpc_setup.diagnose import Finding, Known, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, diagnose
 from dshpc_setup.diagnose.kernel_log import past, wanted, xids
 from dshpc_setup.facts import GpuHealth
 from dshpc_setup.observed.model import KernelLog
@@ -36,7 +36,7 @@ LEGACY = (
 SWITCH = "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 23001, Fatal, Link 30 ingress overflow (First)"
 
 
-def finding(about: Known, identity: str) -> Finding:
+def finding(about: CheckInput, identity: str) -> Finding:
     return next(each for each in diagnose(about) if each.id == identity)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dshpc_setup import probes
 from dshpc_setup.checkup import known_of
 from dshpc_setup.container.drift import compare
-from dshpc_setup.diagnose import Finding, Known, diagnose, slurm
+from dshpc_setup.diagnose import CheckInput, Finding, diagnose, slurm
 from dshpc_setup.diagnose.model import FAULTS, Check
 from dshpc_setup.diagnose.slurm_known import nodes
 from dshpc_setup.errors import Fix
@@ -25,8 +25,8 @@ from dshpc_setup.observed.cluster_status import ClusterStatus, Drift
 from dshpc_setup.observed.drift import GpuDrift
 from dshpc_setup.observed.model import Daemon, Inside, ProjectFile
 from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.blocked_jobs import Stuck
 from dshpc_setup.slurm.nodes import Node
-from dshpc_setup.slurm.stuck import Stuck
 from tests.unit.diagnose.known import FOLDER, findings, known
 
 HOST = "workstation-rtx4090"
@@ -94,22 +94,22 @@ def _named(case: str) -> str:
     return case if case == "healthy" or case.startswith("slurm-") else f"slurm-{case}"
 
 
-def of(change: Known, identity: str) -> Finding:
+def of(change: CheckInput, identity: str) -> Finding:
     return next(item for item in diagnose(change) if item.id == identity)
 
 
-def healthy() -> Known:
+def healthy() -> CheckInput:
     return known(f"{HOST}/healthy")
 
 
-def with_inside(**values: Any) -> Known:
+def with_inside(**values: Any) -> CheckInput:
     observed = healthy().observed
     assert observed.inside is not None
     inside = replace(observed.inside, **values)
     return replace(healthy(), observed=replace(observed, inside=inside))
 
 
-def with_cluster(**values: Any) -> Known:
+def with_cluster(**values: Any) -> CheckInput:
     observed = healthy().observed
     assert observed.cluster is not None
     cluster = replace(observed.cluster, **values)
@@ -689,12 +689,12 @@ def test_more_room_is_never_worse(free: int, size: int, inodes: int | None) -> N
     assert told[1] <= told[0]
 
 
-def _alone(identity: str, change: Known) -> str:
+def _alone(identity: str, change: CheckInput) -> str:
     check: Check = BY_ID[identity]
     return check.look(change).state
 
 
-def with_compose_text(text: str) -> Known:
+def with_compose_text(text: str) -> CheckInput:
     file = ProjectFile("docker-compose.yml", "edited", text=text)
     here = healthy()
     rest = tuple(item for item in here.observed.files if item.path != file.path)

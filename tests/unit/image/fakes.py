@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform, State
-from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, apart
+from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, workers
 
 FACTS = HostFacts(
     Platform("linux", os_id="debian", os_version="12", arch="x86_64"),
@@ -111,7 +111,7 @@ class FakeMachine:
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
-        return apart.in_place(questions, meanwhile)
+        return workers.in_place(questions, meanwhile)
 
     def nvml_readings(self, deadline_s: float) -> Reply:
         return Reply("absent")

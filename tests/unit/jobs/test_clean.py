@@ -23,8 +23,8 @@ from dshpc_setup.jobs import (
     workspace,
 )
 from dshpc_setup.jobs.clean import Request
-from dshpc_setup.jobs.incoming import Incoming
-from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.reader import JobReader
+from dshpc_setup.jobs.staging import Incoming
 from dshpc_setup.node import job_verbs
 from tests.unit.jobs.test_queries import Played, over, queue
 from tests.unit.slurm.test_completion_log import line
@@ -65,11 +65,11 @@ class Folder:
     def names(self) -> list[str]:
         return sorted(os.listdir(self.work / "jobs" / str(UID)))
 
-    def look(self) -> Look:
+    def look(self) -> JobReader:
         def said(_: Sequence[str]) -> tuple[int, str]:
             return self.code, queue(*self.jobs) if self.code == 0 else "Unable to contact"
 
-        return Look(
+        return JobReader(
             Played(said), str(self.work), log=str(self.log), places=allocated_gpus.Places({})
         )
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dshpc_setup.jobs import allocated_gpus, command_words, queries, records
-from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.reader import JobReader
 from dshpc_setup.jobs.workspace import Workspace
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.workflows import state
@@ -52,7 +52,7 @@ def printed(work: Path, *words: str) -> str:
         patch.setattr(
             command_words,
             "look_at",
-            lambda w: Look(machine, w.work, None, allocated_gpus.Places({})),
+            lambda w: JobReader(machine, w.work, None, allocated_gpus.Places({})),
         )
         verb, *rest = words
         command = {"show": queries.show_main, "list": queries.list_main}[verb]

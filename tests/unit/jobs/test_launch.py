@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dshpc_setup.jobs import launch, no_links
+from dshpc_setup.jobs import launch, safe_open
 from dshpc_setup.jobs import own_workspace as workspace
 from dshpc_setup.jobs.own_workspace import OwnWorkspace
 from dshpc_setup.jobs.request import Request
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 def at(folder: Path) -> OwnWorkspace:
     """That workspace as the launcher has it, which goes on to stand where it stood."""
     return OwnWorkspace(
-        str(folder), no_links.folder(str(folder)), no_links.folder(str(folder / ".job"))
+        str(folder), safe_open.folder(str(folder)), safe_open.folder(str(folder / ".job"))
     )
 
 
@@ -133,8 +133,8 @@ def test_a_folder_of_somebody_else_is_refused(
     other = os.getuid() + 1
     monkeypatch.setattr("os.getuid", lambda: other)
     # What that one makes here is of that one
-    monkeypatch.setattr(no_links, "given_owner", lambda _: other)
-    with pytest.raises(no_links.NotTheirsError):
+    monkeypatch.setattr(safe_open, "given_owner", lambda _: other)
+    with pytest.raises(safe_open.NotTheirsError):
         workspace.opened(str(here))
     assert launch.main() == launch.NOT_FOUND
     assert "no workspace of this user's" in capfd.readouterr().err
@@ -146,10 +146,10 @@ def test_where_all_files_are_given_to_another_the_workspace_is_ours(
     owner = os.getuid()
     monkeypatch.setattr("os.getuid", lambda: owner + 1)  # what we make is of `owner` all the same
     at = workspace.opened(str(here))
-    assert no_links.others_given(at.folder) == owner
+    assert safe_open.others_given(at.folder) == owner
     assert sorted(path.name for path in here.iterdir()) == [".job"]
-    monkeypatch.setattr(no_links, "given_owner", lambda _: None)  # we may not write there
-    with pytest.raises(no_links.NotTheirsError):
+    monkeypatch.setattr(safe_open, "given_owner", lambda _: None)  # we may not write there
+    with pytest.raises(safe_open.NotTheirsError):
         workspace.opened(str(here))
 
 
@@ -165,7 +165,7 @@ def test_a_workspace_in_a_folder_of_somebody_else_is_refused(
         return os.stat_result(theirs) if found.st_ino == above else found
 
     monkeypatch.setattr("os.fstat", told)
-    with pytest.raises(no_links.NotTheirsError):
+    with pytest.raises(safe_open.NotTheirsError):
         workspace.opened(str(here))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dshpc_setup.jobs import allocated_gpus, limits, records
 from dshpc_setup.jobs.limits import Limits
-from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.reader import JobReader
 from dshpc_setup.probes import ranges
 from tests.unit.jobs.test_damaged import Forgot
 
@@ -24,9 +24,9 @@ _LINE = (
 )
 
 
-def look(work: Path, log: str | None = None) -> Look:
+def look(work: Path, log: str | None = None) -> JobReader:
     machine: Any = Forgot()
-    return Look(machine, str(work), log, allocated_gpus.Places({}))
+    return JobReader(machine, str(work), log, allocated_gpus.Places({}))
 
 
 def workspace(work: Path, name: str, job: str) -> Path:

@@ -18,7 +18,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import State
 from dshpc_setup.jobs import allocated_gpus, command_words, follow, queries
 from dshpc_setup.jobs.limits import Limits
-from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.reader import JobReader
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
@@ -69,8 +69,8 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Answers],
     def start(answers: Answers) -> Played:
         machine = Played(answers)
 
-        def look(words: command_words.Words) -> Look:
-            return Look(machine, str(tmp_path), log=str(log), places=allocated_gpus.Places({}))
+        def look(words: command_words.Words) -> JobReader:
+            return JobReader(machine, str(tmp_path), log=str(log), places=allocated_gpus.Places({}))
 
         monkeypatch.setattr(command_words, "look_at", look)
         return machine
@@ -235,7 +235,7 @@ def test_a_job_of_another_user_is_not_cancelled(
 def test_only_numbers_reach_slurm(text: str) -> None:
     machine = Played(running)
     with contextlib.suppress(DshpcError):
-        Look(machine, "/w", log=None, places=allocated_gpus.Places({})).one(text)
+        JobReader(machine, "/w", log=None, places=allocated_gpus.Places({})).one(text)
     for argv in machine.argvs:
         assert argv[-1].isascii()
         assert argv[-1].isdecimal()

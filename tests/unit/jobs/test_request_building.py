@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import no_links, request_building, submit
-from dshpc_setup.jobs.incoming import Incoming
+from dshpc_setup.jobs import request_building, safe_open, submit
 from dshpc_setup.jobs.request_building import CommandLine
 from dshpc_setup.jobs.sizes import mib
+from dshpc_setup.jobs.staging import Incoming
 from dshpc_setup.methods.model import Resources
 
 
@@ -189,7 +189,7 @@ def test_another_users_result_is_not_taken(project: Path, monkeypatch: pytest.Mo
         (uid, None, True), (0, (uid, 7), True), (uid + 1, None, False), (0, (uid + 1, 7), False),
     ):  # fmt: skip
         monkeypatch.setattr("os.getuid", lambda who=who: who)
-        monkeypatch.setattr(no_links, "given_owner", lambda _, who=who: who)
+        monkeypatch.setattr(safe_open, "given_owner", lambda _, who=who: who)
         asked = Incoming(str(project / "work"), owner)
         if good:
             assert request_building.of_method(CommandLine("test"), str(project), asked).requires

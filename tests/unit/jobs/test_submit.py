@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import call, clock, lost, no_links, request, submit, workspace_folders
+from dshpc_setup.jobs import (
+    call,
+    clock,
+    request,
+    safe_open,
+    submit,
+    unacknowledged,
+    workspace_folders,
+)
 from dshpc_setup.jobs.no_wait import TakenBack
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
@@ -365,8 +373,8 @@ HELD = "8 /x\n17 {folder}\n"
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost, "_LOOK_S", 0.0)
-    monkeypatch.setattr(lost, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(unacknowledged, "_LOOK_S", 0.0)
+    monkeypatch.setattr(unacknowledged, "_PAUSE_S", 0.0)
 
 
 @pytest.mark.parametrize(("words", "code", "state"), LOST)
@@ -514,10 +522,10 @@ def test_a_workspace_that_cannot_be_filled_goes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(name: str, text: str, at: int) -> None:
-        os.close(no_links.new_file(name, at))
+        os.close(safe_open.new_file(name, at))
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(no_links, "replace", full)
+    monkeypatch.setattr(safe_open, "replace", full)
     with pytest.raises(DshpcError, match="cannot be made: No space left"):
         submit.submit(Slurm(), asked(tmp_path), offer())
     assert tree(tmp_path) == ["jobs", HERE]
@@ -587,8 +595,8 @@ def test_several_jobs_have_copies_of_a_method_of_their_own(tmp_path: Path) -> No
     tool.write_text("x")
     tool.chmod(0o755)
     with (
-        no_links.opened(str(tmp_path / "user")) as user,
-        no_links.opened(str(tmp_path)) as made,
+        safe_open.opened(str(tmp_path / "user")) as user,
+        safe_open.opened(str(tmp_path)) as made,
     ):
         submit._copy(".incoming-1", user, made)
     copied = tmp_path / "inputs" / ".method" / "lib" / "tool"

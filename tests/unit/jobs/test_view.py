@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dshpc_setup.jobs import no_links, pending_reasons, queries, records, results, table, view
+from dshpc_setup.jobs import pending_reasons, queries, records, results, safe_open, table, view
 from dshpc_setup.jobs.allocated_gpus import Gpu, Places, parse_table
 from dshpc_setup.jobs.offer import OfferedGpu
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.view import View
 from dshpc_setup.jobs.workspace import Workspace
-from dshpc_setup.slurm import completion_log, pending, stuck
+from dshpc_setup.slurm import blocked_jobs, completion_log, pending
 from tests.unit.slurm.test_completion_log import line
 from tests.unit.slurm.test_job_states import known, number
 
@@ -183,7 +183,7 @@ def test_only_the_callers_own_workspaces(tmp_path: Path, monkeypatch: pytest.Mon
     (mine.parent / str(uid + 2)).symlink_to(mine)
     for who, count in ((uid, 1), (0, 1), (uid + 1, 0), (uid + 2, 0)):
         monkeypatch.setattr("os.getuid", lambda who=who: who)
-        monkeypatch.setattr(no_links, "given_owner", lambda _, who=who: who)
+        monkeypatch.setattr(safe_open, "given_owner", lambda _, who=who: who)
         assert len(list(records.newest_first(str(tmp_path)))) == count
         assert (records.find(str(tmp_path), 17) is not None) == bool(count)
 
@@ -374,7 +374,7 @@ def test_why_a_job_waits(reason: str, changes: dict[str, Any], said: str) -> Non
 
 def test_what_cannot_run_is_found_by_its_number() -> None:
     held = pending.Queue((pending.Request("17_[0-3]", "me", "x", ("debug",), "JobHeldUser"),))
-    (found,) = stuck.judge(held)
+    (found,) = blocked_jobs.judge(held)
     job = known(
         job_state=["PENDING"], array_job_id=number(17), array_task_string="0-3", gres_detail=[]
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import no_links, records, removal, workspace, workspace_folders
+from dshpc_setup.jobs import records, removal, safe_open, workspace, workspace_folders
 from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.workspace import Workspace
 
@@ -71,7 +71,7 @@ def test_a_jobs_folder_of_somebody_else_is_refused(
     os.chown(jobs, owner, -1)
     jobs.chmod(mode_of)
     monkeypatch.setattr("os.getuid", lambda: 4712)
-    monkeypatch.setattr(no_links, "given_owner", lambda _: 4712)
+    monkeypatch.setattr(safe_open, "given_owner", lambda _: 4712)
     with pytest.raises(DshpcError, match=why) as told:
         ready(tmp_path)
     assert f"sudo chown --reference={tmp_path} {jobs}" in told.value.resolution[0]
@@ -176,11 +176,11 @@ def test_only_who_owns_the_work_folder_makes_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.getuid", lambda: UID + 1)
-    monkeypatch.setattr(no_links, "given_owner", lambda _: UID + 1)
+    monkeypatch.setattr(safe_open, "given_owner", lambda _: UID + 1)
     with pytest.raises(PermissionError, match=f"only user {UID}"):
         ready(tmp_path)
     # A file system that gives all files to one user
-    monkeypatch.setattr(no_links, "given_owner", lambda _: UID)
+    monkeypatch.setattr(safe_open, "given_owner", lambda _: UID)
     ready(tmp_path)
 
 
@@ -218,19 +218,19 @@ def test_a_file_by_a_whole_path(tmp_path: Path) -> None:
     (tmp_path / "b").symlink_to("a")
     (tmp_path / "a/link").symlink_to("log")
     for work in ("", str(tmp_path), "/elsewhere"):
-        os.close(no_links.file_at(str(good), work, UID))
+        os.close(safe_open.file_at(str(good), work, UID))
         for name in ("b/log", "a/link", "a/../a/log", "a", "", "missing/log"):
             with pytest.raises(OSError):  # noqa: PT011
-                no_links.file_at(f"{tmp_path}/{name}", work, UID)
-    with pytest.raises(no_links.NotTheirsError):
-        no_links.file_at(str(good), "", UID + 1)
+                safe_open.file_at(f"{tmp_path}/{name}", work, UID)
+    with pytest.raises(safe_open.NotTheirsError):
+        safe_open.file_at(str(good), "", UID + 1)
 
 
 def test_whom_a_file_system_gives_files_is_seen_at_the_file_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another one in its place, put there once it was open, says nothing."""
-    at = no_links.folder(str(tmp_path))
+    at = safe_open.folder(str(tmp_path))
     fstat = os.fstat
 
     def replaced(handle: int) -> os.stat_result:
@@ -240,7 +240,7 @@ def test_whom_a_file_system_gives_files_is_seen_at_the_file_itself(
         return fstat(handle)
 
     monkeypatch.setattr("os.fstat", replaced)
-    assert no_links.given_owner(at) == UID
+    assert safe_open.given_owner(at) == UID
     monkeypatch.setattr("os.fstat", fstat)
     os.close(at)
 
@@ -251,7 +251,7 @@ def test_a_folder_goes_with_all_that_is_in_it_and_nothing_else(tmp_path: Path) -
     (tmp_path / "gone/below").mkdir(parents=True)
     (tmp_path / "gone/below/file").touch()
     (tmp_path / "gone/link").symlink_to(tmp_path / "kept")
-    with no_links.opened(str(tmp_path)) as at:
+    with safe_open.opened(str(tmp_path)) as at:
         removal.discard("gone", at)
         (tmp_path / "link").symlink_to("kept")
         removal.discard("link", at)
@@ -269,7 +269,7 @@ def test_a_folder_deeper_than_a_program_may_call_itself_goes_too(tmp_path: Path)
         at = os.open("d", os.O_RDONLY, dir_fd=before)
         os.close(before)
     os.close(at)
-    with no_links.opened(str(tmp_path)) as top:
+    with safe_open.opened(str(tmp_path)) as top:
         removal.discard("gone", top)
     assert list(tmp_path.iterdir()) == []
 

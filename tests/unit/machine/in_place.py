@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dshpc_setup.machine import Ended, Say, apart
+from dshpc_setup.machine import Ended, Say, workers
 from dshpc_setup.machine.local import LocalMachine
 
 
@@ -18,7 +18,7 @@ class InPlace(LocalMachine):
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
     ) -> Mapping[str, Ended]:
-        return apart.in_place(questions, meanwhile)
+        return workers.in_place(questions, meanwhile)
 
 
 EMPTY = InPlace("/nonexistent")

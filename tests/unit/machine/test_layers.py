@@ -14,7 +14,7 @@ import pytest
 
 from dshpc_setup import probes
 from dshpc_setup.checkup import known_of
-from dshpc_setup.diagnose import Known, diagnose
+from dshpc_setup.diagnose import CheckInput, diagnose
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.observed.model import Observed
 from dshpc_setup.settings import Settings
@@ -34,18 +34,18 @@ NAMES = sorted(path.parent.name for path in FOLDER.glob("*/machine.yaml"))
 MIG_NODES = "/dev/nvidia-caps/"
 
 
-def look(machine: RecordedMachine) -> Known:
+def look(machine: RecordedMachine) -> CheckInput:
     facts = probes.gather(machine, engine=(machine.folder / "docker.json").exists())
     return known_of(machine, facts, Settings(), Observed())
 
 
 @cache
-def whole(name: str) -> tuple[RecordedMachine, Known]:
+def whole(name: str) -> tuple[RecordedMachine, CheckInput]:
     machine = RecordedMachine(FOLDER / name)
     return machine, look(machine)
 
 
-def sold(known: Known) -> frozenset[str]:
+def sold(known: CheckInput) -> frozenset[str]:
     """The device nodes of all that the plan gives to jobs, and those that they share."""
     plan = known.plan
     assert plan is not None
@@ -55,12 +55,12 @@ def sold(known: Known) -> frozenset[str]:
     return frozenset(files | {"/dev/nvidiactl" for gpu in plan.gpus if gpu.driver == "nvidia"})
 
 
-def gpus(known: Known) -> int:
+def gpus(known: CheckInput) -> int:
     """How many GPUs and parts of GPUs jobs can have."""
     return len(known.plan.gres) if known.plan is not None else 0
 
 
-def told(known: Known) -> frozenset[tuple[str, str, str, tuple[str, ...]]]:
+def told(known: CheckInput) -> frozenset[tuple[str, str, str, tuple[str, ...]]]:
     """What doctor says of GPUs and drivers beside that all is well."""
     return frozenset(
         (finding.id, finding.state, finding.cause, finding.evidence)
@@ -70,7 +70,7 @@ def told(known: Known) -> frozenset[tuple[str, str, str, tuple[str, ...]]]:
     )
 
 
-def open_(known: Known) -> bool:
+def open_(known: CheckInput) -> bool:
     """Whether the facts themselves say that not all is known."""
     gpus = known.facts.gpus
     return gpus.state not in ("present", "absent") or not gpus.complete

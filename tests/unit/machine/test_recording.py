@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.machine import Ended, Machine, Read, Reply, Say, apart
+from dshpc_setup.machine import Ended, Machine, Read, Reply, Say, workers
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.machine.recording import RecordingMachine
 from tests.unit.machine.in_place import InPlace
@@ -201,4 +201,4 @@ def test_it_is_a_machine() -> None:
     assert machine.uid == os.geteuid()
     assert machine.simulated is None
     assert machine.clock() <= machine.clock()
-    assert apart.in_place({}) == {}
+    assert workers.in_place({}) == {}

@@ -17,7 +17,7 @@ from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.facts import Unanswered
 from dshpc_setup.node import main, typed_inside
-from dshpc_setup.slurm import places
+from dshpc_setup.slurm import paths
 
 RESUME = "scontrol update NodeName=p State=RESUME"
 
@@ -117,13 +117,13 @@ def test_a_refusal_names_the_commands_of_who_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The cluster's start failed, so that there is nothing to reconfigure."""
-    here = places.Places(str(tmp_path))
+    here = paths.Paths(str(tmp_path))
     found = status.Status(here).values
     found.update(phase="failed", failure={"brief": "No key.", "details": "", "resolution": []})
     Path(here.run).mkdir(parents=True)
     Path(here.status).write_text(json.dumps(found))
-    monkeypatch.setattr(places, "Places", lambda: here)
-    variable, _, value = places.FROM_HOST.partition("=")
+    monkeypatch.setattr(paths, "Paths", lambda: here)
+    variable, _, value = paths.FROM_HOST.partition("=")
     monkeypatch.delenv(variable, raising=False)
     if asker == "host":
         monkeypatch.setenv(variable, value)

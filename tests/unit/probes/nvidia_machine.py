@@ -8,8 +8,8 @@ from typing import Any
 
 from dshpc_setup.facts import Gpus
 from dshpc_setup.machine.recorded import RecordedMachine
-from dshpc_setup.probes.look import Found
 from dshpc_setup.probes.nvidia import probe as nvidia
+from dshpc_setup.probes.trace import Found
 
 MACHINES = Path(__file__).parents[2] / "machines"
 UUID = "GPU-11111111-2222-3333-4444-55555555555"  # and one digit

@@ -19,7 +19,7 @@ from dshpc_setup.probes.amd import names as amd_names
 from dshpc_setup.probes.amd import probe as amd
 from dshpc_setup.probes.amd import unused as amd_unused
 from dshpc_setup.probes.amd.card import ToolCard
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 from tests.unit.probes.made_machine import MadeMachine, printed
 from tests.unit.probes.test_kfd import PROPERTIES
 
@@ -299,7 +299,7 @@ def test_the_class_of_drm() -> None:
     }
     links = {f"{drm.ROOT}/renderD128": f"../../devices/pci0000:00/{A}/drm/renderD128", **xcp}
     files = {f"{drm.ROOT}/card1-DP-1/status": "", f"{drm.ROOT}/version": "drm"}
-    found = drm.fetch(Look(MadeMachine(files, links=links)))
+    found = drm.fetch(Trace(MadeMachine(files, links=links)))
     assert found.partitions == {129, 130}
     assert [(key, card.minor) for key, card in found.cards.items()] == [(A, 128)]
 
@@ -393,7 +393,7 @@ def test_the_kernels_command_line(text: str, expected: str | None) -> None:
 )
 def test_why_a_card_is_not_used(device: int, driver: str | None, wrong: bool, word: str) -> None:
     card = pci.PciDevice(A, 0x1002, device, 0x0300, driver, None, None)
-    left = amd_unused.judge(Look(MadeMachine()), [card], kfd=True)
+    left = amd_unused.judge(Trace(MadeMachine()), [card], kfd=True)
     assert bool(left.wrong) == wrong
     assert word in left.reasons[0][1].text
 
@@ -414,7 +414,7 @@ def test_a_type_is_what_the_chip_is_in_whatever_words_the_tool_calls_it(
     name: str | None, number: int | None, expected: str
 ) -> None:
     card = ToolCard(0, name, device_id=number, target="gfx90a", address=A)
-    (device,) = amd_devices.of_tools([card], Look(MadeMachine({})))
+    (device,) = amd_devices.of_tools([card], Trace(MadeMachine({})))
     assert device.slurm_type == expected
 
 
@@ -424,5 +424,5 @@ def test_what_only_names_an_id_is_no_name(said: str) -> None:
         rocm_smi.parse(json.dumps({"card0": {"Card Series": said, "Device ID": "0x740c"}})) or ()
     )
     assert card.name is None
-    (device,) = amd_devices.of_tools([card], Look(MadeMachine({})))
+    (device,) = amd_devices.of_tools([card], Trace(MadeMachine({})))
     assert device.slurm_type == "mi250x"

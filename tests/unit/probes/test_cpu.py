@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dshpc_setup.facts import Cpu
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.probes import cgroup, cpu, ranges
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 from tests.unit.probes.written import written
 
 SYS = "sys/devices/system/cpu"
@@ -252,7 +252,7 @@ def test_no_text_trips_a_parser(text: str) -> None:
 
 
 def test_limits_of_a_machine_without_groups(tmp_path: Path) -> None:
-    assert cgroup.probe(Look(written(tmp_path))) == cgroup.Limits()
+    assert cgroup.probe(Trace(written(tmp_path))) == cgroup.Limits()
 
 
 def test_offline_where_no_list_says_so(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from dshpc_setup import probes
 from dshpc_setup.facts import Evidence, Gpus, HostFacts, Section
 from dshpc_setup.machine import Machine
-from dshpc_setup.probes.look import Found
+from dshpc_setup.probes.trace import Found
 from tests.unit.machine.in_place import EMPTY
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup.facts import Gpus
 from dshpc_setup.probes import drm, pci
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 from dshpc_setup.vendors.intel import probe as intel
 from tests.unit.probes.made_machine import MadeMachine
 
@@ -144,6 +144,6 @@ def test_drm_where_the_pci_bus_cannot_be_seen() -> None:
         f"{drm.ROOT}/renderD128/device/uevent": f"DRIVER=xe\nPCI_SLOT_NAME={CARD}\n",
     }
     made = MadeMachine(files, links={f"{drm.ROOT}/card0/device/driver": "../x/xe"})
-    assert [card.address for card in intel.fetch(Look(made))] == [CARD]
+    assert [card.address for card in intel.fetch(Trace(made))] == [CARD]
     (device,) = look_at(made).devices
     assert (device.name, device.device_files) == ("Intel Arc A770", ("/dev/dri/renderD128",))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.probes.amd import kfd
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 from tests.unit.probes.made_machine import MadeMachine
 
 NUMBERS = st.integers(min_value=-1, max_value=1 << 66) | st.sampled_from([0, 1, 2, 11, 1 << 63])
@@ -51,7 +51,7 @@ def test_no_number_trips_the_target(number: int) -> None:
 )  # fmt: skip
 def test_no_tree_trips_the_fetch(texts: dict[str, str | None]) -> None:
     machine = MadeMachine({f"{kfd.NODES}/{path}": text for path, text in texts.items()})
-    found = kfd.fetch(Look(machine))
+    found = kfd.fetch(Trace(machine))
     numbers = [node.number for node in found.nodes]
     assert numbers == sorted(numbers)
     for node in found.nodes:
@@ -64,7 +64,7 @@ def test_nodes_are_in_the_order_of_their_numbers() -> None:
         f"{kfd.NODES}/{number}/properties": f"simd_count 4\nlocation_id {number << 8}\n"
         for number in (10, 2, 9)
     }
-    nodes = kfd.fetch(Look(MadeMachine(files))).nodes
+    nodes = kfd.fetch(Trace(MadeMachine(files))).nodes
     assert [node.number for node in nodes] == [2, 9, 10]
 
 
@@ -74,7 +74,7 @@ def test_cpus_and_refused_nodes_are_no_gpus() -> None:
         f"{kfd.NODES}/1/properties": None,
         f"{kfd.NODES}/2/properties": "rubbish",
     }
-    found = kfd.fetch(Look(MadeMachine(files)))
+    found = kfd.fetch(Trace(MadeMachine(files)))
     assert (found.nodes, found.cpus, found.denied) == ((), frozenset({0}), 1)
     assert found.unreadable == "rubbish"
 

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dshpc_setup import probes
-from dshpc_setup.diagnose import Known, diagnose
+from dshpc_setup.diagnose import CheckInput, diagnose
 from dshpc_setup.facts import Cpu, Engine, Fabric, Gpus, HostFacts, Link, Memory, Platform
 from dshpc_setup.machine import CommandResult, Reply
 from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.probes.amd import probe as amd
-from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia import probe as nvidia
 from dshpc_setup.probes.nvidia.layers import Layers
+from dshpc_setup.probes.trace import Trace
 from dshpc_setup.settings import Settings
 from dshpc_setup.vendors.intel import probe as intel
 from tests.unit.machine.in_place import EMPTY
@@ -84,7 +84,7 @@ def test_links_are_counted_by_peer() -> None:
 def test_links_whose_peer_is_not_told_are_counted_together() -> None:
     links = [{"link": 0, "kind": "switch"}, {"link": 1, "kind": "switch"}, {"link": 2}]
     value = present(gpu(0, nvlinks=links))["value"]
-    (device,) = nvidia_devices.build(Look(EMPTY), Layers(), value)
+    (device,) = nvidia_devices.build(Trace(EMPTY), Layers(), value)
     assert device.links == (Link("nvlink", 2, None, "switch"), Link("nvlink", 1))
 
 
@@ -592,7 +592,7 @@ def test_what_nvidia_smi_names_comes_before_the_library_that_is_not_there(
     facts = probes.gather(machine(tmp_path, root, commands=commands), engine=False)
     assert facts.gpus.state in ("error", "denied")
     assert "libnvidia-ml" not in (facts.gpus.detail or "")
-    found = {item.id: item for item in diagnose(Known(facts))}
+    found = {item.id: item for item in diagnose(CheckInput(facts))}
     assert found[finding].state == "error"
     assert found["DSH-NV-006"].state == "ok", "the library is not the cause"
     assert found["DSH-GP-001"].caused_by == finding

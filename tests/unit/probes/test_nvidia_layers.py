@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.facts import nvidia_driver
-from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.nvidia import instances as nvidia_instances
 from dshpc_setup.probes.nvidia import jetson
 from dshpc_setup.probes.nvidia import layers as nvidia_layers
 from dshpc_setup.probes.nvidia import probe as nvidia
+from dshpc_setup.probes.trace import Trace
 from tests.unit.probes.nvidia_machine import gpu, gpus, machine, present
 
 LINES = st.lists(
@@ -185,13 +185,13 @@ def test_a_card_in_the_slot_of_a_board_is_a_card(tmp_path: Path) -> None:
 @pytest.mark.parametrize("soc", ["tegra20", "tegra30", "tegra114"])
 def test_a_tegra_that_never_had_cuda_is_none(tmp_path: Path, soc: str) -> None:
     root = f"-- proc/device-tree/compatible --\nnvidia,{soc}\n"
-    assert jetson.board(Look(machine(tmp_path, root, arch="armv7l"))) is None
+    assert jetson.board(Trace(machine(tmp_path, root, arch="armv7l"))) is None
 
 
 def test_an_arm_server_is_no_board(tmp_path: Path) -> None:
     assert gpus("gh200").devices[0].driver == "nvidia"
     root = "-- sys/devices/soc0/family --\njep106:036b\n"
-    assert jetson.board(Look(machine(tmp_path, root, arch="aarch64"))) is None
+    assert jetson.board(Trace(machine(tmp_path, root, arch="aarch64"))) is None
 
 
 # --- WSL

@@ -14,11 +14,11 @@ from dshpc_setup.facts import Gpus, State
 from dshpc_setup.machine import Ended, library, recorded
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.probes import gpus, pci, ranges
-from dshpc_setup.probes.look import Look, whole_number
 from dshpc_setup.probes.nvidia import devices as nvidia_devices
 from dshpc_setup.probes.nvidia import instances as nvidia_instances
 from dshpc_setup.probes.nvidia import layers as nvidia_layers
 from dshpc_setup.probes.nvidia import smi_csv as nvidia_smi
+from dshpc_setup.probes.trace import Trace, whole_number
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -74,7 +74,7 @@ def test_no_text_trips_a_parser(parse: Callable[[str], object], text: str) -> No
 
 @given(value=JSON)
 def test_nothing_that_nvml_says_trips_the_probe(value: Any) -> None:
-    look = Look(LocalMachine("/nonexistent"))
+    look = Trace(LocalMachine("/nonexistent"))
     given_value = value if isinstance(value, dict) else {"devices": value}
     devices = nvidia_devices.build(look, nvidia_layers.Layers(), given_value)
     # What comes of it goes into JSON, and means what it says.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dshpc_setup.facts import Conclusion, Platform
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.probes import container, gpus, platform, virtual
-from dshpc_setup.probes.look import Look
+from dshpc_setup.probes.trace import Trace
 from tests.unit.probes.written import written
 
 HEX = "8f" * 32
@@ -294,4 +294,4 @@ def test_bare_metal_is_never_concluded_from_silence(
 def test_an_empty_tree_has_no_name_for_its_kernel() -> None:
     found = platform.probe(LocalMachine("/nonexistent"), 1.0)
     assert (found.fact.kernel, found.fact.arch, found.fact.os_id) == (None, None, None)
-    assert not container.signs(Look(LocalMachine("/nonexistent")))
+    assert not container.signs(Trace(LocalMachine("/nonexistent")))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.diagnose import CheckInput, Finding
 from dshpc_setup.diagnose.model import SECTIONS
 from dshpc_setup.errors import Fix, Step
 from dshpc_setup.facts import CdiSpec
@@ -368,7 +368,7 @@ def test_every_command_is_one_of_these(texts: list[Finding]) -> None:
 
 @given(TEXT.filter(lambda text: "\0" not in text))
 def test_a_path_of_the_machine_is_one_argument(name: str) -> None:
-    looked: Known = known("rtx4090-cdi-old-driver")
+    looked: CheckInput = known("rtx4090-cdi-old-driver")
     path = f"/etc/cdi/{name}.yaml"
     engine = replace(looked.facts.engine, cdi_specs=(CdiSpec(path, "present", "nvidia.com/gpu"),))
     finding = Finding("DSH-DK-017", "engine", "warn", "The CDI specification is out of date")

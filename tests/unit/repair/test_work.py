@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.cluster import operations
-from dshpc_setup.diagnose import Finding, Known
+from dshpc_setup.diagnose import CheckInput, Finding
 from dshpc_setup.diagnose.model import Section
 from dshpc_setup.errors import DshpcError, Exit, Fix, RepairKind
 from dshpc_setup.project.folder import Project
@@ -33,7 +33,7 @@ def fault(section: Section, kind: RepairKind, identity: str = "DSH-XX-999") -> F
 
 
 def go(
-    machine: FakeMachine, project: Project, finding: Finding, looked: Known | None = None
+    machine: FakeMachine, project: Project, finding: Finding, looked: CheckInput | None = None
 ) -> Outcome:
     gone = replace(finding, state="ok")
     options = RepairOptions(Listener(), lambda: (gone,), interactive=True)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.slurm import stuck
+from dshpc_setup.slurm import blocked_jobs
+from dshpc_setup.slurm.blocked_jobs import Stuck, held, judge, lines, not_held, to_json
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.nodes import Node
 from dshpc_setup.slurm.pending import NodeResources, Queue, Request, parse, parse_tres
-from dshpc_setup.slurm.stuck import Stuck, held, judge, lines, not_held, to_json
 from tests.unit.engine.fake import Answer, FakeMachine
 
 CUT, NEXT = "\x1f", "\x1e"
@@ -195,11 +195,11 @@ def test_no_gpu_at_all() -> None:
 def test_ten_are_named_and_the_others_counted() -> None:
     many = tuple(Stuck(str(n), "ada", f"n{n}", "it is held") for n in range(13))
     said = lines(many)
-    assert len(said) == stuck.MOST + 1
+    assert len(said) == blocked_jobs.MOST + 1
     assert said[0] == "0 (ada, n0): it is held"
     assert said[-1].startswith("and 3 more")
     assert to_json(many)["count"] == 13
-    assert len(to_json(many)["jobs"]) == stuck.MOST
+    assert len(to_json(many)["jobs"]) == blocked_jobs.MOST
     assert len(lines(many[:10])) == 10
     assert lines(()) == []
 
@@ -214,7 +214,7 @@ SAFE = st.text(st.characters(exclude_categories=("Cc", "Cs")))
 
 @given(st.text())
 def test_any_text_is_a_queue_and_is_judged(text: str) -> None:
-    assert len(lines(judge(parse(text)))) <= stuck.MOST + 1
+    assert len(lines(judge(parse(text)))) <= blocked_jobs.MOST + 1
 
 
 @given(st.lists(st.tuples(*[SAFE] * 16), max_size=4), st.lists(st.tuples(*[SAFE] * 7), max_size=3))

@@ -21,7 +21,7 @@ from dshpc_setup.container import jobs as container_jobs
 from dshpc_setup.jobs import availability
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
-from dshpc_setup.slurm import stuck
+from dshpc_setup.slurm import blocked_jobs
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.gpus import SlurmGpu
 from dshpc_setup.slurm_releases import v24_11, v26_05
@@ -172,7 +172,7 @@ def test_what_cannot_run_and_why(release: str) -> None:
     assert queue.partitions == {"debug": "up"}
     (node,) = queue.nodes
     assert (node.status.gres_total, node.cpus) == ({"gpu:a100": 2}, 64)
-    found = {job.name: job for job in stuck.judge(queue)}
+    found = {job.name: job for job in blocked_jobs.judge(queue)}
     assert found.keys() == {"held", "never"}
     assert found["held"].hold == "person"
     assert found["never"].why.startswith("what it waits for can no longer happen: afterok:1")

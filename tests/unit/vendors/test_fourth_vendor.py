@@ -194,13 +194,13 @@ def test_a_file_of_the_users_own() -> None:
 
 def test_jobs_users_are_in_the_groups_of_its_nodes(tmp_path: Path) -> None:
     from dshpc_setup.container.users import gpu_gids
-    from dshpc_setup.slurm.places import Places
+    from dshpc_setup.slurm.paths import Paths
 
     node = tmp_path / "dev/acme0"
     node.parent.mkdir()
     node.touch()
     gid = node.stat().st_gid
-    assert gpu_gids(Places(str(tmp_path))) == ((gid,) if gid else ())
+    assert gpu_gids(Paths(str(tmp_path))) == ((gid,) if gid else ())
     assert _looks_at(tmp_path, "acme0")
 
 

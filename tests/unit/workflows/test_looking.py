@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.jobs.allocated_gpus import Places
-from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.reader import JobReader
 from dshpc_setup.jobs.view import View
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.slurm import completion_log
@@ -31,7 +31,7 @@ class _Forgot:
         return CommandResult(tuple(argv), "present", 0, json.dumps({"jobs": []}), "", 0.0)
 
 
-def _ended(work: Path, count: int) -> tuple[Look, _Forgot, State]:
+def _ended(work: Path, count: int) -> tuple[JobReader, _Forgot, State]:
     """So many jobs that have ended, and one of which nothing is known."""
     jobs, lines = {}, []
     for number in range(1, count + 1):
@@ -44,7 +44,11 @@ def _ended(work: Path, count: int) -> tuple[Look, _Forgot, State]:
     log.write_text("\n".join(lines) + "\n")
     controller = _Forgot()
     machine: Any = controller
-    return Look(machine, str(work), str(log), Places({})), controller, State("p", "f", 0.0, jobs)
+    return (
+        JobReader(machine, str(work), str(log), Places({})),
+        controller,
+        State("p", "f", 0.0, jobs),
+    )
 
 
 def _reads(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:

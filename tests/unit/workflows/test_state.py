@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import no_links
+from dshpc_setup.jobs import safe_open
 from dshpc_setup.workflows import state
 from dshpc_setup.workflows.model import Need
 from dshpc_setup.workflows.state import Ran, State
@@ -93,7 +93,7 @@ def test_a_folder_that_another_user_has_put_there_is_not_believed(
         state.write(work, State("pipe", "forged", 0.0))
     (tmp_path / "jobs" / str(uid)).rename(tmp_path / "jobs" / str(uid + 1))
     monkeypatch.setattr("os.getuid", lambda: uid + 1)
-    monkeypatch.setattr(no_links, "given_owner", lambda _: uid + 1)
+    monkeypatch.setattr(safe_open, "given_owner", lambda _: uid + 1)
     assert (state.read(work, "pipe"), state.names(work)) == (None, [])
     assert not state.is_begun(work, "pipe")
     with pytest.raises(DshpcError, match="is not a folder of this user's"):

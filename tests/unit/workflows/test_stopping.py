@@ -16,7 +16,7 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.files import locks
 from dshpc_setup.jobs import submit
 from dshpc_setup.jobs.allocated_gpus import Places
-from dshpc_setup.jobs.look import Look
+from dshpc_setup.jobs.reader import JobReader
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.workflows import inside, preflight, state
 from dshpc_setup.workflows.request_building import WorkflowRequest
@@ -168,7 +168,7 @@ def test_a_run_that_is_cancelled_from_elsewhere(
 
     monkeypatch.setattr(locks, "hold", held)
     monkeypatch.setattr(
-        inside, "_look", lambda work: Look(controller, work, str(controller.log), Places({}))
+        inside, "_look", lambda work: JobReader(controller, work, str(controller.log), Places({}))
     )
     monkeypatch.setattr(submit, "load_offer", lambda _: _OFFER)
     with pytest.raises(DshpcError, match="it is being cancelled") as caught:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dshpc_setup.diagnose import kernel_log
 from dshpc_setup.diagnose.common import none_of, of_vendor
-from dshpc_setup.diagnose.model import Check, Known, Verdict, fine, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fine, warning
 from dshpc_setup.errors import Fix
 
 
-def _stalls(known: Known) -> Verdict:
+def _stalls(known: CheckInput) -> Verdict:
     if not of_vendor(known, "acme"):
         return none_of(known, "acme")
     lines = kernel_log.lines(known.observed.kernel, r"\bacme\d+: stalled")

@@ -6,11 +6,11 @@ from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import GpuDevice, Gpus
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import naming, pci
-from dshpc_setup.probes.look import Found, Look
+from dshpc_setup.probes.trace import Found, Trace
 
 
 def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
-    look = Look(machine, deadline_s)
+    look = Trace(machine, deadline_s)
     ours = gpu_vendors.of("acme")
     cards = [card for card in pci.graphics(look) if card.vendor == ours.pci]
     if not cards:
@@ -22,7 +22,7 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     )
 
 
-def _device(look: Look, index: int, card: pci.PciDevice) -> GpuDevice:
+def _device(look: Trace, index: int, card: pci.PciDevice) -> GpuDevice:
     folder = f"{pci.ROOT}/{card.address}/acme"
     node = f"/dev/acme{look.number(f'{folder}/minor')}"
     group = look.machine.group_of(node)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dshpc_setup.facts import GpuDevice
 from dshpc_setup.probes import pci
-from dshpc_setup.probes.look import Look
 from dshpc_setup.probes.readings.values import Answer, Reading
+from dshpc_setup.probes.trace import Trace
 
 
-def ask(look: Look, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:
+def ask(look: Trace, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answer:
     found = {}
     for device in devices:
         used = look.number(f"{pci.ROOT}/{device.pci_bus_id}/acme/used")

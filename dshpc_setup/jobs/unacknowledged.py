@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.jobs import gpu_words, no_links, records, removal, workspace
+from dshpc_setup.jobs import gpu_words, records, removal, safe_open, workspace
 from dshpc_setup.jobs.workspace import OWN, PARAMS, Workspace
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm.client import Slurm
@@ -44,7 +44,7 @@ def withdraw(place: Workspace) -> bool:
         with place.opened() as at, contextlib.suppress(FileNotFoundError):
             # In one step: the launcher finds all of it, or nothing
             os.rename(OWN, aside, src_dir_fd=at, dst_dir_fd=at)
-            with no_links.opened(aside, at) as own:
+            with safe_open.opened(aside, at) as own:
                 begun = any(name.startswith(_BEGUN) for name in os.listdir(own))
             if begun:
                 os.rename(aside, OWN, src_dir_fd=at, dst_dir_fd=at)

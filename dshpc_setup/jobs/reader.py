@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import allocated_gpus, end_notes, no_links, records, view
+from dshpc_setup.jobs import allocated_gpus, end_notes, records, safe_open, view
 from dshpc_setup.jobs.limits import Limits
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.view import View
@@ -26,7 +26,7 @@ _PROOF = ("root", "dshpc-proof")  # of each start and run: container/jobs.py
 
 
 @dataclass
-class Look:
+class JobReader:
     """`work` is the work folder, in whose folder `jobs` the workspaces lie."""
 
     machine: Machine
@@ -114,7 +114,7 @@ class Look:
         own name, is the user's, and was written to since the job began; what `-o` said is not kept."""
         path = completion_log.default_log(job)
         try:
-            handle = no_links.file_at(path, self.work, job.uid)
+            handle = safe_open.file_at(path, self.work, job.uid)
         except OSError:
             return None
         try:

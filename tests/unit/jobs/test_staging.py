@@ -12,8 +12,8 @@ import pytest
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import tree
-from dshpc_setup.jobs import no_links, rights, submit, workspace_folders
-from dshpc_setup.jobs.incoming import Incoming
+from dshpc_setup.jobs import rights, safe_open, submit, workspace_folders
+from dshpc_setup.jobs.staging import Incoming
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_who_may_not_make_the_users_folder_asks_for_it_once(
     work, source = setting(tmp_path)
     (tmp_path / "b").write_text("b")
     monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid or 4711)
-    monkeypatch.setattr(no_links, "given_owner", lambda _: 0)  # so that what root makes is 4711's
+    monkeypatch.setattr(safe_open, "given_owner", lambda _: 0)  # so that what root makes is 4711's
     jobs_of = workspace_folders._jobs_of
     asked: list[Path] = []
 
@@ -182,7 +182,7 @@ def test_links_within_a_method_and_to_what_jobs_see_stay_links(tmp_path: Path) -
     links = {name: os.readlink(copied / name) for name in ("lib/run", "parts", "data")}
     assert links == {"lib/run": "../run.py", "parts": "lib", "data": str(work / "data")}
     user = copied.parent.parent
-    with no_links.opened(str(user)) as at, no_links.opened(str(tmp_path)) as made:
+    with safe_open.opened(str(user)) as at, safe_open.opened(str(tmp_path)) as made:
         submit._copy(copied.parent.name, at, made)  # for a second job of the same submission
     assert os.readlink(tmp_path / "inputs/.method/lib/run") == "../run.py"
 
@@ -231,13 +231,13 @@ def test_folders_in_folders_have_an_end(tmp_path: Path) -> None:
 def test_an_input_that_grows_for_ever_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work, source = setting(tmp_path)
     source.chmod(0o600)
-    new_file = no_links.new_file
+    new_file = safe_open.new_file
 
     def grown(name: str, at: int, mode: int = 0o600) -> int:
         source.write_text("data and more")
         return new_file(name, at, mode)
 
-    monkeypatch.setattr(no_links, "new_file", grown)
+    monkeypatch.setattr(safe_open, "new_file", grown)
     assert Path(Incoming(str(work)).take(str(source))).read_text() == "data"
 
 

@@ -18,8 +18,8 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Platform
 from dshpc_setup.image import debootstrap, standing
 from dshpc_setup.machine import CommandResult
-from dshpc_setup.machine.patient import LEAST_S, patient
-from dshpc_setup.machine.silence import in_words
+from dshpc_setup.machine.longer_deadlines import LEAST_S, patient
+from dshpc_setup.machine.no_answer import in_words
 from dshpc_setup.probes import compose, plugins
 from tests.unit.engine.fake import Answer, FakeMachine, Listener
 from tests.unit.slow import PLUGIN, SlowMachine

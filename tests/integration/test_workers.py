@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.machine import Ended, Say, apart
+from dshpc_setup.machine import Ended, Say, workers
 
 # How late the end may come on a busy machine: all that hangs here hangs longer. Figures: benchmarks/detect.py
 LATE_S = 20.0
@@ -33,7 +33,7 @@ def _nothing_is_left() -> Iterator[None]:
     until = time.monotonic() + LATE_S
     while _has_children() and time.monotonic() < until:
         time.sleep(0.01)
-        apart.ask({}, 1)  # reaps one that was killed before, where its end took a moment
+        workers.ask({}, 1)  # reaps one that was killed before, where its end took a moment
     assert not _has_children()
 
 
@@ -70,7 +70,7 @@ def ask_beside(
 ) -> Ended:
     """How the question ended; one beside it must come to its own end, and the deadline must hold."""
     started = time.monotonic()
-    found = apart.ask({"it": question, "other": fine}, deadline_s, meanwhile)
+    found = workers.ask({"it": question, "other": fine}, deadline_s, meanwhile)
     took = time.monotonic() - started
     assert took < deadline_s + LATE_S
     if found["it"].state != "timeout":
@@ -124,7 +124,7 @@ def test_what_is_done_meanwhile_is_done_here_once_all_are_asked() -> None:
         say(os.getpid())
 
     done: list[tuple[int, bytes]] = []
-    found = apart.ask(
+    found = workers.ask(
         {"it": question}, LONG_S, lambda: done.append((os.getpid(), os.read(began, 1)))
     )
     assert done == [(os.getpid(), b".")]  # had it not been asked by then, this would hang
@@ -144,7 +144,7 @@ def test_an_error_of_what_is_done_meanwhile_leaves_no_question_behind() -> None:
         raise LookupError(os.read(began, 20).decode())
 
     with pytest.raises(LookupError) as raised:
-        apart.ask({"it": question}, 60, broken)
+        workers.ask({"it": question}, 60, broken)
     assert is_gone(int(str(raised.value)))
     for end in (began, asked):
         os.close(end)
@@ -159,11 +159,11 @@ def test_what_is_asked_meanwhile_is_asked_beside() -> None:
         os.write(writes, b"here")
         say(os.read(reads, 4))
 
-    found = apart.ask(
+    found = workers.ask(
         {"it": lambda say: meet(say, ours[0], theirs[1])},
         20,
         lambda: inner.append(
-            apart.ask({"in": lambda say: meet(say, theirs[0], ours[1])}, 20)["in"]
+            workers.ask({"in": lambda say: meet(say, theirs[0], ours[1])}, 20)["in"]
         ),
     )
     for end in (*ours, *theirs):
@@ -184,7 +184,7 @@ def test_what_came_while_we_were_busy_counts_after_the_deadline_too() -> None:
         one_has_ended()
         time.sleep(0.2)
 
-    found = apart.ask({"it": fine, "hung": hangs}, 0.1, busy)
+    found = workers.ask({"it": fine, "hung": hangs}, 0.1, busy)
     for end in (hears, tells):
         os.close(end)
     assert (found["it"].state, found["it"].items) == ("present", ("fine",))
@@ -200,11 +200,11 @@ def test_ctrl_c_before_what_is_asked_meanwhile_ends_all() -> None:
 
     def press_and_ask() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        inner.append(apart.ask({"in": hangs}, 60)["in"])
+        inner.append(workers.ask({"in": hangs}, 60)["in"])
 
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        apart.ask({"it": hangs}, 60, press_and_ask)
+        workers.ask({"it": hangs}, 60, press_and_ask)
     assert time.monotonic() - started < LATE_S
     assert inner[0].state == "timeout"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -260,7 +260,7 @@ def test_what_it_has_started_goes_with_it() -> None:
             say(os.getpid())
             time.sleep(60)
 
-        apart.ask({"inner": inner}, 60)
+        workers.ask({"inner": inner}, 60)
 
     ended = ask_to_the_deadline(question, words=2)
     (tool, grandchild), inner = ended.items
@@ -421,7 +421,7 @@ def test_the_number_of_one_that_is_gone_is_not_used_again(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "killpg", signalled)
     monkeypatch.setattr(os, "waitpid", reaped)
-    found = apart.ask({"it": dying, "other": lambda _: time.sleep(60)}, 1, one_has_ended)
+    found = workers.ask({"it": dying, "other": lambda _: time.sleep(60)}, 1, one_has_ended)
     assert (found["it"].state, found["other"].state) == ("error", "timeout")
     assert late == []
 
@@ -462,7 +462,7 @@ def test_fifty_at_once() -> None:
             os.read(comes, 1)
         os.write(go, b"." * 50)
 
-    found = apart.ask({str(number): question(number) for number in range(50)}, LONG_S, let_go)
+    found = workers.ask({str(number): question(number) for number in range(50)}, LONG_S, let_go)
     for end in (comes, here, waits, go):
         os.close(end)
     assert [end.items for end in found.values()] == [(number,) for number in range(50)]
@@ -477,8 +477,8 @@ def test_no_process_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     def fork() -> int:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(apart, "fork", fork)
-    found = apart.ask({"it": fine}, 1)["it"]
+    monkeypatch.setattr(workers, "fork", fork)
+    found = workers.ask({"it": fine}, 1)["it"]
     assert found.state == "error"
     assert "Resource temporarily unavailable" in (found.detail or "")
 
@@ -492,7 +492,7 @@ def test_other_threads_may_run() -> None:
         assert ask_beside(fine).state == "present"
         found: list[Ended] = []
         asking = threading.Thread(
-            target=lambda: found.append(apart.ask({"it": fine}, LONG_S)["it"])
+            target=lambda: found.append(workers.ask({"it": fine}, LONG_S)["it"])
         )
         asking.start()
         asking.join(LONG_S)
@@ -520,7 +520,7 @@ def test_ctrl_c_while_waiting_ends_them(tmp_path: Path) -> None:
     presser.start()
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        apart.ask({"it": question, "other": fine}, 60)
+        workers.ask({"it": question, "other": fine}, 60)
     presser.join()
     assert time.monotonic() - started < LATE_S
     assert is_gone(int(note.read_text()))

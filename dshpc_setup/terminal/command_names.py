@@ -9,7 +9,7 @@ import sys
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.terminal.commands import COMMANDS, EXEC_COMMANDS
-from dshpc_setup.terminal.printed import harmless
+from dshpc_setup.terminal.sanitize import harmless
 
 # Our commands where a sentence names them, and not where they are part of a path or a name
 _OURS = re.compile(

@@ -15,7 +15,7 @@ FROM_HOST = "DSHPC_FROM_HOST=1"  # in the environment of what the host's dshpc a
 
 
 @dataclass(frozen=True)
-class Places:
+class Paths:
     root: str = ""
 
     def at(self, path: str) -> str:

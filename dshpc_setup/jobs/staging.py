@@ -15,9 +15,9 @@ from dshpc_setup.errors import DshpcError, usage_error
 from dshpc_setup.jobs import (
     folder_lock,
     method_copy,
-    no_links,
     removal,
     rights,
+    safe_open,
     workspace,
     workspace_folders,
 )
@@ -129,7 +129,7 @@ class Incoming:
         if not self.dry:
             try:
                 with self._user() as user:
-                    self._held = made = no_links.new_folder(name, user, 0o700)
+                    self._held = made = safe_open.new_folder(name, user, 0o700)
                     folder_lock.hold(made)
                     method_copy.give(made, self.owner)
             except OSError as error:
@@ -163,7 +163,7 @@ class Incoming:
     def _copies_opened(self) -> Iterator[int]:
         with (
             workspace.user_opened(self.work, self._uid) as user,
-            no_links.opened(os.path.basename(str(self.folder)), user) as at,
+            safe_open.opened(os.path.basename(str(self.folder)), user) as at,
         ):
             yield at
 
@@ -171,7 +171,7 @@ class Incoming:
         """The file, open, as who the job is for may open it: no part of its path is a link by now."""
         try:
             with rights.of_user(self.owner):
-                return no_links.real_file(real)
+                return safe_open.real_file(real)
         except PermissionError:
             self.remove()
             raise method_copy.unreadable(real, self.owner) from None

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from dshpc_setup.facts import Because, Conclusion, Evidence, ModuleKind, State
 from dshpc_setup.machine import Ended, Machine
-from dshpc_setup.terminal import printed
+from dshpc_setup.terminal import sanitize
 
 _T = TypeVar("_T")
 
@@ -34,7 +34,7 @@ def failure(name: str, end: Ended) -> Evidence:
     )
 
 
-class Look:
+class Trace:
     """A probe's look at a machine: its clock started, its evidence collected in order."""
 
     def __init__(self, machine: Machine, deadline_s: float = 0.0) -> None:
@@ -117,7 +117,7 @@ def whole_number(text: str | None) -> int | None:
 
 def counted(number: int, what: str) -> str:
     """ "1 GPU", "2 GPUs", "no GPU"."""
-    return printed.counted(number, what) if number else f"no {what}"
+    return sanitize.counted(number, what) if number else f"no {what}"
 
 
 def kept(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from dshpc_setup import slurm_releases
 from dshpc_setup.slurm.pending import NodeResources, Queue, Request
 from dshpc_setup.slurm_releases.model import HeldBy
-from dshpc_setup.terminal.printed import plain
+from dshpc_setup.terminal.sanitize import plain
 
 MOST = 10  # jobs that are named; the others are counted
 
