@@ -32,7 +32,7 @@ _Bundle = Annotated[
 ]
 
 
-@app.command("doctor", rich_help_panel="Look")
+@app.command("doctor", rich_help_panel="Inspect")
 def doctor(
     *,
     json_output: Json = False,
@@ -116,7 +116,7 @@ def doctor(
         print_outcome(done)
 
 
-@app.command("explain", rich_help_panel="Look")
+@app.command("explain", rich_help_panel="Inspect")
 def explain(
     words: Annotated[
         list[str] | None,

@@ -36,7 +36,7 @@ _MachineText = Annotated[
 ]
 
 
-@app.command("detect", rich_help_panel="Look")
+@app.command("detect", rich_help_panel="Inspect")
 def detect(
     *,
     json_output: Json = False,
@@ -70,7 +70,7 @@ def detect(
     finish(look(DetectOptions(json_output, explain, only, deadline, root, machine, simulate)))
 
 
-@app.command("gpus", rich_help_panel="Look")
+@app.command("gpus", rich_help_panel="Inspect")
 def gpus(
     *,
     json_output: Json = False,
@@ -101,7 +101,7 @@ def gpus(
     )
 
 
-@app.command("status", rich_help_panel="Look")
+@app.command("status", rich_help_panel="Inspect")
 def status(
     *,
     dir: Dir = None,  # noqa: A002
@@ -116,7 +116,7 @@ def status(
     show_status(cluster.status(asked, needed_project(dir)), json_output)
 
 
-@app.command("logs", rich_help_panel="Look")
+@app.command("logs", rich_help_panel="Inspect")
 def logs(
     *,
     dir: Dir = None,  # noqa: A002
@@ -136,7 +136,7 @@ def logs(
     hand_over(cluster.logs_argv(this_machine(), needed_project(dir), follow=follow, tail=tail))
 
 
-@app.command("passthrough", rich_help_panel="Look")
+@app.command("passthrough", rich_help_panel="Inspect")
 def passthrough(
     *,
     json_output: Json = False,
@@ -194,7 +194,7 @@ def passthrough(
     finish(done.exit_code)
 
 
-@app.command("record", rich_help_panel="Look")
+@app.command("record", rich_help_panel="Inspect")
 def record(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or an empty one.")],
     *,

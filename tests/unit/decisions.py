@@ -108,6 +108,67 @@ def _workflows() -> list[Any]:
     return found
 
 
+COMMANDS = (
+    *(f"detect --json --machine {name}" for name in ("workstation-rtx4090", "mi250x", "no-such")),
+    "detect --json --only gpu",
+    "detect --bogus",
+    *(
+        f"{command} --json --machine {name}"
+        for command in ("doctor", "passthrough", "configure", "configure --gpu nvidia", "gpus")
+        for name in ("rtx4090-toolkit-missing", "workstation-rtx4090-no-driver", "vm-no-gpu")
+    ),
+    "doctor --json --only gpu --strict --machine a100x2-version-mismatch",
+    "doctor --json --skip no-such-section --machine a100x2-version-mismatch",
+    "explain --json DSH-NV-013",
+    "explain --json CUDA out of memory",
+    "explain --json nonsense of nobody",
+    "configure --json --shm-size lots --machine vm-no-gpu",
+    "configure --json --isolation none --machine vm-no-gpu",
+    "configure --json --slurm-conf-extra GresTypes=gpu --machine vm-no-gpu",
+    "config set gpu purple",
+    "method validate --json --all",
+    "method validate --json no-such-method",
+    "job show --json x",
+    "status --json",
+)
+
+
+def of_commands(machines: Any) -> dict[str, Any]:
+    """What each command answers: its exit code, and its JSON object without what people read in it."""
+    import contextlib
+    import io
+    import json
+
+    from dshpc_setup import cli
+
+    found: dict[str, Any] = {}
+    for line in COMMANDS:
+        words = line.split()
+        argv = [
+            str(machines / word) if before == "--machine" else word
+            for before, word in zip(["", *words], words, strict=False)
+        ]
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+            code = cli.run(argv, "dshpc")
+        text = said.getvalue()
+        found[line] = [int(code), _answer(json.loads(text)) if "--json" in argv else None]
+    return found
+
+
+def _answer(value: Any) -> Any:
+    """As `_bare`; of texts for people, and of commands, whether and how many there are."""
+    if isinstance(value, dict):
+        counted = {
+            key: len(each) if isinstance(each, list) else each is None
+            for key, each in value.items()
+            if key in ("command", "evidence", "unanswered")
+        }
+        kept = {key: each for key, each in value.items() if key not in WORDS | counted.keys()}
+        return {key: _answer(each) for key, each in kept.items()} | counted
+    return [_answer(each) for each in value] if isinstance(value, list) else value
+
+
 def _finding(found: Any) -> dict[str, Any]:
     steps = [
         (each.command is None, each.automatic, each.step, each.place, each.repair, each.does)

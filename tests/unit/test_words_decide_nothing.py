@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,9 @@ def paths(one: Any, other: Any, where: str = "") -> list[str]:
     """Where two values differ: [".findings.DSH-NV-001.state: ok, error"]."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return [each for key in one for each in paths(one[key], other[key], f"{where}.{key}")]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        both = enumerate(zip(one, other, strict=True))
+        return [each for at, (a, b) in both for each in paths(a, b, f"{where}[{at}]")]
     return [] if one == other else [f"{where}: {str(one)[:60]}, {str(other)[:60]}"]
 
 
@@ -53,6 +57,15 @@ def test_decisions_do_not_follow_words(seed: int, full: bool) -> None:
     assert differing(cases, finder) == []
     assert finder.count > FEWEST
     assert set(scrambled.EXEMPT) - finder.used == set(), "exempted, and not there any more"
+
+
+def test_no_command_answers_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit codes, and each JSON object but for what people read in it."""
+    monkeypatch.chdir(tmp_path)
+    before = decisions.of_commands(FOLDER)
+    with scrambled.in_other_words(scrambled.Finder(3), decisions.KNOWN):
+        after = decisions.of_commands(FOLDER)
+    assert paths(before, after) == []
 
 
 def reading(name: str, body: str) -> Callable[[str, ast.Module], ast.Module]:
