@@ -60,7 +60,7 @@ def record(root: SlurmRoot, folder: Path) -> dict[str, list[Said]]:
                 room, ("slurmd", "-D", "-N", node), folder / "slurmd.log"
             ) as slurmd:
                 _, stopped = cluster.wait_for_node(room, node, slurmd)
-                assert stopped is None, stopped
+                assert stopped is None, (stopped, (folder / "slurmd.log").read_text()[-2000:])
                 _submit(room)
                 return _asked(room, node)
 

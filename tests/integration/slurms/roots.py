@@ -47,8 +47,9 @@ apt() {
 apt update
 apt install --yes --no-install-recommends tcc python3 "$@"
 mkdir -p /usr/local/lib/dshpc
-for name in init place; do
-    sh /run/ours/compile.sh /run/ours/task_$name.c /usr/local/lib/dshpc/task-$name.so
+for source in /run/ours/task_*.c; do
+    name=task-${source#/run/ours/task_}
+    sh /run/ours/compile.sh "$source" "/usr/local/lib/dshpc/${name%.c}.so"
 done
 apt clean
 rm -rf /var/lib/apt/lists/*

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,12 @@ CHECKS = catalogue()
 BY_ID = {check.id: check for check in CHECKS}
 EACH = pytest.mark.parametrize("identity", sorted(BY_ID))
 ID = re.compile(r"DSH-[A-Z]{2}-[0-9]{3}")
+
+
+@pytest.mark.parametrize("path", ["docs/how-to/doctor.md", "CHANGELOG.md"])
+def test_documents_say_how_many_checks_there_are(path: str) -> None:
+    text = (Path(__file__).parents[3] / path).read_text()
+    assert f"{len(CHECKS)} checks" in text, f"raise the number of checks in {path}"
 
 
 def cycle(edges: Mapping[str, tuple[str, ...]]) -> list[str]:

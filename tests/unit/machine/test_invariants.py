@@ -405,7 +405,7 @@ def test_every_card_on_the_bus_is_accounted_for(name: str) -> None:
     facts = look(name)
     if facts.platform.in_container or facts.gpus.state not in ("present", "absent"):
         return
-    vendors = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
+    vendors = {f"0x{vendor.pci:04x}": vendor.name for vendor in gpu_vendors.all_of_them()}
     found = {item.pci_bus_id for item in facts.gpus.devices}
     found |= {item.pci_bus_id for item in facts.gpus.unused}
     found |= {item.about for item in facts.gpus.disagreements}

@@ -62,6 +62,7 @@ RELEASES = pytest.mark.parametrize("release", ROWS)
 
 
 def test_each_release_has_a_row() -> None:
+    """A release needs a table in RELEASES, a row in ROWS and a file in answers/ (CONTRIBUTING)."""
     assert tuple(ROWS.values()) == slurm_releases.RELEASES
     assert [each.name for each in slurm_releases.RELEASES] == list(ROWS)
     assert sorted(each.version for each in slurm_releases.RELEASES) == [
