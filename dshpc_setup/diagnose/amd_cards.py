@@ -34,9 +34,9 @@ _ATOMICS = re.compile(r"\bskipped device [0-9a-f]{4}:[0-9a-f]{4}, PCI rejects at
 # amdgpu_job.c: "ring gfx_0.0.0 timeout, signaled seq=..."; amdgpu_device.c: "GPU reset begin!",
 # "GPU reset(1) failed", "GPU reset end with ret = -110"
 _FAILED = re.compile(r"\bamdgpu\b.*\bGPU reset(?:\(\d+\) failed| end with ret = -)")
-_Fixed = re.compile(r"\bamdgpu\b.*\bGPU reset\(\d+\) succeeded")
+_FIXED = re.compile(r"\bamdgpu\b.*\bGPU reset\(\d+\) succeeded")
 _RESET = re.compile(rf"{_FAILED.pattern}|\bamdgpu\b.*\b(?:ring \S+ timeout,|GPU reset begin\b)")
-_END = re.compile(rf"{_FAILED.pattern}|{_Fixed.pattern}")
+_END = re.compile(rf"{_FAILED.pattern}|{_FIXED.pattern}")
 _STARTS = re.compile(broken.STARTS)
 # drivers/base/firmware_loader: "Direct firmware load for amdgpu/arcturus_gpu_info.bin failed with error
 # -2"; amdgpu: 'Failed to load gpu_info firmware "amdgpu/arcturus_gpu_info.bin"'

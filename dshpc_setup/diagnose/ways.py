@@ -29,7 +29,7 @@ _LIKELY = frozenset(
 )
 """Somebody's to fix even where another way is left; and untested, so that they are no errors yet."""
 
-_Fixed_BY_CDI = frozenset({findings.ROOTLESS})
+_FIXED_BY_CDI = frozenset({findings.ROOTLESS})
 """Those of which CDI is the remedy: nothing is left to fix where the engine has the GPUs by it."""
 
 
@@ -38,7 +38,7 @@ def is_likely(identity: str, facts: HostFacts, found: Passthrough) -> bool:
 
     `found` is what a test-run of these facts would show.
     """
-    if identity in _Fixed_BY_CDI and found.works and found.handover.mechanism == "cdi":
+    if identity in _FIXED_BY_CDI and found.works and found.handover.mechanism == "cdi":
         return False
     return identity in _LIKELY or (identity == findings.NO_TOOLKIT and _is_registered(facts))
 
