@@ -532,10 +532,10 @@ def test_ctrl_c_at_any_moment(tmp_path: Path) -> None:
     # the loop. SIGINT is ignored in what a shell starts in the background.
     script = (
         "import os, signal\n"
-        "from dshpc_setup.machine import apart\n"
+        "from dshpc_setup.machine import workers\n"
         "def asking():\n"
         "    print('ready', flush=True)\n"
-        "    while True: apart.ask({str(n): lambda say: say(1) for n in range(5)}, 5)\n"
+        "    while True: workers.ask({str(n): lambda say: say(1) for n in range(5)}, 5)\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "try:\n"
         "    asking()\n"
@@ -566,8 +566,8 @@ def test_closed_standard_streams(tmp_path: Path, closed: str) -> None:
     note = tmp_path / "found"
     script = (
         "import sys\n"
-        "from dshpc_setup.machine import apart\n"
-        "found = apart.ask({'a': lambda say: say(1), 'b': lambda say: say(2)}, 40)\n"
+        "from dshpc_setup.machine import workers\n"
+        "found = workers.ask({'a': lambda say: say(1), 'b': lambda say: say(2)}, 40)\n"
         "open(sys.argv[1], 'w').write(repr([end.items for end in found.values()]))\n"
     )
     subprocess.run(
