@@ -1,8 +1,12 @@
-"""All tests in lines beside each other: on this machine's engine, of jobs, all others, and the unit tests.
+"""The tests of a stage in lines beside each other.
 
 Most of the time is waiting, and tests of one line do not meet those of another (tests/lines.py). Unit tests
 do not wait: they run on what the others leave of the processor. The output of the other lines comes after
-the first one's. Arguments are handed on to pytest.
+the first one's.
+
+The first stage has the unit tests and each feature on a real engine. With --all the extended stage follows:
+kills, attacks and limits, other engines and hosts; with --full both, the long tests whole. All other
+arguments are handed on to pytest.
 
 Integration tests that failed in a few files are run once more, alone, and what came of it is said at the end:
 docs/decisions/0023-a-second-look.md. With --full each failure counts. Exit code: 0 where all passed, at
@@ -26,7 +30,8 @@ from typing import IO, Any
 _OWN_GROUP: dict[str, Any] = (
     {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 )
-LINES = ("engine", "others", "jobs", "unit")
+STAGES = (("engine", "others", "jobs", "unit"), ("kills", "attacks", "hosts"))
+LINES = tuple(line for stage in STAGES for line in stage)
 MOST = 5
 """In so many files tests may fail by luck; of more there is nothing to look at but the failures.
 
@@ -35,13 +40,24 @@ Files and not tests, for those of one share a cluster: what upsets it fails seve
 
 
 def main(arguments: Sequence[str]) -> int:
+    stages = STAGES if {"--all", "--full"} & set(arguments) else STAGES[:1]
+    rest = [argument for argument in arguments if argument != "--all"]
+    codes = []
+    for stage in stages:
+        codes.append(_stage(stage, rest))
+        if codes[-1] not in (0, 1):
+            break  # it was interrupted, or could not begin
+    return next((code for code in codes if code), 0)
+
+
+def _stage(lines: Sequence[str], arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="dshpc-lines-") as folder:
-        caches = {line: Path(folder) / line for line in LINES}
+        caches = {line: Path(folder) / line for line in lines}
         codes = _run(arguments, caches)
         code = next((code for code in codes if code), 0)
         if code == 0:
             return 0
-        failed = [_failed(caches[line]) for line in LINES]
+        failed = [_failed(caches[line]) for line in lines]
     again = worth_a_second_look(codes, failed) if "--full" not in arguments else []
     if not again:
         return code
@@ -80,7 +96,7 @@ def _run(arguments: Sequence[str], caches: dict[str, Path]) -> list[int]:
         own = ["-o", f"cache_dir={caches[line]}", "--line", line]
         return [*behind, *_pytest(arguments), *own]
 
-    first, *beside = LINES
+    first, *beside = caches
     with ExitStack() as stack:
         started: list[IO[bytes]] = []
         with _ended([]) as running:

@@ -6,29 +6,34 @@ import re
 from pathlib import Path
 
 _TESTS = Path(__file__).parent
-# Of the tests on this machine's engine, those that go with another line: all take about as long.
+# The tests that go with another line than their place says; the lines of one stage take about as long
 ELSEWHERE = {
-    "others": "test_workers test_container test_denial test_image test_isolation test_limits "
-    "test_security test_trust",
-    "jobs": "test_doctor test_durable test_environment test_job_signals test_jobs test_key "
-    "test_methods test_record test_restarts test_shipped_methods test_start_faults test_targets "
-    "test_workflows test_workspaces",
+    "others": "test_cluster_commands test_container test_gpu_places test_gpus test_profiles test_workers",
+    "jobs": "test_doctor test_environment test_job_ends test_job_log test_job_signals test_jobs "
+    "test_methods test_record test_shipped_methods test_targets test_workflows test_workspaces",
+    # The extended stage: ended at any moment; taken to its limits by people or faults; any host and engine
+    "kills": "test_durable test_keep_running test_key test_restarts test_soak test_start_faults",
+    "attacks": "test_benchmarks test_clean test_denial test_faults test_homes test_isolation test_limits "
+    "test_security test_seed_recipes test_stopping test_throughput test_trust",
+    "hosts": "test_bench test_compose_config test_compose_patch test_engine_install test_every_machine "
+    "test_image test_launchers test_passthrough_engines test_slow_tools",
 }
 _LINE_OF = {name: line for line, names in ELSEWHERE.items() for name in names.split()}
 _ROOMS = re.compile(r"(?m)^pytest_plugins\b")
 
 
 def line_of(path: Path) -> str | None:
-    """`unit`: all in tests/unit; `engine`: tests on this machine's engine; `jobs`: what people do with a
-    cluster; `others`: all but these. None for a folder that holds files of several lines.
-
-    A test in a private room of its own says so by `pytest_plugins`, which bring the rooms.
+    """`unit`: all in tests/unit; else as `ELSEWHERE` says; `others`: what is not in tests/integration, and
+    what has engines of its own (`pytest_plugins` bring them); `engine`: the rest, on this machine's engine.
+    None for a folder that holds files of several lines.
     """
     within = path.relative_to(_TESTS).parts
     if within[:1] == ("unit",):
         return "unit"
     if path.is_dir() and within[:1] in ((), ("integration",)):
         return None
-    if within[:1] != ("integration",) or _ROOMS.search(path.read_text()):
+    if within[:1] != ("integration",):
         return "others"
-    return _LINE_OF.get(path.stem, "engine")
+    if path.stem in _LINE_OF:
+        return _LINE_OF[path.stem]
+    return "others" if _ROOMS.search(path.read_text()) else "engine"

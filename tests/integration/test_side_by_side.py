@@ -36,7 +36,11 @@ TESTS = """
     def test_others(): fails("others", OTHERS)
     def test_jobs(): fails("jobs", 0)
     def test_unit(): fails("unit", 0)
+    def test_kills(): fails("kills", 0)
+    def test_attacks(): fails("attacks", 0)
+    def test_hosts(): fails("hosts", HOSTS)
 """
+EXTENDED = ("kills", "attacks", "hosts")
 
 
 @pytest.mark.parametrize(
@@ -62,17 +66,10 @@ def test_a_second_look(
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "conftest.py").write_text(textwrap.dedent(CONFTEST))
     text = TESTS.replace("ENGINE", str(engine)).replace("OTHERS", str(others))
-    (folder / "test_it.py").write_text(textwrap.dedent(text))
-    done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "side_by_side.py", *arguments],
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    (folder / "test_it.py").write_text(textwrap.dedent(text.replace("HOSTS", "0")))
+    done = _run(tmp_path, *arguments)
     assert done.returncode == code, done.stdout
+    assert [(tmp_path / name).exists() for name in EXTENDED] == ["--full" in arguments] * 3
     counted = tuple(len((tmp_path / name).read_text()) for name in ("enginea b", "others", "jobs"))
     assert counted == ran
     # Its traceback: with `CI` in the environment pytest's summary at the end has the words, too.
@@ -83,6 +80,46 @@ def test_a_second_look(
         named = done.stdout.partition("PASSED ALONE")[2]
         assert ("test_it.py::test_others" in named) == (others > 0)
         assert "test_it.py::test_engine[a b]" in named
+
+
+@pytest.mark.parametrize(
+    ("engine", "hosts", "code", "extended"),
+    [
+        (0, 0, 0, (1, 1, 1)),
+        (0, 1, 0, (1, 1, 2)),
+        (0, 2, 1, (1, 1, 2)),
+        (
+            2,
+            0,
+            1,
+            (1, 1, 1),
+        ),  # a failure of the first stage keeps nothing of the second from being known
+    ],
+)
+def test_the_extended_stage_follows(
+    tmp_path: Path, engine: int, hosts: int, code: int, extended: tuple[int, ...]
+) -> None:
+    folder = tmp_path / "tests" / "integration"
+    folder.mkdir(parents=True)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(textwrap.dedent(CONFTEST))
+    text = TESTS.replace("ENGINE", str(engine)).replace("OTHERS", "0").replace("HOSTS", str(hosts))
+    (folder / "test_it.py").write_text(textwrap.dedent(text))
+    done = _run(tmp_path, "--all")
+    assert done.returncode == code, done.stdout
+    assert tuple(len((tmp_path / name).read_text()) for name in EXTENDED) == extended
+
+
+def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, ROOT / "scripts" / "side_by_side.py", *arguments],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 INTERRUPTED = """

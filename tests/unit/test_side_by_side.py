@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.side_by_side import LINES, MOST, worth_a_second_look
+from scripts.side_by_side import LINES, MOST, STAGES, worth_a_second_look
 from tests.lines import ELSEWHERE, line_of
 
 TESTS = Path(__file__).parents[1]
@@ -53,6 +53,18 @@ def test_each_file_is_of_a_line_and_each_line_has_files() -> None:
     assert len(named) == len(set(named))
 
 
-def test_what_has_rooms_of_its_own_is_with_the_others() -> None:
-    assert line_of(TESTS / "integration" / "test_bench.py") == "others"
+def test_what_has_engines_of_its_own_is_with_the_others() -> None:
+    assert line_of(TESTS / "integration" / "test_handed_over.py") == "others"
     assert line_of(TESTS / "integration" / "test_main_path.py") == "engine"
+
+
+def test_a_named_file_is_of_its_line_whatever_it_brings() -> None:
+    assert line_of(TESTS / "integration" / "test_bench.py") == "hosts"
+
+
+def test_lines_beside_each_other_have_clusters_of_their_own() -> None:
+    """Their prefix is their first letter; those without one are on `engine`'s or on none."""
+    own = [line[0] for line in ELSEWHERE]
+    assert len(own) == len(set(own))
+    for stage in STAGES:
+        assert sum(line not in ELSEWHERE for line in stage if line != "unit") <= 1
