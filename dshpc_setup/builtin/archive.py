@@ -1,0 +1,264 @@
+"""A root filesystem out of an archive that nobody vouches for: no member reaches beyond the folder.
+
+Each part of a path is opened in the one above it and no link is followed; so a member below a link of the
+archive's own is refused, and a link may lead wherever it likes: nobody goes there before the container
+has this folder as its root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import os
+import stat
+import struct
+import tarfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+Fault = Literal["truncated", "no-archive", "unsafe", "architecture", "no-room", "write"]
+_BLOCK = 1 << 20
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_END = bytes(tarfile.BLOCKSIZE)
+# e_machine of elf(5) by what the kernel calls the processor
+_MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64"}
+_MACHINES[243] = "riscv64"
+_PROGRAMS = ("bin", "sbin", "usr/bin", "usr/sbin")
+
+
+class ArchiveError(Exception):
+    """Why it cannot be unpacked: a code, and the member or the number of the kernel that tells more."""
+
+    def __init__(self, fault: Fault, what: str = "") -> None:
+        super().__init__(fault, what)
+        self.fault, self.what = fault, what
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """What was written. `skipped`: device nodes and pipes, which a container gets made anew."""
+
+    files: int
+    size_bytes: int
+    skipped: int
+    architecture: str | None  # as `uname -m` has it; None where there was no program to tell
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """The parts of a member's name below the folder; raises ArchiveError for one with "..".
+
+    A "/" at its front means the folder, as tar itself has it.
+    """
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts or "\0" in name:
+        raise ArchiveError("unsafe", name)
+    return parts
+
+
+def architecture_of(head: bytes) -> str | None:
+    """What a program is for, by its first 20 bytes; None for what is no ELF program."""
+    if len(head) < 20 or head[:4] != b"\x7fELF":
+        return None
+    order = ">" if head[5] == 2 else "<"
+    number = struct.unpack_from(f"{order}H", head, 18)[0]
+    return _MACHINES.get(number, f"machine {number}")
+
+
+def unpack(archive: Path, folder: Path, *, owners: bool, machine: str) -> Unpacked:
+    """The archive (tar, or tar.gz) into an empty folder; ArchiveError, what was written stays then.
+
+    `owners`: members get the ids that the archive tells; else all belong to the caller, who can read and
+    write each. `machine`: the processor as `uname -m` has it, for which a program of the archive must be.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            source = stack.enter_context(_opened(archive))
+            tail = _Tail(source)
+            tar = stack.enter_context(tarfile.TarFile(fileobj=tail, mode="r"))  # type: ignore[arg-type]
+            tree = stack.enter_context(_Tree(folder, owners, machine))
+            for member in tar:
+                tree.add(tar, member)
+            if tail.last != _END:
+                raise ArchiveError("truncated", archive.name)
+            while source.read(_BLOCK):  # gzip compares its check sum at the end alone
+                pass
+            tree.finish()
+        except (EOFError, zlib.error) as error:
+            raise ArchiveError("truncated", str(error)) from None
+        except gzip.BadGzipFile as error:
+            raise ArchiveError("truncated", str(error)) from None
+        except tarfile.ReadError as error:
+            raise ArchiveError(_fault_of(tail.seen), str(error)) from None
+        except tarfile.TarError as error:
+            raise ArchiveError("no-archive", str(error)) from None
+        except OSError as error:
+            fault: Fault = "no-room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "write"
+            raise ArchiveError(fault, str(error)) from None
+        return tree.unpacked()
+
+
+def _fault_of(seen: int) -> Fault:
+    return "truncated" if seen > tarfile.BLOCKSIZE else "no-archive"
+
+
+@contextlib.contextmanager
+def _opened(archive: Path) -> Iterator[IO[bytes]]:
+    with open(archive, "rb") as raw:
+        head = raw.read(2)
+        raw.seek(0)
+        if head != b"\x1f\x8b":
+            yield raw
+            return
+        with gzip.GzipFile(fileobj=raw) as unzipped:
+            yield unzipped  # type: ignore[misc]
+
+
+class _Tail:
+    """A file that knows what was read last: tarfile takes an archive that just stops for a whole one."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.last = b""
+        self.seen = 0
+
+    def read(self, size: int = -1) -> bytes:
+        self.last = self._file.read(size)
+        self.seen += len(self.last)
+        return self.last
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+
+class _Tree:
+    """The folder, held open, with the folder that was written to last."""
+
+    def __init__(self, folder: Path, owners: bool, machine: str) -> None:
+        self._top = os.open(folder, _FOLDER)
+        self._owners, self._machine = owners, machine
+        self._at: tuple[tuple[str, ...], int] = ((), os.dup(self._top))
+        self._folders: dict[tuple[str, ...], tarfile.TarInfo] = {}
+        self._files = self._bytes = self._skipped = 0
+        self._architecture: str | None = None
+
+    def __enter__(self) -> _Tree:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._at[1])
+        os.close(self._top)
+
+    def unpacked(self) -> Unpacked:
+        return Unpacked(self._files, self._bytes, self._skipped, self._architecture)
+
+    def add(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        parts = parts_of(member.name)
+        if not parts:  # the folder itself
+            self._folders[()] = member
+            return
+        if member.isdir():
+            self._at_folder(parts)
+            self._folders[parts] = member
+            return
+        if not (member.isreg() or member.issym() or member.islnk()):
+            self._skipped += 1
+            return
+        at, name = self._at_folder(parts[:-1]), parts[-1]
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                raise ArchiveError("unsafe", member.name)
+            os.unlink(name, dir_fd=at)
+        if member.issym():
+            os.symlink(member.linkname, name, dir_fd=at)
+            if self._owners:
+                os.chown(name, member.uid, member.gid, dir_fd=at, follow_symlinks=False)
+        elif member.islnk():
+            self._link(member, at, name)
+        else:
+            self._file(tar, member, at, name)
+        self._files += 1
+
+    def _link(self, member: tarfile.TarInfo, at: int, name: str) -> None:
+        target = parts_of(member.linkname)
+        if not target:
+            raise ArchiveError("unsafe", member.name)
+        above = self._open(target[:-1], make=False)
+        try:
+            os.link(target[-1], name, src_dir_fd=above, dst_dir_fd=at, follow_symlinks=False)
+        except FileNotFoundError:
+            raise ArchiveError("unsafe", member.name) from None
+        finally:
+            os.close(above)
+
+    def _file(self, tar: tarfile.TarFile, member: tarfile.TarInfo, at: int, name: str) -> None:
+        content = tar.extractfile(member)
+        handle = os.open(name, _NEW, 0o600, dir_fd=at)
+        with open(handle, "wb") as file:
+            first = True
+            while content is not None and (block := content.read(_BLOCK)):
+                if first and self._architecture is None:
+                    self._judge(self._at[0], block)
+                first = False
+                file.write(block)
+            self._bytes += member.size
+            file.flush()
+            self._give(handle, member, 0o600)
+
+    def _judge(self, above: tuple[str, ...], head: bytes) -> None:
+        if "/".join(above) not in _PROGRAMS:
+            return
+        self._architecture = architecture_of(head)
+        if self._architecture not in (None, self._machine):
+            raise ArchiveError("architecture", str(self._architecture))
+
+    def _give(self, handle: int, member: tarfile.TarInfo, least: int) -> None:
+        """Owner, mode and time; the mode last: a change of the owner takes bits of it away."""
+        if self._owners:
+            os.fchown(handle, member.uid, member.gid)
+            os.fchmod(handle, stat.S_IMODE(member.mode))
+        else:
+            os.fchmod(handle, (stat.S_IMODE(member.mode) & 0o1777) | least)
+        with contextlib.suppress(OverflowError):
+            os.utime(handle, (int(member.mtime), int(member.mtime)))
+
+    def finish(self) -> None:
+        """Owners, modes and times of folders: nobody writes in them any more."""
+        for parts, member in sorted(self._folders.items(), reverse=True):
+            handle = self._open(parts, make=False)
+            try:
+                self._give(handle, member, 0o700)
+            finally:
+                os.close(handle)
+
+    def _at_folder(self, parts: tuple[str, ...]) -> int:
+        """Open as long as no other one is asked for; made where it is missing."""
+        if self._at[0] != parts:
+            handle = self._open(parts, make=True)
+            os.close(self._at[1])
+            self._at = (parts, handle)
+        return self._at[1]
+
+    def _open(self, parts: tuple[str, ...], *, make: bool) -> int:
+        handle = os.dup(self._top)
+        try:
+            for part in parts:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, 0o755, dir_fd=handle)
+                inner = os.open(part, _FOLDER, dir_fd=handle)
+                os.close(handle)
+                handle = inner
+        except OSError as error:
+            os.close(handle)
+            if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.ENOENT):
+                raise ArchiveError("unsafe", "/".join(parts)) from None
+            raise
+        return handle

@@ -1,0 +1,222 @@
+"""Root filesystems in the user's cache: unpacked once, by the digest of their archive."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from dshpc_setup import codec
+from dshpc_setup.builtin import trees
+from dshpc_setup.builtin.archive import ArchiveError, Fault, Unpacked, unpack
+from dshpc_setup.builtin.ids import Ids, become_root
+from dshpc_setup.errors import DshpcError, Fix, usage_error
+from dshpc_setup.files import atomic, locks
+from dshpc_setup.machine import Machine, Say
+
+SCHEMA = "dshpc.rootfs/1"
+_BLOCK = 1 << 20
+_ZSTD = b"\x28\xb5\x2f\xfd"  # RFC 8878, 3.1.1
+
+
+@dataclass(frozen=True)
+class Rootfs:
+    """One that lies unpacked at `folder`; `ids` are those that its files have."""
+
+    digest: str
+    ids: Ids
+    folder: str
+    unpacked: Unpacked
+
+
+def cache_folder(env: Mapping[str, str]) -> Path:
+    """`dshpc/images` in XDG_CACHE_HOME where that is a whole path, or else in ~/.cache."""
+    told = env.get("XDG_CACHE_HOME", "")
+    base = Path(told) if told.startswith("/") else Path(env.get("HOME") or "/") / ".cache"
+    return base / "dshpc" / "images"
+
+
+def digest_of(archive: Path) -> str:
+    """SHA-256 of the file in hexadecimal; DshpcError where it cannot be read."""
+    found = hashlib.sha256()
+    try:
+        with open(archive, "rb") as file:
+            while block := file.read(_BLOCK):
+                found.update(block)
+    except OSError as error:
+        raise atomic.read_error(error, archive) from None
+    return found.hexdigest()
+
+
+def ensure(
+    machine: Machine, archive: Path, ids: Ids, *, expected: str | None = None, deadline_s: float = 300.0
+) -> Rootfs:
+    """The archive's root filesystem, unpacked if it is not there yet, for containers with these ids.
+
+    The archive is a tar, a tar.gz or, where there is the program zstd, a tar.zst. `expected`: the digest
+    that it must have. Raises DshpcError, and leaves nothing half done: what a killed run has left is
+    removed by the next one. Two at a time unpack it once. Waits no longer than `deadline_s`.
+    """
+    digest = digest_of(archive)
+    if expected is not None and digest != expected:
+        raise DshpcError(
+            f"{archive} is not the archive that is expected.",
+            f"Its digest is {digest} instead of {expected}.",
+            ("Fetch it again.",),
+        )
+    top = cache_folder(machine.env)
+    place = top / digest
+    atomic.make_folder(place, mode=0o700)
+    _refuse_noexec(place)
+    with _locked(place / "lock", deadline_s):
+        found = _known(place, digest, ids)
+        if found is not None:
+            return found
+        for left in place.iterdir():
+            if left.name == ids.way or left.name.startswith(f".{ids.way}."):
+                trees.remove(machine, ids, left)
+        with _as_tar(machine, archive, place / f".{ids.way}.tar", deadline_s) as tar:
+            return _unpacked(machine, tar, place, Rootfs(digest, ids, "", Unpacked(0, 0, 0, None)), deadline_s)
+
+
+def remove(machine: Machine, digest: str, ids: Ids, deadline_s: float = 120.0) -> None:
+    """What is unpacked of that digest for these ids; nothing where there is nothing. DshpcError."""
+    if not digest or not set(digest) <= set("0123456789abcdef"):
+        raise usage_error(f"{digest!r} is not a digest.", "", "Give its 64 hexadecimal digits.")
+    place = cache_folder(machine.env) / digest
+    if not place.is_dir():
+        return
+    with _locked(place / "lock", deadline_s):
+        for left in list(place.iterdir()):
+            if left.name == ids.way or left.name.startswith((f".{ids.way}.", f"{ids.way}.")):
+                trees.remove(machine, ids, left, deadline_s)
+        if [left.name for left in place.iterdir()] == ["lock"]:
+            shutil.rmtree(place)
+
+
+def _known(place: Path, digest: str, ids: Ids) -> Rootfs | None:
+    """The one that is there, where its files have these ids."""
+    try:
+        told = json.loads((place / f"{ids.way}.json").read_text())
+        found = codec.from_json(Rootfs, told, SCHEMA)
+    except (OSError, ValueError):
+        return None
+    folder = place / ids.way
+    there = found.ids == ids and found.digest == digest and folder.is_dir()
+    return found if there and found.folder == str(folder) else None
+
+
+def _unpacked(machine: Machine, tar: Path, place: Path, wanted: Rootfs, deadline_s: float) -> Rootfs:
+    ids = wanted.ids
+    new, final = place / f".{ids.way}.new", place / ids.way
+    os.mkdir(new, 0o755)
+    arch = machine.system[2]
+
+    def question(say: Say) -> None:
+        source = os.open(tar, os.O_RDONLY)  # before we are another user
+        become_root(machine, ids)
+        try:
+            here = Path(f"/proc/self/fd/{source}")
+            say(unpack(here, new, owners=ids.way != "single", machine=arch))
+        except ArchiveError as error:
+            say((error.fault, error.what))
+
+    try:
+        ended = machine.apart({"unpack": question}, deadline_s=deadline_s)["unpack"]
+        for item in ended.items:
+            if isinstance(item, Unpacked):
+                _record(place, Rootfs(wanted.digest, ids, str(final), item))
+                os.rename(new, final)
+                atomic.sync_folder(place)
+                return Rootfs(wanted.digest, ids, str(final), item)
+            raise _error(tar, item, arch)
+        raise DshpcError(
+            "The root filesystem could not be unpacked.",
+            ended.detail or "",
+            ("Run this again.",),
+        )
+    finally:
+        trees.remove(machine, ids, new)
+
+
+def _record(place: Path, found: Rootfs) -> None:
+    text = json.dumps(codec.to_json(found, SCHEMA), indent=1) + "\n"
+    atomic.write_atomic(place / f"{found.ids.way}.json", text)
+
+
+def _error(tar: Path, told: tuple[str, str], arch: str) -> DshpcError:
+    fault: Fault = next(each for each in get_args(Fault) if each == told[0])
+    what = told[1]
+    again = ("Fetch or build the archive again.",)
+    room = Fix("See what is full", f"df -h {tar.parent}", step="look")
+    match fault:
+        case "truncated":
+            return DshpcError("The archive of the root filesystem is damaged: it ends early.", what, again)
+        case "no-archive":
+            return DshpcError("This is not an archive of a root filesystem.", what, again)
+        case "unsafe":
+            brief = "The archive of the root filesystem is not safe to unpack."
+            return DshpcError(brief, f"This leads out of its folder: {what}", ("Use another archive.",))
+        case "architecture":
+            brief = f"The root filesystem is for another processor: {what}."
+            return DshpcError(brief, f"This machine is {arch}.", (f"Use an archive for {arch}.",))
+        case "no-room":
+            return DshpcError("There is no room for the root filesystem.", what, (room,))
+        case "write":
+            return DshpcError("The root filesystem could not be written.", what, (room,))
+
+
+@contextlib.contextmanager
+def _locked(path: Path, deadline_s: float) -> Iterator[None]:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        if not locks.hold(handle, fcntl.LOCK_EX, deadline_s):
+            raise DshpcError(
+                "Another run is unpacking the same root filesystem.",
+                f"{path} was locked for {deadline_s:g} s.",
+                ("Wait for it, then run this again.",),
+            )
+        yield
+    finally:
+        os.close(handle)
+
+
+def _refuse_noexec(place: Path) -> None:
+    if os.statvfs(place).f_flag & os.ST_NOEXEC:
+        raise DshpcError(
+            f"No program can be started from {place}.",
+            "Its file system is mounted with the option noexec.",
+            ("Choose a folder on another file system: XDG_CACHE_HOME=DIR.",),
+        )
+
+
+@contextlib.contextmanager
+def _as_tar(machine: Machine, archive: Path, plain: Path, deadline_s: float) -> Iterator[Path]:
+    """The archive, or what zstd makes of it beside the root filesystem, for as long."""
+    with open(archive, "rb") as file:
+        if file.read(4) != _ZSTD:
+            yield archive
+            return
+    if machine.which("zstd") is None:
+        raise DshpcError(
+            f"{archive} is packed with zstd, and there is no program to unpack it.",
+            "",
+            (Fix("Install zstd", "sudo apt-get install zstd"),),
+        )
+    try:
+        done = machine.run(
+            ["zstd", "-q", "-d", "-f", "-o", str(plain), "--", str(archive)], deadline_s=deadline_s
+        )
+        if not done.ok:
+            full = os.statvfs(plain.parent).f_bavail == 0
+            raise _error(archive, ("no-room" if full else "truncated", done.text), "")
+        yield plain
+    finally:
+        plain.unlink(missing_ok=True)

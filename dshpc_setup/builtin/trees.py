@@ -1,0 +1,91 @@
+"""Folders of a container: removed and copied by who is root in its namespace, whoever owns what is in them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from dshpc_setup.builtin.ids import Ids, become_root
+from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.machine import Machine, Say
+
+
+def remove(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 120.0) -> None:
+    """The folder with all that is in it; nothing where there is none. DshpcError where some of it stays."""
+    if not os.path.lexists(folder):
+        return
+
+    def question(say: Say) -> None:
+        become_root(machine, ids)
+        remove_here(folder)
+
+    ended = machine.apart({"remove": question}, deadline_s=deadline_s)["remove"]
+    if ended.state != "present" or os.path.lexists(folder):
+        raise DshpcError(
+            f"Not everything in {folder} could be removed.",
+            ended.detail or "",
+            (Fix("Remove it as root", f"sudo rm -r {folder}"),),
+        )
+
+
+def remove_here(folder: Path) -> None:
+    """The same in this process; raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.chmod(folder, 0o700)
+    for above, names, _ in os.walk(folder):
+        for name in names:  # one without rights of its own, as overlayfs leaves it
+            path = os.path.join(above, name)
+            if not os.path.islink(path) and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+                os.chmod(path, 0o700)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)
+
+
+def copy_here(source: Path, target: Path) -> None:
+    """A copy with owners, modes, links and hard links, in this process; raises OSError.
+
+    File systems that share blocks (Btrfs, XFS) copy none.
+    """
+    known: dict[tuple[int, int], Path] = {}
+    os.mkdir(target, 0o700)
+    folders = [(source, target)]
+    for above, names, files in os.walk(source):
+        here = target / os.path.relpath(above, source)
+        for name in (*names, *files):
+            old, new = Path(above, name), here / name
+            seen = os.lstat(old)
+            if stat.S_ISDIR(seen.st_mode):
+                os.mkdir(new, 0o700)
+                folders.append((old, new))
+            elif stat.S_ISLNK(seen.st_mode):
+                os.symlink(os.readlink(old), new)
+                os.chown(new, seen.st_uid, seen.st_gid, follow_symlinks=False)
+            elif stat.S_ISREG(seen.st_mode):
+                first = known.setdefault((seen.st_dev, seen.st_ino), new)
+                if first is new:
+                    _copy_file(old, new)
+                    _alike(new, seen)
+                else:
+                    os.link(first, new)
+    for old, new in reversed(folders):
+        _alike(new, os.lstat(old))
+
+
+def _copy_file(old: Path, new: Path) -> None:
+    import fcntl
+
+    clone = 0x40049409  # FICLONE of linux/fs.h
+    with open(old, "rb") as source, open(new, "xb") as target:
+        try:
+            fcntl.ioctl(target.fileno(), clone, source.fileno())
+        except OSError:
+            shutil.copyfileobj(source, target, 1 << 20)
+
+
+def _alike(new: Path, seen: os.stat_result) -> None:
+    os.chown(new, seen.st_uid, seen.st_gid)
+    os.chmod(new, stat.S_IMODE(seen.st_mode))
+    os.utime(new, ns=(seen.st_atime_ns, seen.st_mtime_ns))
