@@ -1,0 +1,229 @@
+"""What a container sees: its root, its /dev, /proc and /sys, and the mounts that it was given.
+
+Done by its first process, in namespaces of its own. The root is entered before anything is mounted in it:
+a link of the root filesystem leads to a place in it, and the machine's root lies under a name that nobody
+can have known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from dshpc_setup.builtin import kernel, trees
+from dshpc_setup.builtin.wanted import Failure, Mount, Step, Storage, Wanted
+
+_NODES = ("null", "zero", "full", "random", "urandom", "tty")
+_LINKS = {
+    "ptmx": "pts/ptmx",
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
+# As Docker keeps them from a root that is the machine's; a namespace's own root has no right to them
+_READ_ONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+_HIDDEN = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats", "/proc/scsi")
+_TTY_GROUP = 5  # Debian's
+_OPTIONS = {
+    "nosuid": kernel.NOSUID,
+    "nodev": kernel.NODEV,
+    "noexec": kernel.NOEXEC,
+    "noatime": kernel.NOATIME,
+    "nodiratime": kernel.NODIRATIME,
+    "relatime": kernel.RELATIME,
+}
+_QUIET = kernel.NOSUID | kernel.NODEV | kernel.NOEXEC
+
+
+class Stopped(Exception):
+    """A step that could not be done."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+@contextlib.contextmanager
+def step(name: Step) -> Iterator[None]:
+    """What goes wrong in it, as the failure of this step."""
+    try:
+        yield
+    except OSError as error:
+        place = error.filename2 or error.filename or error.strerror or ""
+        raise Stopped(Failure(name, error.errno or 0, os.fsdecode(place))) from None
+
+
+def build(wanted: Wanted, tell: Callable[[Storage], None]) -> None:
+    """This process's root becomes the container's; raises Stopped."""
+    run = Path(wanted.run)
+    with step("storage"):
+        kernel.mount("none", "/", flags=kernel.RECURSIVE | kernel.PRIVATE)
+        tell(_storage(wanted, run))
+    with step("mount"):
+        mounts = [Mount(_real(each.source), each.target, each.read_only) for each in wanted.mounts]
+        devices = [(_real(each.source), each.target) for each in wanted.devices]
+    devices = [(f"/dev/{name}", f"/dev/{name}") for name in _NODES] + devices
+    resolver = _read("/etc/resolv.conf")
+    with step("root"):
+        old = f"/.dshpc-{os.urandom(8).hex()}"
+        os.mkdir(f"root{old}", 0o700)
+        kernel.pivot_root("root", f"root{old}")
+        os.chdir("/")
+    with step("proc"):
+        _folder("/proc")
+        kernel.mount("proc", "/proc", "proc", _QUIET)
+    with step("sys"):
+        _bind(old, Mount("/sys", "/sys", read_only=True))
+    with step("dev"):
+        _devices(wanted, old, devices)
+    with step("mount"):
+        for target in wanted.tmpfs:
+            _folder(target)
+            mode = "1777" if target == "/tmp" else "0755"
+            kernel.mount("tmpfs", target, "tmpfs", kernel.NOSUID | kernel.NODEV, f"mode={mode}")
+        for each in mounts:
+            _bind(old, each)
+        if wanted.rootfs.ids.way == "root":
+            _hide(old)
+    with step("root"):
+        kernel.unmount(old)
+        os.rmdir(old)
+    with step("files"):
+        kernel.set_host_name(wanted.host_name)
+        _put("/etc/hostname", f"{wanted.host_name}\n")
+        _put("/etc/hosts", f"127.0.0.1\tlocalhost {wanted.host_name}\n::1\tip6-localhost\n")
+        if resolver is not None:
+            _put("/etc/resolv.conf", resolver)
+
+
+def _storage(wanted: Wanted, run: Path) -> Storage:
+    """The folder "root" of the run folder, which is the working folder then, with nothing of before."""
+    os.chdir(run)
+    for name in ("upper", "work", "copy"):
+        trees.remove_here(Path(name))
+    for name in ("root", "lower", "upper", "work"):
+        os.makedirs(name, 0o755, exist_ok=True)
+    # By short names: a ":" or a "," in a path has a meaning for overlayfs
+    kernel.mount(wanted.rootfs.folder, "lower", flags=kernel.BIND)
+    options = "lowerdir=lower,upperdir=upper,workdir=work"
+    if wanted.rootfs.ids.way != "root":
+        options += ",userxattr"  # whose marks an ordinary user may write (Linux 5.11)
+    try:
+        kernel.mount("overlay", "root", "overlay", 0, options)
+    except OSError:
+        trees.copy_here(Path("lower"), Path("copy"))
+        kernel.mount("copy", "root", flags=kernel.BIND)
+        return "copy"
+    return "overlay"
+
+
+def _real(path: str) -> str:
+    """Where it lies, with links followed as the machine has them; raises FileNotFoundError."""
+    return os.path.realpath(path, strict=True)
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(errors="surrogateescape")
+    except OSError:
+        return None
+
+
+def _folder(path: str) -> None:
+    os.makedirs(path, 0o755, exist_ok=True)
+
+
+def _place(path: str) -> None:
+    """A file to mount over."""
+    _folder(os.path.dirname(path))
+    if not os.path.exists(path):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+
+
+def _bind(old: str, wanted: Mount) -> None:
+    source = old + wanted.source
+    if stat.S_ISDIR(os.stat(source).st_mode):
+        _folder(wanted.target)
+    else:
+        _place(wanted.target)
+    kernel.mount(source, wanted.target, flags=kernel.BIND | kernel.RECURSIVE)
+    if wanted.read_only:
+        _read_only(os.path.realpath(wanted.target))
+
+
+class Mounted(NamedTuple):
+    """A line of /proc/self/mountinfo: where, and which of its flags a change has to keep."""
+
+    at: str
+    flags: int
+
+
+def parse_mountinfo(text: str) -> list[Mounted]:
+    """In the kernel's order; lines that are none are passed over (proc_pid_mountinfo(5))."""
+    found = []
+    for line in text.splitlines():
+        fields = line.split(" ")
+        if len(fields) > 5:
+            flags = 0
+            for option in fields[5].split(","):
+                flags |= _OPTIONS.get(option, 0)
+            found.append(Mounted(_plain(fields[4]), flags))
+    return found
+
+
+def _plain(text: str) -> str:
+    r"""A path of mountinfo, in which a blank is "\040"."""
+    first, *rest = text.split("\\")
+    return first + "".join(
+        chr(int(part[:3], 8)) + part[3:] if part[:3].isdigit() else "\\" + part for part in rest
+    )
+
+
+def _read_only(top: str) -> None:
+    """The mount and each below it: the kernel changes one at a time, and refuses to drop its flags."""
+    for at, flags in parse_mountinfo(Path("/proc/self/mountinfo").read_text(errors="surrogateescape")):
+        if at == top or at.startswith(top.rstrip("/") + "/"):
+            kernel.mount("none", at, flags=kernel.BIND | kernel.REMOUNT | kernel.READONLY | flags)
+
+
+def _devices(wanted: Wanted, old: str, devices: list[tuple[str, str]]) -> None:
+    _folder("/dev")
+    kernel.mount("tmpfs", "/dev", "tmpfs", kernel.NOSUID | kernel.NOEXEC, "mode=0755,size=65536k")
+    for source, target in devices:
+        _place(target)
+        kernel.mount(old + source, target, flags=kernel.BIND)
+    for name, target in _LINKS.items():
+        os.symlink(target, f"/dev/{name}")
+    options = "newinstance,ptmxmode=0666,mode=0620"
+    if wanted.rootfs.ids.way != "single":
+        options += f",gid={_TTY_GROUP}"
+    os.mkdir("/dev/pts", 0o755)
+    kernel.mount("devpts", "/dev/pts", "devpts", kernel.NOSUID | kernel.NOEXEC, options)
+    os.mkdir("/dev/shm", 0o755)
+    kernel.mount("tmpfs", "/dev/shm", "tmpfs", _QUIET, f"mode=1777,size={wanted.shm_mib}m")
+
+
+def _hide(old: str) -> None:
+    for path in _READ_ONLY:
+        if os.path.exists(path):
+            kernel.mount(path, path, flags=kernel.BIND | kernel.RECURSIVE)
+            kernel.mount("none", path, flags=kernel.BIND | kernel.REMOUNT | kernel.READONLY | _QUIET)
+    for path in _HIDDEN:
+        if os.path.isdir(path):
+            kernel.mount("tmpfs", path, "tmpfs", kernel.READONLY, "size=0")
+        elif os.path.exists(path):
+            kernel.mount(f"{old}/dev/null", path, flags=kernel.BIND)
+
+
+def _put(path: str, text: str) -> None:
+    """A file of the container's own; what is there may be a link to one that is not there yet."""
+    if os.path.islink(path):
+        os.unlink(path)
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    os.chmod(path, 0o644)

@@ -1,0 +1,252 @@
+"""The process that outlives the terminal: it starts the container, keeps its log, and writes down its end.
+
+Three processes: the supervisor; one that makes the namespaces and waits; the container's first process.
+Each is killed by the kernel where the one above it ends, and with the container's first process ends
+all that runs in it, and the mounts with that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn, get_args
+
+from dshpc_setup.builtin import filesystem, ids, kernel, processes
+from dshpc_setup.builtin.wanted import (
+    Failure,
+    Record,
+    Step,
+    Storage,
+    Wanted,
+    read_wanted,
+    write_record,
+)
+from dshpc_setup.files import locks
+from dshpc_setup.machine.local import LocalMachine
+
+LOCK = "supervisor.lock"
+LOG = "container.log"
+BUSY = 3
+"""The exit code where another supervisor has the run folder."""
+_BUILD_S = 120.0  # a copy of the root filesystem, on a slow disk
+_LOOK_S = 1.0
+_BLOCK = 65536
+_OWN = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
+
+
+def main(argv: list[str]) -> int:
+    """`supervisor RUN`: returns when the container has ended; 3 where another supervisor is there."""
+    run = Path(argv[0])
+    os.umask(0o022)
+    lock = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if not locks.hold(lock, fcntl.LOCK_EX):
+        return BUSY
+    return _Supervisor(run, read_wanted(run)).live()
+
+
+class _Supervisor:
+    def __init__(self, run: Path, wanted: Wanted) -> None:
+        self._run, self._wanted = run, wanted
+        me = processes.of(os.getpid())
+        if me is None:
+            raise RuntimeError("/proc does not know this process")
+        self._record = Record(wanted.name, "starting", me)
+        self._told = b""  # of the report, what is no whole line yet
+        self._ordered = False  # to end
+        self._log = _Log(run / LOG, wanted.log_bytes)
+
+    def live(self) -> int:
+        write_record(self._run, self._record)
+        wake, waking = os.pipe()
+        for end in (wake, waking):
+            os.set_blocking(end, False)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, self._noted)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+        said, saying = os.pipe()
+        report, reporting = os.pipe()
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                signal.set_wakeup_fd(-1)
+                _middle(self._wanted, self._record.supervisor.pid, saying, reporting)
+            os._exit(1)
+        os.close(saying)
+        os.close(reporting)
+        code = self._watch(child, wake, said, report)
+        state = self._record.state
+        final = replace(self._record, state="exited", code=code)
+        if state != "running":
+            failure = self._record.failure or Failure("namespaces", errno.ETIMEDOUT, "")
+            final = replace(self._record, state="failed", failure=failure)
+        write_record(self._run, final)
+        return 0
+
+    def _noted(self, number: int, frame: object) -> None:
+        self._ordered = self._ordered or number == signal.SIGTERM
+
+    def _watch(self, child: int, wake: int, said: int, report: int) -> int:
+        """Until the child has ended: its exit code."""
+        until = time.monotonic() + _BUILD_S
+        poll = select.poll()
+        for stream in (wake, said, report):
+            poll.register(stream, select.POLLIN)
+        passed_on = False
+        while True:
+            for stream, _ in poll.poll(_LOOK_S * 1000):
+                block = os.read(stream, _BLOCK)
+                if stream == said:
+                    self._log.add(block)
+                elif stream == report:
+                    self._hear(block)
+                if not block:
+                    poll.unregister(stream)
+            if self._record.state == "starting" and time.monotonic() >= until:
+                os.kill(child, signal.SIGKILL)
+            if self._ordered and not passed_on and self._record.state == "running":
+                passed_on = self._pass_on(signal.SIGTERM)
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                self._rest(said, report)
+                return _code_of(status)
+
+    def _rest(self, said: int, report: int) -> None:
+        for stream, take in ((said, self._log.add), (report, self._hear)):
+            os.set_blocking(stream, False)
+            with contextlib.suppress(BlockingIOError):
+                while block := os.read(stream, _BLOCK):
+                    take(block)
+
+    def _pass_on(self, number: int) -> bool:
+        init = self._record.init
+        if init is not None:
+            processes.send(init, number)
+        return True
+
+    def _hear(self, block: bytes) -> None:
+        """Lines of JSON; the end without a failure says that the program runs."""
+        self._told += block
+        *lines, self._told = self._told.split(b"\n")
+        for line in lines:
+            self._understand(json.loads(line))
+        if not block and self._record.failure is None and self._record.init is not None:
+            if self._record.state == "starting":
+                self._record = replace(self._record, state="running")
+                write_record(self._run, self._record)
+
+    def _understand(self, told: Mapping[str, Any]) -> None:
+        if "init" in told:
+            self._record = replace(self._record, init=processes.of(int(told["init"])))
+            write_record(self._run, self._record)
+        elif "storage" in told:
+            storage: Storage = next(x for x in get_args(Storage) if x == told["storage"])
+            self._record = replace(self._record, storage=storage)
+        elif "failure" in told:
+            name, number, place = told["failure"]
+            at: Step = next(x for x in get_args(Step) if x == name)
+            self._record = replace(self._record, failure=Failure(at, int(number), str(place)))
+
+
+def _code_of(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+class _Log:
+    """What the container says, in a file of at most so many bytes, and the one before it."""
+
+    def __init__(self, path: Path, most: int) -> None:
+        self._path, self._most = path, most
+        self._open()
+
+    def _open(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._handle = os.open(self._path, flags, 0o600)
+        self._size = os.fstat(self._handle).st_size
+
+    def add(self, block: bytes) -> None:
+        """A full disk takes the log, and not the container."""
+        with contextlib.suppress(OSError):
+            if self._size and self._size + len(block) > self._most:
+                os.close(self._handle)
+                os.replace(self._path, f"{self._path}.1")
+                self._open()
+            self._size += os.write(self._handle, block)
+
+
+def _middle(wanted: Wanted, above: int, saying: int, reporting: int) -> NoReturn:
+    """The namespaces; then this process waits for the container's first one and ends as that does."""
+    for number in _OWN:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is for the container alone
+    try:
+        with filesystem.step("ids"):
+            ids.become_root(LocalMachine(), wanted.rootfs.ids)
+        kernel.die_with_parent(signal.SIGKILL)
+        if os.getppid() != above:
+            os._exit(1)
+        with filesystem.step("namespaces"):
+            kernel.unshare(kernel.NEWNS | kernel.NEWPID | kernel.NEWUTS | kernel.NEWIPC)
+            with contextlib.suppress(OSError):  # Linux 4.6
+                kernel.unshare(kernel.NEWCGROUP)
+            living, alive = os.pipe()
+            init = os.fork()
+    except filesystem.Stopped as stopped:
+        _tell_failure(reporting, stopped.failure)
+        os._exit(1)
+    if init == 0:
+        os.close(alive)
+        with contextlib.suppress(BaseException):
+            _first(wanted, living, saying, reporting)
+        os._exit(1)
+    _tell(reporting, {"init": init})
+    for end in (living, saying, reporting):
+        os.close(end)
+    os._exit(_code_of(os.waitpid(init, 0)[1]))
+
+
+def _first(wanted: Wanted, living: int, saying: int, reporting: int) -> NoReturn:
+    """The container's first process: its root is made, then it becomes the program."""
+    kernel.die_with_parent(signal.SIGKILL)
+    # The parent is in another namespace: whether it has ended before is told by its end of a pipe
+    if select.select([living], [], [], 0)[0]:
+        os._exit(1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.setsid()
+    try:
+        filesystem.build(wanted, lambda storage: _tell(reporting, {"storage": storage}))
+        with filesystem.step("program"):
+            nothing = os.open("/dev/null", os.O_RDONLY)
+            for handle, number in ((nothing, 0), (saying, 1), (saying, 2)):
+                os.dup2(handle, number)
+            kernel.keep_capabilities(wanted.capabilities)
+            kernel.no_new_privileges()
+            kernel.die_with_parent(signal.SIGKILL)
+            os.execve(wanted.argv[0], wanted.argv, dict(wanted.environment))
+    except filesystem.Stopped as stopped:
+        _tell_failure(reporting, stopped.failure)
+    os._exit(1)
+
+
+def _tell(reporting: int, value: Mapping[str, object]) -> None:
+    os.write(reporting, json.dumps(value).encode() + b"\n")
+
+
+def _tell_failure(reporting: int, failure: Failure) -> None:
+    _tell(reporting, {"failure": [failure.step, failure.number, failure.place]})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
