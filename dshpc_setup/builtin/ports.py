@@ -1,0 +1,231 @@
+"""Ports on the loopback for clusters that share the machine's network: chosen once, kept, and no two alike.
+
+They lie below those that the kernel gives to connections (ip_local_port_range of ip(7)), so that no
+connection of somebody's has taken one by chance when a cluster starts again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dshpc_setup import codec
+from dshpc_setup.builtin import processes
+from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.files import atomic, locks
+
+SCHEMA = "dshpc.ports/1"
+FIRST, LAST = 20000, 32767
+_LOCK_S = 10.0
+_LISTEN = "0A"  # of net/tcp_states.h
+
+IsFree = Callable[[int], bool]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    clusters: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Somebody listens on a port that is kept for a cluster. `uid` is whose process it is, `pid` and
+    `program` which one; None where this user may not see that."""
+
+    name: str
+    port: int
+    uid: int | None = None
+    pid: int | None = None
+    program: str | None = None
+
+
+def registry(env: Mapping[str, str]) -> Path:
+    """The file of all clusters of this user: `dshpc/ports.json` in XDG_STATE_HOME or ~/.local/state."""
+    told = env.get("XDG_STATE_HOME", "")
+    base = Path(told) if told.startswith("/") else Path(env.get("HOME") or "/") / ".local" / "state"
+    return base / "dshpc" / "ports.json"
+
+
+def is_free(port: int) -> bool:
+    """Whether one may listen on the port of the loopback now."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
+    return True
+
+
+def keep(
+    file: Path, cluster: str, names: tuple[str, ...], free: IsFree = is_free
+) -> Mapping[str, int]:
+    """A port for each name: those kept for the cluster, and new free ones for what has none yet.
+
+    `cluster` names it among all of this user's, such as its folder. Raises DshpcError where the file
+    cannot be read or written, or all ports are taken.
+    """
+    with _changed(file) as clusters:
+        kept = dict(clusters.get(cluster, {}))
+        taken = {port for ports in clusters.values() for port in ports.values()}
+        for name in names:
+            if name not in kept:
+                kept[name] = next(_candidates(f"{cluster}\0{name}", taken, free), 0)
+                if not kept[name]:
+                    raise DshpcError(
+                        "There is no free port for the cluster.",
+                        f"Each from {FIRST} to {LAST} is taken on 127.0.0.1.",
+                        (Fix("See who listens", "ss -ltn", step="look"),),
+                    )
+                taken.add(kept[name])
+        clusters[cluster] = kept
+        return {name: kept[name] for name in names}
+
+
+def forget(file: Path, cluster: str) -> None:
+    """The cluster's ports may be given to others; DshpcError where that cannot be written."""
+    if file.exists():
+        with _changed(file) as clusters:
+            clusters.pop(cluster, None)
+
+
+def _candidates(seed: str, taken: set[int], free: IsFree) -> Iterator[int]:
+    """All ports, from one that the name chooses: users of one machine begin at different ones."""
+    many = LAST - FIRST + 1
+    begin = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") % many
+    for step in range(many):
+        port = FIRST + (begin + step) % many
+        if port not in taken and free(port):
+            yield port
+
+
+class _changed:  # noqa: N801  (a context manager)
+    """The clusters of the file, to be changed under its lock, and written in one step at the end."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __enter__(self) -> dict[str, Mapping[str, int]]:
+        atomic.make_folder(self._file.parent, mode=0o700)
+        self._lock = os.open(
+            self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        try:
+            if not locks.hold(self._lock, fcntl.LOCK_EX, _LOCK_S):
+                raise DshpcError(
+                    "Another run is choosing ports.", f"{self._file} is locked.", ("Run this again.",)
+                )
+            self._before = _read(self._file)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._now = dict(self._before)
+        return self._now
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None and self._now != self._before:
+                text = json.dumps(codec.to_json(_Kept(self._now), SCHEMA), indent=1)
+                atomic.write_atomic(self._file, text + "\n", 0o600)
+        finally:
+            os.close(self._lock)
+
+
+def _read(file: Path) -> dict[str, Mapping[str, int]]:
+    try:
+        text = file.read_text()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise atomic.read_error(error, file) from None
+    try:
+        return dict(codec.from_json(_Kept, json.loads(text), SCHEMA).clusters)
+    except ValueError as error:
+        raise DshpcError(
+            f"{file} cannot be read: it does not hold what was written there.",
+            str(error),
+            (Fix("Remove it; clusters that are started then choose their ports again", f"rm {file}"),),
+        ) from None
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A socket of /proc/net/tcp or tcp6 that listens."""
+
+    port: int
+    uid: int
+    inode: int
+
+
+def parse_listeners(table: str) -> list[Listener]:
+    """Lines that are none are passed over (proc_net_tcp.txt of the kernel)."""
+    found = []
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) < 10 or fields[3] != _LISTEN:
+            continue
+        port = fields[1].rpartition(":")[2]
+        try:
+            found.append(Listener(int(port, 16), int(fields[7]), int(fields[9])))
+        except ValueError:
+            continue
+    return found
+
+
+def taken(kept: Mapping[str, int], ours: processes.Process | None = None) -> tuple[Taken, ...]:
+    """The ports on which somebody listens who is not of the container whose first process is `ours`."""
+    listeners: dict[int, Listener] = {}
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            for each in parse_listeners(Path(path).read_text()):
+                listeners.setdefault(each.port, each)
+        except OSError:  # a kernel without IPv6
+            continue
+    wanted = {listeners[port].inode for port in kept.values() if port in listeners}
+    holders = _holders(wanted) if wanted else {}
+    own = _namespace(ours.pid) if ours is not None else None
+    found = []
+    for name, port in kept.items():
+        if port not in listeners:
+            continue
+        pid = holders.get(listeners[port].inode)
+        if own is None or pid is None or _namespace(pid) != own:
+            found.append(Taken(name, port, listeners[port].uid, pid, _program(pid)))
+    return tuple(found)
+
+
+def _holders(inodes: set[int]) -> dict[int, int]:
+    """Socket -> a process that has it open, of those that this user may look at."""
+    names = {f"socket:[{inode}]": inode for inode in inodes}
+    found: dict[int, int] = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            for handle in os.listdir(f"/proc/{pid}/fd"):
+                inode = names.get(os.readlink(f"/proc/{pid}/fd/{handle}"))
+                if inode is not None:
+                    found.setdefault(inode, int(pid))
+        except OSError:  # another user's, or it has ended
+            continue
+    return found
+
+
+def _namespace(pid: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return None
+
+
+def _program(pid: int | None) -> str | None:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() if pid is not None else None
+    except OSError:
+        return None
