@@ -27,7 +27,9 @@ def find(who: str, passwd: str, group: str) -> Account | None:
     entries = [line.split(":") for line in passwd.splitlines()]
     number = _id(user)
     for entry in entries:
-        if len(entry) < 6 or not (entry[0] == user or (number is not None and _id(entry[2]) == number)):
+        if len(entry) < 6 or not (
+            entry[0] == user or (number is not None and _id(entry[2]) == number)
+        ):
             continue
         uid, gid = _id(entry[2]), _id(entry[3])
         if uid is None or gid is None or not entry[0]:

@@ -76,6 +76,7 @@ def unpack(archive: Path, folder: Path, *, owners: bool, machine: str) -> Unpack
     write each. `machine`: the processor as `uname -m` has it, for which a program of the archive must be.
     """
     with contextlib.ExitStack() as stack:
+        tail: _Tail | None = None
         try:
             source = stack.enter_context(_opened(archive))
             tail = _Tail(source)
@@ -93,7 +94,7 @@ def unpack(archive: Path, folder: Path, *, owners: bool, machine: str) -> Unpack
         except gzip.BadGzipFile as error:
             raise ArchiveError("truncated", str(error)) from None
         except tarfile.ReadError as error:
-            raise ArchiveError(_fault_of(tail.seen), str(error)) from None
+            raise ArchiveError(_fault_of(tail), str(error)) from None
         except tarfile.TarError as error:
             raise ArchiveError("no-archive", str(error)) from None
         except OSError as error:
@@ -102,8 +103,8 @@ def unpack(archive: Path, folder: Path, *, owners: bool, machine: str) -> Unpack
         return tree.unpacked()
 
 
-def _fault_of(seen: int) -> Fault:
-    return "truncated" if seen > tarfile.BLOCKSIZE else "no-archive"
+def _fault_of(tail: _Tail | None) -> Fault:
+    return "truncated" if tail is not None and tail.seen > tarfile.BLOCKSIZE else "no-archive"
 
 
 @contextlib.contextmanager

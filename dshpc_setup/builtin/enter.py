@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
-from dshpc_setup.builtin import accounts, kernel, processes
+from dshpc_setup.builtin import accounts, kernel, one_id, processes
 from dshpc_setup.builtin.launch import Status
 from dshpc_setup.builtin.processes import Process
 from dshpc_setup.builtin.wanted import RIGHTS
@@ -36,7 +36,14 @@ _NAMESPACES = (
     ("pid", kernel.NEWPID),
     ("mnt", kernel.NEWNS),
 )
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_FORWARDED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 _OWN = (*_FORWARDED, signal.SIGPIPE, signal.SIGCHLD, signal.SIGWINCH)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _BLOCK = 65536
@@ -156,7 +163,7 @@ def _refused(command: Command, fault: object, detail: str) -> DshpcError:
         return DshpcError(
             f"The container knows no user {command.user}.",
             detail,
-            ("Name one of its /etc/passwd.",),
+            ("Name one of its /etc/passwd, or root.",),
             Exit.USAGE,
         )
     return DshpcError(
@@ -344,7 +351,7 @@ def _blocked(numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
 # In the processes that enter
 
 
-class _Fault(Exception):
+class _FaultError(Exception):
     def __init__(self, fault: Fault, detail: str) -> None:
         super().__init__(fault, detail)
         self.fault, self.detail = fault, detail
@@ -363,15 +370,16 @@ def _runner(
         signal.signal(number, signal.SIG_IGN)  # of our terminal: they are passed on to the program
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
+        alone = _is_alone(init)
         _enter(init)
-        account = _account(command.user)
+        account = _account(command.user, alone)
         master, slave = _terminal(account) if streams is None else (None, None)
         kernel.die_with_parent(signal.SIGKILL)
         if os.getppid() != above:
             os._exit(1)
         held, go = os.pipe()
         program = os.fork()
-    except _Fault as fault:
+    except _FaultError as fault:
         line.send(json.dumps({"fault": fault.fault, "detail": fault.detail}).encode())
         os._exit(1)
     if program == 0:
@@ -380,7 +388,7 @@ def _runner(
             if streams is None and slave is not None:
                 streams = (slave, slave, slave)
             if streams is not None:
-                _program(command, account, streams, held, master is not None)
+                _program(command, (account, alone), streams, held, master is not None)
         os._exit(126)
     os.close(held)
     said = json.dumps({"program": program}).encode()
@@ -423,10 +431,10 @@ def _enter(init: Process) -> None:
             kernel.setns(handle, kind)
         os.chdir("/")
     except OSError as error:
-        raise _Fault("namespaces", str(error)) from None
+        raise _FaultError("namespaces", str(error)) from None
 
 
-def _account(user: str) -> accounts.Account:
+def _account(user: str, alone: bool) -> accounts.Account:
     texts = []
     for path in ("/etc/passwd", "/etc/group"):
         try:
@@ -436,8 +444,19 @@ def _account(user: str) -> accounts.Account:
             texts.append("")
     found = accounts.find(user, texts[0], texts[1])
     if found is None:
-        raise _Fault("user", "")
+        raise _FaultError("user", "it is not in /etc/passwd")
+    if found.uid != 0 and alone:
+        raise _FaultError("user", "root is the only user of a container without a range of ids")
     return found
+
+
+def _is_alone(init: Process) -> bool:
+    """Whether root is the container's only user (user_namespaces(7))."""
+    try:
+        with open(f"/proc/{init.pid}/uid_map", encoding="ascii") as file:
+            return [line.split()[0::2] for line in file] == [["0", "1"]]
+    except OSError as error:
+        raise _FaultError("namespaces", str(error)) from None
 
 
 def _terminal(account: accounts.Account) -> tuple[int, int]:
@@ -448,7 +467,7 @@ def _terminal(account: accounts.Account) -> tuple[int, int]:
         with contextlib.suppress(OSError):  # no such user can own anything here
             os.fchown(slave, account.uid, -1)
     except OSError as error:
-        raise _Fault("terminal", str(error)) from None
+        raise _FaultError("terminal", str(error)) from None
     return master, slave
 
 
@@ -459,22 +478,23 @@ def _as_root() -> None:
 
 def _program(
     command: Command,
-    account: accounts.Account,
+    who: tuple[accounts.Account, bool],
     streams: tuple[int, int, int],
     held: int,
     terminal: bool,
 ) -> NoReturn:
+    account, alone = who
     kernel.die_with_parent(signal.SIGKILL)
     for number in _OWN:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     copies = [fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, 10) for stream in streams]
-    for number, handle in enumerate(copies):
-        os.dup2(handle, number)
+    for at, handle in enumerate(copies):
+        os.dup2(handle, at)
     if terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     try:
-        _become(account, command.capabilities)
+        _become(account, command.capabilities, alone)
         os.chdir(command.folder)
     except OSError as error:
         os.write(2, f"dshpc: {command.folder}: {error.strerror}\n".encode())
@@ -482,7 +502,12 @@ def _program(
     kernel.die_with_parent(signal.SIGKILL)  # which the change of user has taken back
     if not os.read(held, 1):
         os._exit(1)
-    environment = {"PATH": _PATH, "HOME": account.home, "USER": account.name, "LOGNAME": account.name}
+    environment = {
+        "PATH": _PATH,
+        "HOME": account.home,
+        "USER": account.name,
+        "LOGNAME": account.name,
+    }
     environment.update(command.environment)
     try:
         os.execvpe(command.argv[0], command.argv, environment)
@@ -491,14 +516,12 @@ def _program(
         os._exit(127 if error.errno == errno.ENOENT else 126)
 
 
-def _become(account: accounts.Account, capabilities: tuple[str, ...]) -> None:
+def _become(account: accounts.Account, capabilities: tuple[str, ...], alone: bool) -> None:
     _as_root()
     kernel.keep_capabilities(capabilities)
     kernel.no_new_privileges()
-    try:
-        os.setgroups(account.groups)
-    except PermissionError:
-        if account.uid != 0:  # with the caller's id alone there are no groups to have
-            raise
+    if alone:
+        one_id.pretend()
+    os.setgroups(account.groups)
     os.setresgid(account.gid, account.gid, account.gid)
     os.setresuid(account.uid, account.uid, account.uid)

@@ -40,7 +40,7 @@ _OPTIONS = {
 _QUIET = kernel.NOSUID | kernel.NODEV | kernel.NOEXEC
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """A step that could not be done."""
 
     def __init__(self, failure: Failure) -> None:
@@ -55,11 +55,11 @@ def step(name: Step) -> Iterator[None]:
         yield
     except OSError as error:
         place = error.filename2 or error.filename or error.strerror or ""
-        raise Stopped(Failure(name, error.errno or 0, os.fsdecode(place))) from None
+        raise StoppedError(Failure(name, error.errno or 0, os.fsdecode(place))) from None
 
 
 def build(wanted: Wanted, tell: Callable[[Storage], None]) -> None:
-    """This process's root becomes the container's; raises Stopped."""
+    """This process's root becomes the container's; raises StoppedError."""
     run = Path(wanted.run)
     with step("storage"):
         kernel.mount("none", "/", flags=kernel.RECURSIVE | kernel.PRIVATE)
@@ -186,7 +186,9 @@ def _plain(text: str) -> str:
 
 def _read_only(top: str) -> None:
     """The mount and each below it: the kernel changes one at a time, and refuses to drop its flags."""
-    for at, flags in parse_mountinfo(Path("/proc/self/mountinfo").read_text(errors="surrogateescape")):
+    for at, flags in parse_mountinfo(
+        Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+    ):
         if at == top or at.startswith(top.rstrip("/") + "/"):
             kernel.mount("none", at, flags=kernel.BIND | kernel.REMOUNT | kernel.READONLY | flags)
 
@@ -212,7 +214,9 @@ def _hide(old: str) -> None:
     for path in _READ_ONLY:
         if os.path.exists(path):
             kernel.mount(path, path, flags=kernel.BIND | kernel.RECURSIVE)
-            kernel.mount("none", path, flags=kernel.BIND | kernel.REMOUNT | kernel.READONLY | _QUIET)
+            kernel.mount(
+                "none", path, flags=kernel.BIND | kernel.REMOUNT | kernel.READONLY | _QUIET
+            )
     for path in _HIDDEN:
         if os.path.isdir(path):
             kernel.mount("tmpfs", path, "tmpfs", kernel.READONLY, "size=0")

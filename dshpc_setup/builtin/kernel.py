@@ -119,3 +119,8 @@ def _prctl(what: int, value: int) -> None:
 
 def _long(value: int) -> ctypes.c_ulong:
     return ctypes.c_ulong(value)
+
+
+def filter_calls(program: Any, option: int, mode: int) -> None:
+    """A filter of system calls for this process and all that it starts (prctl(2), PR_SET_SECCOMP)."""
+    _checked(_library().prctl(option, _long(mode), program, _long(0), _long(0)), "seccomp")

@@ -23,7 +23,9 @@ from dshpc_setup.machine import Machine
 
 _POLL_S = 0.01
 _KILLED_S = 5.0
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from dshpc_setup.builtin import supervisor; "
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from dshpc_setup.builtin import supervisor; "
+)
 _PROGRAM += "sys.exit(supervisor.main(sys.argv[1:]))"
 
 State = Literal["starting", "running", "exited", "failed", "gone"]
@@ -130,7 +132,7 @@ def _did_not_start(record: Record) -> DshpcError:
     )
 
 
-def stop(machine: Machine, run: Path, grace_s: float = 15.0) -> Status:
+def stop(run: Path, grace_s: float = 15.0) -> Status:
     """TERM to the container's first process, KILL after `grace_s`; returns when nothing of it is left.
 
     One that does not run is left as it is. Raises DshpcError where it outlives even that.

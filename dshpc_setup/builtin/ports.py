@@ -116,12 +116,16 @@ class _changed:  # noqa: N801  (a context manager)
     def __enter__(self) -> dict[str, Mapping[str, int]]:
         atomic.make_folder(self._file.parent, mode=0o700)
         self._lock = os.open(
-            self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+            self._file.with_suffix(".lock"),
+            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+            0o600,
         )
         try:
             if not locks.hold(self._lock, fcntl.LOCK_EX, _LOCK_S):
                 raise DshpcError(
-                    "Another run is choosing ports.", f"{self._file} is locked.", ("Run this again.",)
+                    "Another run is choosing ports.",
+                    f"{self._file} is locked.",
+                    ("Run this again.",),
                 )
             self._before = _read(self._file)
         except BaseException:
@@ -152,7 +156,12 @@ def _read(file: Path) -> dict[str, Mapping[str, int]]:
         raise DshpcError(
             f"{file} cannot be read: it does not hold what was written there.",
             str(error),
-            (Fix("Remove it; clusters that are started then choose their ports again", f"rm {file}"),),
+            (
+                Fix(
+                    "Remove it; clusters that are started then choose their ports again",
+                    f"rm {file}",
+                ),
+            ),
         ) from None
 
 

@@ -72,7 +72,9 @@ def find(machine: Machine, deadline_s: float = 5.0) -> Rights:
         return Rights(Ids("single"), lack=lack, evidence=tuple(evidence))
     evidence.append(_told(Ids("single"), tried))
     settings = read_settings(machine)
-    evidence += [f"{name}={value}" for name, value in settings._asdict().items() if value is not None]
+    evidence += [
+        f"{name}={value}" for name, value in settings._asdict().items() if value is not None
+    ]
     return Rights(None, why_refused(tried, settings), lack, tuple(evidence))
 
 

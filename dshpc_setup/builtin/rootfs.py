@@ -56,7 +56,12 @@ def digest_of(archive: Path) -> str:
 
 
 def ensure(
-    machine: Machine, archive: Path, ids: Ids, *, expected: str | None = None, deadline_s: float = 300.0
+    machine: Machine,
+    archive: Path,
+    ids: Ids,
+    *,
+    expected: str | None = None,
+    deadline_s: float = 300.0,
 ) -> Rootfs:
     """The archive's root filesystem, unpacked if it is not there yet, for containers with these ids.
 
@@ -83,7 +88,9 @@ def ensure(
             if left.name == ids.way or left.name.startswith(f".{ids.way}."):
                 trees.remove(machine, ids, left)
         with _as_tar(machine, archive, place / f".{ids.way}.tar", deadline_s) as tar:
-            return _unpacked(machine, tar, place, Rootfs(digest, ids, "", Unpacked(0, 0, 0, None)), deadline_s)
+            return _unpacked(
+                machine, tar, place, Rootfs(digest, ids, "", Unpacked(0, 0, 0, None)), deadline_s
+            )
 
 
 def remove(machine: Machine, digest: str, ids: Ids, deadline_s: float = 120.0) -> None:
@@ -113,7 +120,9 @@ def _known(place: Path, digest: str, ids: Ids) -> Rootfs | None:
     return found if there and found.folder == str(folder) else None
 
 
-def _unpacked(machine: Machine, tar: Path, place: Path, wanted: Rootfs, deadline_s: float) -> Rootfs:
+def _unpacked(
+    machine: Machine, tar: Path, place: Path, wanted: Rootfs, deadline_s: float
+) -> Rootfs:
     ids = wanted.ids
     new, final = place / f".{ids.way}.new", place / ids.way
     os.mkdir(new, 0o755)
@@ -158,12 +167,16 @@ def _error(tar: Path, told: tuple[str, str], arch: str) -> DshpcError:
     room = Fix("See what is full", f"df -h {tar.parent}", step="look")
     match fault:
         case "truncated":
-            return DshpcError("The archive of the root filesystem is damaged: it ends early.", what, again)
+            return DshpcError(
+                "The archive of the root filesystem is damaged: it ends early.", what, again
+            )
         case "no-archive":
             return DshpcError("This is not an archive of a root filesystem.", what, again)
         case "unsafe":
             brief = "The archive of the root filesystem is not safe to unpack."
-            return DshpcError(brief, f"This leads out of its folder: {what}", ("Use another archive.",))
+            return DshpcError(
+                brief, f"This leads out of its folder: {what}", ("Use another archive.",)
+            )
         case "architecture":
             brief = f"The root filesystem is for another processor: {what}."
             return DshpcError(brief, f"This machine is {arch}.", (f"Use an archive for {arch}.",))

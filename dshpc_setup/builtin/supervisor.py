@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from dshpc_setup.builtin import filesystem, ids, kernel, processes
+from dshpc_setup.builtin import filesystem, ids, kernel, one_id, processes
 from dshpc_setup.builtin.wanted import (
     Failure,
     Record,
@@ -141,10 +141,10 @@ class _Supervisor:
         *lines, self._told = self._told.split(b"\n")
         for line in lines:
             self._understand(json.loads(line))
-        if not block and self._record.failure is None and self._record.init is not None:
-            if self._record.state == "starting":
-                self._record = replace(self._record, state="running")
-                write_record(self._run, self._record)
+        record = self._record
+        if not block and record.state == "starting" and record.init and not record.failure:
+            self._record = replace(record, state="running")
+            write_record(self._run, self._record)
 
     def _understand(self, told: Mapping[str, Any]) -> None:
         if "init" in told:
@@ -203,7 +203,7 @@ def _middle(wanted: Wanted, above: int, saying: int, reporting: int) -> NoReturn
                 kernel.unshare(kernel.NEWCGROUP)
             living, alive = os.pipe()
             init = os.fork()
-    except filesystem.Stopped as stopped:
+    except filesystem.StoppedError as stopped:
         _tell_failure(reporting, stopped.failure)
         os._exit(1)
     if init == 0:
@@ -233,9 +233,11 @@ def _first(wanted: Wanted, living: int, saying: int, reporting: int) -> NoReturn
                 os.dup2(handle, number)
             kernel.keep_capabilities(wanted.capabilities)
             kernel.no_new_privileges()
+            if wanted.rootfs.ids.way == "single":
+                one_id.pretend()
             kernel.die_with_parent(signal.SIGKILL)
             os.execve(wanted.argv[0], wanted.argv, dict(wanted.environment))
-    except filesystem.Stopped as stopped:
+    except filesystem.StoppedError as stopped:
         _tell_failure(reporting, stopped.failure)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""Folders of a container: removed and copied by who is root in its namespace, whoever owns what is in them."""
+"""Folders of a container: removed and copied by root of its namespace, whoever owns what is in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def remove(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 120.0) 
     if not os.path.lexists(folder):
         return
 
-    def question(say: Say) -> None:
+    def question(_: Say) -> None:
         become_root(machine, ids)
         remove_here(folder)
 

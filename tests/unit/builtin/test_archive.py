@@ -104,7 +104,9 @@ def test_a_slash_at_the_front_means_the_folder(tmp_path: Path) -> None:
     assert (folder / "etc/hosts").read_text() == "x"
 
 
-NAMES = st.lists(st.sampled_from(["a", "b", "..", ".", "", "c"]), min_size=1, max_size=4).map("/".join)
+NAMES = st.lists(st.sampled_from(["a", "b", "..", ".", "", "c"]), min_size=1, max_size=4).map(
+    "/".join
+)
 MEMBERS = st.builds(
     Member,
     st.one_of(NAMES, NAMES.map("/{}".format)),
@@ -115,7 +117,9 @@ MEMBERS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(members=st.lists(MEMBERS, max_size=8))
 def test_whatever_an_archive_holds_nothing_is_written_outside(
     tmp_path_factory: pytest.TempPathFactory, members: list[Member]
@@ -135,7 +139,9 @@ WHOLE = archive(Member("etc/", tarfile.DIRTYPE), Member("etc/a", content=b"a" * 
 ENDS_AT = 512 * 5 + 512  # headers and content of three members, and the first block of zeros
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(length=st.integers(0, ENDS_AT - 1), packed=st.booleans())
 def test_an_archive_that_ends_early_is_told(
     tmp_path_factory: pytest.TempPathFactory, length: int, packed: bool

@@ -1,0 +1,62 @@
+"""A system that believes in many users, run where there is one: calls that change owners or ids do nothing.
+
+Where a user has no range of ids, a container has one user, its root. The kernel refuses every other id there,
+and setgroups(2) altogether, and Slurm's daemons end on that. So these calls are answered with success by a
+filter (SECCOMP_RET_ERRNO with 0 of seccomp(2)), as Charliecloud does it: nothing is gained by it, for all
+files and processes belong to the caller before and after.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+from dshpc_setup.builtin import kernel
+
+_SECCOMP, _FILTER = 22, 2  # prctl(2)
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_LOAD, _EQUAL, _RETURN = (
+    0x20,
+    0x15,
+    0x06,
+)  # BPF_LD|BPF_W|BPF_ABS, BPF_JMP|BPF_JEQ|BPF_K, BPF_RET|BPF_K
+_NUMBER_AT, _ARCHITECTURE_AT = 0, 4  # struct seccomp_data
+
+# Architecture by linux/audit.h, and the numbers by asm/unistd.h: chown, fchown, lchown, fchownat; setuid,
+# setgid, setreuid, setregid, setgroups, setresuid, setresgid, setfsuid, setfsgid
+_CALLS: dict[str, tuple[int, tuple[int, ...]]] = {
+    "x86_64": (0xC000003E, (92, 93, 94, 260, 105, 106, 113, 114, 116, 117, 119, 122, 123)),
+    "aarch64": (0xC00000B7, (54, 55, 143, 144, 145, 146, 147, 149, 151, 152, 159)),
+}
+
+
+def program(architecture: int, calls: tuple[int, ...]) -> bytes:
+    """The filter, as struct sock_filter has it. Pure."""
+    lines = [
+        (_LOAD, 0, 0, _ARCHITECTURE_AT),
+        (_EQUAL, 0, len(calls) + 1, architecture),
+        (_LOAD, 0, 0, _NUMBER_AT),
+        *((_EQUAL, len(calls) - at, 0, number) for at, number in enumerate(calls)),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _ERRNO),
+    ]
+    return b"".join(struct.pack("=HBBI", *line) for line in lines)
+
+
+def pretend() -> None:
+    """For this process, which has no new privileges any more, and all that it starts; raises OSError.
+
+    On a processor that is not known here nothing is done.
+    """
+    known = _CALLS.get(os.uname().machine)
+    if known is None:
+        return
+    lines = program(*known)
+    held = ctypes.create_string_buffer(lines, len(lines))
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("lines", ctypes.c_void_p))
+
+    whole = Program(len(lines) // 8, ctypes.cast(held, ctypes.c_void_p))
+    kernel.filter_calls(ctypes.byref(whole), _SECCOMP, _FILTER)

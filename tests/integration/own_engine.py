@@ -1,0 +1,110 @@
+"""What tests/integration/test_builtin.py does as another user: python own_engine.py ACTION PLACE [ARGUMENT...]
+
+Run from a copy of the package that everybody can read, by an interpreter without packages. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from dshpc_setup.builtin import enter, launch, ports, rights, rootfs, trees
+from dshpc_setup.builtin.wanted import Device, Mount, Wanted
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.machine.local import LocalMachine
+
+MACHINE = LocalMachine()
+INIT = "/usr/local/lib/dshpc/init"
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "DSHPC_SIMULATE": "h100:2",
+    "DSHPC_PREFIX": "own",
+    "DSHPC_NODE": "own",
+}
+NODES = ("nvidia0", "nvidia1", "nvidiactl")
+VOLUMES = ("state", "key", "home")
+
+
+def found() -> rights.Rights:
+    return rights.find(MACHINE)
+
+
+def wanted(place: Path, argv: list[str]) -> Wanted:
+    """A cluster as the image makes it, or another program in its place; ports of its own."""
+    ids = rights.need(found(), rights.current_user())
+    root = rootfs.ensure(MACHINE, place.parent / "root.tar.gz", ids)
+    for name in VOLUMES:
+        (place / name).mkdir(parents=True, exist_ok=True)
+    kept = ports.keep(ports.registry(MACHINE.env), str(place), ("SlurmctldPort", "SlurmdPort"))
+    lines = "\n".join(f"{name}={port}" for name, port in kept.items())
+    return Wanted(
+        place.name,
+        root,
+        str(place / "run"),
+        tuple(argv) or (INIT,),
+        "own",
+        {**ENVIRONMENT, "DSHPC_SLURM_CONF_EXTRA": lines},
+        tuple(Mount(str(place / name), f"/var/lib/dshpc/{name}") for name in VOLUMES),
+        devices=tuple(Device("/dev/null", f"/dev/{name}") for name in NODES),
+    )
+
+
+def act(action: str, place: Path, rest: list[str]) -> Any:
+    run = place / "run"
+    match action:
+        case "rights":
+            seen = found()
+            return [seen.ids.way if seen.ids else None, seen.lack]
+        case "start":
+            outcome, status = launch.start(MACHINE, wanted(place, rest))
+            storage = status.record.storage if status.record else None
+            return [outcome, status.state, storage]
+        case "find":
+            status = launch.find(run)
+            return [status.state, status.code]
+        case "stop":
+            status = launch.stop(run)
+            return [status.state, status.code]
+        case "pids":
+            record = launch.find(run).record
+            return (
+                [record.supervisor.pid, record.init.pid if record.init else 0] if record else None
+            )
+        case "enter":
+            user, deadline, *argv = rest
+            command = enter.Command(tuple(argv), user, deadline_s=float(deadline))
+            done = enter.capture(launch.find(run), command)
+            return [done.code, done.stdout.decode(), done.stderr.decode(), done.timed_out]
+        case "run" | "terminal":
+            how = enter.run if action == "run" else enter.run_terminal
+            sys.exit(how(launch.find(run), enter.Command(tuple(rest), deadline_s=60)))
+        case "taken":
+            record = launch.find(run).record
+            kept = ports.keep(ports.registry(MACHINE.env), str(place), ("SlurmctldPort",))
+            seen_ports = ports.taken(kept, record.init if record else None)
+            return [list(kept.values()), [[each.port, each.uid] for each in seen_ports]]
+        case "remove":
+            ids = rights.need(found(), rights.current_user())
+            launch.remove(MACHINE, run, ids)
+            for name in VOLUMES:
+                trees.remove(MACHINE, ids, place / name)
+            digest = rootfs.digest_of(place.parent / "root.tar.gz")
+            rootfs.remove(MACHINE, digest, ids)
+            return os.listdir(rootfs.cache_folder(MACHINE.env))
+    raise AssertionError(action)
+
+
+def main() -> None:
+    try:
+        answer = act(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
+    except DshpcError as error:
+        sys.exit(f"{error.brief}\n{error.details}")
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,358 @@
+"""The engine of our own: Slurm up and a GPU handed out, by root, by a user with a range of ids, and by one
+without; and whatever is killed, nothing stays."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import pty
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster import PREFIX, ROOT, Cluster
+from tests.integration.conftest import docker
+from tests.integration.leftovers import remember
+
+WAYS = ("root", "mapped", "single")
+USER = "dshpc-test-own"
+ALONE = 64123  # in no passwd, and with no range of ids
+FOREVER = ("/bin/sh", "-c", "trap 'exit 7' TERM; while :; do sleep 0.05; done")
+_GONE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Own:
+    """One user's place: `home` holds the archive, the caches and the containers."""
+
+    way: str
+    home: Path
+    uid: int
+    gid: int
+
+    def argv(self, *arguments: str) -> list[str]:
+        return [
+            os.path.realpath(sys.executable),
+            str(self.home.parent / "own_engine.py"),
+            *arguments,
+        ]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "PYTHONDONTWRITEBYTECODE": "1"}
+        who = {} if self.uid == 0 else {"user": self.uid, "group": self.gid, "extra_groups": []}
+        return {"env": env, "cwd": "/", **who}
+
+    def do(self, action: str, place: str, *arguments: str) -> Any:
+        """What it answers; it has to succeed."""
+        argv = self.argv(action, str(self.home / place), *arguments)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=200, check=False, **self.options
+        )
+        assert done.returncode == 0, f"{argv}: {done.stdout}\n{done.stderr}"
+        return json.loads(done.stdout)
+
+    def begin(
+        self, action: str, place: str, *arguments: str, **more: Any
+    ) -> subprocess.Popen[bytes]:
+        argv = self.argv(action, str(self.home / place), *arguments)
+        return subprocess.Popen(argv, **{**self.options, **more})
+
+    def inside(self, place: str, *argv: str, user: str = "root", deadline_s: float = 60) -> Any:
+        """[exit code, stdout, stderr, timed out]"""
+        return self.do("enter", place, user, str(deadline_s), *argv)
+
+    @contextlib.contextmanager
+    def up(self, place: str, *argv: str) -> Iterator[None]:
+        try:
+            assert self.do("start", place, *argv)[:2] == ["started", "running"]
+            yield
+        finally:
+            self.do("stop", place)
+
+
+@pytest.fixture(scope="session")
+def top(standard: Cluster) -> Iterator[Path]:
+    """A folder that everybody can read, with the package and the image's root filesystem."""
+    with tempfile.TemporaryDirectory(prefix="dshpc-test-own-") as made:
+        place = Path(made)
+        place.chmod(0o755)
+        shutil.copytree(
+            ROOT / "dshpc_setup",
+            place / "dshpc_setup",
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+        shutil.copy(ROOT / "tests" / "integration" / "own_engine.py", place)
+        for path in (place / "dshpc_setup").rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        name = f"{PREFIX}own"
+        remember(name)
+        docker("create", "--name", name, standard.inspect()["Config"]["Image"])
+        docker("export", name, "-o", str(place / "root.tar"))
+        docker("rm", name)
+        with (
+            open(place / "root.tar", "rb") as plain,
+            gzip.open(place / "root.tar.gz", "wb", 1) as zipped,
+        ):
+            shutil.copyfileobj(plain, zipped, 1 << 20)
+        (place / "root.tar").unlink()
+        yield place
+
+
+@pytest.fixture(scope="session", params=WAYS)
+def own(request: pytest.FixtureRequest, top: Path) -> Iterator[Own]:
+    way: str = request.param
+    with _user(way) as (uid, gid):
+        home = top / way
+        home.mkdir(mode=0o700)
+        os.link(top / "root.tar.gz", home / "root.tar.gz")
+        (home / "root.tar.gz").chmod(0o644)
+        os.chown(home, uid, gid)
+        made = Own(way, home, uid, gid)
+        try:
+            yield made
+        finally:
+            for place in home.iterdir():
+                if (place / "run").exists():
+                    made.do("stop", place.name)
+
+
+@contextlib.contextmanager
+def _user(way: str) -> Iterator[tuple[int, int]]:
+    if way == "root":
+        yield 0, 0
+    elif way == "single":
+        yield ALONE, ALONE
+    else:
+        if shutil.which("newuidmap") is None:
+            apt = ["apt-get", "-q", "-y", "--no-install-recommends", "install", "uidmap"]
+            subprocess.run(apt, check=True, timeout=300, stdin=subprocess.DEVNULL)
+        subprocess.run(["userdel", USER], check=False, capture_output=True)
+        subprocess.run(["useradd", "--no-create-home", USER], check=True, capture_output=True)
+        try:
+            import pwd
+
+            entry = pwd.getpwnam(USER)
+            yield entry.pw_uid, entry.pw_gid
+        finally:
+            subprocess.run(["userdel", USER], check=False, capture_output=True)
+
+
+def left(own: Own, place: str) -> list[str]:
+    """Processes of the container, and its mounts among the machine's."""
+    mark = os.fsencode(str(own.home / place))
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            lines = (
+                Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/mounts").read_bytes()
+            )
+            if mark in lines and int(pid) != os.getpid() and b" Z " not in _stat(pid):
+                found.append(lines.partition(b"\n")[0].decode(errors="replace"))
+    return found
+
+
+def _stat(pid: str) -> bytes:
+    return Path(f"/proc/{pid}/stat").read_bytes()
+
+
+def within(true: Callable[[], bool], deadline_s: float = _GONE_S) -> bool:
+    until = time.monotonic() + deadline_s
+    while not true():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def ready(own: Own, place: str) -> bool:
+    code, said, _, _ = own.inside(place, "head", "-1", "/run/dshpc/phase")
+    return code == 0 and said.strip() == "ready"
+
+
+def test_the_way_is_found_by_trying(own: Own) -> None:
+    way, lack = own.do("rights", "x")
+    assert way == own.way
+    assert (lack is not None) == (way == "single")
+
+
+def test_slurm_comes_up_and_hands_out_a_gpu(own: Own) -> None:
+    """With the container's code as it is, on ports of its own; and again, with its queue."""
+    with own.up("slurm"):
+        assert within(lambda: ready(own, "slurm"), 60), (
+            own.home / "slurm/run/container.log"
+        ).read_text()
+        ask = ("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES")
+        assert own.inside("slurm", *ask)[:2] == [0, "0\n"]
+        assert own.inside("slurm", "srun", "sh", "-c", "exit 3")[0] == 3
+        if own.way != "single":
+            as_user = ("/usr/local/lib/dshpc/as-user", "t1", "1000", "1000", "ada", "--")
+            assert own.inside("slurm", *as_user, "srun", "id", "-un")[:2] == [0, "ada\n"]
+        assert own.inside("slurm", "sbatch", "-H", "--wrap=true")[0] == 0
+        assert own.do("start", "slurm")[0] == "running"
+        _, taken = own.do("taken", "slurm")
+        assert taken == [], "who listens there is ours"
+    assert own.do("find", "slurm") == ["exited", 0]
+    assert left(own, "slurm") == []
+    with own.up("slurm"):
+        assert within(lambda: ready(own, "slurm"), 60)
+        assert own.inside("slurm", "squeue", "-h", "-o", "%t")[1] == "PD\n"
+
+
+def test_a_program_inside_has_rights_streams_and_an_end(own: Own) -> None:
+    with own.up("enter", *FOREVER):
+        code, out, err, _ = own.inside(
+            "enter", "sh", "-c", "id -u; hostname; pwd; grep -E '^(CapBnd|NoNewPrivs)' /proc/self/status;"
+            "echo x >&2; exit 5",
+        )  # fmt: skip
+        assert (code, err) == (5, "x\n")
+        assert out.split() == ["0", "own", "/", "CapBnd:", "00000000000000eb", "NoNewPrivs:", "1"]
+        assert own.inside("enter", "sh", "-c", "kill -9 $$")[0] == 137
+        assert own.inside("enter", "/missing")[0] == 127
+        assert own.inside("enter", "/etc")[0] == 126
+        if own.way == "single":
+            done = own.begin("enter", "enter", "slurm", "5", "id", stderr=subprocess.PIPE)
+            assert b"no user slurm" in done.communicate(timeout=60)[1]
+        else:
+            assert own.inside("enter", "id", "-un", user="slurm")[1] == "slurm\n"
+        # what it has started is ended with it
+        marked = "trap '' TERM; setsid sleep 4711 & sleep 4711"
+        began = time.monotonic()
+        assert own.inside("enter", "sh", "-c", marked, deadline_s=1)[0::3] == [124, True]
+        assert time.monotonic() - began < 30
+        assert (
+            own.inside("enter", "sh", "-c", "grep -l 4711 /proc/[0-9]*/cmdline | grep -v self")[1]
+            == ""
+        )
+    assert own.do("find", "enter") == ["exited", 7]
+
+
+def test_signals_and_a_terminal_reach_a_program(own: Own) -> None:
+    with own.up("terminal", *FOREVER):
+        program = own.begin("run", "terminal", "sh", "-c", "trap 'exit 9' TERM; echo up; sleep 60 & wait",
+                            stdout=subprocess.PIPE)  # fmt: skip
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"up\n"
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(timeout=30) == 9
+        program.stdout.close()
+        ours, theirs = pty.openpty()
+        import fcntl
+        import struct
+        import termios
+
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
+        before = termios.tcgetattr(theirs)
+        script = "tty; stty size; read word; echo got $word; exit 4"
+        program = own.begin("terminal", "terminal", "sh", "-c", script, stdin=theirs, stdout=theirs)
+        said = b""
+        while b"33 77" not in said:
+            said += os.read(ours, 4096)
+        os.write(ours, b"hello\r")
+        assert program.wait(timeout=30) == 4
+        while b"got hello" not in said:
+            said += os.read(ours, 4096)
+        assert b"/dev/pts/0" in said, "the container's own"
+        assert termios.tcgetattr(theirs) == before
+        for end in (ours, theirs):
+            os.close(end)
+
+
+def test_of_two_starts_at_once_one_wins(own: Own) -> None:
+    own.do("find", "race")
+    starts = [
+        own.begin("start", "race", *FOREVER, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    said = [start.communicate(timeout=200) for start in starts]
+    outcomes = sorted(json.loads(out)[0] if out else err.decode() for out, err in said)
+    assert outcomes.count("started") == 1, outcomes
+    assert set(outcomes) <= {"started", "running", "other"}
+    assert own.do("stop", "race") == ["exited", 7]
+
+
+def test_a_supervisor_that_is_killed_takes_all_along(own: Own) -> None:
+    assert own.do("start", "killed", *FOREVER)[0] == "started"
+    supervisor, _ = own.do("pids", "killed")
+    os.kill(supervisor, signal.SIGKILL)
+    assert within(lambda: left(own, "killed") == []), left(own, "killed")
+    assert own.do("find", "killed") == ["gone", None]
+    assert own.do("start", "killed", *FOREVER)[:2] == ["started", "running"]
+    own.do("stop", "killed")
+
+
+def test_whatever_moment_it_is_killed_in_nothing_stays(own: Own) -> None:
+    moments = random.Random(1)
+    for _ in range(6):
+        starting = own.begin(
+            "start", "moments", *FOREVER, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        wait_s = moments.uniform(0.05, 0.5)
+        until = time.monotonic() + wait_s
+        while time.monotonic() < until:
+            time.sleep(0.01)
+        mark = os.fsencode(str(own.home / "moments/run"))
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if mark in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(int(pid), signal.SIGKILL)
+        starting.kill()
+        starting.communicate(timeout=60)
+        assert within(lambda: left(own, "moments") == []), left(own, "moments")
+    assert own.do("start", "moments", *FOREVER)[:2] == ["started", "running"]
+    assert own.do("stop", "moments") == ["exited", 7]
+
+
+def test_an_init_that_does_not_end_is_killed(own: Own) -> None:
+    assert own.do("start", "stubborn", "/bin/sh", "-c", "trap '' TERM; sleep 1000")[0] == "started"
+    assert own.do("stop", "stubborn") == ["exited", 137]
+
+
+def test_a_port_that_somebody_has_is_told(own: Own) -> None:
+    (port,), taken = own.do("taken", "ports")
+    assert taken == []
+    with socket.socket() as foreign:
+        foreign.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        foreign.bind(("127.0.0.1", port))
+        foreign.listen()
+        assert own.do("taken", "ports") == [[port], [[port, os.geteuid()]]]
+
+
+def test_where_layers_are_refused_the_root_is_copied(own: Own, top: Path) -> None:
+    """overlayfs takes no overlayfs to write on."""
+    if own.way != "root":
+        pytest.skip("only root can make the folder that refuses")
+    place = own.home / "copied"
+    for name in ("low", "up", "work"):
+        (place / name).mkdir(parents=True)
+    (place / "run").mkdir()
+    layers = f"lowerdir={place}/low,upperdir={place}/up,workdir={place}/work"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, place / "run"], check=True)
+    try:
+        assert own.do("start", "copied", *FOREVER)[2] == "copy"
+        assert own.inside("copied", "stat", "-c", "%U %a", "/etc/shadow")[1] == "root 640\n"
+        own.do("stop", "copied")
+    finally:
+        subprocess.run(["umount", "-l", place / "run"], check=True)
+
+
+def test_at_the_end_all_can_be_removed(own: Own) -> None:
+    """Also what belongs to ids of the range."""
+    own.do("start", "removed", *FOREVER)
+    assert own.inside("removed", "sh", "-c", "touch /new && chown 7:7 /new")[0] == 0
+    own.do("stop", "removed")
+    assert own.do("remove", "removed") == []
+    assert not (own.home / "removed/run").exists()
