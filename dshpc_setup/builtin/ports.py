@@ -201,14 +201,40 @@ def taken(kept: Mapping[str, int], ours: processes.Process | None = None) -> tup
     wanted = {listeners[port].inode for port in kept.values() if port in listeners}
     holders = _holders(wanted) if wanted else {}
     own = _namespace(ours.pid) if ours is not None else None
+    lent = lent_ids(_uid_map(ours.pid)) if ours is not None else ()
     found = []
     for name, port in kept.items():
         if port not in listeners:
             continue
-        pid = holders.get(listeners[port].inode)
-        if own is None or pid is None or _namespace(pid) != own:
-            found.append(Taken(name, port, listeners[port].uid, pid, _program(pid)))
+        pid, uid = holders.get(listeners[port].inode), listeners[port].uid
+        if (
+            pid is None
+        ):  # the kernel shows no open files of other users, those of the range among them
+            is_ours = any(uid in each for each in lent)
+        else:
+            is_ours = own is not None and _namespace(pid) == own
+        if not is_ours:
+            found.append(Taken(name, port, uid, pid, _program(pid)))
     return tuple(found)
+
+
+def lent_ids(uid_map: str) -> tuple[range, ...]:
+    """Ids of the machine that users of a container have who are not its root, by its uid_map."""
+    found = []
+    for line in uid_map.splitlines():
+        fields = line.split()
+        if len(fields) == 3 and all(each.isascii() and each.isdigit() for each in fields):
+            inside, outside, count = map(int, fields)
+            if inside != 0:
+                found.append(range(outside, outside + count))
+    return tuple(found)
+
+
+def _uid_map(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/uid_map").read_text()
+    except OSError:
+        return ""
 
 
 def _holders(inodes: set[int]) -> dict[int, int]:

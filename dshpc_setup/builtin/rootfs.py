@@ -85,7 +85,9 @@ def ensure(
         if found is not None:
             return found
         for left in place.iterdir():
-            if left.name == ids.way or left.name.startswith(f".{ids.way}."):
+            if left.name == f".{ids.way}.tar":
+                left.unlink()
+            elif left.name == ids.way or left.name.startswith(f".{ids.way}."):
                 trees.remove(machine, ids, left)
         with _as_tar(machine, archive, place / f".{ids.way}.tar", deadline_s) as tar:
             return _unpacked(
@@ -102,7 +104,9 @@ def remove(machine: Machine, digest: str, ids: Ids, deadline_s: float = 120.0) -
         return
     with _locked(place / "lock", deadline_s):
         for left in list(place.iterdir()):
-            if left.name == ids.way or left.name.startswith((f".{ids.way}.", f"{ids.way}.")):
+            if left.name == f"{ids.way}.json":
+                left.unlink()
+            elif left.name == ids.way or left.name.startswith(f".{ids.way}."):
                 trees.remove(machine, ids, left, deadline_s)
         if [left.name for left in place.iterdir()] == ["lock"]:
             shutil.rmtree(place)

@@ -1,4 +1,4 @@
-"""What tests/integration/test_builtin.py does as another user: python own_engine.py ACTION PLACE [ARGUMENT...]
+"""What tests/integration/test_builtin.py does as another user: own_engine.py ACTION PLACE [ARGUMENT...]
 
 Run from a copy of the package that everybody can read, by an interpreter without packages. Prints JSON.
 """

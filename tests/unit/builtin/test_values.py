@@ -253,6 +253,11 @@ def test_who_listens_is_read_from_the_kernel_s_table() -> None:
     assert ports.parse_listeners(TABLE) == [ports.Listener(6789, 1000, 4242)]
 
 
+def test_who_has_an_id_of_the_range_is_in_the_container() -> None:
+    assert ports.lent_ids("  0  1000  1\n  1  100000  65536\nbroken\n") == (range(100000, 165536),)
+    assert ports.lent_ids("0 0 4294967295\n") == (), "who looks sees every process then"
+
+
 @given(st.text())
 def test_any_table_has_listeners_or_none(text: str) -> None:
     ports.parse_listeners(f"head\n{text}")

@@ -1,0 +1,186 @@
+"""Root filesystems in the cache: once for a digest, and nothing half done."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.builtin import archive, one_id, rootfs, trees
+from dshpc_setup.builtin.ids import Ids
+from dshpc_setup.errors import DshpcError
+from tests.unit.builtin.test_archive import ELF, Member
+from tests.unit.builtin.test_archive import archive as made
+from tests.unit.engine.fake import FakeMachine
+
+IDS = Ids("root")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
+
+
+def written(tmp_path: Path, content: bytes) -> Path:
+    path = tmp_path / "root.tar"
+    path.write_bytes(content)
+    return path
+
+
+GOOD = made(Member("usr/bin/env", content=ELF, mode=0o755), Member("etc/passwd", content=b"root"))
+
+
+def test_it_is_unpacked_once_and_removed(tmp_path: Path, machine: FakeMachine) -> None:
+    path = written(tmp_path, GOOD)
+    first = rootfs.ensure(machine, path, IDS)
+    assert (Path(first.folder) / "etc/passwd").read_text() == "root"
+    (Path(first.folder) / "marked").touch()
+    assert rootfs.ensure(machine, path, IDS) == first
+    assert (Path(first.folder) / "marked").exists(), "it is that one"
+    rootfs.remove(machine, first.digest, IDS)
+    assert list((tmp_path / "cache/dshpc/images").iterdir()) == []
+
+
+def test_what_a_killed_run_has_left_is_removed(tmp_path: Path, machine: FakeMachine) -> None:
+    path = written(tmp_path, GOOD)
+    place = rootfs.cache_folder(machine.env) / rootfs.digest_of(path)
+    for name in (".root.new", "root"):  # half done, and done but for its record
+        (place / name / "half").mkdir(parents=True)
+    found = rootfs.ensure(machine, path, IDS)
+    assert sorted(each.name for each in place.iterdir()) == ["lock", "root", "root.json"]
+    assert not (Path(found.folder) / "half").exists()
+
+
+def test_one_with_other_ids_is_made_anew(tmp_path: Path, machine: FakeMachine) -> None:
+    path = written(tmp_path, GOOD)
+    first = rootfs.ensure(machine, path, IDS)
+    record = Path(first.folder).with_suffix(".json")
+    record.write_text(record.read_text().replace('"uids": null', '"uids": 5'))
+    (Path(first.folder) / "marked").touch()
+    assert rootfs.ensure(machine, path, IDS) == first
+    assert not (Path(first.folder) / "marked").exists()
+
+
+OTHER = ELF[:18] + b"\xb7\x00" + ELF[20:]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no archive" * 200,
+        GOOD[:1600],
+        made(Member("../evil")),
+        made(Member("usr/bin/env", content=OTHER)),
+    ],
+)
+def test_what_cannot_be_used_leaves_nothing(
+    tmp_path: Path, machine: FakeMachine, content: bytes
+) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(DshpcError) as raised:
+        rootfs.ensure(machine, path, IDS)
+    assert raised.value.steps
+    place = rootfs.cache_folder(machine.env) / rootfs.digest_of(path)
+    assert [each.name for each in place.iterdir()] == ["lock"]
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(
+    tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(archive._Tree, "_file", full)
+    path = written(tmp_path, GOOD)
+    with pytest.raises(DshpcError) as raised:
+        rootfs.ensure(machine, path, IDS)
+    assert any("df" in step for step in raised.value.resolution)
+    place = rootfs.cache_folder(machine.env) / rootfs.digest_of(path)
+    assert [each.name for each in place.iterdir()] == ["lock"]
+
+
+def test_another_archive_than_expected_is_refused(tmp_path: Path, machine: FakeMachine) -> None:
+    with pytest.raises(DshpcError):
+        rootfs.ensure(machine, written(tmp_path, GOOD), IDS, expected="0" * 64)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_folder_that_runs_no_program_is_told(
+    tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Without:
+        f_flag = os.ST_NOEXEC
+
+    monkeypatch.setattr(os, "statvfs", lambda _: Without)
+    with pytest.raises(DshpcError) as raised:
+        rootfs.ensure(machine, written(tmp_path, GOOD), IDS)
+    assert "XDG_CACHE_HOME" in raised.value.resolution[0]
+
+
+def test_who_waits_for_another_run_has_an_end(tmp_path: Path, machine: FakeMachine) -> None:
+    path = written(tmp_path, GOOD)
+    place = rootfs.cache_folder(machine.env) / rootfs.digest_of(path)
+    place.mkdir(parents=True)
+    with open(place / "lock", "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(DshpcError):
+            rootfs.ensure(machine, path, IDS, deadline_s=0.1)
+
+
+def test_zstd_is_asked_for_where_it_is_missing(tmp_path: Path, machine: FakeMachine) -> None:
+    with pytest.raises(DshpcError) as raised:
+        rootfs.ensure(machine, written(tmp_path, b"\x28\xb5\x2f\xfdrest"), IDS)
+    assert "zstd" in (raised.value.fixes[0].command or "")
+
+
+@pytest.mark.parametrize("digest", ["", "..", "a/b", "ABC"])
+def test_what_is_no_digest_removes_nothing(machine: FakeMachine, digest: str) -> None:
+    with pytest.raises(DshpcError):
+        rootfs.remove(machine, digest, IDS)
+
+
+def test_a_copy_is_like_what_it_was_made_of(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "folder").mkdir(parents=True)
+    (source / "file").write_text("text")
+    (source / "file").chmod(0o640)
+    os.link(source / "file", source / "folder/same")
+    (source / "link").symlink_to("/nowhere")
+    (source / "folder").chmod(0o500)
+    trees.copy_here(source, tmp_path / "copy")
+    copy = tmp_path / "copy"
+    assert (copy / "folder/same").samefile(copy / "file")
+    assert os.readlink(copy / "link") == "/nowhere"
+    modes = [(copy / name).stat().st_mode & 0o7777 for name in ("file", "folder")]
+    assert modes == [0o640, 0o500]
+    trees.remove_here(copy)
+    trees.remove_here(source)
+    assert not copy.exists()
+
+
+def test_the_filter_answers_its_calls_and_lets_all_others_be() -> None:
+    """Run as the kernel runs it: seccomp(2) and the machine of classic BPF."""
+    calls = (92, 116, 117)
+    lines = one_id.program(0xC000003E, calls)
+    import struct
+
+    def answer(architecture: int, number: int) -> int:
+        words = {0: number, 4: architecture}
+        held, at = 0, 0
+        while True:
+            code, yes, no, value = struct.unpack_from("=HBBI", lines, at * 8)
+            at += 1
+            if code == 0x20:
+                held = words[value]
+            elif code == 0x15:
+                at += yes if held == value else no
+            else:
+                return int(value)
+
+    for number in range(400):
+        pretended = number in calls
+        assert answer(0xC000003E, number) == (0x00050000 if pretended else 0x7FFF0000)
+        assert answer(0xC00000B7, number) == 0x7FFF0000, "its numbers mean other calls"
