@@ -29,14 +29,14 @@ Step = Literal["user", "ids", "mounts"]
 
 @dataclass(frozen=True)
 class Rights:
-    """What was found. `ids` is None where there is no way, and `reason` says why then.
+    """What was found. `ids` is None where there is no way, and `code` says why then.
 
     `lack` says why the way is not `mapped`, where it is `single`. `evidence` are raw facts: a step and the
     kernel's number, settings of the kernel.
     """
 
     ids: Ids | None
-    reason: Reason | None = None
+    code: Reason | None = None
     lack: Lack | None = None
     evidence: tuple[str, ...] = ()
 
@@ -195,8 +195,8 @@ _KEEP = "sudo tee /etc/sysctl.d/60-dshpc.conf"
 
 def fixes(rights: Rights, user: str) -> tuple[Fix, ...]:
     """What root can do, for the way that is missing; empty where nothing is."""
-    if rights.ids is None and rights.reason is not None:
-        return _reason_fixes(rights.reason)
+    if rights.ids is None and rights.code is not None:
+        return _reason_fixes(rights.code)
     if rights.lack == "program":
         return (Fix("Install newuidmap", "sudo apt-get install uidmap"),)
     if rights.lack in ("subuid", "subgid", "range"):
@@ -234,7 +234,7 @@ def need(rights: Rights, user: str) -> Ids:
     """The ids of the way that was found; DshpcError where there is none."""
     if rights.ids is not None:
         return rights.ids
-    why = _WHY[rights.reason or "refused"]
+    why = _WHY[rights.code or "refused"]
     raise DshpcError(
         "This user cannot start a container without Docker.",
         "\n".join((why, *rights.evidence)),

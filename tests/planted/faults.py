@@ -32,6 +32,20 @@ FAULTS = (
         "bundle/test_planted.py::test_what_programs_wrote_around_it_is_there",
     ),
     _fault(
+        "a hard link of an archive follows links of the archive's own",
+        "dshpc_setup/builtin/archive.py",
+        "_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC",
+        "_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC",
+        "builtin/test_archive.py::test_a_member_that_leads_out_ends_it",
+    ),
+    _fault(
+        "a process with a recycled pid is taken for the supervisor",
+        "dshpc_setup/builtin/processes.py",
+        "if found is None or found.ticks != process.ticks or process.boot != boot_id():",
+        "if found is None or process.boot != boot_id():",
+        "builtin/test_values.py::test_no_other_process_is_taken_for_it",
+    ),
+    _fault(
         "what follows an archive's end is passed over",
         "dshpc_setup/bundle/archive.py",
         'engine.unused_data.strip(b"\\0")',
