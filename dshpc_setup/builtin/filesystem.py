@@ -111,15 +111,14 @@ def _storage(wanted: Wanted, run: Path) -> Storage:
     # By short names: a ":" or a "," in a path has a meaning for overlayfs
     kernel.mount(wanted.rootfs.folder, "lower", flags=kernel.BIND)
     options = "lowerdir=lower,upperdir=upper,workdir=work"
-    if wanted.rootfs.ids.way != "root":
-        options += ",userxattr"  # whose marks an ordinary user may write (Linux 5.11)
-    try:
-        kernel.mount("overlay", "root", "overlay", 0, options)
-    except OSError:
-        trees.copy_here(Path("lower"), Path("copy"))
-        kernel.mount("copy", "root", flags=kernel.BIND)
-        return "copy"
-    return "overlay"
+    # userxattr: marks that root of a namespace may write (Linux 5.11)
+    for marks in ("", ",userxattr")[wanted.rootfs.ids.way != "root" :]:
+        with contextlib.suppress(OSError):
+            kernel.mount("overlay", "root", "overlay", 0, options + marks)
+            return "overlay"
+    trees.copy_here(Path("lower"), Path("copy"))
+    kernel.mount("copy", "root", flags=kernel.BIND)
+    return "copy"
 
 
 def _real(path: str) -> str:

@@ -54,7 +54,7 @@ class Settings(NamedTuple):
 def find(machine: Machine, deadline_s: float = 5.0) -> Rights:
     """The best way of `root`, `mapped` and `single` that works; never raises for one that does not."""
     evidence: list[str] = []
-    if machine.uid == 0:
+    if machine.uid == 0 and has_all_ids(machine.read("/proc/self/uid_map").text or ""):
         tried = _try(machine, Ids("root"), deadline_s)
         if tried is None:
             return Rights(Ids("root"))
@@ -76,6 +76,16 @@ def find(machine: Machine, deadline_s: float = 5.0) -> Rights:
         f"{name}={value}" for name, value in settings._asdict().items() if value is not None
     ]
     return Rights(None, why_refused(tried, settings), lack, tuple(evidence))
+
+
+def has_all_ids(uid_map: str) -> bool:
+    """Whether a system has the ids that it needs: root of a namespace may be alone there. Pure."""
+    covered = 0
+    lines = [line.split() for line in uid_map.splitlines()]
+    for first, _, count in sorted((int(one), two, int(three)) for one, two, three in lines):
+        if first <= covered:
+            covered = max(covered, first + count)
+    return covered >= LEAST_IDS
 
 
 def ranges(machine: Machine) -> tuple[Ids | None, Lack | None]:

@@ -88,6 +88,14 @@ def test_a_way_that_is_less_than_the_best_says_what_it_takes() -> None:
     assert (fix.command or "").endswith(" ada")
 
 
+def test_root_of_a_namespace_may_be_alone_there() -> None:
+    assert rights.has_all_ids("         0          0 4294967295\n")
+    assert rights.has_all_ids("1 100000 65536\n0 1000 1\n"), "a rootless engine's container"
+    assert not rights.has_all_ids("0 1000 1\n")
+    assert not rights.has_all_ids("0 1000 1\n2 5 99999\n")
+    assert not rights.has_all_ids("")
+
+
 # /proc
 
 
