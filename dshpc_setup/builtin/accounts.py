@@ -44,6 +44,21 @@ def find(who: str, passwd: str, group: str) -> Account | None:
     return Account(number, wanted, (), str(number), "/")
 
 
+def with_one_id(text: str, columns: tuple[int, ...]) -> str:
+    """An /etc/passwd or /etc/group in which everybody is root, for a container that has no other id.
+
+    So the user that Slurm's configuration names is the one that its daemons are.
+    """
+    lines = []
+    for line in text.splitlines():
+        fields = line.split(":")
+        for at in columns:
+            if at < len(fields) and _id(fields[at]) is not None:
+                fields[at] = "0"
+        lines.append(":".join(fields) + "\n")
+    return "".join(lines)
+
+
 def groups_of(name: str, gid: int, group: str) -> tuple[int, ...]:
     """The groups that name the user among their members, in the file's order; not `gid`."""
     found: dict[int, None] = {}

@@ -25,7 +25,7 @@ from typing import Literal, NoReturn
 from dshpc_setup.builtin import accounts, kernel, one_id, processes
 from dshpc_setup.builtin.launch import Status
 from dshpc_setup.builtin.processes import Process
-from dshpc_setup.builtin.wanted import RIGHTS
+from dshpc_setup.builtin.wanted import Record
 from dshpc_setup.errors import DshpcError, Exit, Fix
 
 _NAMESPACES = (
@@ -57,14 +57,14 @@ Fault = Literal["namespaces", "user", "terminal", "rights", "folder"]
 
 @dataclass(frozen=True)
 class Command:
-    """What to run. `user` is NAME, UID or UID:GID of the container's. `environment` is laid over PATH,
-    HOME, USER and LOGNAME. `deadline_s`: after it what runs is ended: TERM, and KILL after `grace_s`."""
+    """What to run. `user` is NAME, UID or UID:GID of the container's. `environment` is laid over the
+    container's, with HOME, USER and LOGNAME of that user. `deadline_s`: after it what runs is ended: TERM,
+    and KILL after `grace_s`."""
 
     argv: tuple[str, ...]
     user: str = "root"
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: str = "/"
-    capabilities: tuple[str, ...] = RIGHTS
     deadline_s: float | None = None
     grace_s: float = 2.0
 
@@ -86,13 +86,13 @@ def run(status: Status, command: Command, streams: tuple[int, int, int] = (0, 1,
     INT, TERM, HUP, QUIT, USR1 and USR2 that come to us meanwhile go to the program and those that it has
     started in its session. DshpcError where the container does not run or knows no such user.
     """
-    return _Session(command, _entered(_init(status), command, streams)).wait(None)
+    return _Session(command, _entered(_running(status), command, streams)).wait(None)
 
 
 def run_terminal(status: Status, command: Command, streams: tuple[int, int] = (0, 1)) -> int:
     """The same on a new terminal of the container's, which is joined to ours: its size is followed, and
     ours is as before at the end, however that comes."""
-    session = _Session(command, _entered(_init(status), command, None))
+    session = _Session(command, _entered(_running(status), command, None))
     return session.wait(streams)
 
 
@@ -106,20 +106,20 @@ def capture(status: Status, command: Command, stdin: bytes = b"") -> Captured:
         given.write(stdin)
         given.seek(0)
         streams = (given.fileno(), out.fileno(), err.fileno())
-        session = _Session(command, _entered(_init(status), command, streams))
+        session = _Session(command, _entered(_running(status), command, streams))
         code = session.wait(None)
         for file in (out, err):
             file.seek(0)
         return Captured(code, out.read(), err.read(), session.timed_out)
 
 
-def _init(status: Status) -> Process:
+def _running(status: Status) -> Record:
     record = status.record
     if status.state != "running" or record is None or record.init is None:
         raise DshpcError(
             "The container does not run.", f"It is: {status.state}.", (Fix("Start it", "dshpc up"),)
         )
-    return record.init
+    return record
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class _Entered:
     master: int | None  # of its terminal
 
 
-def _entered(init: Process, command: Command, streams: tuple[int, int, int] | None) -> _Entered:
+def _entered(record: Record, command: Command, streams: tuple[int, int, int] | None) -> _Entered:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     above = os.getpid()
     with _blocked(_FORWARDED):
@@ -138,7 +138,7 @@ def _entered(init: Process, command: Command, streams: tuple[int, int, int] | No
         if pid == 0:
             with contextlib.suppress(BaseException):
                 ours.close()
-                _runner(init, command, streams, theirs, above)
+                _runner(record, command, streams, theirs, above)
             os._exit(1)
     theirs.close()
     ours.settimeout(_ENTER_S)
@@ -358,7 +358,7 @@ class _FaultError(Exception):
 
 
 def _runner(
-    init: Process,
+    record: Record,
     command: Command,
     streams: tuple[int, int, int] | None,
     line: socket.socket,
@@ -370,6 +370,7 @@ def _runner(
         signal.signal(number, signal.SIG_IGN)  # of our terminal: they are passed on to the program
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
+        init = record.init or record.supervisor
         alone = _is_alone(init)
         _enter(init)
         account = _account(command.user, alone)
@@ -388,7 +389,7 @@ def _runner(
             if streams is None and slave is not None:
                 streams = (slave, slave, slave)
             if streams is not None:
-                _program(command, (account, alone), streams, held, master is not None)
+                _program(command, _Who(account, alone, record), streams, held, master is not None)
         os._exit(126)
     os.close(held)
     said = json.dumps({"program": program}).encode()
@@ -476,14 +477,21 @@ def _as_root() -> None:
     os.setresuid(0, 0, 0)
 
 
+@dataclass(frozen=True)
+class _Who:
+    account: accounts.Account
+    alone: bool  # the container has no other user than root
+    record: Record
+
+
 def _program(
     command: Command,
-    who: tuple[accounts.Account, bool],
+    who: _Who,
     streams: tuple[int, int, int],
     held: int,
     terminal: bool,
 ) -> NoReturn:
-    account, alone = who
+    account = who.account
     kernel.die_with_parent(signal.SIGKILL)
     for number in _OWN:
         signal.signal(number, signal.SIG_DFL)
@@ -494,7 +502,7 @@ def _program(
     if terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     try:
-        _become(account, command.capabilities, alone)
+        _become(who)
         os.chdir(command.folder)
     except OSError as error:
         os.write(2, f"dshpc: {command.folder}: {error.strerror}\n".encode())
@@ -504,11 +512,12 @@ def _program(
         os._exit(1)
     environment = {
         "PATH": _PATH,
+        **who.record.environment,
         "HOME": account.home,
         "USER": account.name,
         "LOGNAME": account.name,
+        **command.environment,
     }
-    environment.update(command.environment)
     try:
         os.execvpe(command.argv[0], command.argv, environment)
     except OSError as error:
@@ -516,11 +525,12 @@ def _program(
         os._exit(127 if error.errno == errno.ENOENT else 126)
 
 
-def _become(account: accounts.Account, capabilities: tuple[str, ...], alone: bool) -> None:
+def _become(who: _Who) -> None:
+    account = who.account
     _as_root()
-    kernel.keep_capabilities(capabilities)
+    kernel.keep_capabilities(who.record.capabilities)
     kernel.no_new_privileges()
-    if alone:
+    if who.alone:
         one_id.pretend()
     os.setgroups(account.groups)
     os.setresgid(account.gid, account.gid, account.gid)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dshpc_setup.builtin import kernel, trees
+from dshpc_setup.builtin import accounts, kernel, trees
 from dshpc_setup.builtin.wanted import Failure, Mount, Step, Storage, Wanted
 
 _NODES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -28,6 +28,7 @@ _LINKS = {
 # As Docker keeps them from a root that is the machine's; a namespace's own root has no right to them
 _READ_ONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 _HIDDEN = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats", "/proc/scsi")
+_ACCOUNTS = {"/etc/passwd": (2, 3), "/etc/group": (2,)}
 _TTY_GROUP = 5  # Debian's
 _OPTIONS = {
     "nosuid": kernel.NOSUID,
@@ -99,6 +100,9 @@ def build(wanted: Wanted, tell: Callable[[Storage], None]) -> None:
         _put("/etc/hosts", f"127.0.0.1\tlocalhost {wanted.host_name}\n::1\tip6-localhost\n")
         if resolver is not None:
             _put("/etc/resolv.conf", resolver)
+        if wanted.rootfs.ids.way == "single":
+            for path, columns in _ACCOUNTS.items():
+                _put(path, accounts.with_one_id(_read(path) or "", columns))
 
 
 def _storage(wanted: Wanted, run: Path) -> Storage:

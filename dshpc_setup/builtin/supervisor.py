@@ -60,7 +60,13 @@ class _Supervisor:
         me = processes.of(os.getpid())
         if me is None:
             raise RuntimeError("/proc does not know this process")
-        self._record = Record(wanted.name, "starting", me)
+        self._record = Record(
+            wanted.name,
+            "starting",
+            me,
+            environment=wanted.environment,
+            capabilities=wanted.capabilities,
+        )
         self._told = b""  # of the report, what is no whole line yet
         self._ordered = False  # to end
         self._log = _Log(run / LOG, wanted.log_bytes)

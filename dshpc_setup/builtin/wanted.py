@@ -77,7 +77,7 @@ class Failure:
 @dataclass(frozen=True)
 class Record:
     """What the supervisor writes down: `code` is the exit code of the container, 128 and the signal where
-    one ended it."""
+    one ended it. What enters later has its `environment` and `capabilities`, too."""
 
     name: str
     state: State
@@ -86,6 +86,8 @@ class Record:
     storage: Storage | None = None
     code: int | None = None
     failure: Failure | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    capabilities: tuple[str, ...] = RIGHTS
 
 
 def read_wanted(run: Path) -> Wanted:

@@ -224,8 +224,9 @@ def test_a_program_inside_has_rights_streams_and_an_end(own: Own) -> None:
         assert own.inside("enter", "/missing")[0] == 127
         assert own.inside("enter", "/etc")[0] == 126
         if own.way == "single":
-            done = own.begin("enter", "enter", "slurm", "5", "id", stderr=subprocess.PIPE)
-            assert b"no user slurm" in done.communicate(timeout=60)[1]
+            assert own.inside("enter", "id", "-u", user="slurm")[1] == "0\n"
+            done = own.begin("enter", "enter", "1000", "5", "id", stderr=subprocess.PIPE)
+            assert b"no user 1000" in done.communicate(timeout=60)[1]
         else:
             assert own.inside("enter", "id", "-un", user="slurm")[1] == "slurm\n"
         # what it has started is ended with it

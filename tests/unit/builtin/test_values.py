@@ -212,6 +212,12 @@ def test_a_user_that_is_not_known_is_none(who: str) -> None:
     assert accounts.find(who, PASSWD, GROUP) is None
 
 
+def test_where_there_is_one_id_everybody_has_it() -> None:
+    passwd = accounts.with_one_id(PASSWD, (2, 3))
+    assert passwd == "root:x:0:0:root:/root:/bin/sh\nada:x:0:0::/home/ada:/bin/sh\nbroken\n"
+    assert accounts.with_one_id(GROUP, (2,)).splitlines()[1] == "users:x:0:ada"
+
+
 @given(st.text(), st.text(), st.text())
 def test_any_texts_hold_a_user_or_none(who: str, passwd: str, group: str) -> None:
     accounts.find(who, passwd, group)
