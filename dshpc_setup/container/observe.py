@@ -227,8 +227,14 @@ def key_file(places: Paths) -> KeyFile:
 
 
 def _user(uid: int) -> str:
+    """Its name; Slurm's where several names have this id, as where a container has one id alone."""
     import pwd
 
+    try:
+        if pwd.getpwnam("slurm").pw_uid == uid:
+            return "slurm"
+    except KeyError:
+        pass
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -266,6 +267,15 @@ def test_a_good_key(places: Paths) -> None:
     found = observe.key_file(places)
     assert (found.state, found.mode, found.detail) == ("present", 0o600, None)
     assert found.size == os.path.getsize(places.key)
+
+
+def test_a_key_of_slurm_s_is_that_whatever_else_its_user_is_called(
+    places: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a container has one id alone, root and slurm are one."""
+    entry = pwd.struct_passwd(("slurm", "x", os.geteuid(), 0, "", "/", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: entry)
+    assert observe.key_file(places).owner == "slurm"
 
 
 def test_a_key_that_others_can_read(places: Paths) -> None:
