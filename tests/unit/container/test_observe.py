@@ -274,7 +274,7 @@ def test_a_key_of_slurm_s_is_that_whatever_else_its_user_is_called(
 ) -> None:
     """Where a container has one id alone, root and slurm are one."""
     entry = pwd.struct_passwd(("slurm", "x", os.geteuid(), 0, "", "/", "/bin/sh"))
-    monkeypatch.setattr(pwd, "getpwnam", lambda name: entry)
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: entry)
     assert observe.key_file(places).owner == "slurm"
 
 
