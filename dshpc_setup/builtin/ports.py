@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shlex
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -159,7 +160,7 @@ def _read(file: Path) -> dict[str, Mapping[str, int]]:
             (
                 Fix(
                     "Remove it; clusters that are started then choose their ports again",
-                    f"rm {file}",
+                    f"rm {shlex.quote(str(file))}",
                 ),
             ),
         ) from None

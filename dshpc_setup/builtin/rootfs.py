@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -149,7 +150,7 @@ def _unpacked(
                 os.rename(new, final)
                 atomic.sync_folder(place)
                 return Rootfs(wanted.digest, ids, str(final), item)
-            raise _error(tar, item, arch)
+            raise _error(place, item, arch)
         raise DshpcError(
             "The root filesystem could not be unpacked.",
             ended.detail or "",
@@ -164,11 +165,11 @@ def _record(place: Path, found: Rootfs) -> None:
     atomic.write_atomic(place / f"{found.ids.way}.json", text)
 
 
-def _error(tar: Path, told: tuple[str, str], arch: str) -> DshpcError:
+def _error(place: Path, told: tuple[str, str], arch: str) -> DshpcError:
     fault: Fault = next(each for each in get_args(Fault) if each == told[0])
     what = told[1]
     again = ("Fetch or build the archive again.",)
-    room = Fix("See what is full", f"df -h {tar.parent}", step="look")
+    room = Fix("See what is full", f"df -h {shlex.quote(str(place))}", step="look")
     match fault:
         case "truncated":
             return DshpcError(
@@ -233,7 +234,7 @@ def _as_tar(machine: Machine, archive: Path, plain: Path, deadline_s: float) -> 
         )
         if not done.ok:
             full = os.statvfs(plain.parent).f_bavail == 0
-            raise _error(archive, ("no-room" if full else "truncated", done.text), "")
+            raise _error(plain.parent, ("no-room" if full else "truncated", done.text), "")
         yield plain
     finally:
         plain.unlink(missing_ok=True)

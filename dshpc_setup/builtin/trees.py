@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import stat
 from pathlib import Path
@@ -27,7 +28,7 @@ def remove(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 120.0) 
         raise DshpcError(
             f"Not everything in {folder} could be removed.",
             ended.detail or "",
-            (Fix("Remove it as root", f"sudo rm -r {folder}"),),
+            (Fix("Remove it as root", f"sudo rm -r {shlex.quote(str(folder))}"),),
         )
 
 

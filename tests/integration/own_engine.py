@@ -63,6 +63,8 @@ def act(action: str, place: Path, rest: list[str]) -> Any:
             outcome, status = launch.start(MACHINE, wanted(place, rest))
             storage = status.record.storage if status.record else None
             return [outcome, status.state, storage]
+        case "unpack":
+            return wanted(place, rest).rootfs.folder
         case "find":
             status = launch.find(run)
             return [status.state, status.code]

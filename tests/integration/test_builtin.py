@@ -347,6 +347,24 @@ def test_where_layers_are_refused_the_root_is_copied(own: Own, top: Path) -> Non
         subprocess.run(["umount", "-l", place / "run"], check=True)
 
 
+@pytest.mark.parametrize(("options", "said"), [("size=40m", "no room"), ("noexec", "noexec")])
+def test_a_disk_that_does_not_do_is_told_and_left_clean(own: Own, options: str, said: str) -> None:
+    place = own.home / "disk"
+    place.mkdir(exist_ok=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"{options},mode=1777", "none", place], check=True
+    )
+    try:
+        env = {**own.options["env"], "XDG_CACHE_HOME": str(place)}
+        run = own.begin(
+            "unpack", "small", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env
+        )
+        assert said.encode() in run.communicate(timeout=100)[1]
+        assert [path.name for path in place.rglob("*") if path.is_file()] in ([], ["lock"])
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
 def test_at_the_end_all_can_be_removed(own: Own) -> None:
     """Also what belongs to ids of the range."""
     own.do("start", "removed", *FOREVER)
