@@ -24,7 +24,7 @@ Reason = Literal[
 Lack = Literal["program", "subuid", "subgid", "range", "refused"]
 """Why there is no range of ids: newuidmap or newgidmap is missing, no line for the user in /etc/subuid or
 /etc/subgid, a range below 65536, or the programs refused it."""
-Step = Literal["user", "ids", "mounts"]
+Step = Literal["user", "mounts"]
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,6 @@ def _try(machine: Machine, ids: Ids, deadline_s: float) -> Refusal | None:
     def question(say: Say) -> None:
         say(("at", "user"))
         try:
-            if ids.way == "single":
-                say(("at", "user"))
             become_root(machine, ids)
             say(("at", "mounts"))
             kernel.unshare(kernel.NEWNS | kernel.NEWPID | kernel.NEWUTS | kernel.NEWIPC)
