@@ -69,7 +69,7 @@ def act(action: str, place: Path, rest: list[str]) -> Any:
             status = launch.find(run)
             return [status.state, status.code]
         case "stop":
-            status = launch.stop(run)
+            status = launch.stop(run, float(rest[0]) if rest else 15.0)
             return [status.state, status.code]
         case "pids":
             record = launch.find(run).record

@@ -316,7 +316,7 @@ def test_whatever_moment_it_is_killed_in_nothing_stays(own: Own) -> None:
 
 def test_an_init_that_does_not_end_is_killed(own: Own) -> None:
     assert own.do("start", "stubborn", "/bin/sh", "-c", "trap '' TERM; sleep 1000")[0] == "started"
-    assert own.do("stop", "stubborn") == ["exited", 137]
+    assert own.do("stop", "stubborn", "1") == ["exited", 137]
 
 
 def test_a_port_that_somebody_has_is_told(own: Own) -> None:
@@ -329,10 +329,9 @@ def test_a_port_that_somebody_has_is_told(own: Own) -> None:
         assert own.do("taken", "ports") == [[port], [[port, os.geteuid()]]]
 
 
-def test_where_layers_are_refused_the_root_is_copied(own: Own, top: Path) -> None:
-    """overlayfs takes no overlayfs to write on."""
-    if own.way != "root":
-        pytest.skip("only root can make the folder that refuses")
+@pytest.mark.parametrize("own", ["root"], indirect=True)
+def test_where_layers_are_refused_the_root_is_copied(own: Own) -> None:
+    """overlayfs takes no overlayfs to write on; only root can make a folder of that kind."""
     place = own.home / "copied"
     for name in ("low", "up", "work"):
         (place / name).mkdir(parents=True)
