@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dshpc_setup.bundle.contents import MOST_BYTES
 from dshpc_setup.diagnose import CheckInput, Finding
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.log import Log
@@ -99,7 +100,7 @@ def _container_log(machine: Machine, project: Project, known: CheckInput) -> tup
     name = project.runtime().get("container")
     if isinstance(name, str) and known.facts.engine.state == "present":
         told: list[str] = []
-        argv = ["docker", "logs", "--tail", str(LOG_LINES), "--", name]
+        argv = DOCKER.logs(name, tail=LOG_LINES)
         result = machine.run(argv, deadline_s=_LOG_S, on_line=told.append)
         if result.ok:
             lines = told

@@ -1,4 +1,4 @@
-"""What is asked of a container one after the other, in one `docker exec`: each takes a tenth of a second.
+"""What is asked of a container one after the other, in one call: each takes a tenth of a second.
 
 The commands are those that the asking itself runs, found by a rehearsal; what the one call did not
 answer is asked by itself.
@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.machine import CommandResult
 
 _CODE, _NEXT = "\x1d", "\x1c"
@@ -34,11 +35,13 @@ def asked_together(
 
     `instead`: commands -> quicker ones with the same answer, which are run for them.
     """
-    to = ("docker", "exec", container)
-    commands = _rehearsed(run, to, ask)
+    commands = _rehearsed(run, container, ask)
     quick = [(instead or {}).get(command, command) for command in commands]
-    asked = run([*to, "sh", "-c", script(quick)], deadline_s=deadline_s)
-    told = {(*to, *command): each for command, each in zip(commands, answers(asked), strict=False)}
+    asked = run(DOCKER.run_in(container, "sh", "-c", script(quick)), deadline_s=deadline_s)
+    told = {
+        tuple(DOCKER.run_in(container, *command)): each
+        for command, each in zip(commands, answers(asked), strict=False)
+    }
 
     def answered(argv: Sequence[str], **more: Any) -> CommandResult:
         return told.get(tuple(argv)) or run(argv, **more)
@@ -47,15 +50,16 @@ def asked_together(
 
 
 def _rehearsed(
-    run: Run, to: tuple[str, ...], ask: Callable[[Run], object]
+    run: Run, container: str, ask: Callable[[Run], object]
 ) -> tuple[tuple[str, ...], ...]:
     """What is asked of a container in which all is well; only the engine is really asked."""
     noted: list[tuple[str, ...]] = []
 
     def rehearse(argv: Sequence[str], **more: Any) -> CommandResult:
-        if tuple(argv[:3]) != to:
+        within = DOCKER.within(argv)
+        if within is None or within[0] != container:
             return run(argv, **more)
-        noted.append(tuple(argv[3:]))
+        noted.append(tuple(within[1]))
         return CommandResult(tuple(argv), "present", 0, '{"ready": true}', "", 0.0)
 
     ask(rehearse)

@@ -17,6 +17,7 @@ from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.engine.inspecting import INSIDE_S, Answer, Early, ask_inside
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Ended, Machine, Say, earlier
 from dshpc_setup.observed.cluster_status import ClusterStatus
@@ -220,13 +221,9 @@ def _is_there(machine: Machine, ref: str) -> bool | None:
 
 def log_of(machine: Machine, found: Container) -> tuple[str, ...]:
     """The last lines since its last start, both streams in their order."""
-    since = ["--since", found.started] if found.started else []
     lines: list[str] = []
-    machine.run(
-        ["docker", "logs", *since, "--tail", str(_LOG_LINES), "--", found.name],
-        deadline_s=COMMAND_S,
-        on_line=lines.append,
-    )
+    argv = DOCKER.logs(found.name, tail=_LOG_LINES, since=found.started)
+    machine.run(argv, deadline_s=COMMAND_S, on_line=lines.append)
     return tuple(printable(line)[:_LONGEST_LINE] for line in lines[-_LOG_LINES:])
 
 

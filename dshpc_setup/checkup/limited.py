@@ -8,6 +8,7 @@ from typing import Any, cast
 from dshpc_setup.checkup import batched
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.engine.containers import Container
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.changed import Changed
 from dshpc_setup.slurm.paths import Paths
@@ -36,7 +37,7 @@ def inspecting_once(machine: Machine, early: CommandResult | None = None) -> Mac
     told = {} if early is None else {tuple(early.argv): early}
 
     def run(argv: Sequence[str], **more: Any) -> CommandResult:
-        if tuple(argv[:2]) != ("docker", "inspect"):
+        if not DOCKER.is_inspect(argv):
             return machine.run(argv, **more)
         asked = told.get(tuple(argv)) or machine.run(argv, **more)
         return told.setdefault(tuple(argv), asked)
@@ -57,10 +58,10 @@ def at_once(machine: Machine, found: Container, most_s: float) -> Machine:
 
 
 def unwrapped(machine: Machine) -> Machine:
-    """`docker exec CONTAINER PROGRAM ...` is the program itself, in that container."""
+    """A program that is to be run in the container is run here: we are in that container."""
 
     def run(argv: Sequence[str], **more: Any) -> CommandResult:
-        command = list(argv)
-        return machine.run(command[3:] if command[:2] == ["docker", "exec"] else command, **more)
+        within = DOCKER.within(argv)
+        return machine.run(argv if within is None else within[1], **more)
 
     return cast("Machine", Changed(machine, run))

@@ -1,6 +1,6 @@
 """`dshpc srun ...`, `dshpc exec -- ...`, `dshpc shell`: into the container as the calling user.
 
-One `docker exec`, and nothing is asked before it: a question to the engine costs as much as a job.
+One call of the engine's client, and nothing is asked before it: a question costs as much as a job.
 What went wrong is found out afterwards. The Docker client is used and not the API because it knows
 contexts, TLS, ssh and terminals. Imports are counted here: see benchmarks/srun.py.
 
@@ -16,6 +16,7 @@ import sys
 import time
 
 from dshpc_setup.cli import exec_stdin, exec_zone
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.project import trust
 
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 AS_USER = "/usr/local/lib/dshpc/as-user"
 NODE = "node"  # no command of ours: a Call of dshpc-node, which waits for the cluster as Slurm's do
-DOCKER = "docker"  # found in our PATH: no file of a project names a program
 _START_S = 60  # how long a Slurm command waits for a cluster that is still starting
 # What the image's ncurses-base describes: another name would leave an editor without a terminal.
 _TERMS = ("xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-256color", "linux",
@@ -48,7 +48,7 @@ class Call:
         self.runtime = runtime
         self.began = time.time()
         self.container = str(runtime["container"])
-        self.docker = DOCKER
+        self.engine = DOCKER
         self.work = str(runtime["work"])
         # What dshpc-node is asked is about no folder
         self.folder = self.work if command == NODE else inside(self.work, _here())
@@ -66,8 +66,7 @@ class Call:
         self.more: list[str] = []  # variables, as NAME or NAME=VALUE
 
     def client(self, user: tuple[int, int, str], environ: Mapping[str, str]) -> list[str]:
-        """The `docker exec` that runs it."""
-        flags = {exec_stdin.NONE: [], exec_stdin.TTY: ["-i", "-t"]}.get(self.mode, ["-i"])
+        """The command line of the engine's client that runs it."""
         # dshpc-node reads times that slurmctld has written, by its clock; jobs that it submits have ours
         ours = "DSHPC_" if self.command == NODE else ""
         zone = [f"{ours}{variable}" for variable in exec_zone.variables(environ)]
@@ -82,16 +81,18 @@ class Call:
         os.umask(umask)
         names.append(f"DSHPC_UMASK={umask:03o}")
         uid, gid, name = user
-        return [
-            *(self.docker, "exec", *flags),
-            *(part for name in names for part in ("-e", name)),
-            *("-w", self.folder or self.work, self.container),
+        return self.engine.run_in(
+            self.container,
             *(AS_USER, self.token, str(uid), str(gid), name, "--", *self.argv),
-        ]
+            stdin=self.mode != exec_stdin.NONE,
+            terminal=self.mode == exec_stdin.TTY,
+            env=names,
+            folder=self.folder or self.work,
+        )
 
     @property
     def deliver(self) -> list[str]:
-        return [self.docker, "exec", self.container, AS_USER, "--signal", self.token]
+        return self.engine.run_in(self.container, AS_USER, "--signal", self.token)
 
 
 def main(arguments: list[str]) -> int:
@@ -180,7 +181,7 @@ def run(call: Call) -> int:
     except OSError as error:
         from dshpc_setup.cli.exec_trouble import no_client
 
-        raise no_client(call.docker, str(error)) from None
+        raise no_client(call.engine.program, str(error)) from None
     if session.gave_up:
         say(
             f"Docker does not answer: SIG{session.gave_up} could not be delivered, and what was "

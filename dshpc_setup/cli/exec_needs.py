@@ -36,7 +36,7 @@ def hint(machine: Machine, call: execution.Call) -> str | None:
     needed = _NEEDS.get(call.command)
     if needed is None and call.command != "sbatch":
         return None
-    slurm = Slurm(machine, call.container, docker=call.docker)
+    slurm = Slurm(machine, call.container, engine=call.engine)
     config = slurm.config(deadline_s=_ASK_S).value
     if config is None:
         return None

@@ -153,12 +153,12 @@ def _not_there(container: str) -> DshpcError:
 
 def _has_folder(machine: Machine, call: execution.Call, folder: str) -> bool:
     """False where the container says that it has none."""
-    argv = [call.docker, "exec", call.container, "test", "-d", folder]
+    argv = call.engine.run_in(call.container, "test", "-d", folder)
     done = machine.run(argv, deadline_s=_ASK_S)
     return done.ok or done.state == "timeout"  # what did not answer is not called missing
 
 
 def _phase(machine: Machine, call: execution.Call) -> str:
     """How far the container's start has come: "ready", "failed", "starting: STEP"; "" if not known."""
-    argv = [call.docker, "exec", call.container, "cat", "/run/dshpc/phase"]
+    argv = call.engine.run_in(call.container, "cat", "/run/dshpc/phase")
     return next(iter(machine.run(argv, deadline_s=_ASK_S).stdout.splitlines()), "")

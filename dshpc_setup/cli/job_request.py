@@ -46,8 +46,8 @@ class Cluster:
 
         call = execution.Call(execution.NODE, ["job", "submit"], self.runtime)
         user = execution.calling_user(os.environ)
-        argv = (call.docker, "exec", call.container, "dshpc-node", "add-ground", self.work)
-        LocalMachine().run((*argv, str(user[0]), str(user[1])), deadline_s=_ANSWER_S)
+        words = ("dshpc-node", "add-ground", self.work, str(user[0]), str(user[1]))
+        LocalMachine().run(call.engine.run_in(call.container, *words), deadline_s=_ANSWER_S)
 
 
 def environ(folder: str | Path | None) -> Mapping[str, str]:
@@ -144,7 +144,7 @@ def _without_answer(
     from dshpc_setup.cli import exec_trouble, job_trouble
 
     if done.state == "absent":
-        return exec_trouble.no_client(call.docker, done.text)
+        return exec_trouble.no_client(call.engine.program, done.text)
     exec_trouble.explain(call, done.code or 1, told=True)
     if done.code == Exit.USAGE:
         return job_trouble.older("\n".join(said))

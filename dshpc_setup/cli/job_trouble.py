@@ -10,7 +10,7 @@ from dshpc_setup.container.ends import CONCLUDED
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.machine import Machine
+from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.slurm.job_states import ENDED
 
 _ASK_S = 20.0
@@ -31,7 +31,7 @@ def older(details: str) -> DshpcError:
 
 def knows(machine: Machine, call: execution.Call, verb: str) -> bool:
     """Whether the cluster's image has `dshpc-node job VERB`; where it does not say so, it has."""
-    argv = [call.docker, "exec", call.container, "dshpc-node", "job", ""]
+    argv = call.engine.run_in(call.container, "dshpc-node", "job", "")
     done = machine.run(argv, deadline_s=_ASK_S)
     if (verbs := _verbs(done.stdout)) is not None:
         return verb in verbs
@@ -72,13 +72,14 @@ def stopped(machine: Machine, call: execution.Call, since: float, job: str) -> D
 
 def _now(machine: Machine, call: execution.Call, job: str) -> str:
     """What becomes of the job in the cluster that runs again: "job 7 starts again"."""
-    argv = [call.docker, "exec", call.container]
-    machine.run([*argv, "dshpc-node", "wait", "--timeout", str(_READY_S)], deadline_s=_READY_S + 5)
-    if machine.run([*argv, "test", "-e", f"{CONCLUDED}/{job}"], deadline_s=_ASK_S).ok:
+
+    def run(*words: str, deadline_s: float = _ASK_S) -> CommandResult:
+        return machine.run(call.engine.run_in(call.container, *words), deadline_s=deadline_s)
+
+    run("dshpc-node", "wait", "--timeout", str(_READY_S), deadline_s=_READY_S + 5)
+    if run("test", "-e", f"{CONCLUDED}/{job}").ok:
         return f"job {job} had run to its end by then, and does not run again"
-    asked = machine.run(
-        [*argv, "dshpc-node", "job", "show", job, "--json", "--work", call.work], deadline_s=_ASK_S
-    )
+    asked = run("dshpc-node", "job", "show", job, "--json", "--work", call.work)
     jobs = _jobs(asked.stdout) if asked.ok else []
     if not jobs:
         return f"job {job} starts again now that it runs again, unless it had ended"

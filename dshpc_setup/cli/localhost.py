@@ -9,6 +9,7 @@ from typing import Any
 
 from dshpc_setup.cli import other_tools
 from dshpc_setup.documents import foreign
+from dshpc_setup.engine_client import Client
 from dshpc_setup.machine import Machine
 
 WORD = "localhost"
@@ -36,12 +37,11 @@ def with_node(command: str, words: Sequence[str], node: str) -> list[str]:
     return list(_named(command, words, node))
 
 
-def node(machine: Machine, docker: str, runtime: Mapping[str, Any]) -> str:
+def node(machine: Machine, engine: Client, runtime: Mapping[str, Any]) -> str:
     """What Slurm calls the node: as the container's start says, else as it is called where nobody
     chose another name."""
-    done = machine.run(
-        (docker, "exec", str(runtime["container"]), "cat", _STATUS), deadline_s=_ASK_S
-    )
+    argv = engine.run_in(str(runtime["container"]), "cat", _STATUS)
+    done = machine.run(argv, deadline_s=_ASK_S)
     try:
         told = foreign.value(done.stdout) if done.ok else None
     except ValueError:

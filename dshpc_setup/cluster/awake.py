@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.machine import Machine
 
 _ASK_S = 20.0
@@ -17,7 +18,7 @@ def awake(machine: Machine, found: Container | None) -> Container | None:
     if not is_paused(found):
         return found
     assert found is not None
-    _docker(machine, "unpause", found.name)
+    _run(machine, DOCKER.unpause(found.name))
     return containers.inspect(machine, found.name)
 
 
@@ -29,7 +30,7 @@ def awake_meanwhile(machine: Machine, found: Container | None) -> Iterator[Conta
         yield now
     except BaseException:
         if found is not None and is_paused(found):
-            _docker(machine, "pause", found.name)
+            _run(machine, DOCKER.pause(found.name))
         raise
 
 
@@ -38,7 +39,7 @@ def is_paused(found: Container | None) -> bool:
     return found is not None and found.status == "paused"
 
 
-def _docker(machine: Machine, verb: str, name: str) -> None:
-    done = machine.run(["docker", verb, name], deadline_s=_ASK_S)
+def _run(machine: Machine, argv: list[str]) -> None:
+    done = machine.run(argv, deadline_s=_ASK_S)
     if not done.ok:
-        raise containers.engine_error(done, f"docker {verb} failed")
+        raise containers.engine_error(done, f"{' '.join(argv[:2])} failed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dshpc_setup.engine.containers import Container, engine_error, volume_labels
 from dshpc_setup.engine.packages import last_lines
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.render.stanza import PROJECT_LABEL
@@ -47,8 +48,7 @@ def rescue(
     if volume_labels(machine, volume) is None:
         labels = [f"{PROJECT_LABEL}={folder}", f"com.docker.compose.project={prefix}",
                   "com.docker.compose.volume=home"]  # fmt: skip
-        flags = [part for label in labels for part in ("--label", label)]
-        made = machine.run(["docker", "volume", "create", *flags, volume], deadline_s=_ASK_S)
+        made = machine.run(DOCKER.make_volume(volume, labels), deadline_s=_ASK_S)
         if not made.ok:
             raise engine_error(made, f"The volume {volume} could not be made")
     how = _COPY if found.running else _COPY_STOPPED

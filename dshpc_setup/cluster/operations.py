@@ -24,6 +24,7 @@ from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.engine.images import inspect as inspect_image
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Compose
 from dshpc_setup.image import replaced
@@ -35,7 +36,7 @@ from dshpc_setup.render.stanza import PROJECT_LABEL
 from dshpc_setup.terminal.reporter import Reporter
 
 _ASK_S = 20.0
-_LAST_LINES = "15"
+_LAST_LINES = 15
 COMPOSE_LABEL = "com.docker.compose.project"
 
 
@@ -237,7 +238,7 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
 
 
 def logs_argv(machine: Machine, project: Project, *, follow: bool, tail: int | None) -> list[str]:
-    """The `docker logs` to hand over to (exec.hand_over); raises where there is no container."""
+    """What shows the log, to hand over to (exec.hand_over); raises where there is no container."""
     cluster = target(project)
     if ours(machine, cluster) is None:
         raise DshpcError(
@@ -245,11 +246,7 @@ def logs_argv(machine: Machine, project: Project, *, follow: bool, tail: int | N
             f"There is no container {cluster.container}.",
             ("Start it: dshpc up",),
         )
-    flags = [
-        *(["--follow"] if follow else []),
-        *(["--tail", str(tail)] if tail is not None else []),
-    ]
-    return ["docker", "logs", *flags, cluster.container]
+    return DOCKER.logs(cluster.container, tail=tail, follow=follow)
 
 
 def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStatus:
@@ -273,9 +270,7 @@ def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStat
 
 
 def _fell_over(machine: Machine, cluster: Target, now: Container | None) -> DshpcError:
-    words = machine.run(
-        ["docker", "logs", "--tail", _LAST_LINES, cluster.container], deadline_s=_ASK_S
-    )
+    words = machine.run(DOCKER.logs(cluster.container, tail=_LAST_LINES), deadline_s=_ASK_S)
     if now is None:
         how = "its container is gone"
     elif now.status == "restarting":

@@ -13,6 +13,7 @@ from dshpc_setup.cluster.operations import Target, ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import engine_error
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.longer_deadlines import patient
@@ -93,7 +94,7 @@ def reconfigure(
 
 def in_container(machine: Machine, container: str, on_line: Callable[[str], None]) -> CommandResult:
     """The container's own `dshpc-node reconfigure`, as it ended."""
-    argv = ["docker", "exec", "-e", FROM_HOST, container, "dshpc-node", "reconfigure"]
+    argv = DOCKER.run_in(container, "dshpc-node", "reconfigure", env=[FROM_HOST])
     return machine.run(argv, deadline_s=_DEADLINE_S, on_line=on_line)
 
 
@@ -121,8 +122,8 @@ def _code(done: CommandResult, cluster: Target) -> int:
 
 def _behind(machine: Machine, cluster: Target, env: Mapping[str, str]) -> tuple[str, ...]:
     """Settings that reach the container by its environment alone, and have changed since it was made."""
-    argv = ["docker", "inspect", "--type", "container", "--format", "{{json .Config.Env}}", "--"]
-    asked = machine.run([*argv, cluster.container], deadline_s=_ASK_S)
+    argv = DOCKER.inspect("container", cluster.container, template="{{json .Config.Env}}")
+    asked = machine.run(argv, deadline_s=_ASK_S)
     if not asked.ok:
         raise engine_error(asked, f"Docker could not be asked for {cluster.container}")
     if cluster.project.foreign is not None:  # whose settings are not ours to apply

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dshpc_setup.container.end_jobs import GRACE_S
 from dshpc_setup.engine.containers import Container
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
@@ -52,7 +53,7 @@ def running_jobs(machine: Machine, container: str) -> tuple[RunningJob, ...] | N
     told = Slurm(machine, container).rows(_COLUMNS, "R,S,CF", deadline_s=_ASK_S)
     if told.asked.ok:
         return None if told.value is None else tuple(map(_running, told.value))
-    shown = machine.run(["docker", "top", container, "-eo", "pid,args"], deadline_s=_ASK_S)
+    shown = machine.run(DOCKER.processes(container, "pid,args"), deadline_s=_ASK_S)
     return () if shown.ok and _STEP not in shown.stdout else None
 
 

@@ -10,6 +10,7 @@ from dshpc_setup import gpu_vendors, slurm_releases
 from dshpc_setup.cluster.stopping import running_jobs
 from dshpc_setup.container.jobs import PROOF
 from dshpc_setup.engine import start_report
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError, Exit, Fix, told_error
 from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.no_answer import answered, in_words
@@ -59,7 +60,7 @@ def wait_ready(machine: Machine, container: str, deadline_s: float = READY_S) ->
     Raises DshpcError with the container's own words where the start failed or takes too long.
     """
     result = machine.run(
-        ["docker", "exec", container, "dshpc-node", "wait", "--timeout", str(int(deadline_s))],
+        DOCKER.run_in(container, "dshpc-node", "wait", "--timeout", str(int(deadline_s))),
         deadline_s=deadline_s + _WAY_S,
     )
     report = start_report.parse(result.stdout)
@@ -190,7 +191,7 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
     def run(patience_s: int) -> CommandResult:
         words = ["srun", f"--job-name={PROOF}", f"--immediate={patience_s}", *request, *command]
         deadline_s = JOB_S + patience_s - PATIENCE_S
-        return machine.run(["docker", "exec", container, *words], deadline_s=deadline_s)
+        return machine.run(DOCKER.run_in(container, *words), deadline_s=deadline_s)
 
     result = run(PATIENCE_S)
     if not result.ok:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import inspecting
 from dshpc_setup.engine.packages import last_lines
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Machine
+
+if TYPE_CHECKING:
+    from dshpc_setup.engine_client import Kind
 
 _ASK_S = 20.0
 _REMOVE_S = 90.0
@@ -81,8 +85,8 @@ def remove(machine: Machine, name: str) -> bool:
         return False
     if found.running:
         # Kindly, for it may have something to write yet; one that does not end, `rm -f` ends.
-        machine.run(["docker", "stop", "--", name], deadline_s=_REMOVE_S)
-    done = machine.run(["docker", "rm", "-f", "-v", "--", name], deadline_s=_REMOVE_S)
+        machine.run(DOCKER.stop(name), deadline_s=_REMOVE_S)
+    done = machine.run(DOCKER.remove(name), deadline_s=_REMOVE_S)
     if done.ok or _NONE.search(done.stderr):
         return True
     raise engine_error(done, f"The container {name} could not be removed")
@@ -90,7 +94,7 @@ def remove(machine: Machine, name: str) -> bool:
 
 def restart(machine: Machine, name: str) -> None:
     """Stop the container, kindly for ten seconds, and start it again; raises where that fails."""
-    done = machine.run(["docker", "restart", "--", name], deadline_s=_REMOVE_S)
+    done = machine.run(DOCKER.restart(name), deadline_s=_REMOVE_S)
     if not done.ok:
         raise engine_error(done, f"The container {name} could not be restarted")
 
@@ -112,8 +116,7 @@ def exec_in(
     Raises where the program never ran: no such container, not running, an engine that is away.
     A deadline ends the client only: the program in the container may go on.
     """
-    flags = [*(["-i"] if stdin is not None else []), *(["--user", user] if user else [])]
-    full = ["docker", "exec", *flags, container, *argv]
+    full = DOCKER.run_in(container, *argv, stdin=stdin is not None, user=user)
     done = machine.run(full, deadline_s=deadline_s, stdin=stdin, on_line=on_line)
     if on_line is not None and not done.ok and not done.stderr:  # the engine's words are among them
         done = replace(done, stdout="", stderr=done.stdout)
@@ -140,27 +143,26 @@ def volume_label(machine: Machine, name: str, label: str) -> str | None:
 
 def volumes(machine: Machine, label: str) -> tuple[str, ...]:
     """Names of the volumes with that label (`key` or `key=value`), sorted."""
-    return _names(machine, "volumes", label, "volume", "ls", "-q")
+    return _names(machine, "volumes", label)
 
 
 def networks(machine: Machine, label: str) -> tuple[str, ...]:
     """Names of the networks with that label, sorted."""
-    return _names(machine, "networks", label, "network", "ls", "--format", "{{.Name}}")
+    return _names(machine, "networks", label)
 
 
 def containers(machine: Machine, label: str) -> tuple[str, ...]:
     """Names of the containers with that label, stopped ones too, sorted."""
-    return _names(machine, "containers", label, "ps", "-a", "--format", "{{.Names}}")
+    return _names(machine, "containers", label)
 
 
 def images(machine: Machine, label: str) -> tuple[str, ...]:
     """`name:tag` of the images with that label, sorted."""
-    return _names(machine, "images", label, "images", "--format", "{{.Repository}}:{{.Tag}}")
+    return _names(machine, "images", label)
 
 
-def _names(machine: Machine, kind: str, label: str, *command: str) -> tuple[str, ...]:
-    argv = ["docker", *command, "--filter", f"label={label}"]
-    done = machine.run(argv, deadline_s=_ASK_S)
+def _names(machine: Machine, kind: Kind, label: str) -> tuple[str, ...]:
+    done = machine.run(DOCKER.labelled(kind, label), deadline_s=_ASK_S)
     if not done.ok:
         raise engine_error(done, f"Docker's {kind} could not be listed")
     return tuple(sorted(done.stdout.split()))
@@ -168,21 +170,21 @@ def _names(machine: Machine, kind: str, label: str, *command: str) -> tuple[str,
 
 def remove_volume(machine: Machine, name: str) -> bool:
     """False where there was none; raises where it is in use."""
-    return _rm(machine, f"The volume {name}", "volume", "rm", "--", name)
+    return _rm(machine, f"The volume {name}", DOCKER.remove_volume(name))
 
 
 def remove_network(machine: Machine, name: str) -> bool:
     """False where there was none; raises where a container is still on it."""
-    return _rm(machine, f"The network {name}", "network", "rm", name)
+    return _rm(machine, f"The network {name}", DOCKER.remove_network(name))
 
 
 def remove_image(machine: Machine, ref: str) -> bool:
     """Take that name from the image, and remove it where it was the last; raises where it is in use."""
-    return _rm(machine, f"The image {ref}", "rmi", "--", ref)
+    return _rm(machine, f"The image {ref}", DOCKER.remove_image(ref))
 
 
-def _rm(machine: Machine, what: str, *command: str) -> bool:
-    done = machine.run(["docker", *command], deadline_s=_REMOVE_S)
+def _rm(machine: Machine, what: str, argv: list[str]) -> bool:
+    done = machine.run(argv, deadline_s=_REMOVE_S)
     gone = _NONE.search(done.stderr) or _NO_NETWORK.search(done.stderr)
     if not done.ok and not gone:
         raise engine_error(done, f"{what} could not be removed")

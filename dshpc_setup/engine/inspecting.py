@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.machine import CommandResult, Machine
 
 INSIDE_S = 7.0
@@ -12,7 +13,7 @@ INSIDE_S = 7.0
 
 def argv(kind: str, name: str) -> list[str]:
     """The words that ask for a container, image or volume, by its name or id."""
-    return ["docker", "inspect", "--type", kind, "--", name]
+    return DOCKER.inspect(kind, name)
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,5 @@ class Answer:
 
 def ask_inside(machine: Machine, container: str, deadline_s: float = INSIDE_S) -> Answer:
     began = time.time()
-    words = ["docker", "exec", container, "dshpc-node", "observe"]
-    result = machine.run(words, deadline_s=deadline_s)
+    result = machine.run(DOCKER.run_in(container, "dshpc-node", "observe"), deadline_s=deadline_s)
     return Answer(result, (began + time.time()) / 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
 
@@ -41,8 +42,8 @@ def in_words(done: CommandResult, name: str = "") -> str:
     words = done.argv
     if name:
         shown = name
-    elif words[:2] == ("docker", "exec") and not words[2].startswith("-"):
-        shown = f"{' '.join(words[3 : 3 + _SHOWN])} in {words[2]}"
+    elif within := DOCKER.within(words):
+        shown = f"{' '.join(within[1][:_SHOWN])} in {within[0]}"
     else:
         shown = " ".join(words[:_SHOWN])
     return f"{shown} did not answer within {max(1, round(done.ms / 1000))} s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dshpc_setup.diagnose import CheckInput
 from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.render.configuration import CONFIG_FILES
 from dshpc_setup.repair import node
 from dshpc_setup.repair.model import PLACES, Argv, Host, Made, Refusal, Repair
@@ -31,10 +32,9 @@ def restrict_key(known: CheckInput, here: Host, _: str) -> Made:
     """In the running container: a restart refuses a key that others can read, see container/keys.py."""
     if here.container is None or _not_running(known, here):
         return _not_running(known, here) or Refusal("It is not known what it is called.")
-    inside = ("docker", "exec", here.container)
     commands = (
-        (*inside, "chown", "slurm:slurm", PLACES.key),
-        (*inside, "chmod", "600", PLACES.key),
+        tuple(DOCKER.run_in(here.container, "chown", "slurm:slurm", PLACES.key)),
+        tuple(DOCKER.run_in(here.container, "chmod", "600", PLACES.key)),
     )
     return (Repair("restrict-key", "Let only Slurm's user read Slurm's key", commands),)
 
@@ -42,8 +42,8 @@ def restrict_key(known: CheckInput, here: Host, _: str) -> Made:
 def start_daemon(known: CheckInput, here: Host, name: str) -> Made:
     if here.container is None or _not_running(known, here):
         return _not_running(known, here) or Refusal("It is not known what it is called.")
-    argv = ("docker", "exec", here.container, "s6-svc", "-u", f"{PLACES.services}/{name}")
-    return (Repair("start-daemon", f"Start {name} again", (argv,), name),)
+    argv = DOCKER.run_in(here.container, "s6-svc", "-u", f"{PLACES.services}/{name}")
+    return (Repair("start-daemon", f"Start {name} again", (tuple(argv),), name),)
 
 
 def restart_cluster(known: CheckInput, here: Host, _: str) -> Made:

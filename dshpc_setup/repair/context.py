@@ -10,6 +10,7 @@ from dshpc_setup.cluster.stopping import running_jobs
 from dshpc_setup.diagnose import CheckInput, Finding
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, daemon
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import RUNTIME, Project
@@ -99,7 +100,7 @@ def running(machine: Machine, cluster: str | None = None) -> Running:
     """All that runs on the engine, or the one container of the cluster. Raises DshpcError."""
     if cluster is not None:
         return Running((cluster,), _jobs_of(machine, cluster))
-    done = machine.run(["docker", "ps", "--format", "{{.Names}}"], deadline_s=_ASK_S)
+    done = machine.run(DOCKER.running(), deadline_s=_ASK_S)
     if not done.ok:
         raise containers.engine_error(done, "Docker could not be asked what runs")
     names = tuple(sorted(done.stdout.split()))

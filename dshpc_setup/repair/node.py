@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.repair.model import Host, Made, NodeOutOfService, Refusal, Repair
 from dshpc_setup.slurm import client
 from dshpc_setup.slurm.nodes import Node
@@ -56,5 +57,5 @@ def _by_reconfigure(out: NodeOutOfService) -> bool:
 
 
 def resume_argv(container: str, name: str) -> tuple[str, ...]:
-    """By docker: `dshpc scontrol` is the caller himself, and only root may."""
-    return ("docker", "exec", container, *client.resume_argv(name))
+    """By the engine: `dshpc scontrol` is the caller himself, and only root may."""
+    return tuple(DOCKER.run_in(container, *client.resume_argv(name)))

@@ -11,6 +11,7 @@ from dshpc_setup.apply.apply import read_text
 from dshpc_setup.cluster import operations, reconfigure, verify
 from dshpc_setup.engine import containers, daemon
 from dshpc_setup.engine.packages import last_lines
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.files.anchored import open_file
 from dshpc_setup.files.atomic import remove, write_atomic, write_error
@@ -91,10 +92,15 @@ def _inside(site: Site, repair: Repair) -> None:
     container = operations.ours(site.machine, operations.target(_project(site)))
     if container is None:
         raise DshpcError(f"{repair.does}: its container is gone.", "", ("Start it: dshpc up",))
-    for argv in repair.commands:
-        done = containers.exec_in(site.machine, container.name, argv[3:], deadline_s=_ASK_S)
+    for inside in _programs(repair):
+        done = containers.exec_in(site.machine, container.name, inside, deadline_s=_ASK_S)
         if not done.ok:
-            raise DshpcError(f"{argv[3]} failed in {container.name}", last_lines(done))
+            raise DshpcError(f"{inside[0]} failed in {container.name}", last_lines(done))
+
+
+def _programs(repair: Repair) -> list[list[str]]:
+    """What its commands run in the container."""
+    return [found[1] for argv in repair.commands if (found := DOCKER.within(argv)) is not None]
 
 
 def _start_daemon(site: Site, repair: Repair) -> None:
@@ -123,7 +129,7 @@ def _resume(site: Site, repair: Repair) -> None:
             f"The node {found.name} is not resumed: {found.who or 'a person'} has drained it.",
             found.reason,
         )
-    inside = repair.commands[0][3:]
+    (inside,) = _programs(repair)
     done = containers.exec_in(site.machine, container.name, inside, deadline_s=_ASK_S)
     if not done.ok:
         raise DshpcError(f"The node {found.name} cannot be resumed.", last_lines(done),

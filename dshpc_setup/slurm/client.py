@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from dshpc_setup.engine_client import DOCKER, Client
 from dshpc_setup.machine import CommandResult, Machine
 
 if TYPE_CHECKING:  # imports are counted: each submission takes this
@@ -49,15 +50,14 @@ class Slurm:
     machine: Machine
     container: str | None = None
     checked: bool = False
-    docker: str = "docker"  # the client, where it is not found by its name
+    engine: Client = DOCKER
 
     def run(
         self, *argv: str, deadline_s: float, env: Mapping[str, str] | None = None
     ) -> CommandResult:
         if self.container is None:
             return self.machine.run([*argv], deadline_s=deadline_s, env=env)
-        full = [self.docker, "exec", self.container, *argv]
-        done = self.machine.run(full, deadline_s=deadline_s)
+        done = self.machine.run(self.engine.run_in(self.container, *argv), deadline_s=deadline_s)
         if not self.checked:
             return done
         from dshpc_setup.engine import containers

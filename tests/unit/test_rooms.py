@@ -33,7 +33,7 @@ def test_the_page_says_about_how_large_each_room_is() -> None:
 
 def test_programs_that_tests_hold_as_texts_import_what_there_is() -> None:
     """A module that moves is found by mypy and ruff where it is imported, and not in a text."""
-    wanted = re.compile(r"^\s*from (dshpc_setup[\w.]*) import ([\w, ]+)", re.MULTILINE)
+    wanted = re.compile(r"(?:^|[\"';])\s*from (dshpc_setup[\w.]*) import ([\w, ]+)", re.MULTILINE)
     missing = []
     for folder in ("tests/integration", "tests/acceptance", "benchmarks", "scripts", "container"):
         for path in (rooms.TOP / folder).rglob("*"):

@@ -10,6 +10,7 @@ import pytest
 
 from dshpc_setup.cli import exec as exec_command
 from dshpc_setup.cli import exec_trouble, localhost
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import Exit
 from dshpc_setup.machine import local
 from dshpc_setup.project.folder import Project
@@ -134,5 +135,5 @@ def test_the_exit_code_of_a_command_is_no_slow_programs(
 
 
 def test_a_slow_answer_leaves_localhost_the_usual_name() -> None:
-    assert localhost.node(Running(), "docker", RUNTIME) == "lab"
-    assert localhost.node(Running(delays={"cat": DELAY_S}), "docker", RUNTIME) == "dshpc"
+    assert localhost.node(Running(), DOCKER, RUNTIME) == "lab"
+    assert localhost.node(Running(delays={"cat": DELAY_S}), DOCKER, RUNTIME) == "dshpc"

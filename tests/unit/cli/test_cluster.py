@@ -475,7 +475,7 @@ def test_no_compose_file_and_no_compose(project: Project) -> None:
 
 def test_logs(project: Project) -> None:
     argv = cluster.logs_argv(machine(project), project, follow=True, tail=5)
-    assert argv == ["docker", "logs", "--follow", "--tail", "5", "p-slurm"]
+    assert argv == ["docker", "logs", "--follow", "--tail", "5", "--", "p-slurm"]
     with pytest.raises(DshpcError, match="no log"):
         cluster.logs_argv(machine(project, **{INSPECT: NONE}), project, follow=False, tail=None)
 

@@ -8,6 +8,7 @@ import pytest
 
 from dshpc_setup.cli import exec as exec_command
 from dshpc_setup.cli import localhost
+from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.machine import local
 from tests.unit.engine.fake import Answer, FakeMachine
 
@@ -79,7 +80,7 @@ def test_what_is_no_node_stays(typed: str) -> None:
 )
 def test_what_the_node_is_called(answer: Answer, expected: str) -> None:
     machine = FakeMachine(commands={"docker exec c cat": answer})
-    assert localhost.node(machine, "docker", RUNTIME) == expected
+    assert localhost.node(machine, DOCKER, RUNTIME) == expected
 
 
 def test_the_command_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:

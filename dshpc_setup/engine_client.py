@@ -1,0 +1,134 @@
+"""A container engine's client as command lines: the one place that knows how it is called.
+
+What asks, runs or hands over such a line does so by the door (`machine`), which gives it a deadline and
+records it. Pure, and imports nothing: each `dshpc srun` takes this.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # importing typing would cost more than all of the rest
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Literal
+
+    Kind = Literal["containers", "images", "volumes", "networks"]
+
+# Names alone, one a line; stopped containers, too
+_LISTS = {
+    "containers": ("ps", "-a", "--format", "{{.Names}}"),
+    "images": ("images", "--format", "{{.Repository}}:{{.Tag}}"),
+    "volumes": ("volume", "ls", "-q"),
+    "networks": ("network", "ls", "--format", "{{.Name}}"),
+}
+
+
+class Client:
+    """Docker's client, whose words Podman's takes as well. `program`: its name in PATH, or its path."""
+
+    __slots__ = ("program",)
+
+    def __init__(self, program: str = "docker") -> None:
+        self.program = program
+
+    def run_in(
+        self,
+        container: str,
+        *argv: str,
+        stdin: bool = False,
+        terminal: bool = False,
+        user: str | None = None,
+        env: Iterable[str] = (),
+        folder: str | None = None,
+    ) -> list[str]:
+        """Run a program in a running container.
+
+        `env`: NAME=VALUE, or NAME for the value that the client has; the container's own are there anyhow.
+        `folder`: where it runs, in place of the image's working directory.
+        """
+        return [
+            *(self.program, "exec"),
+            *(["-i"] if stdin else []),
+            *(["-t"] if terminal else []),
+            *(["--user", user] if user is not None else []),
+            *(part for name in env for part in ("-e", name)),
+            *(["-w", folder] if folder is not None else []),
+            *(container, *argv),
+        ]
+
+    def within(self, argv: Sequence[str]) -> tuple[str, list[str]] | None:
+        """The container and the program of a line that `run_in` made with none of its options; else None."""
+        words = list(argv)
+        if words[:2] != [self.program, "exec"] or len(words) < 4 or words[2].startswith("-"):
+            return None
+        return words[2], words[3:]
+
+    def inspect(self, kind: str, name: str, *, template: str | None = None) -> list[str]:
+        """Ask for a container, image, volume or network, by its name or id; as JSON without a template."""
+        shown = ["--format", template] if template is not None else []
+        return [self.program, "inspect", "--type", kind, *shown, "--", name]
+
+    def is_inspect(self, argv: Sequence[str]) -> bool:
+        return list(argv[:2]) == [self.program, "inspect"]
+
+    def logs(
+        self,
+        container: str,
+        *,
+        tail: int | None = None,
+        since: str | None = None,
+        follow: bool = False,
+    ) -> list[str]:
+        """Print what a container has written: the last `tail` lines, those after `since` (RFC 3339)."""
+        return [
+            *(self.program, "logs"),
+            *(["--follow"] if follow else []),
+            *(["--since", since] if since else []),
+            *(["--tail", str(tail)] if tail is not None else []),
+            *("--", container),
+        ]
+
+    def processes(self, container: str, columns: str) -> list[str]:
+        """List the processes of a container, with these columns of ps."""
+        return [self.program, "top", container, "-eo", columns]
+
+    def pause(self, container: str) -> list[str]:
+        return [self.program, "pause", container]
+
+    def unpause(self, container: str) -> list[str]:
+        return [self.program, "unpause", container]
+
+    def stop(self, container: str) -> list[str]:
+        return [self.program, "stop", "--", container]
+
+    def restart(self, container: str) -> list[str]:
+        return [self.program, "restart", "--", container]
+
+    def remove(self, container: str) -> list[str]:
+        """Kill it if it runs, and remove it with its unnamed volumes."""
+        return [self.program, "rm", "-f", "-v", "--", container]
+
+    def running(self) -> list[str]:
+        """List the names of the running containers, one a line."""
+        return [self.program, "ps", "--format", "{{.Names}}"]
+
+    def labelled(self, kind: Kind, label: str) -> list[str]:
+        """List the names of what has that label (`key` or `key=value`), one a line."""
+        return [self.program, *_LISTS[kind], "--filter", f"label={label}"]
+
+    def remove_volume(self, name: str) -> list[str]:
+        return [self.program, "volume", "rm", "--", name]
+
+    def remove_network(self, name: str) -> list[str]:
+        return [self.program, "network", "rm", name]
+
+    def remove_image(self, ref: str) -> list[str]:
+        """Take that name from the image, and remove it where it was the last."""
+        return [self.program, "rmi", "--", ref]
+
+    def make_volume(self, name: str, labels: Iterable[str]) -> list[str]:
+        flags = [part for label in labels for part in ("--label", label)]
+        return [self.program, "volume", "create", *flags, name]
+
+
+DOCKER = Client()
+"""The client that is found in PATH: no file of a project names a program."""
