@@ -81,7 +81,7 @@ def documented(document: str, command: str) -> Shown:
 SOMETIMES: tuple[str, ...] = (
     r" {6}\.\.\. .*",
     r" {6}The image \S+ could not be pulled \(.*\): it is made from Debian's packages\.",
-    r"dshpc: job \d+(?: is (?:queued|running)\b.*| ran on .*|: \d+ (?:queued|running)\b.*)",
+    r"dshpc: job \d+(?: is (?:queued|running)\b.*| ran on .*|: \d+ [a-z]+(?:, \d+ [a-z]+)*)",
     r"srun: job \d+ (?:queued and waiting for|has been allocated) resources",
 )
 # What varies from run to run and from machine to machine, and what is read in its place.
@@ -97,7 +97,7 @@ VARIES: tuple[tuple[str, str], ...] = (
     # Of the run
     (r"(?<=\S) +\d+\.\d s(?=  |$)", "  SECONDS"),
     (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\b", "TIME"),
-    (r"(?<= until )\d\d:\d\d\b", "CLOCK"),
+    (r"(?<= until )(?:[A-Z][a-z]{2} )?\d\d:\d\d\b", "CLOCK"),  # tomorrow's with its day
     (r"(?:(?<=  )|(?<=after )|(?<=Ran:  ))\d+:\d\d(?=  |$)", "DURATION"),
     (r"\b\d+ MiB$", "MIB"),
     (r"(?<=dsHPC setup )\d+\.\d+\.\d+\b", "VERSION"),

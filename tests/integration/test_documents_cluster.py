@@ -274,6 +274,7 @@ def test_own_configuration(scene: Scene) -> None:
 
 
 def test_settings(scene: Scene) -> None:
+    scene.cluster.work.mkdir(exist_ok=True)
     for name in ("quick.sh", "train.sh"):
         write_program(scene.cluster.work / name, "true")
     scene.terminal.folder = scene.cluster.work

@@ -54,8 +54,8 @@ def test_each_file_is_of_a_line_and_each_line_has_files() -> None:
 
 
 def test_what_has_engines_of_its_own_is_with_the_others() -> None:
-    assert line_of(TESTS / "integration" / "test_handed_over.py") == "others"
-    assert line_of(TESTS / "integration" / "test_main_path.py") == "engine"
+    assert line_of(TESTS / "integration" / "test_doctor_fix.py") == "others"
+    assert line_of(TESTS / "integration" / "test_config_files.py") == "engine"
 
 
 def test_a_named_file_is_of_its_line_whatever_it_brings() -> None:
