@@ -16,11 +16,8 @@ from dshpc_setup.builtin import kernel
 
 _SECCOMP, _FILTER = 22, 2  # prctl(2)
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_LOAD, _EQUAL, _RETURN = (
-    0x20,
-    0x15,
-    0x06,
-)  # BPF_LD|BPF_W|BPF_ABS, BPF_JMP|BPF_JEQ|BPF_K, BPF_RET|BPF_K
+# BPF_LD|BPF_W|BPF_ABS, BPF_JMP|BPF_JEQ|BPF_K, BPF_RET|BPF_K
+_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT = 0, 4  # struct seccomp_data
 
 # Architecture by linux/audit.h, and the numbers by asm/unistd.h: chown, fchown, lchown, fchownat; setuid,
