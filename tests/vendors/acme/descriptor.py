@@ -16,7 +16,7 @@ from dshpc_setup.gpu_vendors import (
 DESCRIPTOR = Descriptor(
     name="acme",
     label="Acme",
-    order=4,
+    order=99,
     pci=0x1ACE,
     modules=("acme",),
     evidence=("acme",),

@@ -15,11 +15,21 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     cards = [card for card in pci.graphics(look) if card.vendor == ours.pci]
     if not cards:
         look.saw("acme", "absent", pci.ROOT)
-        return look.found(Gpus("absent", detail="no card of Acme"))
+        return look.found(Gpus("absent"))
+    idle = [card.address for card in cards if card.driver not in ours.modules]
+    if idle:
+        detail = f"the Acme card at {idle[0]} has no driver"
+        look.saw("acme", "error", pci.ROOT, detail)
+        return look.found(Gpus("error", detail=detail))
     look.saw("acme", "present", pci.ROOT)
-    return look.found(
-        Gpus("present", tuple(_device(look, at, card) for at, card in enumerate(cards)))
-    )
+    devices = tuple(_device(look, at, card) for at, card in enumerate(cards))
+    for device in devices:
+        look.concluded(
+            f"gpu {device.pci_bus_id}",
+            device.name or "a GPU of Acme",
+            ("PCI", f"its driver is {device.driver}"),
+        )
+    return look.found(Gpus("present", devices))
 
 
 def _device(look: Trace, index: int, card: pci.PciDevice) -> GpuDevice:
