@@ -51,7 +51,9 @@ def written(name: str) -> set[str]:
 
 
 def test_each_setting_that_goes_into_these_files_is_looked_for() -> None:
-    assert OTHERS.keys() == {item.name for item in DECLARATIONS}
+    assert OTHERS.keys() == {item.name for item in DECLARATIONS}, (
+        "give each setting a value in OTHERS"
+    )
     asked = {name for name in OTHERS if written(name) & set(CONFIG_FILES)}
     found = set()
     for name in asked:
@@ -62,12 +64,13 @@ def test_each_setting_that_goes_into_these_files_is_looked_for() -> None:
             assert {each.file for each in kept_out} <= written(name)
             found.add(name)
         assert not overruled(chosen, own(rendered(chosen)), memory(chosen)), name
-    assert found == asked - NOT_SILENT
+    assert found == asked - NOT_SILENT, "_wanted of cluster/own_files.py says what each one writes"
 
 
 def test_those_of_slurm_conf_alone() -> None:
-    assert {name for name in OTHERS if written(name) == {"slurm.conf"}} == (
-        own_files.ONLY_IN_SLURM_CONF
+    alone = {name for name in OTHERS if written(name) == {"slurm.conf"}}
+    assert alone == own_files.ONLY_IN_SLURM_CONF, (
+        "it belongs into ONLY_IN_SLURM_CONF of cluster/own_files.py"
     )
 
 

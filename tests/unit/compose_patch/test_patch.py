@@ -36,7 +36,7 @@ def test_the_stanza_is_added_and_nothing_else_changes(name: str, stanza: str, wr
     text = WRITTEN[written](text)
     wanted = STANZAS[stanza]
     new = patched(text, service, wanted).text
-    assert said(new) == with_stanza(said(text), service, wanted)
+    assert said(new) == with_stanza(said(text), service, wanted), "with_stanza has each key again"
     assert unpatched(new, service).text == text
     assert patched(new, service, wanted).text == new
     added = added_lines(text, new)

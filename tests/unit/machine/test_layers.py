@@ -117,7 +117,9 @@ def test_no_damage_to_one_layer_is_taken_for_health(name: str) -> None:
         changed = gpus(known) != gpus(before) or (damage == "contradicting" and files)
         silent = bool(changed) and not (open_(known) or said - told(before))
         excused = (name, layer, damage) in EXCUSED
-        assert silent == excused, f"{where}: {known.facts.gpus.detail}"
+        assert silent == excused, (
+            f"{where}: {known.facts.gpus.detail}; what need not be said stands in EXCUSED"
+        )
 
 
 def test_every_layer_of_some_machine_was_damaged_in_every_way() -> None:

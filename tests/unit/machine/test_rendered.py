@@ -29,6 +29,8 @@ GOLDEN = sorted(FOLDER.glob("*/expected/etc-slurm/*"))
 MOST = 12
 """Golden files that a change of one line of a template may touch."""
 
+REWRITE = "where it is meant: pytest tests/unit/machine --rewrite-machines, and read the change"
+
 
 def owner(golden: Path) -> str:
     """The machine whose file it is."""
@@ -56,11 +58,12 @@ def test_plan_is_as_expected(name: str, rewrite: bool) -> None:
     else:
         file, found = "plan.json", written(plan)
     if rewrite:
+        folder.mkdir(exist_ok=True)
         for each in ("plan.json", "error.txt"):
             (folder / each).unlink(missing_ok=True)
         (folder / file).write_text(found)
     assert (folder / file).exists(), "write it with --rewrite-machines, and read it"
-    assert found == (folder / file).read_text()
+    assert found == (folder / file).read_text(), REWRITE
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -88,7 +91,7 @@ def test_file_is_as_expected(path: Path, rewrite: bool) -> None:
     found = render_slurm(PLANS[owner(path)], [path.name])[path.name]
     if rewrite:
         path.write_text(found)
-    assert found == path.read_text()
+    assert found == path.read_text(), REWRITE
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -13,11 +13,15 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.passthrough.candidates import candidates
 from dshpc_setup.passthrough.handover import DeviceRequest, GpuStanza
 from dshpc_setup.plan import plan_cluster
+from dshpc_setup.render import gpu_lines
 from dshpc_setup.render.gpu_lines import Claim, cluster_lines, lines, parts, read
 from dshpc_setup.render.gpu_stanza import gpu_stanza
 from dshpc_setup.settings import Settings
 from tests.unit.machine.test_machines import NAMES, look
 
+AGAIN = "a key is in parts and _CLUSTER of render/gpu_lines.py; a Claim in claims of this file"
+# Among keys of the cluster's own: docker-compose.yml.j2 and render/stanza.py
+IN_TEMPLATE = {("environment",), ("volumes",), ("security_opt",), ("cap_add",)}
 COMPOSE = ("1.29.2", "2.26.1", "2.40.0")
 
 
@@ -67,12 +71,19 @@ def test_what_is_written_is_read_back() -> None:
     assert len(stanzas()) > 50
     for stanza in stanzas():
         variables = {Claim("variable", *_pair(item)) for item in stanza.environment.items()}
-        assert set(read(said(lines(stanza)))) == claims(stanza) | variables
-        assert set(read(said(cluster_lines(stanza)))) == claims(stanza)
+        assert set(read(said(lines(stanza)))) == claims(stanza) | variables, AGAIN
+        assert set(read(said(cluster_lines(stanza)))) == claims(stanza), AGAIN
 
 
 def _pair(item: tuple[str, str]) -> tuple[str, tuple[str, ...]]:
     return item[0], (item[1],)
+
+
+def test_each_key_is_in_the_clusters_own_file() -> None:
+    found = {part.path for stanza in stanzas() for part in parts(stanza)}
+    assert found == {*gpu_lines._CLUSTER, *IN_TEMPLATE}, (
+        "into _CLUSTER, or into docker-compose.yml.j2 and IN_TEMPLATE"
+    )
 
 
 def test_a_part_alone_says_the_same_as_its_lines() -> None:

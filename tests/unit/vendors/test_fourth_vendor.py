@@ -82,7 +82,8 @@ def test_it_is_detected(facts: Any) -> None:
 def test_where_there_is_none_it_is_named() -> None:
     from dshpc_setup.probes import gpus
 
-    assert gpus.merge((), simulated=False).detail == "there is no GPU of NVIDIA, AMD, Intel or Acme"
+    detail = gpus.merge((), simulated=False).detail
+    assert detail == "there is no GPU of NVIDIA, AMD, Intel or Acme", "say each vendor's label here"
 
 
 def test_it_can_be_chosen() -> None:

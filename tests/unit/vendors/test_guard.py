@@ -68,11 +68,13 @@ def test_no_name_of_a_vendor_stands_elsewhere() -> None:
 
 def test_no_excuse_is_left_over() -> None:
     named = {_excused(file) for file, lines in _files() if lines}
-    assert named - {None} == {*OF_A_VENDOR, *REASONS}
+    assert named - {None} == {*OF_A_VENDOR, *REASONS}, "take it out of OF_A_VENDOR or REASONS"
 
 
 def test_ours_are_all() -> None:
-    assert gpu_vendors.names() == OURS
+    assert gpu_vendors.names() == OURS, "a new vendor's name belongs into OURS of this file"
+    orders = [each.order for each in gpu_vendors.all_of_them()]
+    assert len(set(orders)) == len(orders), "two descriptors have the same order"
     assert gpu_vendors.aspect("nvidia", "simulated") is None
     assert gpu_vendors.find("mixed") is None
     assert gpu_vendors.find("../amd") is None
