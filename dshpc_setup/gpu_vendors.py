@@ -126,6 +126,9 @@ class Record:
     modules: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()  # walked whole
     nodes: str | None = None  # pattern of names in /dev
+    words: tuple[
+        str, ...
+    ] = ()  # that it keeps, beside the names above: of models, of what tools print
 
 
 @dataclass(frozen=True)

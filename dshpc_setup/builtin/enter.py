@@ -26,6 +26,7 @@ from dshpc_setup.builtin import accounts, kernel, one_id, processes
 from dshpc_setup.builtin.launch import Status
 from dshpc_setup.builtin.processes import Process
 from dshpc_setup.builtin.wanted import Record
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit, Fix
 
 _NAMESPACES = (
@@ -146,7 +147,7 @@ def _entered(record: Record, command: Command, streams: tuple[int, int, int] | N
         said, handles, _, _ = socket.recv_fds(ours, _BLOCK, 1)
     except TimeoutError:
         said, handles = b"", []
-    told = json.loads(said) if said else {}
+    told = foreign.value(said) if said else {}
     if "program" not in told:
         ours.close()
         with contextlib.suppress(ProcessLookupError):
@@ -225,7 +226,7 @@ class _Session:
     def _code(self, said: bytes) -> int:
         if self.timed_out:
             return TIMED_OUT
-        return int(json.loads(said)["code"]) if said else 128 + signal.SIGKILL
+        return int(foreign.value(said)["code"]) if said else 128 + signal.SIGKILL
 
     def _answer(self, numbers: bytes, streams: tuple[int, int] | None) -> None:
         for number in numbers:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from dshpc_setup import codec
 from dshpc_setup.builtin import processes
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files import atomic, locks
 
@@ -152,7 +153,7 @@ def _read(file: Path) -> dict[str, Mapping[str, int]]:
     except OSError as error:
         raise atomic.read_error(error, file) from None
     try:
-        return dict(codec.from_json(_Kept, json.loads(text), SCHEMA).clusters)
+        return dict(codec.from_json(_Kept, foreign.value(text), SCHEMA).clusters)
     except ValueError as error:
         raise DshpcError(
             f"{file} cannot be read: it does not hold what was written there.",

@@ -18,6 +18,7 @@ from dshpc_setup import codec
 from dshpc_setup.builtin import trees
 from dshpc_setup.builtin.archive import ArchiveError, Fault, Unpacked, unpack
 from dshpc_setup.builtin.ids import Ids, become_root
+from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix, usage_error
 from dshpc_setup.files import atomic, locks
 from dshpc_setup.machine import Machine, Say
@@ -116,7 +117,7 @@ def remove(machine: Machine, digest: str, ids: Ids, deadline_s: float = 120.0) -
 def _known(place: Path, digest: str, ids: Ids) -> Rootfs | None:
     """The one that is there, where its files have these ids."""
     try:
-        told = json.loads((place / f"{ids.way}.json").read_text())
+        told = foreign.value((place / f"{ids.way}.json").read_text())
         found = codec.from_json(Rootfs, told, SCHEMA)
     except (OSError, ValueError):
         return None

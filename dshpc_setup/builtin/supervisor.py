@@ -31,6 +31,7 @@ from dshpc_setup.builtin.wanted import (
     read_wanted,
     write_record,
 )
+from dshpc_setup.documents import foreign
 from dshpc_setup.files import locks
 from dshpc_setup.machine.local import LocalMachine
 
@@ -146,7 +147,7 @@ class _Supervisor:
         self._told += block
         *lines, self._told = self._told.split(b"\n")
         for line in lines:
-            self._understand(json.loads(line))
+            self._understand(foreign.value(line))
         record = self._record
         if not block and record.state == "starting" and record.init and not record.failure:
             self._record = replace(record, state="running")

@@ -11,6 +11,7 @@ from typing import Literal
 from dshpc_setup import codec
 from dshpc_setup.builtin.processes import Process
 from dshpc_setup.builtin.rootfs import Rootfs
+from dshpc_setup.documents import foreign
 from dshpc_setup.files import atomic
 
 WANTED_SCHEMA = "dshpc.builtin-wanted/1"
@@ -92,7 +93,7 @@ class Record:
 
 def read_wanted(run: Path) -> Wanted:
     """Raises OSError and ValueError."""
-    told = json.loads((run / "wanted.json").read_text())
+    told = foreign.value((run / "wanted.json").read_text())
     return codec.from_json(Wanted, told, WANTED_SCHEMA)
 
 
@@ -105,7 +106,7 @@ def write_wanted(wanted: Wanted) -> None:
 def read_record(run: Path) -> Record | None:
     """None where there is none, or none that can be read: a container that nobody knows does not run."""
     try:
-        return codec.from_json(Record, json.loads((run / "run.json").read_text()), RECORD_SCHEMA)
+        return codec.from_json(Record, foreign.value((run / "run.json").read_text()), RECORD_SCHEMA)
     except (OSError, ValueError):
         return None
 

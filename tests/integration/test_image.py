@@ -84,7 +84,9 @@ def before(kit: Kit) -> list[str]:
 
 def leftovers() -> list[str]:
     mounted = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if line]
-    folders = [str(path) for place in ("/var/tmp", "/tmp") for path in Path(place).glob("dshpc-base.*")]
+    folders = [
+        str(path) for place in ("/var/tmp", "/tmp") for path in Path(place).glob("dshpc-base.*")
+    ]
     return [*folders, *(line for line in mounted if "dshpc-base." in line)]
 
 

@@ -46,6 +46,13 @@ FAULTS = (
         "builtin/test_values.py::test_no_other_process_is_taken_for_it",
     ),
     _fault(
+        "a command with options is taken for the program that runs in the container",
+        "dshpc_setup/engine_client.py",
+        'or len(words) < 4 or words[2].startswith("-"):',
+        "or len(words) < 4:",
+        "test_engine_client.py::test_a_line_with_options_or_of_another_client_is_not_read_as_one",
+    ),
+    _fault(
         "what follows an archive's end is passed over",
         "dshpc_setup/bundle/archive.py",
         'engine.unused_data.strip(b"\\0")',

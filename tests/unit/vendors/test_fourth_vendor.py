@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Iterator
@@ -299,6 +300,38 @@ def test_what_a_recording_asks_for() -> None:
     assert "acme-smi" in capture.PROGRAMS
     assert "ACME_VISIBLE" in capture.ENVIRONMENT
     assert capture._GPU_NODE.match("acme0")
+
+
+def test_a_recording_keeps_its_words(facts: Any, tmp_path: Path) -> None:
+    """Those of the descriptor: the lists of record/vocabulary know of no Acme."""
+    from dshpc_setup import probes
+    from dshpc_setup.machine import CommandResult
+    from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
+    from dshpc_setup.record import recorder, vocabulary
+    from dshpc_setup.terminal.reporter import Silent
+
+    class Made(RecordedMachine):
+        """What its folder does not hold is not there."""
+
+        def run(self, argv: Any, **more: Any) -> CommandResult:
+            with contextlib.suppress(Unrecorded):
+                return super().run(argv, **more)
+            return CommandResult(tuple(argv), "absent", None, "", "not there", 1.0)
+
+        def which(self, program: str) -> str | None:
+            with contextlib.suppress(Unrecorded):
+                return super().which(program)
+            return None
+
+    for word in ("Acme", "acme-smi", "acmectl", "acme0", "anvil"):
+        assert all(map(vocabulary.is_listed, word.split("-"))), word
+    assert not vocabulary.is_listed("acme1234")  # a number of somebody's
+    recorder.record(Made(TESTS / "machine"), tmp_path / "recorded", Silent())
+    again = probes.gather(RecordedMachine(tmp_path / "recorded"))
+    wanted = facts.gpus.devices
+    assert [(gpu.name, gpu.device_files, gpu.driver) for gpu in again.gpus.devices] == [
+        (gpu.name, gpu.device_files, gpu.driver) for gpu in wanted
+    ]
 
 
 def test_made_up_gpus_hide_its_own() -> None:

@@ -32,7 +32,9 @@ DESCRIPTOR = Descriptor(
     slurm=Slurm(compute_prefix="acme"),
     image=Image(("libacme1",)),
     python=Python(r"\+acme\d"),
-    record=Record(("acme-smi",), ("ACME_VISIBLE",), ("acme",), ("/sys/class/acme",), r"acme"),
+    record=Record(
+        ("acme-smi",), ("ACME_VISIBLE",), ("acme",), ("/sys/class/acme",), r"acme", ("anvil",)
+    ),
     toolkit=Toolkit(
         label="Acme Container Kit",
         programs={"runtime": "acme-runtime", "ctk": "acme-ctk"},
