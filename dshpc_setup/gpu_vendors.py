@@ -126,9 +126,7 @@ class Record:
     modules: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()  # walked whole
     nodes: str | None = None  # pattern of names in /dev
-    words: tuple[
-        str, ...
-    ] = ()  # that it keeps, beside the names above: of models, of what tools print
+    words: tuple[str, ...] = ()  # kept beside the names above: of models, of what tools print
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,8 @@ def become_root(machine: Machine, ids: Ids) -> None:
         os.setgroups([])
     else:
         kernel.unshare(kernel.NEWUSER)
-        _put(
-            "/proc/self/setgroups", "deny"
-        )  # a gid_map of one's own is refused else (user_namespaces(7))
+        # A gid_map of one's own is refused else (user_namespaces(7))
+        _put("/proc/self/setgroups", "deny")
         _put("/proc/self/uid_map", f"0 {uid} 1")
         _put("/proc/self/gid_map", f"0 {gid} 1")
     os.setresgid(0, 0, 0)

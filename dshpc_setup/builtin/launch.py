@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -67,7 +65,7 @@ def start(machine: Machine, wanted: Wanted, deadline_s: float = 150.0) -> tuple[
     """
     run = Path(wanted.run)
     atomic.make_folder(run, mode=0o700)
-    with _held(run / "start.lock") as ours:
+    with locks.held(run / "start.lock") as ours:
         if not ours:
             return "other", find(run)
         if not _is_free(run / supervisor.LOCK):
@@ -179,15 +177,6 @@ def _end_remains(run: Path) -> None:
         )
 
 
-@contextlib.contextmanager
-def _held(path: Path) -> Iterator[bool]:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        yield locks.hold(handle, fcntl.LOCK_EX)
-    finally:
-        os.close(handle)
-
-
 def _is_free(path: Path) -> bool:
-    with _held(path) as free:
+    with locks.held(path) as free:
         return free

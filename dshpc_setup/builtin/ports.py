@@ -6,8 +6,8 @@ connection of somebody's has taken one by chance when a cluster starts again.
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -109,40 +109,21 @@ def _candidates(seed: str, taken: set[int], free: IsFree) -> Iterator[int]:
             yield port
 
 
-class _changed:  # noqa: N801  (a context manager)
+@contextlib.contextmanager
+def _changed(file: Path) -> Iterator[dict[str, Mapping[str, int]]]:
     """The clusters of the file, to be changed under its lock, and written in one step at the end."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def __enter__(self) -> dict[str, Mapping[str, int]]:
-        atomic.make_folder(self._file.parent, mode=0o700)
-        self._lock = os.open(
-            self._file.with_suffix(".lock"),
-            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
-            0o600,
-        )
-        try:
-            if not locks.hold(self._lock, fcntl.LOCK_EX, _LOCK_S):
-                raise DshpcError(
-                    "Another run is choosing ports.",
-                    f"{self._file} is locked.",
-                    ("Run this again.",),
-                )
-            self._before = _read(self._file)
-        except BaseException:
-            os.close(self._lock)
-            raise
-        self._now = dict(self._before)
-        return self._now
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        try:
-            if kind is None and self._now != self._before:
-                text = json.dumps(codec.to_json(_Kept(self._now), SCHEMA), indent=1)
-                atomic.write_atomic(self._file, text + "\n", 0o600)
-        finally:
-            os.close(self._lock)
+    atomic.make_folder(file.parent, mode=0o700)
+    with locks.held(file.with_suffix(".lock"), _LOCK_S) as ours:
+        if not ours:
+            raise DshpcError(
+                "Another run is choosing ports.", f"{file} is locked.", ("Run this again.",)
+            )
+        before = _read(file)
+        now = dict(before)
+        yield now
+        if now != before:
+            text = json.dumps(codec.to_json(_Kept(now), SCHEMA), indent=1)
+            atomic.write_atomic(file, text + "\n", 0o600)
 
 
 def _read(file: Path) -> dict[str, Mapping[str, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -194,17 +193,14 @@ def _error(place: Path, told: tuple[str, str], arch: str) -> DshpcError:
 
 @contextlib.contextmanager
 def _locked(path: Path, deadline_s: float) -> Iterator[None]:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        if not locks.hold(handle, fcntl.LOCK_EX, deadline_s):
+    with locks.held(path, deadline_s) as ours:
+        if not ours:
             raise DshpcError(
                 "Another run is unpacking the same root filesystem.",
                 f"{path} was locked for {deadline_s:g} s.",
                 ("Wait for it, then run this again.",),
             )
         yield
-    finally:
-        os.close(handle)
 
 
 def _refuse_noexec(place: Path) -> None:

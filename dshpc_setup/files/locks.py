@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import os
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 _LOOK_S = 0.05  # between two tries
 
@@ -25,3 +29,16 @@ def hold(handle: int, how: int, deadline_s: float = 0.0) -> bool:
             return True
         else:
             return True
+
+
+@contextlib.contextmanager
+def held(path: Path, deadline_s: float = 0.0) -> Iterator[bool]:
+    """Whether the lock of a file is ours, to the end of the block; `hold` says within which time.
+
+    The file is made where there is none, for this user alone. Raises OSError, also where it is a link.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        yield hold(handle, fcntl.LOCK_EX, deadline_s)
+    finally:
+        os.close(handle)
