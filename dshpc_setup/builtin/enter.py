@@ -16,6 +16,7 @@ import signal
 import socket
 import tempfile
 import termios
+import threading
 import time
 import tty
 from collections.abc import Iterator, Mapping
@@ -326,7 +327,10 @@ def _follow_size(streams: tuple[int, int] | None, master: int | None) -> None:
 
 @contextlib.contextmanager
 def _signals_to(waking: int) -> Iterator[None]:
-    """The numbers of signals that come are written there; as before at the end."""
+    """The numbers of signals that come are written there; as before at the end. A thread gets none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = {}
     woken = -1
     try:

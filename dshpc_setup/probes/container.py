@@ -45,11 +45,24 @@ class Sign:
 
 def signs(look: Trace) -> list[Sign]:
     """All signs of a container, the one to believe first; none where we are in no container."""
+    if _is_the_machine(look):
+        return []
     found = [*_kubernetes(look), *_told(look), *_files(look), *_group(look), *_root(look)]
     if not found:
         found = list(_namespace(look))
     # An image may say "oci", or that it is some container; whoever names the engine knows more.
     return sorted(found, key=lambda sign: sign.engine == "other")
+
+
+def _is_the_machine(look: Trace) -> bool:
+    """Whether we see the kernel's threads and stand on its own root: then files of a container's are what an
+    image brought along from which this machine was made (seen in microVMs of Firecracker's)."""
+    threads = look.text("/proc/2/comm")
+    return (
+        threads is not None
+        and threads.strip() == "kthreadd"
+        and is_first_root(look.text("/proc/self/mountinfo") or "")
+    )
 
 
 def _kubernetes(look: Trace) -> Iterator[Sign]:
@@ -127,6 +140,13 @@ def parse_root(mountinfo: str) -> str | None:
         ):
             return next((name for pattern, name in _LAYERS if re.search(pattern, after)), None)
     return None
+
+
+def is_first_root(mountinfo: str) -> bool:
+    """Whether "/" is mounted on the kernel's first mount, whose id is 1. A container's never is: its mount
+    namespace is later, and so are the ids in it. proc_pid_mountinfo(5)."""
+    roots = (line.split(" ") for line in mountinfo.splitlines())
+    return any(fields[1:2] == ["1"] and fields[3:5] == ["/", "/"] for fields in roots)
 
 
 def _namespace(look: Trace) -> Iterator[Sign]:

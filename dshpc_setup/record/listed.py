@@ -152,6 +152,8 @@ class Listed:
     def _judge(self, text: str, numbers: bool) -> str:
         if self.known.is_made(text):
             return text
+        if ".so" in text:  # a library has one name, in a list of a driver's as on the path to it
+            numbers = False
         last = text.rpartition(".")[2]
         labels = text.rpartition(".")[0]
         if labels and not labels.replace(".", "").isdecimal() and _TOP.fullmatch(last):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,14 @@ def act(action: str, place: Path, rest: list[str]) -> Any:
             return (
                 [record.supervisor.pid, record.init.pid if record.init else 0] if record else None
             )
-        case "enter":
+        case "enter" | "enter-in-a-thread":
             user, deadline, *argv = rest
             command = enter.Command(tuple(argv), user, deadline_s=float(deadline))
-            done = enter.capture(launch.find(run), command)
+            if action == "enter":
+                done = enter.capture(launch.find(run), command)
+            else:
+                with ThreadPoolExecutor() as pool:
+                    done = pool.submit(enter.capture, launch.find(run), command).result()
             return [done.code, done.stdout.decode(), done.stderr.decode(), done.timed_out]
         case "run" | "terminal":
             how = enter.run if action == "run" else enter.run_terminal

@@ -220,6 +220,7 @@ def test_a_program_inside_has_rights_streams_and_an_end(own: Own) -> None:
         )  # fmt: skip
         assert (code, err) == (5, "x\n")
         assert out.split() == ["0", "own", "/", "CapBnd:", "00000000000000eb", "NoNewPrivs:", "1"]
+        assert own.do("enter-in-a-thread", "enter", "root", "60", "echo", "x")[:2] == [0, "x\n"]
         assert own.inside("enter", "sh", "-c", "kill -9 $$")[0] == 137
         assert own.inside("enter", "/missing")[0] == 127
         assert own.inside("enter", "/etc")[0] == 126

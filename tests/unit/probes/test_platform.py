@@ -17,6 +17,9 @@ from tests.unit.probes.written import written
 HEX = "8f" * 32
 X86 = "-- proc/cpuinfo --\nprocessor\t: 0\nflags\t\t: fpu sse lm{}\n"
 ARM = "-- proc/cpuinfo --\nprocessor\t: 0\nFeatures\t: fp asimd\n"
+BROUGHT = "-- .dockerenv --\n-- run/systemd/container --\ndocker\n"
+KERNELS = "-- proc/2/comm --\nkthreadd\n"
+FIRST = "-- proc/self/mountinfo --\n22 27 0:21 / /proc rw - proc proc rw\n27 1 254:0 / / rw - ext4 x rw\n"
 DMI = "-- sys/class/dmi/id/{} --\n{}\n"
 
 
@@ -84,6 +87,12 @@ def test_dxg_alone_is_no_wsl(tmp_path: Path) -> None:
         ("-- sys/fs/cgroup/cgroup.type --\ndomain\n", {}, "other"),
         ("-- proc/vz/x --\n", {}, "other"),
         ("-- proc/vz/x --\n-- proc/bc/x --\n", {}, None),
+        # A microVM of an image that a container left its files in, and containers that look like one
+        (f"{BROUGHT}{KERNELS}{FIRST}", {"container": "docker"}, None),
+        (f"{BROUGHT}{FIRST}", {}, "docker"),
+        (f"{BROUGHT}{KERNELS}-- proc/self/mountinfo --\n650 540 0:52 / / rw - ext4 x rw\n", {}, "docker"),
+        (f"{BROUGHT}-- proc/2/comm --\nsh\n{FIRST}", {}, "docker"),
+        (f"{BROUGHT}{KERNELS}-- proc/self/mountinfo --\n27 1 8:1 /vfs/1 / rw - ext4 x rw\n", {}, "docker"),
     ],
 )
 def test_whose_container(

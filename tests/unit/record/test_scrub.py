@@ -25,6 +25,14 @@ def scrubbed(text: str, **names: Any) -> str:
     return scrubber.text(text)
 
 
+def test_a_library_has_one_name_wherever_it_stands() -> None:
+    """ "fceb" is a number of a kernel's in a measured file, and a word in a path."""
+    name, scrubber = "libnvidia-fceb.so.580.159.04", Scrubber()
+    assert scrubber.text(f'"hostPath": "/opt/{name}"', numbers=True) == (
+        f'"hostPath": "/opt/{scrubber.text(name)}"'
+    )
+
+
 # What stays
 
 
@@ -57,6 +65,7 @@ def scrubbed(text: str, **names: Any) -> str:
         '"GUID": "851", "Node ID": "2", hive_id 0, Module ID 2, range 0x12345678',
         "gfx942 gfx1100 MI300X H100 80GB HBM3 sm_90",
         "serial port, asset tag none, tokens: none",
+        "/usr/local/nvidia/lib64/libnvidia-gpucomp.so.580.159.04 libnvidia-pkcs11-openssl3.so",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
