@@ -104,6 +104,7 @@ class Platform:
     selinux: Literal["enforcing", "permissive", "disabled"] | None = None
     state: State = "present"
     tmp_disk_mib: int | None = None  # size of the file system that holds /tmp
+    raises_limits: bool | None = None  # whether root's programs may raise a resource limit here
 
 
 @dataclass(frozen=True)

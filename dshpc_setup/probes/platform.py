@@ -12,6 +12,7 @@ from dshpc_setup.probes import container, virtual
 from dshpc_setup.probes.trace import Found, Trace
 
 _COMMAND_S = 3.0
+_CAP_SYS_RESOURCE = 24  # its bit, linux/capability.h
 _KERNEL = "kernel release"
 
 
@@ -38,6 +39,7 @@ def probe(machine: Machine, deadline_s: float) -> Found[Platform]:
         kernel=release or None,
         arch=arch or None,
         selinux=_selinux(look),
+        raises_limits=_raises_limits(look),
         # Of a machine that only starts a container, its own /tmp is no job's
         tmp_disk_mib=machine.disk_mib("/tmp") if signs else None,
     )
@@ -142,6 +144,13 @@ def _conclude_container(look: Trace, signs: list[container.Sign]) -> None:
             for sign in others.values()
         ],
     )
+
+
+def _raises_limits(look: Trace) -> bool | None:
+    """By the bounding set of the first process, which all others have theirs from: capabilities(7)."""
+    status = look.text("/proc/1/status") or ""
+    found = re.search(r"^CapBnd:\s*([0-9a-f]{1,16})$", status, re.M)
+    return None if found is None else bool(int(found[1], 16) >> _CAP_SYS_RESOURCE & 1)
 
 
 def _selinux(look: Trace) -> Literal["enforcing", "permissive", "disabled"] | None:

@@ -39,7 +39,7 @@ ENVIRONMENT = (
 
 _FILES = (
     "/etc/os-release /usr/lib/os-release /proc/cpuinfo /proc/meminfo /proc/modules /proc/devices "
-    "/proc/cmdline /proc/self/cgroup /proc/self/status /proc/1/cgroup "
+    "/proc/cmdline /proc/self/cgroup /proc/self/status /proc/1/cgroup /proc/2/comm "
     "/proc/sys/kernel/osrelease /proc/sys/kernel/arch /proc/version "
     "/etc/ld.so.cache /etc/nv_tegra_release /sys/fs/selinux/enforce /sys/hypervisor/type "
     "/sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name /sys/class/dmi/id/board_vendor "

@@ -242,12 +242,12 @@ def ulimits(facts: HostFacts) -> Mapping[str, tuple[int, int]]:
 
     They are what NVIDIA asks for with its own images. None where the engine may not raise a limit: a
     container for which it cannot set one does not start ("error setting rlimits"). That right
-    (CAP_SYS_RESOURCE) is missing in a rootless engine and mostly in one that runs in a container
-    itself, where the engine's own limits stay in force.
+    (CAP_SYS_RESOURCE) is missing in a rootless engine, in some microVMs, and mostly in an engine that runs
+    in a container itself, where the engine's own limits stay in force.
     """
-    engine = facts.engine
-    nested = facts.platform.in_container and engine.kind not in ("desktop", "remote")
-    if engine.rootless or nested:
+    engine, platform = facts.engine, facts.platform
+    bound = platform.in_container or platform.raises_limits is False
+    if engine.rootless or (bound and engine.kind not in ("desktop", "remote")):
         return {}
     # Fortran's jobs say `ulimit -s unlimited`; compose v1 takes that for a hard limit below the soft
     hard = _STACK if engine.compose and engine.compose.major == 1 else _UNLIMITED

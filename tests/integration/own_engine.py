@@ -54,6 +54,13 @@ def wanted(place: Path, argv: list[str]) -> Wanted:
     )
 
 
+def captured(run: Path, command: enter.Command, *, threaded: bool) -> enter.Captured:
+    if not threaded:
+        return enter.capture(launch.find(run), command)
+    with ThreadPoolExecutor() as pool:
+        return pool.submit(enter.capture, launch.find(run), command).result()
+
+
 def act(action: str, place: Path, rest: list[str]) -> Any:
     run = place / "run"
     match action:
@@ -80,11 +87,7 @@ def act(action: str, place: Path, rest: list[str]) -> Any:
         case "enter" | "enter-in-a-thread":
             user, deadline, *argv = rest
             command = enter.Command(tuple(argv), user, deadline_s=float(deadline))
-            if action == "enter":
-                done = enter.capture(launch.find(run), command)
-            else:
-                with ThreadPoolExecutor() as pool:
-                    done = pool.submit(enter.capture, launch.find(run), command).result()
+            done = captured(run, command, threaded=action != "enter")
             return [done.code, done.stdout.decode(), done.stderr.decode(), done.timed_out]
         case "run" | "terminal":
             how = enter.run if action == "run" else enter.run_terminal

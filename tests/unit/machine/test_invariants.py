@@ -59,6 +59,7 @@ SCHEMA: dict[str, Any] = {
         "selinux?": ("enforcing", "permissive", "disabled"),
         "state": get_args(State),
         "tmp_disk_mib?": int,
+        "raises_limits?": bool,
     },
     "cpu": {
         "logical?": int,

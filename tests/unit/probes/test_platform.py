@@ -90,9 +90,17 @@ def test_dxg_alone_is_no_wsl(tmp_path: Path) -> None:
         # A microVM of an image that a container left its files in, and containers that look like one
         (f"{BROUGHT}{KERNELS}{FIRST}", {"container": "docker"}, None),
         (f"{BROUGHT}{FIRST}", {}, "docker"),
-        (f"{BROUGHT}{KERNELS}-- proc/self/mountinfo --\n650 540 0:52 / / rw - ext4 x rw\n", {}, "docker"),
+        (
+            f"{BROUGHT}{KERNELS}-- proc/self/mountinfo --\n650 540 0:52 / / rw - ext4 x rw\n",
+            {},
+            "docker",
+        ),
         (f"{BROUGHT}-- proc/2/comm --\nsh\n{FIRST}", {}, "docker"),
-        (f"{BROUGHT}{KERNELS}-- proc/self/mountinfo --\n27 1 8:1 /vfs/1 / rw - ext4 x rw\n", {}, "docker"),
+        (
+            f"{BROUGHT}{KERNELS}-- proc/self/mountinfo --\n27 1 8:1 /vfs/1 / rw - ext4 x rw\n",
+            {},
+            "docker",
+        ),
     ],
 )
 def test_whose_container(
@@ -135,6 +143,15 @@ def test_whose_container(
 )
 def test_a_root_made_of_an_engines_layers(line: str, expected: str | None) -> None:
     assert container.parse_root(f"22 27 0:21 / /proc rw - proc proc rw\n{line}\n") == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "raises"),
+    [("000001ffffffffff", True), ("000001fffeffffff", False), ("x", None), ("", None)],
+)
+def test_whether_limits_can_be_raised(tmp_path: Path, told: str, raises: bool | None) -> None:
+    machine = written(tmp_path, f"-- proc/1/status --\nName:\tinit\nCapBnd:\t{told}\n")
+    assert platform.probe(machine, 1.0).fact.raises_limits is raises
 
 
 @pytest.mark.parametrize(
