@@ -1,4 +1,4 @@
-"""`./run-tests` from the lines' end on: what failed is run once more, alone, and said."""
+"""`./run-tests` from its lines on: each test is run once, and an interrupt ends all."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.side_by_side import LINES, STAGES
 from tests.integration.cluster import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -24,102 +25,63 @@ CONFTEST = """
         items[:] = [item for item in items if line is None or line in item.name]
 """
 TESTS = """
-    import pathlib, pytest
+    import pathlib
 
-    def fails(name, times):
-        ran = pathlib.Path(name)
-        ran.write_text(ran.read_text() + "." if ran.exists() else ".")
-        assert len(ran.read_text()) > times, f"{name} for once"
+    def runs(name):
+        with pathlib.Path(name).open("a") as ran: ran.write(".")
+        assert name != FAILING, f"{name} for once"
 
-    @pytest.mark.parametrize("odd", ["a b", "é-[x]"])
-    def test_engine(odd): fails("engine" + odd, ENGINE)
-    def test_others(): fails("others", OTHERS)
-    def test_jobs(): fails("jobs", 0)
-    def test_unit(): fails("unit", 0)
-    def test_kills(): fails("kills", 0)
-    def test_attacks(): fails("attacks", 0)
-    def test_hosts(): fails("hosts", HOSTS)
+    def test_engine(): runs("engine")
+    def test_others(): runs("others")
+    def test_jobs(): runs("jobs")
+    def test_unit(): runs("unit")
+    def test_kills(): runs("kills")
+    def test_attacks(): runs("attacks")
+    def test_hosts(): runs("hosts")
 """
-EXTENDED = ("kills", "attacks", "hosts")
 
 
 @pytest.mark.parametrize(
-    ("engine", "others", "arguments", "code", "ran"),
+    ("arguments", "failing"),
     [
-        (0, 0, (), 0, (1, 1, 1)),
-        (1, 0, (), 0, (2, 1, 1)),
-        (1, 1, (), 0, (2, 2, 1)),
-        (2, 1, (), 1, (2, 2, 1)),
-        (1, 0, ("--full",), 1, (1, 1, 1)),
+        ((), ""),
+        ((), "engine"),
+        (("--all",), ""),
+        # a failure of the first stage keeps nothing of the second from being known
+        (("--all",), "others"),
+        (("--all",), "hosts"),
+        (("--full",), "engine"),
     ],
 )
-def test_a_second_look(
-    tmp_path: Path,
-    engine: int,
-    others: int,
-    arguments: tuple[str, ...],
-    code: int,
-    ran: tuple[int, int, int],
+def test_all_are_run_once_whatever_fails(
+    tmp_path: Path, arguments: tuple[str, ...], failing: str
 ) -> None:
     folder = tmp_path / "tests" / "integration"
     folder.mkdir(parents=True)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "conftest.py").write_text(textwrap.dedent(CONFTEST))
-    text = TESTS.replace("ENGINE", str(engine)).replace("OTHERS", str(others))
-    (folder / "test_it.py").write_text(textwrap.dedent(text.replace("HOSTS", "0")))
-    done = _run(tmp_path, *arguments)
-    assert done.returncode == code, done.stdout
-    assert [(tmp_path / name).exists() for name in EXTENDED] == ["--full" in arguments] * 3
-    counted = tuple(len((tmp_path / name).read_text()) for name in ("enginea b", "others", "jobs"))
-    assert counted == ran
-    # Its traceback: with `CI` in the environment pytest's summary at the end has the words, too.
-    assert done.stdout.count("E       AssertionError: others for once") == min(others, 1)
-    told = "FAILED AT FIRST, PASSED ALONE" in done.stdout
-    assert told == (code == 0 and engine > 0)
-    if told:
-        named = done.stdout.partition("PASSED ALONE")[2]
-        assert ("test_it.py::test_others" in named) == (others > 0)
-        assert "test_it.py::test_engine[a b]" in named
-
-
-@pytest.mark.parametrize(
-    ("engine", "hosts", "code", "extended"),
-    [
-        (0, 0, 0, (1, 1, 1)),
-        (0, 1, 0, (1, 1, 2)),
-        (0, 2, 1, (1, 1, 2)),
-        (
-            2,
-            0,
-            1,
-            (1, 1, 1),
-        ),  # a failure of the first stage keeps nothing of the second from being known
-    ],
-)
-def test_the_extended_stage_follows(
-    tmp_path: Path, engine: int, hosts: int, code: int, extended: tuple[int, ...]
-) -> None:
-    folder = tmp_path / "tests" / "integration"
-    folder.mkdir(parents=True)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text(textwrap.dedent(CONFTEST))
-    text = TESTS.replace("ENGINE", str(engine)).replace("OTHERS", "0").replace("HOSTS", str(hosts))
-    (folder / "test_it.py").write_text(textwrap.dedent(text))
-    done = _run(tmp_path, "--all")
-    assert done.returncode == code, done.stdout
-    assert tuple(len((tmp_path / name).read_text()) for name in EXTENDED) == extended
-
-
-def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    text = textwrap.dedent(TESTS.replace("FAILING", repr(failing)))
+    (folder / "test_it.py").write_text(text)
+    done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "side_by_side.py", *arguments],
-        cwd=folder,
+        cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+    run = {line for stage in STAGES[: 2 if arguments else 1] for line in stage}
+    assert {line: _read(tmp_path / line) for line in LINES} == {
+        line: "." if line in run else "" for line in LINES
+    }
+    assert done.returncode == (failing in run), done.stdout
+    # Its traceback: with `CI` in the environment pytest's summary at the end has the words, too.
+    assert done.stdout.count(f"E       AssertionError: {failing} for once") == (failing in run)
+
+
+def _read(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
 
 
 INTERRUPTED = """

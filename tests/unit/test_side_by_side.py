@@ -1,44 +1,13 @@
-"""Which failures of the lines are run once more."""
+"""Each test file is of one line."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from scripts.side_by_side import LINES, MOST, STAGES, worth_a_second_look
+from scripts.side_by_side import LINES, STAGES
 from tests.lines import ELSEWHERE, line_of
 
 TESTS = Path(__file__).parents[1]
-ONE = "tests/integration/test_jobs.py::test_a[x-1]"
-OTHER = "tests/integration/test_image.py::test_b"
-MANY = [
-    f"tests/integration/test_{number}.py::test_c[{case}]" for number in range(MOST) for case in "ab"
-]
-
-
-@pytest.mark.parametrize(
-    ("codes", "failed", "wanted"),
-    [
-        ((0, 1, 0), (None, [ONE], None), [ONE]),
-        ((1, 0, 1), ([ONE], [], [OTHER]), [ONE, OTHER]),
-        ((0, 1, 0), (None, MANY, None), MANY),
-        # more files than that, over all lines
-        ((1, 1, 0), ([ONE], MANY, None), []),
-        # a unit test is not a matter of luck
-        ((0, 1, 0), (None, [ONE, "tests/unit/test_a.py::test_c"], None), []),
-        # a module that cannot be collected
-        ((0, 1, 0), (None, ["tests/integration/test_jobs.py"], None), []),
-        # pytest was interrupted, failed itself, found no test, was killed, or was ended without a word
-        *(((0, code, 1), (None, [OTHER], [ONE]), []) for code in (2, 3, 4, 5, -9)),
-        ((1, 1, 0), ([ONE], None, None), []),
-        ((1, 1, 0), ([ONE], [], None), []),
-    ],
-)
-def test_what_is_run_once_more(
-    codes: tuple[int, ...], failed: tuple[list[str] | None, ...], wanted: list[str]
-) -> None:
-    assert worth_a_second_look(codes, failed) == wanted
 
 
 def test_each_file_is_of_a_line_and_each_line_has_files() -> None:
