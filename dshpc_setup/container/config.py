@@ -39,14 +39,14 @@ class Candidate:
         return f"config/{name}" if name in self.customized else None
 
 
-def choose(places: Paths, rendered: Mapping[str, str]) -> Candidate:
+def choose(paths: Paths, rendered: Mapping[str, str]) -> Candidate:
     """Rendered texts, less those that the user made his own in the mounted `config/`."""
     from dshpc_setup.files import ownership
 
-    recorded = _manifest(places)
+    recorded = _manifest(paths)
     texts, customized, hashes = dict(rendered), {}, {}
     for name in USERS_MAY_OWN:
-        text = _read(places, name)
+        text = _read(paths, name)
         if text is None:
             continue
         hashes[name] = ownership.digest(text)
@@ -67,10 +67,10 @@ def read_file(path: str) -> str | None:
     return read_text(path)
 
 
-def _read(places: Paths, name: str) -> str | None:
+def _read(paths: Paths, name: str) -> str | None:
     """A file of `config/`; DshpcError where it cannot be read or is no text."""
     try:
-        text = read_file(f"{places.config}/{name}")
+        text = read_file(f"{paths.config}/{name}")
     except OSError as error:
         raise DshpcError(
             f"config/{name} cannot be read: {error.strerror or error}.",
@@ -114,8 +114,8 @@ class _Manifest:
     files: Mapping[str, str]
 
 
-def _manifest(places: Paths) -> Mapping[str, str]:
-    text = _read(places, "manifest.json")
+def _manifest(paths: Paths) -> Mapping[str, str]:
+    text = _read(paths, "manifest.json")
     if text is None:
         return {}
     try:
@@ -156,9 +156,9 @@ def _key_name(key: str) -> str:
         return "slurm.key"
 
 
-def activate(places: Paths, folder: str) -> None:
+def activate(paths: Paths, folder: str) -> None:
     """Make /etc/slurm this folder, all files in one step."""
-    target = places.etc_slurm
+    target = paths.etc_slurm
     try:
         if os.path.isdir(target) and not os.path.islink(target):
             raise DshpcError(
@@ -175,9 +175,9 @@ def activate(places: Paths, folder: str) -> None:
         raise cannot_write(target, error) from None
 
 
-def load_last_good(places: Paths) -> dict[str, str] | None:
+def load_last_good(paths: Paths) -> dict[str, str] | None:
     """The texts of the last start that got ready, None before the first."""
-    text = read_text(_last_good(places))
+    text = read_text(_last_good(paths))
     if text is None:
         return None
     try:
@@ -186,10 +186,10 @@ def load_last_good(places: Paths) -> dict[str, str] | None:
         return None  # damaged: as good as none, and written again by the next good start
 
 
-def save_last_good(places: Paths, texts: Mapping[str, str]) -> None:
+def save_last_good(paths: Paths, texts: Mapping[str, str]) -> None:
     # Not synced: a start is timed, and one that is damaged by a power cut counts as none
-    replace_text(_last_good(places), json.dumps(dict(texts), indent=1) + "\n", sync=False)
+    replace_text(_last_good(paths), json.dumps(dict(texts), indent=1) + "\n", sync=False)
 
 
-def _last_good(places: Paths) -> str:
-    return f"{places.state}/last-good.json"
+def _last_good(paths: Paths) -> str:
+    return f"{paths.state}/last-good.json"

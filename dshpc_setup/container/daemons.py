@@ -26,27 +26,27 @@ SHORT_PROOF_S = 3.0  # where jobs of people may hold the node
 _ASK_S = 20.0
 
 
-def bring_up(machine: Machine, places: Paths, service: str, port: int) -> bool:
+def bring_up(machine: Machine, paths: Paths, service: str, port: int) -> bool:
     """Start a service and wait until it listens; False where it ended or never did."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{places.run}/{service}.ended")
-    _control(machine, places, service, "-U")  # also for a supervisor that takes over from this one
-    return network.wait_listening(port, _UP_S, lambda: has_ended(places, service))
+        os.unlink(f"{paths.run}/{service}.ended")
+    _control(machine, paths, service, "-U")  # also for a supervisor that takes over from this one
+    return network.wait_listening(port, _UP_S, lambda: has_ended(paths, service))
 
 
-def has_ended(places: Paths, service: str) -> bool:
+def has_ended(paths: Paths, service: str) -> bool:
     """Whether it has ended since it was brought up (s6 has started it again since then)."""
-    return os.path.exists(f"{places.run}/{service}.ended")
+    return os.path.exists(f"{paths.run}/{service}.ended")
 
 
-def take_down(machine: Machine, places: Paths, service: str) -> None:
-    _control(machine, places, service, "-D")
+def take_down(machine: Machine, paths: Paths, service: str) -> None:
+    _control(machine, paths, service, "-D")
 
 
-def _control(machine: Machine, places: Paths, service: str, order: str) -> None:
+def _control(machine: Machine, paths: Paths, service: str, order: str) -> None:
     until = time.monotonic() + _SUPERVISOR_S
     while True:
-        result = machine.run(["s6-svc", order, f"{places.services}/{service}"], deadline_s=_ASK_S)
+        result = machine.run(["s6-svc", order, f"{paths.services}/{service}"], deadline_s=_ASK_S)
         if result.ok:
             return
         if time.monotonic() >= until:

@@ -45,22 +45,22 @@ def remembered(facts: HostFacts, image: str) -> dict[str, Any]:
     return {**found, "image": image}
 
 
-def load(places: Paths) -> dict[str, Any] | None:
+def load(paths: Paths) -> dict[str, Any] | None:
     """Those of the last start that got ready; damaged ones are as good as none."""
     try:
-        found = foreign.value(read_text(_path(places)) or "null")
+        found = foreign.value(read_text(_path(paths)) or "null")
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
 
 
-def save(places: Paths, now: Mapping[str, Any]) -> None:
+def save(paths: Paths, now: Mapping[str, Any]) -> None:
     # Not synced: it is only compared with
-    replace_text(_path(places), f"{json.dumps(now)}\n", sync=False)
+    replace_text(_path(paths), f"{json.dumps(now)}\n", sync=False)
 
 
-def _path(places: Paths) -> str:
-    return f"{places.state}/facts.json"
+def _path(paths: Paths) -> str:
+    return f"{paths.state}/facts.json"
 
 
 def compare(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> tuple[Change, ...]:

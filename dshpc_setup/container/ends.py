@@ -23,9 +23,9 @@ CONCLUDED = "/var/lib/dshpc/state/concluded"  # a file for each job: "restarts c
 _LINE = re.compile(rb"([0-9]{1,10}) ([0-9]{1,9}) ([0-9]{1,3}|\?)\n")
 
 
-def make_folder(places: Paths, uid: int, gid: int) -> None:
+def make_folder(paths: Paths, uid: int, gid: int) -> None:
     """Where that user's jobs write; DshpcError where it cannot be made."""
-    path = places.at(f"{ENDED}/{uid}")
+    path = paths.at(f"{ENDED}/{uid}")
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with contextlib.suppress(FileExistsError):
@@ -38,9 +38,9 @@ def make_folder(places: Paths, uid: int, gid: int) -> None:
         raise cannot_write(path, error) from None
 
 
-def code_of(places: Paths, uid: int, job: int, restarts: int) -> int | None:
+def code_of(paths: Paths, uid: int, job: int, restarts: int) -> int | None:
     """How that run of the job's script has ended; None where it has not, or it was never written."""
-    path = places.at(f"{ENDED}/{uid}/{job % SLOTS}")
+    path = paths.at(f"{ENDED}/{uid}/{job % SLOTS}")
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -57,9 +57,9 @@ def code_of(places: Paths, uid: int, job: int, restarts: int) -> int | None:
     return NOT_KNOWN if match[3] == b"?" else int(match[3]) & 255
 
 
-def conclude(places: Paths, job: int, restarts: int, code: int) -> None:
+def conclude(paths: Paths, job: int, restarts: int, code: int) -> None:
     """The run of that job after so many restarts is none: its script ends with that code at once."""
-    folder = places.at(CONCLUDED)
+    folder = paths.at(CONCLUDED)
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
@@ -67,17 +67,17 @@ def conclude(places: Paths, job: int, restarts: int, code: int) -> None:
     replace_text(f"{folder}/{job}", f"{restarts} {code}\n")
 
 
-def concluded_code(places: Paths, job: int, restarts: int) -> int | None:
+def concluded_code(paths: Paths, job: int, restarts: int) -> int | None:
     """What the run of that job after so many restarts was concluded with; None where it was not."""
-    words = (read_text(places.at(f"{CONCLUDED}/{job}")) or "").split()
+    words = (read_text(paths.at(f"{CONCLUDED}/{job}")) or "").split()
     if len(words) != 2 or not all(map(str.isdecimal, words)) or int(words[0]) != restarts:
         return None
     return int(words[1])
 
 
-def forget(places: Paths, left: Collection[int]) -> None:
+def forget(paths: Paths, left: Collection[int]) -> None:
     """Remove what was concluded of jobs that are not in the queue any more."""
-    folder = places.at(CONCLUDED)
+    folder = paths.at(CONCLUDED)
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if not name.isdecimal() or int(name) not in left:

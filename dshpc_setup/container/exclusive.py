@@ -20,20 +20,20 @@ _LOCKS: dict[Change, tuple[str, ...]] = {
 
 
 @contextmanager
-def alone(places: Paths, change: Change) -> Iterator[None]:
+def alone(paths: Paths, change: Change) -> Iterator[None]:
     """Nothing else changes the cluster meanwhile; DshpcError (exit code 3) where something does.
 
     The locks end with the process that holds them, however it ends.
     """
     with ExitStack() as held:
         for name in _LOCKS[change]:
-            if not _take(held, places, name):
-                raise _busy(_holder(places, name, change))
+            if not _take(held, paths, name):
+                raise _busy(_holder(paths, name, change))
         yield
 
 
-def _take(held: ExitStack, places: Paths, name: str) -> bool:
-    lock = held.enter_context(open_lock(f"{places.run}/{name}"))
+def _take(held: ExitStack, paths: Paths, name: str) -> bool:
+    lock = held.enter_context(open_lock(f"{paths.run}/{name}"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -41,14 +41,14 @@ def _take(held: ExitStack, places: Paths, name: str) -> bool:
     return True
 
 
-def _holder(places: Paths, name: str, refused: Change) -> Change:
+def _holder(paths: Paths, name: str, refused: Change) -> Change:
     """Which change holds a lock that `refused` could not take."""
     if name == "reconfigure.lock":
         return "dshpc reconfigure"
     if refused == "dshpc reconfigure":  # it has the other lock already
         return "dshpc key rotate"
     with ExitStack() as asked:
-        free = _take(asked, places, "reconfigure.lock")
+        free = _take(asked, paths, "reconfigure.lock")
     return "dshpc key rotate" if free else "dshpc reconfigure"
 
 

@@ -13,7 +13,7 @@ from dshpc_setup.slurm.paths import HOMES, Paths
 
 
 def host_name_note(
-    places: Paths, name: str, own: str, resolves: Callable[[str], bool]
+    paths: Paths, name: str, own: str, resolves: Callable[[str], bool]
 ) -> str | None:
     """Make `name` resolve; a sentence where that took an entry of ours.
 
@@ -22,7 +22,7 @@ def host_name_note(
     whatever name the node goes. `resolves` asks beyond /etc/hosts and is only called where the name
     does not stand there.
     """
-    path = places.at("/etc/hosts")
+    path = paths.at("/etc/hosts")
     text = read_text(path) or ""
     known = hosts_names(text)
     if name in known or resolves(name):
@@ -49,7 +49,7 @@ def hosts_names(text: str) -> dict[str, str]:
     return names
 
 
-def make_folders(places: Paths, slurm: tuple[int, int]) -> None:
+def make_folders(paths: Paths, slurm: tuple[int, int]) -> None:
     """Runtime and state folders with their owners; `slurm` is SlurmUser's uid and gid.
 
     slurmd and slurmctld want a run folder of their own user each.
@@ -70,7 +70,7 @@ def make_folders(places: Paths, slurm: tuple[int, int]) -> None:
         (HOMES, root, 0o755),
         (f"{HOMES}/root", root, 0o700),
     ):
-        folder = places.at(path)
+        folder = paths.at(path)
         try:
             os.makedirs(folder, exist_ok=True)
             found = os.stat(folder)
@@ -80,12 +80,12 @@ def make_folders(places: Paths, slurm: tuple[int, int]) -> None:
                 os.chmod(folder, mode)
         except OSError as error:
             raise cannot_write(folder, error) from None
-    ends.make_folder(places, *root)
+    ends.make_folder(paths, *root)
 
 
-def adopt_state(places: Paths, slurm: tuple[int, int]) -> str | None:
+def adopt_state(paths: Paths, slurm: tuple[int, int]) -> str | None:
     """Slurm's saved state belongs to SlurmUser, whose number may have been another in an old image."""
-    top = f"{places.state}/slurmctld"
+    top = f"{paths.state}/slurmctld"
     changed = 0
     for folder, names, files in os.walk(top):
         for name in (*names, *files):

@@ -169,7 +169,7 @@ def needed(gpus: Sequence[GpuDevice], plan: ClusterPlan, *, own_gres: bool) -> b
 def write(
     machine: Machine,
     ask: str,
-    places: Paths,
+    paths: Paths,
     node: str,
     gpus: Sequence[GpuDevice],
     plan: ClusterPlan,
@@ -197,17 +197,17 @@ def write(
         listed = as_planned(plan)
     text = table(listed, gpus, plan.isolation)
     if text:
-        replace_text(path(places), text, sync=False)
+        replace_text(path(paths), text, sync=False)
         return tuple(listed)
     try:
-        os.unlink(path(places))
+        os.unlink(path(paths))
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise cannot_write(path(places), error) from None
+        raise cannot_write(path(paths), error) from None
     return tuple(listed)
 
 
-def path(places: Paths) -> str:
+def path(paths: Paths) -> str:
     """Where the task prolog looks for the table."""
-    return f"{places.run}/gpu-places"
+    return f"{paths.run}/gpu-places"

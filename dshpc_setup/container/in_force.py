@@ -38,7 +38,7 @@ def in_force(run: Run, seen: Seen) -> Candidate:
     Raises DshpcError where neither can be, and where a file of the user's own does not fit the
     hardware: with the last good one his jobs would find other GPUs than he wrote down.
     """
-    last = config.load_last_good(run.places)
+    last = config.load_last_good(run.paths)
     chosen = choose(run, seen)
     with run.status.step("check"):
         if isinstance(chosen, DshpcError):
@@ -49,12 +49,12 @@ def in_force(run: Run, seen: Seen) -> Candidate:
                 raise misfit
             error = check_text(run, chosen, _how_far(chosen, last))
             candidate = chosen if error is None else _fall_back(run, error, last)
-        foreign = state_volume.foreign_error(run.places, candidate)
+        foreign = state_volume.foreign_error(run.paths, candidate)
         if foreign is not None:
             raise foreign
     with run.status.step("swap"):
         folder = write(run, candidate)
-        config.activate(run.places, folder)
+        config.activate(run.paths, folder)
     return candidate
 
 
@@ -64,7 +64,7 @@ def choose(run: Run, seen: Seen) -> Candidate | DshpcError:
         from dshpc_setup.render.configuration import render_slurm
 
         try:
-            found = config.choose(run.places, render_slurm(seen.plan))
+            found = config.choose(run.paths, render_slurm(seen.plan))
         except DshpcError as error:
             return error
         found = replace(found, extra=tuple(item.text for item in seen.plan.extra))
@@ -73,7 +73,7 @@ def choose(run: Run, seen: Seen) -> Candidate | DshpcError:
             run.status.note(said)
         found = hardware_fit.following(found, run.settings.node)
         found = own_types.with_own_names(found, seen.plan, run.settings.node)
-        found = partitions.with_former(found, config.load_last_good(run.places))
+        found = partitions.with_former(found, config.load_last_good(run.paths))
         # Of what is tried, whether it passes or not: the host compares these with its files
         run.status.values.update(
             customized=dict(found.customized), config_sha256=dict(found.sha256)
@@ -100,18 +100,18 @@ def check_text(run: Run, candidate: Candidate, depth: Depth) -> DshpcError | Non
         return unnamed
     if depth == "look":
         return None
-    folder = f"{run.places.run}/new"
-    trials.write_set(folder, candidate.texts, run.places.key)
+    folder = f"{run.paths.run}/new"
+    trials.write_set(folder, candidate.texts, run.paths.key)
     error = trials.parse_error(run.machine, candidate, folder, node)
     if error is None and depth == "trial":
-        error = trials.trial_error(run.machine, candidate, run.places)
+        error = trials.trial_error(run.machine, candidate, run.paths)
     return error
 
 
 def write(run: Run, candidate: Candidate) -> str:
     """Its folder, with all of its files."""
-    folder = f"{run.places.run}/conf.{os.getpid()}.{time.monotonic_ns()}"  # never the one in force
-    trials.write_set(folder, candidate.texts, run.places.key)
+    folder = f"{run.paths.run}/conf.{os.getpid()}.{time.monotonic_ns()}"  # never the one in force
+    trials.write_set(folder, candidate.texts, run.paths.key)
     return folder
 
 
@@ -119,8 +119,8 @@ def remember(run: Run, candidate: Candidate) -> None:
     """The daemons run with it: former partitions without jobs go, and the texts count as good."""
     texts = partitions.settle(run, candidate)
     if texts != candidate.texts:  # slurmctld has them no more either
-        replace_text(f"{run.places.etc_slurm}/slurm.conf", texts["slurm.conf"], sync=False)
-    config.save_last_good(run.places, texts)
+        replace_text(f"{run.paths.etc_slurm}/slurm.conf", texts["slurm.conf"], sync=False)
+    config.save_last_good(run.paths, texts)
 
 
 def _seen_error(run: Run, candidate: Candidate) -> DshpcError | None:
@@ -152,7 +152,7 @@ def _named(run: Run, node: str) -> None:
     if run.settings.isolation != "default":
         from dshpc_setup.container import isolation
 
-        isolation.make_scope(run.places, node)
+        isolation.make_scope(run.paths, node)
 
 
 def _fall_back(run: Run, error: DshpcError, last: Mapping[str, str] | None) -> Candidate:

@@ -61,7 +61,7 @@ class Interrupted:
         return " ".join(said)
 
 
-def look(machine: Machine, places: Paths) -> Interrupted | None:
+def look(machine: Machine, paths: Paths) -> Interrupted | None:
     """What ran, and those whose script had ended concluded: they do not run it again. None where slurmctld
     does not say.
 
@@ -72,9 +72,9 @@ def look(machine: Machine, places: Paths) -> Interrupted | None:
     jobs = slurm.rows(_COLUMNS, deadline_s=_ASK_S).value
     if jobs is None:
         return None
-    ends.forget(places, {job.own for job in jobs})  # they may wait by now
+    ends.forget(paths, {job.own for job in jobs})  # they may wait by now
     ran = [job for job in jobs if job.state in _RAN]
-    concluded = {job.own for job in ran if job.batch and _conclude(places, job)}
+    concluded = {job.own for job in ran if job.batch and _conclude(paths, job)}
     left = [job for job in ran if job.own not in concluded]
     ended = [job for job in left if not (job.batch and job.requeue)]
     proofs = _proofs(slurm) if ended else frozenset[int]()
@@ -85,17 +85,17 @@ def look(machine: Machine, places: Paths) -> Interrupted | None:
     )
 
 
-def _conclude(places: Paths, job: SlurmJob) -> bool:
+def _conclude(paths: Paths, job: SlurmJob) -> bool:
     """Whether its script had ended; its next run is none then."""
     if job.state != "RUNNING" or job.uid is None:
         return False
     # Of one that was concluded before, that run may have been cut off as well
-    code = ends.concluded_code(places, job.own, job.restarts)
+    code = ends.concluded_code(paths, job.own, job.restarts)
     if code is None:
-        code = ends.code_of(places, job.uid, job.own, job.restarts)
+        code = ends.code_of(paths, job.uid, job.own, job.restarts)
     if code is None:
         return False
-    ends.conclude(places, job.own, job.restarts + 1, code)
+    ends.conclude(paths, job.own, job.restarts + 1, code)
     return True
 
 

@@ -57,7 +57,7 @@ class Mount:
     controllers: tuple[str, ...] = ()
 
 
-def prepare(machine: Machine, places: Paths, isolation: str, node: str) -> tuple[str, ...]:
+def prepare(machine: Machine, paths: Paths, isolation: str, node: str) -> tuple[str, ...]:
     """Make this container fit for the tier; sentences for people about what was done.
 
     Once in a start, before any daemon; nothing for `default`. `node` is the one of the settings.
@@ -73,9 +73,9 @@ def prepare(machine: Machine, places: Paths, isolation: str, node: str) -> tuple
     version = needed[0].version
     try:
         if version == 2:
-            _empty_root(places)
-            _make_scope(places, node)
-        _try_rights(places, version)
+            _empty_root(paths)
+            _make_scope(paths, node)
+        _try_rights(paths, version)
     except OSError as error:
         raise _cannot(machine, str(error)) from None
     lacking = _swap_error(machine, version) or _cores_error(machine, version)
@@ -102,15 +102,15 @@ def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
     return tuple(found.values())
 
 
-def make_scope(places: Paths, node: str) -> None:
+def make_scope(paths: Paths, node: str) -> None:
     """The group in which slurmd of this node puts its job steps; DshpcError where that cannot be.
 
     Only in version 2, and only once `prepare` has made the tree fit: else nothing is done.
     """
-    if not os.path.isdir(f"{places.at(TREE)}/{_OWN}"):
+    if not os.path.isdir(f"{paths.at(TREE)}/{_OWN}"):
         return
     try:
-        _make_scope(places, node)
+        _make_scope(paths, node)
     except OSError as error:
         long = error.errno == errno.ENAMETOOLONG
         raise _refused(
@@ -119,8 +119,8 @@ def make_scope(places: Paths, node: str) -> None:
         ) from None
 
 
-def _make_scope(places: Paths, node: str) -> None:
-    tree = places.at(TREE)
+def _make_scope(paths: Paths, node: str) -> None:
+    tree = paths.at(TREE)
     # Debian's build names the group after the node (slurm's cgroup_v2.c, MULTIPLE_SLURMD)
     scope = f"{tree}/{_SLICE}/{node}_slurmstepd.scope"
     os.makedirs(scope, exist_ok=True)
@@ -187,9 +187,9 @@ def _make_writable(machine: Machine, mount: Mount) -> None:
         raise _cannot(machine, done.text or f"mount: {done.state}")
 
 
-def _empty_root(places: Paths) -> None:
+def _empty_root(paths: Paths) -> None:
     """Move every process of the root group into a leaf, then hand the controllers down."""
-    tree = places.at(TREE)
+    tree = paths.at(TREE)
     os.makedirs(f"{tree}/{_OWN}", exist_ok=True)
     until = time.monotonic() + _MOVE_S
     while True:
@@ -215,8 +215,8 @@ def _enable(folder: str) -> None:
         _write(f"{folder}/cgroup.subtree_control", f"+{_PIDS}")
 
 
-def _try_rights(places: Paths, version: int) -> None:
-    tree = places.at(TREE)
+def _try_rights(paths: Paths, version: int) -> None:
+    tree = paths.at(TREE)
     if version == 2:
         device_rules.try_rule_v2(tree)
     else:

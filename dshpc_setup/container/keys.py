@@ -59,32 +59,32 @@ Say = Callable[[str], None]
 # At a start
 
 
-def ensure_key(places: Paths, slurm: tuple[int, int]) -> str | None:
+def ensure_key(paths: Paths, slurm: tuple[int, int]) -> str | None:
     """The deployment's key in its place, before the daemons start; a sentence about what was done.
 
     Raises DshpcError where it is not safe to use or damaged; such a file is left as it is.
     """
-    path = places.key
+    path = paths.key
     try:
         found = os.lstat(path)
     except FileNotFoundError:
-        _write(places, fresh(os.urandom(_KEY_BYTES), _new_kid()), slurm)
+        _write(paths, fresh(os.urandom(_KEY_BYTES), _new_kid()), slurm)
         return "A key for this deployment was made."
     content, keys = _load(path, found)
     notes = [_fixed(path, found, slurm)]
     # What a former key signed is gone with the processes of before this start
     kept = settled(keys, _new_kid())
     if not is_set(content) or kept != keys:
-        _write(places, kept, slurm)
+        _write(paths, kept, slurm)
     if any(key.secret != kept.current.secret for key in keys.others):
         notes.append("The former key was dropped: nothing of before this start uses it.")
     return " ".join(filter(None, notes)) or None
 
 
-def refuse_unusable(places: Paths) -> None:
+def refuse_unusable(paths: Paths) -> None:
     """Raises what `ensure_key` would of a key that is there, and writes nothing."""
-    if os.path.lexists(places.key):
-        _load(places.key, os.lstat(places.key))
+    if os.path.lexists(paths.key):
+        _load(paths.key, os.lstat(paths.key))
 
 
 def _fixed(path: str, found: os.stat_result, slurm: tuple[int, int]) -> str | None:
@@ -153,8 +153,8 @@ def _unsafe(path: str, problem: str) -> DshpcError:
     )
 
 
-def _write(places: Paths, keys: KeySet, owner: tuple[int, int]) -> None:
-    replace_bytes(places.key, to_bytes(keys), 0o600, owner)
+def _write(paths: Paths, keys: KeySet, owner: tuple[int, int]) -> None:
+    replace_bytes(paths.key, to_bytes(keys), 0o600, owner)
 
 
 def _new_kid() -> str:
@@ -171,7 +171,7 @@ def token_life_s(config: Mapping[str, str]) -> int:
     return max(SHIPPED.defaults.token_s, int(found[1]) if found else 0)
 
 
-def rotate(machine: Machine, places: Paths) -> int:
+def rotate(machine: Machine, paths: Paths) -> int:
     """A new key while jobs go on; prints what was done as JSON (schema dshpc.key/1).
 
     Killed at any moment it leaves keys with which every daemon knows what the others sign.
@@ -180,7 +180,7 @@ def rotate(machine: Machine, places: Paths) -> int:
     waiting = jobs.waiting_clients(machine)
     name, _, value = FROM_HOST.partition("=")
     say = _told_to_host if machine.env.get(name) == value else lambda _: None
-    keys = change(machine, places, lambda service: _signs_with(places, service), say)
+    keys = change(machine, paths, lambda service: _signs_with(paths, service), say)
     ends = max(key.until or 0 for key in keys.others)
     told = {
         "schema": SCHEMA,
@@ -198,18 +198,16 @@ def _told_to_host(step: str) -> None:
     print(json.dumps({"schema": STEP_SCHEMA, "step": step}), flush=True)
 
 
-def change(
-    machine: Machine, places: Paths, signs_with: Signer, say: Say = lambda _: None
-) -> KeySet:
+def change(machine: Machine, paths: Paths, signs_with: Signer, say: Say = lambda _: None) -> KeySet:
     """The three files, each in force in both daemons before the next one is written.
 
     `signs_with` tells the `kid` that a daemon signs with now, None where it does not answer. `say` is
     told each step as it begins: "known", "in-use", "retired", and the daemon that has to be restarted.
     """
-    with alone(places, "dshpc key rotate"):
-        _refuse_unready(machine, places)
-        found = os.lstat(places.key)
-        _, keys = _load(places.key, found)
+    with alone(paths, "dshpc key rotate"):
+        _refuse_unready(machine, paths)
+        found = os.lstat(paths.key)
+        _, keys = _load(paths.key, found)
         config = Slurm(machine).config(deadline_s=_ASK_S)
         if config.value is None:
             raise _not_now("Slurm's controller does not answer.", config.asked.text)
@@ -218,8 +216,8 @@ def change(
 
         def in_force(step: str, wanted: KeySet) -> KeySet:
             say(step)
-            _write(places, wanted, owner)
-            _taken_up(machine, places, wanted.current.kid, signs_with, say)
+            _write(paths, wanted, owner)
+            _taken_up(machine, paths, wanted.current.kid, signs_with, say)
             return wanted
 
         now = without_ended(keys, time.time())
@@ -231,18 +229,18 @@ def change(
         return in_force("retired", retired(now, until))
 
 
-def _refuse_unready(machine: Machine, places: Paths) -> None:
+def _refuse_unready(machine: Machine, paths: Paths) -> None:
     """Where the daemons would not come back from a reconfigure, nothing is begun."""
     from dshpc_setup.container import status
     from dshpc_setup.container.check import missing_device
     from dshpc_setup.container.config import Candidate
 
-    phase = (status.read(places) or {}).get("phase", "starting")
+    phase = (status.read(paths) or {}).get("phase", "starting")
     if phase != "ready":
         raise _not_now("The cluster is not ready.", f"It is: {phase}.")
     files = ("slurm.conf", "gres.conf")
-    texts = {name: read_text(f"{places.etc_slurm}/{name}") or "" for name in files}
-    node = (read_text(f"{places.run}/node") or "").strip()
+    texts = {name: read_text(f"{paths.etc_slurm}/{name}") or "" for name in files}
+    node = (read_text(f"{paths.run}/node") or "").strip()
     missing = missing_device(Candidate(texts, {}, {}), machine.is_device, node)
     if missing is not None:  # slurmd ends on it
         entry, path = missing
@@ -253,7 +251,7 @@ def _refuse_unready(machine: Machine, places: Paths) -> None:
         )
 
 
-def _taken_up(machine: Machine, places: Paths, kid: str, signs_with: Signer, say: Say) -> None:
+def _taken_up(machine: Machine, paths: Paths, kid: str, signs_with: Signer, say: Say) -> None:
     """Until both daemons sign with the key; one that a reconfigure does not reach is restarted."""
     done = Slurm(machine).reconfigure(deadline_s=_ASK_S)
     for service in ("slurmctld", "slurmd"):
@@ -262,19 +260,19 @@ def _taken_up(machine: Machine, places: Paths, kid: str, signs_with: Signer, say
         say(service)
         # A slurmd that was not understood for a while does not end on TERM (seen with 24.11.5)
         for order in ("-r", "-k"):
-            machine.run(["s6-svc", order, f"{places.services}/{service}"], deadline_s=_ASK_S)
+            machine.run(["s6-svc", order, f"{paths.services}/{service}"], deadline_s=_ASK_S)
             if _signed(signs_with, service, kid, _RESTARTED_S):
                 break
         else:
             raise _not_now(f"{service} has not taken up the new key.", done.text)
-    _node_known(machine, places)
+    _node_known(machine, paths)
 
 
-def _node_known(machine: Machine, places: Paths) -> None:
+def _node_known(machine: Machine, paths: Paths) -> None:
     """Until slurmctld takes the node for up again: an srun that asks before is put off for a minute."""
     from dshpc_setup.container import daemons
 
-    node = (read_text(f"{places.run}/node") or "").strip()
+    node = (read_text(f"{paths.run}/node") or "").strip()
 
     def is_up() -> bool:
         found = daemons.show_node(machine, node)
@@ -308,7 +306,7 @@ def _not_now(brief: str, details: str) -> DshpcError:
     )
 
 
-def _signs_with(places: Paths, service: str) -> str | None:
+def _signs_with(paths: Paths, service: str) -> str | None:
     """The `kid` of a token that the daemon makes for us, "" for a token without."""
     import socket
     import struct
@@ -320,7 +318,7 @@ def _signs_with(places: Paths, service: str) -> str | None:
     with socket.socket(socket.AF_UNIX) as asked:
         asked.settimeout(1.0)
         try:
-            asked.connect(places.at(path))
+            asked.connect(paths.at(path))
             asked.sendall(request)
             while part := asked.recv(65536):
                 answer += part

@@ -35,7 +35,7 @@ def look(run: Run) -> Seen:
         if run.settings.simulate and not run.settings.devices:
             note = hardware.not_handed_in(run.machine, run.settings.simulate)
             left_out = (*left_out, note) if note else left_out
-        built_for = (read_text(run.places.gpu_type) or "none").strip()
+        built_for = (read_text(run.paths.gpu_type) or "none").strip()
         note = hardware.image_note(built_for, facts)
         for sentence in (*left_out, note):
             if sentence:
@@ -45,7 +45,7 @@ def look(run: Run) -> Seen:
         from dshpc_setup.plan import devices, plan_cluster
 
         image = hardware.image_version(built_for)
-        before = drift.load(run.places)
+        before = drift.load(run.paths)
         changes = drift.compare(before, drift.remembered(facts, image))
         status.values.update(
             changes=[item.sentence for item in changes],
@@ -61,7 +61,7 @@ def look(run: Run) -> Seen:
 def make_links(run: Run, links: tuple[DeviceLink, ...]) -> None:
     """Names of our own for device nodes that stand for several GPUs; one that is right is left."""
     for link in links:
-        path = run.places.at(link.path)
+        path = run.paths.at(link.path)
         try:
             if os.path.islink(path) and os.readlink(path) == link.target:
                 continue

@@ -15,7 +15,7 @@ _ASK_S = 5.0
 
 
 def prepare(
-    machine: Machine, places: Paths, plan: ClusterPlan, *, wait_s: float = _UP_S
+    machine: Machine, paths: Paths, plan: ClusterPlan, *, wait_s: float = _UP_S
 ) -> tuple[str, ...]:
     """Start the control daemon where jobs share GPUs by MPS; sentences for people on what is not so.
 
@@ -29,18 +29,18 @@ def prepare(
             f"GPUs are shared by time, and the percentages of gres/mps are not enforced: {PROGRAM} is "
             "not in this container.",
         )
-    ended = f"{places.run}/mps.ended"
+    ended = f"{paths.run}/mps.ended"
     if os.path.lexists(ended):
         os.unlink(ended)
     until = time.monotonic() + wait_s
     while True:  # s6-svscan may just be starting
-        told = machine.run(["s6-svc", "-U", f"{places.services}/mps"], deadline_s=_ASK_S)
+        told = machine.run(["s6-svc", "-U", f"{paths.services}/mps"], deadline_s=_ASK_S)
         if told.ok:
             break
         if time.monotonic() >= until:
             return (_not_up("the supervisor does not take the order to start it"),)
         time.sleep(0.01)
-    while not os.path.exists(f"{places.run}/mps/pipe/control"):
+    while not os.path.exists(f"{paths.run}/mps/pipe/control"):
         if os.path.exists(ended):
             return (_not_up("it ended at once"),)
         if time.monotonic() >= until:

@@ -35,7 +35,7 @@ _MOST_FILES = 100_000
 
 def observe(
     machine: Machine,
-    places: Paths,
+    paths: Paths,
     env: Mapping[str, str],
     *,
     deadline_s: float = DEADLINE_S,
@@ -44,16 +44,16 @@ def observe(
     left_s = earlier(deadline_s)
     questions: dict[str, Callable[[Say], None]] = {
         "hardware": lambda say: _hardware(machine, env, left_s, say),
-        "slurm": lambda say: say(observe_daemons.slurm(machine, places, left_s)),
-        "daemons": lambda say: say({"daemons": observe_daemons.daemons(machine, places, left_s)}),
-        "devices": lambda say: _devices(machine, places, say),
-        "files": lambda say: _files(places, say),
+        "slurm": lambda say: say(observe_daemons.slurm(machine, paths, left_s)),
+        "daemons": lambda say: say({"daemons": observe_daemons.daemons(machine, paths, left_s)}),
+        "devices": lambda say: _devices(machine, paths, say),
+        "files": lambda say: _files(paths, say),
         "name": lambda say: say(_name(machine, left_s)),
-        "tasks": lambda say: say({"task_prolog": task_prolog.failed(machine, places, left_s)}),
+        "tasks": lambda say: say({"task_prolog": task_prolog.failed(machine, paths, left_s)}),
     }
     found: dict[str, Any] = {"time": time.time(), "wheel_version": __version__}
     found["gpus_state"] = "timeout"  # until it is said
-    found.update(_configuration(places), zombies=zombies(machine), **processes(machine))
+    found.update(_configuration(paths), zombies=zombies(machine), **processes(machine))
     found.update(packages(machine))
     devices: dict[str, bool] = {}
     for end in machine.apart(questions, deadline_s=deadline_s).values():
@@ -126,11 +126,11 @@ def processes(machine: Machine) -> dict[str, int | None]:
     return {}
 
 
-def _configuration(places: Paths) -> dict[str, Any]:
+def _configuration(paths: Paths) -> dict[str, Any]:
     """The texts in force, without passwords, and what slurm.conf says of this node."""
     names = ("slurm", "gres", "cgroup")
-    texts = {f"{name}_conf": _text(f"{places.etc_slurm}/{name}.conf") for name in names}
-    entry = slurm_conf.node(texts["slurm_conf"] or "", _node(places))
+    texts = {f"{name}_conf": _text(f"{paths.etc_slurm}/{name}.conf") for name in names}
+    entry = slurm_conf.node(texts["slurm_conf"] or "", _node(paths))
     values = entry.values if entry else {}
     return {
         **texts,
@@ -149,25 +149,25 @@ def _text(path: str) -> str | None:
     return slurm_conf.without_passwords(text.encode("utf-8", "replace").decode())
 
 
-def _node(places: Paths) -> str:
+def _node(paths: Paths) -> str:
     try:
-        return (read_text(f"{places.run}/node") or "").strip()
+        return (read_text(f"{paths.run}/node") or "").strip()
     except OSError:
         return ""
 
 
-def _devices(machine: Machine, places: Paths, say: Say) -> None:
+def _devices(machine: Machine, paths: Paths, say: Say) -> None:
     """Each one is told as no before it is opened: a driver that hangs leaves it so."""
-    for path in device_files(places):
+    for path in device_files(paths):
         say({"device_files": {path: False}})
-        if machine.is_device(path) and _opens(places.at(path)):
+        if machine.is_device(path) and _opens(paths.at(path)):
             say({"device_files": {path: True}})
 
 
-def device_files(places: Paths) -> tuple[str, ...]:
+def device_files(paths: Paths) -> tuple[str, ...]:
     """Of the gres.conf in force, for this node."""
-    node = _node(places)
-    entries = slurm_conf.entries(_text(f"{places.etc_slurm}/gres.conf") or "")
+    node = _node(paths)
+    entries = slurm_conf.entries(_text(f"{paths.etc_slurm}/gres.conf") or "")
     found = (
         path
         for entry in entries
@@ -185,26 +185,26 @@ def _opens(path: str) -> bool:
     return True
 
 
-def _files(places: Paths, say: Say) -> None:
-    say({"programs": unusable_programs(places)})
-    say({"key": key_file(places)})
-    say({"state_volume": _volume(places)})
-    say({"state_files_mib": sum(_sizes(places.state)) >> 20})
+def _files(paths: Paths, say: Say) -> None:
+    say({"programs": unusable_programs(paths)})
+    say({"key": key_file(paths)})
+    say({"state_volume": _volume(paths)})
+    say({"state_files_mib": sum(_sizes(paths.state)) >> 20})
 
 
-def unusable_programs(places: Paths) -> tuple[NamedProgram, ...]:
+def unusable_programs(paths: Paths) -> tuple[NamedProgram, ...]:
     """Those of the slurm.conf in force."""
-    text = _text(f"{places.etc_slurm}/slurm.conf") or ""
+    text = _text(f"{paths.etc_slurm}/slurm.conf") or ""
     return tuple(program for _, program in programs.faults(text, programs.fault))
 
 
-def key_file(places: Paths) -> KeyFile:
+def key_file(paths: Paths) -> KeyFile:
     """What can be said of the key without saying anything of what is in it."""
     # The one judge of a key; reading it costs a start's worth of imports
     from dshpc_setup.container.keys import why_refused
 
     try:
-        found = os.lstat(places.key)
+        found = os.lstat(paths.key)
     except (FileNotFoundError, NotADirectoryError):
         return KeyFile("absent")
     except PermissionError:
@@ -215,7 +215,7 @@ def key_file(places: Paths) -> KeyFile:
     if problem := why_refused(found):
         return replace(seen, detail=problem)
     try:
-        with open(places.key, "rb") as file:
+        with open(paths.key, "rb") as file:
             key_set.parse(file.read())
     except PermissionError:
         return replace(seen, state="denied")
@@ -241,9 +241,9 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
-def _volume(places: Paths) -> Disk | None:
+def _volume(paths: Paths) -> Disk | None:
     try:
-        found = os.statvfs(places.state)
+        found = os.statvfs(paths.state)
     except OSError:
         return None
     size, free = (blocks * found.f_frsize >> 20 for blocks in (found.f_blocks, found.f_bavail))

@@ -23,8 +23,8 @@ printf '\037'; "$name" -V 2>/dev/null
 printf '\036'; done"""
 
 
-def slurm(machine: Machine, places: Paths, deadline_s: float) -> dict[str, Any]:
-    argv = seen.all_argv(places.etc_slurm)
+def slurm(machine: Machine, paths: Paths, deadline_s: float) -> dict[str, Any]:
+    argv = seen.all_argv(paths.etc_slurm)
     return parse_slurm(machine.run(argv, deadline_s=deadline_s, cwd="/"))
 
 
@@ -72,8 +72,8 @@ def _is_young(time_used: str) -> bool:
     return re.fullmatch(r"0:\d\d", time_used) is not None
 
 
-def daemons(machine: Machine, places: Paths, deadline_s: float) -> tuple[Daemon, ...]:
-    argv = ["sh", "-c", _DAEMONS, "sh", places.services]
+def daemons(machine: Machine, paths: Paths, deadline_s: float) -> tuple[Daemon, ...]:
+    argv = ["sh", "-c", _DAEMONS, "sh", paths.services]
     asked = machine.run(argv, deadline_s=deadline_s, cwd="/")
     rows = (row.split(_CUT) for row in asked.stdout.split(_NEXT))
     return tuple(parse_daemon(*row) for row in rows if len(row) == 4)

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[\w.+-]+", re.ASCII)  # what may stand in an option as it is
 
 
-def write(places: Paths, offer: Offer) -> None:
+def write(paths: Paths, offer: Offer) -> None:
     """Leave it for the submissions of all users."""
-    replace_text(places.at(FILE), json.dumps(offer.to_json()) + "\n", sync=False)
+    replace_text(paths.at(FILE), json.dumps(offer.to_json()) + "\n", sync=False)
 
 
 def offer(candidate: Candidate, seen: Seen, node: str, listed: Sequence[SlurmGpu]) -> Offer:

@@ -15,31 +15,31 @@ from dshpc_setup.slurm.paths import HOMES
 
 def prepare(run: Run) -> None:
     """Host name, folders, users, key; DshpcError where the container cannot do without."""
-    status, places = run.status, run.places
+    status, paths = run.status, run.paths
     with status.step("host name"):
         if run.machine.listdir("/sys/class/net") == ("lo",):
             raise _no_network()
         for name in dict.fromkeys((socket.gethostname(), run.settings.node)):
             let_resolve(run, name)
     with status.step("folders"):
-        folders.make_folders(places, run.slurm)
-        state_volume.ensure_room(places)
-        completion_log.trim(places.at(completion_log.LOG), run.slurm)
-        unclean.trim(places)
-        note = folders.adopt_state(places, run.slurm)
+        folders.make_folders(paths, run.slurm)
+        state_volume.ensure_room(paths)
+        completion_log.trim(paths.at(completion_log.LOG), run.slurm)
+        unclean.trim(paths)
+        note = folders.adopt_state(paths, run.slurm)
         if note:
             status.note(note)
-        if os.path.ismount(places.state) and not os.path.ismount(places.homes):
+        if os.path.ismount(paths.state) and not os.path.ismount(paths.homes):
             status.note(
                 "What users leave in their homes is lost with this container: no volume is mounted at "
                 f"{HOMES}, as the rendered docker-compose.yml does."
             )
     with status.step("users"):
-        count = users.restore(places)
+        count = users.restore(paths)
         if count:
             status.say(f"{count} users of the host are known.")
     with status.step("key"):
-        note = keys.ensure_key(places, run.slurm)
+        note = keys.ensure_key(paths, run.slurm)
         if note:
             status.say(note)
 
@@ -47,7 +47,7 @@ def prepare(run: Run) -> None:
 def let_resolve(run: Run, name: str) -> None:
     """Make the name resolve, with a note where that took an entry of ours."""
     own = socket.gethostname()
-    note = folders.host_name_note(run.places, name, own, lambda n: _resolves(run.machine, n))
+    note = folders.host_name_note(run.paths, name, own, lambda n: _resolves(run.machine, n))
     if note:
         run.status.note(note)
 

@@ -66,7 +66,7 @@ def _tell_interrupted(run: Run) -> None:
         run.status.note("Which jobs ran when the container stopped is not known: squeue failed.")
         return
     run.status.values["interrupted"] = found.to_json()
-    unclean.note_jobs(run.places, found.to_json())
+    unclean.note_jobs(run.paths, found.to_json())
     if note := found.note():
         run.status.note(note, "interrupted")
 

@@ -44,7 +44,7 @@ _ASK_S = 5.0
 _POLL_S = 0.01
 
 
-def reconfigure(machine: Machine, places: Paths, env: Mapping[str, str]) -> int:
+def reconfigure(machine: Machine, paths: Paths, env: Mapping[str, str]) -> int:
     """Put in force what `config/` and the hardware say now; 0 also where nothing had to be done.
 
     Raises DshpcError: with exit code 3 where it cannot be asked for now, else with 2, and what was in
@@ -53,10 +53,10 @@ def reconfigure(machine: Machine, places: Paths, env: Mapping[str, str]) -> int:
     settings = Settings()
     try:
         settings = settings_module.load(env=env)
-        with alone(places, "dshpc reconfigure"):
-            before = _ready(places)
-            status = Status(places, say=_say, live=False)
-            run = Run(machine, places, status, settings, slurm_user(), restored=True)
+        with alone(paths, "dshpc reconfigure"):
+            before = _ready(paths)
+            status = Status(paths, say=_say, live=False)
+            run = Run(machine, paths, status, settings, slurm_user(), restored=True)
             _reconfigure(run, before)
     except DshpcError as error:
         raise with_name(error, settings.container) from None
@@ -67,9 +67,9 @@ def _say(text: str) -> None:
     print(status_module.printable(text), flush=True)
 
 
-def _ready(places: Paths) -> Mapping[str, object]:
+def _ready(paths: Paths) -> Mapping[str, object]:
     """The status of a cluster that runs."""
-    found = status_module.read(places) if os.path.exists(places.status) else None
+    found = status_module.read(paths) if os.path.exists(paths.status) else None
     phase = str(found["phase"]) if found else "starting"
     if found is not None and phase == "ready":
         return found
@@ -92,9 +92,9 @@ def _ready(places: Paths) -> Mapping[str, object]:
 
 
 def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
-    places, status = run.places, run.status
-    state_volume.ensure_room(places)
-    old_texts = _texts_in_force(places)
+    paths, status = run.paths, run.status
+    state_volume.ensure_room(paths)
+    old_texts = _texts_in_force(paths)
     seen = look(run)
     try:
         candidate = _checked(run, seen, old_texts)
@@ -105,7 +105,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
         _say_refused(run, before, error)
         raise error from None
     same = partitions.same(old_texts, candidate.texts)
-    if same and not seen.changes and _took_over(places):
+    if same and not seen.changes and _took_over(paths):
         found = daemons.show_node(run.machine, node)
         if found is not None and (found.usable or not found.own_doing):
             _forget_refusal(run, before)
@@ -113,7 +113,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
             status.say("Nothing has changed: what is in force is what the machine and config/ say.")
             return
     status.values.update(node=node, gres=check.gres_of(candidate, node))
-    old_folder = os.path.realpath(places.etc_slurm)
+    old_folder = os.path.realpath(paths.etc_slurm)
     with status.step("swap"):
         folder = in_force.write(run, candidate)
     try:
@@ -127,7 +127,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
         _back(run, Candidate(old_texts, {}, {}), seen, old_folder, error)
         _say_refused(run, before, error)
         raise error from None
-    _remove_others(places, (folder, old_folder))
+    _remove_others(paths, (folder, old_folder))
     changes = drift.with_done(
         seen.changes,
         (old_texts, candidate.texts),
@@ -136,17 +136,17 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
         resumed=proof.reconciled.resumed,
     )
     outcome.drift(status, changes)
-    drift.save(places, drift.remembered(seen.facts, seen.image))
+    drift.save(paths, drift.remembered(seen.facts, seen.image))
     in_force.remember(run, candidate)
     status.values["reconfigured"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status.ready()
     outcome.ready(run, seen.plan, candidate, proof.summary)
 
 
-def _texts_in_force(places: Paths) -> dict[str, str]:
+def _texts_in_force(paths: Paths) -> dict[str, str]:
     """What /etc/slurm holds, less the key, the plugins and what is made of the rest."""
     other = ("slurm.key", "slurm.jwks", "plugstack.conf", ASK)
-    folder = places.etc_slurm
+    folder = paths.etc_slurm
     found = {
         name: config.read_file(f"{folder}/{name}")
         for name in sorted(os.listdir(folder))
@@ -155,12 +155,12 @@ def _texts_in_force(places: Paths) -> dict[str, str]:
     return {name: text for name, text in found.items() if text is not None}
 
 
-def _took_over(places: Paths) -> bool:
+def _took_over(paths: Paths) -> bool:
     """Whether both daemons were started with what /etc/slurm is now, and clients reach them."""
-    now = os.readlink(places.etc_slurm)
-    sockets = (places.at(f"/run/{name}/sack.socket") for name in ("slurm", "slurmctld"))
+    now = os.readlink(paths.etc_slurm)
+    sockets = (paths.at(f"/run/{name}/sack.socket") for name in ("slurm", "slurmctld"))
     return all(map(os.path.exists, sockets)) and all(
-        (config.read_file(f"{places.run}/{name}.conf") or "").strip() == now for name in check.PORTS
+        (config.read_file(f"{paths.run}/{name}.conf") or "").strip() == now for name in check.PORTS
     )
 
 
@@ -170,7 +170,7 @@ def _checked(run: Run, seen: Seen, old_texts: Mapping[str, str]) -> Candidate:
         if isinstance(chosen, DshpcError):
             raise chosen
         error = hardware_fit.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
-        error = error or state_volume.foreign_error(run.places, chosen)
+        error = error or state_volume.foreign_error(run.paths, chosen)
         same = partitions.same(old_texts, chosen.texts)
         depth: in_force.Depth = "look" if same else "trial"
         error = error or in_force.check_text(run, chosen, depth)
@@ -215,31 +215,31 @@ for service; do s6-svc -r "$service"; done
 
 def _restart(run: Run, candidate: Candidate, seen: Seen, folder: str, *, own_gres: bool) -> None:
     """Make the folder /etc/slurm, and wait until both daemons run with it."""
-    machine, places = run.machine, run.places
+    machine, paths = run.machine, run.paths
     node = check.node_name(candidate, run.settings.node)
     up.tell_jobs(run, candidate, seen, f"{folder}/{ASK}", own_gres=own_gres)
     with run.status.step("restart"):
         up.name_node(run, node)
         run.up_since = time.time()
-        services = [f"{places.services}/{name}" for name in check.PORTS]
+        services = [f"{paths.services}/{name}" for name in check.PORTS]
         machine.start_daemon(
-            ["sh", "-euc", _PUT_IN_FORCE, "sh", folder, places.etc_slurm, *services],
-            log=f"{places.run}/reconfigure.log",
+            ["sh", "-euc", _PUT_IN_FORCE, "sh", folder, paths.etc_slurm, *services],
+            log=f"{paths.run}/reconfigure.log",
         )
         for name, (key, default) in check.PORTS.items():
             port = check.port(candidate.texts, key, default)
-            if _runs_with(places, name, folder, port):
+            if _runs_with(paths, name, folder, port):
                 continue
             # A slurmd that was not understood for a while does not end on TERM (seen with 24.11.5)
-            machine.run(["s6-svc", "-k", f"{places.services}/{name}"], deadline_s=_ASK_S)
-            if not _runs_with(places, name, folder, port):
+            machine.run(["s6-svc", "-k", f"{paths.services}/{name}"], deadline_s=_ASK_S)
+            if not _runs_with(paths, name, folder, port):
                 raise up.why_down(run, candidate, node, name)
 
 
-def _runs_with(places: Paths, service: str, folder: str, port: int) -> bool:
+def _runs_with(paths: Paths, service: str, folder: str, port: int) -> bool:
     until = time.monotonic() + _RESTARTED_S
     while time.monotonic() < until:
-        started = (config.read_file(f"{places.run}/{service}.conf") or "").strip()
+        started = (config.read_file(f"{paths.run}/{service}.conf") or "").strip()
         if started == folder and network.listens(port):
             return True
         time.sleep(_POLL_S)
@@ -262,11 +262,11 @@ def _back(run: Run, old: Candidate, seen: Seen, folder: str, why: DshpcError) ->
         raise both from None
 
 
-def _remove_others(places: Paths, kept: Collection[str]) -> None:
+def _remove_others(paths: Paths, kept: Collection[str]) -> None:
     """Folders of configurations that are neither in force nor were before."""
     import shutil
 
-    for name in os.listdir(places.run):
-        path = f"{places.run}/{name}"
+    for name in os.listdir(paths.run):
+        path = f"{paths.run}/{name}"
         if name.startswith("conf.") and path not in kept:
             shutil.rmtree(path, ignore_errors=True)

@@ -31,22 +31,22 @@ _FINAL = frozenset(
 )
 
 
-def remember(places: Paths, written: int) -> None:
+def remember(paths: Paths, written: int) -> None:
     """That the queue will be that of `written` (seconds of the epoch)."""
-    replace_text(places.at(_MARK), json.dumps({"written": written}) + "\n")
+    replace_text(paths.at(_MARK), json.dumps({"written": written}) + "\n")
 
 
-def conclude(machine: Machine, places: Paths) -> tuple[str, ...]:
+def conclude(machine: Machine, paths: Paths) -> tuple[str, ...]:
     """Ids of the jobs that do not run again. Before slurmd registers, as then they could begin; nothing
     where no copy was taken."""
-    since = _written(places)
+    since = _written(paths)
     if since is None:
         return ()
     slurm = Slurm(machine)
     jobs = slurm.rows(_COLUMNS, each_task=True, deadline_s=_ASK_S).value
     if jobs is None:
         return ()
-    over = _ended_since(places, since)
+    over = _ended_since(paths, since)
     concluded: list[str] = []
     cancelled: list[str] = []
     for job in jobs:
@@ -56,36 +56,36 @@ def conclude(machine: Machine, places: Paths) -> tuple[str, ...]:
         # Tasks that wait have the number of their array, which one of them may have had as its own
         is_one = job.state != "PENDING" or job.task is None or job.own != job.number
         if known is None:
-            code = ends.code_of(places, job.uid or 0, job.own, job.restarts) if is_one else None
+            code = ends.code_of(paths, job.uid or 0, job.own, job.restarts) if is_one else None
             if code is None:
                 continue
         if code is None or not job.batch or not is_one:
             if job.state in ("PENDING", "RUNNING", "SUSPENDED"):
                 cancelled.append(name)
         elif job.state == "PENDING":
-            ends.conclude(places, job.own, job.restarts, code)
+            ends.conclude(paths, job.own, job.restarts, code)
             concluded.append(job.id)
         elif job.state == "RUNNING":  # it is queued again first
-            ends.conclude(places, job.own, job.restarts + 1, code)
+            ends.conclude(paths, job.own, job.restarts + 1, code)
             concluded.append(job.id)
     for place in range(0, len(cancelled), _AT_ONCE):
         slurm.cancel(*cancelled[place : place + _AT_ONCE], deadline_s=_ASK_S)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(places.at(_MARK))
+        os.unlink(paths.at(_MARK))
     return (*concluded, *cancelled)
 
 
-def _written(places: Paths) -> int | None:
+def _written(paths: Paths) -> int | None:
     try:
-        value = foreign.value(read_text(places.at(_MARK)) or "")
+        value = foreign.value(read_text(paths.at(_MARK)) or "")
         return int(value["written"])
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def _ended_since(places: Paths, since: int) -> dict[str, Ended]:
+def _ended_since(paths: Paths, since: int) -> dict[str, Ended]:
     found: dict[str, Ended] = {}
-    for each in completion_log.newest_first(places.at(completion_log.LOG)):
+    for each in completion_log.newest_first(paths.at(completion_log.LOG)):
         if each.ended is not None and each.ended >= since:
             found.setdefault(each.id, each)
     return {name: each for name, each in found.items() if each.state in _FINAL}

@@ -15,7 +15,7 @@ from dshpc_setup.slurm.paths import Paths
 @dataclass
 class Run:
     machine: Machine
-    places: Paths
+    paths: Paths
     status: Status
     settings: Settings
     slurm: tuple[int, int]  # SlurmUser's uid and gid

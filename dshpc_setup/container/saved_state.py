@@ -63,34 +63,34 @@ def read(path: str) -> Saved | None:
     return Saved(os.path.basename(path), protocol, written, next_job, size)
 
 
-def check(places: Paths, slurm_conf: str, refuses: Refuses) -> None:
+def check(paths: Paths, slurm_conf: str, refuses: Refuses) -> None:
     """Raises DshpcError where jobs were saved and slurmctld would read nothing of them, as far as the
     beginning tells.
 
     `slurm_conf`: the text that is in force.
     """
-    folder = saved_in(places, slurm_conf)
+    folder = saved_in(paths, slurm_conf)
     if read(f"{folder}/{_NAMES[0]}") is not None:
         return
     if read(f"{folder}/{_NAMES[1]}") and not os.path.lexists(f"{folder}/{_NAMES[0]}"):
         return  # killed between two of its steps: slurmctld takes .old, which is whole
-    if _was_used(places, folder):
+    if _was_used(paths, folder):
         raise _lost(folder, refuses)
 
 
-def check_whole(places: Paths, slurm_conf: str, refuses: Refuses) -> None:
+def check_whole(paths: Paths, slurm_conf: str, refuses: Refuses) -> None:
     """As `check`, by slurmctld's own word, which takes a second or two: where it has ended."""
-    check(places, slurm_conf, refuses)
-    folder = saved_in(places, slurm_conf)
+    check(paths, slurm_conf, refuses)
+    folder = saved_in(paths, slurm_conf)
     name = next((name for name in _NAMES[:2] if os.path.lexists(f"{folder}/{name}")), None)
     if name is not None and refuses(f"{folder}/{name}"):
         raise _lost(folder, refuses)
 
 
-def _was_used(places: Paths, folder: str) -> bool:
+def _was_used(paths: Paths, folder: str) -> bool:
     """Whether there have been jobs: a first start has none."""
     there = any(os.path.lexists(f"{folder}/{name}") for name in _NAMES)
-    return there or bool(_scripts(folder)) or _last_ended(places) > 0
+    return there or bool(_scripts(folder)) or _last_ended(paths) > 0
 
 
 def _scripts(top: str) -> dict[int, str]:
@@ -108,9 +108,9 @@ def _scripts(top: str) -> dict[int, str]:
     return found
 
 
-def _last_ended(places: Paths) -> int:
+def _last_ended(paths: Paths) -> int:
     """The highest number in the log of ended jobs."""
-    text = read_text(places.at(completion_log.LOG)) or ""
+    text = read_text(paths.at(completion_log.LOG)) or ""
     return max(map(int, re.findall(r"(?:^|\n)JobId=([0-9]{1,10}) ", text)), default=0)
 
 
@@ -152,14 +152,14 @@ def _listed(numbers: list[int]) -> str:
 
 
 def repair(
-    places: Paths, choice: Choice, slurm_conf: str, slurm: tuple[int, int], refuses: Refuses
+    paths: Paths, choice: Choice, slurm_conf: str, slurm: tuple[int, int], refuses: Refuses
 ) -> str:
     """Do what was chosen, while slurmctld is down; what was done, in lines.
 
     The files that cannot be read are set aside, never removed, and the scripts of jobs that are in no
     queue any more with them: slurmctld removes these as it starts. Raises DshpcError.
     """
-    folder = saved_in(places, slurm_conf)
+    folder = saved_in(paths, slurm_conf)
     now = f"{folder}/{_NAMES[0]}"
     if read(now) is not None and not refuses(now):
         raise DshpcError("Slurm's saved queue can be read: nothing is to be repaired.", "", ())
@@ -167,9 +167,9 @@ def repair(
     if choice == "restore" and kept is None:
         raise DshpcError("There is no copy of Slurm's saved queue that can be read.", "", ())
     numbers = _scripts(folder)
-    highest = max((*numbers, _last_ended(places), kept.next_job - 1 if kept else 0, 0))
+    highest = max((*numbers, _last_ended(paths), kept.next_job - 1 if kept else 0, 0))
     inside = f"{SET_ASIDE}/{time.strftime('%Y%m%dT%H%M%S')}"
-    aside = places.at(inside)
+    aside = paths.at(inside)
     content, known = empty(highest + 1), 0
     try:
         os.makedirs(aside, mode=0o700)
@@ -177,7 +177,7 @@ def repair(
             with open(f"{folder}/{kept.name}", "rb") as file:
                 content = with_next(file.read(), highest + 1)
             known = kept.next_job  # the copy holds each job of a lower number that had not ended
-            restored.remember(places, kept.written)
+            restored.remember(paths, kept.written)
         given_up = sorted(number for number in numbers if number >= known)
         for number in given_up:
             shutil.copytree(numbers[number], f"{aside}/job.{number}")

@@ -29,14 +29,14 @@ from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.paths import Paths
 
 
-def start(machine: Machine, places: Paths, env: Mapping[str, str]) -> int:
+def start(machine: Machine, paths: Paths, env: Mapping[str, str]) -> int:
     """Start Slurm; 0 when a first job ran, 2 when it could not and the status says why."""
-    status = Status(places)
+    status = Status(paths)
     settings = Settings()
-    os.makedirs(places.run, exist_ok=True)
+    os.makedirs(paths.run, exist_ok=True)
     try:
         settings = settings_module.load(env=env)
-        _start(Run(machine, places, status, settings, slurm_user()))
+        _start(Run(machine, paths, status, settings, slurm_user()))
     except DshpcError as error:
         outcome.failed(status, with_name(error, settings.container))
         return Exit.ERROR
@@ -47,20 +47,20 @@ def start(machine: Machine, places: Paths, env: Mapping[str, str]) -> int:
 
 
 def _start(run: Run) -> None:
-    places, status = run.places, run.status
+    paths, status = run.paths, run.status
     prepare(run)
     seen = look(run)
     isolate(run, seen)
-    before = config.load_last_good(places)
+    before = config.load_last_good(paths)
     candidate = in_force(run, seen)
     node = check.node_name(candidate, run.settings.node)
     status.values.update(node=node, gres=check.gres_of(candidate, node))
     up.name_node(run, node)
-    refuses = state_trial.refuses(run.machine, places, candidate.texts)
-    saved_state.check(places, candidate.texts["slurm.conf"], refuses)
-    run.restored = state_volume.holds_state(places, candidate)
+    refuses = state_trial.refuses(run.machine, paths, candidate.texts)
+    saved_state.check(paths, candidate.texts["slurm.conf"], refuses)
+    run.restored = state_volume.holds_state(paths, candidate)
     own_gres = "gres.conf" in candidate.customized or bool(status.values["kept_last_good"])
-    up.tell_jobs(run, candidate, seen, places.ask, own_gres=own_gres)
+    up.tell_jobs(run, candidate, seen, paths.ask, own_gres=own_gres)
     up.bring_up(run, candidate, node)
     try:
         proof = prove(run, candidate, node, fresh=True)
@@ -75,7 +75,7 @@ def _start(run: Run) -> None:
     )
     outcome.drift(status, changes)
     if not status.values["kept_last_good"]:  # else the next start compares with what was good
-        drift.save(places, drift.remembered(seen.facts, seen.image))
+        drift.save(paths, drift.remembered(seen.facts, seen.image))
         remember(run, candidate)
     status.ready()
     outcome.ready(run, seen.plan, candidate, proof.summary)
@@ -90,7 +90,7 @@ def isolate(run: Run, seen: Seen) -> None:
 
     with run.status.step("isolation"):
         for note in isolation.prepare(
-            run.machine, run.places, run.settings.isolation, run.settings.node
+            run.machine, run.paths, run.settings.isolation, run.settings.node
         ):
             run.status.note(note)
         error = isolation.shared_node_error(run.machine, seen.plan)

@@ -28,34 +28,34 @@ _IDLE = (
 )
 
 
-def refuses(machine: Machine, places: Paths, texts: Mapping[str, str]) -> Refuses:
+def refuses(machine: Machine, paths: Paths, texts: Mapping[str, str]) -> Refuses:
     """Tells of a path whether slurmctld ends over that file, and over no other cause; one that does not
     come to an end in time has not."""
     known: dict[str, bool] = {}
 
     def ask(path: str) -> bool:
         if path not in known:
-            known[path] = _ends(machine, places, texts, path) and not _ends(
-                machine, places, texts, None
+            known[path] = _ends(machine, paths, texts, path) and not _ends(
+                machine, paths, texts, None
             )
         return known[path]
 
     return ask
 
 
-def in_force(machine: Machine, places: Paths) -> Refuses:
+def in_force(machine: Machine, paths: Paths) -> Refuses:
     """As `refuses`, with the configuration that lies in /etc/slurm."""
     texts = {}
-    for name in sorted(os.listdir(places.etc_slurm)):
-        path = f"{places.etc_slurm}/{name}"
+    for name in sorted(os.listdir(paths.etc_slurm)):
+        path = f"{paths.etc_slurm}/{name}"
         if name != ASK and os.path.isfile(path) and not os.path.islink(path):
             texts[name] = read_text(path) or ""
-    return refuses(machine, places, texts)
+    return refuses(machine, paths, texts)
 
 
-def _ends(machine: Machine, places: Paths, texts: Mapping[str, str], state: str | None) -> bool:
+def _ends(machine: Machine, paths: Paths, texts: Mapping[str, str], state: str | None) -> bool:
     # Of its own: the start asks while the service that it takes down may be asking, too
-    folder = tempfile.mkdtemp(prefix="state-trial.", dir=places.run)
+    folder = tempfile.mkdtemp(prefix="state-trial.", dir=paths.run)
     quiet = {**texts, "slurm.conf": f"{trial.without(texts['slurm.conf'], _ACTS)}\n{_IDLE}\n"}
 
     def lay(into: str, owner: tuple[int, int]) -> None:
@@ -65,6 +65,6 @@ def _ends(machine: Machine, places: Paths, texts: Mapping[str, str], state: str 
             os.chown(copy, *owner)
 
     try:
-        return trial.came_up(machine, quiet, places, folder, lay) is False
+        return trial.came_up(machine, quiet, paths, folder, lay) is False
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -14,13 +14,13 @@ _OURS = "/var/lib/dshpc/state/slurmctld"
 _LEAST_BYTES = 256 * 1024  # slurmctld writes its state beside the one it has
 
 
-def ensure_room(places: Paths) -> None:
+def ensure_room(paths: Paths) -> None:
     """DshpcError where nothing can be written, or next to nothing: jobs would be lost."""
-    path = f"{places.state}/.dshpc-room"
+    path = f"{paths.state}/.dshpc-room"
     replace_bytes(path, bytes(4096), sync=False)
     try:
         os.unlink(path)
-        found = os.statvfs(places.state)
+        found = os.statvfs(paths.state)
     except OSError as error:
         raise cannot_write(path, error) from None
     room = found.f_bavail * found.f_frsize
@@ -38,26 +38,26 @@ def ensure_room(places: Paths) -> None:
         )
 
 
-def saved_in(places: Paths, text: str) -> str:
+def saved_in(paths: Paths, text: str) -> str:
     """The folder in which slurmctld saves its state, by the text of slurm.conf."""
-    return places.at(slurm_conf.last(text, "StateSaveLocation") or _OURS)
+    return paths.at(slurm_conf.last(text, "StateSaveLocation") or _OURS)
 
 
-def holds_state(places: Paths, candidate: Candidate) -> bool:
+def holds_state(paths: Paths, candidate: Candidate) -> bool:
     """Whether slurmctld will find a state of before: then this is not the first start."""
     folder = slurm_conf.last(candidate.texts["slurm.conf"], "StateSaveLocation") or _OURS
     try:
-        return bool(os.listdir(places.at(folder)))
+        return bool(os.listdir(paths.at(folder)))
     except (OSError, ValueError):  # Slurm says what is wrong with it
         return False
 
 
-def foreign_error(places: Paths, candidate: Candidate) -> DshpcError | None:
+def foreign_error(paths: Paths, candidate: Candidate) -> DshpcError | None:
     """Whether the saved state is another cluster's: slurmctld would end on it."""
     text = candidate.texts["slurm.conf"]
     folder = slurm_conf.last(text, "StateSaveLocation") or _OURS
     name = slurm_conf.last(text, "ClusterName")
-    saved = (read_text(f"{places.at(folder)}/clustername") or "").strip()
+    saved = (read_text(f"{paths.at(folder)}/clustername") or "").strip()
     owner = saved.partition("|")[0]  # "lab|1652": name and number
     if not owner or name is None or owner == name:
         return None

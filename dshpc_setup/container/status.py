@@ -73,15 +73,15 @@ class Status:
     """
 
     def __init__(
-        self, places: Paths, say: Callable[[str], None] = log, *, live: bool = True
+        self, paths: Paths, say: Callable[[str], None] = log, *, live: bool = True
     ) -> None:
-        self._places = places
+        self._paths = paths
         self._live = live
         self.say = say
         self._began = time.monotonic()
         self.values: dict[str, Any] = {
             "schema": SCHEMA,
-            "container_began": _container_began(places),
+            "container_began": _container_began(paths),
             "phase": "starting",
             "ready": False,
             "failure": None,
@@ -133,38 +133,38 @@ class Status:
         self.write()
 
     def write(self) -> None:
-        os.makedirs(self._places.run, exist_ok=True)
+        os.makedirs(self._paths.run, exist_ok=True)
         text = json.dumps(self.values, indent=1, ensure_ascii=False)
         # No sync: /run does not outlive a power cut anyway
-        replace_text(self._places.status, f"{text}\n", sync=False)
+        replace_text(self._paths.status, f"{text}\n", sync=False)
         # For the health check, which is a shell script
         phase = f"{self.values['phase']}\n{self.values['container_began']}\n"
-        replace_text(f"{self._places.run}/phase", phase, sync=False)
+        replace_text(f"{self._paths.run}/phase", phase, sync=False)
 
 
-def read(places: Paths) -> dict[str, Any] | None:
+def read(paths: Paths) -> dict[str, Any] | None:
     """The status as last written; None before this start's first one."""
     try:
-        with open(places.status, encoding="utf-8") as file:
+        with open(paths.status, encoding="utf-8") as file:
             found = foreign.of_file(file)
     except FileNotFoundError:
         return None
-    if not isinstance(found, dict) or found.get("container_began") != _container_began(places):
+    if not isinstance(found, dict) or found.get("container_began") != _container_began(paths):
         return None
     return found
 
 
-def _container_began(places: Paths) -> str:
+def _container_began(paths: Paths) -> str:
     """Field 22 of proc_pid_stat(5), the 20th behind the name, which may hold blanks and brackets."""
-    fields = (read_text(places.at("/proc/1/stat")) or "").rpartition(")")[2].split()
+    fields = (read_text(paths.at("/proc/1/stat")) or "").rpartition(")")[2].split()
     return fields[19] if len(fields) > 19 else ""
 
 
-def wait(places: Paths, timeout_s: float) -> dict[str, Any] | None:
+def wait(paths: Paths, timeout_s: float) -> dict[str, Any] | None:
     """The status once it is ready or failed, or as it is when the time is up."""
     until = time.monotonic() + timeout_s
     while True:
-        found = read(places)
+        found = read(paths)
         if found is not None and found["phase"] in ("ready", "failed"):
             return found
         if time.monotonic() >= until:

@@ -15,10 +15,10 @@ _MOST_JOBS = 5  # the latest of those that Slurm still knows
 _END = 4096
 
 
-def failed(machine: Machine, places: Paths, deadline_s: float) -> tuple[str, ...]:
+def failed(machine: Machine, paths: Paths, deadline_s: float) -> tuple[str, ...]:
     """ "17 (exit code 3)" each; nothing is asked where slurm.conf names none."""
     try:
-        text = read_text(f"{places.etc_slurm}/slurm.conf") or ""
+        text = read_text(f"{paths.etc_slurm}/slurm.conf") or ""
     except OSError:
         return ()
     path = slurm_conf.last(text, "TaskProlog")
@@ -28,7 +28,7 @@ def failed(machine: Machine, places: Paths, deadline_s: float) -> tuple[str, ...
     return tuple(
         f"{each.job} (exit code {each.code})"
         for each in seen.parse_failed(asked.stdout)
-        if each.code in _codes(_end(places.at(each.errors)))
+        if each.code in _codes(_end(paths.at(each.errors)))
     )
 
 

@@ -64,7 +64,7 @@ def parse_error(
     return explain(result.text or f"slurmd ended with {result.code} ({result.state})", candidate)
 
 
-def trial_error(machine: Machine, candidate: Candidate, places: Paths) -> DshpcError | None:
+def trial_error(machine: Machine, candidate: Candidate, paths: Paths) -> DshpcError | None:
     """Whether slurmctld comes up with these texts, on a spare port and with no saved state.
 
     It has no option to check a configuration, and under -D a reconfigure with a file that does not
@@ -72,17 +72,17 @@ def trial_error(machine: Machine, candidate: Candidate, places: Paths) -> DshpcE
     """
     import shutil
 
-    folder = f"{places.run}/trial"
+    folder = f"{paths.run}/trial"
     try:
-        said = _refusal(machine, candidate, places, folder)
+        said = _refusal(machine, candidate, paths, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # what stays, the next trial removes or tells
     return None if said is None else explain(said, candidate)
 
 
-def _refusal(machine: Machine, candidate: Candidate, places: Paths, folder: str) -> str | None:
+def _refusal(machine: Machine, candidate: Candidate, paths: Paths, folder: str) -> str | None:
     """What slurmctld said as it did not come up."""
-    up = came_up(machine, candidate.texts, places, folder)
+    up = came_up(machine, candidate.texts, paths, folder)
     if up:
         return None
     said = read_text(f"{folder}/{_LOG}") or ""
@@ -94,7 +94,7 @@ def _refusal(machine: Machine, candidate: Candidate, places: Paths, folder: str)
 def came_up(
     machine: Machine,
     texts: Mapping[str, str],
-    places: Paths,
+    paths: Paths,
     folder: str,
     lay: Callable[[str, tuple[int, int]], None] = lambda _into, _owner: None,
 ) -> bool | None:
@@ -104,10 +104,10 @@ def came_up(
     """
     ports = (network.spare_port(), network.spare_port())
     moved = asking(_moved(texts["slurm.conf"], ports, folder))
-    config.write_set(folder, {**texts, "slurm.conf": moved}, places.key)
+    config.write_set(folder, {**texts, "slurm.conf": moved}, paths.key)
     os.makedirs(f"{folder}/state")
     os.chmod(folder, 0o755)
-    found = os.stat(places.key)
+    found = os.stat(paths.key)
     os.chown(f"{folder}/state", found.st_uid, found.st_gid)
     lay(f"{folder}/state", (found.st_uid, found.st_gid))
     log = f"{folder}/{_LOG}"

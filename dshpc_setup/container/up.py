@@ -26,7 +26,7 @@ from dshpc_setup.terminal.sanitize import listed
 
 def name_node(run: Run, node: str) -> None:
     """For the service of slurmd and for the health check."""
-    replace_text(f"{run.places.run}/node", f"{node}\n", sync=False)
+    replace_text(f"{run.paths.run}/node", f"{node}\n", sync=False)
 
 
 def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres: bool) -> None:
@@ -42,34 +42,34 @@ def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres:
         gpus = seen.facts.gpus.devices
         try:
             listed = gpu_places.write(
-                run.machine, ask, run.places, node, gpus, seen.plan, own_gres=own_gres
+                run.machine, ask, run.paths, node, gpus, seen.plan, own_gres=own_gres
             )
         except DshpcError as error:  # slurmd is the first that reads the texts of a first start
             raise (
                 trial.parse_error(run.machine, candidate, os.path.dirname(ask), node) or error
             ) from None
-        offer.write(run.places, offer.offer(candidate, seen, node, listed))
+        offer.write(run.paths, offer.offer(candidate, seen, node, listed))
     if seen.plan.sharing is not None and seen.plan.sharing.kind == "mps":
         from dshpc_setup.container import mps
 
         with run.status.step("mps"):
-            for note in mps.prepare(run.machine, run.places, seen.plan):
+            for note in mps.prepare(run.machine, run.paths, seen.plan):
                 run.status.note(note)
 
 
 def bring_up(run: Run, candidate: Candidate, node: str) -> None:
     """Steps "slurmctld" and "slurmd"; DshpcError, and both down again, where one does not come up."""
-    machine, places, status = run.machine, run.places, run.status
+    machine, paths, status = run.machine, run.paths, run.status
     with status.step("slurmctld"):
         port = check.port(candidate.texts, *check.PORTS["slurmctld"])
         if network.listens(port):
             raise _port_taken(port)
         if not run.restored:
-            replace_text(f"{places.run}/first-start", "", sync=False)
-        if not daemons.bring_up(machine, places, "slurmctld", port):
+            replace_text(f"{paths.run}/first-start", "", sync=False)
+        if not daemons.bring_up(machine, paths, "slurmctld", port):
             raise _down(run, candidate, node, "slurmctld")
         if run.restored:
-            found = interrupted.look(machine, places)
+            found = interrupted.look(machine, paths)
             over = _conclude_restored(run)
             run.interrupted = found and found.without(over)
             # Before slurmd registers: others would begin at once on what the interrupted ones have lost
@@ -78,15 +78,15 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
     with status.step("slurmd"):
         port = check.port(candidate.texts, *check.PORTS["slurmd"])
         run.up_since = time.time()
-        up = daemons.bring_up(machine, places, "slurmd", port)
-        if daemons.has_ended(places, "slurmctld"):  # it listens before it has read everything
+        up = daemons.bring_up(machine, paths, "slurmd", port)
+        if daemons.has_ended(paths, "slurmctld"):  # it listens before it has read everything
             raise _down(run, candidate, node, "slurmctld")
         if not up:
             raise _down(run, candidate, node, "slurmd")
 
 
 def _conclude_restored(run: Run) -> tuple[str, ...]:
-    over = restored.conclude(run.machine, run.places)
+    over = restored.conclude(run.machine, run.paths)
     if over:
         run.status.note(
             f"Jobs that had ended since the copy of the queue was made, and do not run again: "
@@ -103,7 +103,7 @@ def _down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcError
 
 def _take_down(run: Run) -> None:
     for service in ("slurmd", "slurmctld"):
-        daemons.take_down(run.machine, run.places, service)
+        daemons.take_down(run.machine, run.paths, service)
 
 
 def why_ended(run: Run, candidate: Candidate, node: str) -> DshpcError | None:
@@ -111,7 +111,7 @@ def why_ended(run: Run, candidate: Candidate, node: str) -> DshpcError | None:
 
     None where it has not ended, or what it was given is not the cause.
     """
-    if not daemons.has_ended(run.places, "slurmctld"):
+    if not daemons.has_ended(run.paths, "slurmctld"):
         return None
     error = _refusal(run, candidate, node)
     if error is not None:
@@ -126,9 +126,9 @@ def why_down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcEr
 
 def _refusal(run: Run, candidate: Candidate, node: str) -> DshpcError | None:
     """Asked of Slurm's programs, with the configuration that is in force."""
-    folder = os.path.realpath(run.places.etc_slurm)
+    folder = os.path.realpath(run.paths.etc_slurm)
     return (
-        trial.trial_error(run.machine, candidate, run.places)
+        trial.trial_error(run.machine, candidate, run.paths)
         or _queue_error(run, candidate)
         or trial.parse_error(run.machine, candidate, folder, node)
     )
@@ -136,9 +136,9 @@ def _refusal(run: Run, candidate: Candidate, node: str) -> DshpcError | None:
 
 def _queue_error(run: Run, candidate: Candidate) -> DshpcError | None:
     """Whether slurmctld has ended over its saved jobs: of a damaged file the beginning may be right."""
-    refuses = state_trial.refuses(run.machine, run.places, candidate.texts)
+    refuses = state_trial.refuses(run.machine, run.paths, candidate.texts)
     try:
-        saved_state.check_whole(run.places, candidate.texts["slurm.conf"], refuses)
+        saved_state.check_whole(run.paths, candidate.texts["slurm.conf"], refuses)
     except DshpcError as error:
         return error
     return None

@@ -27,46 +27,46 @@ from dshpc_setup.files.storage import open_lock, read_text, replace_text
 from dshpc_setup.slurm.paths import HOMES, Paths
 
 
-def gpu_gids(places: Paths) -> tuple[int, ...]:
+def gpu_gids(paths: Paths) -> tuple[int, ...]:
     """The groups of the GPU device files that are here, less root's own."""
     found = set()
     files = (pair for each in gpu_vendors.all_of_them() for pair in each.nodes.files.items())
     for folder, pattern in files:
         try:
-            names = os.listdir(places.at(folder))
+            names = os.listdir(paths.at(folder))
         except FileNotFoundError:
             continue
         for name in names:
-            path = places.at(f"{folder}/{name}")
+            path = paths.at(f"{folder}/{name}")
             if re.fullmatch(pattern, name) and os.path.exists(path) and not os.path.isdir(path):
                 found.add(os.stat(path).st_gid)
     return tuple(sorted(found - {0}))
 
 
-def restore(places: Paths) -> int:
+def restore(paths: Paths) -> int:
     """Make all users of the state volume known; how many there are."""
-    with _locked(places):
-        users = accounts.from_text(read_text(_list(places)) or "")
-        _apply(places, users)
+    with _locked(paths):
+        users = accounts.from_text(read_text(_list(paths)) or "")
+        _apply(paths, users)
     return len(users)
 
 
-def refuse_unreadable(places: Paths) -> None:
+def refuse_unreadable(paths: Paths) -> None:
     """Raises what `restore` would of a damaged list, and changes nothing."""
-    accounts.from_text(read_text(_list(places)) or "")
+    accounts.from_text(read_text(_list(paths)) or "")
 
 
-def add(places: Paths, user: User) -> Account:
+def add(paths: Paths, user: User) -> Account:
     """Make one more user known, now and after every later start."""
-    with _locked(places):
-        before = accounts.from_text(read_text(_list(places)) or "")
+    with _locked(paths):
+        before = accounts.from_text(read_text(_list(paths)) or "")
         users = (*(other for other in before if other.uid != user.uid), user)
-        known = _apply(places, users)
-        replace_text(_list(places), accounts.to_text(users))
+        known = _apply(paths, users)
+        replace_text(_list(paths), accounts.to_text(users))
     return known[-1]
 
 
-def add_ground(places: Paths, work: str, uid: str, gid: str) -> None:
+def add_ground(paths: Paths, work: str, uid: str, gid: str) -> None:
     """Where this user's workspaces lie, made by root; DshpcError where root may not.
 
     `as-user` compares what is left in `ground` before each submission.
@@ -78,39 +78,39 @@ def add_ground(places: Paths, work: str, uid: str, gid: str) -> None:
         workspace_folders.prepare(work, user.uid, user.gid)
     except OSError as error:
         raise workspace_folders.not_made(f"{work}/jobs/{user.uid}", work, error) from None
-    os.makedirs(f"{places.run}/ground", exist_ok=True)
-    replace_text(f"{places.run}/ground/{user.uid}", f"{work}\n", sync=False)
+    os.makedirs(f"{paths.run}/ground", exist_ok=True)
+    replace_text(f"{paths.run}/ground/{user.uid}", f"{work}\n", sync=False)
 
 
-def _list(places: Paths) -> str:
-    return f"{places.state}/users"
+def _list(paths: Paths) -> str:
+    return f"{paths.state}/users"
 
 
-def _apply(places: Paths, users: Iterable[User]) -> tuple[Account, ...]:
-    passwd_path, group_path = places.at("/etc/passwd"), places.at("/etc/group")
+def _apply(paths: Paths, users: Iterable[User]) -> tuple[Account, ...]:
+    passwd_path, group_path = paths.at("/etc/passwd"), paths.at("/etc/group")
     passwd, group = read_text(passwd_path) or "", read_text(group_path) or ""
-    found = accounts.merge(passwd, group, users, gpu_gids(places), _owners(places))
+    found = accounts.merge(passwd, group, users, gpu_gids(paths), _owners(paths))
     if found.group != group:
         replace_text(group_path, found.group)
     if found.passwd != passwd:
         replace_text(passwd_path, found.passwd)
     for known in found.known:
-        ends.make_folder(places, known.user.uid, known.user.gid)
+        ends.make_folder(paths, known.user.uid, known.user.gid)
         if known.home.startswith(f"{HOMES}/"):
-            _make_home(places, known)
+            _make_home(paths, known)
         # What `as-user` compares before every command: a line it reads without a process of its own
         replace_text(
-            f"{places.run}/users/{known.user.uid}",
+            f"{paths.run}/users/{known.user.uid}",
             f"{known.user.gid}:{known.login}:{known.home}:{known.user.name}\n",
             sync=False,
         )
     return found.known
 
 
-def _owners(places: Paths) -> dict[str, int]:
+def _owners(paths: Paths) -> dict[str, int]:
     """Whose each folder of the home volume is."""
     try:
-        with os.scandir(places.homes) as found:
+        with os.scandir(paths.homes) as found:
             return {
                 f"{HOMES}/{item.name}": item.stat(follow_symlinks=False).st_uid for item in found
             }
@@ -118,12 +118,12 @@ def _owners(places: Paths) -> dict[str, int]:
         return {}
 
 
-def _make_home(places: Paths, known: Account) -> None:
+def _make_home(paths: Paths, known: Account) -> None:
     """The user's home, for nobody else to read; and its usual path, where nothing else is there.
 
     Only root can write in the folder that homes lie in, so what is there and root's was begun by us.
     """
-    path, user = places.at(known.home), known.user
+    path, user = paths.at(known.home), known.user
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
@@ -139,7 +139,7 @@ def _make_home(places: Paths, known: Account) -> None:
             os.fchown(handle, user.uid, user.gid)
     finally:
         os.close(handle)
-    usual = places.at(f"/home/{os.path.basename(known.home)}")
+    usual = paths.at(f"/home/{os.path.basename(known.home)}")
     above = os.path.dirname(usual)
     if os.path.isdir(above) and not os.path.ismount(above) and not os.path.lexists(usual):
         os.symlink(known.home, usual)  # never into a folder of the machine's, which a mount is
@@ -157,8 +157,8 @@ def _no_home(known: Account, why: str) -> DshpcError:
 
 
 @contextmanager
-def _locked(places: Paths) -> Iterator[None]:
-    os.makedirs(f"{places.run}/users", exist_ok=True)
-    with open_lock(f"{places.run}/users.lock") as lock:
+def _locked(paths: Paths) -> Iterator[None]:
+    os.makedirs(f"{paths.run}/users", exist_ok=True)
+    with open_lock(f"{paths.run}/users.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -25,16 +25,16 @@ from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.paths import Paths
 
 
-def would_start(machine: Machine, places: Paths, env: Mapping[str, str]) -> int:
+def would_start(machine: Machine, paths: Paths, env: Mapping[str, str]) -> int:
     """Prints {"refused": null}, or with exit code 2 what is wrong, with 3 why it cannot be asked now."""
     settings = Settings()
-    runs = os.path.exists(places.status)
+    runs = os.path.exists(paths.status)
     refused, code = None, Exit.OK
     try:
         settings = settings_module.load(env=env)
-        with alone(places, "dshpc reconfigure") if runs else nullcontext():
+        with alone(paths, "dshpc reconfigure") if runs else nullcontext():
             _check(
-                Run(machine, places, Status(places, _nobody, live=False), settings, slurm_user()),
+                Run(machine, paths, Status(paths, _nobody, live=False), settings, slurm_user()),
                 thrown_away=not runs,
             )
     except DshpcError as error:
@@ -50,21 +50,21 @@ def _nobody(_text: str) -> None:
 
 def _check(run: Run, *, thrown_away: bool) -> None:
     """Raises DshpcError for what would keep the start from ending with these files in force."""
-    keys.refuse_unusable(run.places)
-    users.refuse_unreadable(run.places)
+    keys.refuse_unusable(run.paths)
+    users.refuse_unreadable(run.paths)
     seen = look(run)
     if thrown_away:
         for folder in ("/run/slurm", "/run/slurmctld", "/var/spool/slurmd"):
-            os.makedirs(run.places.at(folder), exist_ok=True)
+            os.makedirs(run.paths.at(folder), exist_ok=True)
         start.isolate(run, seen)
     chosen = in_force.choose(run, seen)
     if isinstance(chosen, DshpcError):
         raise chosen
-    same = dict(chosen.texts) == config.load_last_good(run.places)
+    same = dict(chosen.texts) == config.load_last_good(run.paths)
     depth: in_force.Depth = "look" if same and not thrown_away else "trial"
     error = (
         hardware_fit.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
-        or state_volume.foreign_error(run.places, chosen)
+        or state_volume.foreign_error(run.paths, chosen)
         or in_force.check_text(run, chosen, depth)
     )
     if error is not None:

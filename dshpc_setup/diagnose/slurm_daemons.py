@@ -34,7 +34,7 @@ from dshpc_setup.observed.model import Daemon, Inside, KeyFile
 from dshpc_setup.slurm.paths import Paths
 from dshpc_setup.terminal.sanitize import often
 
-_PLACES = Paths()
+_PATHS = Paths()
 _OFTEN = 3  # times that a daemon ended by itself since the container's start
 _LATELY_S = 600
 _DAEMONS = ("slurmctld", "slurmd")
@@ -70,7 +70,7 @@ def _daemon_up(name: str, without: str) -> Check:
         since = "" if daemon.seconds is None else f" for {daemon.seconds} s"
         words = (f"{name}: down{since}, {_exits(daemon)}", *_errors_of(name, inside))
         if not daemon.wanted:
-            service = f"{_PLACES.services}/{name}"
+            service = f"{_PATHS.services}/{name}"
             order = f"docker exec {quote(cluster(known).container)} s6-svc -u {service}"
             cause = f"Somebody stopped {name}, and its supervisor leaves it so: {without}"
             return fault(
@@ -136,7 +136,7 @@ def _key(known: CheckInput, inside: Inside) -> Verdict:
     if key.state == "absent":
         return fault(
             "Slurm's key is gone. Its daemons keep running with what they read, but cannot restart.",
-            _PLACES.key,
+            _PATHS.key,
             fix=(restart("The next start makes a new one; jobs that run are interrupted"),),
         )
     if key.state != "present":
@@ -147,20 +147,20 @@ def _key(known: CheckInput, inside: Inside) -> Verdict:
         return fine(_told(key))
     anew = Fix(
         "Remove it, so that the next start makes a new one (jobs that run are lost)",
-        f"{inside_it} rm {_PLACES.key} && dshpc restart",
+        f"{inside_it} rm {_PATHS.key} && dshpc restart",
     )
     if _of_no_use(key):
         return fault(wrong, _told(key), fix=(anew,))
     fixes = [
         Fix(
             "Give it back to Slurm's user",
-            f"{inside_it} chown slurm:slurm {_PLACES.key}",
+            f"{inside_it} chown slurm:slurm {_PATHS.key}",
             automatic=True,
             repair=("restrict-key", ""),
         ),
         Fix(
             "Close it to others",
-            f"{inside_it} chmod 600 {_PLACES.key}",
+            f"{inside_it} chmod 600 {_PATHS.key}",
             automatic=True,
             repair=("restrict-key", ""),
         ),
@@ -177,7 +177,7 @@ def _key(known: CheckInput, inside: Inside) -> Verdict:
 
 def _told(key: KeyFile) -> str:
     mode = "unknown" if key.mode is None else f"{key.mode:04o}"
-    return f"{_PLACES.key}: mode {mode}, owner {key.owner}, {key.size} bytes"
+    return f"{_PATHS.key}: mode {mode}, owner {key.owner}, {key.size} bytes"
 
 
 def _of_no_use(key: KeyFile) -> bool:

@@ -130,10 +130,10 @@ def _programs_that_cannot_run() -> list[str]:
     from dshpc_setup.files.storage import read_text
     from dshpc_setup.slurm.paths import Paths
 
-    places = Paths()
+    paths = Paths()
     theirs = r"(?im)^\s*\w*(?:prolog|epilog|healthcheckprogram)\w*\s*=(?!/usr/bin/true|/usr/local/lib/dshpc/)"
     try:
-        text = read_text(f"{places.etc_slurm}/slurm.conf") or ""
+        text = read_text(f"{paths.etc_slurm}/slurm.conf") or ""
     except OSError:
         return []
     if re.search(theirs, text) is None:
@@ -142,7 +142,7 @@ def _programs_that_cannot_run() -> list[str]:
 
     return [
         f"{programs.told(each)}. {programs.then(each.key)} What helps: dshpc doctor"
-        for each in observe.unusable_programs(places)
+        for each in observe.unusable_programs(paths)
     ]
 
 
@@ -242,14 +242,14 @@ def _saved_state(rest: list[str]) -> int:
     from dshpc_setup.machine.local import LocalMachine
     from dshpc_setup.slurm.paths import Paths
 
-    places = Paths()
-    text = read_text(f"{places.etc_slurm}/slurm.conf") or ""
-    refuses = state_trial.in_force(LocalMachine(), places)
+    paths = Paths()
+    text = read_text(f"{paths.etc_slurm}/slurm.conf") or ""
+    refuses = state_trial.in_force(LocalMachine(), paths)
     match rest:
         case ["check"]:
-            saved_state.check_whole(places, text, refuses)
+            saved_state.check_whole(paths, text, refuses)
         case ["restore" | "give-up" as choice]:
-            print(saved_state.repair(places, choice, text, slurm_user(), refuses))
+            print(saved_state.repair(paths, choice, text, slurm_user(), refuses))
         case _:
             raise _usage("dshpc-node saved-state takes check, restore or give-up.")
     return 0

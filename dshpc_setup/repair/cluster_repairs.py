@@ -7,7 +7,7 @@ from dshpc_setup.engine.compose import FILE as COMPOSE_FILE
 from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.render.configuration import CONFIG_FILES
 from dshpc_setup.repair import node
-from dshpc_setup.repair.model import PLACES, Argv, Host, Made, Refusal, Repair
+from dshpc_setup.repair.model import PATHS, Argv, Host, Made, Refusal, Repair
 
 
 def restrict_env(_: CheckInput, here: Host, __: str) -> Made:
@@ -33,8 +33,8 @@ def restrict_key(known: CheckInput, here: Host, _: str) -> Made:
     if here.container is None or _not_running(known, here):
         return _not_running(known, here) or Refusal("It is not known what it is called.")
     commands = (
-        tuple(DOCKER.run_in(here.container, "chown", "slurm:slurm", PLACES.key)),
-        tuple(DOCKER.run_in(here.container, "chmod", "600", PLACES.key)),
+        tuple(DOCKER.run_in(here.container, "chown", "slurm:slurm", PATHS.key)),
+        tuple(DOCKER.run_in(here.container, "chmod", "600", PATHS.key)),
     )
     return (Repair("restrict-key", "Let only Slurm's user read Slurm's key", commands),)
 
@@ -42,7 +42,7 @@ def restrict_key(known: CheckInput, here: Host, _: str) -> Made:
 def start_daemon(known: CheckInput, here: Host, name: str) -> Made:
     if here.container is None or _not_running(known, here):
         return _not_running(known, here) or Refusal("It is not known what it is called.")
-    argv = DOCKER.run_in(here.container, "s6-svc", "-u", f"{PLACES.services}/{name}")
+    argv = DOCKER.run_in(here.container, "s6-svc", "-u", f"{PATHS.services}/{name}")
     return (Repair("start-daemon", f"Start {name} again", (tuple(argv),), name),)
 
 

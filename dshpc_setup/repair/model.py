@@ -10,7 +10,7 @@ from dshpc_setup.engine.daemon import Starter
 from dshpc_setup.errors import RepairKind
 from dshpc_setup.slurm.paths import Paths
 
-PLACES = Paths("")  # in the container
+PATHS = Paths("")  # in the container
 
 Kind = RepairKind
 

@@ -82,9 +82,9 @@ def test_no_edit_is_overwritten_or_ends_in_a_traceback(
     choose = random.Random(f"{SEED}/{path}")
     file = project.folder / path
     original = file.read_bytes()
-    places = Paths(str(project.folder.parent / "root"))
-    Path(places.root).mkdir()
-    Path(places.config).symlink_to(project.folder / "config")
+    paths = Paths(str(project.folder.parent / "root"))
+    Path(paths.root).mkdir()
+    Path(paths.config).symlink_to(project.folder / "config")
     owners = set()
     for number in range(EACH):
         content = edited(original, choose)
@@ -100,7 +100,7 @@ def test_no_edit_is_overwritten_or_ends_in_a_traceback(
             assert file.read_bytes() == (content if "kept" in change.action else NOW[path].encode())
             _as_before(project, path, change.action)
         if path != COMPOSE and (full or number % 10 == 0):
-            in_container(places, path.removeprefix("config/"), content, thorough=number % 100 == 0)
+            in_container(paths, path.removeprefix("config/"), content, thorough=number % 100 == 0)
             assert file.read_bytes() == content
     assert owners == {"kept-custom", "kept-edited"}
 
@@ -115,9 +115,9 @@ def _as_before(project: Project, path: str, action: str) -> None:
         manifest.write_text(text.replace(old, new))
 
 
-def in_container(places: Paths, name: str, content: bytes, *, thorough: bool) -> None:
+def in_container(paths: Paths, name: str, content: bytes, *, thorough: bool) -> None:
     """What the start asks of the same file, unless it says that this is none that Slurm could read."""
-    found = _answer(lambda: config.choose(places, RENDERED))
+    found = _answer(lambda: config.choose(paths, RENDERED))
     if not isinstance(found, Candidate):
         return
     host = ownership.classify(
@@ -170,16 +170,16 @@ def _complaints(text: str) -> str:
 
 @pytest.mark.parametrize("path", FILES[:3])
 def test_a_megabyte_on_one_line_is_answered_in_time(project: Project, path: str) -> None:
-    places = Paths(str(project.folder.parent / "root"))
-    Path(places.root).mkdir()
-    Path(places.config).symlink_to(project.folder / "config")
+    paths = Paths(str(project.folder.parent / "root"))
+    Path(paths.root).mkdir()
+    Path(paths.config).symlink_to(project.folder / "config")
     choose = random.Random(SEED)
     for _ in range(4):
         content = long_line((project.folder / path).read_bytes(), choose)
         (project.folder / path).write_bytes(content)
         (change,) = apply.compare(project, {path: Wanted(NOW[path])})
         assert change.action == "kept-edited"
-        in_container(places, path.removeprefix("config/"), content, thorough=True)
+        in_container(paths, path.removeprefix("config/"), content, thorough=True)
 
 
 @pytest.mark.parametrize(("mark", "is_one"), MARKS)
@@ -191,8 +191,8 @@ def test_the_marker_in_odd_forms_means_the_same_on_both_sides(
     file.write_bytes(content)
     (change,) = apply.compare(project, {"config/slurm.conf": Wanted(NOW["config/slurm.conf"])})
     assert change.action == ("kept-custom" if is_one else "kept-edited")
-    places = Paths(str(project.folder.parent / "root"))
-    Path(places.root).mkdir()
-    Path(places.config).symlink_to(project.folder / "config")
-    found = config.choose(places, RENDERED).customized
+    paths = Paths(str(project.folder.parent / "root"))
+    Path(paths.root).mkdir()
+    Path(paths.config).symlink_to(project.folder / "config")
+    found = config.choose(paths, RENDERED).customized
     assert found["slurm.conf"] == ("custom" if is_one else "edited")

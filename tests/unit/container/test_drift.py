@@ -122,15 +122,15 @@ def test_the_block_names_was_is_and_done() -> None:
 
 
 def test_saved_facts_are_found_and_damaged_ones_are_none(tmp_path: Path) -> None:
-    places = Paths(str(tmp_path))
-    Path(places.state).mkdir(parents=True)
-    assert drift.load(places) is None
+    paths = Paths(str(tmp_path))
+    Path(paths.state).mkdir(parents=True)
+    assert drift.load(paths) is None
     now = remembered(facts(card(0)))
-    drift.save(places, now)
-    assert drift.load(places) == json.loads(json.dumps(now))
+    drift.save(paths, now)
+    assert drift.load(paths) == json.loads(json.dumps(now))
     for damaged in (b"{", b"[]", b"\xff\xfe", b""):
-        (Path(places.state) / "facts.json").write_bytes(damaged)
-        assert drift.load(places) is None
+        (Path(paths.state) / "facts.json").write_bytes(damaged)
+        assert drift.load(paths) is None
 
 
 @pytest.mark.parametrize("gpus", [None, [], "x", {"devices": None}, {"devices": ["x", {}]}, 5])

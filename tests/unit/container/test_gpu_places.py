@@ -225,7 +225,7 @@ def test_links_are_asked_for() -> None:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     (tmp_path / "run/dshpc").mkdir(parents=True)
     return Paths(str(tmp_path))
 
@@ -236,32 +236,32 @@ def machine(state: State = "present", code: int = 0) -> FakeMachine:
     return FakeMachine(commands={"slurmd -G -N n": answer})
 
 
-def test_the_table_lies_where_each_user_can_read_it(places: Paths) -> None:
+def test_the_table_lies_where_each_user_can_read_it(paths: Paths) -> None:
     plan = replace(PLAN, gres=tuple(map(line, MIXED)))
-    gpu_places.write(machine(), "ask.conf", places, "n", MIXED, plan, own_gres=False)
-    file = Path(gpu_places.path(places))
+    gpu_places.write(machine(), "ask.conf", paths, "n", MIXED, plan, own_gres=False)
+    file = Path(gpu_places.path(paths))
     assert rows(file.read_text()) == ["gpu 1 nvidia 0 GPU-0", "gpu 0 nvidia 1 GPU-1"]
     assert file.stat().st_mode & 0o777 == 0o644
 
 
-def test_of_one_type_the_plan_says_the_places(places: Paths) -> None:
+def test_of_one_type_the_plan_says_the_places(paths: Paths) -> None:
     plan = replace(PLAN, gres=tuple(map(line, ALIKE)))
     unasked = FakeMachine()
-    gpu_places.write(unasked, "ask.conf", places, "n", ALIKE, plan, own_gres=False)
+    gpu_places.write(unasked, "ask.conf", paths, "n", ALIKE, plan, own_gres=False)
     assert unasked.ran == []
-    text = Path(gpu_places.path(places)).read_text()
+    text = Path(gpu_places.path(paths)).read_text()
     assert rows(text) == ["gpu 0 nvidia 0 GPU-0", "gpu 1 nvidia 1 GPU-1"]
 
 
-def test_a_table_that_is_not_true_any_more_goes(places: Paths) -> None:
-    Path(gpu_places.path(places)).write_text("gpu 0 nvidia 1 GPU-1\n")
+def test_a_table_that_is_not_true_any_more_goes(paths: Paths) -> None:
+    Path(gpu_places.path(paths)).write_text("gpu 0 nvidia 1 GPU-1\n")
     for _ in range(2):
-        gpu_places.write(FakeMachine(), "ask.conf", places, "n", [], PLAN, own_gres=False)
-        assert not Path(gpu_places.path(places)).exists()
+        gpu_places.write(FakeMachine(), "ask.conf", paths, "n", [], PLAN, own_gres=False)
+        assert not Path(gpu_places.path(paths)).exists()
 
 
 @pytest.mark.parametrize(("state", "code"), [("present", 1), ("timeout", 0)])
-def test_no_list_no_guess(places: Paths, state: State, code: int) -> None:
+def test_no_list_no_guess(paths: Paths, state: State, code: int) -> None:
     plan = replace(PLAN, gres=tuple(map(line, MIXED)))
     with pytest.raises(DshpcError, match="slurmd does not list its GPUs"):
-        gpu_places.write(machine(state, code), "ask.conf", places, "n", MIXED, plan, own_gres=False)
+        gpu_places.write(machine(state, code), "ask.conf", paths, "n", MIXED, plan, own_gres=False)

@@ -72,7 +72,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def places(tree: Path) -> Paths:
+def paths(tree: Path) -> Paths:
     return Paths(str(tree.parents[2]))
 
 
@@ -121,21 +121,21 @@ def test_any_text_is_read(text: str) -> None:
 
 def test_the_default_tier_looks_at_nothing(tree: Path) -> None:
     machine = FakeMachine()
-    assert isolation.prepare(machine, places(tree), "default", "node") == ()
+    assert isolation.prepare(machine, paths(tree), "default", "node") == ()
     assert machine.ran == []
     assert sorted(path.name for path in tree.iterdir()) == ["cgroup.procs", "devices"]
 
 
 def test_version_1_makes_what_slurm_writes_to_writable(tree: Path) -> None:
     machine = inside(V1.replace("{}", "ro,nosuid"))
-    isolation.prepare(machine, places(tree), "enforced", "n1")
+    isolation.prepare(machine, paths(tree), "enforced", "n1")
     assert machine.ran == [(*REMOUNT, f"/sys/fs/cgroup/{names}") for names in WRITTEN]
     assert not (tree / "init").exists()  # there, processes may stay where they are
 
 
 def test_what_is_writable_is_left_alone(tree: Path) -> None:
     machine = inside(V1.replace("{}", "rw,nosuid"))
-    isolation.prepare(machine, places(tree), "enforced", "n1")
+    isolation.prepare(machine, paths(tree), "enforced", "n1")
     assert machine.ran == []
 
 
@@ -156,7 +156,7 @@ def test_version_2_moves_the_processes_and_makes_the_group_of_the_steps(
             real(path, text)
 
     monkeypatch.setattr(isolation, "_write", write)
-    isolation.prepare(machine, places(tree), "enforced", "n1")
+    isolation.prepare(machine, paths(tree), "enforced", "n1")
     assert machine.ran == [(*REMOUNT, "/sys/fs/cgroup")]
     assert moved == [(f"{tree}/init/cgroup.procs", "1"), (f"{tree}/init/cgroup.procs", "27")]
     scope = tree / "system.slice/n1_slurmstepd.scope"
@@ -176,7 +176,7 @@ def test_a_kernel_that_counts_no_processes_for_groups_keeps_jobs_apart_all_the_s
             real(path, text)
 
     monkeypatch.setattr(isolation, "_write", write)
-    isolation.prepare(inside(V2.format("rw")), places(tree), "enforced", "n1")
+    isolation.prepare(inside(V2.format("rw")), paths(tree), "enforced", "n1")
     assert (tree / "cgroup.subtree_control").read_text() == "+memory"
 
 
@@ -191,7 +191,7 @@ def test_a_process_that_comes_meanwhile_is_moved_as_well(
             raise OSError(16, "Device or resource busy")
 
     monkeypatch.setattr(isolation, "_write", write)
-    isolation.prepare(inside(V2.format("rw")), places(tree), "enforced", "n1")
+    isolation.prepare(inside(V2.format("rw")), paths(tree), "enforced", "n1")
     assert tries.count("1") == 3
 
 
@@ -202,37 +202,37 @@ def test_a_root_that_stays_busy_is_an_error(tree: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(isolation, "_write", write)
     monkeypatch.setattr(isolation, "_MOVE_S", 0.03)
     with pytest.raises(DshpcError) as caught:
-        isolation.prepare(inside(V2.format("rw")), places(tree), "enforced", "n1")
+        isolation.prepare(inside(V2.format("rw")), paths(tree), "enforced", "n1")
     assert "Device or resource busy" in caught.value.details
 
 
 def test_the_group_of_another_node_name(tree: Path) -> None:
-    isolation.make_scope(places(tree), "gpu-box")
+    isolation.make_scope(paths(tree), "gpu-box")
     assert not (tree / "system.slice").exists()  # the tier is not in force, or it is version 1
     (tree / "init").mkdir()
-    isolation.make_scope(places(tree), "gpu-box")
-    isolation.make_scope(places(tree), "gpu-box")
+    isolation.make_scope(paths(tree), "gpu-box")
+    isolation.make_scope(paths(tree), "gpu-box")
     assert (tree / "system.slice/gpu-box_slurmstepd.scope").is_dir()
 
 
 def test_a_group_that_cannot_be_made_is_told(tree: Path) -> None:
     (tree / "init").mkdir()
     with pytest.raises(DshpcError) as caught:
-        isolation.make_scope(places(tree), "n" * 300)
+        isolation.make_scope(paths(tree), "n" * 300)
     assert "isolation = enforced cannot be kept" in caught.value.brief
     assert "File name too long" in caught.value.details
     assert "shorter name" in caught.value.resolution[0]
     (tree / "system.slice").rmdir()
     (tree / "system.slice").write_text("")
     with pytest.raises(DshpcError) as caught:
-        isolation.make_scope(places(tree), "n")
+        isolation.make_scope(paths(tree), "n")
     assert not any("shorter name" in step for step in caught.value.resolution)
 
 
 def test_the_node_that_is_given_is_not_looked_up(tree: Path) -> None:
     machine = inside(V2.format("rw"))
     machine.env = {"DSHPC_PREFIX": "n1"}
-    isolation.prepare(machine, places(tree), "enforced", "n2")
+    isolation.prepare(machine, paths(tree), "enforced", "n2")
     assert [path.name for path in (tree / "system.slice").glob("*.scope")] == [
         "n2_slurmstepd.scope"
     ]
@@ -243,7 +243,7 @@ def test_the_node_that_is_given_is_not_looked_up(tree: Path) -> None:
 
 def refused(machine: Inside, tree: Path) -> DshpcError:
     with pytest.raises(DshpcError) as caught:
-        isolation.prepare(machine, places(tree), "enforced", "n1")
+        isolation.prepare(machine, paths(tree), "enforced", "n1")
     assert "isolation = enforced cannot be kept in this container" in caught.value.brief
     assert "dshpc config set isolation default" in caught.value.resolution[-1]
     return caught.value
@@ -318,7 +318,7 @@ def test_a_container_with_some_of_the_cpus(
     for file in ("cpuset.cpus.effective", "cpuset/cpuset.cpus"):
         machine.files[f"/sys/fs/cgroup/{file}"] = allowed
     if fits:
-        assert isolation.prepare(machine, places(tree), "enforced", "n1") == ()
+        assert isolation.prepare(machine, paths(tree), "enforced", "n1") == ()
     else:
         assert "limited to some CPUs" in refused(machine, tree).details
 

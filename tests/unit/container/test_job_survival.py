@@ -37,8 +37,8 @@ class Slurm(LocalMachine):
 
 
 def change(queue: str, old: str, new: str, gres: tuple[str, str] = (TWO, TWO)) -> DshpcError | None:
-    places = Paths("/nowhere")
-    run = Run(Slurm(queue), places, Status(places), Settings(), (0, 0))
+    paths = Paths("/nowhere")
+    run = Run(Slurm(queue), paths, Status(paths), Settings(), (0, 0))
     before, after = (
         Candidate({"slurm.conf": f"NodeName=lab {line}\n", "gres.conf": text}, {}, {})
         for line, text in zip((old, new), gres, strict=True)

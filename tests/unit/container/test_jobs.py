@@ -237,9 +237,9 @@ class Full(Slurm):
 
 
 def prove(machine: Slurm) -> tuple[Proof, list[list[str]]]:
-    places = Paths("/nowhere")
-    status = Status(places, say=lambda _: None, live=False)
-    run = Run(machine, places, status, Settings(), (0, 0), restored=True)
+    paths = Paths("/nowhere")
+    status = Status(paths, say=lambda _: None, live=False)
+    run = Run(machine, paths, status, Settings(), (0, 0), restored=True)
     found = proof.prove(
         run, Candidate({"slurm.conf": "NodeName=lab\n"}, {}, {}), "lab", fresh=False
     )
@@ -302,8 +302,8 @@ def test_a_proof_that_passed_is_left_alone_and_older_ones_are_not() -> None:
 
 
 def change(machine: LocalMachine, old: str, new: str) -> DshpcError | None:
-    places = Paths("/nowhere")
-    run = Run(machine, places, Status(places), Settings(), (0, 0))
+    paths = Paths("/nowhere")
+    run = Run(machine, paths, Status(paths), Settings(), (0, 0))
     texts = [
         {"slurm.conf": f"NodeName=lab CPUs=1 {text.partition(';')[0]}\n{text.partition(';')[2]}"}
         for text in (old, new)

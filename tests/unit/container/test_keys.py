@@ -28,23 +28,23 @@ BARE = bytes(range(256)) * 4  # what versions before key sets made: 1024 bytes
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     for folder in ("etc/slurm", "run/dshpc", "var/lib/dshpc/key"):
         (tmp_path / folder).mkdir(parents=True)
     Status(Paths(str(tmp_path))).ready()
     return Paths(str(tmp_path))
 
 
-def stored(places: Paths) -> KeySet:
-    return key_set.parse(Path(places.key).read_bytes())
+def stored(paths: Paths) -> KeySet:
+    return key_set.parse(Path(paths.key).read_bytes())
 
 
 # --- The file
 
 
-def test_the_file_is_what_slurm_documents(places: Paths) -> None:
-    keys.ensure_key(places, ME)
-    (first, second) = json.loads(Path(places.key).read_text())["keys"]
+def test_the_file_is_what_slurm_documents(paths: Paths) -> None:
+    keys.ensure_key(paths, ME)
+    (first, second) = json.loads(Path(paths.key).read_text())["keys"]
     assert (first["alg"], first["kty"], first["use"]) == ("HS256", "oct", "default")
     assert {"alg", "kty", "kid", "k"} == set(second)
     assert first["kid"] != second["kid"]
@@ -124,65 +124,65 @@ def test_a_secret_stands_in_no_text_of_ours() -> None:
 # --- At a start
 
 
-def test_a_key_is_made_once(places: Paths) -> None:
-    assert keys.ensure_key(places, ME) == "A key for this deployment was made."
-    path = Path(places.key)
+def test_a_key_is_made_once(paths: Paths) -> None:
+    assert keys.ensure_key(paths, ME) == "A key for this deployment was made."
+    path = Path(paths.key)
     content = path.read_bytes()
     assert path.stat().st_mode & 0o7777 == 0o600
     assert (path.stat().st_uid, path.stat().st_gid) == ME
-    assert keys.ensure_key(places, ME) is None
+    assert keys.ensure_key(paths, ME) is None
     assert path.read_bytes() == content
 
 
-def test_two_deployments_have_two_keys(places: Paths) -> None:
-    keys.ensure_key(places, ME)
-    first = stored(places)
-    Path(places.key).unlink()
-    keys.ensure_key(places, ME)
-    assert stored(places).current.secret != first.current.secret
+def test_two_deployments_have_two_keys(paths: Paths) -> None:
+    keys.ensure_key(paths, ME)
+    first = stored(paths)
+    Path(paths.key).unlink()
+    keys.ensure_key(paths, ME)
+    assert stored(paths).current.secret != first.current.secret
 
 
-def test_a_key_of_an_older_version_goes_on_as_the_same_key(places: Paths) -> None:
-    Path(places.key).write_bytes(BARE)
-    Path(places.key).chmod(0o600)
-    assert keys.ensure_key(places, ME) is None
-    found = stored(places)
+def test_a_key_of_an_older_version_goes_on_as_the_same_key(paths: Paths) -> None:
+    Path(paths.key).write_bytes(BARE)
+    Path(paths.key).chmod(0o600)
+    assert keys.ensure_key(paths, ME) is None
+    found = stored(paths)
     assert (found.current.secret, found.current.until) == (BARE, None)
     assert found.spare is not None
-    assert key_set.is_set(Path(places.key).read_bytes())
+    assert key_set.is_set(Path(paths.key).read_bytes())
 
 
-def test_a_mode_that_let_nobody_else_in_is_put_right(places: Paths) -> None:
-    keys.ensure_key(places, ME)
-    Path(places.key).chmod(0o400)
-    note = keys.ensure_key(places, ME)
+def test_a_mode_that_let_nobody_else_in_is_put_right(paths: Paths) -> None:
+    keys.ensure_key(paths, ME)
+    Path(paths.key).chmod(0o400)
+    note = keys.ensure_key(paths, ME)
     assert note is not None
     assert "0400" in note
-    assert Path(places.key).stat().st_mode & 0o7777 == 0o600
+    assert Path(paths.key).stat().st_mode & 0o7777 == 0o600
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o602])
-def test_a_key_that_others_may_know_or_have_made_is_refused(places: Paths, mode: int) -> None:
-    keys.ensure_key(places, ME)
-    Path(places.key).chmod(mode)
+def test_a_key_that_others_may_know_or_have_made_is_refused(paths: Paths, mode: int) -> None:
+    keys.ensure_key(paths, ME)
+    Path(paths.key).chmod(mode)
     with pytest.raises(DshpcError, match="not safe") as caught:
-        keys.ensure_key(places, ME)
+        keys.ensure_key(paths, ME)
     assert caught.value.resolution
-    assert Path(places.key).stat().st_mode & 0o7777 == mode
+    assert Path(paths.key).stat().st_mode & 0o7777 == mode
 
 
-def test_a_link_in_place_of_the_key_is_refused(places: Paths, tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_key_is_refused(paths: Paths, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"x" * 1024)
-    Path(places.key).symlink_to(tmp_path / "elsewhere")
+    Path(paths.key).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DshpcError, match="not a plain file"):
-        keys.ensure_key(places, ME)
+        keys.ensure_key(paths, ME)
 
 
-def test_a_key_that_lies_elsewhere_too_is_refused(places: Paths, tmp_path: Path) -> None:
-    keys.ensure_key(places, ME)
-    (tmp_path / "copy").hardlink_to(places.key)
+def test_a_key_that_lies_elsewhere_too_is_refused(paths: Paths, tmp_path: Path) -> None:
+    keys.ensure_key(paths, ME)
+    (tmp_path / "copy").hardlink_to(paths.key)
     with pytest.raises(DshpcError, match="under another name"):
-        keys.ensure_key(places, ME)
+        keys.ensure_key(paths, ME)
 
 
 @pytest.mark.parametrize(
@@ -195,27 +195,27 @@ def test_a_key_that_lies_elsewhere_too_is_refused(places: Paths, tmp_path: Path)
     ],
 )
 def test_a_short_or_damaged_key_is_refused_and_kept(
-    places: Paths, content: bytes, words: str
+    paths: Paths, content: bytes, words: str
 ) -> None:
-    Path(places.key).write_bytes(content)
-    Path(places.key).chmod(0o600)
+    Path(paths.key).write_bytes(content)
+    Path(paths.key).chmod(0o600)
     with pytest.raises(DshpcError, match=words) as caught:
-        keys.ensure_key(places, ME)
+        keys.ensure_key(paths, ME)
     assert "docker exec CONTAINER rm" in caught.value.resolution[0]
-    assert Path(places.key).read_bytes() == content
+    assert Path(paths.key).read_bytes() == content
 
 
-def test_a_start_drops_former_keys_and_keeps_the_one_that_signs(places: Paths) -> None:
+def test_a_start_drops_former_keys_and_keeps_the_one_that_signs(paths: Paths) -> None:
     now = KeySet(Key("new", b"n" * 64, until=9), (Key("old", b"o" * 64, until=99),))
-    Path(places.key).write_bytes(key_set.to_bytes(now))
-    Path(places.key).chmod(0o600)
-    note = keys.ensure_key(places, ME)
+    Path(paths.key).write_bytes(key_set.to_bytes(now))
+    Path(paths.key).chmod(0o600)
+    note = keys.ensure_key(paths, ME)
     assert note is not None
     assert "former key was dropped" in note
-    found = stored(places)
+    found = stored(paths)
     assert {key.secret for key in found.keys} == {b"n" * 64}
     assert {key.until for key in found.keys} == {None}
-    assert keys.ensure_key(places, ME) is None
+    assert keys.ensure_key(paths, ME) is None
 
 
 # --- The three files of a change
@@ -271,20 +271,20 @@ def test_an_earlier_end_is_not_put_off() -> None:
 
 @pytest.mark.parametrize("stopped_after", [0, 1, 2, 3])
 def test_a_change_that_was_cut_off_starts_and_can_be_begun_anew(
-    places: Paths, stopped_after: int
+    paths: Paths, stopped_after: int
 ) -> None:
     start = key_set.fresh(b"o" * 64, "t0")
     left = files_of_a_change(start, b"n" * 64, 1000, "t1")[stopped_after]
-    Path(places.key).write_bytes(key_set.to_bytes(left))
-    Path(places.key).chmod(0o600)
+    Path(paths.key).write_bytes(key_set.to_bytes(left))
+    Path(paths.key).chmod(0o600)
     # with the same daemons
     cleaned = key_set.without_ended(left, 500)
     *_, last = files_of_a_change(cleaned, b"m" * 64, 2000, "t2")
     assert all(key.until is not None for key in last.keys if key.secret != b"m" * 64)
     # or at the next start
-    keys.ensure_key(places, ME)
-    assert stored(places).current.secret == (b"o" if stopped_after < 2 else b"n") * 64
-    assert len({key.secret for key in stored(places).keys}) == 1
+    keys.ensure_key(paths, ME)
+    assert stored(paths).current.secret == (b"o" if stopped_after < 2 else b"n") * 64
+    assert len({key.secret for key in stored(paths).keys}) == 1
 
 
 @pytest.mark.parametrize(
@@ -308,9 +308,9 @@ def test_how_long_a_token_lives(config: str, life_s: int) -> None:
 class Cluster(FakeMachine):
     """Two daemons that read the key file at a reconfigure; `deaf` ones only when restarted."""
 
-    def __init__(self, places: Paths, deaf: dict[str, str] | None = None) -> None:
+    def __init__(self, paths: Paths, deaf: dict[str, str] | None = None) -> None:
         self.signs: dict[str, str | None] = dict.fromkeys(("slurmctld", "slurmd"))
-        self.places, self.deaf, self.seen = places, deaf or {}, list[KeySet]()
+        self.paths, self.deaf, self.seen = paths, deaf or {}, list[KeySet]()
         self.states: Iterator[str] = itertools.repeat("IDLE")
         super().__init__(
             commands={
@@ -326,17 +326,17 @@ class Cluster(FakeMachine):
 
     def reads(self, how: str, only: str | None = None) -> Answer:
         if how == "reconfigure":
-            self.seen.append(stored(self.places))
+            self.seen.append(stored(self.paths))
         for service in self.signs:
             if self.deaf.get(service, "reconfigure") == how and only in (None, service):
-                self.signs[service] = stored(self.places).current.kid
+                self.signs[service] = stored(self.paths).current.kid
         return Answer()
 
     def is_device(self, path: str) -> bool:
         return path == "/dev/nvidia0"
 
     def change(self) -> KeySet:
-        return keys.change(self, self.places, self.signs.get)
+        return keys.change(self, self.paths, self.signs.get)
 
 
 @pytest.fixture(autouse=True)
@@ -345,15 +345,15 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(keys, name, 0.0)
 
 
-def test_each_file_is_in_force_before_the_next_is_written(places: Paths) -> None:
-    keys.ensure_key(places, ME)
-    before = stored(places)
-    machine = Cluster(places)
+def test_each_file_is_in_force_before_the_next_is_written(paths: Paths) -> None:
+    keys.ensure_key(paths, ME)
+    before = stored(paths)
+    machine = Cluster(paths)
     began = time.time()
     after = machine.change()
     ended = time.time()
     assert len(machine.seen) == 3
-    assert after == stored(places) == machine.seen[-1]
+    assert after == stored(paths) == machine.seen[-1]
     assert set(machine.signs.values()) == {after.current.kid}
     secrets = [file.current.secret for file in machine.seen]
     assert secrets[0] == before.current.secret != secrets[1] == secrets[2]
@@ -361,13 +361,13 @@ def test_each_file_is_in_force_before_the_next_is_written(places: Paths) -> None
     (end,) = ends
     assert end is not None
     assert began + 120 <= end <= ended + 126  # the lifetime of tokens here, and a little
-    assert Path(places.key).stat().st_mode & 0o7777 == 0o600
+    assert Path(paths.key).stat().st_mode & 0o7777 == 0o600
     assert not [argv for argv in machine.ran if argv[0] == "s6-svc"]
 
 
-def test_the_node_is_up_again_before_the_next_is_written(places: Paths) -> None:
-    keys.ensure_key(places, ME)
-    machine = Cluster(places)
+def test_the_node_is_up_again_before_the_next_is_written(paths: Paths) -> None:
+    keys.ensure_key(paths, ME)
+    machine = Cluster(paths)
     said = ("UNKNOWN", "IDLE", "MIXED*", "MIXED", "UNKNOWN", "UNKNOWN", "ALLOCATED")
     machine.states = iter(said)
     machine.change()
@@ -377,11 +377,11 @@ def test_the_node_is_up_again_before_the_next_is_written(places: Paths) -> None:
 
 
 def test_a_node_that_stays_away_does_not_keep_the_key(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "_NODE_KNOWN_S", 0.02)
-    keys.ensure_key(places, ME)
-    machine = Cluster(places)
+    keys.ensure_key(paths, ME)
+    machine = Cluster(paths)
     machine.states = itertools.repeat("DOWN*")
     after = machine.change()
     assert set(machine.signs.values()) == {after.current.kid}
@@ -390,52 +390,52 @@ def test_a_node_that_stays_away_does_not_keep_the_key(
 @pytest.mark.parametrize("order", ["-r", "-k"])
 @pytest.mark.parametrize("service", ["slurmctld", "slurmd"])
 def test_a_daemon_that_hears_no_reconfigure_is_restarted(
-    places: Paths, service: str, order: str
+    paths: Paths, service: str, order: str
 ) -> None:
-    keys.ensure_key(places, ME)
-    machine = Cluster(places, {service: order})
+    keys.ensure_key(paths, ME)
+    machine = Cluster(paths, {service: order})
     after = machine.change()
     assert machine.signs[service] == after.current.kid
     assert (
         "s6-svc",
         order,
-        f"{places.services}/{service}",
+        f"{paths.services}/{service}",
     ) in machine.ran
 
 
-def test_a_daemon_that_takes_up_nothing_keeps_the_former_key_accepted(places: Paths) -> None:
-    keys.ensure_key(places, ME)
-    before = stored(places)
-    machine = Cluster(places, {"slurmd": "never"})
+def test_a_daemon_that_takes_up_nothing_keeps_the_former_key_accepted(paths: Paths) -> None:
+    keys.ensure_key(paths, ME)
+    before = stored(paths)
+    machine = Cluster(paths, {"slurmd": "never"})
     with pytest.raises(DshpcError, match="slurmd has not taken up") as caught:
         machine.change()
     assert caught.value.exit_code == Exit.INCOMPLETE
-    kept = stored(places)
+    kept = stored(paths)
     assert kept.current.secret == before.current.secret
     assert all(key.until is None for key in kept.keys)
 
 
 @pytest.mark.parametrize("phase", ["starting: slurmd", "failed"])
 def test_a_cluster_that_is_not_ready_keeps_its_key(
-    places: Paths, tmp_path: Path, phase: str
+    paths: Paths, tmp_path: Path, phase: str
 ) -> None:
-    keys.ensure_key(places, ME)
-    content = Path(places.key).read_bytes()
-    now = Status(places)
+    keys.ensure_key(paths, ME)
+    content = Path(paths.key).read_bytes()
+    now = Status(paths)
     now.values["phase"] = phase
     now.write()
     with pytest.raises(DshpcError, match="not ready"):
-        Cluster(places).change()
-    assert Path(places.key).read_bytes() == content
+        Cluster(paths).change()
+    assert Path(paths.key).read_bytes() == content
 
 
 @pytest.mark.parametrize(("device", "begun"), [("/dev/nvidia0", True), ("/dev/nvidia7", False)])
 def test_slurmd_is_not_reconfigured_onto_a_missing_device(
-    places: Paths, tmp_path: Path, device: str, begun: bool
+    paths: Paths, tmp_path: Path, device: str, begun: bool
 ) -> None:
-    keys.ensure_key(places, ME)
+    keys.ensure_key(paths, ME)
     (tmp_path / "etc/slurm/gres.conf").write_text(f"Name=gpu Type=h100 File={device}\n")
-    machine = Cluster(places)
+    machine = Cluster(paths)
     if begun:
         machine.change()
         return
@@ -445,49 +445,49 @@ def test_slurmd_is_not_reconfigured_onto_a_missing_device(
 
 
 def test_a_controller_that_does_not_answer_is_told_before_anything_is_written(
-    places: Paths,
+    paths: Paths,
 ) -> None:
-    keys.ensure_key(places, ME)
-    content = Path(places.key).read_bytes()
-    machine = Cluster(places)
+    keys.ensure_key(paths, ME)
+    content = Path(paths.key).read_bytes()
+    machine = Cluster(paths)
     machine.commands["scontrol show config"] = Answer("", 1, "Unable to contact slurm controller")
     with pytest.raises(DshpcError, match="does not answer") as caught:
         machine.change()
     assert "Unable to contact" in caught.value.details
-    assert Path(places.key).read_bytes() == content
+    assert Path(paths.key).read_bytes() == content
 
 
-def test_an_unsafe_key_is_not_changed(places: Paths) -> None:
-    keys.ensure_key(places, ME)
-    Path(places.key).chmod(0o644)
+def test_an_unsafe_key_is_not_changed(paths: Paths) -> None:
+    keys.ensure_key(paths, ME)
+    Path(paths.key).chmod(0o644)
     with pytest.raises(DshpcError, match="not safe"):
-        Cluster(places).change()
+        Cluster(paths).change()
 
 
-def test_two_changes_at_once_are_refused(places: Paths, tmp_path: Path) -> None:
-    keys.ensure_key(places, ME)
+def test_two_changes_at_once_are_refused(paths: Paths, tmp_path: Path) -> None:
+    keys.ensure_key(paths, ME)
     with open(tmp_path / "run/dshpc/key.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(DshpcError, match="being changed already") as caught:
-            Cluster(places).change()
+            Cluster(paths).change()
     assert caught.value.exit_code == Exit.INCOMPLETE
-    Cluster(places).change()
+    Cluster(paths).change()
 
 
 def test_what_was_done_is_printed_without_a_secret(
-    places: Paths, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    paths: Paths, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys.ensure_key(places, ME)
-    machine = Cluster(places)
+    keys.ensure_key(paths, ME)
+    machine = Cluster(paths)
     monkeypatch.setattr(keys, "_signs_with", lambda _, service: machine.signs[service])
-    assert keys.rotate(machine, places) == 0
+    assert keys.rotate(machine, paths) == 0
     text = capsys.readouterr().out
     said = json.loads(text)
     assert said["schema"] == "dshpc.key/1"
-    assert said["key"] == stored(places).current.kid
+    assert said["key"] == stored(paths).current.kid
     assert said["former_until"].endswith("Z")
     assert said["waiting"] == ["7"]  # and not 8, which sbatch has queued
-    for key in stored(places).keys:
+    for key in stored(paths).keys:
         assert base64.urlsafe_b64encode(key.secret).decode().rstrip("=") not in text
 
 
@@ -513,9 +513,9 @@ def test_the_kid_of_a_token(text: bytes, kid: str | None) -> None:
     assert key_set.kid_of(text) == kid
 
 
-def test_each_step_is_said_as_it_begins(places: Paths) -> None:
-    keys.ensure_key(places, ME)
-    cluster = Cluster(places, {"slurmd": "-k"})
+def test_each_step_is_said_as_it_begins(paths: Paths) -> None:
+    keys.ensure_key(paths, ME)
+    cluster = Cluster(paths, {"slurmd": "-k"})
     said: list[str] = []
-    keys.change(cluster, places, cluster.signs.get, said.append)
+    keys.change(cluster, paths, cluster.signs.get, said.append)
     assert said == ["known", "slurmd", "in-use", "slurmd", "retired", "slurmd"]

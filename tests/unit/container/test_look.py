@@ -24,8 +24,8 @@ LINKS = tuple(DeviceLink(f"/run/dshpc/gpus/dxg{number}", "/dev/null") for number
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    places = Paths(str(tmp_path))
-    return Run(LocalMachine(), places, Status(places), Settings(), (0, 0))
+    paths = Paths(str(tmp_path))
+    return Run(LocalMachine(), paths, Status(paths), Settings(), (0, 0))
 
 
 def test_links_are_made_and_made_right(run: Run, tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_links_are_made_and_made_right(run: Run, tmp_path: Path) -> None:
 def test_a_link_to_a_device_is_a_device_and_one_to_nothing_is_none(run: Run) -> None:
     look.make_links(run, (*LINKS, DeviceLink("/run/dshpc/gpus/gone", "/dev/no-such-device")))
     for name, good in (("dxg0", True), ("gone", False)):
-        path = run.places.at(f"/run/dshpc/gpus/{name}")
+        path = run.paths.at(f"/run/dshpc/gpus/{name}")
         found = Candidate({"gres.conf": f"Name=gpu File={path}\n"}, {}, {})
         assert (check.device_error(found, run.machine.is_device) is None) is good
 

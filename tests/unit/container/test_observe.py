@@ -54,7 +54,7 @@ class Container(FakeMachine):
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     for folder in ("etc/slurm", "run/dshpc", "var/lib/dshpc/key", "var/lib/dshpc/state", "dev"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "run/dshpc/node").write_text("lab\n")
@@ -81,7 +81,7 @@ def machine(slurm: Answer | None = None, daemons: Answer | None = None) -> Conta
 
 
 def look(
-    places: Paths,
+    paths: Paths,
     monkeypatch: pytest.MonkeyPatch,
     asked: Container | None = None,
     found: HostFacts | None = None,
@@ -89,11 +89,11 @@ def look(
     seen = found or replace(facts(Engine("unsupported")), cpu=Cpu(8, usable=4))
     monkeypatch.setattr(probes, "gather", lambda *_, **__: seen)
     env = {"DSHPC_SITE_TOKEN": "a-secret-of-the-environment"}
-    return observe.observe(asked or machine(), places, env)
+    return observe.observe(asked or machine(), paths, env)
 
 
-def test_a_healthy_cluster(places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = look(places, monkeypatch)
+def test_a_healthy_cluster(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = look(paths, monkeypatch)
     assert (inside.controller, inside.controller_says) == ("up", None)
     ctld, slurmd = inside.daemons
     assert (ctld.up, ctld.pid, ctld.seconds, ctld.exits) == (True, 20, 70, 0)
@@ -110,14 +110,14 @@ def test_a_healthy_cluster(places: Paths, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_of_a_broken_start_all_but_slurm_is_told(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No configuration is in force, nothing is supervised yet."""
     for name in ("slurm.conf", "gres.conf"):
-        os.unlink(f"{places.etc_slurm}/{name}")
+        os.unlink(f"{paths.etc_slurm}/{name}")
     daemons = "slurmctld\x1f\x1f\x1fslurm-wlm 24.11.5\n\x1eslurmd\x1f\x1f\x1f\x1e"
     asked = machine(Answer("no slurm.conf is in force\n"), Answer(daemons))
-    inside = look(places, monkeypatch, asked)
+    inside = look(paths, monkeypatch, asked)
     assert (inside.controller, inside.controller_says) == ("down", "no slurm.conf is in force")
     ctld, slurmd = inside.daemons
     assert not ctld.up
@@ -128,9 +128,9 @@ def test_of_a_broken_start_all_but_slurm_is_told(
     assert inside.key.state == "present"
 
 
-def test_no_secret_is_printed(places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = json.dumps(observe.to_json(look(places, monkeypatch)))
-    (kept, *_) = json.loads(Path(places.key).read_text())["keys"]
+def test_no_secret_is_printed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps(observe.to_json(look(paths, monkeypatch)))
+    (kept, *_) = json.loads(Path(paths.key).read_text())["keys"]
     for secret in (SECRET.decode(), kept["k"], "hunter2", "a-secret-of-the-environment"):
         assert secret not in text
     assert "AccountingStoragePass=(left out)" in text
@@ -138,13 +138,13 @@ def test_no_secret_is_printed(places: Paths, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_device_files_of_this_node_are_opened(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path(places.at("/dev/nvidia0")).write_text("")
-    Path(places.at("/dev/nvidia1")).write_text("")  # in the way of the device
+    Path(paths.at("/dev/nvidia0")).write_text("")
+    Path(paths.at("/dev/nvidia1")).write_text("")  # in the way of the device
     asked = machine()
     asked.devices = {"/dev/nvidia0", "/dev/nvidia2"}  # the last one cannot be opened
-    inside = look(places, monkeypatch, asked)
+    inside = look(paths, monkeypatch, asked)
     assert inside.device_files == {
         "/dev/nvidia0": True,
         "/dev/nvidia1": False,
@@ -153,7 +153,7 @@ def test_device_files_of_this_node_are_opened(
 
 
 def test_gpus_by_the_names_that_a_start_would_give_them(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = GpuDevice(0, "nvidia", "NVIDIA T4", slurm_type="t4", device_files=("/dev/nvidia0",))
     lost = replace(good, index=1, device_files=("/dev/nvidia1",), problems=("DSH-NV-013",))
@@ -161,20 +161,20 @@ def test_gpus_by_the_names_that_a_start_would_give_them(
     found = replace(facts(Engine("absent")), gpus=Gpus("present", (good, lost, hidden)))
     asked = machine()
     asked.devices = {"/dev/nvidia0", "/dev/nvidia1"}
-    inside = look(places, monkeypatch, asked, found)
+    inside = look(paths, monkeypatch, asked, found)
     assert inside.gpus == ("t4",)
     assert inside.gpus_state == "present"
     assert inside.gpu_problems == {"GPU 1 (NVIDIA T4)": ("DSH-NV-013",)}
 
 
 def test_hardware_that_does_not_answer_is_not_taken_for_none(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_: object, **__: object) -> HostFacts:
         raise RuntimeError("the driver is gone")
 
     monkeypatch.setattr(probes, "gather", crash)
-    inside = observe.observe(machine(), places, {})
+    inside = observe.observe(machine(), paths, {})
     assert (inside.gpus, inside.gpus_state, inside.cpus) == ((), "timeout", None)
     assert inside.controller == "up"
 
@@ -263,38 +263,38 @@ def test_any_answer_of_a_supervisor_is_read(status: str, deaths: str, version: s
     assert observe_daemons.parse_daemon("slurmd", status, deaths, version).exits >= 0
 
 
-def test_a_good_key(places: Paths) -> None:
-    found = observe.key_file(places)
+def test_a_good_key(paths: Paths) -> None:
+    found = observe.key_file(paths)
     assert (found.state, found.mode, found.detail) == ("present", 0o600, None)
-    assert found.size == os.path.getsize(places.key)
+    assert found.size == os.path.getsize(paths.key)
 
 
 def test_a_key_of_slurm_s_is_that_whatever_else_its_user_is_called(
-    places: Paths, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a container has one id alone, root and slurm are one."""
     entry = pwd.struct_passwd(("slurm", "x", os.geteuid(), 0, "", "/", "/bin/sh"))
     monkeypatch.setattr(pwd, "getpwnam", lambda _: entry)
-    assert observe.key_file(places).owner == "slurm"
+    assert observe.key_file(paths).owner == "slurm"
 
 
-def test_a_key_that_others_can_read(places: Paths) -> None:
-    os.chmod(places.key, 0o644)
-    assert observe.key_file(places).detail == "every user can read it"
+def test_a_key_that_others_can_read(paths: Paths) -> None:
+    os.chmod(paths.key, 0o644)
+    assert observe.key_file(paths).detail == "every user can read it"
 
 
 @pytest.mark.parametrize(
     "content",
     [b'{"keys": [{"kid": "a", "k": "c2hvcnQ"}]}', b'{"keys": 3}     ', b'{"keys": [}    \xff\xff'],
 )
-def test_a_damaged_key_is_named_without_a_word_of_it(places: Paths, content: bytes) -> None:
-    Path(places.key).write_bytes(content)
-    assert observe.key_file(places).detail == "it is damaged"
+def test_a_damaged_key_is_named_without_a_word_of_it(paths: Paths, content: bytes) -> None:
+    Path(paths.key).write_bytes(content)
+    assert observe.key_file(paths).detail == "it is damaged"
 
 
-def test_no_key(places: Paths) -> None:
-    os.unlink(places.key)
-    assert observe.key_file(places) == KeyFile("absent")
+def test_no_key(paths: Paths) -> None:
+    os.unlink(paths.key)
+    assert observe.key_file(paths) == KeyFile("absent")
 
 
 def test_the_command_prints_one_object(
@@ -323,9 +323,9 @@ def test_what_the_build_wrote_of_its_packages(
     assert (found.get("packages_days"), found.get("slurm_package")) == (days, package)
 
 
-def test_programs_that_cannot_be_run_are_named(places: Paths) -> None:
-    os.makedirs(places.etc_slurm, exist_ok=True)
-    with open(f"{places.etc_slurm}/slurm.conf", "w", encoding="utf-8") as file:
+def test_programs_that_cannot_be_run_are_named(paths: Paths) -> None:
+    os.makedirs(paths.etc_slurm, exist_ok=True)
+    with open(f"{paths.etc_slurm}/slurm.conf", "w", encoding="utf-8") as file:
         file.write("Epilog=/usr/bin/true\nTaskProlog=/no/such\n")
-    (found,) = observe.unusable_programs(places)
+    (found,) = observe.unusable_programs(paths)
     assert (found.key, found.path, found.fault) == ("TaskProlog", "/no/such", "missing")

@@ -97,10 +97,10 @@ def test_partitions_and_arrays_of_an_own_slurm_conf() -> None:
 
 
 def test_it_is_written_for_all_users_and_read_back(tmp_path: Path) -> None:
-    places = Paths(str(tmp_path))
+    paths = Paths(str(tmp_path))
     (tmp_path / "run/dshpc").mkdir(parents=True)
     found = offered(seen(H100))
-    offer.write(places, found)
+    offer.write(paths, found)
     file = tmp_path / "run/dshpc/offer.json"
     assert file.stat().st_mode & 0o777 == 0o644
     assert from_json(json.loads(file.read_text())) == found

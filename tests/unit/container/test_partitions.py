@@ -73,9 +73,9 @@ class Queue(LocalMachine):
 
 
 def settle(machine: Queue, text: str) -> tuple[Mapping[str, str], list[str]]:
-    places = Paths("/nowhere")
-    status = Status(places, say=lambda _: None)
-    run = Run(machine, places, status, Settings(), (0, 0))
+    paths = Paths("/nowhere")
+    status = Status(paths, say=lambda _: None)
+    run = Run(machine, paths, status, Settings(), (0, 0))
     return partitions.settle(run, candidate(text)), status.values["notes"]
 
 

@@ -16,78 +16,78 @@ from dshpc_setup.slurm.paths import ASK, Paths
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     for folder in ("run/dshpc/conf.1", "etc", "run/slurm", "run/slurmctld"):
         (tmp_path / folder).mkdir(parents=True)
     return Paths(str(tmp_path))
 
 
-def told(places: Paths, **values: Any) -> None:
-    found = {**status.Status(places).values, **values}
-    Path(places.status).write_text(json.dumps(found))
+def told(paths: Paths, **values: Any) -> None:
+    found = {**status.Status(paths).values, **values}
+    Path(paths.status).write_text(json.dumps(found))
 
 
-def refused(places: Paths) -> DshpcError:
+def refused(paths: Paths) -> DshpcError:
     with pytest.raises(DshpcError) as caught:
-        reconfigure.reconfigure(LocalMachine(places.root), places, {"DSHPC_PREFIX": "lab"})
+        reconfigure.reconfigure(LocalMachine(paths.root), paths, {"DSHPC_PREFIX": "lab"})
     return caught.value
 
 
-def test_before_the_start_and_during_it_there_is_nothing_to_reconfigure(places: Paths) -> None:
-    assert refused(places).exit_code == Exit.INCOMPLETE
-    told(places, phase="starting: plan")
-    error = refused(places)
+def test_before_the_start_and_during_it_there_is_nothing_to_reconfigure(paths: Paths) -> None:
+    assert refused(paths).exit_code == Exit.INCOMPLETE
+    told(paths, phase="starting: plan")
+    error = refused(paths)
     assert (error.brief, error.exit_code) == ("The cluster is still starting.", Exit.INCOMPLETE)
     assert "starting: plan" in error.details
 
 
-def test_after_a_failed_start_the_reason_is_said(places: Paths) -> None:
-    told(places, phase="failed", failure={"brief": "No key.", "details": "", "resolution": []})
-    error = refused(places)
+def test_after_a_failed_start_the_reason_is_said(paths: Paths) -> None:
+    told(paths, phase="failed", failure={"brief": "No key.", "details": "", "resolution": []})
+    error = refused(paths)
     assert error.exit_code == Exit.INCOMPLETE
     assert error.details == "No key."
 
 
 @pytest.mark.parametrize("name", ["reconfigure.lock", "key.lock"])
-def test_two_at_once_are_refused(places: Paths, name: str) -> None:
-    told(places, phase="ready")
-    with (Path(places.run) / name).open("w") as lock:
+def test_two_at_once_are_refused(paths: Paths, name: str) -> None:
+    told(paths, phase="ready")
+    with (Path(paths.run) / name).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        error = refused(places)
+        error = refused(paths)
     assert error.exit_code == Exit.INCOMPLETE
     assert "changed already" in error.brief
 
 
-def in_force(places: Paths) -> Path:
+def in_force(paths: Paths) -> Path:
     """A set that both daemons were started with."""
-    folder = Path(places.run) / "conf.1"
+    folder = Path(paths.run) / "conf.1"
     for name in ("slurm.conf", "gres.conf", "slurm.jwks", ASK):
         (folder / name).write_text(name)
-    Path(places.etc_slurm).symlink_to(folder)
+    Path(paths.etc_slurm).symlink_to(folder)
     for name in ("slurmctld", "slurmd"):
-        (Path(places.run) / f"{name}.conf").write_text(f"{folder}\n")
+        (Path(paths.run) / f"{name}.conf").write_text(f"{folder}\n")
     for name in ("slurmctld", "slurm"):
-        (Path(places.root) / f"run/{name}/sack.socket").touch()
+        (Path(paths.root) / f"run/{name}/sack.socket").touch()
     return folder
 
 
-def test_the_texts_in_force_are_those_of_slurm_without_keys(places: Paths) -> None:
-    in_force(places)
-    found = reconfigure._texts_in_force(places)
+def test_the_texts_in_force_are_those_of_slurm_without_keys(paths: Paths) -> None:
+    in_force(paths)
+    found = reconfigure._texts_in_force(paths)
     assert found == {"slurm.conf": "slurm.conf", "gres.conf": "gres.conf"}
 
 
-def test_what_is_in_force_is_what_both_daemons_were_started_with(places: Paths) -> None:
-    in_force(places)
-    assert reconfigure._took_over(places)
-    record = Path(places.run) / "slurmd.conf"
+def test_what_is_in_force_is_what_both_daemons_were_started_with(paths: Paths) -> None:
+    in_force(paths)
+    assert reconfigure._took_over(paths)
+    record = Path(paths.run) / "slurmd.conf"
     record.write_text("/run/dshpc/conf.2\n")
-    assert not reconfigure._took_over(places)
+    assert not reconfigure._took_over(paths)
     record.unlink()
-    assert not reconfigure._took_over(places)
+    assert not reconfigure._took_over(paths)
 
 
-def test_a_daemon_that_no_client_reaches_is_not_taken_for_one_that_runs(places: Paths) -> None:
-    in_force(places)
-    (Path(places.root) / "run/slurm/sack.socket").unlink()
-    assert not reconfigure._took_over(places)
+def test_a_daemon_that_no_client_reaches_is_not_taken_for_one_that_runs(paths: Paths) -> None:
+    in_force(paths)
+    (Path(paths.root) / "run/slurm/sack.socket").unlink()
+    assert not reconfigure._took_over(paths)

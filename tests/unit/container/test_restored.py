@@ -48,7 +48,7 @@ class Slurm(LocalMachine):
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     made = Paths(str(tmp_path))
     Path(made.at(completion_log.LOG)).parent.mkdir(parents=True)
     ends.make_folder(made, UID, os.getgid())
@@ -65,8 +65,8 @@ def ended(job: int, state: str, at: int, code: int = 0, array: str = "") -> str:
     )
 
 
-def test_what_has_ended_since_the_copy_ends_again_as_it_had(places: Paths) -> None:
-    Path(places.at(completion_log.LOG)).write_text(
+def test_what_has_ended_since_the_copy_ends_again_as_it_had(paths: Paths) -> None:
+    Path(paths.at(completion_log.LOG)).write_text(
         ended(11, "COMPLETED", SINCE + 5)
         + ended(12, "FAILED", SINCE + 5, code=3)
         + ended(13, "CANCELLED", SINCE + 5)
@@ -77,31 +77,31 @@ def test_what_has_ended_since_the_copy_ends_again_as_it_had(places: Paths) -> No
         + ended(21, "COMPLETED", SINCE + 5, array="ArrayJobId=20 ArrayTaskId=3 ")
         + ended(22, "TIMEOUT", SINCE + 5, array="ArrayJobId=20 ArrayTaskId=1 ")
     )
-    Path(places.at(f"{ENDED}/{UID}/17")).write_text("17 0 9\n")  # slurmctld had not heard of it
-    Path(places.at(f"{ENDED}/{UID}/18")).write_text("18 0 9\n")  # its run before this one
-    Path(places.at(f"{ENDED}/{UID}/20")).write_text("20 0 0\n")  # one of its tasks, not task 4
-    restored.remember(places, SINCE)
+    Path(paths.at(f"{ENDED}/{UID}/17")).write_text("17 0 9\n")  # slurmctld had not heard of it
+    Path(paths.at(f"{ENDED}/{UID}/18")).write_text("18 0 9\n")  # its run before this one
+    Path(paths.at(f"{ENDED}/{UID}/20")).write_text("20 0 0\n")  # one of its tasks, not task 4
+    restored.remember(paths, SINCE)
     slurm = Slurm()
-    over = restored.conclude(slurm, places)
+    over = restored.conclude(slurm, paths)
     assert set(over) == {"11", "12", "17", "22", "13", "15", "20_3"}
     assert [order for order in slurm.orders if order[0] == "scancel"] == [
         ["scancel", "13", "15", "20_3"]
     ]
     codes = {
-        job: ends.concluded_code(places, job, restarts)
+        job: ends.concluded_code(paths, job, restarts)
         for job, restarts in ((11, 0), (12, 3), (17, 0), (22, 1))
     }
     assert codes == {11: 0, 12: 3, 17: 9, 22: 1}
-    folder = Path(places.at(ends.CONCLUDED))
+    folder = Path(paths.at(ends.CONCLUDED))
     assert {path.name for path in folder.iterdir()} == {"11", "12", "17", "22"}
     slurm.orders.clear()
-    assert restored.conclude(slurm, places) == ()  # once
+    assert restored.conclude(slurm, paths) == ()  # once
     assert slurm.orders == []
 
 
-def test_where_no_copy_was_taken_nobody_is_asked(places: Paths) -> None:
+def test_where_no_copy_was_taken_nobody_is_asked(paths: Paths) -> None:
     slurm = Slurm()
     for text in ("", "{", "[]", '{"written": null}'):
-        Path(places.at(restored._MARK)).write_text(text)
-        assert restored.conclude(slurm, places) == ()
+        Path(paths.at(restored._MARK)).write_text(text)
+        assert restored.conclude(slurm, paths) == ()
     assert slurm.orders == []

@@ -18,14 +18,14 @@ RECORDS = b"records of jobs"
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     (tmp_path / "state").mkdir()
     (tmp_path / completion_log.LOG.lstrip("/")).parent.mkdir(parents=True)
     return Paths(str(tmp_path))
 
 
-def put(places: Paths, name: str, content: bytes) -> Path:
-    path = Path(places.at(f"/state/{name}"))
+def put(paths: Paths, name: str, content: bytes) -> Path:
+    path = Path(paths.at(f"/state/{name}"))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
@@ -45,9 +45,9 @@ def torn(path: str) -> bool:
     return not Path(path).read_bytes().endswith(RECORDS)
 
 
-def lost(places: Paths) -> DshpcError:
+def lost(paths: Paths) -> DshpcError:
     with pytest.raises(DshpcError) as raised:
-        saved_state.check(places, CONF, none)
+        saved_state.check(paths, CONF, none)
     return raised.value
 
 
@@ -61,118 +61,118 @@ def test_a_header_is_what_slurmctld_writes() -> None:
     assert (made[31:35], len(made)) == (seen[31:35], 43)
 
 
-def test_nothing_is_said_of_a_first_start_and_of_a_state_that_can_be_read(places: Paths) -> None:
-    saved_state.check(places, CONF, none)
-    put(places, "job_state", state(3))
-    saved_state.check(places, CONF, none)
+def test_nothing_is_said_of_a_first_start_and_of_a_state_that_can_be_read(paths: Paths) -> None:
+    saved_state.check(paths, CONF, none)
+    put(paths, "job_state", state(3))
+    saved_state.check(paths, CONF, none)
 
 
-def test_slurmctld_was_killed_between_two_of_its_steps(places: Paths) -> None:
-    put(places, "job_state.old", state(3))
-    saved_state.check(places, CONF, none)
+def test_slurmctld_was_killed_between_two_of_its_steps(paths: Paths) -> None:
+    put(paths, "job_state.old", state(3))
+    saved_state.check(paths, CONF, none)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 99, state(3)[:30], b"\0" * 4096])
-def test_an_empty_or_damaged_state_stops_the_start(places: Paths, content: bytes) -> None:
-    put(places, "job_state", content)
-    put(places, "job_state.old", content)
-    put(places, "hash.7/job.17/script", b"#!/bin/sh")
-    error = lost(places)
+def test_an_empty_or_damaged_state_stops_the_start(paths: Paths, content: bytes) -> None:
+    put(paths, "job_state", content)
+    put(paths, "job_state.old", content)
+    put(paths, "hash.7/job.17/script", b"#!/bin/sh")
+    error = lost(paths)
     assert "17" in error.details
     assert "give-up" in " ".join(error.resolution)
     assert "restore" not in " ".join(error.resolution)  # there is no copy
-    put(places, "job_state.kept", state(9))
-    assert "saved-state restore" in " ".join(lost(places).resolution)
+    put(paths, "job_state.kept", state(9))
+    assert "saved-state restore" in " ".join(lost(paths).resolution)
 
 
-def test_a_damaged_state_is_not_passed_over_for_its_old_one(places: Paths) -> None:
+def test_a_damaged_state_is_not_passed_over_for_its_old_one(paths: Paths) -> None:
     """What the old one does not know would be given up without a word."""
-    put(places, "job_state", b"garbage")
-    put(places, "job_state.old", state(9))
-    assert "restore" in " ".join(lost(places).resolution)
+    put(paths, "job_state", b"garbage")
+    put(paths, "job_state.old", state(9))
+    assert "restore" in " ".join(lost(paths).resolution)
 
 
 @pytest.mark.parametrize("trace", ["hash.7/job.17/script", "log"])
-def test_files_that_are_gone_are_missed_where_there_were_jobs(places: Paths, trace: str) -> None:
+def test_files_that_are_gone_are_missed_where_there_were_jobs(paths: Paths, trace: str) -> None:
     if trace == "log":
-        Path(places.at(completion_log.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
+        Path(paths.at(completion_log.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
     else:
-        put(places, trace, b"")
-    lost(places)
+        put(paths, trace, b"")
+    lost(paths)
 
 
-def test_a_copy_is_taken_and_no_number_comes_twice(places: Paths) -> None:
-    put(places, "job_state", b"")
-    put(places, "job_state.old", b"")
-    put(places, "job_state.kept", state(9))
-    put(places, "hash.7/job.17/script", b"#!/bin/sh")
-    Path(places.at(completion_log.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
-    done = saved_state.repair(places, "restore", CONF, ME, none)
-    found = Path(places.at("/state/job_state"))
+def test_a_copy_is_taken_and_no_number_comes_twice(paths: Paths) -> None:
+    put(paths, "job_state", b"")
+    put(paths, "job_state.old", b"")
+    put(paths, "job_state.kept", state(9))
+    put(paths, "hash.7/job.17/script", b"#!/bin/sh")
+    Path(paths.at(completion_log.LOG)).write_text("JobId=41 UserId=me(1) ...\n")
+    done = saved_state.repair(paths, "restore", CONF, ME, none)
+    found = Path(paths.at("/state/job_state"))
     header = saved_state.read(str(found))
     assert header is not None
     assert header.next_job == 42
     assert found.read_bytes().endswith(RECORDS)
     assert "42" in done
-    saved_state.check(places, CONF, none)
-    (aside,) = Path(places.at(saved_state.SET_ASIDE)).iterdir()
+    saved_state.check(paths, CONF, none)
+    (aside,) = Path(paths.at(saved_state.SET_ASIDE)).iterdir()
     names = sorted(path.name for path in aside.iterdir())
     assert names == ["job.17", "job_state", "job_state.old"]  # the copy knows jobs up to 8
     assert "not in the queue any more: 17." in done
     assert f"cat {saved_state.SET_ASIDE}/{aside.name}/job.17/script | dshpc sbatch" in done
 
 
-def test_giving_up_keeps_the_scripts_and_the_numbers(places: Paths) -> None:
-    put(places, "job_state", b"garbage")
-    put(places, "hash.7/job.17/script", b"#!/bin/sh")
-    saved_state.repair(places, "give-up", CONF, ME, none)
-    header = saved_state.read(places.at("/state/job_state"))
+def test_giving_up_keeps_the_scripts_and_the_numbers(paths: Paths) -> None:
+    put(paths, "job_state", b"garbage")
+    put(paths, "hash.7/job.17/script", b"#!/bin/sh")
+    saved_state.repair(paths, "give-up", CONF, ME, none)
+    header = saved_state.read(paths.at("/state/job_state"))
     assert header is not None
     assert (header.next_job, header.size) == (18, 43)
-    (aside,) = Path(places.at(saved_state.SET_ASIDE)).iterdir()
+    (aside,) = Path(paths.at(saved_state.SET_ASIDE)).iterdir()
     assert (aside / "job.17" / "script").read_bytes() == b"#!/bin/sh"
 
 
-def test_nothing_is_repaired_that_can_be_read_and_no_copy_is_made_up(places: Paths) -> None:
-    put(places, "job_state", b"garbage")
+def test_nothing_is_repaired_that_can_be_read_and_no_copy_is_made_up(paths: Paths) -> None:
+    put(paths, "job_state", b"garbage")
     with pytest.raises(DshpcError, match="no copy"):
-        saved_state.repair(places, "restore", CONF, ME, none)
-    put(places, "job_state", state(3))
+        saved_state.repair(paths, "restore", CONF, ME, none)
+    put(paths, "job_state", state(3))
     with pytest.raises(DshpcError, match="can be read"):
-        saved_state.repair(places, "give-up", CONF, ME, none)
+        saved_state.repair(paths, "give-up", CONF, ME, none)
 
 
-def test_a_state_with_a_good_beginning_and_a_torn_body(places: Paths) -> None:
+def test_a_state_with_a_good_beginning_and_a_torn_body(paths: Paths) -> None:
     """As a power cut leaves it: only slurmctld can tell, once it has ended over it."""
-    put(places, "job_state", state(9)[:-3])
-    saved_state.check(places, CONF, torn)
+    put(paths, "job_state", state(9)[:-3])
+    saved_state.check(paths, CONF, torn)
     with pytest.raises(DshpcError, match="saved queue cannot be read") as told:
-        saved_state.check_whole(places, CONF, torn)
+        saved_state.check_whole(paths, CONF, torn)
     assert "restore" not in " ".join(told.value.resolution)
-    put(places, "job_state.old", state(7)[:-3])
-    put(places, "job_state.kept", state(6))
+    put(paths, "job_state.old", state(7)[:-3])
+    put(paths, "job_state.kept", state(6))
     with pytest.raises(DshpcError, match="saved queue cannot be read") as told:
-        saved_state.check_whole(places, CONF, torn)
+        saved_state.check_whole(paths, CONF, torn)
     assert "saved-state restore" in " ".join(told.value.resolution)
-    saved_state.repair(places, "restore", CONF, ME, torn)
-    assert Path(places.at("/state/job_state")).read_bytes().endswith(RECORDS)
-    saved_state.check_whole(places, CONF, torn)
+    saved_state.repair(paths, "restore", CONF, ME, torn)
+    assert Path(paths.at("/state/job_state")).read_bytes().endswith(RECORDS)
+    saved_state.check_whole(paths, CONF, torn)
     with pytest.raises(DshpcError, match="nothing is to be repaired"):
-        saved_state.repair(places, "give-up", CONF, ME, torn)
+        saved_state.repair(paths, "give-up", CONF, ME, torn)
 
 
-def test_the_old_one_that_slurmctld_would_take_is_asked_about_too(places: Paths) -> None:
-    put(places, "job_state.old", state(7)[:-3])
+def test_the_old_one_that_slurmctld_would_take_is_asked_about_too(paths: Paths) -> None:
+    put(paths, "job_state.old", state(7)[:-3])
     with pytest.raises(DshpcError, match="saved queue cannot be read"):
-        saved_state.check_whole(places, CONF, torn)
+        saved_state.check_whole(paths, CONF, torn)
 
 
-def test_scripts_of_jobs_that_the_copy_knows_stay_where_they_are(places: Paths) -> None:
-    put(places, "job_state", b"garbage")
-    put(places, "job_state.kept", state(9))
+def test_scripts_of_jobs_that_the_copy_knows_stay_where_they_are(paths: Paths) -> None:
+    put(paths, "job_state", b"garbage")
+    put(paths, "job_state.kept", state(9))
     for number in (7, 8):
-        put(places, f"hash.{number}/job.{number}/script", b"#!/bin/sh")
-    done = saved_state.repair(places, "restore", CONF, ME, none)
-    (aside,) = Path(places.at(saved_state.SET_ASIDE)).iterdir()
+        put(paths, f"hash.{number}/job.{number}/script", b"#!/bin/sh")
+    done = saved_state.repair(paths, "restore", CONF, ME, none)
+    (aside,) = Path(paths.at(saved_state.SET_ASIDE)).iterdir()
     assert [path.name for path in aside.iterdir()] == ["job_state"]
     assert "not in the queue" not in done

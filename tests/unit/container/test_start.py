@@ -41,13 +41,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "etc/hosts").write_text("10.0.0.2 lab\n")
     monkeypatch.setattr(socket, "gethostname", lambda: "lab")
-    places = Paths(str(tmp_path))
+    paths = Paths(str(tmp_path))
     machine, settings = LocalMachine(str(tmp_path)), Settings(prefix="lab")
-    return Run(machine, places, status.Status(places), settings, (0, 0))
+    return Run(machine, paths, status.Status(paths), settings, (0, 0))
 
 
 def test_a_refused_file_is_reported_as_it_was_read(run: Run, tmp_path: Path) -> None:
-    config.save_last_good(run.places, RENDERED)
+    config.save_last_good(run.paths, RENDERED)
     (tmp_path / "config/slurm.conf").write_text(TYPO)
     assert in_force(run, SEEN).texts == RENDERED
     assert (tmp_path / "etc/slurm/slurm.conf").read_text() == RENDERED["slurm.conf"]
@@ -71,13 +71,13 @@ def test_a_file_that_cannot_be_read_keeps_the_last_good_ones(run: Run, tmp_path:
     (tmp_path / "config/slurm.conf").mkdir()
     with pytest.raises(DshpcError, match="cannot be read"):
         in_force(run, SEEN)
-    config.save_last_good(run.places, RENDERED)
+    config.save_last_good(run.paths, RENDERED)
     assert in_force(run, SEEN).texts == RENDERED
     assert run.status.values["kept_last_good"]["brief"].startswith("config/slurm.conf cannot be")
 
 
 def test_a_last_good_one_of_another_node_is_no_way_out(run: Run, tmp_path: Path) -> None:
-    config.save_last_good(run.places, {**RENDERED, "slurm.conf": TYPO})
+    config.save_last_good(run.paths, {**RENDERED, "slurm.conf": TYPO})
     (tmp_path / "config/slurm.conf").mkdir()
     with pytest.raises(DshpcError, match="cannot be read"):
         in_force(run, SEEN)
@@ -86,7 +86,7 @@ def test_a_last_good_one_of_another_node_is_no_way_out(run: Run, tmp_path: Path)
 def test_a_file_that_does_not_fit_the_hardware_is_never_replaced_by_the_last_good_one(
     run: Run, tmp_path: Path
 ) -> None:
-    config.save_last_good(run.places, RENDERED)
+    config.save_last_good(run.paths, RENDERED)
     own = "# USER_CUSTOMIZED=true\nName=gpu File=/dev/nvidia7\n"
     (tmp_path / "config/gres.conf").write_text(own)
     with pytest.raises(DshpcError, match=r"config/gres\.conf, line 2: /dev/nvidia7 is no device"):
@@ -99,7 +99,7 @@ def test_a_start_whose_prolog_has_gone_names_it(run: Run) -> None:
     """With nothing else to start with: what was good names the same program."""
     line = "Prolog=/no/such/prolog.sh"
     plan = replace(PLAN, extra=(ExtraLine("Prolog", line),))
-    config.save_last_good(run.places, render_slurm(plan))
+    config.save_last_good(run.paths, render_slurm(plan))
     with pytest.raises(DshpcError) as caught:
         in_force(run, replace(SEEN, plan=plan))
     assert f"{line} is not there in the container." in caught.value.brief
@@ -127,10 +127,10 @@ def test_a_start_that_fails_names_its_container(
         raise KeyError(name)
 
     monkeypatch.setattr(pwd, "getpwnam", broken)
-    places = Paths(str(tmp_path))
+    paths = Paths(str(tmp_path))
     with pytest.raises(KeyError):
-        start.start(LocalMachine(str(tmp_path)), places, {"DSHPC_PREFIX": "lab"})
-    found = status.read(places)
+        start.start(LocalMachine(str(tmp_path)), paths, {"DSHPC_PREFIX": "lab"})
+    found = status.read(paths)
     assert found is not None
     assert any("docker logs lab-slurm" in step for step in found["failure"]["resolution"])
 

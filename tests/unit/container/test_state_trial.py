@@ -17,14 +17,14 @@ TEXTS = {"slurm.conf": "ClusterName=c\n"}
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     found = Paths(str(tmp_path))
     os.makedirs(found.run)
     return found
 
 
 def test_two_that_ask_at_the_same_time_do_not_meet(
-    places: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the start and `saved-state check` do: slurmctld's service runs that, and the start takes it down."""
     state = tmp_path / "job_state"
@@ -49,6 +49,6 @@ def test_two_that_ask_at_the_same_time_do_not_meet(
         return not copy.exists()  # it ends over the file
 
     monkeypatch.setattr(trial, "came_up", came_up)
-    assert state_trial.refuses(FakeMachine(), places, TEXTS)(str(state))
+    assert state_trial.refuses(FakeMachine(), paths, TEXTS)(str(state))
     assert nested == [True, True]
-    assert os.listdir(places.run) == []
+    assert os.listdir(paths.run) == []

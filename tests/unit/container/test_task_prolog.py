@@ -23,35 +23,35 @@ def job(log: str, code: int = 3, number: int = 17) -> str:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     (tmp_path / "etc/slurm").mkdir(parents=True)
     (tmp_path / "etc/slurm/slurm.conf").write_text("TaskProlog=/opt/site/task.sh\n")
     return Paths(str(tmp_path))
 
 
-def failed(places: Paths, text: str) -> tuple[str, ...]:
+def failed(paths: Paths, text: str) -> tuple[str, ...]:
     machine = FakeMachine(commands={"sh -c": Answer(text)})
-    return task_prolog.failed(machine, places, 5.0)
+    return task_prolog.failed(machine, paths, 5.0)
 
 
-def test_a_job_that_it_ended_is_told_with_its_exit_code(tmp_path: Path, places: Paths) -> None:
+def test_a_job_that_it_ended_is_told_with_its_exit_code(tmp_path: Path, paths: Paths) -> None:
     (tmp_path / "a log").write_text("x" * 9000 + "\n" + SAID)
-    assert failed(places, job("/a log")) == ("17 (exit code 3)",)
+    assert failed(paths, job("/a log")) == ("17 (exit code 3)",)
 
 
-def test_a_job_that_failed_by_itself_is_not(tmp_path: Path, places: Paths) -> None:
+def test_a_job_that_failed_by_itself_is_not(tmp_path: Path, paths: Paths) -> None:
     (tmp_path / "log").write_text(SAID)
-    assert failed(places, job("/log", code=1)) == (), "another code than Slurm's line says"
+    assert failed(paths, job("/log", code=1)) == (), "another code than Slurm's line says"
     (tmp_path / "own").write_text("it failed\n")
     os.symlink("log", tmp_path / "link")
     os.mkfifo(tmp_path / "pipe")
     for log in ("/own", "/link", "/pipe", "/no/such", "/"):
-        assert failed(places, job(log)) == ()
+        assert failed(paths, job(log)) == ()
 
 
 @pytest.mark.parametrize("line", ["", "TaskProlog=/usr/local/lib/dshpc/task-prolog"])
-def test_nothing_is_asked_where_there_is_none_of_the_users(line: str, places: Paths) -> None:
-    Path(f"{places.etc_slurm}/slurm.conf").write_text(f"{line}\n")
+def test_nothing_is_asked_where_there_is_none_of_the_users(line: str, paths: Paths) -> None:
+    Path(f"{paths.etc_slurm}/slurm.conf").write_text(f"{line}\n")
     machine = FakeMachine()
-    assert task_prolog.failed(machine, places, 5.0) == ()
+    assert task_prolog.failed(machine, paths, 5.0) == ()
     assert not machine.ran

@@ -106,8 +106,8 @@ class Slurmctld(LocalMachine):
 def test_a_trial_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, brief: str | None
 ) -> None:
-    places = _trial_places(tmp_path, monkeypatch)
-    error = trial.trial_error(Slurmctld(said), Candidate(TEXTS, {}, {}), places)
+    paths = _trial_paths(tmp_path, monkeypatch)
+    error = trial.trial_error(Slurmctld(said), Candidate(TEXTS, {}, {}), paths)
     assert (error.brief if error else None) == brief
     assert not (tmp_path / "run/dshpc/trial").exists()
 
@@ -115,13 +115,13 @@ def test_a_trial_leaves_no_folder(
 def test_a_trial_that_cannot_begin_leaves_no_folder_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = _trial_places(tmp_path, monkeypatch)
+    paths = _trial_paths(tmp_path, monkeypatch)
     with pytest.raises(OSError, match="Cannot allocate"):
-        trial.trial_error(Slurmctld(None), Candidate(TEXTS, {}, {}), places)
+        trial.trial_error(Slurmctld(None), Candidate(TEXTS, {}, {}), paths)
     assert not (tmp_path / "run/dshpc/trial").exists()
 
 
-def _trial_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
+def _trial_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
     (tmp_path / "run/dshpc").mkdir(parents=True)
     (tmp_path / "var/lib/dshpc/key").mkdir(parents=True)
     (tmp_path / "var/lib/dshpc/key/slurm.key").write_bytes(bytes(64))

@@ -160,7 +160,7 @@ def test_what_cannot_be_a_user_is_refused(uid: str, gid: str, name: str, home: s
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Paths:
+def paths(tmp_path: Path) -> Paths:
     for folder in ("etc", "home", "var/lib/dshpc/state"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "etc/passwd").write_text(PASSWD)
@@ -168,12 +168,12 @@ def places(tmp_path: Path) -> Paths:
     return Paths(str(tmp_path))
 
 
-def test_a_user_outlives_the_container(places: Paths, tmp_path: Path) -> None:
+def test_a_user_outlives_the_container(paths: Paths, tmp_path: Path) -> None:
     ada = User(os.getuid() or 1000, os.getgid(), "ada")
-    users.add(places, ada)
-    users.add(places, ada)
+    users.add(paths, ada)
+    users.add(paths, ada)
     (tmp_path / "etc/passwd").write_text(PASSWD)  # a new container of the same image
-    assert users.restore(places) == 1
+    assert users.restore(paths) == 1
     assert f"ada:x:{ada.uid}:" in (tmp_path / "etc/passwd").read_text()
     home = tmp_path / HOMES[1:] / "ada"
     assert (home.stat().st_uid, home.stat().st_mode & 0o777) == (ada.uid, 0o700)
@@ -182,25 +182,25 @@ def test_a_user_outlives_the_container(places: Paths, tmp_path: Path) -> None:
     assert marker.read_text() == f"{ada.gid}:ada:{HOMES}/ada:ada\n"
 
 
-def test_a_user_added_later_may_use_the_gpus_too(places: Paths, tmp_path: Path) -> None:
+def test_a_user_added_later_may_use_the_gpus_too(paths: Paths, tmp_path: Path) -> None:
     (tmp_path / "dev/dri").mkdir(parents=True)
     (tmp_path / "dev/dri/renderD128").touch()
     gid = 4242 if os.getuid() == 0 else os.getgid()
     os.chown(tmp_path / "dev/dri/renderD128", -1, gid)
     uid = os.getuid() or 1000
-    users.restore(places)
+    users.restore(paths)
     assert f"dshpc-gpu-{gid}:x:{gid}:\n" in (tmp_path / "etc/group").read_text()
-    users.add(places, User(uid, os.getgid(), "ada"))
+    users.add(paths, User(uid, os.getgid(), "ada"))
     assert f":x:{gid}:ada\n" in (tmp_path / "etc/group").read_text()
     (tmp_path / "etc/group").write_text(GROUP)  # a new container of the same image
-    users.restore(places)
+    users.restore(paths)
     assert f":x:{gid}:ada\n" in (tmp_path / "etc/group").read_text()
 
 
-def test_a_user_who_changed_replaces_the_earlier_one(places: Paths, tmp_path: Path) -> None:
+def test_a_user_who_changed_replaces_the_earlier_one(paths: Paths, tmp_path: Path) -> None:
     uid = os.getuid() or 1000
-    users.add(places, User(uid, os.getgid(), "ada"))
-    users.add(places, User(uid, os.getgid(), "ada.l"))
+    users.add(paths, User(uid, os.getgid(), "ada"))
+    users.add(paths, User(uid, os.getgid(), "ada.l"))
     assert (tmp_path / "var/lib/dshpc/state/users").read_text() == f"{uid}:{os.getgid()}::ada.l\n"
     passwd = (tmp_path / "etc/passwd").read_text()
     assert "\nada:" not in passwd
@@ -222,7 +222,7 @@ def test_nobody_is_given_anothers_home_and_each_keeps_his_own() -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_no_link_is_followed_to_a_home(places: Paths, tmp_path: Path, kind: str) -> None:
+def test_no_link_is_followed_to_a_home(paths: Paths, tmp_path: Path, kind: str) -> None:
     homes, target = tmp_path / HOMES[1:], tmp_path / "etc/target"
     homes.mkdir(parents=True)
     target.mkdir(mode=0o755)
@@ -232,17 +232,17 @@ def test_no_link_is_followed_to_a_home(places: Paths, tmp_path: Path, kind: str)
         (homes / "ada").touch()
     before = target.stat()
     with pytest.raises(DshpcError, match="cannot be the home of ada"):
-        users.add(places, User(os.getuid() or 1000, os.getgid(), "ada"))
+        users.add(paths, User(os.getuid() or 1000, os.getgid(), "ada"))
     assert (target.stat().st_uid, target.stat().st_mode) == (before.st_uid, before.st_mode)
 
 
-def test_what_a_user_has_made_of_the_home_stays(places: Paths, tmp_path: Path) -> None:
+def test_what_a_user_has_made_of_the_home_stays(paths: Paths, tmp_path: Path) -> None:
     ada = User(os.getuid() or 1000, os.getgid(), "ada")
-    users.add(places, ada)
+    users.add(paths, ada)
     home = tmp_path / HOMES[1:] / "ada"
     home.chmod(0o755)
     (home / "result").write_text("x\n")
-    users.restore(places)
+    users.restore(paths)
     assert (home.stat().st_mode & 0o777, (home / "result").read_text()) == (0o755, "x\n")
 
 

@@ -33,8 +33,8 @@ def test_what_is_damaged_is_refused(
     path.parent.mkdir(parents=True)
     path.write_text(text)
     path.chmod(0o600)
-    places = Paths(str(tmp_path))
-    code = module.would_start(LocalMachine(places.root), places, {"DSHPC_PREFIX": "lab"})
+    paths = Paths(str(tmp_path))
+    code = module.would_start(LocalMachine(paths.root), paths, {"DSHPC_PREFIX": "lab"})
     assert code == Exit.ERROR
     refused = json.loads(capsys.readouterr().out)["refused"]
     assert said in refused["brief"]
