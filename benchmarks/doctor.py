@@ -137,19 +137,19 @@ def late(title: str, project: Path, env: Mapping[str, str]) -> bool:
         check=False,
     )
     took = time.perf_counter() - began
-    told = json.loads(done.stdout)
-    states = {(item["section"], item["state"]) for item in told["findings"]}
-    complete = told["summary"]["crashed"] == 0 and ("host", "ok") in states
-    complete &= any("did not answer" in line or "no answer" in line for line in words(told))
+    report = json.loads(done.stdout)
+    states = {(item["section"], item["state"]) for item in report["findings"]}
+    complete = report["summary"]["crashed"] == 0 and ("host", "ok") in states
+    complete &= any("did not answer" in line or "no answer" in line for line in words(report))
     if not complete:
         sys.exit(f"{title} hangs: doctor does not say so, or findings are missing")
     what = f"doctor, {title} hangs: after its deadline of {DEADLINE_S:g} s"
     return limited(what, took - DEADLINE_S, "s", most=MOST_LATE_S)
 
 
-def words(told: Mapping[str, object]) -> list[str]:
+def words(report: Mapping[str, object]) -> list[str]:
     """All sentences of a report."""
-    return json.dumps(told, indent=0).splitlines()
+    return json.dumps(report, indent=0).splitlines()
 
 
 def hanging(folder: Path) -> list[bool]:

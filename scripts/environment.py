@@ -402,7 +402,7 @@ def _text_of(path: str) -> str | None:
 
 
 def choose_ca_bundle(
-    told: Mapping[str, str], environ: Mapping[str, str], known: Sequence[str]
+    options: Mapping[str, str], environ: Mapping[str, str], known: Sequence[str]
 ) -> str | None:
     """The CA bundle that pip must be told of; None where it already knows one.
 
@@ -412,7 +412,7 @@ def choose_ca_bundle(
     """
     from dshpc_setup.environment import pip_settings
 
-    if pip_settings.certificates(told, environ):
+    if pip_settings.certificates(options, environ):
         return None
     if environ.get("SSL_CERT_FILE"):
         return environ["SSL_CERT_FILE"]

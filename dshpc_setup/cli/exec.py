@@ -172,8 +172,8 @@ def run(call: Call) -> int:
     from dshpc_setup.cli.exec_session import Session
 
     # A script's stderr is kept as the command's own; sbatch's is not the job's
-    told = call.folder is None and (os.isatty(2) or call.command == "sbatch")
-    if told:
+    folder_said = call.folder is None and (os.isatty(2) or call.command == "sbatch")
+    if folder_said:
         say(f"this folder is not in the work folder: the command runs in {call.work}.")
     session = Session(call.client(calling_user(os.environ), os.environ), call.deliver, call.mode)
     try:
@@ -192,7 +192,7 @@ def run(call: Call) -> int:
     elif code != 0:
         from dshpc_setup.cli.exec_trouble import explain
 
-        explain(call, code, told=told)
+        explain(call, code, folder_said=folder_said)
     return code
 
 

@@ -75,9 +75,10 @@ def no_text(argument: str) -> DshpcError:
     )
 
 
-def explain(call: execution.Call, code: int, *, told: bool) -> None:
+def explain(call: execution.Call, code: int, *, folder_said: bool) -> None:
     """Raise where it was not the command that failed but the way to it; else say what may help.
 
+    `folder_said`: that this folder is not in the work folder has been said, or need not be.
     A Docker that does not answer in time says nothing of the way: the exit code stays the command's.
     """
     machine = local.LocalMachine()
@@ -111,7 +112,7 @@ def explain(call: execution.Call, code: int, *, told: bool) -> None:
         if phase == "failed":  # as-user has said that much: the command was never begun
             execution.say(as_called("when that is fixed, start it again: dshpc restart"))
         return
-    if call.folder is None and not told:
+    if call.folder is None and not folder_said:
         execution.say(
             f"this folder is not in the work folder: commands run in {call.work}, and files elsewhere "
             "are not seen there."

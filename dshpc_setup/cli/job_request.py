@@ -145,7 +145,7 @@ def _without_answer(
 
     if done.state == "absent":
         return exec_trouble.no_client(call.engine.program, done.text)
-    exec_trouble.explain(call, done.code or 1, told=True)
+    exec_trouble.explain(call, done.code or 1, folder_said=True)
     if done.code == Exit.USAGE:
         return job_trouble.older("\n".join(said))
     how = f"It ended with {done.code} ({done.state})."

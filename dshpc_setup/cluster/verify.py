@@ -141,9 +141,9 @@ def _leaving(found: tuple[slurm_nodes.Node, ...] | None) -> bool:
     return any(node.plain_state == "completing" for node in found or ())
 
 
-def refuse_last_good(told: Mapping[str, Any]) -> None:
+def refuse_last_good(status: Mapping[str, Any]) -> None:
     """Raises DshpcError where the container refused what config/ holds and runs an older one."""
-    kept = told.get("kept_last_good")
+    kept = status.get("kept_last_good")
     if isinstance(kept, dict):
         error = told_error(kept)
         raise replace(

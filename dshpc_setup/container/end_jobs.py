@@ -64,16 +64,16 @@ def end_jobs(
     for pid in batch | would_kill(table, steps - batch, react):
         _tell(kill, pid, signal.SIGSTOP)
     table = look()
-    told = frozenset(pid for pid in of_steps(table, steps) if table[pid].name != _CLIENT)
-    if not told:
+    signalled = frozenset(pid for pid in of_steps(table, steps) if table[pid].name != _CLIENT)
+    if not signalled:
         return
     _say(f"Running jobs get SIGTERM and have {GRACE_S:.0f} s to end.")
-    for pid in told:
+    for pid in signalled:
         hangs_up = is_prompt(table, pid) and react(pid) == "ignores"
         _tell(kill, pid, signal.SIGHUP if hangs_up else signal.SIGTERM)
         _tell(kill, pid, signal.SIGCONT)  # as Slurm does: one that is suspended cannot hear
     until = time.monotonic() + GRACE_S
-    while left := still_there(table := look(), steps, told):
+    while left := still_there(table := look(), steps, signalled):
         if time.monotonic() >= until:
             count = f"{len(left)} process{'es' if len(left) > 1 else ''} of jobs"
             _say(f"{count} did not end within {GRACE_S:.0f} s.")
@@ -115,11 +115,11 @@ def of_steps(table: Table, steps: frozenset[int]) -> frozenset[int]:
     )
 
 
-def still_there(table: Table, steps: frozenset[int], told: frozenset[int]) -> frozenset[int]:
+def still_there(table: Table, steps: frozenset[int], signalled: frozenset[int]) -> frozenset[int]:
     """Of those that were told, and of what they have started meanwhile, those that have not ended."""
     return frozenset(
         pid
-        for pid in of_steps(table, steps) | told
+        for pid in of_steps(table, steps) | signalled
         if pid in table and not table[pid].has_ended and table[pid].name != _CLIENT
     )
 

@@ -214,7 +214,7 @@ def test_a_script_that_has_ended_is_not_run_again(fresh: Node, tmp_path: Path) -
             name,
             f"echo ran >>{work}/{name}; until [ -e {work}/go ]; do sleep 0.1; done; exit {code}",
         )
-    first, second = (kills.told[name] for name in ("j1", "j2"))
+    first, second = (kills.acknowledged[name] for name in ("j1", "j2"))
     until(lambda: len(list(work.glob("j?"))) == 2)
     stop_slurmctld(fresh)
     (work / "go").touch()
@@ -451,7 +451,7 @@ def through(
     choose = random.Random(kills.choose.getrandbits(32))  # the other one is the submitter's
     done: list[str] = []
     with kills.submitting():
-        while len(done) < most or len(kills.told) < least:
+        while len(done) < most or len(kills.acknowledged) < least:
             time.sleep(choose.uniform(0.2, longest_s))
             if len(done) < most:
                 done.append(choose.choice(what))

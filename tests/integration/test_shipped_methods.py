@@ -30,7 +30,7 @@ def cluster(engine: str) -> Iterator[Cluster]:
 class Run:
     """A method's run that was waited for."""
 
-    told: Outcome
+    outcome: Outcome
     folder: Path
 
     @property
@@ -50,7 +50,7 @@ def waited(cluster: Cluster, name: str, *arguments: str) -> Run:
 
 def good(cluster: Cluster, name: str, *arguments: str) -> Run:
     found = waited(cluster, name, *arguments)
-    found.told.good()
+    found.outcome.good()
     return found
 
 
@@ -65,7 +65,7 @@ def test_all_are_there_and_none_is_broken(cluster: Cluster) -> None:
 
 def test_gpu_report(cluster: Cluster) -> None:
     found = good(cluster, "gpu-report", "--gpus", "2")
-    assert json.loads(found.told.stdout) == found.result
+    assert json.loads(found.outcome.stdout) == found.result
     variables = found.result["variables"]
     assert (variables["CUDA_VISIBLE_DEVICES"], variables["SLURM_GPUS_ON_NODE"]) == ("0,1", "2")
     assert len(set(variables["NVIDIA_VISIBLE_DEVICES"].split(","))) == 2
@@ -78,7 +78,7 @@ def test_gpu_report(cluster: Cluster) -> None:
 @pytest.mark.parametrize(("name", "size"), [("vector-add", 1000), ("matmul-benchmark", 30)])
 def test_what_computes_says_that_no_gpu_did(cluster: Cluster, name: str, size: int) -> None:
     found = good(cluster, name, "-p", f"size={size}", "-p", "dtype=float64", "-p", "repeats=2")
-    assert "1 GPU h100" in found.told.stderr
+    assert "1 GPU h100" in found.outcome.stderr
     result = found.result
     assert (result["device"], result["why"]) == ("cpu", SIMULATED)
     assert (result["size"], result["repeats"], result["wrong"]) == (size, 2, 0)
@@ -87,16 +87,16 @@ def test_what_computes_says_that_no_gpu_did(cluster: Cluster, name: str, size: i
 @pytest.mark.parametrize("name", ["vector-add", "matmul-benchmark"])
 def test_who_requires_a_gpu_is_not_answered_by_a_cpu(cluster: Cluster, name: str) -> None:
     found = waited(cluster, name, "-p", "require_gpu=yes")
-    assert found.told.code == 1
-    assert f"A GPU is required, and none can be used. {SIMULATED}" in found.told.stdout
+    assert found.outcome.code == 1
+    assert f"A GPU is required, and none can be used. {SIMULATED}" in found.outcome.stdout
     assert not (found.folder / "result.json").exists()
 
 
 def test_torch_check_without_torch(cluster: Cluster) -> None:
     found = waited(cluster, "torch-check")
-    assert found.told.code == 1
-    assert "No module named 'torch'" in found.told.stdout
-    assert f"pip install --target {cluster.work}/python" in found.told.stdout
+    assert found.outcome.code == 1
+    assert "No module named 'torch'" in found.outcome.stdout
+    assert f"pip install --target {cluster.work}/python" in found.outcome.stdout
     assert found.result["torch"] is None
 
 
@@ -115,8 +115,8 @@ def test_an_array_and_what_collects_it(cluster: Cluster) -> None:
     one = array.folder / "task-0" / "result.json"
     assert good(cluster, "collect", "--input", str(one)).result["results"] == 1
     nothing = waited(cluster, "collect")
-    assert nothing.told.code == 1
-    assert "without a workspace or an input" in nothing.told.stdout
+    assert nothing.outcome.code == 1
+    assert "without a workspace or an input" in nothing.outcome.stdout
 
 
 def test_a_model_needs_its_data_first(cluster: Cluster) -> None:

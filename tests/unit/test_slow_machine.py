@@ -126,7 +126,7 @@ def test_the_exit_code_of_a_command_is_no_slow_programs(
     machine = Running(delays={program: DELAY_S})
     monkeypatch.setattr(local, "LocalMachine", lambda: machine)
     monkeypatch.chdir("/")
-    exec_trouble.explain(exec_command.Call(command, ["false"], RUNTIME), code, told=True)
+    exec_trouble.explain(exec_command.Call(command, ["false"], RUNTIME), code, folder_said=True)
     said = capsys.readouterr().err
     assert "has no folder" not in said
     assert "not there" not in said

@@ -183,17 +183,17 @@ def _without_kfd(search: Search) -> Gpus:
         look.saw("kfd", found.state, kfd.NODES, found.detail)
         return found
     programs = amd_signs.programs(look.machine)
-    told = ask_tools(search, programs) if programs else amd_tools.ToolReport("absent")
+    report = ask_tools(search, programs) if programs else amd_tools.ToolReport("absent")
     known = set(layers.cards)
-    listed = [card for card in told.cards if card.address not in known]
+    listed = [card for card in report.cards if card.address not in known]
     left = amd_unused.Left()
     if not search.container:
         left = amd_unused.judge(look, cards, kfd=topology.there)
     if listed:
-        return _by_tool(search, amd_devices.of_tools(listed, look), left, told)
+        return _by_tool(search, amd_devices.of_tools(listed, look), left, report)
     if not programs:
         search.not_asked.append(("amd-smi, rocm-smi", "neither is installed"))
-    state, detail = _nothing(search, cards, left, told)
+    state, detail = _nothing(search, cards, left, report)
     seen: State = "error" if left.wrong else "absent"
     look.saw("kfd", seen, kfd.NODES, (detail if cards else None) or "no AMD GPU node")
     return Gpus(
@@ -229,12 +229,12 @@ def _by_tool(
     search: Search,
     devices: tuple[GpuDevice, ...],
     left: amd_unused.Left,
-    told: amd_tools.ToolReport,
+    report: amd_tools.ToolReport,
 ) -> Gpus:
     """What only a tool lists: the kernel's own trees cannot be seen here."""
     look = search.look
-    search.tool = told.tool
-    look.saw("kfd", "absent", kfd.NODES, f"no AMD GPU node; {told.tool} lists {len(devices)}")
+    search.tool = report.tool
+    look.saw("kfd", "absent", kfd.NODES, f"no AMD GPU node; {report.tool} lists {len(devices)}")
     kept: list[GpuDevice] = []
     unused: list[UnusedGpu] = []
     for device in devices:
@@ -282,7 +282,7 @@ def _nothing(
     search: Search,
     cards: tuple[pci.PciDevice, ...],
     left: amd_unused.Left,
-    told: amd_tools.ToolReport,
+    report: amd_tools.ToolReport,
 ) -> tuple[State, str | None]:
     if search.container and cards and search.look.machine.is_device(_KFD):
         return "error", f"this container was handed {_KFD}, and KFD lists no GPU behind it"
@@ -297,6 +297,6 @@ def _nothing(
         return "absent", f"the AMD card at {card.address} is not used: {reason.text}"
     if search.topology.unreadable:
         return "error", "KFD's tree of GPUs cannot be read"
-    if told.state != "absent":
-        return told.state, f"{told.tool}: {amd_tools.last_words(told)}"
+    if report.state != "absent":
+        return report.state, f"{report.tool}: {amd_tools.last_words(report)}"
     return "absent", None

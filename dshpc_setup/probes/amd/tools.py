@@ -40,37 +40,39 @@ def ask(look: Trace, programs: dict[str, str], deadline_s: float) -> ToolReport:
     for tool, calls, parse in TOOLS:
         if tool not in programs:
             continue
-        told = _ask_one(look, tool, programs[tool], (calls, parse, until))
-        if told.state == "present" and best.state == "present":
-            best = replace(best, cards=_filled(best.cards, told.cards))
-        elif _better(told, best):
-            best = told
+        report = _ask_one(look, tool, programs[tool], (calls, parse, until))
+        if report.state == "present" and best.state == "present":
+            best = replace(best, cards=_filled(best.cards, report.cards))
+        elif _better(report, best):
+            best = report
         if best.cards and all(card.name and card.memory_bytes for card in best.cards):
             break
     return best
 
 
-def _better(told: ToolReport, best: ToolReport) -> bool:
+def _better(report: ToolReport, best: ToolReport) -> bool:
     if best.state == "present":
         return False
-    return told.state == "present" or _RANK.index(told.state) <= _RANK.index(best.state)
+    return report.state == "present" or _RANK.index(report.state) <= _RANK.index(best.state)
 
 
 def _ask_one(
     look: Trace, tool: str, program: str, how: tuple[tuple[tuple[str, ...], ...], _Parse, float]
 ) -> ToolReport:
     calls, parse, until = how
-    told = ToolReport("absent", tool=tool)
+    report = ToolReport("absent", tool=tool)
     for arguments in calls:
         left_s = until - look.machine.clock()
         if left_s <= 0:
             break
         result = look.machine.run([program, *arguments], deadline_s=left_s)
-        told = judge(tool, result, parse)
-        look.saw(tool, told.state, f"{tool} {' '.join(arguments)}", told.detail, code=result.code)
-        if told.state in ("present", "timeout"):
+        report = judge(tool, result, parse)
+        look.saw(
+            tool, report.state, f"{tool} {' '.join(arguments)}", report.detail, code=result.code
+        )
+        if report.state in ("present", "timeout"):
             break
-    return told
+    return report
 
 
 def judge(tool: str, result: CommandResult, parse: _Parse) -> ToolReport:
@@ -90,10 +92,10 @@ def judge(tool: str, result: CommandResult, parse: _Parse) -> ToolReport:
     )
 
 
-def last_words(told: ToolReport) -> str:
+def last_words(report: ToolReport) -> str:
     """What a tool said in the end, for a sentence; half a JSON text says nothing."""
-    lines = (told.detail or "").strip().splitlines()
-    if not lines or (told.detail or "").lstrip()[:1] in ("{", "["):
+    lines = (report.detail or "").strip().splitlines()
+    if not lines or (report.detail or "").lstrip()[:1] in ("{", "["):
         return "its answer cannot be understood"
     return lines[-1].strip()[:_LONGEST]
 

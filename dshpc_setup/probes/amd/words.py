@@ -56,11 +56,11 @@ def _says(device: GpuDevice, parts: int) -> str:
     return f"{counted(parts, 'partition')}{mode} of {text} each"
 
 
-def _of_tool(told: amd_tools.ToolReport) -> str:
+def _of_tool(report: amd_tools.ToolReport) -> str:
     """What amd-smi or rocm-smi said, where it was asked."""
-    if told.state == "present":
-        return f"lists {counted(len(told.cards), 'card')}"
-    return f"{told.state}: {amd_tools.last_words(told)}"
+    if report.state == "present":
+        return f"lists {counted(len(report.cards), 'card')}"
+    return f"{report.state}: {amd_tools.last_words(report)}"
 
 
 def _of_kfd(group: Sequence[kfd.Node]) -> tuple[str, str]:

@@ -37,24 +37,28 @@ class _NoneListed(NamedTuple):
 
 
 def concluded(
-    layers: Layers, devices: tuple[GpuDevice, ...], told: GpuList | None, failed: Reply, hidden: int
+    layers: Layers,
+    devices: tuple[GpuDevice, ...],
+    gpu_list: GpuList | None,
+    failed: Reply,
+    hidden: int,
 ) -> Gpus:
-    value: Mapping[str, Any] = told.value if told else {}
+    value: Mapping[str, Any] = gpu_list.value if gpu_list else {}
     version = text(value.get("driver_version")) or layers.module.version
     cuda = nvidia_devices.cuda_version(value.get("cuda_version"))
     state: State = "present"
     details = []
     causes: tuple[GpusCause, ...] = ()
-    if told is not None and told.cut is not None:
-        details.append(_cut_short(layers, told, len(devices)))
+    if gpu_list is not None and gpu_list.cut is not None:
+        details.append(_cut_short(layers, gpu_list, len(devices)))
     if not devices:
         uncounted = _uncounted(value)
-        if told is None or told.cut is not None:
+        if gpu_list is None or gpu_list.cut is not None:
             state, why, causes = _none_listed(layers, failed)
         elif uncounted is not None:
             state, why, causes = _none_listed(layers, replace(failed, code=uncounted))
         else:
-            state, why = _lists_none(layers, hidden, told.teller)
+            state, why = _lists_none(layers, hidden, gpu_list.teller)
         details.append(why)
     if too_old(version):
         details.append(
@@ -72,19 +76,19 @@ def concluded(
         driver_version=version,
         cuda_version=cuda,
         detail=detail,
-        complete=told is None or told.cut is None,
+        complete=gpu_list is None or gpu_list.cut is None,
         causes=causes,
     )
 
 
-def _cut_short(layers: Layers, told: GpuList, number: int) -> str:
-    expected = nvidia_reconcile.expected_count(layers, told)
-    how = nvidia_reconcile.how_cut(told)
+def _cut_short(layers: Layers, gpu_list: GpuList, number: int) -> str:
+    expected = nvidia_reconcile.expected_count(layers, gpu_list)
+    how = nvidia_reconcile.how_cut(gpu_list)
     if expected is None:
-        return f"{told.teller} {how} after {counted(number, 'GPU')}: there may be more"
+        return f"{gpu_list.teller} {how} after {counted(number, 'GPU')}: there may be more"
     missing = max(0, expected - number)
     more = "1 more is" if missing == 1 else f"{missing} more are"
-    return f"{told.teller} {how} after {number} of {expected} GPUs: {more} not known"
+    return f"{gpu_list.teller} {how} after {number} of {expected} GPUs: {more} not known"
 
 
 def _uncounted(value: Mapping[str, Any]) -> int | None:

@@ -64,14 +64,14 @@ def nothing(look: Trace, layers: Layers, detail: str) -> None:
 
 
 def gpus(
-    look: Trace, layers: Layers, found: Gpus, told: GpuList | None, nvml: Reply, *, asked: bool
+    look: Trace, layers: Layers, found: Gpus, gpu_list: GpuList | None, nvml: Reply, *, asked: bool
 ) -> None:
     """The number of GPUs, or why there is none; `asked`: nvidia-smi was."""
     because = _signs(layers)
     because.append(("NVML", _nvml_in_words(nvml)))
-    if told is not None and told.teller == "nvidia-smi":
+    if gpu_list is not None and gpu_list.teller == "nvidia-smi":
         because.append(
-            (told.teller, f"lists {counted(len(told.value.get('devices') or ()), 'GPU')}")
+            (gpu_list.teller, f"lists {counted(len(gpu_list.value.get('devices') or ()), 'GPU')}")
         )
     if layers.listed:
         because.append((f"{PROC}/gpus", f"lists {counted(len(layers.listed), 'card')}"))
@@ -79,7 +79,7 @@ def gpus(
         says = f"is older than {OLDEST_DRIVER}, the oldest that today's container tools work with"
         because.append((f"driver {found.driver_version}", says))
     instead = [
-        *_not_asked(told, nvml, asked),
+        *_not_asked(gpu_list, nvml, asked),
         *((item.pci_bus_id or "a card", item.reason) for item in found.unused),
     ]
     look.concluded("gpus nvidia", in_words(found), *because, instead=instead)
@@ -116,10 +116,10 @@ def _nvml_in_words(nvml: Reply) -> str:
     return f"{nvml.state}{code}: {nvml.detail or 'no reason was given'}"
 
 
-def _not_asked(told: GpuList | None, nvml: Reply, asked: bool) -> Pairs:
-    if told is not None and told.teller == "nvidia-smi":
+def _not_asked(gpu_list: GpuList | None, nvml: Reply, asked: bool) -> Pairs:
+    if gpu_list is not None and gpu_list.teller == "nvidia-smi":
         return [("NVML", "could not be used, so nvidia-smi was asked")]
-    if told is not None and told.teller == BOARD:
+    if gpu_list is not None and gpu_list.teller == BOARD:
         return [("NVML", "could not be used; CUDA needs none on this board")]
     if nvml.state == "present":
         return [("nvidia-smi", "NVML answered, and it knows nothing more")]
@@ -131,10 +131,10 @@ def _not_asked(told: GpuList | None, nvml: Reply, asked: bool) -> Pairs:
 
 
 def device(
-    look: Trace, layers: Layers, found: GpuDevice, told: GpuList, item: Mapping[str, Any]
+    look: Trace, layers: Layers, found: GpuDevice, gpu_list: GpuList, item: Mapping[str, Any]
 ) -> None:
     """Which layer gave what of one device."""
-    teller = told.teller if item else "the board's own files"
+    teller = gpu_list.teller if item else "the board's own files"
     because: Pairs = [(teller, _identity(found, item))]
     known = layers.listed.get(found.pci_bus_id or "")
     if found.minor is not None:

@@ -37,38 +37,38 @@ def probe(machine: Machine, deadline_s: float) -> Found[Gpus]:
     _saw_layers(look, layers)
     nvml = machine.nvml(deadline_s)
     look.saw("nvml", nvml.state, nvml.source or LIBRARY, nvml.detail, nvml.code)
-    told, failed, asked = _ask(look, layers, nvml, until)
+    gpu_list, failed, asked = _ask(look, layers, nvml, until)
     if not layers.dxg and layers.module.name == "nvidia":
         layers = replace(layers, listed=nvidia_layers.read_proc(look))
-    devices = nvidia_devices.build(look, layers, told.value) if told else ()
-    pairs = nvidia_explain.in_step(devices, library.devices(told.value) if told else ())
+    devices = nvidia_devices.build(look, layers, gpu_list.value) if gpu_list else ()
+    pairs = nvidia_explain.in_step(devices, library.devices(gpu_list.value) if gpu_list else ())
     if layers.handed_over:
         seen = [(_visible(machine, device, layers), item) for device, item in pairs]
         pairs = [(device, item) for device, item in seen if device is not None]
     devices = tuple(device for device, _ in pairs)
-    hidden = len(library.devices(told.value)) - len(devices) if told else 0
-    asked_last = nvml if told else failed
-    contradictions = nvidia_reconcile.disagreements(machine, layers, devices, told, asked_last)
-    if told is not None:
-        contradictions += _missing_nodes(look, layers, devices, told)
+    hidden = len(library.devices(gpu_list.value)) - len(devices) if gpu_list else 0
+    asked_last = nvml if gpu_list else failed
+    contradictions = nvidia_reconcile.disagreements(machine, layers, devices, gpu_list, asked_last)
+    if gpu_list is not None:
+        contradictions += _missing_nodes(look, layers, devices, gpu_list)
     pairs = [
         (nodes.marked(machine, gpu, _shared(machine, layers, gpu)), item) for gpu, item in pairs
     ]
     devices = tuple(device for device, _ in pairs)
-    found = concluded(layers, devices, told, failed, max(0, hidden))
+    found = concluded(layers, devices, gpu_list, failed, max(0, hidden))
     sure = unseen.sure(look, found, container=layers.container)
     if sure is not found:
         look.saw("nvidia", sure.state, pci.ROOT, sure.detail)
         found = sure
     found = replace(
         found,
-        unused=nvidia_reconcile.unused(machine, layers, devices, told if devices else None),
+        unused=nvidia_reconcile.unused(machine, layers, devices, gpu_list if devices else None),
         disagreements=contradictions,
     )
-    nvidia_explain.gpus(look, layers, found, told, nvml, asked=asked)
+    nvidia_explain.gpus(look, layers, found, gpu_list, nvml, asked=asked)
     for device, item in pairs:
-        assert told is not None
-        nvidia_explain.device(look, layers, device, told, item)
+        assert gpu_list is not None
+        nvidia_explain.device(look, layers, device, gpu_list, item)
     return look.found(found)
 
 
@@ -82,14 +82,14 @@ def _shared(machine: Machine, layers: Layers, device: GpuDevice) -> tuple[str, .
 
 
 def _missing_nodes(
-    look: Trace, layers: Layers, devices: tuple[GpuDevice, ...], told: GpuList
+    look: Trace, layers: Layers, devices: tuple[GpuDevice, ...], gpu_list: GpuList
 ) -> tuple[Disagreement, ...]:
     """Those that are not there though the GPUs are listed; CUDA's own node is evidence alone."""
     machine = look.machine
     shared = {path for gpu in devices for path in _shared(machine, layers, gpu)}
     if CONTROL in shared and layers.nodes and not machine.is_device(UVM):
         look.saw("nvidia-uvm", "absent", UVM)
-    return tuple(nodes.missing(machine, devices, told.teller, sorted(shared)))
+    return tuple(nodes.missing(machine, devices, gpu_list.teller, sorted(shared)))
 
 
 def _nothing(look: Trace, layers: Layers) -> Found[Gpus]:

@@ -37,7 +37,7 @@ class GpuList:
 
 
 def unused(
-    machine: Machine, layers: Layers, devices: Iterable[GpuDevice], told: GpuList | None
+    machine: Machine, layers: Layers, devices: Iterable[GpuDevice], gpu_list: GpuList | None
 ) -> tuple[UnusedGpu, ...]:
     """The cards of this machine that are not in the list, each with the reason.
 
@@ -51,7 +51,7 @@ def unused(
         if card.address in counted:
             continue
         known = layers.listed.get(card.address)
-        passed_over = _why_unused(machine, card, known, told)
+        passed_over = _why_unused(machine, card, known, gpu_list)
         if passed_over is not None:
             code, reason = passed_over
             name = known.model if known else None
@@ -60,7 +60,7 @@ def unused(
 
 
 def _why_unused(
-    machine: Machine, card: pci.PciDevice, known: ProcGpu | None, told: GpuList | None
+    machine: Machine, card: pci.PciDevice, known: ProcGpu | None, gpu_list: GpuList | None
 ) -> tuple[UnusedCode, str] | None:
     if card.driver == "vfio-pci":
         return "virtual-machines", "bound to vfio-pci: handed to virtual machines"
@@ -74,51 +74,51 @@ def _why_unused(
         return "other-driver", f"bound to {card.driver}, which is not NVIDIA's own driver"
     if known is not None and known.excluded:
         return "excluded", "excluded by a setting of the driver (NVreg_ExcludedGpus)"
-    if told is None:
+    if gpu_list is None:
         return None  # nobody listed any GPU: that is not this card's doing
-    if told.cut is not None:
-        return "not-listed", f"{told.teller} ended before it reported it"
-    return "not-listed", f"not listed by {told.teller}, though the nvidia driver holds it"
+    if gpu_list.cut is not None:
+        return "not-listed", f"{gpu_list.teller} ended before it reported it"
+    return "not-listed", f"not listed by {gpu_list.teller}, though the nvidia driver holds it"
 
 
 def disagreements(
     machine: Machine,
     layers: Layers,
     devices: Sequence[GpuDevice],
-    told: GpuList | None,
+    gpu_list: GpuList | None,
     nvml: Reply,
 ) -> tuple[Disagreement, ...]:
     """All that one layer says and another denies."""
-    found = [*_versions(layers, told, nvml), *_linux_driver_in_wsl(layers, devices)]
-    if told is None:
+    found = [*_versions(layers, gpu_list, nvml), *_linux_driver_in_wsl(layers, devices)]
+    if gpu_list is None:
         return tuple(found)
-    if told.cut is not None:
-        found.append(_cut_short(layers, told, len(devices)))
-    elif told.teller == "nvidia-smi" and library.devices(nvml.value):
-        found.append(_crashed_beside(told, nvml, len(devices)))
+    if gpu_list.cut is not None:
+        found.append(_cut_short(layers, gpu_list, len(devices)))
+    elif gpu_list.teller == "nvidia-smi" and library.devices(nvml.value):
+        found.append(_crashed_beside(gpu_list, nvml, len(devices)))
     if devices and not layers.kernel:
-        found.append(_without_a_kernel(layers, told, len(devices)))
+        found.append(_without_a_kernel(layers, gpu_list, len(devices)))
     elif not layers.container and not layers.dxg:
-        found += _unlisted(machine, layers, devices, told)
-        found += _off_the_bus(layers, devices, told)
-        found += _held_by_others(layers, devices, told)
+        found += _unlisted(machine, layers, devices, gpu_list)
+        found += _off_the_bus(layers, devices, gpu_list)
+        found += _held_by_others(layers, devices, gpu_list)
     elif layers.container and not layers.dxg:
-        found += _held_by_others(layers, devices, told)
+        found += _held_by_others(layers, devices, gpu_list)
     if layers.handed_over:
-        found += _nodes_of_nobody(layers, devices, told)
-    found += _proc(layers, devices, told)
+        found += _nodes_of_nobody(layers, devices, gpu_list)
+    found += _proc(layers, devices, gpu_list)
     return tuple(found)
 
 
-def _versions(layers: Layers, told: GpuList | None, nvml: Reply) -> list[Disagreement]:
+def _versions(layers: Layers, gpu_list: GpuList | None, nvml: Reply) -> list[Disagreement]:
     module, versions = layers.module, []
     if module.version and not layers.wsl:
         versions = [
             (SYS_VERSION, module.sys_version),
             (f"{PROC}/version", module.proc_version),
             (
-                told.teller if told else "NVML",
-                text(told.value.get("driver_version")) if told else None,
+                gpu_list.teller if gpu_list else "NVML",
+                text(gpu_list.value.get("driver_version")) if gpu_list else None,
             ),
         ]
     layers_of = tuple(Because(source, version) for source, version in versions if version)
@@ -158,19 +158,19 @@ def _linux_driver_in_wsl(layers: Layers, devices: Sequence[GpuDevice]) -> list[D
     ]
 
 
-def expected_count(layers: Layers, told: GpuList) -> int | None:
+def expected_count(layers: Layers, gpu_list: GpuList) -> int | None:
     """How many GPUs there should be, where a list was cut short."""
-    count = told.value.get("count")
+    count = gpu_list.value.get("count")
     if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 4096:
         return count
     ours = [card for card in layers.cards if card.driver in OURS]
     return len(ours) if ours and not layers.container else None
 
 
-def how_cut(told: GpuList) -> str:
+def how_cut(gpu_list: GpuList) -> str:
     """How a list came to be cut short, as a verb: a reply that is `present` only broke off."""
     ways = {"timeout": "stopped answering", "present": "broke off"}
-    return ways.get(told.cut.state if told.cut else "", "crashed")
+    return ways.get(gpu_list.cut.state if gpu_list.cut else "", "crashed")
 
 
 def teller_of(reply: Reply) -> str:
@@ -178,18 +178,19 @@ def teller_of(reply: Reply) -> str:
     return "nvidia-smi" if "nvidia-smi" in reply.source else "NVML"
 
 
-def _cut_short(layers: Layers, told: GpuList, number: int) -> Disagreement:
-    count = expected_count(layers, told)
-    how = how_cut(told)
+def _cut_short(layers: Layers, gpu_list: GpuList, number: int) -> Disagreement:
+    count = expected_count(layers, gpu_list)
+    how = how_cut(gpu_list)
     of = f" of {count}" if count is not None else ""
     ours = sum(card.driver in OURS for card in layers.cards)
-    broken = told.cut is not None and told.cut.state == "present"
+    broken = gpu_list.cut is not None and gpu_list.cut.state == "present"
     why = "the answer was cut off" if broken else "one GPU or its driver is stuck"
     return Disagreement(
         "number of GPUs",
         (
             Because(
-                told.teller, f"{how} after {number}{of}: {(told.cut and told.cut.detail) or ''}"
+                gpu_list.teller,
+                f"{how} after {number}{of}: {(gpu_list.cut and gpu_list.cut.detail) or ''}",
             ),
             Because(pci.ROOT, f"{counted(ours, 'card')} bound to NVIDIA's driver"),
         ),
@@ -198,35 +199,35 @@ def _cut_short(layers: Layers, told: GpuList, number: int) -> Disagreement:
     )
 
 
-def _crashed_beside(told: GpuList, nvml: Reply, number: int) -> Disagreement:
+def _crashed_beside(gpu_list: GpuList, nvml: Reply, number: int) -> Disagreement:
     before = len(library.devices(nvml.value))
     return Disagreement(
         "number of GPUs",
         (
             Because("NVML", f"crashed after {before}: {nvml.detail or ''}"),
-            Because(told.teller, f"lists {counted(number, 'GPU')}"),
+            Because(gpu_list.teller, f"lists {counted(number, 'GPU')}"),
         ),
         "a question that NVML was asked and nvidia-smi was not crashes the driver's library",
         code="count",
     )
 
 
-def _without_a_kernel(layers: Layers, told: GpuList, number: int) -> Disagreement:
+def _without_a_kernel(layers: Layers, gpu_list: GpuList, number: int) -> Disagreement:
     return Disagreement(
         "NVIDIA driver",
         (
-            Because(told.teller, f"lists {counted(number, 'GPU')}"),
+            Because(gpu_list.teller, f"lists {counted(number, 'GPU')}"),
             Because(pci.ROOT, "no NVIDIA card"),
             Because("/sys/module, /proc/driver/nvidia", layers.module.words),
             Because("/dev", counted(len(layers.nodes), "NVIDIA device node")),
         ),
-        f"{told.teller} does not speak of this machine's own driver (a stand-in, or another root "
+        f"{gpu_list.teller} does not speak of this machine's own driver (a stand-in, or another root "
         "folder is read)",
     )
 
 
 def _unlisted(
-    machine: Machine, layers: Layers, devices: Sequence[GpuDevice], told: GpuList
+    machine: Machine, layers: Layers, devices: Sequence[GpuDevice], gpu_list: GpuList
 ) -> list[Disagreement]:
     counted = {device.pci_bus_id for device in devices}
     # A lost GPU without an address may be any of them.
@@ -249,13 +250,13 @@ def _unlisted(
         virtual = machine.readlink(f"{pci.ROOT}/{card.address}/physfn") is not None
         if card.driver in OURS and card.address not in counted and not excluded and not virtual:
             missing.append((card, known))
-    if told.cut is not None or len(missing) <= nameless:
+    if gpu_list.cut is not None or len(missing) <= nameless:
         return []
     found = []
     for card, known in missing:
         says = [
             Because(f"{pci.ROOT}/{card.address}", f"bound to {card.driver}"),
-            Because(told.teller, "does not list it"),
+            Because(gpu_list.teller, "does not list it"),
         ]
         if known is not None:
             says.append(Because(known.source, f"lists it: {known.model or 'unknown model'}"))
@@ -264,14 +265,16 @@ def _unlisted(
     return found
 
 
-def _off_the_bus(layers: Layers, devices: Sequence[GpuDevice], told: GpuList) -> list[Disagreement]:
+def _off_the_bus(
+    layers: Layers, devices: Sequence[GpuDevice], gpu_list: GpuList
+) -> list[Disagreement]:
     if not layers.cards and layers.board is not None:
         return []
     return [
         Disagreement(
             device.pci_bus_id,
             (
-                Because(told.teller, f"lists {device.name or 'a GPU'} at {device.pci_bus_id}"),
+                Because(gpu_list.teller, f"lists {device.name or 'a GPU'} at {device.pci_bus_id}"),
                 Because(pci.ROOT, "has no NVIDIA card at that address"),
             ),
             "the card left the bus after the driver started, or /sys is not this machine's",
@@ -285,17 +288,17 @@ def _off_the_bus(layers: Layers, devices: Sequence[GpuDevice], told: GpuList) ->
 
 
 def _held_by_others(
-    layers: Layers, devices: Sequence[GpuDevice], told: GpuList
+    layers: Layers, devices: Sequence[GpuDevice], gpu_list: GpuList
 ) -> list[Disagreement]:
     pairs = ((device, layers.on_bus(device.pci_bus_id)) for device in devices)
     return [
         Disagreement(
             card.address,
             (
-                Because(told.teller, f"lists {device.name or 'a GPU'}"),
+                Because(gpu_list.teller, f"lists {device.name or 'a GPU'}"),
                 Because(f"{pci.ROOT}/{card.address}", f"held by {card.driver or 'no driver'}"),
             ),
-            f"{told.teller} speaks of another machine's driver, or the card is changing hands",
+            f"{gpu_list.teller} speaks of another machine's driver, or the card is changing hands",
         )
         for device, card in pairs
         if card is not None
@@ -305,17 +308,17 @@ def _held_by_others(
 
 
 def _nodes_of_nobody(
-    layers: Layers, devices: Sequence[GpuDevice], told: GpuList
+    layers: Layers, devices: Sequence[GpuDevice], gpu_list: GpuList
 ) -> list[Disagreement]:
     """Nodes that a container was handed, of GPUs that are not in the list; a lost one may be any."""
-    if told.cut is not None or any(device.minor is None for device in devices):
+    if gpu_list.cut is not None or any(device.minor is None for device in devices):
         return []
     own = {path for device in devices for path in device.device_files}
     return [
         Disagreement(
             path,
             (Because("/dev", "it was handed to this container"),
-             Because(told.teller, "lists no GPU that it belongs to")),
+             Because(gpu_list.teller, "lists no GPU that it belongs to")),
             "the driver does not start the GPU behind it, or the node is one of another machine",
         )
         for path in layers.nodes
@@ -323,7 +326,7 @@ def _nodes_of_nobody(
     ]  # fmt: skip
 
 
-def _proc(layers: Layers, devices: Sequence[GpuDevice], told: GpuList) -> list[Disagreement]:
+def _proc(layers: Layers, devices: Sequence[GpuDevice], gpu_list: GpuList) -> list[Disagreement]:
     found = []
     for device in devices:
         known = layers.listed.get(device.pci_bus_id or "")
@@ -340,11 +343,11 @@ def _proc(layers: Layers, devices: Sequence[GpuDevice], told: GpuList) -> list[D
                 Disagreement(
                     known.address,
                     (
-                        Because(told.teller, f"{what} {one}"),
+                        Because(gpu_list.teller, f"{what} {one}"),
                         Because(known.source, f"{what} {other}"),
                     ),
                     "the list and the kernel's driver do not speak of the same card; what "
-                    f"{told.teller} says is used",
+                    f"{gpu_list.teller} says is used",
                 )
             )
     return found

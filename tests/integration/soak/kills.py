@@ -72,7 +72,7 @@ class Kills:
     name: str
     work: Path
     choose: random.Random
-    told: dict[str, str] = field(default_factory=dict)
+    acknowledged: dict[str, str] = field(default_factory=dict)
     count: int = 0
     moments: list[tuple[float, float]] = field(default_factory=list)  # of kills of the container
     events: list[str] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Kills:
 
     def _note(self, name: str, number: str) -> None:
         if number.isdecimal():
-            self.told[name] = number
+            self.acknowledged[name] = number
 
     @contextmanager
     def submitting(self) -> Iterator[None]:
@@ -217,12 +217,12 @@ class Kills:
             if path.suffix == ".told":
                 numbers = path.read_text().split()
                 if numbers:
-                    self.told[path.stem] = numbers[-1]
+                    self.acknowledged[path.stem] = numbers[-1]
             elif path.name[:1] == "j" and not path.suffix and path.is_file():
                 for line in path.read_text().splitlines():
                     (begun if line.startswith("begin") else ended)[path.name].append(line)
         names: dict[str, set[str]] = defaultdict(set)
-        for name, number in self.told.items():
+        for name, number in self.acknowledged.items():
             names[number].add(name)
         for name, lines in begun.items():
             for line in lines:
@@ -230,9 +230,9 @@ class Kills:
         several = {name: lines for name, lines in ended.items() if len(lines) > 1}
         twice = {name: lines for name, lines in several.items() if not self._in_a_moment(lines)}
         return Verdict(
-            len(self.told),
+            len(self.acknowledged),
             len(self.moments),
-            {name: number for name, number in self.told.items() if name not in ended},
+            {name: number for name, number in self.acknowledged.items() if name not in ended},
             twice,
             {name: lines for name, lines in several.items() if name not in twice},
             {number: sorted(all_) for number, all_ in names.items() if len(all_) > 1},

@@ -27,10 +27,10 @@ versions = st.sampled_from(["", "==2.1.0", ">=1,<2", "~=1.4", "!=3.*", "===1.0+l
 class Noting(FakeMachine):
     """Keeps what is told on stdin."""
 
-    told: list[str] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
 
     def run(self, argv: Sequence[str], **more: Any) -> CommandResult:
-        self.told.append(more["stdin"])
+        self.inputs.append(more["stdin"])
         self.replies = {"": [ended()]}
         return super().run(argv, **more)
 
@@ -104,8 +104,8 @@ def test_no_word_of_the_user_is_an_option(words: list[str]) -> None:
     for each in (wanted, ()):
         uv.resolve(machine, UV, each, Path("/cwd"))
     assert machine.ran[0] == machine.ran[1]
-    assert machine.told == ["".join(f"{each}\n" for each in wanted), ""]
-    assert not any(line.startswith("-") for line in machine.told[0].splitlines())
+    assert machine.inputs == ["".join(f"{each}\n" for each in wanted), ""]
+    assert not any(line.startswith("-") for line in machine.inputs[0].splitlines())
 
 
 def test_uv_chooses_for_the_image_and_not_for_this_machine() -> None:

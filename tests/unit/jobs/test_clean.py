@@ -86,8 +86,8 @@ def asked(work: Folder, **more: Any) -> dict[str, Any]:
     return clean.answer(Request(str(work.work), **more))
 
 
-def names(told: dict[str, Any]) -> list[str]:
-    return [each["name"] for each in told["workspaces"]]
+def names(answer: dict[str, Any]) -> list[str]:
+    return [each["name"] for each in answer["workspaces"]]
 
 
 def test_the_oldest_first_with_their_size_and_why_others_stay(work: Folder) -> None:
