@@ -1,5 +1,5 @@
 #!/bin/sh
-# A shared library of one C file that includes no headers: compile.sh FILE.c FILE.so
+# A shared library of one C file that includes no headers but ours: compile.sh FILE.c FILE.so
 set -eu
 source=$1 made=$2
 # Slurm takes plugins that were made for its own version alone: SLURM is 0x180b05 for 24.11.5

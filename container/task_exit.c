@@ -15,27 +15,14 @@
  * here starts a program: that would run as the user and in no control group of the job's.
  *
  * What fails is not told: the task has ended, and nothing of it depends on this.
- * Compiled by tcc without headers, for the Slurm that is there (SLURM is its version, 0x180b05 is 24.11.5).
  */
 
-typedef unsigned long word;
-typedef struct { int fd; short events, revents; } poll_entry;
+#include "spank.h"
 
-#define NULL ((void *) 0)
-#define O_WRONLY 1
-#define O_CREAT 0100
 #define O_TRUNC 01000
 #define O_APPEND 02000
-#define O_NONBLOCK 04000
-#define O_NOFOLLOW 0400000
-#define O_CLOEXEC 02000000
-#define EINTR 4
-#define SIGKILL 9
-#define S_JOB_UID 0 /* slurm/spank.h */
-#define S_JOB_GID 1
 #define S_JOB_ID 2
 #define S_JOB_STEPID 3
-#define S_JOB_ENV 10
 #define S_TASK_EXIT_STATUS 13
 #define BATCH_SCRIPT 0xfffffffb /* SLURM_BATCH_SCRIPT in slurm/slurm.h */
 
@@ -46,35 +33,16 @@ typedef struct { int fd; short events, revents; } poll_entry;
 #define MOST_BYTES 65536
 #define MOST_UUIDS 4096
 
-extern int *__errno_location(void);
-extern int pipe2(int *, int);
-extern int open(const char *, int, ...);
-extern int close(int);
-extern long read(int, void *, word);
-extern long write(int, const void *, word);
-extern int access(const char *, int);
-extern int poll(poll_entry *, word, int);
 extern int fork(void);
-extern int kill(int, int);
-extern int waitpid(int, int *, int);
 extern void _exit(int);
 extern unsigned geteuid(void);
 extern int setgroups(word, const unsigned *);
 extern int setresgid(unsigned, unsigned, unsigned);
 extern int setresuid(unsigned, unsigned, unsigned);
 extern long strtol(const char *, char **, int);
-extern int strcmp(const char *, const char *);
-extern int strncmp(const char *, const char *, word);
-extern char *strchr(const char *, int);
-extern word strlen(const char *);
 extern word strspn(const char *, const char *);
-extern int snprintf(char *, word, const char *, ...);
-extern int spank_get_item(void *, int, ...);
 
 const char plugin_name[] = "dshpc_task_exit";
-const char plugin_type[] = "spank";
-const unsigned plugin_version = SLURM;
-const unsigned spank_plugin_version = 1;
 
 typedef struct {
 	unsigned user, group, job, step;
@@ -83,18 +51,6 @@ typedef struct {
 	const char *gpus;  /* their places in slurmd's list, "0,2"; NULL where it has none */
 	const char *table; /* says which GPU stands at which place */
 } ended;
-
-/* Its beginning, as a string; empty where it cannot be read. */
-static void text_of(const char *path, char *text)
-{
-	int fd = open(path, O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC), got, all = 0;
-
-	while (fd >= 0 && all < MOST_BYTES - 1 && (got = read(fd, text + all, MOST_BYTES - 1 - all)) > 0)
-		all += got;
-	if (fd >= 0)
-		close(fd);
-	text[all] = 0;
-}
 
 static void put(const char *path, int how, const char *text)
 {
@@ -124,7 +80,7 @@ static void note(const ended *of, const char *path, const char *what)
 	word length = strlen(of->run);
 	int begun;
 
-	text_of(path, text);
+	text_of(path, text, MOST_BYTES);
 	begun = !strncmp(text, of->run, length) && text[length] == ' ';
 	snprintf(line, sizeof(line), "%s %s", of->run, what);
 	if (begun && line_of(text, line))
@@ -151,7 +107,7 @@ static void note_gpus(const ended *of, const char *path)
 	char *line, *end, *field[5];
 	int known = 1, all = 0, i;
 
-	text_of(of->table, table);
+	text_of(of->table, table, MOST_BYTES);
 	for (line = table; (end = strchr(line, '\n')); line = end + 1) {
 		*end = 0;
 		for (i = 0; i < 5 && line; i++) {
@@ -178,13 +134,13 @@ static void note_memory(const ended *of, const char *path)
 	long before;
 	int i;
 
-	text_of(path, text);
+	text_of(path, text, MOST_BYTES);
 	snprintf(words, sizeof(words), "%s kills", of->run);
 	if (!(found = line_of(text, words)))
 		return;
 	before = strtol(found, NULL, 10);
 	for (i = 0; i < 2; i++) {
-		text_of(counts[i], text);
+		text_of(counts[i], text, MOST_BYTES);
 		if ((found = line_of(text, "oom_kill")) && strtol(found, NULL, 10) > before)
 			note(of, path, "memory");
 	}
@@ -197,7 +153,7 @@ static void write_end(const ended *of, const char *path)
 
 	if (of->step != BATCH_SCRIPT || !access(STOPPING, 0))
 		return;
-	text_of(path, text);
+	text_of(path, text, MOST_BYTES);
 	if (line_of(text, of->run) == text + strlen(of->run))
 		return;
 	if (!(of->status & 0x7f)) /* WIFEXITED, WEXITSTATUS */

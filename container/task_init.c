@@ -9,49 +9,29 @@
  *
  * plugstack.conf names the script and its arguments. A task whose script cannot be run, fails or takes
  * longer than DEADLINE_S is not begun: it might compute on another job's GPU.
- * Compiled by tcc without headers, for the Slurm that is there (SLURM is its version, 0x180b05 is 24.11.5).
  */
 
-typedef unsigned long word;
+#include "spank.h"
+
 typedef struct { word opaque[32]; } spawn_actions; /* a posix_spawn_file_actions_t, which is smaller */
 typedef struct { long seconds, nanoseconds; } timespec;
-typedef struct { int fd; short events, revents; } poll_entry;
 
-#define NULL ((void *) 0)
-#define O_CLOEXEC 02000000
 #define CLOCK_MONOTONIC 1
 #define POLLIN 1
-#define EINTR 4
-#define SIGKILL 9
-#define S_JOB_ENV 10 /* slurm/spank.h */
 #define DEADLINE_S 30
 #define MOST_BYTES 65536
 #define MOST_ARGUMENTS 8
 
-extern int *__errno_location(void);
-extern int pipe2(int *, int);
-extern int close(int);
-extern long read(int, void *, word);
-extern int poll(poll_entry *, word, int);
-extern int kill(int, int);
-extern int waitpid(int, int *, int);
 extern int clock_gettime(int, timespec *);
-extern char *strchr(const char *, int);
-extern int strncmp(const char *, const char *, word);
 extern int posix_spawn(int *, const char *, const spawn_actions *, void *, char **, char **);
 extern int posix_spawn_file_actions_init(spawn_actions *);
 extern int posix_spawn_file_actions_adddup2(spawn_actions *, int, int);
 extern int posix_spawn_file_actions_addopen(spawn_actions *, int, const char *, int, unsigned);
 extern int posix_spawn_file_actions_destroy(spawn_actions *);
-extern int spank_get_item(void *, int, ...);
 extern int spank_setenv(void *, const char *, const char *, int);
 extern int spank_unsetenv(void *, const char *);
-extern void slurm_error(const char *, ...);
 
 const char plugin_name[] = "dshpc_task_init";
-const char plugin_type[] = "spank";
-const unsigned plugin_version = SLURM;
-const unsigned spank_plugin_version = 1;
 
 /* Starts the script; its process id, and the end of a pipe that its output can be read from, or -1. */
 static int start(char **argv, char **environment, int *output)

@@ -12,19 +12,12 @@
  *
  * docs/decisions/0027-seccomp-and-memory.md. What does not succeed is told where Slurm's own errors are; the task
  * begins all the same, and is no worse off than under Slurm without this.
- * Compiled by tcc without headers, for the Slurm that is there (SLURM is its version, 0x180b05 is 24.11.5).
  */
 
-typedef unsigned long word;
+#include "spank.h"
 
-#define NULL ((void *) 0)
-#define O_WRONLY 1
-#define O_CREAT 0100
-#define O_CLOEXEC 02000000
 #define ENOENT 2
 #define ESRCH 3
-#define S_JOB_UID 0 /* slurm/spank.h */
-#define S_JOB_GID 1
 #define S_TASK_PID 14
 #define MOST_BYTES 4096
 #define TRIES 3
@@ -33,43 +26,14 @@ typedef unsigned long word;
 #define RECORDS "/run/dshpc/shared-memory"
 #define VERSION_2 "/sys/fs/cgroup/cgroup.controllers"
 
-extern int *__errno_location(void);
-extern int open(const char *, int, ...);
-extern int close(int);
-extern long read(int, void *, word);
-extern long write(int, const void *, word);
-extern int access(const char *, int);
 extern int mkdir(const char *, unsigned);
 extern long time(void *);
 extern int getpid(void);
 extern int atoi(const char *);
 extern char *getenv(const char *);
-extern char *strchr(const char *, int);
 extern char *strstr(const char *, const char *);
-extern int strcmp(const char *, const char *);
-extern word strlen(const char *);
-extern int snprintf(char *, word, const char *, ...);
-extern int spank_get_item(void *, int, ...);
-extern void slurm_error(const char *, ...);
 
 const char plugin_name[] = "dshpc_task_place";
-const char plugin_type[] = "spank";
-const unsigned plugin_version = SLURM;
-const unsigned spank_plugin_version = 1;
-
-/* The whole text of a file of the kernel's; how long it is, or -1. */
-static int text_of(const char *path, char *text)
-{
-	int fd = open(path, O_CLOEXEC), got, all = 0;
-
-	if (fd < 0)
-		return -1;
-	while (all < MOST_BYTES - 1 && (got = read(fd, text + all, MOST_BYTES - 1 - all)) > 0)
-		all += got;
-	close(fd);
-	text[all] = 0;
-	return all;
-}
 
 static int put(const char *path, const char *text)
 {
@@ -95,7 +59,7 @@ static char *group_of(const char *process, const char *controller, char *text)
 	int length = strlen(controller);
 
 	snprintf(path, sizeof(path), "/proc/%s/cgroup", process);
-	if (text_of(path, text) < 0)
+	if (text_of(path, text, MOST_BYTES) < 0)
 		return NULL;
 	for (line = text; (end = strchr(line, '\n')); line = end + 1) { /* 4:memory,pids:/dshpc/job_1 */
 		*end = 0;
@@ -141,7 +105,7 @@ static void limit_processes(const char *task, int version)
 	char *whole, *job, *end;
 	int tries, all;
 
-	if (text_of(version == 1 ? "/sys/fs/cgroup/pids/pids.max" : "/sys/fs/cgroup/pids.max", text) < 0 ||
+	if (text_of(version == 1 ? "/sys/fs/cgroup/pids/pids.max" : "/sys/fs/cgroup/pids.max", text, MOST_BYTES) < 0 ||
 	    (all = atoi(text)) < 2) /* "max" */
 		return;
 	snprintf(most, sizeof(most), "%d\n", all / 2);
