@@ -22,11 +22,11 @@ from dshpc_setup.builtin import processes
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files import atomic, locks
+from dshpc_setup.machine.listeners import Listener, listeners
 
 SCHEMA = "dshpc.ports/1"
 FIRST, LAST = 20000, 32767
 _LOCK_S = 10.0
-_LISTEN = "0A"  # of net/tcp_states.h
 
 IsFree = Callable[[int], bool]
 
@@ -148,48 +148,20 @@ def _read(file: Path) -> dict[str, Mapping[str, int]]:
         ) from None
 
 
-@dataclass(frozen=True)
-class Listener:
-    """A socket of /proc/net/tcp or tcp6 that listens."""
-
-    port: int
-    uid: int
-    inode: int
-
-
-def parse_listeners(table: str) -> list[Listener]:
-    """Lines that are none are passed over (proc_net_tcp.txt of the kernel)."""
-    found = []
-    for line in table.splitlines()[1:]:
-        fields = line.split()
-        if len(fields) < 10 or fields[3] != _LISTEN:
-            continue
-        port = fields[1].rpartition(":")[2]
-        try:
-            found.append(Listener(int(port, 16), int(fields[7]), int(fields[9])))
-        except ValueError:
-            continue
-    return found
-
-
 def taken(kept: Mapping[str, int], ours: processes.Process | None = None) -> tuple[Taken, ...]:
     """The ports on which somebody listens who is not of the container whose first process is `ours`."""
-    listeners: dict[int, Listener] = {}
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            for each in parse_listeners(Path(path).read_text()):
-                listeners.setdefault(each.port, each)
-        except OSError:  # a kernel without IPv6
-            continue
-    wanted = {listeners[port].inode for port in kept.values() if port in listeners}
+    by_port: dict[int, Listener] = {}
+    for each in listeners():
+        by_port.setdefault(each.port, each)
+    wanted = {by_port[port].inode for port in kept.values() if port in by_port}
     holders = _holders(wanted) if wanted else {}
     own = _namespace(ours.pid) if ours is not None else None
     lent = lent_ids(_uid_map(ours.pid)) if ours is not None else ()
     found = []
     for name, port in kept.items():
-        if port not in listeners:
+        if port not in by_port:
             continue
-        pid, uid = holders.get(listeners[port].inode), listeners[port].uid
+        pid, uid = holders.get(by_port[port].inode), by_port[port].uid
         if (
             pid is None
         ):  # the kernel shows no open files of other users, those of the range among them

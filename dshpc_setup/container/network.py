@@ -8,23 +8,14 @@ import struct
 import time
 from collections.abc import Callable
 
-_LISTEN = "0A"
+from dshpc_setup.machine.listeners import LISTEN, listeners
+
 _POLL_S = 0.002
 _DIAG = 4  # NETLINK_SOCK_DIAG
 _BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY, the type of a request and of what it finds
 _DUMP = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 _TCP = 6
 _ANSWER_S = 1.0
-
-
-def listening_ports(table: str) -> set[int]:
-    """Ports in state LISTEN of a /proc/net/tcp or tcp6."""
-    ports = set()
-    for line in table.splitlines()[1:]:
-        fields = line.split(maxsplit=4)
-        if len(fields) > 3 and fields[3] == _LISTEN:
-            ports.add(int(fields[1].rpartition(":")[2], 16))
-    return ports
 
 
 def found_ports(answer: bytes) -> set[int] | None:
@@ -56,20 +47,13 @@ def listens(port: int) -> bool:
         families = (None, None)
     if None not in families:
         return any(port in found for found in families if found)
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(path, encoding="ascii") as file:
-                if port in listening_ports(file.read()):
-                    return True
-        except FileNotFoundError:  # a kernel without IPv6
-            continue
-    return False
+    return any(found.port == port for found in listeners())
 
 
 def _ask(family: int, port: int) -> set[int] | None:
     import socket
 
-    wanted = struct.pack("=BBBxI", family, _TCP, 0, 1 << int(_LISTEN, 16))
+    wanted = struct.pack("=BBBxI", family, _TCP, 0, 1 << int(LISTEN, 16))
     whole = wanted + struct.pack("!H46x", port)  # inet_diag_sockid: its source port alone
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _DIAG) as kernel:
         kernel.settimeout(_ANSWER_S)

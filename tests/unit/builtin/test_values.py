@@ -256,25 +256,9 @@ def test_a_file_of_ports_that_is_damaged_is_left_and_told(tmp_path: Path) -> Non
     assert file.read_text() == "{"
 
 
-TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:1A85 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4242 1 0
-   1: 0100007F:1A86 0100007F:9999 01 00000000:00000000 00:00000000 00000000  1000        0 4243 1 0
-   2: broken
-"""
-
-
-def test_who_listens_is_read_from_the_kernel_s_table() -> None:
-    assert ports.parse_listeners(TABLE) == [ports.Listener(6789, 1000, 4242)]
-
-
 def test_who_has_an_id_of_the_range_is_in_the_container() -> None:
     assert ports.lent_ids("  0  1000  1\n  1  100000  65536\nbroken\n") == (range(100000, 165536),)
     assert ports.lent_ids("0 0 4294967295\n") == (), "who looks sees every process then"
-
-
-@given(st.text())
-def test_any_table_has_listeners_or_none(text: str) -> None:
-    ports.parse_listeners(f"head\n{text}")
 
 
 @pytest.mark.parametrize(

@@ -80,16 +80,6 @@ def test_any_answer_of_scontrol_is_read(text: str) -> None:
     assert found is None or isinstance(found.usable, bool)
 
 
-TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid
-   0: 00000000:1AA1 00000000:0000 0A 00000000:00000000 00:00000000 00000000 64030
-   1: 0100007F:C001 0100007F:1AA2 01 00000000:00000000 00:00000000 00000000     0
-"""
-
-
-def test_only_who_listens_counts() -> None:
-    assert network.listening_ports(TABLE) == {6817}
-
-
 def diag(*ports: int, end: int | None = 3) -> bytes:
     """What sock_diag answers: a message for each socket, and one that ends the list."""
     found = [
