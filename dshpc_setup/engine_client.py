@@ -6,10 +6,13 @@ records it. Pure, and imports nothing: each `dshpc srun` takes this.
 
 from __future__ import annotations
 
+import os
+import sys
+
 TYPE_CHECKING = False  # importing typing would cost more than all of the rest
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Literal
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any, Final, Literal
 
     Kind = Literal["containers", "images", "volumes", "networks"]
 
@@ -22,12 +25,18 @@ _LISTS = {
 }
 
 
+BUILTIN: Final = "builtin"
+"""The engine of our own, as a setting, runtime.json and the facts name it."""
+_BUILTIN_CLIENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "builtin_client")
+
+
 class Client:
-    """Docker's client, whose words Podman's takes as well. `program`: its name in PATH, or its path."""
+    """Docker's client, whose words Podman's takes as well, and the built-in engine's. `program`: what its
+    command line begins with: a name in PATH, or a path, and what follows it."""
 
     __slots__ = ("program",)
 
-    def __init__(self, program: str = "docker") -> None:
+    def __init__(self, *program: str) -> None:
         self.program = program
 
     def run_in(
@@ -46,7 +55,7 @@ class Client:
         `folder`: where it runs, in place of the image's working directory.
         """
         return [
-            *(self.program, "exec"),
+            *(*self.program, "exec"),
             *(["-i"] if stdin else []),
             *(["-t"] if terminal else []),
             *(["--user", user] if user is not None else []),
@@ -58,17 +67,20 @@ class Client:
     def within(self, argv: Sequence[str]) -> tuple[str, list[str]] | None:
         """The container and the program of a line that `run_in` made with none of its options; else None."""
         words = list(argv)
-        if words[:2] != [self.program, "exec"] or len(words) < 4 or words[2].startswith("-"):
+        start = [*self.program, "exec"]
+        words, before = words[len(start) :], words[: len(start)]
+        if before != start or len(words) < 2 or words[0].startswith("-"):
             return None
-        return words[2], words[3:]
+        return words[0], words[1:]
 
     def inspect(self, kind: str, name: str, *, template: str | None = None) -> list[str]:
         """Ask for a container, image, volume or network, by its name or id; as JSON without a template."""
         shown = ["--format", template] if template is not None else []
-        return [self.program, "inspect", "--type", kind, *shown, "--", name]
+        return [*self.program, "inspect", "--type", kind, *shown, "--", name]
 
     def is_inspect(self, argv: Sequence[str]) -> bool:
-        return list(argv[:2]) == [self.program, "inspect"]
+        start = [*self.program, "inspect"]
+        return list(argv[: len(start)]) == start
 
     def logs(
         self,
@@ -80,7 +92,7 @@ class Client:
     ) -> list[str]:
         """Print what a container has written: the last `tail` lines, those after `since` (RFC 3339)."""
         return [
-            *(self.program, "logs"),
+            *(*self.program, "logs"),
             *(["--follow"] if follow else []),
             *(["--since", since] if since else []),
             *(["--tail", str(tail)] if tail is not None else []),
@@ -89,46 +101,56 @@ class Client:
 
     def processes(self, container: str, columns: str) -> list[str]:
         """List the processes of a container, with these columns of ps."""
-        return [self.program, "top", container, "-eo", columns]
+        return [*self.program, "top", container, "-eo", columns]
 
     def pause(self, container: str) -> list[str]:
-        return [self.program, "pause", container]
+        return [*self.program, "pause", container]
 
     def unpause(self, container: str) -> list[str]:
-        return [self.program, "unpause", container]
+        return [*self.program, "unpause", container]
 
     def stop(self, container: str) -> list[str]:
-        return [self.program, "stop", "--", container]
+        return [*self.program, "stop", "--", container]
 
     def restart(self, container: str) -> list[str]:
-        return [self.program, "restart", "--", container]
+        return [*self.program, "restart", "--", container]
 
     def remove(self, container: str) -> list[str]:
         """Kill it if it runs, and remove it with its unnamed volumes."""
-        return [self.program, "rm", "-f", "-v", "--", container]
+        return [*self.program, "rm", "-f", "-v", "--", container]
 
     def running(self) -> list[str]:
         """List the names of the running containers, one a line."""
-        return [self.program, "ps", "--format", "{{.Names}}"]
+        return [*self.program, "ps", "--format", "{{.Names}}"]
 
     def labelled(self, kind: Kind, label: str) -> list[str]:
         """List the names of what has that label (`key` or `key=value`), one a line."""
-        return [self.program, *_LISTS[kind], "--filter", f"label={label}"]
+        return [*self.program, *_LISTS[kind], "--filter", f"label={label}"]
 
     def remove_volume(self, name: str) -> list[str]:
-        return [self.program, "volume", "rm", "--", name]
+        return [*self.program, "volume", "rm", "--", name]
 
     def remove_network(self, name: str) -> list[str]:
-        return [self.program, "network", "rm", name]
+        return [*self.program, "network", "rm", name]
 
     def remove_image(self, ref: str) -> list[str]:
         """Take that name from the image, and remove it where it was the last."""
-        return [self.program, "rmi", "--", ref]
+        return [*self.program, "rmi", "--", ref]
 
     def make_volume(self, name: str, labels: Iterable[str]) -> list[str]:
         flags = [part for label in labels for part in ("--label", label)]
-        return [self.program, "volume", "create", *flags, name]
+        return [*self.program, "volume", "create", *flags, name]
 
 
-DOCKER = Client()
+DOCKER = Client("docker")
 """The client that is found in PATH: no file of a project names a program."""
+
+
+def builtin() -> Client:
+    """The built-in engine's, by the interpreter that we are."""
+    return Client(sys.executable, "-I", _BUILTIN_CLIENT)
+
+
+def of(runtime: Mapping[str, Any]) -> Client:
+    """The client of a project's engine, by what its runtime.json says."""
+    return builtin() if runtime.get("engine") == BUILTIN else DOCKER

@@ -21,8 +21,9 @@ _HELPER_S = 10.0
 class Ids:
     """How the ids of a container lie among those of the machine.
 
-    `root`: they are the machine's. `mapped`: 0 is the caller, 1 to 65536 are `uids` and what follows it,
-    and `gids` likewise. `single`: 0 is the caller, and there is no other.
+    `root`: they are the machine's. `mapped`: the caller has the number that he has on the machine, all others
+    below 65537 are `uids` and what follows it, and `gids` likewise. `single`: 0 is the caller, and there is
+    no other.
     """
 
     way: Way
@@ -62,7 +63,9 @@ def map_lines(ids: Ids, own: int, first: int | None) -> tuple[tuple[int, int, in
     """(inside, outside, count), as a uid_map or gid_map holds them."""
     if ids.way == "single" or first is None:
         return ((0, own, 1),)
-    return ((0, own, 1), (1, first, LEAST_IDS))
+    below = min(own, LEAST_IDS)
+    parts = ((0, first, below), (own, own, 1), (own + 1, first + below, LEAST_IDS - below))
+    return tuple(part for part in parts if part[2] > 0)
 
 
 def become_root(machine: Machine, ids: Ids) -> None:

@@ -96,6 +96,11 @@ def ensure(
             )
 
 
+def known(machine: Machine, digest: str, ids: Ids) -> Rootfs | None:
+    """What is unpacked of that digest for containers with these ids; None where it is not there."""
+    return _known(cache_folder(machine.env) / digest, digest, ids)
+
+
 def remove(machine: Machine, digest: str, ids: Ids, deadline_s: float = 120.0) -> None:
     """What is unpacked of that digest for these ids; nothing where there is nothing. DshpcError."""
     if not digest or not set(digest) <= set("0123456789abcdef"):

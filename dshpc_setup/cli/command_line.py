@@ -14,6 +14,7 @@ from dshpc_setup.cli.folders import folder_of, found_project
 from dshpc_setup.terminal.command_names import as_called
 
 if TYPE_CHECKING:
+    from dshpc_setup.machine import Machine
     from dshpc_setup.machine.local import LocalMachine
     from dshpc_setup.observed.cluster_status import ClusterStatus
     from dshpc_setup.project.folder import Project
@@ -96,6 +97,13 @@ def this_machine() -> LocalMachine:
     from dshpc_setup.machine.local import LocalMachine
 
     return LocalMachine()
+
+
+def machine_of(project: Project) -> Machine:
+    """This machine, on which the project's own engine is the one that answers."""
+    from dshpc_setup.builtin_client import door
+
+    return door.of(this_machine(), project.runtime())
 
 
 def reporter(yes: bool = False) -> ConsoleReporter:

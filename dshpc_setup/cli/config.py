@@ -15,10 +15,10 @@ from dshpc_setup.cli.command_line import (
     config_app,
     environment,
     finish,
+    machine_of,
     needed_project,
     project_of,
     reporter,
-    this_machine,
 )
 from dshpc_setup.cli.options import Machine, NoMachine
 from dshpc_setup.errors import Exit
@@ -57,8 +57,9 @@ def config_show(
     if machine is not None:
         seen_machine("/", machine, "")  # settings are the same for each; a wrong folder is told
     if file is not None:
-        asked = this_machine() if machine is None else seen_machine("/", machine, "")
-        show_file(asked, needed_project(dir), file, json_output=json_output)
+        project = needed_project(dir)
+        asked = machine_of(project) if machine is None else seen_machine("/", machine, "")
+        show_file(asked, project, file, json_output=json_output)
         finish(Exit.OK)
         return
     project = project_of(dir)
@@ -83,7 +84,8 @@ def config_diff(
     from dshpc_setup.cli.inspect import print_differences
     from dshpc_setup.cluster.config_diff import differences
 
-    found = differences(this_machine(), needed_project(dir), tuple(files or ()))
+    project = needed_project(dir)
+    found = differences(machine_of(project), project, tuple(files or ()))
     if json_output:
         print_json(found.to_json())
     else:

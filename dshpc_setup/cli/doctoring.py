@@ -14,6 +14,7 @@ from dshpc_setup.cli.command_line import (
     Yes,
     app,
     finish,
+    machine_of,
     reporter,
     this_machine,
 )
@@ -81,7 +82,7 @@ def doctor(
     from dshpc_setup.checkup import examine
 
     project = found_project(dir)
-    here = this_machine()
+    here = this_machine() if project is None else machine_of(project)
     if bundle is not None:
         from dshpc_setup.bundle import writing
 

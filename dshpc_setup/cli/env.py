@@ -17,9 +17,9 @@ from dshpc_setup.cli.command_line import (
     app,
     examples,
     finish,
+    machine_of,
     project_of,
     reporter,
-    this_machine,
 )
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit, usage_error
@@ -95,7 +95,8 @@ def env_lock(
     from dshpc_setup.environment.model import LOCK_SCHEMA
     from dshpc_setup.image import standing
 
-    lock = standing.make_lock(this_machine(), project_of(dir), reporter(yes))
+    project = project_of(dir)
+    lock = standing.make_lock(machine_of(project), project, reporter(yes))
     if json_output:
         print_json({"schema": LOCK_SCHEMA, "wheels": []} if lock is None else lock.to_json())
     elif lock is None:
@@ -120,7 +121,8 @@ def env_show(
     """Show what is declared, what is locked, what the image has, and what to do next."""
     from dshpc_setup.image import standing
 
-    now = standing.look(this_machine(), project_of(dir))
+    project = project_of(dir)
+    now = standing.look(machine_of(project), project)
     if json_output:
         print_json(now.to_json())
     else:

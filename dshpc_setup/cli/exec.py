@@ -15,8 +15,8 @@ import os
 import sys
 import time
 
+from dshpc_setup import engine_client
 from dshpc_setup.cli import exec_stdin, exec_zone
-from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.project import trust
 
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
@@ -48,7 +48,7 @@ class Call:
         self.runtime = runtime
         self.began = time.time()
         self.container = str(runtime["container"])
-        self.engine = DOCKER
+        self.engine = engine_client.of(runtime)
         self.work = str(runtime["work"])
         # What dshpc-node is asked is about no folder
         self.folder = self.work if command == NODE else inside(self.work, _here())
@@ -140,7 +140,9 @@ def _with_node(command: str, rest: list[str], value: dict[str, Any]) -> list[str
         return rest
     from dshpc_setup.machine.local import LocalMachine
 
-    return localhost.with_node(command, rest, localhost.node(LocalMachine(), DOCKER, value))
+    return localhost.with_node(
+        command, rest, localhost.node(LocalMachine(), engine_client.of(value), value)
+    )
 
 
 def _script_has_others(rest: list[str]) -> bool:
@@ -181,7 +183,7 @@ def run(call: Call) -> int:
     except OSError as error:
         from dshpc_setup.cli.exec_trouble import no_client
 
-        raise no_client(call.engine.program, str(error)) from None
+        raise no_client(call.engine.program[0], str(error)) from None
     if session.gave_up:
         say(
             f"Docker does not answer: SIG{session.gave_up} could not be delivered, and what was "

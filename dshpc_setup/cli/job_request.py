@@ -144,7 +144,7 @@ def _without_answer(
     from dshpc_setup.cli import exec_trouble, job_trouble
 
     if done.state == "absent":
-        return exec_trouble.no_client(call.engine.program, done.text)
+        return exec_trouble.no_client(call.engine.program[0], done.text)
     exec_trouble.explain(call, done.code or 1, folder_said=True)
     if done.code == Exit.USAGE:
         return job_trouble.older("\n".join(said))

@@ -12,9 +12,9 @@ from dshpc_setup.cli.command_line import (
     Yes,
     app,
     finish,
+    machine_of,
     needed_project,
     reporter,
-    this_machine,
 )
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit
@@ -43,7 +43,8 @@ def key_rotate(
     """Give the running cluster a new key; running jobs are not affected, and the former is refused soon."""
     from dshpc_setup.cluster.key import rotate
 
-    done = rotate(this_machine(), needed_project(dir), reporter(yes))
+    project = needed_project(dir)
+    done = rotate(machine_of(project), project, reporter(yes))
     if json_output:
         print_json(done.to_json())
     else:

@@ -15,10 +15,10 @@ from dshpc_setup.cli.command_line import (
     app,
     environment,
     finish,
+    machine_of,
     needed_project,
     reporter,
     show_status,
-    this_machine,
 )
 from dshpc_setup.cli.console import is_interactive
 from dshpc_setup.cli.folders import found_project
@@ -112,8 +112,9 @@ def status(
     from dshpc_setup.cli.seen import seen_machine
     from dshpc_setup.cluster import operations as cluster
 
-    asked = this_machine() if machine is None else seen_machine("/", machine, "")
-    show_status(cluster.status(asked, needed_project(dir)), json_output)
+    project = needed_project(dir)
+    asked = machine_of(project) if machine is None else seen_machine("/", machine, "")
+    show_status(cluster.status(asked, project), json_output)
 
 
 @app.command("logs", rich_help_panel="Inspect")
@@ -133,7 +134,8 @@ def logs(
     from dshpc_setup.cli.exec import hand_over
     from dshpc_setup.cluster import operations as cluster
 
-    hand_over(cluster.logs_argv(this_machine(), needed_project(dir), follow=follow, tail=tail))
+    project = needed_project(dir)
+    hand_over(cluster.logs_argv(machine_of(project), project, follow=follow, tail=tail))
 
 
 @app.command("passthrough", rich_help_panel="Inspect")

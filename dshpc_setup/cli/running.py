@@ -11,10 +11,10 @@ from dshpc_setup.cli.command_line import (
     app,
     environment,
     finish,
+    machine_of,
     needed_project,
     reporter,
     show_status,
-    this_machine,
 )
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit
@@ -33,7 +33,8 @@ def up(
     """Start the cluster and wait until jobs can run."""
     from dshpc_setup.cluster import operations as cluster
 
-    now = cluster.up(this_machine(), needed_project(dir), reporter(yes), stop_jobs=stop_jobs)
+    project = needed_project(dir)
+    now = cluster.up(machine_of(project), project, reporter(yes), stop_jobs=stop_jobs)
     show_status(now, json_output, changed=True)
 
 
@@ -49,7 +50,8 @@ def restart(
     """Restart the cluster: it detects and configures again; queued jobs stay."""
     from dshpc_setup.cluster import operations as cluster
 
-    now = cluster.restart(this_machine(), needed_project(dir), reporter(yes), stop_jobs=stop_jobs)
+    project = needed_project(dir)
+    now = cluster.restart(machine_of(project), project, reporter(yes), stop_jobs=stop_jobs)
     show_status(now, json_output, changed=True)
 
 
@@ -66,7 +68,7 @@ def reconfigure(
     from dshpc_setup.cluster import status
 
     project = needed_project(dir)
-    done = stage.reconfigure(this_machine(), project, environment(), reporter(yes))
+    done = stage.reconfigure(machine_of(project), project, environment(), reporter(yes))
     if json_output:
         print_json(done.to_json())
     else:
@@ -86,7 +88,7 @@ def down(
     from dshpc_setup.cluster import operations as cluster
 
     project = needed_project(dir)
-    was = cluster.down(this_machine(), project, reporter(yes), stop_jobs=stop_jobs)
+    was = cluster.down(machine_of(project), project, reporter(yes), stop_jobs=stop_jobs)
     if not was:
         print("It was down already.")
     elif project.foreign is not None:

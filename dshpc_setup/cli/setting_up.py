@@ -17,9 +17,9 @@ from dshpc_setup.cli.command_line import (
     Yes,
     app,
     finish,
+    machine_of,
     needed_project,
     reporter,
-    this_machine,
 )
 from dshpc_setup.cli.console import ConsoleReporter, is_interactive
 from dshpc_setup.cli.options import NoMachine, with_settings
@@ -54,6 +54,14 @@ def configure(
     renew: Annotated[
         bool, typer.Option("--renew", help="Build the image from Debian's packages of today.")
     ] = False,
+    image_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--image-file",
+            metavar="FILE",
+            help="With --engine builtin: the image, as dshpc image save wrote it on another machine.",
+        ),
+    ] = None,
     no_start: Annotated[bool, typer.Option("--no-start", help="Do not start the cluster.")] = False,
     take_over: Annotated[
         bool,
@@ -88,6 +96,7 @@ def configure(
         dry_run=dry_run or diff,
         build=not no_build,
         renew=renew,
+        image_file=image_file,
         start=not no_start,
         take_over=take_over,
         stop_jobs=stop_jobs,
@@ -130,9 +139,10 @@ def destroy(
     """Remove the cluster: container, network, queue, users, homes and key. Your files stay."""
     from dshpc_setup.cluster.destroy import destroy as destroy_cluster
 
+    project = needed_project(dir)
     gone = destroy_cluster(
-        this_machine(),
-        needed_project(dir),
+        machine_of(project),
+        project,
         reporter(yes),
         image=image,
         prefix=prefix,

@@ -24,7 +24,15 @@ from dshpc_setup.slurm import slurm_conf
 
 # What is written into slurm.conf and nowhere else
 ONLY_IN_SLURM_CONF = frozenset(
-    ("slurm_conf_extra", "partition", "partitions", "array_limit", "job_limit", "reserve_mib")
+    (
+        "slurm_conf_extra",
+        "partition",
+        "partitions",
+        "array_limit",
+        "job_limit",
+        "reserve_mib",
+        "slurm_ports",
+    )
 )
 _OF_SEVERAL = frozenset(("partitionname", "downnodes"))
 
@@ -123,6 +131,10 @@ def _wanted(settings: Settings, real_memory_mib: int | None) -> Iterator[_Wanted
         yield _key("array_limit", f"MaxArraySize={limits.max_array_size(settings)}")
     if _chosen(settings, "job_limit") and "maxjobcount" not in said:
         yield _key("job_limit", f"MaxJobCount={limits.max_job_count(settings)}")
+    if _chosen(settings, "slurm_ports"):
+        for key, port in zip(("SlurmctldPort", "SlurmdPort"), settings.slurm_ports, strict=True):
+            if key.lower() not in said:
+                yield _key("slurm_ports", f"{key}={port}")
     if settings.isolation == "enforced":
         yield _key("isolation", "TaskPlugin=task/cgroup")
         yield _key("isolation", "ConstrainDevices=yes", "cgroup.conf")

@@ -18,7 +18,7 @@ from typing import Any, Literal
 State = Literal["present", "absent", "denied", "timeout", "error", "unsupported"]
 Vendor = str  # the name of a folder of `vendors/`; gpu_vendors says what is known of it
 PlatformKind = Literal["linux", "wsl2", "wsl1", "macos"]
-EngineKind = Literal["engine", "desktop", "podman", "snap", "remote"]
+EngineKind = Literal["engine", "desktop", "podman", "snap", "remote", "builtin"]
 MigMode = Literal["enabled", "disabled", "unsupported"]
 ComputeMode = Literal["default", "exclusive-thread", "prohibited", "exclusive-process"]
 Virtualization = Literal["none", "passthrough", "vgpu", "host-vgpu", "host-vsga"]

@@ -95,6 +95,7 @@ class ClusterPlan:
     tmp_disk_mib: int | None = None
     more_partitions: tuple[Partition, ...] = ()
     max_array_size: int = 10001
+    ports: tuple[int, int] = (6817, 6818)  # of slurmctld and slurmd
     max_job_count: int = 100_000  # each task of an array is a job
     extra: tuple[ExtraLine, ...] = ()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
+from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.facts import Because, Compose, Engine, EngineKind, Evidence
 from dshpc_setup.machine import Machine, Reply
 from dshpc_setup.probes import compose, platform
@@ -142,6 +143,8 @@ def kind_of(
     version: Mapping[str, Any], info: Mapping[str, Any], host: str | None, here: ThisMachine
 ) -> Kind:
     """Podman and Desktop say so; a snap shows in its folder; another kernel is another machine."""
+    if _object(version.get("Platform")).get("Name") == BUILTIN:
+        return Kind(BUILTIN, "the project's settings", "they name the engine of our own")
     components = version.get("Components")
     names = [
         str(item.get("Name", "")) if isinstance(item, dict) else ""
@@ -201,6 +204,7 @@ _WHY_NOT: Mapping[EngineKind, str] = {
     "snap": "its folder belongs to no snap",
     "remote": "its kernel and its endpoint are this machine's",
     "engine": "that is a plain engine on this machine",
+    "builtin": "it answers as another one",
 }
 
 

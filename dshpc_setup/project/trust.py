@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import stat
 
+from dshpc_setup import engine_client
+
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -187,8 +189,18 @@ def usable(text: bytes | None) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         return {}
-    known = {"container": _is_name, "prefix": _is_name, "work": _is_path, "volumes_of": _is_path}
+    known = {
+        "container": _is_name,
+        "prefix": _is_name,
+        "work": _is_path,
+        "volumes_of": _is_path,
+        "engine": _is_engine,
+    }
     return {name: value[name] for name, right in known.items() if right(value.get(name))}
+
+
+def _is_engine(value: object) -> bool:
+    return value == engine_client.BUILTIN
 
 
 def user_name(uid: int) -> str:

@@ -51,6 +51,7 @@ class Settings:
     devices: tuple[str, ...] = ()
     unhealthy_gpus: str = "exclude"  # exclude | use
     simulate: str = ""
+    engine: str = "auto"  # auto | docker | builtin
     work: str = "work"
     workspace_access: str = "private"  # private | group
     partition: str = "debug"
@@ -65,6 +66,7 @@ class Settings:
     log_size: str = ""  # "": as log_bounds.py says; engine; a size
     array_limit: int = 10001
     job_limit: int | None = None  # None: by array_limit
+    slurm_ports: tuple[int, int] = (6817, 6818)
     clean_after: str = "30d"
     base_image: str = "debian:trixie-slim"
     apt_mirror: str = ""

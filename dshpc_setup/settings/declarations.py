@@ -74,6 +74,14 @@ DECLARATIONS: tuple[Declaration, ...] = (
         in_container=True,
     ),
     Declaration(
+        "engine",
+        "auto",
+        "What runs the container: docker (Podman by Docker's commands, too), builtin (no Docker and no root "
+        "needed), or auto.",
+        texts.choice("auto", "docker", "builtin"),
+        "ENGINE",
+    ),
+    Declaration(
         "work",
         "work",
         "Folder of your data and scripts, seen in the cluster under the same path.",
@@ -181,6 +189,15 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "counted (Slurm's MaxJobCount; default: 100000, or five times array_limit where that is more).",
         texts.job_limit,
         "N",
+        in_container=True,
+    ),
+    Declaration(
+        "slurm_ports",
+        (6817, 6818),
+        "Ports of slurmctld and slurmd. The built-in engine, whose container has the machine's own network, "
+        "chooses two that are free.",
+        texts.ports,
+        "N,N",
         in_container=True,
     ),
     Declaration(

@@ -99,6 +99,14 @@ def job_limit(text: str) -> int:
     return found
 
 
+def ports(text: str) -> tuple[int, int]:
+    """Two different ports that an ordinary user may listen on."""
+    found = tuple(count(item.strip()) for item in text.split(","))
+    if len(found) != 2 or found[0] == found[1] or not all(1024 <= each < 65536 for each in found):
+        raise ValueError("must be two different ports from 1024 to 65535: 6817,6818")
+    return found[0], found[1]
+
+
 def age(text: str) -> str:
     if not re.fullmatch(r"[0-9]{1,6}[mhd]|0", text):
         raise ValueError("must be a time such as 30d, 12h or 90m, or 0")

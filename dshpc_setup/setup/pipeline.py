@@ -9,6 +9,7 @@ from pathlib import Path
 from dshpc_setup import probes
 from dshpc_setup.apply import apply
 from dshpc_setup.apply.apply import Change
+from dshpc_setup.builtin_client import door
 from dshpc_setup.cluster import last_engine, neighbours, own_files, previous, refused, start, verify
 from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.start import MayStop
@@ -30,7 +31,7 @@ from dshpc_setup.plan.devices import unhealthy_reasons, unhealthy_told
 from dshpc_setup.project.folder import GPUS_LABEL, Project
 from dshpc_setup.render import configuration, stanza
 from dshpc_setup.settings import Settings, together
-from dshpc_setup.setup import work_place, written
+from dshpc_setup.setup import builtin_engine, work_place, written
 from dshpc_setup.setup.describe import (
     describe_changes,
     describe_facts,
@@ -58,6 +59,7 @@ class Options:
     interactive: bool = False
     greeting: str = ""  # the first line on screen
     env: Mapping[str, str] | None = None  # where settings may stand; None: the machine's own
+    image_file: Path | None = None  # the image is in it, and is not made here
     replayed: str | None = None  # the folder of a recorded machine: nothing of it can be started
 
 
@@ -76,6 +78,8 @@ class Configure:
         self._inputs = ""  # of what was rendered
         self._memory_mib: int | None = None  # of the node, in it
         self._replaced: list[str | None] = []  # ids of images that are no longer to be used
+        self._flags = dict(options.flags)
+        self._builtin = False  # whether the built-in engine starts the container
 
     def run(self) -> Report:
         """All steps; an error ends the run and stands in the report, nothing is raised but Ctrl-C."""
@@ -121,7 +125,7 @@ class Configure:
 
     def _settings(self) -> Settings:
         env = self.machine.env if self.options.env is None else self.options.env
-        read = self.project.read_settings(env, self.options.flags, self.options.settings_file)
+        read = self.project.read_settings(env, self._flags, self.options.settings_file)
         settings = read.settings
         if wrong := (*read.wrong, *wrong_settings(settings)):
             raise together(wrong)
@@ -140,11 +144,12 @@ class Configure:
     def _steps(self, settings: Settings) -> None:
         if not self.options.dry_run:
             apply.finish_interrupted(self.project)
+        settings = self._engine(settings)
         facts = self._probe(settings)
         ideal = self._ideal(facts, settings)
         for sentence in unhealthy_told(ideal, facts.gpus):
             self.steps.note(sentence)
-        base = self._base(facts, settings)
+        base = self._base(facts, settings, ideal)
         testable = None if self.options.dry_run else base
         proving = Proving(self.machine, self.project, facts, settings, ideal, testable)
         proof = prove(proving, self.steps)
@@ -184,6 +189,20 @@ class Configure:
             with self.steps.step("plan"):
                 raise
 
+    def _engine(self, settings: Settings) -> Settings:
+        """With the ports of the built-in engine, where that is to start the container."""
+        if self.options.replayed is not None or not builtin_engine.is_wanted(
+            self.project, settings
+        ):
+            return settings
+        self._builtin = True
+        self._given = door.through(self._given)
+        self.machine = patient(self._given)
+        if self.options.dry_run or settings.sources["slurm_ports"].origin != "default":
+            return settings
+        self._flags["slurm_ports"] = builtin_engine.kept_ports(self.machine, self.project)
+        return self._settings()
+
     # -- the steps ----------------------------------------------------------------------------
 
     def _probe(self, settings: Settings) -> HostFacts:
@@ -217,8 +236,14 @@ class Configure:
             self.steps.note(f"{describe_missing(facts)} A real run would see to it.")
         return facts
 
-    def _base(self, facts: HostFacts, settings: Settings) -> BaseImage | None:
+    def _base(self, facts: HostFacts, settings: Settings, ideal: ClusterPlan) -> BaseImage | None:
         with self.steps.step("base") as say:
+            if self._builtin and not self.options.dry_run:
+                tag = stanza.image_tag(settings, ideal.gpu_type)
+                file = self.options.image_file
+                image, there = builtin_engine.ensure_image(self.machine, tag, file, self.reporter)
+                say(f"{tag}, here already" if there else f"{tag}, of {file}")
+                return image
             if self.options.dry_run or not self.options.build:
                 say("not needed for a dry run" if self.options.dry_run else "--no-build", True)
                 there = facts.engine.state == "present" and self.options.replayed is None
@@ -266,7 +291,7 @@ class Configure:
                     renew=self.options.renew,
                     say=self.reporter.progress,
                 )
-                if base is not None
+                if base is not None and not self._builtin
                 else None
             )
             file = stanza.compose_file(
@@ -296,7 +321,9 @@ class Configure:
         if self._written:
             return
         owner = former_owner(self.machine, settings) if self.options.take_over else None
-        origin = written.Origin(self._inputs, self.options.flags, owner, self._memory_mib)
+        origin = written.Origin(
+            self._inputs, self._flags, owner, self._memory_mib, builtin=self._builtin
+        )
         made = written.write(self.project, settings, changes, origin)
         for before, now in zip(changes, made, strict=True):
             if before.action != now.action and now.action.startswith("kept-"):
@@ -319,7 +346,7 @@ class Configure:
                         "",
                         ("Run again without --no-build.",),
                     )
-                say("--no-build", True)
+                say("the image is there" if self._builtin else "--no-build", True)
                 return found.id if found is not None else ""
             result = build(
                 self.machine,

@@ -20,6 +20,8 @@ __all__ = ["project"]
 # A value of each setting that is not its default
 OTHERS = {
     "prefix": "lab", "gpu": "none", "devices": "0", "unhealthy_gpus": "use", "simulate": "h100:2",
+    "engine": "builtin",
+    "slurm_ports": "20000,20001",
     "work": "data", "workspace_access": "group", "partition": "long", "partitions": "short=1:00:00,week",
     "gpu_sharing": "shard:4", "gres_type": "index", "isolation": "enforced",
     "slurm_conf_extra": 'KillWait=60\nSchedulerParameters="defer"\nPartitionName=p2 Nodes=ALL MaxTime=5',

@@ -1,0 +1,12 @@
+"""`python -I .../builtin_client exec|inspect|compose|...`: started as a client of an engine's is."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    from dshpc_setup.builtin_client.main import main
+
+    sys.exit(main(sys.argv[1:]))

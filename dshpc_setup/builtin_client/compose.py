@@ -1,0 +1,245 @@
+"""`docker compose` for the file that we render: one service, its volumes, and nothing that is passed over.
+
+A key that this engine does not carry out is an error, as a container without it would be another one than the
+file says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dshpc_setup.builtin import launch
+from dshpc_setup.builtin.wanted import RIGHTS
+from dshpc_setup.builtin_client import containers
+from dshpc_setup.builtin_client.failing import ClientError
+from dshpc_setup.builtin_client.plan import Planned, PlannedMount, device_of, mount_of
+from dshpc_setup.builtin_client.store import Container, Store
+from dshpc_setup.builtin_client.words import Options, put
+from dshpc_setup.documents import yaml_nodes
+from dshpc_setup.machine import Machine
+
+PROJECT, SERVICE, HASH = (
+    "com.docker.compose.project", "com.docker.compose.service", "com.docker.compose.config-hash"
+)  # fmt: skip
+FOLDER = ".dshpc/engine"
+# Keys that change nothing here: the image is never built by compose; who is root in a user namespace, and
+# whose system calls are those of any program of this user, has no other rights to lose.
+_WITHOUT_EFFECT = frozenset(
+    ("build", "restart", "security_opt", "cap_drop", "extra_hosts", "pids_limit")
+)
+_CARRIED_OUT = frozenset(
+    ("image", "container_name", "hostname", "stop_grace_period", "cap_add", "shm_size", "logging",
+     "environment", "labels", "devices", "volumes")
+)  # fmt: skip
+_VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?::?-([^}]*))?\})")
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def main(machine: Machine, store: Store, argv: list[str]) -> int:
+    """`compose [OPTIONS] version|config|up|down|run ...`; ClientError and DshpcError."""
+    options = Options(
+        argv,
+        {"--ansi": "value", "--project-directory": "value", "-f": "value", "-p": "value"},
+    )
+    verb, *rest = options.words or ["version"]
+    if verb == "version":
+        put("2.0.0")
+        return 0
+    folder = Path(options.value("--project-directory") or ".").resolve()
+    file = options.value("-f") or str(folder / "docker-compose.yml")
+    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    project = options.value("-p") or folder.name
+    if verb == "down":
+        return _down(machine, store, project)
+    planned = planned_of(text, folder, project, variables(folder))
+    if verb == "config":
+        return 0
+    if verb == "up":
+        keeps = Options(
+            rest, {"-d": "nothing", "--no-build": "nothing", "--no-recreate": "nothing"}
+        )
+        return _up(machine, store, planned, recreate=not keeps.has("--no-recreate"))
+    if verb == "run":
+        return _run(machine, store, planned, rest)
+    raise ClientError(f'unknown docker command: "compose {verb}"', 16)
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """What .env sets."""
+    try:
+        lines = (folder / ".env").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.removeprefix("export ").partition("=") for line in lines if "=" in line)
+    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs if name[:1] != "#"}
+
+
+def planned_of(text: str, folder: Path, project: str, env: Mapping[str, str]) -> Planned:
+    """The container of the file's one service. Pure; ClientError names what this engine cannot do."""
+    try:
+        top = _mapping(_filled(yaml_nodes.load(text), env), "the file")
+    except ValueError as error:
+        raise ClientError(f"yaml: {error}", 15) from None
+    services = _mapping(top.get("services"), "services")
+    if len(services) != 1:
+        raise _wrong("services", "the built-in engine runs one service")
+    ((name, service),) = services.items()
+    service = _mapping(service, name)
+    known = _WITHOUT_EFFECT | _CARRIED_OUT
+    if unknown := sorted(set(service) - known):
+        raise _wrong(f"services.{name}.{unknown[0]}", "the built-in engine does not carry it out")
+    declared = _mapping(top.get("volumes") or {}, "volumes")
+    image = service.get("image")
+    if not isinstance(image, str):
+        raise _wrong(f"services.{name}.image", "it is missing")
+    digest = hashlib.sha256(json.dumps(service, sort_keys=True).encode()).hexdigest()
+    labels = {**_texts(service, "labels"), PROJECT: project, SERVICE: name, HASH: digest}
+    logging = _mapping(
+        _mapping(service.get("logging") or {}, "logging").get("options") or {}, "logging"
+    )
+    try:
+        added = [str(each) for each in service.get("cap_add") or RIGHTS]
+        return Planned(
+            str(service.get("container_name") or f"{project}-{name}-1"),
+            image,
+            folder / FOLDER,
+            host_name=str(service.get("hostname") or ""),
+            environment=_texts(service, "environment"),
+            labels=labels,
+            mounts=tuple(_mount(each, declared, folder) for each in service.get("volumes") or ()),
+            devices=tuple(device_of(str(each)) for each in service.get("devices") or ()),
+            capabilities=tuple(added),
+            shm_mib=max(1, size_of(str(service.get("shm_size") or "64m")) >> 20),
+            log_bytes=size_of(str(logging.get("max-size") or "4m")),
+            grace_s=seconds_of(str(service.get("stop_grace_period") or "10s")),
+        )
+    except ValueError as error:
+        raise _wrong(f"services.{name}", str(error)) from None
+
+
+def _mount(told: Any, declared: Mapping[str, Any], folder: Path) -> PlannedMount:
+    mount = mount_of(str(told))
+    if mount.volume is None:
+        return mount
+    if mount.source.startswith("."):
+        raise ValueError(f"{told!r}: name the whole path, below {folder}")
+    if mount.source not in declared:
+        raise ValueError(f"the volume {mount.source!r} is not declared")
+    volume = _mapping(declared[mount.source] or {}, mount.source)
+    labels = _texts(volume, "labels")
+    return PlannedMount(
+        str(volume.get("name") or mount.source), mount.target, mount.read_only, labels
+    )
+
+
+def size_of(text: str) -> int:
+    """Bytes of "1g", "10240k", "64mb"."""
+    found = re.fullmatch(r"(\d+)([bkmg]?)i?b?", text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r} is no size")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of "15s", "1m30s"."""
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
+    if parts is None or not any(parts.groups()):
+        raise ValueError(f"{text!r} is no duration")
+    hours, minutes, seconds = (float(part or 0) for part in parts.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def _filled(value: Any, env: Mapping[str, str]) -> Any:
+    """With the variables of .env in its texts, and `$$` as one `$`."""
+    if isinstance(value, dict):
+        return {key: _filled(item, env) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, env) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def one(found: re.Match[str]) -> str:
+        if found[1]:
+            return "$"
+        return env.get(found[2] or found[3]) or found[4] or ""
+
+    return _VARIABLE.sub(one, value)
+
+
+def _mapping(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(place, "a mapping belongs there")
+    return {str(key): item for key, item in value.items()}
+
+
+def _texts(section: Mapping[str, Any], key: str) -> dict[str, str]:
+    value = section.get(key) or {}
+    if isinstance(value, list):
+        value = dict(str(item).partition("=")[::2] for item in value)
+    told = _mapping(value, key)
+    return {name: "" if item is None else str(item) for name, item in told.items()}
+
+
+def _wrong(place: str, why: str) -> ClientError:
+    return ClientError(f"validating docker-compose.yml: {place}: {why}", 15)
+
+
+def _of(store: Store, project: str) -> list[Container]:
+    return [each for each in store.all("container") if each.labels.get(PROJECT) == project]
+
+
+def _up(machine: Machine, store: Store, planned: Planned, *, recreate: bool) -> int:
+    with store.changing():
+        found = store.find("container", planned.name)
+        if found is not None and found.labels.get(PROJECT) != planned.labels[PROJECT]:
+            raise ClientError(
+                f'Error response from daemon: Conflict. The container name "/{planned.name}" is already in '
+                f'use by container "{found.id}".'
+            )
+        if (found is not None and recreate and found.labels.get(HASH) != planned.labels[HASH]) or (
+            found is not None and recreate and _has_other_image(store, found)
+        ):
+            put(f"Recreating {planned.name}")
+            containers.stop(found)
+            containers.remove(machine, store, found, force=True)
+            found = None
+        if found is None:
+            put(f"Creating {planned.name}")
+            found = containers.make(machine, store, planned)
+        if launch.find(found.run).state not in ("starting", "running"):
+            put(f"Starting {planned.name}")
+            containers.start(machine, store, found)
+        else:
+            put(f"{planned.name} is up-to-date")
+    return 0
+
+
+def _has_other_image(store: Store, container: Container) -> bool:
+    image = store.find("image", container.image)
+    return image is not None and image.digest != container.wanted.rootfs.digest
+
+
+def _down(machine: Machine, store: Store, project: str) -> int:
+    with store.changing():
+        for each in _of(store, project):
+            put(f"Stopping {each.name}")
+            containers.stop(each)
+            containers.remove(machine, store, each, force=True)
+    return 0
+
+
+def _run(machine: Machine, store: Store, planned: Planned, rest: list[str]) -> int:
+    options = Options(
+        rest,
+        {"--rm": "nothing", "--no-deps": "nothing", "-T": "nothing", "--name": "value"},
+    )
+    _, *argv = options.words
+    name = options.value("--name") or f"{planned.name}-run"
+    one = Planned(**{**vars(planned), "name": name, "argv": tuple(argv)})
+    return containers.run_to_end(machine, store, one, None, remove_after=options.has("--rm"))

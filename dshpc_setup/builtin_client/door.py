@@ -1,0 +1,82 @@
+"""A machine whose container engine is the built-in one: what is asked of `docker` goes to its client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from dshpc_setup import engine_client
+from dshpc_setup.machine import CommandResult, Machine, Reply
+from dshpc_setup.machine.changed import Changed
+
+_DOCKER = engine_client.DOCKER.program[0]
+# Names for what a command line holds in front of the program that it runs
+_ENV = "env"
+VERSION = "1.0"
+
+
+def through(machine: Machine) -> Machine:
+    """The machine, on which `docker` is the built-in engine's client."""
+    return cast("Machine", _Door(machine))
+
+
+def of(machine: Machine, runtime: Mapping[str, Any]) -> Machine:
+    """The machine, as a project's commands see it: on which its own engine is the one that answers."""
+    return through(machine) if runtime.get("engine") == engine_client.BUILTIN else machine
+
+
+class _Door(Changed):
+    def __init__(self, machine: Machine) -> None:
+        client = list(engine_client.builtin().program)
+
+        def run(argv: Sequence[str], **more: Any) -> CommandResult:
+            words = list(argv)
+            at = _program_at(words)
+            if words[at : at + 1] == [_DOCKER]:
+                words[at : at + 1] = client
+            return machine.run(words, **more)
+
+        super().__init__(machine, run)
+
+    def which(self, program: str) -> str | None:
+        """The built-in client answers to the name itself; of Docker's other programs there is none."""
+        if program == _DOCKER:
+            return _DOCKER
+        return None if program == "docker-compose" else self._machine.which(program)
+
+    def docker(self, deadline_s: float) -> Reply:
+        """What an engine's API would say of itself."""
+        system, release, processor = self._machine.system
+        info = {
+            "ID": "builtin",
+            "Name": "builtin",
+            "ServerVersion": VERSION,
+            "KernelVersion": release,
+            "OperatingSystem": "the built-in engine",
+            "OSType": system.lower(),
+            "Architecture": processor,
+            "NCPU": os.cpu_count() or 0,
+            "SecurityOptions": [],
+            "Driver": "builtin",
+            "LoggingDriver": "builtin",
+            "Runtimes": {},
+        }
+        version = {"Version": VERSION, "Platform": {"Name": engine_client.BUILTIN}, "Os": "linux"}
+        value = {
+            "host": engine_client.BUILTIN,
+            "context": "default",
+            "version": version,
+            "info": info,
+        }
+        return Reply("present", value, engine_client.BUILTIN)
+
+
+def _program_at(words: list[str]) -> int:
+    """Where the program stands in `env -u NAME docker ...`."""
+    if words[:1] != [_ENV]:
+        return 0
+    at = 1
+    while at < len(words) and (words[at] == "-u" or "=" in words[at]):
+        at += 2 if words[at] == "-u" else 1
+    return at

@@ -1,0 +1,58 @@
+"""A run whose container is started by the built-in engine: when that is, its ports, and its image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dshpc_setup.builtin import ports
+from dshpc_setup.engine.containers import engine_error
+from dshpc_setup.engine.images import inspect
+from dshpc_setup.engine_client import BUILTIN
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.image.base import BaseImage
+from dshpc_setup.machine import Machine
+from dshpc_setup.project.folder import Project
+from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Reporter
+
+_LOAD_S = 600.0
+_NAMES = ("SlurmctldPort", "SlurmdPort")
+
+
+def is_wanted(project: Project, settings: Settings) -> bool:
+    """By the setting; with `auto`, where the cluster of this folder is on it already."""
+    if settings.engine != "auto":
+        return settings.engine == BUILTIN
+    return project.runtime().get("engine") == BUILTIN
+
+
+def kept_ports(machine: Machine, project: Project) -> str:
+    """The text of the setting slurm_ports: two that are this cluster's from its first run on."""
+    kept = ports.keep(ports.registry(machine.env), str(project.folder), _NAMES)
+    return ",".join(str(kept[name]) for name in _NAMES)
+
+
+def ensure_image(
+    machine: Machine, tag: str, file: Path | None, reporter: Reporter
+) -> tuple[BaseImage, bool]:
+    """The image under that name, and whether it was there already; DshpcError where it is not to be had."""
+    if file is not None:
+        reporter.progress(f"image: unpacking {file.name}")
+        done = machine.run(["docker", "image", "load", "-i", str(file)], deadline_s=_LOAD_S)
+        if not done.ok:
+            raise engine_error(done, f"The image of {file} could not be loaded")
+        name = done.stdout.strip().removeprefix("Loaded image: ")
+        done = machine.run(["docker", "image", "tag", name, tag], deadline_s=_LOAD_S)
+        if not done.ok:
+            raise engine_error(done, f"The image {name} could not be named {tag}")
+    found = inspect(machine, tag)
+    if found is None:
+        raise DshpcError(
+            f"There is no image {tag} for the built-in engine yet.",
+            "",
+            (
+                "On a machine with a cluster: dshpc image save FILE",
+                "Then here: configure-environment --engine builtin --image-file FILE",
+            ),
+        )
+    return BaseImage(tag, found.id, "local", found.environment), file is None
