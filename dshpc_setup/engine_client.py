@@ -119,6 +119,14 @@ class Client:
         """Kill it if it runs, and remove it with its unnamed volumes."""
         return [*self.program, "rm", "-f", "-v", "--", container]
 
+    def create(self, image: str) -> list[str]:
+        """Make a container that is never started; its id is printed."""
+        return [*self.program, "create", image]
+
+    def export(self, container: str, file: str) -> list[str]:
+        """Write the file system of a container as a tar."""
+        return [*self.program, "export", "--output", file, container]
+
     def running(self) -> list[str]:
         """List the names of the running containers, one a line."""
         return [*self.program, "ps", "--format", "{{.Names}}"]

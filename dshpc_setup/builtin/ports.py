@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dshpc_setup import codec
-from dshpc_setup.builtin import processes
+from dshpc_setup.builtin import cache, processes
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files import atomic, locks
@@ -49,10 +49,8 @@ class Taken:
 
 
 def registry(env: Mapping[str, str]) -> Path:
-    """The file of all clusters of this user: `dshpc/ports.json` in XDG_STATE_HOME or ~/.local/state."""
-    told = env.get("XDG_STATE_HOME", "")
-    base = Path(told) if told.startswith("/") else Path(env.get("HOME") or "/") / ".local" / "state"
-    return base / "dshpc" / "ports.json"
+    """The file of all clusters of this user, in the cache: a port that it has lost is chosen again."""
+    return cache.folder(env) / "ports.json"
 
 
 def is_free(port: int) -> bool:
@@ -68,9 +66,14 @@ def is_free(port: int) -> bool:
 
 
 def keep(
-    file: Path, cluster: str, names: tuple[str, ...], free: IsFree = is_free
+    file: Path,
+    cluster: str,
+    names: tuple[str, ...],
+    free: IsFree = is_free,
+    before: Mapping[str, int] | None = None,
 ) -> Mapping[str, int]:
-    """A port for each name: those kept for the cluster, and new free ones for what has none yet.
+    """A port for each name: those kept for the cluster, and new free ones for what has none yet: that of
+    `before` where it is free.
 
     `cluster` names it among all of this user's, such as its folder. Raises DshpcError where the file
     cannot be read or written, or all ports are taken.
@@ -80,7 +83,9 @@ def keep(
         taken = {port for ports in clusters.values() for port in ports.values()}
         for name in names:
             if name not in kept:
-                kept[name] = next(_candidates(f"{cluster}\0{name}", taken, free), 0)
+                first = [port for port in [(before or {}).get(name)] if port and port not in taken]
+                others = _candidates(f"{cluster}\0{name}", taken, free)
+                kept[name] = next((port for port in first if free(port)), 0) or next(others, 0)
                 if not kept[name]:
                     raise DshpcError(
                         "There is no free port for the cluster.",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import get_args
 
 from dshpc_setup import codec
-from dshpc_setup.builtin import trees
+from dshpc_setup.builtin import cache, trees
 from dshpc_setup.builtin.archive import ArchiveError, Fault, Unpacked, unpack
 from dshpc_setup.builtin.ids import Ids, become_root
 from dshpc_setup.documents import foreign
@@ -39,9 +39,7 @@ class Rootfs:
 
 def cache_folder(env: Mapping[str, str]) -> Path:
     """`dshpc/images` in XDG_CACHE_HOME where that is a whole path, or else in ~/.cache."""
-    told = env.get("XDG_CACHE_HOME", "")
-    base = Path(told) if told.startswith("/") else Path(env.get("HOME") or "/") / ".cache"
-    return base / "dshpc" / "images"
+    return cache.folder(env) / "images"
 
 
 def digest_of(archive: Path) -> str:

@@ -112,6 +112,7 @@ def remove(machine: Machine, store: Store, container: Container, *, force: bool 
         launch.stop(container.run, 0.0)
     launch.remove(machine, container.run, container.wanted.rootfs.ids)
     store.forget("container", container.name)
+    remove_empty(container.run.parent)
 
 
 def execute(container: Container, what: enter.Command, *, stdin: bool, terminal: bool) -> int:
@@ -205,10 +206,6 @@ def follow(container: Container, to: BinaryIO) -> None:
         time.sleep(_LOOK_S)
 
 
-def renamed(image: Image, ref: str) -> Image:
-    return replace(image, ref=ref)
-
-
 def remove_volume(machine: Machine, store: Store, name: str) -> None:
     volume = store.find("volume", name)
     if volume is None:
@@ -218,3 +215,11 @@ def remove_volume(machine: Machine, store: Store, name: str) -> None:
         raise refused(f"remove {name}: volume is in use - [{users[0].id}]")
     trees.remove(machine, volume.ids, Path(volume.path))
     store.forget("volume", name)
+    remove_empty(Path(volume.path).parent)
+
+
+def remove_empty(folder: Path) -> None:
+    """The folder of containers or of volumes, and the one of both, where nothing is left in it."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+        folder.parent.rmdir()

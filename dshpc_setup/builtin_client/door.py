@@ -6,14 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from dshpc_setup import engine_client
+from dshpc_setup import __version__, engine_client
 from dshpc_setup.machine import CommandResult, Machine, Reply
 from dshpc_setup.machine.changed import Changed
 
 _DOCKER = engine_client.DOCKER.program[0]
 # Names for what a command line holds in front of the program that it runs
 _ENV = "env"
-VERSION = "1.0"
 
 
 def through(machine: Machine) -> Machine:
@@ -51,7 +50,7 @@ class _Door(Changed):
         info = {
             "ID": "builtin",
             "Name": "builtin",
-            "ServerVersion": VERSION,
+            "ServerVersion": __version__,
             "KernelVersion": release,
             "OperatingSystem": "the built-in engine",
             "OSType": system.lower(),
@@ -62,7 +61,11 @@ class _Door(Changed):
             "LoggingDriver": "builtin",
             "Runtimes": {},
         }
-        version = {"Version": VERSION, "Platform": {"Name": engine_client.BUILTIN}, "Os": "linux"}
+        version = {
+            "Version": __version__,
+            "Platform": {"Name": engine_client.BUILTIN},
+            "Os": "linux",
+        }
         value = {
             "host": engine_client.BUILTIN,
             "context": "default",

@@ -1,45 +1,30 @@
-"""Images of the built-in engine: a root filesystem in the cache, and what is said of it.
-
-An image file is a tar of the root filesystem, packed or not, with a member `etc/dshpc/image.json` that holds
-its name, labels, environment and first program.
-"""
+"""Images of the built-in engine: a root filesystem in the cache, and what is said of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import os
+import tarfile
 from pathlib import Path
 
 from dshpc_setup import codec
-from dshpc_setup.builtin import rootfs
-from dshpc_setup.builtin.ids import Ids
+from dshpc_setup.builtin import image_file, rootfs
+from dshpc_setup.builtin.ids import Ids, become_root
 from dshpc_setup.builtin_client import containers
 from dshpc_setup.builtin_client.failing import none, refused
 from dshpc_setup.builtin_client.store import Image, Store
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.machine import Machine
+from dshpc_setup.machine import Machine, Say
 
-FILE = "etc/dshpc/image.json"
-SCHEMA = "dshpc.image/1"
-
-
-@dataclass(frozen=True)
-class Told:
-    """What an image file says of itself."""
-
-    ref: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    entrypoint: tuple[str, ...] = ()
+_SAVE_S = 300.0
 
 
-def load(machine: Machine, store: Store, archive: Path, ids: Ids) -> Image:
-    """The image of a file, unpacked where it is not yet; DshpcError."""
+def load(machine: Machine, store: Store, archive: Path, ids: Ids, ref: str | None = None) -> Image:
+    """The image of a file, unpacked where it is not yet, by its own name or another; DshpcError."""
     root = rootfs.ensure(machine, archive, ids)
-    told = _told(Path(root.folder) / FILE, archive)
+    told = _told(Path(root.folder) / image_file.FILE, archive)
     made = Image(
-        told.ref,
+        ref or told.ref,
         root.digest,
         root.unpacked.size_bytes,
         containers.now(),
@@ -51,13 +36,36 @@ def load(machine: Machine, store: Store, archive: Path, ids: Ids) -> Image:
     return made
 
 
-def _told(file: Path, archive: Path) -> Told:
+def save(machine: Machine, image: Image, file: Path) -> None:
+    """The root filesystem as a tar, with what the image says of itself; DshpcError."""
+    ids = containers.ids_of(machine)
+    root = rootfs.known(machine, image.digest, ids)
+    if root is None:
+        raise refused(f"the root filesystem of {image.ref} is not in the cache any more")
+    folder = Path(root.folder)
+
+    def question(say: Say) -> None:
+        out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        become_root(machine, ids)
+        with os.fdopen(out, "wb") as to, tarfile.open(fileobj=to, mode="w|") as archive:
+            archive.add(folder, ".")
+        say("saved")
+
+    ended = machine.apart({"save": question}, deadline_s=_SAVE_S)["save"]
+    if "saved" not in ended.items:
+        file.unlink(missing_ok=True)
+        raise refused(f"{file} could not be written: {ended.detail or ended.state}")
+
+
+def _told(file: Path, archive: Path) -> image_file.Described:
     try:
-        return codec.from_json(Told, foreign.value(file.read_text()), SCHEMA)
+        return codec.from_json(
+            image_file.Described, foreign.value(file.read_text()), image_file.SCHEMA
+        )
     except (OSError, ValueError) as error:
         raise DshpcError(
             f"{archive} is no image of dsHPC's.",
-            f"{FILE} in it: {error}",
+            f"{image_file.FILE} in it: {error}",
             ("Make one on a machine with a cluster: dshpc image save FILE",),
         ) from None
 

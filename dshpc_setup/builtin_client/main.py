@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
+from dshpc_setup import __version__
 from dshpc_setup.builtin import enter
 from dshpc_setup.builtin_client import containers, describe, failing
 from dshpc_setup.builtin_client.failing import ClientError
@@ -18,7 +19,6 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.local import LocalMachine
 
-VERSION = "1.0"
 _LOGS_S = 0.2
 
 
@@ -187,24 +187,24 @@ def _images(_: Machine, store: Store, argv: list[str]) -> None:
 
 
 def _image(machine: Machine, store: Store, argv: list[str]) -> None:
+    from dshpc_setup.builtin_client import images
+
     verb, *rest = argv or [""]
     if verb == "inspect":
         _inspect(machine, store, ["--type", "image", *rest])
     elif verb == "ls":
         _images(machine, store, rest)
     elif verb == "load":
-        from dshpc_setup.builtin_client import images
-
-        options = Options(rest, {"-i": "value", "--input": "value"})
-        archive = Path(options.value("-i", "--input") or "")
+        options = Options(rest, {"--input": "value", "--tag": "value"})
+        archive = Path(options.value("--input") or "")
         with store.changing():
-            loaded = images.load(machine, store, archive, containers.ids_of(machine))
+            ids = containers.ids_of(machine)
+            loaded = images.load(machine, store, archive, ids, options.value("--tag"))
         put(f"Loaded image: {loaded.ref}")
-    elif verb == "tag":
-        source, target = rest
-        with store.changing():
-            image = containers.need_image(store, source)
-            store.put("image", target, containers.renamed(image, target))
+    elif verb == "save":
+        options = Options(rest, {"--output": "value"})
+        image = containers.need_image(store, options.words[0])
+        images.save(machine, image, Path(options.value("--output") or ""))
     else:
         raise failing.usage(f"docker: 'image {verb}' is not a command of the built-in engine.")
 
@@ -248,7 +248,7 @@ def _run(machine: Machine, store: Store, argv: list[str]) -> int:
 
 
 def _version(_: Machine, __: Store, argv: list[str]) -> None:
-    told = {"Server": {"Version": VERSION, "Os": "linux", "Arch": describe.processor()}}
+    told = {"Server": {"Version": __version__, "Os": "linux", "Arch": describe.processor()}}
     template = Options(argv, {"--format": "value"}).value("--format")
     put(describe.shown(told, template or "{{json .}}", json.dumps))
 

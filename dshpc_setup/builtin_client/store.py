@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import quote, unquote
 
 from dshpc_setup import codec
+from dshpc_setup.builtin import cache
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.builtin.wanted import Wanted
 from dshpc_setup.documents import foreign
@@ -78,9 +79,7 @@ class Store:
     """The folder that holds them all: `dshpc/engine` in XDG_CACHE_HOME or ~/.cache."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        told = env.get("XDG_CACHE_HOME", "")
-        base = Path(told) if told.startswith("/") else Path(env.get("HOME") or "/") / ".cache"
-        self.folder = base / "dshpc" / "engine"
+        self.folder = cache.folder(env) / "engine"
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:

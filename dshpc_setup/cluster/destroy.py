@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dshpc_setup.builtin import ports
 from dshpc_setup.cluster import last_engine, neighbours, stopping
 from dshpc_setup.cluster.operations import COMPOSE_LABEL, Target, find_compose, ours, target
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
+from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
@@ -59,6 +61,8 @@ def destroy(
         gone = removed(machine, cluster, reporter, image=image)
         if not cluster.former and f"{cluster.prefix}-home" in gone.removed:
             last_engine.forget(project)
+            if project.runtime().get("engine") == BUILTIN:
+                ports.forget(ports.registry(machine.env), str(project.folder))
         gone.notes += _others(machine, target(project))
         return gone
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dshpc_setup import engine_client
 from dshpc_setup.apply.apply import read_text
 from dshpc_setup.cluster import (
     compose_file,
@@ -246,7 +247,7 @@ def logs_argv(machine: Machine, project: Project, *, follow: bool, tail: int | N
             f"There is no container {cluster.container}.",
             ("Start it: dshpc up",),
         )
-    return DOCKER.logs(cluster.container, tail=tail, follow=follow)
+    return engine_client.of(project.runtime()).logs(cluster.container, tail=tail, follow=follow)
 
 
 def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStatus:

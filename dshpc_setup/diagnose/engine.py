@@ -98,7 +98,11 @@ def _buildx(known: CheckInput) -> Verdict:
 def _age(known: CheckInput) -> Verdict:
     engine = known.facts.engine
     version = engine.server_version
-    if engine.kind == "podman" or numbers(version) is None or at_least(version, OLDEST):
+    if (
+        engine.kind in ("podman", "builtin")
+        or numbers(version) is None
+        or at_least(version, OLDEST)
+    ):
         return fine(*filter(None, (version,)))
     return warning(
         f"Docker {version} is older than {OLDEST}, the first that has cgroup v2 and cgroup namespaces: "

@@ -26,9 +26,11 @@ def is_wanted(project: Project, settings: Settings) -> bool:
     return project.runtime().get("engine") == BUILTIN
 
 
-def kept_ports(machine: Machine, project: Project) -> str:
+def kept_ports(machine: Machine, project: Project, before: tuple[int, int]) -> str:
     """The text of the setting slurm_ports: two that are this cluster's from its first run on."""
-    kept = ports.keep(ports.registry(machine.env), str(project.folder), _NAMES)
+    cluster = str(project.folder)
+    was = dict(zip(_NAMES, before, strict=True)) if before != Settings().slurm_ports else None
+    kept = ports.keep(ports.registry(machine.env), cluster, _NAMES, before=was)
     return ",".join(str(kept[name]) for name in _NAMES)
 
 
@@ -38,13 +40,10 @@ def ensure_image(
     """The image under that name, and whether it was there already; DshpcError where it is not to be had."""
     if file is not None:
         reporter.progress(f"image: unpacking {file.name}")
-        done = machine.run(["docker", "image", "load", "-i", str(file)], deadline_s=_LOAD_S)
+        argv = ["docker", "image", "load", "--input", str(file), "--tag", tag]
+        done = machine.run(argv, deadline_s=_LOAD_S)
         if not done.ok:
             raise engine_error(done, f"The image of {file} could not be loaded")
-        name = done.stdout.strip().removeprefix("Loaded image: ")
-        done = machine.run(["docker", "image", "tag", name, tag], deadline_s=_LOAD_S)
-        if not done.ok:
-            raise engine_error(done, f"The image {name} could not be named {tag}")
     found = inspect(machine, tag)
     if found is None:
         raise DshpcError(

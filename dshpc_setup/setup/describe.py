@@ -57,6 +57,8 @@ def describe_engine(engine: Engine, *, compose_silent: bool = False) -> str:
     if engine.state != "present":
         words = {"absent": "no Docker", "unsupported": "Docker: not asked"}
         return words.get(engine.state, f"Docker: not known ({engine.state})")
+    if engine.kind == "builtin":
+        return "the built-in engine"
     name = {"podman": "Podman", "desktop": engine.application}.get(engine.kind or "", "Docker")
     none = ", compose not known (timeout)" if compose_silent else ", no compose"
     compose = f", compose {engine.compose.version.lstrip('v')}" if engine.compose else none

@@ -43,6 +43,9 @@ from dshpc_setup.setup.proven import Proving, prove
 from dshpc_setup.setup.report import Report, StepReporter
 from dshpc_setup.setup.steps import Steps
 
+# Where a setting is somebody's own word, given for this run or written down
+_CHOSEN = ("flag", "environment", "file")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -198,9 +201,11 @@ class Configure:
         self._builtin = True
         self._given = door.through(self._given)
         self.machine = patient(self._given)
-        if self.options.dry_run or settings.sources["slurm_ports"].origin != "default":
+        if self.options.dry_run or settings.sources["slurm_ports"].origin in _CHOSEN:
             return settings
-        self._flags["slurm_ports"] = builtin_engine.kept_ports(self.machine, self.project)
+        self._flags["slurm_ports"] = builtin_engine.kept_ports(
+            self.machine, self.project, settings.slurm_ports
+        )
         return self._settings()
 
     # -- the steps ----------------------------------------------------------------------------

@@ -1,0 +1,114 @@
+"""The cluster's image as a file: its root filesystem, and what the engine knew of it beside that."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dshpc_setup import codec
+from dshpc_setup.builtin import image_file
+from dshpc_setup.documents import foreign
+from dshpc_setup.engine.containers import engine_error, inspect
+from dshpc_setup.engine_client import BUILTIN, DOCKER
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.files import atomic
+from dshpc_setup.machine import Machine
+from dshpc_setup.project.folder import Project
+from dshpc_setup.terminal.reporter import Reporter
+
+SCHEMA = "dshpc.image-save/1"
+_SAVE_S = 900.0
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Saved:
+    image: str
+    file: str
+    size: int  # bytes
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "exit_code": 0,
+            "image": self.image,
+            "file": self.file,
+            "bytes": self.size,
+        }
+
+
+def save(machine: Machine, project: Project, file: Path, reporter: Reporter) -> Saved:
+    """The image that the cluster's container was made from, packed with gzip, in one step.
+
+    Raises DshpcError where there is no container, and where the file is there already or cannot be written.
+    """
+    if os.path.lexists(file):
+        raise DshpcError(f"{file} is there already.", "", ("Name another file.",))
+    name = str(project.runtime().get("container"))
+    container = inspect(machine, name)
+    if container is None:
+        raise DshpcError(
+            f"There is no container {name}, whose image could be saved.",
+            "",
+            ("Start it: dshpc up",),
+        )
+    reporter.progress(f"saving {container.image}")
+    try:
+        with tempfile.TemporaryDirectory(prefix=".dshpc-image-", dir=file.parent) as made:
+            tar = Path(made) / "root.tar"
+            _export(machine, project, container.image, tar)
+            packed = Path(made) / "packed"
+            with open(tar, "rb") as plain, gzip.open(packed, "wb", 6) as to:
+                shutil.copyfileobj(plain, to, _BLOCK)
+            os.rename(packed, file)
+    except OSError as error:
+        raise atomic.write_error(error, file) from None
+    return Saved(container.image, str(file), file.stat().st_size)
+
+
+def _export(machine: Machine, project: Project, ref: str, tar: Path) -> None:
+    if project.runtime().get("engine") == BUILTIN:
+        _done(machine, ["docker", "image", "save", "--output", str(tar), "--", ref], ref)
+        return
+    config = _config(machine, ref)
+    name = _done(machine, DOCKER.create(ref), ref).strip()
+    try:
+        _done(machine, DOCKER.export(name, str(tar)), ref)
+    finally:
+        machine.run(DOCKER.remove(name), deadline_s=_SAVE_S)
+    text = json.dumps(codec.to_json(config, image_file.SCHEMA), indent=1).encode()
+    with tarfile.open(tar, "a") as archive:
+        member = tarfile.TarInfo(image_file.FILE)
+        member.size, member.mode = len(text), 0o644
+        archive.addfile(member, io.BytesIO(text))
+
+
+def _config(machine: Machine, ref: str) -> image_file.Described:
+    told = _done(machine, DOCKER.inspect("image", ref), ref)
+    try:
+        (value,) = foreign.value(told)
+        config = value["Config"]
+        return image_file.Described(
+            ref,
+            dict(config.get("Labels") or {}),
+            dict(item.split("=", 1) for item in config.get("Env") or () if "=" in item),
+            tuple(config.get("Entrypoint") or ()),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        brief = f"The engine's answer about the image {ref} cannot be read."
+        raise DshpcError(brief, f"{type(error).__name__}: {error}", ("dshpc doctor",)) from None
+
+
+def _done(machine: Machine, argv: list[str], ref: str) -> str:
+    done = machine.run(argv, deadline_s=_SAVE_S)
+    if not done.ok:
+        raise engine_error(done, f"The image {ref} could not be saved")
+    return done.stdout
