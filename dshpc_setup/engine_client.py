@@ -156,7 +156,7 @@ DOCKER = Client("docker")
 
 def builtin() -> Client:
     """The built-in engine's, by the interpreter that we are."""
-    return Client(sys.executable, "-I", _BUILTIN_CLIENT)
+    return Client(sys.executable, _BUILTIN_CLIENT)
 
 
 def of(runtime: Mapping[str, Any]) -> Client:

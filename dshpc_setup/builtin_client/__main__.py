@@ -1,4 +1,4 @@
-"""`python -I .../builtin_client exec|inspect|compose|...`: started as a client of an engine's is."""
+"""`python .../builtin_client exec|inspect|compose|...`: started as a client of an engine's is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import sys
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    # In place of this folder, whose modules would be taken for others of the same name
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from dshpc_setup.builtin_client.main import main
 
     sys.exit(main(sys.argv[1:]))

@@ -173,6 +173,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[str], str]], ...] = (
     (re.compile(r"/proc/cmdline"), _command_line),
     (re.compile(r"/proc/cpuinfo"), _processors),
     (re.compile(r"/proc/(?:self|\d+)/environ"), _environment),
+    (re.compile(r"/proc/1/status"), _lines(lambda line: line.startswith("CapBnd:"))),
     (re.compile(r"/proc/(?:self|\d+)/status"), _lines(lambda line: not _STATUS.match(line))),
     (re.compile(r"/proc/(?:self|\d+)/mountinfo"), _mounted),
     (re.compile(r"/proc/(?:modules|kallsyms)"), lambda text: _ADDRESS.sub("0x0", text)),

@@ -83,5 +83,6 @@ SHAPES = (
     # Not "01714402217 J. Doe": a telephone's or a patient's number before somebody's initial
     rf"|{_START}(?!0\d|\d{{6,15}}[ \t][A-Za-z]{_END})\d{{1,15}}(?:\.\d{{1,9}})?"
     rf"(?=[ \t](?:of[ \t]\d{{1,9}}[ \t])?{_UNIT}{_END}|[ \t]?%))",
-    rf"(?P<code>{_START}0[xX]{HEX}{{1,8}}{_END})",  # ids of vendors and devices, error codes
+    # Ids of vendors and devices, error codes; the kernel's 64 bits of what root may do
+    rf"(?P<code>{_START}0[xX]{HEX}{{1,8}}{_END}|(?<=CapBnd:\t){HEX}{{16}}{_END})",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dshpc_setup.builtin import ports
+from dshpc_setup.builtin import ports, rights
 from dshpc_setup.engine.containers import engine_error
 from dshpc_setup.engine.images import inspect
 from dshpc_setup.engine_client import BUILTIN
@@ -15,15 +15,24 @@ from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
 
+_ASK_S = 5.0
 _LOAD_S = 600.0
 _NAMES = ("SlurmctldPort", "SlurmdPort")
 
 
-def is_wanted(project: Project, settings: Settings) -> bool:
-    """By the setting; with `auto`, where the cluster of this folder is on it already."""
+def is_wanted(machine: Machine, project: Project, settings: Settings) -> bool:
+    """By the setting. With `auto`: where the cluster of this folder is on it already; and of a user whom no
+    engine lets in and who has no sudo to install one, where the kernel lets him have containers."""
     if settings.engine != "auto":
         return settings.engine == BUILTIN
-    return project.runtime().get("engine") == BUILTIN
+    told = project.runtime()
+    if told:
+        return told.get("engine") == BUILTIN
+    if machine.uid == 0 or machine.which("sudo") is not None:
+        return False
+    if machine.docker(_ASK_S).state not in ("absent", "denied"):
+        return False
+    return rights.find(machine).ids is not None
 
 
 def kept_ports(machine: Machine, project: Project, before: tuple[int, int]) -> str:

@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.hardware.acceptance import Acceptance
+from tests.hardware.acceptance import Acceptance, Given
 
 
 def main() -> int:
@@ -21,13 +21,21 @@ def main() -> int:
     parser.add_argument("folder", type=Path, metavar="DIR", help="a new folder for what was seen")
     parser.add_argument("--simulate", default="", metavar="PROFILE", help="rehearse: h100:2")
     parser.add_argument("--image", default=None, help="a local image for the test containers")
+    parser.add_argument("--engine", choices=("docker", "builtin"), default="docker")
+    parser.add_argument(
+        "--image-file",
+        type=Path,
+        default=None,
+        help="for the built-in engine: what dshpc image save wrote",
+    )
     parser.add_argument("--keep", action="store_true", help="leave the cluster running")
     asked = parser.parse_args()
     if asked.folder.exists() and any(asked.folder.iterdir()):
         parser.error(f"{asked.folder} is not empty")
     asked.folder.mkdir(parents=True, exist_ok=True)
-    run = Acceptance(asked.folder.resolve(), asked.simulate, asked.image, keep=asked.keep)
-    return run.all_steps()
+    file = None if asked.image_file is None else asked.image_file.resolve()
+    given = Given(asked.simulate, asked.image, asked.engine, file, asked.keep)
+    return Acceptance(asked.folder.resolve(), given).all_steps()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -38,11 +40,25 @@ class Step:
     detail: str
 
 
+@dataclass(frozen=True)
+class Given:
+    """How it is to be run: `image_file` is for the built-in engine, `keep` leaves the cluster running."""
+
+    simulate: str = ""
+    image: str | None = None
+    engine: str = "docker"
+    image_file: Path | None = None
+    keep: bool = False
+
+
 class Acceptance:
     """One run; every step writes what it saw into `folder`."""
 
-    def __init__(self, folder: Path, simulate: str, image: str | None, *, keep: bool) -> None:
-        self.folder, self.simulate, self.image, self.keep = folder, simulate, image, keep
+    def __init__(self, folder: Path, given: Given) -> None:
+        self.folder, self.given = folder, given
+        self.simulate, self.image = given.simulate, given.image
+        self.builtin = given.engine == "builtin"
+        # Where the runtime folder of a container lies, paths are short
         self.project = folder / "project"
         self.steps: list[Step] = []
         self.gpus: list[dict[str, Any]] = []
@@ -56,6 +72,8 @@ class Acceptance:
             ("passthrough", self.passthrough),
             ("a job on each GPU", self.every_gpu),
             ("every type", self.every_type),
+            ("methods", self.methods),
+            ("under load", self.under_load),
             ("compose patch", self.compose_patch),
             ("doctor", self.doctor),
         )
@@ -69,7 +87,7 @@ class Acceptance:
             for name, way in ways:
                 self._step(name, way)
         finally:
-            if not self.keep:
+            if not self.given.keep:
                 self._step("destroy", self.destroy)
             self._write_result()
         failed = [step.name for step in self.steps if not step.ok]
@@ -98,6 +116,9 @@ class Acceptance:
         self.project.mkdir()
         flags = ["--yes", "--json", "--dir", str(self.project), "--prefix", PREFIX]
         flags += ["--simulate", self.simulate] if self.simulate else ["--gpu", self._vendor()]
+        flags += ["--engine", self.given.engine]
+        if self.given.image_file is not None:
+            flags += ["--image-file", str(self.given.image_file)]
         done = self._json("configure", ["./configure-environment", *flags], _CONFIGURE_S)
         _need(done["cluster"]["ready"], f"the cluster is not ready: {done['cluster']}")
         (node,) = done["cluster"]["nodes"]
@@ -138,6 +159,45 @@ class Acceptance:
             _need(bool(seen) and seen <= known, f"nvidia-smi in a job lists {seen}")
         return f"{count} at once, no two alike"
 
+    def methods(self) -> str:
+        """Those that come along: the report names the job's GPU, and the others end well."""
+        for name in ("gpu-report", "vector-add", "matmul-benchmark"):
+            self._slurm(f"method-{name}", ["method", "run", name, "--gpus", "1", "--wait"])
+        if self.simulate:
+            return "ended well"
+        told = json.loads((self.folder / "method-gpu-report.log").read_text().split("\n{", 1)[1].join(
+            ("{", "")).split("\n}", 1)[0] + "\n}")  # fmt: skip
+        seen = {gpu["uuid"] for gpu in (told.get(self._vendor()) or {}).get("gpus", ())}
+        known = {gpu["uuid"] for gpu in self.gpus}
+        _need(self._vendor() != "nvidia" or bool(seen & known), f"gpu-report names {seen}")
+        return "ended well, and gpu-report names the GPU"
+
+    def under_load(self) -> str:
+        """`dshpc gpus` while a matrix product runs on the machine: use, memory and power move."""
+        if self.simulate:
+            return "not run: nothing is measured of simulated GPUs"
+        code = (
+            "import torch, time; a = torch.randn(8192, 8192, device='cuda', dtype=torch.bfloat16)\n"
+            "until = time.time() + 15\nwhile time.time() < until: a @ a; torch.cuda.synchronize()"
+        )
+        before = self._json("gpus-before", ["./dshpc", "gpus", "--json"])["gpus"]
+        python = shutil.which("python3") or sys.executable
+        load = subprocess.Popen([python, "-c", code], stderr=subprocess.PIPE, text=True)
+        try:
+            time.sleep(8)
+            if load.poll() is not None:
+                return f"not run: no PyTorch here: {(load.communicate()[1] or '')[-100:].strip()}"
+            during = self._json("gpus-during", ["./dshpc", "gpus", "--json"])["gpus"]
+        finally:
+            load.kill()
+            load.wait()
+        told = []
+        for key in ("utilization_percent", "memory_used_mib", "power_w"):
+            was, now = (max(gpu[key] or 0 for gpu in gpus) for gpus in (before, during))
+            _need(now > was, f"{key} did not move: {was}, then {now}")
+            told.append(f"{key} {was:g} -> {now:g}")
+        return ", ".join(told)
+
     def every_type(self) -> str:
         kinds: dict[str, int] = {}
         for gpu in self.gpus:
@@ -152,6 +212,8 @@ class Acceptance:
         """A stranger's compose file, patched and run: its container sees the GPUs, and is undone."""
         if self.simulate:
             return "not run: simulated GPUs are not handed to other containers"
+        if self.builtin:
+            return "not run: a compose file of somebody else's is for Docker"
         rendered = (self.project / "docker-compose.yml").read_text()
         image = self.image or re.findall(r'^ +image: "(.+)"$', rendered, re.MULTILINE)[0]
         file = self.folder / "own" / "compose.yaml"
@@ -260,6 +322,7 @@ class Acceptance:
             "commit": commit.stdout.strip() or None,
             "gpus": [{key: gpu[key] for key in named} for gpu in self.gpus],
             "mechanism": self.mechanism or None,
+            "engine": self.given.engine,
             "steps": [asdict(step) for step in self.steps],
         }
         (self.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")

@@ -115,7 +115,7 @@ def top(standard: Cluster) -> Iterator[Path]:
 @pytest.fixture(scope="session", params=WAYS)
 def own(request: pytest.FixtureRequest, top: Path) -> Iterator[Own]:
     way: str = request.param
-    with _user(way) as (uid, gid):
+    with own_user(way) as (uid, gid):
         home = top / way
         home.mkdir(mode=0o700)
         os.link(top / "root.tar.gz", home / "root.tar.gz")
@@ -131,7 +131,7 @@ def own(request: pytest.FixtureRequest, top: Path) -> Iterator[Own]:
 
 
 @contextlib.contextmanager
-def _user(way: str) -> Iterator[tuple[int, int]]:
+def own_user(way: str) -> Iterator[tuple[int, int]]:
     if way == "root":
         yield 0, 0
     elif way == "single":

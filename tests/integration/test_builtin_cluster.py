@@ -1,0 +1,244 @@
+"""A cluster without Docker and without root: from an image file to jobs, by the commands that people type."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster import ROOT, Cluster, Outcome
+from tests.integration.test_builtin import own_user
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_MAIN = (
+    "import sys; from dshpc_setup.cli import main, configure_environment_main as configure; "
+    "sys.argv[:2] = [sys.argv[1]]; sys.exit(configure() if sys.argv[0] == 'configure' else main())"
+)
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody with a home of his own, a copy of dsHPC that all can read, and no Docker."""
+
+    way: str
+    uid: int
+    gid: int
+    top: Path
+    home: Path
+    prefix: str
+
+    @property
+    def folder(self) -> Path:
+        return self.home / "project"
+
+    def run(self, program: str, *words: str, deadline_s: float = 240, **more: str) -> Outcome:
+        env = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME": str(self.home),
+            "PYTHONPATH": f"{self.top}:{self.top}/site",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "DSHPC_DIR": str(self.folder),
+            "DOCKER_HOST": "unix:///nowhere/docker.sock",
+            **more,
+        }
+        argv = [os.path.realpath(sys.executable), "-c", _MAIN, program, *words]
+        who = {} if self.uid == 0 else {"user": self.uid, "group": self.gid, "extra_groups": []}
+        done = subprocess.run(
+            argv, env=env, cwd=self.home, capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=deadline_s, **who,
+        )  # fmt: skip
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def configure(self, *words: str) -> dict[str, Any]:
+        done = self.run(
+            "configure",
+            "--yes",
+            "--json",
+            "--dir",
+            str(self.folder),
+            "--prefix",
+            self.prefix,
+            *words,
+        )
+        assert done.code == 0, done
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
+
+    def dshpc(self, *words: str) -> str:
+        done = self.run("dshpc", *words)
+        assert done.code == 0, (words, done)
+        return done.stdout
+
+    def processes(self) -> list[str]:
+        """Those that have his folder in their command line."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if os.fsencode(str(self.home)) in line and int(pid) != os.getpid():
+                found.append(line.replace(b"\0", b" ").decode(errors="replace"))
+        return found
+
+
+def _needed(name: str, found: dict[str, importlib.metadata.Distribution]) -> None:
+    if name.lower() in found:
+        return
+    try:
+        distribution = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return  # for another system, or another Python
+    found[name.lower()] = distribution
+    for requirement in distribution.requires or ():
+        if "extra ==" not in requirement and (word := _NAME.match(requirement)):
+            _needed(word[0], found)
+
+
+@pytest.fixture(scope="session")
+def installed(standard: Cluster) -> Iterator[Path]:
+    """A folder that everybody can read: the package, what it imports, and the image as a file."""
+    with tempfile.TemporaryDirectory(prefix="dshpc-test-builtin-") as made:
+        top = Path(made)
+        top.chmod(0o755)
+        for name in ("dshpc_setup", "templates", "container", "methods"):
+            shutil.copytree(ROOT / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("docker-compose.yml.j2", "pyproject.toml"):
+            shutil.copy(ROOT / name, top / name)
+        found: dict[str, importlib.metadata.Distribution] = {}
+        _needed("dshpc-setup", found)
+        for name, distribution in found.items():
+            if name in ("dshpc-setup", "uv"):
+                continue
+            for file in distribution.files or ():
+                if ".." not in file.parts and "__pycache__" not in file.parts:
+                    target = top / "site" / file
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(str(file.locate()), target)
+        saved = standard.dshpc("image", "save", str(top / "image.tar.gz"))
+        assert saved.code == 0, saved
+        assert "is saved in" in saved.stdout
+        subprocess.run(["chmod", "-R", "go+rX", str(top)], check=True)
+        yield top
+
+
+@pytest.fixture(scope="module", params=("root", "mapped", "single"))
+def user(request: pytest.FixtureRequest, installed: Path) -> Iterator[User]:
+    with own_user(request.param) as (uid, gid):
+        home = installed / request.param
+        home.mkdir(mode=0o700)
+        os.chown(home, uid, gid)
+        one = User(request.param, uid, gid, installed, home, f"dshpc-test-{request.param}")
+        try:
+            report = one.configure(
+                "--engine", "builtin", "--image-file", str(installed / "image.tar.gz"),
+                "--simulate", "h100:2",
+            )  # fmt: skip
+            assert report["cluster"]["nodes"] == [
+                {"name": one.prefix, "gres": "gpu:h100:2", "state": "idle"}
+            ]
+            yield one
+        finally:
+            one.run("dshpc", "destroy", "--yes", "--stop-jobs", "--image")
+
+
+def test_jobs_have_gpus_and_files_belong_to_the_caller(user: User) -> None:
+    script = "printenv CUDA_VISIBLE_DEVICES; echo x > $SLURM_PROCID.txt; sleep 1"
+    said = user.dshpc("srun", "--ntasks=2", "--gpus-per-task=1", "sh", "-c", script)
+    assert sorted(said.split()) == ["0", "1"]
+    for name in ("0.txt", "1.txt"):
+        assert (user.folder / "work" / name).stat().st_uid == user.uid
+    assert user.run("dshpc", "srun", "sh", "-c", "exit 3").code == 3
+
+
+def test_methods_doctor_status_and_the_key(user: User) -> None:
+    user.dshpc("method", "run", "gpu-report", "--gpus", "1", "--wait")
+    found = json.loads(user.run("dshpc", "doctor", "--json").stdout)
+    broken = [item for item in found["findings"] if item["state"] in ("warn", "error", "crashed")]
+    assert broken == []
+    assert json.loads(user.dshpc("status", "--json"))["ready"] is True
+    user.dshpc("key", "rotate", "--yes")
+    assert user.dshpc("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0\n"
+    assert "slurmctld" in user.dshpc("logs", "-n", "50")
+
+
+def test_a_restart_keeps_the_queue_and_sees_other_gpus(user: User) -> None:
+    user.dshpc("sbatch", "--hold", "--wrap=true", "--job-name=waits")
+    user.configure("--simulate", "h100:1")
+    node = json.loads(user.dshpc("status", "--json"))["nodes"][0]
+    assert node["gres"] == "gpu:h100:1"
+    assert "waits" in user.dshpc("squeue", "-h", "-o", "%j")
+    user.dshpc("down", "--stop-jobs")
+    assert user.processes() == []
+    user.dshpc("up")
+    assert "waits" in user.dshpc("squeue", "-h", "-o", "%j")
+
+
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmd"])
+def test_a_daemon_that_is_killed_comes_back(user: User, daemon: str) -> None:
+    user.dshpc("up")
+    container = f"{user.prefix}-slurm"
+    client = [os.path.realpath(sys.executable), str(user.top / "dshpc_setup/builtin_client")]
+    who = {} if user.uid == 0 else {"user": user.uid, "group": user.gid, "extra_groups": []}
+    env = {
+        "HOME": str(user.home),
+        "PYTHONPATH": f"{user.top}:{user.top}/site",
+        "PATH": "/usr/bin:/bin",
+    }
+    argv = [*client, "exec", container, "pkill", "-KILL", "-x", daemon]
+    killed = subprocess.run(
+        argv, env=env, cwd="/", check=False, timeout=60, capture_output=True, **who
+    )
+    assert killed.returncode == 0, killed
+    assert user.dshpc("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0\n"
+
+
+def test_what_it_cannot_carry_out_is_said_before_anything_stops(user: User) -> None:
+    file = user.folder / "docker-compose.yml"
+    before = file.read_text()
+    try:
+        file.write_text("# USER_CUSTOMIZED=true\n" + before.replace(
+            "    environment:\n", "    mem_limit: 1g\n    environment:\n", 1))  # fmt: skip
+        done = user.run("dshpc", "up", "--stop-jobs")
+        assert done.code == 2
+        assert "services.slurm.mem_limit" in done.stderr
+    finally:
+        file.write_text(before)
+    assert user.dshpc("srun", "echo", "on") == "on\n"
+
+
+def test_a_file_that_is_no_image(user: User) -> None:
+    wrong = user.home / "wrong.tar.gz"
+    wrong.write_bytes(b"no archive")
+    done = user.run(
+        "configure", "--yes", "--dir", str(user.home / "other"), "--prefix", "other",
+        "--engine", "builtin", "--image-file", str(wrong),
+    )  # fmt: skip
+    assert done.code == 2
+    assert "This is not an archive of a root filesystem." in done.stderr
+    assert user.processes() == []
+
+
+def test_destroy_leaves_nothing(user: User) -> None:
+    user.dshpc("destroy", "--yes", "--stop-jobs", "--image")
+    assert user.processes() == []
+    assert not (user.folder / ".dshpc/engine").exists()
+    cache = user.home / ".cache/dshpc"
+    assert list((cache / "images").iterdir()) == []
+    left = [
+        path
+        for kind in ("container", "volume", "image")
+        for path in (cache / "engine" / kind).iterdir()
+    ]
+    assert left == []
