@@ -88,10 +88,17 @@ def ensure(
                 left.unlink()
             elif left.name == ids.way or left.name.startswith(f".{ids.way}."):
                 trees.remove(machine, ids, left)
-        with _as_tar(machine, archive, place / f".{ids.way}.tar", deadline_s) as tar:
-            return _unpacked(
-                machine, tar, place, Rootfs(digest, ids, "", Unpacked(0, 0, 0, None)), deadline_s
-            )
+        try:
+            with _as_tar(machine, archive, place / f".{ids.way}.tar", deadline_s) as tar:
+                return _unpacked(
+                    machine,
+                    tar,
+                    place,
+                    Rootfs(digest, ids, "", Unpacked(0, 0, 0, None)),
+                    deadline_s,
+                )
+        finally:
+            _remove_empty(place)
 
 
 def known(machine: Machine, digest: str, ids: Ids) -> Rootfs | None:
@@ -112,8 +119,13 @@ def remove(machine: Machine, digest: str, ids: Ids, deadline_s: float = 120.0) -
                 left.unlink()
             elif left.name == ids.way or left.name.startswith(f".{ids.way}."):
                 trees.remove(machine, ids, left, deadline_s)
-        if [left.name for left in place.iterdir()] == ["lock"]:
-            shutil.rmtree(place)
+        _remove_empty(place)
+
+
+def _remove_empty(place: Path) -> None:
+    """Under its lock, which is all that is left in it."""
+    if [left.name for left in place.iterdir()] == ["lock"]:
+        shutil.rmtree(place)
 
 
 def _known(place: Path, digest: str, ids: Ids) -> Rootfs | None:

@@ -57,9 +57,9 @@ def config_show(
     if machine is not None:
         seen_machine("/", machine, "")  # settings are the same for each; a wrong folder is told
     if file is not None:
+        recorded = None if machine is None else seen_machine("/", machine, "")
         project = needed_project(dir)
-        asked = machine_of(project) if machine is None else seen_machine("/", machine, "")
-        show_file(asked, project, file, json_output=json_output)
+        show_file(recorded or machine_of(project), project, file, json_output=json_output)
         finish(Exit.OK)
         return
     project = project_of(dir)

@@ -12,6 +12,7 @@ from dshpc_setup.cli.command_line import (
     HELP,
     Dir,
     Json,
+    Yes,
     app,
     examples,
     finish,
@@ -46,6 +47,7 @@ def image_save(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file: NAME.tar.gz.")],
     *,
     dir: Dir = None,  # noqa: A002
+    yes: Yes = False,
     json_output: Json = False,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
@@ -53,7 +55,7 @@ def image_save(
     from dshpc_setup.image.saving import save
 
     project = needed_project(dir)
-    saved = save(machine_of(project), project, file.expanduser().absolute(), reporter())
+    saved = save(machine_of(project), project, file.expanduser().absolute(), reporter(yes))
     if json_output:
         print_json(saved.to_json())
     else:

@@ -112,9 +112,9 @@ def status(
     from dshpc_setup.cli.seen import seen_machine
     from dshpc_setup.cluster import operations as cluster
 
+    recorded = None if machine is None else seen_machine("/", machine, "")
     project = needed_project(dir)
-    asked = machine_of(project) if machine is None else seen_machine("/", machine, "")
-    show_status(cluster.status(asked, project), json_output)
+    show_status(cluster.status(recorded or machine_of(project), project), json_output)
 
 
 @app.command("logs", rich_help_panel="Inspect")

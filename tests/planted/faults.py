@@ -46,10 +46,17 @@ FAULTS = (
         "builtin/test_values.py::test_no_other_process_is_taken_for_it",
     ),
     _fault(
+        "a key of a compose file that is not carried out is passed over",
+        "dshpc_setup/builtin_client/compose.py",
+        "if unknown := sorted(set(service) - known):",
+        "if unknown := sorted(known - known):",
+        "builtin_client/test_compose.py::test_what_it_cannot_carry_out_is_an_error",
+    ),
+    _fault(
         "a command with options is taken for the program that runs in the container",
         "dshpc_setup/engine_client.py",
-        'or len(words) < 4 or words[2].startswith("-"):',
-        "or len(words) < 4:",
+        'or len(words) < 2 or words[0].startswith("-"):',
+        "or len(words) < 2:",
         "test_engine_client.py::test_a_line_with_options_or_of_another_client_is_not_read_as_one",
     ),
     _fault(

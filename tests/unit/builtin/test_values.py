@@ -48,7 +48,11 @@ def test_any_text_has_a_range_or_none(text: str, name: str) -> None:
 
 
 def test_ids_of_a_namespace_are_one_s_own_and_the_range() -> None:
-    assert ids.map_lines(Ids("mapped", 7, 8), 1000, 7) == ((0, 1000, 1), (1, 7, 65536))
+    mapped = Ids("mapped", 100, 200)
+    assert ids.map_lines(mapped, 7, 100) == ((0, 100, 7), (7, 7, 1), (8, 107, 65529))
+    assert ids.map_lines(mapped, 0, 100) == ((0, 0, 1), (1, 100, 65536))
+    far = 1_234_567_890  # of a directory of users
+    assert ids.map_lines(mapped, far, 100) == ((0, 100, 65536), (far, far, 1))
     assert ids.map_lines(Ids("single"), 1000, None) == ((0, 1000, 1),)
 
 
@@ -264,9 +268,9 @@ def test_who_has_an_id_of_the_range_is_in_the_container() -> None:
 @pytest.mark.parametrize(
     ("env", "place"),
     [
-        ({"HOME": "/h"}, "/h/.local/state/dshpc/ports.json"),
-        ({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "/s/dshpc/ports.json"),
-        ({"HOME": "/h", "XDG_STATE_HOME": "relative"}, "/h/.local/state/dshpc/ports.json"),
+        ({"HOME": "/h"}, "/h/.cache/dshpc/ports.json"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "/s"}, "/s/dshpc/ports.json"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "relative"}, "/h/.cache/dshpc/ports.json"),
     ],
 )
 def test_the_file_of_ports_lies_where_xdg_says(env: Mapping[str, str], place: str) -> None:

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ from dshpc_setup.setup.report import Report
 from dshpc_setup.terminal import command_names
 from dshpc_setup.terminal.commands import COMMANDS, EXEC_COMMANDS
 
+NO_RUNTIME = SimpleNamespace(runtime=dict)  # a project that nothing is known of
+
 
 @pytest.fixture(autouse=True)
 def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +43,7 @@ def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         raise error
 
     monkeypatch.setattr("dshpc_setup.cluster.operations.status", fail)
-    monkeypatch.setattr(looking, "needed_project", lambda *_: None)
+    monkeypatch.setattr(looking, "needed_project", lambda *_: NO_RUNTIME)
 
 
 # Help
@@ -197,7 +200,7 @@ def test_a_defect_behind_the_answer_adds_no_second_object(
         raise ZeroDivisionError
 
     monkeypatch.setattr("dshpc_setup.cluster.operations.status", lambda *_: None)
-    monkeypatch.setattr(looking, "needed_project", lambda *_: None)
+    monkeypatch.setattr(looking, "needed_project", lambda *_: NO_RUNTIME)
     monkeypatch.setattr(looking, "show_status", answer_and_fail)
     assert cli.run(["status", "--json"], "dshpc") == 2
     assert json.loads(capsys.readouterr().out) == {"answer": 1}
@@ -249,7 +252,7 @@ def test_signals_end_a_command_as_ctrl_c_does(
             cleared_up.append(True)
 
     monkeypatch.setattr("dshpc_setup.cluster.operations.restart", act)
-    monkeypatch.setattr(running, "needed_project", lambda *_: None)
+    monkeypatch.setattr(running, "needed_project", lambda *_: NO_RUNTIME)
     before = signal.getsignal(number)
     assert cli.run(["restart", "--json"], "dshpc") == code
     assert cleared_up == [True]
@@ -265,7 +268,7 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(monkeypatch: pytest.Monk
         "dshpc_setup.cluster.operations.down",
         lambda *_, **_more: signal.raise_signal(signal.SIGHUP),
     )
-    monkeypatch.setattr(running, "needed_project", lambda *_: None)
+    monkeypatch.setattr(running, "needed_project", lambda *_: NO_RUNTIME)
     try:
         assert cli.run(["down"], "dshpc") == 0
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN

@@ -32,7 +32,7 @@ def _here(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def uses(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (config, running):
-        monkeypatch.setattr(module, "this_machine", lambda: machine)
+        monkeypatch.setattr(module, "machine_of", lambda _: machine)
 
 
 def test_a_file_is_printed_and_nothing_else(

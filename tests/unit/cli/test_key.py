@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +18,12 @@ from dshpc_setup.errors import DshpcError, Exit
 DONE = Rotated("p-slurm", "k.2", datetime(2026, 1, 1, 0, 1, 5, tzinfo=timezone.utc), 324.5)
 
 
+NO_RUNTIME = SimpleNamespace(runtime=dict)  # a project that nothing is known of
+
+
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_command, "needed_project", lambda _: None)
+    monkeypatch.setattr(key_command, "needed_project", lambda _: NO_RUNTIME)
     monkeypatch.setattr("dshpc_setup.cluster.key.rotate", lambda *_: DONE)
 
 
@@ -49,7 +53,12 @@ def test_its_errors_and_exit_codes(
 
 def test_the_folder_is_named_by_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[Path | None] = []
-    monkeypatch.setattr(key_command, "needed_project", asked.append)
+
+    def needed(folder: Path | None) -> SimpleNamespace:
+        asked.append(folder)
+        return NO_RUNTIME
+
+    monkeypatch.setattr(key_command, "needed_project", needed)
     assert cli.run(["key", "rotate", "--dir", str(tmp_path)], "dshpc") == 0
     assert asked == [tmp_path]
 

@@ -1,0 +1,144 @@
+"""What the built-in engine makes of the compose file that we render, and of one that it cannot carry out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup.builtin.wanted import Device
+from dshpc_setup.builtin_client import compose
+from dshpc_setup.builtin_client.failing import ClientError
+from dshpc_setup.builtin_client.plan import Planned, PlannedMount, device_of, mount_of
+from dshpc_setup.builtin_client.words import Options
+
+FOLDER = Path("/p")
+FILE = """
+services:
+  slurm:
+    image: "lab-slurm:nvidia"
+    build: {"context": "./.dshpc/build"}
+    container_name: "lab-slurm"
+    hostname: "lab"
+    extra_hosts: ["lab:127.0.0.1"]
+    restart: unless-stopped
+    stop_grace_period: 15s
+    cap_drop: [ALL]
+    cap_add: [CHOWN, SETUID]
+    security_opt: [no-new-privileges:true]
+    shm_size: "1g"
+    pids_limit: 16384
+    logging: {driver: "json-file", options: {max-size: "10240k", max-file: "5"}}
+    environment:
+      DSHPC_PREFIX: "lab"
+      PRICE: "$$5 ${GIVEN} ${MISSING:-else}"
+    labels: {org.dshpc.project: "/p"}
+    devices: ["/dev/nvidia0:/dev/nvidia0", "/dev/null:/dev/nvidia1"]
+    volumes: ["/p/config:/config:ro", "/p/work:/p/work", "state:/var/lib/dshpc/state"]
+volumes:
+  state: {name: "lab-state", labels: {org.dshpc.project: "/p"}}
+"""
+
+
+def planned(text: str = FILE) -> Planned:
+    return compose.planned_of(text, FOLDER, "lab", {"GIVEN": "x"})
+
+
+def test_the_file_that_we_render() -> None:
+    found = planned()
+    assert (found.name, found.image, found.host_name) == ("lab-slurm", "lab-slurm:nvidia", "lab")
+    assert found.environment == {"DSHPC_PREFIX": "lab", "PRICE": "$5 x else"}
+    assert found.mounts == (
+        PlannedMount("/p/config", "/config", read_only=True),
+        PlannedMount("/p/work", "/p/work"),
+        PlannedMount("lab-state", "/var/lib/dshpc/state", volume={"org.dshpc.project": "/p"}),
+    )
+    assert found.devices == (
+        Device("/dev/nvidia0", "/dev/nvidia0"),
+        Device("/dev/null", "/dev/nvidia1"),
+    )
+    assert found.capabilities == ("CHOWN", "SETUID")
+    assert (found.shm_mib, found.log_bytes, found.grace_s) == (1024, 10240 << 10, 15.0)
+    assert found.labels["com.docker.compose.project"] == "lab"
+    assert found.labels["com.docker.compose.service"] == "slurm"
+
+
+def test_another_file_is_another_container() -> None:
+    key = "com.docker.compose.config-hash"
+    same = planned().labels[key]
+    assert planned().labels[key] == same
+    assert planned(FILE.replace('"1g"', '"2g"')).labels[key] != same
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('    hostname: "lab"', "    mem_limit: 1g", "services.slurm.mem_limit"),
+        ('    hostname: "lab"', "    deploy: {}", "services.slurm.deploy"),
+        ("services:", "services:\n  other: {image: x}", "runs one service"),
+        ('    image: "lab-slurm:nvidia"', "", "services.slurm.image"),
+        ('"1g"', '"much"', "'much' is no size"),
+        ("15s", "soon", "'soon' is no duration"),
+        ("state:/var", "other:/var", "the volume 'other' is not declared"),
+        ("/dev/nvidia0:/dev", "/etc/shadow:/dev", "is no device node"),
+        ("  slurm:", "  slurm: [", "yaml"),
+    ],
+)
+def test_what_it_cannot_carry_out_is_an_error(before: str, after: str, said: str) -> None:
+    with pytest.raises(ClientError, match=said.replace(".", r"\.").replace("'", ".")) as error:
+        planned(FILE.replace(before, after, 1))
+    assert error.value.code == 15
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1g", 1 << 30), ("10240k", 10 << 20), ("64mb", 64 << 20), ("5", 5)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert compose.size_of(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("15s", 15), ("1m30s", 90), ("1h", 3600), ("0.5s", 0.5)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert compose.seconds_of(text) == seconds
+
+
+@given(st.text())
+def test_any_text_is_a_container_or_an_error_of_ours(text: str) -> None:
+    try:
+        planned(text)
+    except ClientError as error:
+        assert str(error)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(("-e", "--user")), st.text(min_size=1))), st.lists(st.text())
+)
+def test_options_end_where_the_program_begins(
+    options: list[tuple[str, str]], program: list[str]
+) -> None:
+    argv = [word for pair in options for word in pair]
+    found = Options([*argv, "container", *program], {"-e": "value", "--user": "value"})
+    assert found.words == ["container", *program]
+    assert found.values("-e") == [value for name, value in options if name == "-e"]
+
+
+@pytest.mark.parametrize("argv", [["--privileged", "x"], ["-e"], ["--user=a", "--rm=b", "x"]])
+def test_an_option_that_is_not_known_is_an_error(argv: list[str]) -> None:
+    with pytest.raises(ClientError) as error:
+        Options(argv, {"-e": "value", "--user": "value", "--rm": "nothing"})
+    assert error.value.code == 125
+
+
+@pytest.mark.parametrize("text", ["/a", "/a:b", "/a:/b:exec", "a:b:c:d"])
+def test_mounts_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match="is no volume"):
+        mount_of(text)
+
+
+def test_a_device_keeps_its_name_unless_another_is_given() -> None:
+    assert device_of("/dev/kfd") == Device("/dev/kfd", "/dev/kfd")
+    assert device_of("/dev/null:/dev/kfd:rw") == Device("/dev/null", "/dev/kfd")
