@@ -27,6 +27,8 @@ _LISTS = {
 
 BUILTIN: Final = "builtin"
 """The engine of our own, as a setting, runtime.json and the facts name it."""
+IDS_LABEL = "org.dshpc.ids"
+"""How the ids of a container of its lie among the machine's: root, mapped or single."""
 _BUILTIN_CLIENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "builtin_client")
 
 

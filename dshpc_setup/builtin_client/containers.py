@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+from dshpc_setup import engine_client
 from dshpc_setup.builtin import enter, launch, rights, rootfs, trees
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.builtin.wanted import Mount, Wanted
@@ -86,7 +87,7 @@ def make(machine: Machine, store: Store, planned: Planned) -> Container:
         planned.image,
         now(),
         wanted,
-        {**image.labels, **planned.labels},
+        {**image.labels, **planned.labels, engine_client.IDS_LABEL: ids.way},
         named,
         planned.grace_s,
     )

@@ -38,6 +38,11 @@ from dshpc_setup.terminal.reporter import Reporter
 
 _ASK_S = 20.0
 _LAST_LINES = 15
+_ONE_USER = (
+    "The container has one user, and jobs of others are refused: you have no range of ids here. With "
+    "one, and the package uidmap, it has all: sudo usermod --add-subuids 100000-165535 --add-subgids "
+    "100000-165535 $USER"
+)
 COMPOSE_LABEL = "com.docker.compose.project"
 
 
@@ -232,6 +237,8 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
     late = [*files_late, *settings_late.sentences()]
     if files_late or settings_late.behind:
         now = replace(now, refused=settings_late.refused)
+    if found is not None and found.labels.get(engine_client.IDS_LABEL) == "single":
+        late.append(_ONE_USER)
     if found is not None:
         now = replace(now, compose_late=compose_file.is_late(project, found))
         late += compose_file.notes(project, late=now.compose_late)

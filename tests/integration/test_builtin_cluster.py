@@ -169,7 +169,9 @@ def test_methods_doctor_status_and_the_key(user: User) -> None:
     found = json.loads(user.run("dshpc", "doctor", "--json").stdout)
     broken = [item for item in found["findings"] if item["state"] in ("warn", "error", "crashed")]
     assert broken == []
-    assert json.loads(user.dshpc("status", "--json"))["ready"] is True
+    status = json.loads(user.dshpc("status", "--json"))
+    assert status["ready"] is True
+    assert any("one user" in note for note in status["notes"]) == (user.way == "single")
     user.dshpc("key", "rotate", "--yes")
     assert user.dshpc("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0\n"
     assert "slurmctld" in user.dshpc("logs", "-n", "50")
