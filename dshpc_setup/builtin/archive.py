@@ -12,7 +12,6 @@ import errno
 import gzip
 import os
 import stat
-import struct
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -20,14 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from dshpc_setup.machine.elf import architecture_of
+
 Fault = Literal["truncated", "no-archive", "unsafe", "architecture", "no-room", "write"]
 _BLOCK = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _END = bytes(tarfile.BLOCKSIZE)
-# e_machine of elf(5) by what the kernel calls the processor
-_MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64"}
-_MACHINES[243] = "riscv64"
 _PROGRAMS = ("bin", "sbin", "usr/bin", "usr/sbin")
 
 
@@ -58,15 +56,6 @@ def parts_of(name: str) -> tuple[str, ...]:
     if ".." in parts or "\0" in name:
         raise ArchiveError("unsafe", name)
     return parts
-
-
-def architecture_of(head: bytes) -> str | None:
-    """What a program is for, by its first 20 bytes; None for what is no ELF program."""
-    if len(head) < 20 or head[:4] != b"\x7fELF":
-        return None
-    order = ">" if head[5] == 2 else "<"
-    number = struct.unpack_from(f"{order}H", head, 18)[0]
-    return _MACHINES.get(number, f"machine {number}")
 
 
 def unpack(archive: Path, folder: Path, *, owners: bool, machine: str) -> Unpacked:

@@ -24,6 +24,14 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Binary:
+    """What a program or a library is for; `unsupported`: it is no ELF file, as a script is none."""
+
+    state: State  # present | absent | denied | unsupported | error
+    architecture: str | None = None  # as `uname -m` has it; None of a `present` one: not known
+
+
+@dataclass(frozen=True)
 class CommandResult:
     """How a command ended. `code` is None unless it ran to its end (`state` is `present`).
 
@@ -103,6 +111,10 @@ class Machine(Protocol):
     # files; paths are absolute ("/proc/meminfo") and read under the machine's root
     def read(self, path: str) -> Read:
         """Its text; of a folder, `denied` where it may not be listed and else `error`."""
+        ...
+
+    def binary(self, path: str) -> Binary:
+        """What a program or a library is for, links followed."""
         ...
 
     def exists(self, path: str) -> bool: ...

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say
+from dshpc_setup.machine import Binary, CommandResult, Ended, Read, Reply, Say, elf
 
 if TYPE_CHECKING:
     from dshpc_setup.facts import State
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # No file that we read is larger; /proc and /sys files have no size, and /proc/sys refuses to be asked
 # for 4 MiB and more at once.
 _MOST_BYTES = (4 << 20) - (1 << 16)
-_PROGRAMS = (b"\x7fELF", b"\xcf\xfa\xed\xfe")  # how binaries of Linux and macOS begin
+_PROGRAMS = (elf.MAGIC, b"\xcf\xfa\xed\xfe")  # how binaries of Linux and macOS begin
 _MOST_LINKS = 40  # as the kernel has it
 _NOT_THE_TREES = (
     "the engine of this machine is not that of the tree under --root; DOCKER_HOST or DOCKER_CONTEXT "
@@ -125,6 +125,21 @@ class LocalMachine:
             return Read("denied", detail=str(error))
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             return Read("error", detail=str(error))
+
+    def binary(self, path: str) -> Binary:
+        try:
+            where = self._at(path)
+            if not stat.S_ISREG(os.stat(where).st_mode):
+                return Binary("unsupported")
+            with open(where, "rb") as file:
+                found = elf.architecture_of(file.read(elf.HEAD_BYTES))
+        except (FileNotFoundError, NotADirectoryError):
+            return Binary("absent")
+        except PermissionError:
+            return Binary("denied")
+        except (OSError, ValueError):
+            return Binary("error")
+        return Binary("present" if found else "unsupported", found)
 
     def exists(self, path: str) -> bool:
         try:

@@ -11,7 +11,7 @@ from dshpc_setup.machine import CommandResult, Read, Reply
 from dshpc_setup.machine.tree import Tree
 
 Kind = Literal["read", "there", "link", "device", "number", "group", "changed", "disk", "access",
-               "which", "run", "reply"]  # fmt: skip
+               "architecture", "which", "run", "reply"]  # fmt: skip
 
 KERNEL_LOG: tuple[tuple[str, ...], tuple[str, ...]] = (
     ("dmesg",),
@@ -44,6 +44,7 @@ class Log:
     changed: dict[str, float] = field(default_factory=dict)
     disks: dict[str, int] = field(default_factory=dict)
     access: dict[str, State] = field(default_factory=dict)
+    architectures: dict[str, str] = field(default_factory=dict)
     programs: dict[str, str | None] = field(default_factory=dict)
     commands: dict[tuple[str, ...], CommandResult] = field(default_factory=dict)
     replies: dict[str, Reply] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class Log:
             "changed": self.changed,
             "disk": self.disks,
             "access": self.access,
+            "architecture": self.architectures,
             "which": self.programs,
             "run": self.commands,
             "reply": self.replies,
@@ -111,4 +113,5 @@ class Log:
             {path: state for path, state in self.access.items() if state in ("denied", "error")},
             self.numbers,
             self.changed,
+            self.architectures,
         )

@@ -24,9 +24,9 @@ from pathlib import Path
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import State
-from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, folder, workers
+from dshpc_setup.machine import Binary, CommandResult, Ended, Read, Reply, Say, folder, workers
 from dshpc_setup.machine.log import KERNEL_LOG
-from dshpc_setup.machine.tree import Tree, parse_tree, write_tree
+from dshpc_setup.machine.tree import NO_PROGRAM, Tree, parse_tree, write_tree
 
 __all__ = ["RecordedMachine", "Tree", "Unrecorded", "parse_tree", "write_tree"]
 
@@ -121,6 +121,18 @@ class RecordedMachine:
         if path in tree.devices or path in self._children:
             return Read("error", detail="Is a directory" if path in self._children else "a device")
         return Read("absent")
+
+    def binary(self, path: str) -> Binary:
+        """Of a file of which no more is known than that it is there, it is taken for one."""
+        path = self._resolve(path)
+        if path in self.tree.denied or self.tree.access.get(path) == "denied":
+            return Binary("denied")
+        if path not in self._known and path not in self._children:
+            return Binary("absent")
+        if path in self.tree.there and path not in self._children:
+            found = self.tree.architectures.get(path)
+            return Binary("unsupported") if found == NO_PROGRAM else Binary("present", found)
+        return Binary("unsupported")
 
     def exists(self, path: str) -> bool:
         path = self._at(path)

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.facts import State
-from dshpc_setup.machine import CommandResult, Ended, Machine, Read, Reply, Say
+from dshpc_setup.machine import Binary, CommandResult, Ended, Machine, Read, Reply, Say
 from dshpc_setup.machine.log import KERNEL_LOG, Kind, Log, Note
+from dshpc_setup.machine.tree import NO_PROGRAM
 
 _MOST_LINKS = 40
 
@@ -101,6 +102,18 @@ class RecordingMachine:
         self._note("read", real, asked=True)
         found = self.base.read(path)
         self._note("read", real, found)
+        return found
+
+    def binary(self, path: str) -> Binary:
+        found = self.base.binary(path)
+        if found.state == "denied":
+            self.access(path)
+        elif found.state != "absent":
+            self.exists(path)
+            real = self._real(path)
+            self._note("there", real, (real,))
+            if found.state != "error":
+                self._note("architecture", real, found.architecture or NO_PROGRAM)
         return found
 
     def exists(self, path: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import State
-from dshpc_setup.machine import CommandResult, Ended, Machine, Read, Reply, Say
+from dshpc_setup.machine import Binary, CommandResult, Ended, Machine, Read, Reply, Say
 from dshpc_setup.machine.profiles import Card, Profile, parse_profile
 
 __all__ = ["Profile", "SimulatedMachine", "device_files", "parse_profile"]
@@ -96,6 +96,9 @@ class SimulatedMachine:
         if path == "/etc/ld.so.cache":
             return Read("absent")  # it would tell of the base's own NVML
         return self.base.read(path)
+
+    def binary(self, path: str) -> Binary:
+        return self.base.binary(path) if self._owner(path) is None else Binary("absent")
 
     def exists(self, path: str) -> bool:
         owner = self._owner(path)

@@ -9,9 +9,10 @@
     -- path error --            reading it fails; what follows is how
     -- path hangs --            reading it never ends
 
-Behind `device` may stand its number (major:minor), and behind `quoted`, `device` and `there` how
-opening it for reading and writing goes, where not well (`denied`, `error`), and the number of its
-group: `-- dev/kfd device 510:0 denied 109 --`. Last comes, of anything but a link, when it changed, in
+Behind `device` may stand its number (major:minor), and behind `there` the processor that a program or
+library is for (`there x86_64`, `there machine 8`; `none`: it is neither). Behind them and `quoted` may
+stand how opening it for reading and writing goes, where not well (`denied`, `error`), and the number of
+its group: `-- dev/kfd device 510:0 denied 109 --`. Last comes, of anything but a link, when it changed, in
 seconds since the epoch: `-- etc/docker/daemon.json @1748772000 --`. A path or target with blanks in it
 is written as a JSON string.
 """
@@ -28,12 +29,15 @@ from dshpc_setup.documents import foreign
 from dshpc_setup.facts import State
 
 _LONGEST_PATH = 4096
+NO_PROGRAM = "none"
+"""In place of a processor: it was looked at, and is neither program nor library."""
 
 _NAME = r'"(?:[^"\\]|\\.)*"|\S(?:.*?\S)??'
 _HEADER = re.compile(
     rf"-- (?P<path>{_NAME})"
     r"(?: -> (?P<target>\"(?:[^\"\\]|\\.)*\"|\S+)"
     r"|(?: (?P<kind>quoted|device|there)(?:(?<=device) (?P<major>\d{1,9}):(?P<minor>\d{1,9}))?"
+    r"(?:(?<=there) (?P<architecture>machine \d{1,5}|(?!denied|error)[a-z]\w{1,20}))?"
     r"(?: (?P<access>denied|error))?(?: (?P<group>\d{1,10}))?"
     r"| (?P<failure>denied|error|hangs))?(?: @(?P<changed>\d{1,12}(?:\.\d{1,9})?))?)"
     r" --\s*"
@@ -59,6 +63,7 @@ class Tree:
     access: Mapping[str, State] = field(default_factory=dict)  # where not `present`
     numbers: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # of devices
     changed: Mapping[str, float] = field(default_factory=dict)
+    architectures: Mapping[str, str] = field(default_factory=dict)  # of programs and libraries
 
     def names(self) -> frozenset[str]:
         return frozenset(
@@ -93,6 +98,7 @@ def parse_tree(text: str) -> Tree:
     access: dict[str, State] = {}
     numbers: dict[str, tuple[int, int]] = {}
     changed: dict[str, float] = {}
+    architectures: dict[str, str] = {}
     for entry in _entries(text):
         header = entry.header
         path = _path(header["path"])
@@ -112,6 +118,8 @@ def parse_tree(text: str) -> Tree:
             access[path] = header["access"]  # type: ignore[assignment]
         if header["major"]:
             numbers[path] = int(header["major"]), int(header["minor"])
+        if header["architecture"]:
+            architectures[path] = header["architecture"]
         if header["changed"]:
             changed[path] = float(header["changed"])
     return Tree(
@@ -126,6 +134,7 @@ def parse_tree(text: str) -> Tree:
         access,
         numbers,
         changed,
+        architectures,
     )
 
 
@@ -204,6 +213,8 @@ def _written(tree: Tree, path: str) -> str:
     kind = "device" if path in tree.devices else "there"
     if kind == "device" and path in tree.numbers:
         kind = "device {}:{}".format(*tree.numbers[path])
+    elif path in tree.architectures:
+        kind = f"{kind} {tree.architectures[path]}"
     return f"-- {name} {kind}{behind}{when} --\n"
 
 

@@ -132,6 +132,7 @@ def _scrubbed(tree: Tree, scrubber: Scrubber) -> Tree:
         {at(path): state for path, state in tree.access.items()},
         {at(path): number for path, number in tree.numbers.items()},
         {at(path): when for path, when in tree.changed.items()},
+        {at(path): name for path, name in tree.architectures.items()},
     )
 
 

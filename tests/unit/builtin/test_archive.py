@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dshpc_setup.builtin.archive import ArchiveError, architecture_of, parts_of, unpack
+from dshpc_setup.builtin.archive import ArchiveError, parts_of, unpack
+from dshpc_setup.machine.elf import architecture_of
 
 ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\x3e\x00" + b"rest"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform, PlatformKind, State
-from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, workers
+from dshpc_setup.machine import Binary, CommandResult, Ended, Read, Reply, Say, workers
 
 
 @dataclass
@@ -47,6 +47,9 @@ class FakeMachine:
     def read(self, path: str) -> Read:
         text = self.files.get(path)
         return Read("absent") if text is None else Read("present", text)
+
+    def binary(self, path: str) -> Binary:
+        return Binary("unsupported" if path in self.files else "absent")
 
     def exists(self, path: str) -> bool:
         return path in self.files or path in self.links

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform, State
-from dshpc_setup.machine import CommandResult, Ended, Read, Reply, Say, workers
+from dshpc_setup.machine import Binary, CommandResult, Ended, Read, Reply, Say, workers
 
 FACTS = HostFacts(
     Platform("linux", os_id="debian", os_version="12", arch="x86_64"),
@@ -42,6 +42,9 @@ class FakeMachine:
     def read(self, path: str) -> Read:
         text = self.files.get(path)
         return Read("absent") if text is None else Read("present", text)
+
+    def binary(self, path: str) -> Binary:
+        return Binary("unsupported" if path in self.files else "absent")
 
     def exists(self, path: str) -> bool:
         return path in self.files

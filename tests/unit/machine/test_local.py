@@ -170,3 +170,26 @@ def test_a_folder_that_may_not_be_listed_is_denied(
 
     monkeypatch.setattr(os, "open", refused)
     assert LocalMachine(str(tree)).read("/sys/bus").state == "denied"
+
+
+def test_programs_and_libraries_tell_their_processor(tmp_path: Path) -> None:
+    def elf(bits: int, number: int) -> bytes:
+        return b"\x7fELF" + bytes((bits, 1)) + bytes(12) + number.to_bytes(2, "little") + b"more"
+
+    for name, head in (
+        ("old", elf(1, 3)), ("new", elf(2, 62)), ("arm", elf(2, 183)), ("rare", elf(2, 8)),
+        ("script", b"#!/bin/sh\nexec /opt/tool\n"), ("short", b"\x7fELF"), ("empty", b""),
+    ):  # fmt: skip
+        (tmp_path / name).write_bytes(head)
+    (tmp_path / "link").symlink_to("/new")
+    (tmp_path / "nowhere").symlink_to("/none")
+    machine = LocalMachine(str(tmp_path))
+    told = {name: machine.binary(f"/{name}").architecture for name in os.listdir(tmp_path)}
+    assert told == {
+        "old": "i686", "new": "x86_64", "arm": "aarch64", "rare": "machine 8", "link": "x86_64",
+        "script": None, "short": None, "empty": None, "nowhere": None,
+    }  # fmt: skip
+    assert {machine.binary(f"/{name}").state for name in ("old", "rare", "link")} == {"present"}
+    assert {machine.binary(f"/{name}").state for name in ("script", "empty", "")} == {"unsupported"}
+    assert {machine.binary(f"/{name}").state for name in ("none", "nowhere", "new/x")} == {"absent"}
+    assert machine.binary("/\0").state == "error"

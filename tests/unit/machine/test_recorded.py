@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dshpc_setup import probes
 from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.machine import Read
+from dshpc_setup.machine import Binary, Read
 from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 
 GOOD = "format: 1\nsystem: Linux\nrelease: 6.8.0\nmachine: x86_64\n"
@@ -213,6 +213,21 @@ def test_groups_and_failures(tmp_path: Path) -> None:
     assert machine.read("/sys").state == "error"
     assert machine.listdir("/run/dri") == ()
     assert machine.exists("/run/dri")
+
+
+def test_programs_and_libraries(tmp_path: Path) -> None:
+    (tmp_path / "machine.yaml").write_text("format: 1\nsystem: Linux\nrelease: r\nmachine: m\n")
+    (tmp_path / "root.txtar").write_text(
+        "-- lib/old there i686 --\n-- lib/new there x86_64 denied 44 --\n-- lib/some there --\n"
+        "-- lib/link -> old --\n-- bin/tool --\n#!/bin/sh\n-- bin/other there none --\n"
+    )
+    machine = RecordedMachine(tmp_path)
+    assert machine.binary("/lib/link") == Binary("present", "i686")
+    assert machine.binary("/lib/some") == Binary("present"), "not known: it is taken for one"
+    assert {machine.binary(f"/bin/{name}") for name in ("tool", "other", "")} == {
+        Binary("unsupported")
+    }
+    assert (machine.binary("/lib/new").state, machine.binary("/x").state) == ("denied", "absent")
 
 
 def test_times_and_device_numbers(tmp_path: Path) -> None:

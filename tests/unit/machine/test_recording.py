@@ -66,6 +66,20 @@ def test_times_and_device_numbers_are_kept_where_the_thing_is(root: Path) -> Non
     assert tree.devices == {"/dev/nvidia0"}
 
 
+def test_what_a_library_is_for_is_kept_where_it_lies(root: Path) -> None:
+    (root / "usr/lib").mkdir(parents=True)
+    (root / "usr/lib/libx.so.2").write_bytes(b"\x7fELF\2\1" + bytes(12) + b"\x3e\0")
+    (root / "usr/lib/libx.so").symlink_to("libx.so.2")
+    (root / "usr/lib/tool").write_text("#!/bin/sh\n")
+    machine = recorder(root)
+    for name, wanted in (("libx.so", "present"), ("tool", "unsupported"), ("none", "absent")):
+        assert machine.binary(f"/usr/lib/{name}").state == wanted
+    tree = machine.log.tree()
+    assert tree.architectures == {"/usr/lib/libx.so.2": "x86_64", "/usr/lib/tool": "none"}
+    assert tree.there == {"/usr/lib/libx.so.2", "/usr/lib/tool"}
+    assert tree.links == {"/usr/lib/libx.so": "libx.so.2"}
+
+
 def test_sizes_of_file_systems_are_kept_as_they_were_asked_for(root: Path) -> None:
     machine = recorder(root)
     size = machine.disk_mib("/sys/")

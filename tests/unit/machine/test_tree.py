@@ -47,10 +47,17 @@ def test_any_time_and_any_number_come_back(
     assert parse_tree(write_tree(tree)) == tree
 
 
+@given(st.dictionaries(PATHS, st.sampled_from(["x86_64", "i686", "machine 8", "x86_64 "])))
+def test_any_processor_comes_back(known: dict[str, str]) -> None:
+    told = {path: name.strip() for path, name in known.items()}
+    tree = Tree(there=frozenset(told), architectures=told, groups=dict.fromkeys(told, 44))
+    assert parse_tree(write_tree(tree)) == tree
+
+
 @pytest.mark.parametrize(
     "header",
     ["x @", "x @-5", "x @1e9", "x quoted 1:2", "x there 1:2", "x device 1:", "x device 1:2:3",
-     "x device @5 109"],
+     "x device @5 109", "x device x86_64", "x there X86", "x there machine x"],
 )  # fmt: skip
 def test_what_is_nearly_a_time_or_a_number_is_a_name(header: str) -> None:
     tree = parse_tree(f"-- {header} --\n")
