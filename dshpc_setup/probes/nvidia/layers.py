@@ -12,7 +12,7 @@ from dshpc_setup.facts import ModuleKind
 from dshpc_setup.facts.nvidia_driver import WSL_FOLDER
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.nvml import LIBRARY
-from dshpc_setup.probes import pci
+from dshpc_setup.probes import loader, pci
 from dshpc_setup.probes.nvidia import jetson, wsl
 from dshpc_setup.probes.platform import in_container
 from dshpc_setup.probes.trace import Trace, whole_number
@@ -25,15 +25,7 @@ SYS_VERSION = "/sys/module/nvidia/version"
 _VENDOR = gpu_vendors.of("nvidia")
 OURS = _VENDOR.modules
 
-_CACHE = "/etc/ld.so.cache"
 _ALIEN_MODULES = ("nouveau", "nova_core", "nvgpu")
-_MULTIARCH = {
-    "x86_64": "x86_64-linux-gnu",
-    "aarch64": "aarch64-linux-gnu",
-    "ppc64le": "powerpc64le-linux-gnu",
-    "i686": "i386-linux-gnu",
-    "armv7l": "arm-linux-gnueabihf",
-}
 _UUID = r"GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 Flavour = Literal["open", "proprietary"]
@@ -145,9 +137,9 @@ def fetch(look: Trace) -> Layers:
     nodes = (f"/dev/nvidia{each}" for each in numbers if re.fullmatch(r"[0-9]{1,4}", each))
     real = machine.simulated is None  # what surrounds made-up GPUs is not theirs
     container = in_container(machine)
-    cache = machine.read(_CACHE).text or ""
+    cache = machine.read(loader.INDEX).text or ""
     cached = library_paths(cache)
-    folders = loader_folders(machine.system[2]) if real else ()
+    folders = loader.folders(machine.system[2]) if real else ()
     library = _library(machine, cache, cached, folders)
     layers = Layers(
         cards=tuple(card for card in pci.graphics(look) if card.vendor == _VENDOR.pci),
@@ -174,21 +166,9 @@ def tool(machine: Machine, layers: Layers) -> str | None:
     return found
 
 
-def loader_folders(arch: str) -> tuple[str, ...]:
-    """Where the loader looks though nothing names the folder."""
-    bare = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
-    multiarch = _MULTIARCH.get(arch)
-    return (*(f"{root}/{multiarch}" for root in bare[:2] if multiarch), *bare)
-
-
-def library_paths(cache: str) -> tuple[str, ...]:
-    """NVIDIA's two libraries in the text of ld.so.cache, which has strings between zero bytes."""
-    names = ("/libnvidia-ml.so.1", "/libcuda.so.1")
-    if not any(name in cache for name in names):
-        return ()
-    words = (word for word in re.split(r"[\0\s]+", cache) if len(word) < 4096)
-    found = (word for word in words if word.startswith("/") and word.endswith(names))
-    return tuple(dict.fromkeys(found))
+def library_paths(index: str) -> tuple[str, ...]:
+    """NVIDIA's two libraries in the text of the loader's index."""
+    return loader.indexed(index, ("libnvidia-ml.so.1", "libcuda.so.1"))
 
 
 def _library(
@@ -203,7 +183,7 @@ def _library(
         if path.endswith(LIBRARY):
             return path
     if LIBRARY in cache:
-        return _CACHE
+        return loader.INDEX
     beside = (f"{folder}/{LIBRARY}" for folder in folders)
     return next((path for path in beside if machine.exists(path)), None)
 

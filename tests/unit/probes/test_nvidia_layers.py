@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.facts import nvidia_driver
+from dshpc_setup.probes import loader
 from dshpc_setup.probes.nvidia import instances as nvidia_instances
 from dshpc_setup.probes.nvidia import jetson
 from dshpc_setup.probes.nvidia import layers as nvidia_layers
@@ -119,8 +120,8 @@ def test_the_loaders_index() -> None:
 
 
 def test_folders_of_the_architecture() -> None:
-    assert nvidia_layers.loader_folders("aarch64")[1] == "/usr/lib/aarch64-linux-gnu"
-    assert nvidia_layers.loader_folders("riscv64") == ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
+    assert loader.folders("aarch64")[1] == "/usr/lib/aarch64-linux-gnu"
+    assert loader.folders("riscv64") == ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
 
 
 # --- Jetson
