@@ -97,6 +97,29 @@ class Nodes:
     top: str = ""  # pattern of the names in /dev that are the vendor's, files and folders
     by_group: bool = False  # whether only members of a group may open them
     looked_at: str = "/dev"  # for `ls -l`, where one is missing
+    read_only: str = ""  # pattern of those that open for reading alone
+
+
+@dataclass(frozen=True)
+class DriverFiles:
+    """The files of the driver that programs load, for a container that no toolkit fills: where they are
+    looked for, and by which names they are to be there.
+
+    A library is called as programs load it (`libcuda.so.1`), and `.so.*` where its name ends with the
+    driver's own version. In a folder `{multiarch}` is the processor as Debian has it, and the last part may
+    be a pattern. A file of which the name ends with another version than the running driver's is another
+    driver's.
+    """
+
+    modules: tuple[str, ...]  # kernel drivers whose files these are
+    versions: Mapping[str, str]  # file -> pattern of the running driver's version in it
+    numbered: str  # pattern of a version at the end of a library's name
+    libraries: tuple[str, ...]
+    needed: tuple[str, ...]  # of these libraries: nothing computes without them
+    also: Mapping[str, str] = field(default_factory=dict)  # a further name -> that of the library
+    programs: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()  # beside `Nodes.shared`, where they are there
+    folders: tuple[str, ...] = ()  # where the loader does not look by itself
 
 
 @dataclass(frozen=True)
@@ -153,6 +176,7 @@ class Descriptor:
     profiling: bool = False  # whether the setting amd_profiling opens what its tools need
     first_evidence: str | None = None  # what its probe asks first: its failure leaves all unknown
     nodes_suffice: bool = True  # whether containers compute with the device nodes alone
+    driver_files: DriverFiles | None = None  # what they need beside them
     capabilities: Mapping[str, str] = field(
         default_factory=dict
     )  # variables with each way but nodes

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.diagnose.model import CheckInput
 from dshpc_setup.facts import CdiSpec, Engine, HostFacts, Toolkit
 from dshpc_setup.passthrough import Attempt, Cause, Passthrough, findings, proof_key
 from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.versions import at_least
+
+if TYPE_CHECKING:
+    from dshpc_setup.passthrough.driver_files import DriverFiles
 
 _TOOLKIT = gpu_vendors.of("nvidia").toolkit_label
 _HOOKLESS_SINCE = "1.18"  # of the toolkit: its runtime makes a CDI specification of its own
@@ -66,10 +71,11 @@ def tested(known: CheckInput) -> Passthrough | None:
     return known.proof if known.proof.key == key else None
 
 
-def foreseen(known: CheckInput) -> Passthrough | None:
+def foreseen(known: CheckInput, files: DriverFiles | None = None) -> Passthrough | None:
     """What a test-run would come to as far as the facts tell; None where there is nothing to test.
 
-    A way that may work is `untested`; `handover` is that of the first such one.
+    A way that may work is `untested`; `handover` is that of the first such one. `files` are the driver's,
+    of a machine whose engine binds them itself.
     """
     if known.plan is None or why_none(known) is not None:
         return None
@@ -77,7 +83,8 @@ def foreseen(known: CheckInput) -> Passthrough | None:
     from dshpc_setup.passthrough.candidates import candidates
 
     rows = tuple(
-        _foreseen(row, known.facts) for row in candidates(known.facts, known.plan, known.whole)
+        _foreseen(row, known.facts)
+        for row in candidates(known.facts, known.plan, known.whole, files)
     )
     left = next((row.handover for row in rows if row.state == "untested" and row.handover), None)
     return Passthrough(left or Handover("none"), "", rows)

@@ -1,6 +1,7 @@
 """Can this engine hand the GPUs to a container? Found by doing it, before anything is rendered.
 
 asked       what is to be handed over, on which machine
+driver_files  what the built-in engine binds of a driver, and where it was found
 candidates  which mechanisms this engine may have, and why it cannot have the others
 cdi_names   by which names a CDI engine knows the GPUs
 expected    what a container must see of the GPUs that it was promised
@@ -19,7 +20,7 @@ from __future__ import annotations
 from dshpc_setup.passthrough.bench import DEADLINE_S, Bench
 from dshpc_setup.passthrough.key import proof_key
 from dshpc_setup.passthrough.model import Attempt, Cause, Passthrough
-from dshpc_setup.passthrough.prove import prove, untested, why_none, without_test
+from dshpc_setup.passthrough.prove import of_driver, prove, untested, why_none, without_test
 
 __all__ = [
     "DEADLINE_S",
@@ -27,6 +28,7 @@ __all__ = [
     "Bench",
     "Cause",
     "Passthrough",
+    "of_driver",
     "proof_key",
     "prove",
     "untested",

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from dshpc_setup import gpu_vendors, remedies
+from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.facts import GpuDevice, HostFacts, Vendor
-from dshpc_setup.passthrough import findings, vendor_ways
+from dshpc_setup.passthrough import driver_files, findings, vendor_ways
 from dshpc_setup.passthrough.cdi_names import cdi_names
+from dshpc_setup.passthrough.driver_files import WSL_DRIVER, DriverFiles
 from dshpc_setup.passthrough.expected import DXG
 from dshpc_setup.passthrough.handover import Handover, Mechanism
 from dshpc_setup.passthrough.model import Attempt, Cause
@@ -17,7 +19,6 @@ from dshpc_setup.passthrough.wanted import WantedGpus
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.versions import at_least, numbers
 
-WSL_DRIVER = "/usr/lib/wsl"  # Windows' driver, as WSL shows it
 _CDI_SINCE = "25.0"  # Docker; behind a setting until 28.2
 _PODMAN_CDI_SINCE = "4.1"
 
@@ -26,12 +27,15 @@ _NAME = re.compile(r"[A-Za-z0-9][\w./:=-]*", re.ASCII)
 _NODE = re.compile(r"(/dev(?:/(?!\.{1,2}[/:])[\w.+-]+)+):\1", re.ASCII)
 
 
-def candidates(facts: HostFacts, plan: ClusterPlan, whole: bool = True) -> tuple[Attempt, ...]:
+def candidates(
+    facts: HostFacts, plan: ClusterPlan, whole: bool = True, files: DriverFiles | None = None
+) -> tuple[Attempt, ...]:
     """A row for each mechanism, best first: `untested` with its handover, or `impossible` and why.
 
-    The plan hands out at least one GPU.
+    The plan hands out at least one GPU. `files` are those of the driver, which the built-in engine binds
+    itself: without them its handover lacks them, as of a machine that is known by its facts alone.
     """
-    asked = WantedGpus(facts, plan, whole)
+    asked = WantedGpus(facts, plan, whole, files)
     ways: tuple[tuple[Mechanism, Callable[[WantedGpus], Handover | Cause]], ...] = (
         ("cdi", _cdi),
         ("device-request", _device_request),
@@ -41,7 +45,7 @@ def candidates(facts: HostFacts, plan: ClusterPlan, whole: bool = True) -> tuple
     elsewhere = _elsewhere(asked)
     rows = []
     for mechanism, way in ways:
-        found = elsewhere or way(asked)
+        found = elsewhere or _by_itself(asked, mechanism) or way(asked)
         if isinstance(found, Handover):
             found = _sound(_joined(asked, found))
         if isinstance(found, Cause):
@@ -62,9 +66,11 @@ def _joined(asked: WantedGpus, handover: Handover) -> Handover:
     """With the groups that own the nodes, and the nodes of vendors that the mechanism does not bring.
 
     Groups are numbers: a name would be looked up in the image. A rootless engine counts its own, so
-    that this machine's number would be another group there, or none.
+    that this machine's number would be another group there, or none; the built-in one opens what its user
+    may open.
     """
-    known = () if asked.engine.rootless else asked.plan.gpus
+    own_ids = asked.engine.rootless or asked.engine.kind == BUILTIN
+    known = () if own_ids else asked.plan.gpus
     groups = {group for gpu in known for group in gpu.group_ids}
     return replace(
         handover,
@@ -109,6 +115,12 @@ def _elsewhere(asked: WantedGpus) -> Cause | None:
             remedies.native_engine(asked.facts),
         )
     return None
+
+
+def _by_itself(asked: WantedGpus, mechanism: Mechanism) -> Cause | None:
+    if asked.engine.kind != BUILTIN or mechanism == "devices":
+        return None
+    return Cause(None, "the built-in engine hands over device nodes and the driver's files itself")
 
 
 # -- CDI --------------------------------------------------------------------------------------------
@@ -245,8 +257,12 @@ def _no_runtime(asked: WantedGpus, vendor: Vendor) -> Cause:
 
 
 def _devices(asked: WantedGpus) -> Handover | Cause:
+    if asked.engine.kind == BUILTIN and asked.files is not None:
+        return driver_files.handover(asked.files, asked)
     if asked.wsl:
         return _windows_devices(asked)
+    if asked.engine.kind == BUILTIN:
+        return Handover("devices", devices=_as_devices(driver_files.wanted_nodes(asked)))
     for each in map(gpu_vendors.of, sorted(asked.vendors)):
         if not each.nodes_suffice:
             return Cause(

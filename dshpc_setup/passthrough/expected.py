@@ -14,7 +14,7 @@ from dshpc_setup.plan import ClusterPlan, GresLine
 COMPUTE_LIBRARY = "libcuda.so.1"
 MANAGEMENT_LIBRARY = "libnvidia-ml.so.1"
 DXG = "/dev/dxg"
-_SAME_KERNEL = ("engine", "podman", "snap")
+_SAME_KERNEL = ("engine", "podman", "snap", "builtin")
 
 
 @dataclass(frozen=True)

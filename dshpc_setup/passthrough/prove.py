@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dshpc_setup import gpu_vendors
+from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.passthrough.handover import Handover, Mechanism
 from dshpc_setup.passthrough.key import proof_key
 from dshpc_setup.passthrough.model import Attempt, Cause, Passthrough
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dshpc_setup.facts import HostFacts
     from dshpc_setup.machine import Machine
     from dshpc_setup.passthrough.bench import Bench
+    from dshpc_setup.passthrough.driver_files import DriverFiles
     from dshpc_setup.passthrough.expected import Expected
     from dshpc_setup.passthrough.image import Unmet
     from dshpc_setup.plan import ClusterPlan
@@ -40,14 +42,16 @@ def without_test(plan: ClusterPlan, simulated_files: tuple[str, ...]) -> Passthr
     return None
 
 
-def untested(facts: HostFacts, plan: ClusterPlan, whole: bool, reason: str) -> Passthrough:
+def untested(
+    facts: HostFacts, plan: ClusterPlan, whole: bool, reason: str, files: DriverFiles | None = None
+) -> Passthrough:
     """The best mechanism that this engine may have, unproven: for a run that starts no container.
 
     Where it can have none the reason says why, in place of `reason`.
     """
     from dshpc_setup.passthrough.candidates import candidates
 
-    rows = candidates(facts, plan, whole)
+    rows = candidates(facts, plan, whole, files)
     first = next((row.handover for row in rows if row.handover is not None), None)
     if first is not None:
         return Passthrough(first, reason, rows)
@@ -77,6 +81,15 @@ def prove(
     return replace(found, key=proof_key(facts, plan, whole), user=bench.user)
 
 
+def of_driver(machine: Machine, facts: HostFacts) -> DriverFiles | None:
+    """What the built-in engine binds; None for another engine, which is told by name."""
+    if facts.engine.kind != BUILTIN:
+        return None
+    from dshpc_setup.passthrough.driver_files import driver_files
+
+    return driver_files(machine, facts)
+
+
 @dataclass(frozen=True)
 class Case:
     """What is tried, on which machine; `whole`: the GPUs may be asked for as "all"."""
@@ -103,7 +116,7 @@ def _proven(machine: Machine, case: Case, *, every: bool) -> Passthrough:
     facts, plan = case.facts, case.plan
     wishes: dict[Mechanism, tuple[Unmet, ...]] = {}
     rows = []
-    for row in candidates(facts, plan, case.whole):
+    for row in candidates(facts, plan, case.whole, of_driver(machine, facts)):
         enforced = enforces(facts, row.mechanism)
         wish = unmet(case.bench.environment, facts, plan.gpus, enforced=enforced)
         wishes[row.mechanism] = wish

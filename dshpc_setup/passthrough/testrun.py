@@ -109,7 +109,8 @@ def test_run(machine: Machine, wish: RunOptions, reporter: Reporter) -> TestRun:
     _need_engine(facts)
     if wish.replayed:
         reason = "Not tested: of a recorded machine nothing can be started."
-        return TestRun(passthrough.untested(facts, plan, whole, reason), facts, plan)
+        files = passthrough.of_driver(machine, facts)
+        return TestRun(passthrough.untested(facts, plan, whole, reason, files), facts, plan)
     name, environment = _image(machine, facts, wish, reporter)
     who = caller(machine)
     bench = Bench(name, (who.uid, who.gid), wish.deadline_s, environment)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import Engine, HostFacts, Vendor
 from dshpc_setup.passthrough.expected import takes_all, vendors_of
 from dshpc_setup.plan import ClusterPlan, GresLine
 
+if TYPE_CHECKING:
+    from dshpc_setup.passthrough.driver_files import DriverFiles
+
 
 @dataclass(frozen=True)
 class WantedGpus:
-    """GPUs of a plan; `whole`: none was selected, so that they may be asked for as "all"."""
+    """GPUs of a plan; `whole`: none was selected, so that they may be asked for as "all".
+
+    `files` is what the built-in engine would bind; None where the machine was not asked.
+    """
 
     facts: HostFacts
     plan: ClusterPlan
     whole: bool = True
+    files: DriverFiles | None = None
 
     @property
     def engine(self) -> Engine:

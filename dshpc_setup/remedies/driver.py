@@ -240,6 +240,17 @@ def node_groups(facts: HostFacts, nodes: Sequence[str]) -> Fixes:
     return tuple(steps)
 
 
+def own_groups(_: HostFacts, nodes: Sequence[str], groups: Sequence[int | None]) -> Fixes:
+    """Device nodes that this user may not open, where containers have no more rights than he has."""
+    listed = " ".join(shlex.quote(node) for node in nodes[:_SHOWN_NODES])
+    look = Fix("See who may open them", f"ls -ln {listed}", step="look")
+    numbers = ",".join(str(group) for group in dict.fromkeys(groups) if group)
+    if not numbers:
+        return (look,)
+    says = "Join the nodes' group on this machine, then log out and in again"
+    return (look, Fix(says, f'sudo usermod -aG {numbers} "$USER"'))
+
+
 def amd_groups(facts: HostFacts) -> Fixes:
     """AMD's nodes are open to groups, and a container knows these by number only."""
     nodes = [

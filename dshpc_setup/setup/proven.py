@@ -55,7 +55,7 @@ def prove(wanted: Proving, steps: Steps) -> Passthrough:
         if wanted.base is None:
             reason = "Not tested: this run starts no container of the base image."
             say(reason, True)
-            untested = _foreseen(facts, plan, whole, reason)
+            untested = _foreseen(wanted, whole, reason)
             _need_gpu(wanted, untested, steps)
             return untested
         bench = Bench(wanted.base.ref, wanted.user, environment=wanted.base.environment)
@@ -68,14 +68,16 @@ def prove(wanted: Proving, steps: Steps) -> Passthrough:
         return proof
 
 
-def _foreseen(facts: HostFacts, plan: ClusterPlan, whole: bool, reason: str) -> Passthrough:
+def _foreseen(wanted: Proving, whole: bool, reason: str) -> Passthrough:
     """What a test-run would come to as far as the facts tell, unproven; `reason`: why none is made."""
+    facts, plan = wanted.facts, wanted.plan
     from dshpc_setup.diagnose import CheckInput
     from dshpc_setup.diagnose.ways import foreseen
 
-    found = foreseen(CheckInput(facts, plan, whole=whole))
+    files = passthrough.of_driver(wanted.machine, facts)
+    found = foreseen(CheckInput(facts, plan, whole=whole), files)
     if found is None:
-        return passthrough.untested(facts, plan, whole, reason)
+        return passthrough.untested(facts, plan, whole, reason, files)
     return replace(found, reason=reason if found.works else passthrough.why_none(found))
 
 

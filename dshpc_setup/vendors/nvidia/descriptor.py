@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dshpc_setup.gpu_vendors import (
     Descriptor,
+    DriverFiles,
     Image,
     Nodes,
     Python,
@@ -29,6 +30,7 @@ DESCRIPTOR = Descriptor(
         files={"/dev": r"dxg|nvidia.*", "/dev/nvidia-caps": r".*"},
         glob="/dev/nvidia[0-9]*",
         top=r"nvidia[\w-]*",
+        read_only=r"/dev/nvidia-caps/.+",
     ),
     variables=Variables(
         visible="CUDA_VISIBLE_DEVICES",
@@ -77,6 +79,34 @@ DESCRIPTOR = Descriptor(
     ),
     runtimes=("nvidia", "nvidia-cdi", "nvidia-experimental", "nvidia-legacy"),
     nodes_suffice=False,
+    # The lists of libnvidia-container for the capabilities compute and utility (src/nvc_info.c), and what
+    # NVIDIA's packages for CUDA's compatibility have since 590. A Jetson's driver is made of others.
+    driver_files=DriverFiles(
+        modules=("nvidia",),
+        versions={
+            "/proc/driver/nvidia/version": r"NVRM version:.*?\s(\d{3,4}(?:\.\d{1,4}){1,2})(?:\s|$)",
+            "/sys/module/nvidia/version": r"^(\d{3,4}(?:\.\d{1,4}){1,2})$",
+        },
+        numbered=r"\.so\.(\d{3,4}(?:\.\d{1,4}){1,2})$",
+        libraries=(
+            *("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-cfg.so.1", "libcudadebugger.so.1"),
+            *("libnvidia-opencl.so.1", "libnvidia-gpucomp.so.*", "libnvidia-ptxjitcompiler.so.1"),
+            *("libnvidia-allocator.so.1", "libnvidia-nvvm.so.4", "libnvidia-nvvm70.so.4"),
+            *("libnvidia-pkcs11.so.*", "libnvidia-pkcs11-openssl3.so.*", "libnvidia-tileiras.so.*"),
+            *("libnvidia-compiler.so.*", "libnvidia-fatbinaryloader.so.*"),  # until 470
+        ),
+        needed=("libcuda.so.1", "libnvidia-ml.so.1"),
+        also={"libcuda.so": "libcuda.so.1"},  # as the toolkit has it
+        programs=("nvidia-smi",),
+        nodes=("/dev/nvidia-uvm-tools",),
+        folders=(
+            "/usr/lib/{multiarch}/nvidia/current",  # Debian
+            *("/usr/lib/nvidia", "/usr/lib/nvidia-*"),  # Ubuntu until 18.04
+            *("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/opt/nvidia/lib64"),
+            "/run/opengl-driver/lib",  # NixOS
+            "/home/kubernetes/bin/nvidia/lib64",  # Google's Container-Optimized OS
+        ),
+    ),
     # CUDA's libraries, and NVML with nvidia-smi
     capabilities={"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
     cuda=True,

@@ -271,6 +271,15 @@ def test_closed_nodes() -> None:
     assert "rootless" in own.text
 
 
+def test_nodes_that_are_closed_to_this_user_himself() -> None:
+    nodes, look = ["/dev/kfd", "/dev/dri/renderD128"], "ls -ln /dev/kfd /dev/dri/renderD128"
+    known = commands(remedies.own_groups(machine(), nodes, [44, 109, 44, 0, None]))
+    assert known == [look, 'sudo usermod -aG 44,109 "$USER"']
+    assert commands(remedies.own_groups(machine(), nodes, [0])) == [look], (
+        "root's group lets in none"
+    )
+
+
 @pytest.mark.parametrize(
     ("platform", "command"),
     [
@@ -299,7 +308,7 @@ def test_compose(platform: Platform, command: str | None) -> None:
 
 _OTHER = ("family", "toolkit", "Family", "Fixes")
 ALL = {name: getattr(remedies, name) for name in remedies.__all__ if name not in _OTHER}
-_ARGUMENTS: dict[str, Any] = {"nodes": ("/dev/nvidia0",), "series": 595}
+_ARGUMENTS: dict[str, Any] = {"nodes": ("/dev/nvidia0",), "series": 595, "groups": (44, None)}
 
 ENGINES = st.builds(
     lambda kind, version, rootless, tools, paths: {

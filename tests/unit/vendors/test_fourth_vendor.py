@@ -154,6 +154,47 @@ def test_by_a_name_of_cdi_or_by_the_runtime(facts: Any, plan: Any) -> None:
     assert (chosen.runtime, chosen.environment["ACME_VISIBLE_DEVICES"]) == ("acme", "all")
 
 
+def test_the_built_in_engine_hands_over_its_nodes(machine: Any, facts: Any, plan: Any) -> None:
+    from dshpc_setup.passthrough.candidates import candidates
+    from dshpc_setup.passthrough.driver_files import driver_files
+
+    by_us = replace(facts, engine=replace(facts.engine, kind="builtin"))
+    files = driver_files(machine, by_us)
+    assert (files.files, files.missing) == ((), ())
+    handed = [row.handover for row in candidates(by_us, plan, True, files) if row.handover]
+    nodes = ("/dev/acmectl", "/dev/acme1", "/dev/acme0")
+    assert [each.devices for each in handed] == [tuple(f"{node}:{node}" for node in nodes)]
+
+
+def test_its_driver_has_files_where_its_descriptor_says_so(
+    facts: Any, plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dshpc_setup import gpu_vendors
+    from dshpc_setup.machine.recorded import RecordedMachine
+    from dshpc_setup.passthrough.driver_files import driver_files
+
+    named = gpu_vendors.DriverFiles(
+        modules=("acme",), versions={"/proc/acme": r"(\d+\.\d+)"}, numbered=r"\.so\.(\d+\.\d+)$",
+        libraries=("libacme.so.2",), needed=("libacme.so.2",), folders=("/opt/acme",),
+    )  # fmt: skip
+    every = tuple(
+        replace(each, driver_files=named) if each.name == "acme" else each
+        for each in gpu_vendors.all_of_them()
+    )
+    monkeypatch.setattr(gpu_vendors, "all_of_them", lambda: every)
+    (tmp_path / "machine.yaml").write_text(
+        "format: 1\nsystem: Linux\nrelease: r\nmachine: x86_64\n"
+    )
+    tree = (
+        "-- proc/acme --\nacme 1.7\n-- opt/acme/libacme.so.2 -> {0} --\n-- opt/acme/{0} there --\n"
+    )
+    for name, codes in (("libacme.so.1.7", []), ("libacme.so.1.6", ["version-mismatch"])):
+        (tmp_path / "root.txtar").write_text(tree.format(name))
+        files = driver_files(RecordedMachine(tmp_path), facts)
+        assert [lack.code for lack in files.missing] == codes
+        assert bool(files.files) == (not codes)
+
+
 def test_what_a_container_must_show(facts: Any, plan: Any) -> None:
     from dshpc_setup.passthrough.expected import expect
     from dshpc_setup.passthrough.look import SCRIPT
