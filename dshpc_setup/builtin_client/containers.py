@@ -165,8 +165,10 @@ def _to_end(machine: Machine, store: Store, container: Container) -> int:
 
 
 def _as_user(machine: Machine, store: Store, container: Container, user: str) -> int:
-    """Another user than root: entered beside a first process that only waits."""
-    what = enter.Command(container.wanted.argv, user)
+    """Another user than root: entered beside a first process that only waits. Where root is the only user
+    there is, all are."""
+    alone = container.wanted.rootfs.ids.way == "single"
+    what = enter.Command(container.wanted.argv, "root" if alone else user)
     waits = replace(
         container.wanted, argv=("/bin/sh", "-c", "trap 'exit 0' TERM; sleep 3600 & wait")
     )

@@ -144,11 +144,14 @@ def _restart(machine: Machine, store: Store, argv: list[str]) -> None:
 
 
 def _rm(machine: Machine, store: Store, argv: list[str]) -> None:
-    options = Options(argv, {"-f": "nothing", "-v": "nothing"})
+    options = Options(argv, {"-f": "nothing", "--force": "nothing", "-v": "nothing"})
     for name in options.words:
         with store.changing():
-            container = containers.need(store, name)
-            containers.remove(machine, store, container, force=options.has("-f"))
+            container = store.find("container", name)
+            if container is None and not options.has("-f", "--force"):
+                raise failing.none("container", name)
+            if container is not None:
+                containers.remove(machine, store, container, force=options.has("-f", "--force"))
         put(name)
 
 

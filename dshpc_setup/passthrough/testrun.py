@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dshpc_setup import passthrough, probes
+from dshpc_setup.engine import containers
 from dshpc_setup.engine.images import inspect
 from dshpc_setup.engine.privilege import caller
+from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.image.base import ensure_base, find_base
@@ -149,12 +151,27 @@ def _image(
         if found is None:
             raise _not_here(wish.image, f"docker pull {wish.image}")
         return wish.image, found.environment
+    if facts.engine.kind == BUILTIN:
+        return _clusters(machine, wish.settings)
     base = find_base(machine, facts, wish.settings)
     if base is None and wish.get_base:
         base = ensure_base(machine, facts, wish.settings, reporter, interactive=wish.interactive)
     if base is None:
         raise _not_here(wish.settings.base_image, "dshpc passthrough --get-base")
     return base.ref, base.environment
+
+
+def _clusters(machine: Machine, settings: Settings) -> tuple[str, Mapping[str, str]]:
+    """Of the built-in engine, which has no base image: the one that the cluster's container is made from."""
+    container = containers.inspect(machine, settings.container)
+    found = None if container is None else inspect(machine, container.image)
+    if container is None or found is None:
+        raise DshpcError(
+            f"There is no container {settings.container}, whose image the test-run would start.",
+            "",
+            ("Start it: dshpc up", "Or test with another image: dshpc passthrough --image NAME"),
+        )
+    return container.image, found.environment
 
 
 def _not_here(name: str, todo: str) -> DshpcError:
