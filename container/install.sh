@@ -1,5 +1,6 @@
 #!/bin/sh
-# What the image's stages run: `install.sh packages`, then `install.sh package` for dsHPC itself; where
+# What the image's stages run: `install.sh packages`, then `install.sh package` for dsHPC itself (`finish` in place
+# of `packages` where something else has installed them); where
 # methods need packages, `debian` and `python` for these. `versions NAME...` says what Debian offers.
 # Settings by environment: GPU_TYPE, CUDA_RUNTIME, APT_MIRROR, APT_SECURITY. The site's certificates and apt
 # settings, if any, lie in /run/dshpc-site; nothing of them is copied.
@@ -146,6 +147,11 @@ install_packages() {
     # shellcheck disable=SC2086 # one package a word
     apt_get install -y --no-install-recommends \
         slurmctld slurmd slurm-client s6 python3 procps tcc $gpu $cuda
+    finish_packages
+}
+
+# What is done with them once they are installed, whoever has done that.
+finish_packages() {
     # What slurmctld is started with. tcc is all that takes, and half a megabyte; it goes again
     mkdir -p /usr/local/lib/dshpc
     lib=/usr/local/lib/dshpc build=/run/dshpc-build
@@ -235,6 +241,10 @@ install_package() {
 
 case "${1:-}" in
 packages) install_packages ;;
+finish)
+    skip_manuals
+    finish_packages
+    ;;
 package) install_package ;;
 debian) install_debian ;;
 python) install_python ;;
@@ -242,5 +252,5 @@ versions)
     shift
     show_versions "$@"
     ;;
-*) fail "usage: install.sh packages|package|debian|python|versions" ;;
+*) fail "usage: install.sh packages|finish|package|debian|python|versions" ;;
 esac

@@ -8,7 +8,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -98,6 +98,37 @@ def ensure(
                     deadline_s,
                 )
         finally:
+            _remove_empty(place)
+
+
+def make(
+    machine: Machine, digest: str, ids: Ids, fill: Callable[[Path], None], deadline_s: float = 2400.0
+) -> Rootfs:
+    """The root filesystem that is called by that digest, made by `fill` where it is not there yet.
+
+    `fill` is given a folder that it is to make. Two at a time make it once; what a killed run has left is
+    removed by the next one.
+    """
+    place = cache_folder(machine.env) / digest
+    atomic.make_folder(place, mode=0o700)
+    _refuse_noexec(place)
+    with _locked(place / "lock", deadline_s):
+        found = _known(place, digest, ids)
+        if found is not None:
+            return found
+        new, final = place / f".{ids.way}.new", place / ids.way
+        try:
+            for left in (new, final):
+                trees.remove(machine, ids, left)
+            fill(new)
+            files, size = trees.counted(machine, ids, new)
+            made = Rootfs(digest, ids, str(final), Unpacked(files, size, 0, machine.system[2]))
+            _record(place, made)
+            os.rename(new, final)
+            atomic.sync_folder(place)
+            return made
+        finally:
+            trees.remove(machine, ids, new)
             _remove_empty(place)
 
 

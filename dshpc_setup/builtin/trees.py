@@ -32,6 +32,21 @@ def remove(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 120.0) 
         )
 
 
+def counted(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 120.0) -> tuple[int, int]:
+    """How many files there are in it, and their bytes; DshpcError."""
+
+    def question(say: Say) -> None:
+        become_root(machine, ids)
+        found = [os.lstat(os.path.join(above, name)) for above, _, names in os.walk(folder) for name in names]
+        say((len(found), sum(each.st_size for each in found)))
+
+    ended = machine.apart({"count": question}, deadline_s=deadline_s)["count"]
+    if not ended.items:
+        raise DshpcError(f"{folder} could not be read.", ended.detail or "", ("Run this again.",))
+    files, size = ended.items[0]
+    return int(files), int(size)
+
+
 def remove_here(folder: Path) -> None:
     """The same in this process; raises OSError."""
     with contextlib.suppress(FileNotFoundError):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 from dshpc_setup import codec
 from dshpc_setup.builtin import image_file, rootfs
 from dshpc_setup.builtin.ids import Ids, become_root
+from dshpc_setup.builtin.rootfs import Rootfs
 from dshpc_setup.builtin_client import containers
 from dshpc_setup.builtin_client.failing import none, refused
 from dshpc_setup.builtin_client.store import Image, Store
@@ -22,15 +24,20 @@ _SAVE_S = 300.0
 def load(machine: Machine, store: Store, archive: Path, ids: Ids, ref: str | None = None) -> Image:
     """The image of a file, unpacked where it is not yet, by its own name or another; DshpcError."""
     root = rootfs.ensure(machine, archive, ids)
-    told = _told(Path(root.folder) / image_file.FILE, archive)
+    described = _told(Path(root.folder) / image_file.FILE, archive)
+    return register(store, replace(described, ref=ref or described.ref), root)
+
+
+def register(store: Store, described: image_file.Described, root: Rootfs) -> Image:
+    """A root filesystem of the cache gets that name; another image that had it loses it."""
     made = Image(
-        ref or told.ref,
+        described.ref,
         root.digest,
         root.unpacked.size_bytes,
         containers.now(),
-        told.labels,
-        told.environment,
-        told.entrypoint,
+        described.labels,
+        described.environment,
+        described.entrypoint,
     )
     store.put("image", made.ref, made)
     return made

@@ -1,0 +1,167 @@
+"""The image of the built-in engine, made on this machine: Debian's packages, then what a Dockerfile would do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dshpc_setup import codec, gpu_vendors
+from dshpc_setup.builtin import image_file, rights, rootfs, trees
+from dshpc_setup.builtin.ids import Ids
+from dshpc_setup.builtin_client import images
+from dshpc_setup.builtin_client.store import Store
+from dshpc_setup.debian import base, inside
+from dshpc_setup.engine.images import inspect
+from dshpc_setup.environment.layer import ARCHIVE
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import HostFacts
+from dshpc_setup.image.base import BaseImage
+from dshpc_setup.image.build import LABEL, ImageResult
+from dshpc_setup.image.context import LAYER
+from dshpc_setup.image.mirror import RELEASE, mirror_for
+from dshpc_setup.image.recipe import make_recipe
+from dshpc_setup.machine import Machine
+from dshpc_setup.project.folder import Project
+from dshpc_setup.settings import Settings
+from dshpc_setup.terminal.reporter import Reporter
+
+_DEBIAN = "http://deb.debian.org"
+_MADE_S = 1800.0
+_SET_UP_S = 600.0
+# Of container/install.sh: what the image has whatever the GPUs are
+_PACKAGES = ("slurmctld", "slurmd", "slurm-client", "s6", "python3", "procps", "tcc")
+_ENTRYPOINT = "/usr/local/lib/dshpc/init"
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+}
+_BUILD = "/run/dshpc-build"
+
+
+def build(
+    machine: Machine,
+    facts: HostFacts,
+    settings: Settings,
+    project: Project,
+    tag: str,
+    gpu_type: str,
+    reporter: Reporter,
+    *,
+    renew: bool = False,
+) -> ImageResult:
+    """The image under `tag`, made where its label does not say that it is this one already; DshpcError.
+
+    Takes no engine, no root, and no program of this machine but newuidmap where there is a range of ids.
+    """
+    started = machine.clock()
+    plain = BaseImage(f"debian:{RELEASE}", "", "local")
+    recipe = make_recipe(
+        machine, facts, settings, project, plain, gpu_type, dry_run=False, renew=renew, say=reporter.progress
+    )
+    context = recipe.context
+    what = json.dumps(["builtin", context.digest, sorted(recipe.args.items())])
+    digest = hashlib.sha256(what.encode()).hexdigest()
+    there = inspect(machine, tag)
+    if there is not None and there.labels.get(LABEL) == digest:
+        return ImageResult(there.id, False, there.size, _ms(machine, started))
+    if (context.folder / LAYER / "debian").exists():
+        raise DshpcError(
+            "The built-in engine cannot put Debian's packages of methods into its image yet.",
+            "They are declared in environment/apt.txt or environment/r.yaml.",
+            ("Take them out: dshpc env remove NAME", "Or use Docker: --engine docker"),
+        )
+    ids = rights.need(rights.find(machine), rights.current_user())
+    labels = {"org.dshpc.gpu-type": gpu_type, LABEL: digest}
+    described = image_file.Described(tag, labels, _ENVIRONMENT, (_ENTRYPOINT,))
+    made = rootfs.make(
+        machine,
+        digest,
+        ids,
+        lambda folder: _root(machine, facts, settings, gpu_type, ids, folder, context.folder, described, reporter),
+    )
+    image = images.register(Store(machine.env), described, made)
+    result = ImageResult(image.id, True, image.size, _ms(machine, started))
+    return replace(result, replaced=there.id) if there is not None else result
+
+
+def _ms(machine: Machine, started: float) -> float:
+    return round((machine.clock() - started) * 1000, 1)
+
+
+def _root(
+    machine: Machine,
+    facts: HostFacts,
+    settings: Settings,
+    gpu_type: str,
+    ids: Ids,
+    folder: Path,
+    context: Path,
+    described: image_file.Described,
+    reporter: Reporter,
+) -> None:
+    """The whole root filesystem in that folder, which is not there yet."""
+    mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
+    main = mirror.main if mirror is not None else f"{_DEBIAN}/debian"
+    security = mirror.security if mirror is not None else None
+    base.make_base(
+        machine,
+        main,
+        RELEASE,
+        ids,
+        folder,
+        extra=_PACKAGES,
+        optional=_of_gpus(gpu_type),
+        components=("main", "contrib", "non-free"),
+        security=security or f"{_DEBIAN}/debian-security",
+        progress=lambda text: reporter.progress(f"image: {text}"),
+        deadline_s=_MADE_S,
+    )
+    reporter.progress("image: installing dsHPC")
+    text = json.dumps(codec.to_json(described, image_file.SCHEMA), indent=1)
+    script = inside.Script(
+        _script(text, with_python=(context / LAYER / ARCHIVE).exists()),
+        {**_ENVIRONMENT, "GPU_TYPE": gpu_type, "CUDA_RUNTIME": settings.cuda_runtime, "HOME": "/root"},
+        {str(context): _BUILD},
+    )
+    log = folder.with_name(f".{folder.name}.log")
+    try:
+        code = inside.run(machine, folder, ids, script, log, _SET_UP_S)
+        if code != 0:
+            raise DshpcError("Setting the image up failed.", inside.tail(log), ("Run this again.",))
+    except BaseException:
+        trees.remove(machine, ids, folder)
+        raise
+    finally:
+        log.unlink(missing_ok=True)
+
+
+def _of_gpus(gpu_type: str) -> Sequence[str]:
+    known = {each.name: each.image.packages for each in gpu_vendors.all_of_them()}
+    if gpu_type == "all":
+        return tuple(dict.fromkeys(name for names in known.values() for name in names))
+    return known.get(gpu_type, ())
+
+
+def _script(described: str, *, with_python: bool) -> str:
+    """What the Dockerfile's stages do after the packages. Pure."""
+    lines = ["set -eu", f"sh {_BUILD}/install.sh finish"]
+    if with_python:
+        lines += [
+            "mkdir -p /run/dshpc-layer",
+            f"tar -xf {_BUILD}/{LAYER}/{ARCHIVE} -C /run/dshpc-layer",
+            f"sh {_BUILD}/install.sh python",
+            "cp -a /run/dshpc-layer/. / && rm -rf /run/dshpc-layer",
+        ]
+    lines += [
+        f"cp -r --preserve=mode,links {_BUILD}/rootfs/. /",
+        f"sh {_BUILD}/install.sh package",
+        f"cat >/{image_file.FILE} <<'END'",
+        described,
+        "END",
+    ]
+    return "\n".join(lines) + "\n"
+
