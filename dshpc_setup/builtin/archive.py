@@ -64,17 +64,27 @@ def unpack(archive: Path, folder: Path, *, owners: bool, machine: str) -> Unpack
     `owners`: members get the ids that the archive tells; else all belong to the caller, who can read and
     write each. `machine`: the processor as `uname -m` has it, for which a program of the archive must be.
     """
+    try:
+        with _opened(archive) as source:
+            return unpack_tar(source, folder, owners=owners, machine=machine, name=archive.name)
+    except OSError as error:
+        raise ArchiveError("write", str(error)) from None
+
+
+def unpack_tar(
+    source: IO[bytes], folder: Path, *, owners: bool, machine: str, name: str
+) -> Unpacked:
+    """The same of a tar that is read from here, also into a folder that holds others already."""
     with contextlib.ExitStack() as stack:
         tail: _Tail | None = None
         try:
-            source = stack.enter_context(_opened(archive))
             tail = _Tail(source)
             tar = stack.enter_context(tarfile.TarFile(fileobj=tail, mode="r"))  # type: ignore[arg-type]
             tree = stack.enter_context(_Tree(folder, owners, machine))
             for member in tar:
                 tree.add(tar, member)
             if tail.last != _END:
-                raise ArchiveError("truncated", archive.name)
+                raise ArchiveError("truncated", name)
             while source.read(_BLOCK):  # gzip compares its check sum at the end alone
                 pass
             tree.finish()

@@ -49,7 +49,11 @@ def pretend() -> None:
     known = _CALLS.get(os.uname().machine)
     if known is None:
         return
-    lines = program(*known)
+    filter_with(program(*known))
+
+
+def filter_with(lines: bytes) -> None:
+    """This filter for this process and all that it starts, beside those that it has; raises OSError."""
     held = ctypes.create_string_buffer(lines, len(lines))
 
     class Program(ctypes.Structure):

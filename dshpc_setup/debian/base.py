@@ -1,0 +1,211 @@
+"""A root filesystem made from nothing but a mirror: lists, packages, files, and dpkg's own work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dshpc_setup.builtin import trees
+from dshpc_setup.builtin.ids import Ids
+from dshpc_setup.debian import inside, sources, unpack
+from dshpc_setup.debian.faults import DebianError, in_words
+from dshpc_setup.debian.index import Index, Package, closure
+from dshpc_setup.debian.inside import Script
+from dshpc_setup.engine.images import debian_arch
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.files import atomic, locks
+from dshpc_setup.machine import Machine
+
+_DEBS = "/var/cache/apt/archives"
+_CORE = ("base-passwd", "base-files", "dpkg", "libc6", "perl-base", "mawk")
+"""In this order before all others, as debootstrap does it: what scripts of packages rely on."""
+_ENVIRONMENT = {
+    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LC_ALL": "C.UTF-8",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "DEBCONF_NONINTERACTIVE_SEEN": "true",
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was made. `packages`: (name, version), by name. `fetched_bytes`: 0 where all was in the cache.
+
+    The seconds: for lists and packages, for what Python unpacks, and for dpkg.
+    """
+
+    folder: str
+    packages: tuple[tuple[str, str], ...]
+    fetched_bytes: int
+    fetch_s: float
+    unpack_s: float
+    configure_s: float
+
+
+def make_base(
+    machine: Machine,
+    mirror: str,
+    suite: str,
+    ids: Ids,
+    destination: Path,
+    *,
+    extra: Sequence[str] = (),
+    security: str | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+    keys: Path | None = None,
+    deadline_s: float = 900.0,
+) -> Made:
+    """Debian as a root filesystem at `destination`, which must not be there, for containers with these ids.
+
+    All essential and required packages, apt, ca-certificates, `extra` (names), and what these need; nothing
+    that is only recommended. `mirror` is an address such as http://deb.debian.org/debian, `security` that of
+    the security updates for it. Each list is signed by a key of Debian's (`keys`: of another keyring), each
+    package is the one that the list names. Takes no program of the machine, but newuidmap and newgidmap for
+    the way `mapped`.
+
+    Raises DshpcError, and leaves nothing half done: what a killed run has left beside `destination` is
+    removed by the next one. What was fetched stays in the user's cache.
+    """
+    try:
+        return _made(
+            machine,
+            _Wanted(mirror, suite, ids, destination, tuple(extra), security, keys),
+            progress,
+            machine.clock() + deadline_s,
+        )
+    except DebianError as error:
+        raise in_words(error) from None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    mirror: str
+    suite: str
+    ids: Ids
+    destination: Path
+    extra: tuple[str, ...]
+    security: str | None
+    keys: Path | None
+
+
+def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], until: float) -> Made:
+    def left() -> float:
+        return max(1.0, until - machine.clock())
+
+    from_ = [sources.source(wanted.mirror, wanted.suite)]
+    if wanted.security is not None:
+        from_.append(sources.source(wanted.security, f"{wanted.suite}-security"))
+    arch = debian_arch(machine.system[2])
+    with _place(machine, wanted, left()) as work, sources.locked(machine, left()) as debs:
+        began = machine.clock()
+        progress("Debian: reading the lists of packages")
+        way = sources.route(machine)
+        index = sources.index(machine, debs, from_, arch, way, left(), wanted.keys)
+        base = closure(index, index.base())
+        every = closure(index, (*index.base(), *wanted.extra))
+        size = sum(each.size for each in every) >> 20
+        progress(f"Debian: fetching {len(every)} packages ({size} MiB)")
+        came = sources.debs(machine, debs, from_, every, way, left())
+        fetched = machine.clock()
+        progress("Debian: unpacking the base")
+        root = work / "root"
+        files = [sources.place(debs, each) for each in base]
+        unpack.lay_out(machine, root, wanted.ids, files, left())
+        unpacked = machine.clock()
+        progress(f"Debian: setting up {len(every)} packages")
+        script = Script(text(index, every, from_, debs), _ENVIRONMENT, {str(debs): _DEBS})
+        log = work / "log"
+        code = inside.run(machine, root, wanted.ids, script, log, left())
+        if code != 0:
+            raise DebianError("configure", inside.tail(log))
+        os.rename(root, wanted.destination)
+        atomic.sync_folder(wanted.destination.parent)
+        return Made(
+            str(wanted.destination),
+            tuple(sorted((each.name, each.version) for each in every)),
+            came,
+            fetched - began,
+            unpacked - fetched,
+            machine.clock() - unpacked,
+        )
+
+
+@contextmanager
+def _place(machine: Machine, wanted: _Wanted, deadline_s: float) -> Iterator[Path]:
+    """A folder beside the destination to work in; gone at the end, with all that is in it."""
+    final = wanted.destination
+    atomic.make_folder(final.parent, mode=0o700)
+    work = final.with_name(f".{final.name}.new")
+    with locks.held(final.with_name(f".{final.name}.lock"), deadline_s) as ours:
+        if not ours:
+            raise DebianError("deadline", f"Another run is making {final}.")
+        if os.path.lexists(final):
+            raise DshpcError(
+                f"{final} is there already.", "", ("Remove it, or name another folder.",)
+            )
+        trees.remove(machine, wanted.ids, work)
+        os.mkdir(work, 0o711)
+        os.mkdir(work / "root", 0o755)
+        try:
+            yield work
+        finally:
+            trees.remove(machine, wanted.ids, work)
+
+
+def text(
+    index: Index, every: Sequence[Package], from_: Sequence[sources.Source], debs: Path
+) -> str:
+    """What dpkg is to do, as a script of sh's: as the second stage of debootstrap does it. Pure."""
+    core = [each for name in _CORE for each in every if each.name == name]
+    base_names = {each.name for each in closure(index, index.base())}
+    base = [each for each in every if each.name in base_names]
+    rest = [each for each in every if each.name not in base_names]
+
+    def paths(packages: Sequence[Package]) -> str:
+        return " ".join(f"{_DEBS}/{sources.place(debs, each).name}" for each in packages)
+
+    dpkg = "dpkg --force-depends --force-unsafe-io --force-confold"
+    lines = [
+        "set -eu",
+        "cd /",
+        "mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates",
+        ": >/var/lib/dpkg/status",
+        ": >/var/lib/dpkg/available",
+        "printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d",
+        "chmod 755 /usr/sbin/policy-rc.d",
+        *_feigned([each for each in base if each.name == "dpkg"]),
+        *(f"{dpkg} --install {paths([each])}" for each in core),
+        f"{dpkg} --unpack {paths([each for each in base if each not in core])}",
+        f"{dpkg} --force-configure-any --configure --pending",
+    ]
+    if rest:
+        lines.append(f"{dpkg} --unpack {paths(rest)}")
+    lines += [
+        "dpkg --force-unsafe-io --force-confold --configure -a",
+        "rm -f /usr/sbin/policy-rc.d",
+        "mkdir -p /etc/apt/sources.list.d",
+        "cat >/etc/apt/sources.list.d/debian.sources <<'END'",
+        "\n\n".join(
+            f"Types: deb\nURIs: {each.url}\nSuites: {each.suite}\nComponents: main\n"
+            "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg"
+            for each in from_
+        ),
+        "END",
+        "audit=$(dpkg --audit)",
+        '[ -z "$audit" ] || { echo "$audit"; exit 1; }',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _feigned(packages: Sequence[Package]) -> Iterator[str]:
+    """dpkg believes that these are there: it installs nothing without one of itself."""
+    for each in packages:
+        yield (
+            f"printf 'Package: {each.name}\\nVersion: {each.version}\\nMaintainer: unknown\\n"
+            f"Status: install ok installed\\n\\n' >>/var/lib/dpkg/status"
+        )
+        yield f": >/var/lib/dpkg/info/{each.name}.list"

@@ -1,0 +1,170 @@
+"""Lists and packages brought into the user's cache: each verified, and fetched once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import lzma
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from dshpc_setup.builtin import cache
+from dshpc_setup.debian import release, signature
+from dshpc_setup.debian.faults import DebianError
+from dshpc_setup.debian.index import Index, Package
+from dshpc_setup.engine.site import apt_settings, gather_site
+from dshpc_setup.files import atomic, locks
+from dshpc_setup.machine import Machine, Say
+from dshpc_setup.machine.web import Fetched, File, Route, fetch
+
+_MOST_LIST_BYTES = 512 << 20
+_APT_PROXY = re.compile(r"Acquire::(https?)::Proxy", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An archive's address without a "/" at its end, and a suite of it."""
+
+    url: str
+    suite: str
+
+
+def cache_folder(env: Mapping[str, str]) -> Path:
+    """`dshpc/debs` in the user's cache."""
+    return cache.folder(env) / "debs"
+
+
+def source(url: str, suite: str) -> Source:
+    """DebianError for an address with a password, which would end up in the system, and for what is none."""
+    try:
+        parts = urlsplit(url)
+        fit = parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+    except ValueError:
+        fit = False
+    if not fit or re.search(r"\s", url):
+        raise DebianError("mirror", url if "@" not in url else "")
+    return Source(url.rstrip("/"), suite)
+
+
+def route(machine: Machine) -> Route:
+    """How this site reaches a mirror: the environment's proxies, apt's own before them; its certificates."""
+    site = gather_site(machine)
+    proxies = {
+        name.removesuffix("_PROXY").lower(): value
+        for name, value in site.proxies.items()
+        if name != "FTP_PROXY"
+    }
+    for key, value in apt_settings(machine):
+        found = _APT_PROXY.fullmatch(key)
+        if found is not None:
+            proxies[found[1].lower()] = "" if value == "DIRECT" else value
+            if value == "DIRECT":
+                proxies.pop("all", None)
+    return Route(proxies, site.ca_pem)
+
+
+@contextlib.contextmanager
+def locked(machine: Machine, deadline_s: float) -> Iterator[Path]:
+    """The cache folder, for us alone; what killed runs have left is gone. DebianError at the deadline."""
+    folder = cache_folder(machine.env)
+    atomic.make_folder(folder, mode=0o700)
+    with locks.held(folder / "lock", deadline_s) as ours:
+        if not ours:
+            raise DebianError("deadline", f"{folder} was locked by another run.")
+        for left in folder.glob("*.part"):
+            left.unlink(missing_ok=True)
+        yield folder
+
+
+def fetched(machine: Machine, files: Sequence[File], way: Route, deadline_s: float) -> int:
+    """All of them, in a process of their own; how many bytes came. DebianError."""
+    if not files:
+        return 0
+
+    def question(say: Say) -> None:
+        fetch(files, way, say)
+
+    ended = machine.apart({"fetch": question}, deadline_s=deadline_s)["fetch"]
+    done = [each for each in ended.items if isinstance(each, Fetched)]
+    for each in done:
+        if each.trouble is not None:
+            raise DebianError(each.trouble, each.detail)
+    if ended.state != "present" or len(done) != len(files):
+        names = {each.url for each in files} - {each.url for each in done}
+        late = f"{len(names)} of {len(files)} files are missing: {', '.join(sorted(names)[:3])}"
+        raise DebianError("deadline" if ended.state == "timeout" else "unreachable", late)
+    return sum(each.bytes_ for each in done)
+
+
+def index(
+    machine: Machine,
+    folder: Path,
+    sources: Sequence[Source],
+    arch: str,
+    way: Route,
+    deadline_s: float,
+    keys: Path | None = None,
+) -> Index:
+    """What these archives have for that processor. DebianError where one is not Debian's, or out of date."""
+    until = machine.clock() + deadline_s
+    heads = [
+        File(f"{each.url}/dists/{each.suite}/InRelease", str(folder / _name(each)))
+        for each in sources
+    ]
+    fetched(machine, heads, way, deadline_s)
+    now = datetime.now(timezone.utc)
+    lists = []
+    for each, head in zip(sources, heads, strict=True):
+        text = signature.verified(machine, Path(head.path).read_bytes(), keys)
+        found = release.check(text, each.suite, now)
+        path, listed = release.packages_file(found, arch)
+        if found.by_hash:
+            path = release.by_hash(path, listed)
+        url = f"{each.url}/dists/{each.suite}/{path}"
+        place = folder / f"{listed.sha256}.packages.xz"
+        lists.append(File(url, str(place), listed.sha256, listed.size))
+    fetched(machine, lists, way, max(1.0, until - machine.clock()))
+    return Index(*(_unpacked(Path(each.path)) for each in lists))
+
+
+def _name(each: Source) -> str:
+    return hashlib.sha256(f"{each.url} {each.suite}".encode()).hexdigest()[:16] + ".InRelease"
+
+
+def _unpacked(path: Path) -> str:
+    try:
+        with lzma.open(path) as file:
+            found = file.read(_MOST_LIST_BYTES)
+    except (lzma.LZMAError, EOFError) as error:
+        raise DebianError("index", str(error)) from None
+    return found.decode("utf-8", errors="replace")
+
+
+def debs(
+    machine: Machine,
+    folder: Path,
+    sources: Sequence[Source],
+    packages: Sequence[Package],
+    way: Route,
+    deadline_s: float,
+) -> int:
+    """The packages as `place` has them; how many bytes came."""
+    files = [
+        File(
+            f"{sources[each.origin].url}/{quote(each.filename, safe='/+~:')}",
+            str(place(folder, each)),
+            each.sha256,
+            each.size,
+        )
+        for each in packages
+    ]
+    return fetched(machine, files, way, deadline_s)
+
+
+def place(folder: Path, package: Package) -> Path:
+    """Where a package lies: by its content, so that no mirror can put one in the place of another."""
+    return folder / f"{package.sha256}.deb"
