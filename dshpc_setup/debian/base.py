@@ -54,6 +54,7 @@ def make_base(
     destination: Path,
     *,
     extra: Sequence[str] = (),
+    components: Sequence[str] = ("main",),
     security: str | None = None,
     progress: Callable[[str], None] = lambda _: None,
     keys: Path | None = None,
@@ -63,9 +64,9 @@ def make_base(
 
     All essential and required packages, apt, ca-certificates, `extra` (names), and what these need; nothing
     that is only recommended. `mirror` is an address such as http://deb.debian.org/debian, `security` that of
-    the security updates for it. Each list is signed by a key of Debian's (`keys`: of another keyring), each
-    package is the one that the list names. Takes no program of the machine, but newuidmap and newgidmap for
-    the way `mapped`.
+    the security updates for it; `components` are the parts of both ("contrib" has NVML's plugin). Each list
+    is signed by a key of Debian's (`keys`: of another keyring), each package is the one that the list names.
+    Takes no program of the machine, but newuidmap and newgidmap for the way `mapped`.
 
     Raises DshpcError, and leaves nothing half done: what a killed run has left beside `destination` is
     removed by the next one. What was fetched stays in the user's cache.
@@ -73,7 +74,9 @@ def make_base(
     try:
         return _made(
             machine,
-            _Wanted(mirror, suite, ids, destination, tuple(extra), security, keys),
+            _Wanted(
+                mirror, suite, ids, destination, tuple(extra), tuple(components), security, keys
+            ),
             progress,
             machine.clock() + deadline_s,
         )
@@ -88,6 +91,7 @@ class _Wanted:
     ids: Ids
     destination: Path
     extra: tuple[str, ...]
+    components: tuple[str, ...]
     security: str | None
     keys: Path | None
 
@@ -96,11 +100,12 @@ def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], un
     def left() -> float:
         return max(1.0, until - machine.clock())
 
-    from_ = [sources.source(wanted.mirror, wanted.suite)]
+    archives = [(wanted.mirror, wanted.suite)]
     if wanted.security is not None:
-        from_.append(sources.source(wanted.security, f"{wanted.suite}-security"))
+        archives.append((wanted.security, f"{wanted.suite}-security"))
+    from_ = [sources.source(*each, part) for each in archives for part in wanted.components]
     arch = debian_arch(machine.system[2])
-    with _place(machine, wanted, left()) as work, sources.locked(machine, left()) as debs:
+    with _place(machine, wanted, left()) as root, sources.locked(machine, left()) as debs:
         began = machine.clock()
         progress("Debian: reading the lists of packages")
         way = sources.route(machine)
@@ -112,13 +117,12 @@ def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], un
         came = sources.debs(machine, debs, from_, every, way, left())
         fetched = machine.clock()
         progress("Debian: unpacking the base")
-        root = work / "root"
         files = [sources.place(debs, each) for each in base]
         unpack.lay_out(machine, root, wanted.ids, files, left())
         unpacked = machine.clock()
         progress(f"Debian: setting up {len(every)} packages")
         script = Script(text(index, every, from_, debs), _ENVIRONMENT, {str(debs): _DEBS})
-        log = work / "log"
+        log = _log(wanted.destination)
         code = inside.run(machine, root, wanted.ids, script, log, left())
         if code != 0:
             raise DebianError("configure", inside.tail(log))
@@ -136,10 +140,10 @@ def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], un
 
 @contextmanager
 def _place(machine: Machine, wanted: _Wanted, deadline_s: float) -> Iterator[Path]:
-    """A folder beside the destination to work in; gone at the end, with all that is in it."""
+    """A folder beside the destination, to be moved there: of what it is at the end nothing stays."""
     final = wanted.destination
     atomic.make_folder(final.parent, mode=0o700)
-    work = final.with_name(f".{final.name}.new")
+    new = final.with_name(f".{final.name}.new")
     with locks.held(final.with_name(f".{final.name}.lock"), deadline_s) as ours:
         if not ours:
             raise DebianError("deadline", f"Another run is making {final}.")
@@ -147,13 +151,17 @@ def _place(machine: Machine, wanted: _Wanted, deadline_s: float) -> Iterator[Pat
             raise DshpcError(
                 f"{final} is there already.", "", ("Remove it, or name another folder.",)
             )
-        trees.remove(machine, wanted.ids, work)
-        os.mkdir(work, 0o711)
-        os.mkdir(work / "root", 0o755)
+        trees.remove(machine, wanted.ids, new)
+        os.mkdir(new, 0o755)
         try:
-            yield work
+            yield new
         finally:
-            trees.remove(machine, wanted.ids, work)
+            _log(final).unlink(missing_ok=True)
+            trees.remove(machine, wanted.ids, new)
+
+
+def _log(final: Path) -> Path:
+    return final.with_name(f".{final.name}.log")
 
 
 def text(
@@ -187,10 +195,11 @@ def text(
     lines += [
         "dpkg --force-unsafe-io --force-confold --configure -a",
         "rm -f /usr/sbin/policy-rc.d",
+        "[ ! -e /etc/machine-id ] || : >/etc/machine-id",  # of the systems that are made of it
         "mkdir -p /etc/apt/sources.list.d",
         "cat >/etc/apt/sources.list.d/debian.sources <<'END'",
         "\n\n".join(
-            f"Types: deb\nURIs: {each.url}\nSuites: {each.suite}\nComponents: main\n"
+            f"Types: deb\nURIs: {each.url}\nSuites: {each.suite}\nComponents: {each.component}\n"
             "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg"
             for each in from_
         ),

@@ -110,9 +110,14 @@ def _by_library(signed: bytes, keys: Path) -> bytes:
         raise DebianError(
             _why(asked, raw, [each.expiration for each in certificates]), said
         ) from None
-    ours = {each.fingerprint for each in certificates}
-    if not any(each.certificate in ours for each in found.valid_sigs) or found.bytes is None:
+    # A signature from before the end of its key is good for the library
+    now = datetime.now(timezone.utc)
+    ends = {each.fingerprint: each.expiration for each in certificates}
+    ours = [ends[each.certificate] for each in found.valid_sigs if each.certificate in ends]
+    if not ours or found.bytes is None:
         raise DebianError("unknown-key", ", ".join(asked))
+    if all(end is not None and end < now for end in ours):
+        raise DebianError("expired-key", ", ".join(asked))
     return bytes(found.bytes)
 
 

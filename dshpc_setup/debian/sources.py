@@ -27,10 +27,11 @@ _APT_PROXY = re.compile(r"Acquire::(https?)::Proxy", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Source:
-    """An archive's address without a "/" at its end, and a suite of it."""
+    """An archive's address without a "/" at its end, a suite of it, and of that a component."""
 
     url: str
     suite: str
+    component: str = "main"
 
 
 def cache_folder(env: Mapping[str, str]) -> Path:
@@ -38,7 +39,7 @@ def cache_folder(env: Mapping[str, str]) -> Path:
     return cache.folder(env) / "debs"
 
 
-def source(url: str, suite: str) -> Source:
+def source(url: str, suite: str, component: str = "main") -> Source:
     """DebianError for an address with a password, which would end up in the system, and for what is none."""
     try:
         parts = urlsplit(url)
@@ -47,7 +48,7 @@ def source(url: str, suite: str) -> Source:
         fit = False
     if not fit or re.search(r"\s", url):
         raise DebianError("mirror", url if "@" not in url else "")
-    return Source(url.rstrip("/"), suite)
+    return Source(url.rstrip("/"), suite, component)
 
 
 def route(machine: Machine) -> Route:
@@ -111,23 +112,35 @@ def index(
 ) -> Index:
     """What these archives have for that processor. DebianError where one is not Debian's, or out of date."""
     until = machine.clock() + deadline_s
-    heads = [
-        File(f"{each.url}/dists/{each.suite}/InRelease", str(folder / _name(each)))
+    heads = {
+        (each.url, each.suite): File(
+            f"{each.url}/dists/{each.suite}/InRelease", str(folder / _name(each))
+        )
         for each in sources
-    ]
-    fetched(machine, heads, way, deadline_s)
+    }
+    fetched(machine, list(heads.values()), way, deadline_s)
     now = datetime.now(timezone.utc)
+    releases = {
+        (url, suite): release.check(
+            signature.verified(machine, Path(head.path).read_bytes(), keys), suite, now
+        )
+        for (url, suite), head in heads.items()
+    }
     lists = []
-    for each, head in zip(sources, heads, strict=True):
-        text = signature.verified(machine, Path(head.path).read_bytes(), keys)
-        found = release.check(text, each.suite, now)
-        path, listed = release.packages_file(found, arch)
+    for each in sources:
+        found = releases[each.url, each.suite]
+        path, listed = release.packages_file(found, arch, each.component)
         if found.by_hash:
             path = release.by_hash(path, listed)
-        url = f"{each.url}/dists/{each.suite}/{path}"
         place = folder / f"{listed.sha256}.packages.xz"
+        url = f"{each.url}/dists/{each.suite}/{path}"
         lists.append(File(url, str(place), listed.sha256, listed.size))
-    fetched(machine, lists, way, max(1.0, until - machine.clock()))
+    fetched(
+        machine,
+        list({each.path: each for each in lists}.values()),
+        way,
+        max(1.0, until - machine.clock()),
+    )
     return Index(*(_unpacked(Path(each.path)) for each in lists))
 
 

@@ -24,13 +24,13 @@ def key(version: str) -> tuple[int, _Part, _Part]:
 
 
 def _key(part: str) -> _Part:
+    """Letters and number in turn, the first of which are always there; the end comes last."""
     found = [
         (tuple(map(_order, letters)) + (0,), int(number or "0"))
         for letters, number in _PART.findall(part)
+        if letters or number
     ]
-    while found and found[-1] == _END:
-        found.pop()
-    return (*found, _END)
+    return (*(found or [_END]), _END)
 
 
 def _order(letter: str) -> int:

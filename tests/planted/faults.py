@@ -60,6 +60,20 @@ FAULTS = (
         "builtin_client/test_compose.py::test_what_it_cannot_carry_out_is_an_error",
     ),
     _fault(
+        "a list of packages is believed however old it is",
+        "dshpc_setup/debian/release.py",
+        "if late and (found.valid_until is None or found.valid_until < now):",
+        "if late and found.valid_until is None:",
+        "debian/test_release.py::test_what_is_not_in_force_is_refused",
+    ),
+    _fault(
+        "a version with a tilde comes after the one without",
+        "dshpc_setup/debian/versions.py",
+        "return -1",
+        "return 1",
+        "debian/test_versions.py::test_order",
+    ),
+    _fault(
         "a command with options is taken for the program that runs in the container",
         "dshpc_setup/engine_client.py",
         'or len(words) < 2 or words[0].startswith("-"):',
