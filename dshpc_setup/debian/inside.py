@@ -6,12 +6,13 @@ The container of `builtin` is not used: it writes into a layer that is gone at i
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dshpc_setup.builtin import kernel, one_id
 from dshpc_setup.builtin.ids import Ids, become_root
@@ -55,12 +56,29 @@ def as_root(machine: Machine, ids: Ids, above: int) -> None:
     os.umask(0o022)
 
 
-def unanswered(ended: Ended) -> DebianError:
-    """Of a question that did not come to its end."""
-    if ended.state == "timeout":
-        return DebianError("deadline", ended.detail or "")
-    full = "No space left" in (ended.detail or "") or "Disk quota" in (ended.detail or "")
-    return DebianError("no-room" if full else "refused", ended.detail or "")
+def told(question: Callable[[Say], None]) -> Callable[[Say], None]:
+    """The question, which tells why where it cannot go on: what `answers` raises as DebianError."""
+
+    def asked(say: Say) -> None:
+        try:
+            question(say)
+        except DebianError as error:
+            say(("fault", error.fault, error.what))
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            say(("fault", "no-room" if full else "refused", str(error)))
+
+    return asked
+
+
+def answers(ended: Ended) -> tuple[Any, ...]:
+    """What a question said, as it came to its end; DebianError."""
+    for item in ended.items:
+        if isinstance(item, tuple) and item[0] == "fault":
+            raise DebianError(item[1], item[2])
+    if ended.state != "present":
+        raise DebianError("deadline" if ended.state == "timeout" else "refused", ended.detail or "")
+    return ended.items
 
 
 def run(
@@ -89,16 +107,15 @@ def run(
                     _first(root, ids, script, said.fileno(), failed)
                 os._exit(1)
             os.close(failed)
-        told = os.read(failing, _SAID)
+        why = os.read(failing, _SAID)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        say(("failed", told.decode(errors="replace")) if told else ("code", code))
+        if why:
+            raise DebianError("refused", why.decode(errors="replace"))
+        say(code)
 
-    ended = machine.apart({"run": question}, deadline_s=deadline_s)["run"]
-    for kind, value in ended.items:
-        if kind == "failed":
-            raise DebianError("refused", str(value))
-        return int(value) if int(value) >= 0 else 128 - int(value)
-    raise unanswered(ended)
+    ended = machine.apart({"run": told(question)}, deadline_s=deadline_s)["run"]
+    code = int(answers(ended)[0])
+    return code if code >= 0 else 128 - code
 
 
 def _first(root: Path, ids: Ids, script: Script, said: int, failed: int) -> NoReturn:
@@ -164,8 +181,3 @@ def tail(log: Path, lines: int = 20) -> str:
     except OSError as error:
         return str(error)
     return "\n".join(text.splitlines()[-lines:])
-
-
-def names(paths: Sequence[Path], folder: str) -> str:
-    """Paths as the script has them, in one line; no name of ours needs quotes."""
-    return " ".join(f"{folder}/{path.name}" for path in paths)

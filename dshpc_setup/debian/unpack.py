@@ -12,7 +12,7 @@ from dshpc_setup.builtin.archive import ArchiveError, unpack_tar
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.debian import deb
 from dshpc_setup.debian.faults import DebianError, Fault
-from dshpc_setup.debian.inside import as_root, unanswered
+from dshpc_setup.debian.inside import answers, as_root, told
 from dshpc_setup.machine import Machine, Say
 
 _LINKS = ("bin", "lib", "sbin")
@@ -39,25 +39,17 @@ def lay_out(
             os.makedirs(root / "usr" / name, 0o755)
             os.symlink(f"usr/{name}", root / name)
 
-    ended = machine.apart({"begin": begin}, deadline_s=deadline_s)["begin"]
-    if ended.state != "present":
-        raise unanswered(ended)
+    answers(machine.apart({"begin": told(begin)}, deadline_s=deadline_s)["begin"])
 
-    def unpack(share: Sequence[Path], say: Say) -> None:
+    def unpack(share: Sequence[Path], _: Say) -> None:
         as_root(machine, ids, above)
-        try:
-            for each in share:
-                _one(machine, root, ids, each)
-        except DebianError as error:
-            say((error.fault, error.what))
+        for each in share:
+            _one(machine, root, ids, each)
 
     shares = shared(files, min(_MOST_AT_ONCE, os.cpu_count() or 1))
-    questions = {str(at): functools.partial(unpack, share) for at, share in enumerate(shares)}
+    questions = {str(at): told(functools.partial(unpack, share)) for at, share in enumerate(shares)}
     for ended in machine.apart(questions, deadline_s=max(1.0, until - machine.clock())).values():
-        for fault, what in ended.items:
-            raise DebianError(fault, what)
-        if ended.state != "present":
-            raise unanswered(ended)
+        answers(ended)
 
 
 def _one(machine: Machine, root: Path, ids: Ids, file: Path) -> None:

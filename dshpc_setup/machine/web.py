@@ -68,9 +68,11 @@ class Fetched:
 
 
 class _TroubleError(Exception):
-    def __init__(self, trouble: Trouble, detail: str = "") -> None:
+    def __init__(self, trouble: Trouble, detail: str = "", again: bool | None = None) -> None:
         super().__init__(trouble, detail)
         self.trouble, self.detail = trouble, detail
+        # Whether it may go well the next time
+        self.again = trouble in _AGAIN if again is None else again
 
 
 def fetch(
@@ -117,7 +119,7 @@ def _one(lines: _Lines, file: File) -> Fetched:
         try:
             size = _get(lines, file)
         except _TroubleError as error:
-            if error.trouble not in _AGAIN and not error.detail.startswith("5"):
+            if not error.again:
                 raise
             lines.close()
             size = _get(lines, file)
@@ -207,7 +209,8 @@ class _Lines:
             if answer.status == 407:
                 raise _TroubleError("proxy", f"{url}: it wants another user or password (407)")
             if answer.status not in (301, 302, 303, 307, 308) or not to:
-                raise _TroubleError("status", f"{answer.status} {answer.reason}: {url}")
+                said = f"{answer.status} {answer.reason}: {url}"
+                raise _TroubleError("status", said, answer.status >= 500)
             url = urljoin(url, to)
         raise _TroubleError("status", f"too many redirects: {url}")
 
@@ -322,6 +325,6 @@ def _in_words(error: Exception, url: str) -> _TroubleError:
         return _TroubleError("silent", said)
     if isinstance(error, http.client.IncompleteRead):
         return _TroubleError("truncated", said)
-    if isinstance(error, OSError) and str(error).startswith("Tunnel connection failed"):
+    if type(error) is OSError and error.errno is None:  # of HTTPConnection's tunnel
         return _TroubleError("proxy", said)
     return _TroubleError("unreachable", said)

@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,11 @@ def tar(name: str = "./usr/x", content: bytes = b"y" * 3000) -> bytes:
     return made.getvalue()
 
 
-PACKED = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+}
 
 
 @pytest.mark.parametrize("suffix", PACKED)
