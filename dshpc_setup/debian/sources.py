@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import lzma
+import os
 import re
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from dshpc_setup.builtin import cache
+from dshpc_setup.builtin import cache, kernel
 from dshpc_setup.debian import release, signature
 from dshpc_setup.debian.faults import DebianError
 from dshpc_setup.debian.index import Index, Package
@@ -81,13 +83,23 @@ def locked(machine: Machine, deadline_s: float) -> Iterator[Path]:
         yield folder
 
 
-def fetched(machine: Machine, files: Sequence[File], way: Route, deadline_s: float) -> int:
+def fetched(
+    machine: Machine,
+    files: Sequence[File],
+    way: Route,
+    deadline_s: float,
+    silent_s: float = 30.0,
+) -> int:
     """All of them, in a process of their own; how many bytes came. DebianError."""
     if not files:
         return 0
 
+    above = os.getpid()
+
     def question(say: Say) -> None:
-        fetch(files, way, say)
+        kernel.die_with_parent(signal.SIGKILL)
+        if os.getppid() == above:
+            fetch(files, way, say, silent_s=silent_s)
 
     ended = machine.apart({"fetch": question}, deadline_s=deadline_s)["fetch"]
     done = [each for each in ended.items if isinstance(each, Fetched)]
