@@ -102,7 +102,11 @@ def ensure(
 
 
 def make(
-    machine: Machine, digest: str, ids: Ids, fill: Callable[[Path], None], deadline_s: float = 2400.0
+    machine: Machine,
+    digest: str,
+    ids: Ids,
+    fill: Callable[[Path], None],
+    deadline_s: float = 2400.0,
 ) -> Rootfs:
     """The root filesystem that is called by that digest, made by `fill` where it is not there yet.
 

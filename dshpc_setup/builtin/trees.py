@@ -37,7 +37,11 @@ def counted(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 120.0)
 
     def question(say: Say) -> None:
         become_root(machine, ids)
-        found = [os.lstat(os.path.join(above, name)) for above, _, names in os.walk(folder) for name in names]
+        found = [
+            os.lstat(os.path.join(above, name))
+            for above, _, names in os.walk(folder)
+            for name in names
+        ]
         say((len(found), sum(each.st_size for each in found)))
 
     ended = machine.apart({"count": question}, deadline_s=deadline_s)["count"]

@@ -54,6 +54,7 @@ def make_base(
     destination: Path,
     *,
     extra: Sequence[str] = (),
+    optional: Sequence[str] = (),
     components: Sequence[str] = ("main",),
     security: str | None = None,
     progress: Callable[[str], None] = lambda _: None,
@@ -63,8 +64,9 @@ def make_base(
     """Debian as a root filesystem at `destination`, which must not be there, for containers with these ids.
 
     All essential and required packages, apt, ca-certificates, `extra` (names), and what these need; nothing
-    that is only recommended. `mirror` is an address such as http://deb.debian.org/debian, `security` that of
-    the security updates for it; `components` are the parts of both ("contrib" has NVML's plugin). Each list
+    that is only recommended; of `optional` what the archive has for this processor. `mirror` is an address
+    such as http://deb.debian.org/debian, `security` that of the security updates for it; `components` are the
+    parts of both ("contrib" has NVML's plugin). Each list
     is signed by a key of Debian's (`keys`: of another keyring), each package is the one that the list names.
     Takes no program of the machine, but newuidmap and newgidmap for the way `mapped`.
 
@@ -75,7 +77,15 @@ def make_base(
         return _made(
             machine,
             _Wanted(
-                mirror, suite, ids, destination, tuple(extra), tuple(components), security, keys
+                mirror,
+                suite,
+                ids,
+                destination,
+                tuple(extra),
+                tuple(optional),
+                tuple(components),
+                security,
+                keys,
             ),
             progress,
             machine.clock() + deadline_s,
@@ -91,6 +101,7 @@ class _Wanted:
     ids: Ids
     destination: Path
     extra: tuple[str, ...]
+    optional: tuple[str, ...]
     components: tuple[str, ...]
     security: str | None
     keys: Path | None
@@ -111,7 +122,8 @@ def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], un
         way = sources.route(machine)
         index = sources.index(machine, debs, from_, arch, way, left(), wanted.keys)
         base = closure(index, index.base())
-        every = closure(index, (*index.base(), *wanted.extra))
+        offered = (name for name in wanted.optional if index.get(name) is not None)
+        every = closure(index, (*index.base(), *wanted.extra, *offered))
         size = sum(each.size for each in every) >> 20
         progress(f"Debian: fetching {len(every)} packages ({size} MiB)")
         came = sources.debs(machine, debs, from_, every, way, left())

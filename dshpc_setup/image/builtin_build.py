@@ -1,4 +1,4 @@
-"""The image of the built-in engine, made on this machine: Debian's packages, then what a Dockerfile would do."""
+"""The image of the built-in engine, made here: Debian's packages, then what our Dockerfile does with them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,15 @@ def build(
     started = machine.clock()
     plain = BaseImage(f"debian:{RELEASE}", "", "local")
     recipe = make_recipe(
-        machine, facts, settings, project, plain, gpu_type, dry_run=False, renew=renew, say=reporter.progress
+        machine,
+        facts,
+        settings,
+        project,
+        plain,
+        gpu_type,
+        dry_run=False,
+        renew=renew,
+        say=reporter.progress,
     )
     context = recipe.context
     what = json.dumps(["builtin", context.digest, sorted(recipe.args.items())])
@@ -81,7 +89,9 @@ def build(
         machine,
         digest,
         ids,
-        lambda folder: _root(machine, facts, settings, gpu_type, ids, folder, context.folder, described, reporter),
+        lambda folder: _root(
+            machine, facts, settings, gpu_type, ids, folder, context.folder, described, reporter
+        ),
     )
     image = images.register(Store(machine.env), described, made)
     result = ImageResult(image.id, True, image.size, _ms(machine, started))
@@ -124,7 +134,12 @@ def _root(
     text = json.dumps(codec.to_json(described, image_file.SCHEMA), indent=1)
     script = inside.Script(
         _script(text, with_python=(context / LAYER / ARCHIVE).exists()),
-        {**_ENVIRONMENT, "GPU_TYPE": gpu_type, "CUDA_RUNTIME": settings.cuda_runtime, "HOME": "/root"},
+        {
+            **_ENVIRONMENT,
+            "GPU_TYPE": gpu_type,
+            "CUDA_RUNTIME": settings.cuda_runtime,
+            "HOME": "/root",
+        },
         {str(context): _BUILD},
     )
     log = folder.with_name(f".{folder.name}.log")
@@ -164,4 +179,3 @@ def _script(described: str, *, with_python: bool) -> str:
         "END",
     ]
     return "\n".join(lines) + "\n"
-

@@ -43,24 +43,22 @@ def kept_ports(machine: Machine, project: Project, before: tuple[int, int]) -> s
     return ",".join(str(kept[name]) for name in _NAMES)
 
 
-def ensure_image(
-    machine: Machine, tag: str, file: Path | None, reporter: Reporter
-) -> tuple[BaseImage, bool]:
-    """The image under that name, and whether it was there already; DshpcError where it is not to be had."""
-    if file is not None:
-        reporter.progress(f"image: unpacking {file.name}")
-        argv = ["docker", "image", "load", "--input", str(file), "--tag", tag]
-        done = machine.run(argv, deadline_s=_LOAD_S)
-        if not done.ok:
-            raise engine_error(done, f"The image of {file} could not be loaded")
+def load_image(machine: Machine, tag: str, file: Path, reporter: Reporter) -> None:
+    """The image of a file under that name; DshpcError."""
+    reporter.progress(f"image: unpacking {file.name}")
+    argv = ["docker", "image", "load", "--input", str(file), "--tag", tag]
+    done = machine.run(argv, deadline_s=_LOAD_S)
+    if not done.ok:
+        raise engine_error(done, f"The image of {file} could not be loaded")
+
+
+def find_image(machine: Machine, tag: str) -> BaseImage:
+    """The image under that name, which is also what passthrough is tried with; DshpcError."""
     found = inspect(machine, tag)
     if found is None:
         raise DshpcError(
             f"There is no image {tag} for the built-in engine yet.",
             "",
-            (
-                "On a machine with a cluster: dshpc image save FILE",
-                "Then here: configure-environment --engine builtin --image-file FILE",
-            ),
+            ("Make it: run this again without --no-build.",),
         )
-    return BaseImage(tag, found.id, "local", found.environment), file is None
+    return BaseImage(tag, found.id, "local", found.environment)

@@ -17,7 +17,7 @@ from dshpc_setup.engine import refusals, start_report, tools
 from dshpc_setup.engine.images import inspect
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.image import replaced
+from dshpc_setup.image import builtin_build, replaced
 from dshpc_setup.image.base import BaseImage, ensure_base, find_base
 from dshpc_setup.image.build import build
 from dshpc_setup.image.recipe import Recipe, make_recipe
@@ -251,10 +251,8 @@ class Configure:
         with self.steps.step("base") as say:
             if self._builtin and not self.options.dry_run:
                 tag = stanza.image_tag(settings, ideal.gpu_type)
-                file = self.options.image_file
-                image, there = builtin_engine.ensure_image(self.machine, tag, file, self.reporter)
-                say(f"{tag}, here already" if there else f"{tag}, of {file}")
-                return image
+                say(self._builtin_image(facts, settings, tag, ideal.gpu_type))
+                return builtin_engine.find_image(self.machine, tag)
             if self.options.dry_run or not self.options.build:
                 say("not needed for a dry run" if self.options.dry_run else "--no-build", True)
                 there = facts.engine.state == "present" and self.options.replayed is None
@@ -265,6 +263,26 @@ class Configure:
             origins = {"local": "here already", "pulled": "pulled", "debootstrap": "made here"}
             say(f"{base.ref}, {origins[base.origin]}")
             return base
+
+    def _builtin_image(self, facts: HostFacts, settings: Settings, tag: str, gpu_type: str) -> str:
+        """The built-in engine has no base image: here is its whole one. What was done, in words."""
+        if (file := self.options.image_file) is not None:
+            builtin_engine.load_image(self.machine, tag, file, self.reporter)
+            return f"{tag}, of {file}"
+        if not self.options.build:
+            return f"{tag} (--no-build)"
+        made = builtin_build.build(
+            self.machine,
+            facts,
+            settings,
+            self.project,
+            tag,
+            gpu_type,
+            self.reporter,
+            renew=self.options.renew,
+        )
+        self._replaced.append(made.replaced)
+        return f"{tag}, {made.size / 1e6:.0f} MB" + ("" if made.built else ", here already")
 
     def _plan(
         self, facts: HostFacts, settings: Settings, proof: Passthrough, ideal: ClusterPlan
