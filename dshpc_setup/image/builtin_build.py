@@ -79,7 +79,7 @@ def build(
     if (context.folder / LAYER / "debian").exists():
         raise DshpcError(
             "The built-in engine cannot put Debian's packages of methods into its image yet.",
-            "They are declared in environment/apt.txt or environment/r.yaml.",
+            "They are declared in environment/system_deps.json or environment/r.json.",
             ("Take them out: dshpc env remove NAME", "Or use Docker: --engine docker"),
         )
     ids = rights.need(rights.find(machine), rights.current_user())

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,15 @@ class User:
     top: Path
     home: Path
     prefix: str
+    project: str = "project"
 
     @property
     def folder(self) -> Path:
-        return self.home / "project"
+        return self.home / self.project
 
     def run(self, program: str, *words: str, deadline_s: float = 240, **more: str) -> Outcome:
         env = {
-            "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "PATH": f"{self.top}/bin",
             "HOME": str(self.home),
             "PYTHONPATH": f"{self.top}:{self.top}/site",
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -62,7 +63,7 @@ class User:
         )  # fmt: skip
         return Outcome(done.returncode, done.stdout, done.stderr)
 
-    def configure(self, *words: str) -> dict[str, Any]:
+    def configure(self, *words: str, deadline_s: float = 240) -> dict[str, Any]:
         done = self.run(
             "configure",
             "--yes",
@@ -72,6 +73,7 @@ class User:
             "--prefix",
             self.prefix,
             *words,
+            deadline_s=deadline_s,
         )
         assert done.code == 0, done
         report: dict[str, Any] = json.loads(done.stdout)
@@ -131,6 +133,10 @@ def installed(standard: Cluster) -> Iterator[Path]:
         saved = standard.dshpc("image", "save", str(top / "image.tar.gz"))
         assert saved.code == 0, saved
         assert "is saved in" in saved.stdout
+        (top / "bin").mkdir()  # what a machine has that has little: the programs of two packages
+        for name in ("newuidmap", "newgidmap", "git", "env"):
+            if (found_at := shutil.which(name)) is not None:
+                (top / "bin" / name).symlink_to(found_at)
         subprocess.run(["chmod", "-R", "go+rX", str(top)], check=True)
         yield top
 
@@ -202,7 +208,7 @@ def test_a_daemon_that_is_killed_comes_back(user: User, daemon: str) -> None:
         "PYTHONPATH": f"{user.top}:{user.top}/site",
         "PATH": "/usr/bin:/bin",
     }
-    argv = [*client, "exec", container, "pkill", "-KILL", "-x", daemon]
+    argv = [*client, "exec", container, "pkill", "-KILL", "-f", f"^{daemon} -D"]
 
     def killed() -> bool:  # the other one is started anew by its own end, a moment later
         done = subprocess.run(argv, env=env, cwd="/", check=False, timeout=60, **who)
@@ -236,6 +242,20 @@ def test_a_file_that_is_no_image(user: User) -> None:
     assert done.code == 2
     assert "This is not an archive of a root filesystem." in done.stderr
     assert not (user.home / "other/docker-compose.yml").exists()
+
+
+def test_the_image_is_made_here(user: User) -> None:
+    """From Debian's packages, with no program of the machine's: nothing of apt, dpkg or debootstrap."""
+    made = replace(user, prefix=f"{user.prefix}-made", project="made")
+    try:
+        report = made.configure("--engine", "builtin", "--simulate", "h100:1", deadline_s=900)
+        assert report["cluster"]["nodes"][0]["gres"] == "gpu:h100:1"
+        assert made.dshpc("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0\n"
+        again = made.configure("--engine", "builtin", "--simulate", "h100:1")
+        base = next(step for step in again["steps"] if step["name"] == "base")
+        assert "here already" in base["detail"]
+    finally:
+        made.dshpc("destroy", "--yes", "--stop-jobs", "--image")
 
 
 def test_destroy_leaves_nothing(user: User) -> None:
