@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 FILE = "etc/dshpc/image.json"
 SCHEMA = "dshpc.image/1"
+LOADED = "org.dshpc.loaded"
+"""The label of an image that came as a file: it is not made anew where it is there."""
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,11 @@ def registry(env: Mapping[str, str]) -> Path:
     return cache.folder(env) / "ports.json"
 
 
+def cluster(folder: str, prefix: str) -> str:
+    """What a project's cluster is called in the file: a folder may have had several."""
+    return f"{folder}:{prefix}"
+
+
 def is_free(port: int) -> bool:
     """Whether one may listen on the port of the loopback now."""
     with socket.socket() as probe:

@@ -158,8 +158,8 @@ def remove(machine: Machine, digest: str, ids: Ids, deadline_s: float = 120.0) -
 
 
 def _remove_empty(place: Path) -> None:
-    """Under its lock, which is all that is left in it."""
-    if [left.name for left in place.iterdir()] == ["lock"]:
+    """Under its lock, where locks are all that is left in it."""
+    if all(left.name.endswith("lock") for left in place.iterdir()):
         shutil.rmtree(place)
 
 

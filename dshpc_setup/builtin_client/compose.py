@@ -30,9 +30,7 @@ PROJECT, SERVICE, HASH = (
 FOLDER = ".dshpc/engine"
 # Keys that change nothing here: the image is never built by compose; who is root in a user namespace, and
 # whose system calls are those of any program of this user, has no other rights to lose.
-_WITHOUT_EFFECT = frozenset(
-    ("build", "restart", "security_opt", "cap_drop", "extra_hosts", "pids_limit")
-)
+_WITHOUT_EFFECT = frozenset(("build", "restart", "security_opt", "cap_drop", "extra_hosts"))
 _CARRIED_OUT = frozenset(
     ("image", "container_name", "hostname", "stop_grace_period", "cap_add", "shm_size", "logging",
      "environment", "labels", "devices", "volumes")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dshpc_setup import engine_client
-from dshpc_setup.builtin import enter, launch, rights, rootfs, trees
+from dshpc_setup.builtin import enter, launch, processes, rights, rootfs, trees
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.builtin.wanted import Mount, Wanted
 from dshpc_setup.builtin_client import volumes
@@ -24,6 +24,7 @@ from dshpc_setup.files import atomic
 from dshpc_setup.machine import Machine
 
 _LOOK_S = 0.2
+_KILLED_S = 5.0
 
 
 def now() -> str:
@@ -78,6 +79,7 @@ def make(machine: Machine, store: Store, planned: Planned) -> Container:
         tuple(mounts),
         devices=planned.devices,
         capabilities=planned.capabilities,
+        tmpfs=("/run",),  # /tmp is gone with the container, and takes no memory
         shm_mib=planned.shm_mib,
         log_bytes=planned.log_bytes,
     )
@@ -97,13 +99,33 @@ def make(machine: Machine, store: Store, planned: Planned) -> Container:
 
 def start(machine: Machine, store: Store, container: Container) -> None:
     """Its program has begun then; DshpcError where it does not come up."""
-    outcome, _ = launch.start(machine, container.wanted)
+    _end_orphan(container)
+    outcome, status = launch.start(machine, container.wanted)
     if outcome == "started":
-        store.put("container", container.name, replace(container, started=now()))
+        supervisor = status.record.supervisor if status.record is not None else None
+        store.put(
+            "container", container.name, replace(container, started=now(), supervisor=supervisor)
+        )
 
 
 def stop(container: Container, grace_s: float | None = None) -> None:
     launch.stop(container.run, container.grace_s if grace_s is None else grace_s)
+    _end_orphan(container)
+
+
+def is_orphan(container: Container) -> bool:
+    """Whether it runs and its folder was moved or removed: what is in it can no longer be asked."""
+    alive = container.supervisor is not None and processes.runs(container.supervisor)
+    return alive and launch.find(container.run).state == "gone"
+
+
+def _end_orphan(container: Container) -> None:
+    if container.supervisor is None or not is_orphan(container):
+        return
+    processes.send(container.supervisor, signal.SIGTERM)
+    if not processes.wait_gone(container.supervisor, container.grace_s):
+        processes.send(container.supervisor, signal.SIGKILL)  # all that is in it ends with it
+        processes.wait_gone(container.supervisor, _KILLED_S)
 
 
 def remove(machine: Machine, store: Store, container: Container, *, force: bool = False) -> None:
@@ -111,6 +133,7 @@ def remove(machine: Machine, store: Store, container: Container, *, force: bool 
         if not force:
             raise refused(f"You cannot remove a running container {container.id}.")
         launch.stop(container.run, 0.0)
+    _end_orphan(container)
     launch.remove(machine, container.run, container.wanted.rootfs.ids)
     store.forget("container", container.name)
     remove_empty(container.run.parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from dshpc_setup import __version__, engine_client
@@ -32,9 +33,11 @@ class _Door(Changed):
         def run(argv: Sequence[str], **more: Any) -> CommandResult:
             words = list(argv)
             at = _program_at(words)
-            if words[at : at + 1] == [_DOCKER]:
-                words[at : at + 1] = client
-            return machine.run(words, **more)
+            if words[at : at + 1] != [_DOCKER]:
+                return machine.run(words, **more)
+            words[at : at + 1] = client
+            # Who keeps the answer knows it by the words that were asked with
+            return replace(machine.run(words, **more), argv=tuple(argv))
 
         super().__init__(machine, run)
 
@@ -48,8 +51,6 @@ class _Door(Changed):
         """What an engine's API would say of itself."""
         system, release, processor = self._machine.system
         info = {
-            "ID": "builtin",
-            "Name": "builtin",
             "ServerVersion": __version__,
             "KernelVersion": release,
             "OperatingSystem": "the built-in engine",

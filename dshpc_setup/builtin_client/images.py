@@ -24,8 +24,14 @@ _SAVE_S = 300.0
 def load(machine: Machine, store: Store, archive: Path, ids: Ids, ref: str | None = None) -> Image:
     """The image of a file, unpacked where it is not yet, by its own name or another; DshpcError."""
     root = rootfs.ensure(machine, archive, ids)
-    described = _told(Path(root.folder) / image_file.FILE, archive)
-    return register(store, replace(described, ref=ref or described.ref), root)
+    try:
+        described = _told(Path(root.folder) / image_file.FILE, archive)
+    except DshpcError:
+        if all(each.digest != root.digest for each in store.all("image")):
+            rootfs.remove(machine, root.digest, ids)
+        raise
+    labels = {**described.labels, image_file.LOADED: "yes"}
+    return register(store, replace(described, ref=ref or described.ref, labels=labels), root)
 
 
 def register(store: Store, described: image_file.Described, root: Rootfs) -> Image:

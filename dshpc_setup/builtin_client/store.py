@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote
 from dshpc_setup import codec
 from dshpc_setup.builtin import cache
 from dshpc_setup.builtin.ids import Ids
+from dshpc_setup.builtin.processes import Process
 from dshpc_setup.builtin.wanted import Wanted
 from dshpc_setup.documents import foreign
 from dshpc_setup.files import atomic, locks
@@ -41,6 +42,7 @@ class Container:
     grace_s: float = 10.0
     started: str = ""
     restarts: int = 0
+    supervisor: Process | None = None  # of its last start, should its folder be moved or removed
 
     @property
     def run(self) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from dshpc_setup.builtin.ids import Ids, become_root
@@ -25,6 +26,10 @@ def ensure(
             raise refused(f"the volume {name} was made as {found.ids.way}, and this is {ids.way}")
         return found
     path = folder / "volumes" / name
+    if found is not None and found.ids.way == ids.way and path.is_dir():  # its project was moved
+        moved = replace(found, path=str(path), labels=labels)
+        store.put("volume", name, moved)
+        return moved
     atomic.make_folder(path.parent, mode=0o700)
     _make(machine, ids, path)
     made = Volume(name, str(path), ids, labels)

@@ -51,11 +51,22 @@ def files(machine: Machine, sources: Sources) -> dict[str, str]:
     values = _values(scrubber, sources, learning=False)
     _without_comments(values)
     found = {f"machine/{name}": text for name, text in recording.items()}
-    found |= {name: _plain(_json(scrubber.value(value))) for name, value in values.items()}
+    found |= {
+        name: _plain(_json(_with_ports(scrubber.value(value), value)))
+        for name, value in values.items()
+    }
     for name, text in texts.items():
         told = scrubber.text(_config(name, text))
         found[name] = contents.cut(_plain(told), end=name.startswith("log/"))
     return found
+
+
+def _with_ports(scrubbed: Any, value: Any) -> Any:
+    """The settings with the numbers of their ports, which would pass for somebody's: a replay reads them."""
+    texts = value.get("texts") if isinstance(value, dict) else None
+    if isinstance(texts, dict) and "slurm_ports" in texts:
+        scrubbed["texts"]["slurm_ports"] = texts["slurm_ports"]
+    return scrubbed
 
 
 def _config(name: str, text: str) -> str:

@@ -61,8 +61,9 @@ def destroy(
         gone = removed(machine, cluster, reporter, image=image)
         if not cluster.former and f"{cluster.prefix}-home" in gone.removed:
             last_engine.forget(project)
-            if project.runtime().get("engine") == BUILTIN:
-                ports.forget(ports.registry(machine.env), str(project.folder))
+        if project.runtime().get("engine") == BUILTIN:
+            kept = ports.cluster(str(project.folder), cluster.prefix)
+            ports.forget(ports.registry(machine.env), kept)
         gone.notes += _others(machine, target(project))
         return gone
 

@@ -74,7 +74,9 @@ def build(
     what = json.dumps(["builtin", context.digest, sorted(recipe.args.items())])
     digest = hashlib.sha256(what.encode()).hexdigest()
     there = inspect(machine, tag)
-    if there is not None and there.labels.get(LABEL) == digest:
+    declares = (context.folder / LAYER).exists()
+    came = there is not None and image_file.LOADED in there.labels and not (renew or declares)
+    if there is not None and (came or there.labels.get(LABEL) == digest):
         return ImageResult(there.id, False, there.size, _ms(machine, started))
     if (context.folder / LAYER / "debian").exists():
         raise DshpcError(

@@ -8,6 +8,7 @@ from typing import Any
 from dshpc_setup import probes
 from dshpc_setup.engine.images import ASK_S, debian_arch, docker, engine_silent, inspect
 from dshpc_setup.engine.site import gather_site
+from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.environment import debian, declaration, locking
 from dshpc_setup.environment.layer import LABEL
 from dshpc_setup.environment.model import FOLDER, LOCK, DebianPackage, Declaration, Lock
@@ -97,6 +98,15 @@ def make_lock(machine: Machine, project: Project, reporter: Reporter) -> Lock | 
             f"Nothing is declared in {project.folder / FOLDER}.",
             "",
             (f"Declare what methods need: {NEXT_ADD}",),
+        )
+    if (declared.apt or declared.r) and project.runtime().get("engine") == BUILTIN:
+        raise DshpcError(
+            "The built-in engine cannot put Debian's packages of methods into its image yet.",
+            "They are declared in environment/system_deps.json or environment/r.json.",
+            (
+                "Take them out: dshpc env remove NAME",
+                "Or use Docker: configure-environment --engine docker",
+            ),
         )
     with project.lock():
         site = gather_site(machine)

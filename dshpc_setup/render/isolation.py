@@ -67,6 +67,11 @@ def _of_engine(engine: Engine) -> DshpcError | None:
             "The engine is rootless: the kernel takes device rules from the machine's own root alone.",
             Fix("Use an engine that runs as root", "docker context use default"),
         )
+    if engine.kind == "builtin":
+        return _refused(
+            "The built-in engine has no control groups: a user may not write them.",
+            "Use Docker as root: configure-environment --engine docker",
+        )
     if _has(engine, "userns"):
         return _refused(
             "The engine maps the container's root to another user (userns-remap), and the kernel takes "

@@ -234,6 +234,8 @@ def pids_limit(settings: Settings, facts: HostFacts) -> int:
     """
     if settings.pids_limit is not None:
         return settings.pids_limit
+    if facts.engine.kind == "builtin":  # which has no control groups
+        return 0
     return max(_PIDS, _PIDS_PER_CPU * (facts.cpu.logical or 0))
 
 

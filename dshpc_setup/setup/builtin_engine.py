@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from dshpc_setup.builtin import ports, rights
-from dshpc_setup.engine.containers import engine_error
 from dshpc_setup.engine.images import inspect
 from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.errors import DshpcError
@@ -35,10 +34,11 @@ def is_wanted(machine: Machine, project: Project, settings: Settings) -> bool:
     return rights.find(machine).ids is not None
 
 
-def kept_ports(machine: Machine, project: Project, before: tuple[int, int]) -> str:
+def kept_ports(machine: Machine, project: Project, settings: Settings) -> str:
     """The text of the setting slurm_ports: two that are this cluster's from its first run on."""
-    cluster = str(project.folder)
-    was = dict(zip(_NAMES, before, strict=True)) if before != Settings().slurm_ports else None
+    before, same = settings.slurm_ports, project.runtime().get("prefix") == settings.prefix
+    was = dict(zip(_NAMES, before, strict=True)) if same else None
+    cluster = ports.cluster(str(project.folder), settings.prefix)
     kept = ports.keep(ports.registry(machine.env), cluster, _NAMES, before=was)
     return ",".join(str(kept[name]) for name in _NAMES)
 
@@ -49,7 +49,15 @@ def load_image(machine: Machine, tag: str, file: Path, reporter: Reporter) -> No
     argv = ["docker", "image", "load", "--input", str(file), "--tag", tag]
     done = machine.run(argv, deadline_s=_LOAD_S)
     if not done.ok:
-        raise engine_error(done, f"The image of {file} could not be loaded")
+        text = done.text.strip().removeprefix("Error response from daemon: ")
+        raise DshpcError(
+            f"The image of {file} could not be loaded.",
+            text or done.state,
+            (
+                "Make another on a machine with a cluster: dshpc image save FILE",
+                "Or have it made here: leave out --image-file",
+            ),
+        )
 
 
 def find_image(machine: Machine, tag: str) -> BaseImage:

@@ -209,9 +209,7 @@ class Configure:
         self.machine = patient(self._given)
         if self.options.dry_run or settings.sources["slurm_ports"].origin in _CHOSEN:
             return settings
-        self._flags["slurm_ports"] = builtin_engine.kept_ports(
-            self.machine, self.project, settings.slurm_ports
-        )
+        self._flags["slurm_ports"] = builtin_engine.kept_ports(self.machine, self.project, settings)
         return self._settings()
 
     # -- the steps ----------------------------------------------------------------------------
