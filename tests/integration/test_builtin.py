@@ -131,7 +131,7 @@ def own(request: pytest.FixtureRequest, top: Path) -> Iterator[Own]:
 
 
 @contextlib.contextmanager
-def own_user(way: str) -> Iterator[tuple[int, int]]:
+def own_user(way: str, name: str = USER) -> Iterator[tuple[int, int]]:
     if way == "root":
         yield 0, 0
     elif way == "single":
@@ -140,15 +140,15 @@ def own_user(way: str) -> Iterator[tuple[int, int]]:
         if shutil.which("newuidmap") is None:
             apt = ["apt-get", "-q", "-y", "--no-install-recommends", "install", "uidmap"]
             subprocess.run(apt, check=True, timeout=300, stdin=subprocess.DEVNULL)
-        subprocess.run(["userdel", USER], check=False, capture_output=True)
-        subprocess.run(["useradd", "--no-create-home", USER], check=True, capture_output=True)
+        subprocess.run(["userdel", name], check=False, capture_output=True)
+        subprocess.run(["useradd", "--no-create-home", name], check=True, capture_output=True)
         try:
             import pwd
 
-            entry = pwd.getpwnam(USER)
+            entry = pwd.getpwnam(name)
             yield entry.pw_uid, entry.pw_gid
         finally:
-            subprocess.run(["userdel", USER], check=False, capture_output=True)
+            subprocess.run(["userdel", name], check=False, capture_output=True)
 
 
 def left(own: Own, place: str) -> list[str]:
