@@ -12,13 +12,13 @@ from dshpc_setup.builtin import trees
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.debian import inside, sources, unpack
 from dshpc_setup.debian.faults import DebianError, in_words
-from dshpc_setup.debian.index import Index, Package, closure
+from dshpc_setup.debian.index import Package, closure
 from dshpc_setup.debian.inside import Script
-from dshpc_setup.engine.images import debian_arch
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import atomic, locks
 from dshpc_setup.machine import Machine
 
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _DEBS = "/var/cache/apt/archives"
 _CORE = ("base-passwd", "base-files", "dpkg", "libc6", "perl-base", "mawk")
 """In this order before all others, as debootstrap does it: what scripts of packages rely on."""
@@ -92,6 +92,8 @@ def make_base(
         )
     except DebianError as error:
         raise in_words(error) from None
+    except OSError as error:
+        raise atomic.write_error(error, destination) from None
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,9 @@ def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], un
     if wanted.security is not None:
         archives.append((wanted.security, f"{wanted.suite}-security"))
     from_ = [sources.source(*each, part) for each in archives for part in wanted.components]
-    arch = debian_arch(machine.system[2])
+    arch = _ARCHITECTURES.get(machine.system[2])
+    if arch is None:
+        raise DebianError("no-index", machine.system[2])
     with _place(machine, wanted, left()) as root, sources.locked(machine, left()) as debs:
         began = machine.clock()
         progress("Debian: reading the lists of packages")
@@ -133,7 +137,7 @@ def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], un
         unpack.lay_out(machine, root, wanted.ids, files, left())
         unpacked = machine.clock()
         progress(f"Debian: setting up {len(every)} packages")
-        script = Script(text(index, every, from_, debs), _ENVIRONMENT, {str(debs): _DEBS})
+        script = Script(text(base, every, from_, debs), _ENVIRONMENT, {str(debs): _DEBS})
         log = _log(wanted.destination)
         code = inside.run(machine, root, wanted.ids, script, log, left())
         if code != 0:
@@ -163,6 +167,8 @@ def _place(machine: Machine, wanted: _Wanted, deadline_s: float) -> Iterator[Pat
             raise DshpcError(
                 f"{final} is there already.", "", ("Remove it, or name another folder.",)
             )
+        if os.statvfs(final.parent).f_flag & os.ST_NOEXEC:
+            raise DebianError("noexec", str(final.parent))
         trees.remove(machine, wanted.ids, new)
         os.mkdir(new, 0o755)
         try:
@@ -177,13 +183,14 @@ def _log(final: Path) -> Path:
 
 
 def text(
-    index: Index, every: Sequence[Package], from_: Sequence[sources.Source], debs: Path
+    base: Sequence[Package], every: Sequence[Package], from_: Sequence[sources.Source], debs: Path
 ) -> str:
-    """What dpkg is to do, as a script of sh's: as the second stage of debootstrap does it. Pure."""
-    core = [each for name in _CORE for each in every if each.name == name]
-    base_names = {each.name for each in closure(index, index.base())}
-    base = [each for each in every if each.name in base_names]
-    rest = [each for each in every if each.name not in base_names]
+    """What dpkg is to do, as a script of sh's: as the second stage of debootstrap does it. Pure.
+
+    `every`: with the packages of the base.
+    """
+    core = [each for name in _CORE for each in base if each.name == name]
+    rest = [each for each in every if each not in base]
 
     def paths(packages: Sequence[Package]) -> str:
         return " ".join(f"{_DEBS}/{sources.place(debs, each).name}" for each in packages)

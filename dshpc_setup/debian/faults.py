@@ -26,6 +26,7 @@ Fault = (
         "no-zstd",
         "unpack",
         "no-room",
+        "noexec",  # no program can be started from its folder
         "configure",  # dpkg, or a script of a package
         "refused",  # the kernel refused the namespaces
         "deadline",
@@ -101,6 +102,10 @@ _WORDS: dict[Fault, tuple[str, tuple[str | Fix, ...]]] = {
     ),
     "unpack": ("A package could not be unpacked.", (_AGAIN,)),
     "no-room": ("There is no room for the root filesystem.", (_ROOM,)),
+    "noexec": (
+        "No program can be started from there: its file system is mounted with the option noexec.",
+        ("Choose a folder on another file system: XDG_CACHE_HOME=DIR.",),
+    ),
     "configure": ("A package could not be set up.", ("See the lines above for what it met.",)),
     "refused": (
         "The kernel refused the namespaces in which packages are set up.",

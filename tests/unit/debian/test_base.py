@@ -31,7 +31,9 @@ SMALL = Index(
 
 def test_the_order_is_that_of_debootstrap() -> None:
     every = closure(SMALL, (*SMALL.base(), "slurmd"))
-    made = base.text(SMALL, every, [sources.Source("http://m/debian", "trixie")], Path("/cache"))
+    small = closure(SMALL, SMALL.base())
+    from_ = [sources.Source("http://m/debian", "trixie")]
+    made = base.text(small, every, from_, Path("/cache"))
     lines = [line for line in made.splitlines() if line.startswith("dpkg")]
     seen = [
         (line.split("--")[-1].split()[0], [word[-68] for word in line.split() if ".deb" in word])
