@@ -19,7 +19,7 @@ from dshpc_setup.files import atomic, locks
 from dshpc_setup.machine import Machine
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_DEBS = "/var/cache/apt/archives"
+_DEBS = "/tmp/dshpc-debs"  # not where apt keeps them: its package has a folder there
 _CORE = ("base-passwd", "base-files", "dpkg", "libc6", "perl-base", "mawk")
 """In this order before all others, as debootstrap does it: what scripts of packages rely on."""
 _ENVIRONMENT = {
@@ -133,7 +133,7 @@ def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], un
         came = sources.debs(machine, debs, from_, every, way, left())
         fetched = machine.clock()
         progress("Debian: unpacking the base")
-        files = [sources.place(debs, each) for each in base]
+        files = [sources.place(debs, each) for each in closure(index, index.essential())]
         unpack.lay_out(machine, root, wanted.ids, files, left())
         unpacked = machine.clock()
         progress(f"Debian: setting up {len(every)} packages")

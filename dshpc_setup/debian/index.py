@@ -138,12 +138,19 @@ class Index:
 
     def base(self) -> tuple[str, ...]:
         """The names of what each system has, sorted."""
-        found = set(ALWAYS)
-        for name, every in self._stanzas.items():
-            for stanza, _ in every:
-                if "\nEssential: yes" in stanza or "\nPriority: required" in stanza:
-                    found.add(name)
-        return tuple(sorted(found))
+        found = self._with("\nEssential: yes", "\nPriority: required")
+        return tuple(sorted({*found, *ALWAYS}))
+
+    def essential(self) -> tuple[str, ...]:
+        """The names of what each script of a package may rely on, sorted; dpkg is one of them."""
+        return tuple(sorted(self._with("\nEssential: yes")))
+
+    def _with(self, *lines: str) -> set[str]:
+        return {
+            name
+            for name, every in self._stanzas.items()
+            if any(line in stanza for stanza, _ in every for line in lines)
+        }
 
     def offering(self, need: Need) -> Iterator[Package]:
         """Packages that fulfil it: the one of that name, then those that provide it, the likeliest first."""

@@ -1,6 +1,6 @@
 """What tests/integration/test_debian_base.py does as another user: own_base.py ACTION PLACE [ARGUMENT...]
 
-    make MIRROR SECURITY EXTRA...   a base at PLACE/base: seconds and number of packages
+    make MIRROR SECURITY EXTRA...   a base at PLACE/base: its way, seconds, packages, kinds of cached files
     enter COMMAND...                in a container of it: exit codes and what was printed
     remove                          PLACE/base
 
@@ -18,6 +18,7 @@ from dshpc_setup.builtin import enter, launch, rights, trees
 from dshpc_setup.builtin.archive import Unpacked
 from dshpc_setup.builtin.rootfs import Rootfs
 from dshpc_setup.builtin.wanted import Wanted
+from dshpc_setup.debian import sources
 from dshpc_setup.debian.base import make_base
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine.local import LocalMachine
@@ -41,8 +42,9 @@ def act(action: str, place: Path, rest: list[str]) -> Any:
                 security=security or None,
                 deadline_s=500,
             )
-            seconds = [made.fetch_s, made.unpack_s, made.configure_s]
-            return [ids.way, [round(each, 1) for each in seconds], dict(made.packages)]
+            seconds = [round(each, 1) for each in (made.fetch_s, made.unpack_s, made.configure_s)]
+            kinds = {path.suffix for path in sources.cache_folder(MACHINE.env).iterdir()}
+            return [ids.way, seconds, dict(made.packages), sorted(kinds)]
         case "enter":
             root = Rootfs("0" * 64, ids, str(base), Unpacked(0, 0, 0, None))
             argv = ("/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait")

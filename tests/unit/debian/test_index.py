@@ -151,6 +151,7 @@ def test_a_base_is_what_is_essential_or_required_with_two_more() -> None:
         stanza("o", Priority="optional"),
     )
     assert of.base() == ("apt", "ca-certificates", "e", "r")
+    assert of.essential() == ("e",)
 
 
 def test_a_version_that_does_not_hold_is_not_taken() -> None:
