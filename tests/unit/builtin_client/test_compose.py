@@ -29,7 +29,6 @@ services:
     cap_add: [CHOWN, SETUID]
     security_opt: [no-new-privileges:true]
     shm_size: "1g"
-    pids_limit: 16384
     logging: {driver: "json-file", options: {max-size: "10240k", max-file: "5"}}
     environment:
       DSHPC_PREFIX: "lab"

@@ -370,6 +370,7 @@ def test_without_gpus_nothing_is_wrong_with_handing_them_over() -> None:
 
 
 FAULTY = {
+    "h100-microvm": "DSH-DK-001",  # no engine
     "h100-mig-cdi-stale": "DSH-DK-017",
     "rtx4090-cdi-broken": "DSH-DK-075",
     "rtx4090-cdi-old-driver": "DSH-DK-017",
