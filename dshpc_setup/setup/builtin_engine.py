@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dshpc_setup.builtin import ports, rights
 from dshpc_setup.engine.images import inspect
+from dshpc_setup.engine.privilege import can_be_root
 from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image.base import BaseImage
@@ -19,17 +20,17 @@ _LOAD_S = 600.0
 _NAMES = ("SlurmctldPort", "SlurmdPort")
 
 
-def is_wanted(machine: Machine, project: Project, settings: Settings) -> bool:
+def is_wanted(machine: Machine, project: Project, settings: Settings, *, interactive: bool) -> bool:
     """By the setting. With `auto`: where the cluster of this folder is on it already; and of a user whom no
-    engine lets in and who has no sudo to install one, where the kernel lets him have containers."""
+    engine lets in and who cannot become root to install one, where the kernel lets him have containers."""
     if settings.engine != "auto":
         return settings.engine == BUILTIN
     told = project.runtime()
     if told:
         return told.get("engine") == BUILTIN
-    if machine.uid == 0 or machine.which("sudo") is not None:
+    if machine.uid == 0 or machine.docker(_ASK_S).state not in ("absent", "denied"):
         return False
-    if machine.docker(_ASK_S).state not in ("absent", "denied"):
+    if can_be_root(machine, interactive) != "no":
         return False
     return rights.find(machine).ids is not None
 

@@ -196,13 +196,15 @@ class Configure:
         """With the ports of the built-in engine, where that is to start the container."""
         if self.options.replayed is not None:
             return settings
-        chosen = builtin_engine.is_wanted(self._given, self.project, settings)
+        chosen = builtin_engine.is_wanted(
+            self._given, self.project, settings, interactive=self.options.interactive
+        )
         if not chosen:
             return settings
         if settings.engine == "auto" and not self.project.runtime():
             self.steps.note(
-                "No Docker engine lets you in, and there is no sudo to install one: the built-in engine runs "
-                "the container. It needs neither."
+                "No Docker engine lets you in, and you cannot become root to install one: the built-in "
+                "engine runs the container. It needs neither."
             )
         self._builtin = True
         self._given = door.through(self._given)

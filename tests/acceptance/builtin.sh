@@ -1,0 +1,66 @@
+#!/bin/bash
+# The built-in engine on a machine with systemd and cgroup v2, typed by a user who has neither Docker nor sudo:
+#   tests/acceptance/guest run tests/acceptance/builtin.sh
+# First without a range of ids, then with one. Of Debian it takes Python and git, which the machine's owner has
+# installed; the image is made from Debian's packages by the user.
+set -uo pipefail
+
+IN=/var/lib/acceptance/in
+NAME=plain
+started=$(date +%s)
+passed=0
+failed=()
+
+step() { printf '\n== %4d s  %s\n' "$(($(date +%s) - started))" "$*"; }
+ok() { echo "   ok: $1"; passed=$((passed + 1)); }
+not_ok() { echo "   NOT OK: $1"; failed+=("$1"); }
+
+check() { # check NAME COMMAND: its exit code decides
+    echo "\$ $2"
+    if as_user "$2"; then ok "$1"; else not_ok "$1 (exit code $?)"; fi
+}
+
+prints() { # prints NAME EXPECTED COMMAND: standard output is exactly EXPECTED
+    local got
+    echo "\$ $3"
+    got=$(as_user "$3")
+    echo "$got"
+    if [ "$got" = "$2" ]; then ok "$1"; else not_ok "$1 (wanted '$2')"; fi
+}
+
+as_user() { timeout 1500 runuser --login "$NAME" --command "cd dshpc && $1"; }
+
+cluster() { # cluster WHICH: from nothing to nothing
+    step "$1: from nothing"
+    check "$1: set-up with engine: auto" "./configure-environment --yes --simulate h100:2"
+    prints "$1: the built-in engine was chosen" builtin \
+        "python3 -c 'import json; print(json.load(open(\".dshpc/runtime.json\"))[\"engine\"])'"
+    prints "$1: a job has a GPU" 0 "./dshpc srun --gres=gpu:1 printenv CUDA_VISIBLE_DEVICES"
+    check "$1: a job's file" "./dshpc srun sh -c 'echo x >made' && test -O work/made"
+    check "$1: doctor" "./dshpc doctor"
+    check "$1: a method" "./dshpc method run gpu-report --gpus 1 --wait"
+    step "$1: it outlives the login"
+    if pgrep -u "$NAME" -f builtin >/dev/null; then ok "$1: it runs"; else not_ok "$1: it runs"; fi
+    prints "$1: from another login" idle "./dshpc sinfo -h -o %T"
+    step "$1: to nothing"
+    check "$1: destroy" "./dshpc destroy --yes --image"
+    if pgrep -u "$NAME" -f builtin; then not_ok "$1: no process stays"; else ok "$1: no process stays"; fi
+}
+
+step "the machine"
+stat -fc %T /sys/fs/cgroup
+apt-get -q -y --no-install-recommends install python3 python3-venv git >/dev/null || exit 1
+useradd --create-home --shell /bin/bash "$NAME"
+sed -i "/^$NAME:/d" /etc/subuid /etc/subgid
+git clone -q "$IN/checkout.bundle" "/home/$NAME/dshpc" && chown -R "$NAME:" "/home/$NAME/dshpc"
+command -v docker newuidmap && not_ok "neither Docker nor newuidmap is here"
+
+cluster single
+apt-get -q -y --no-install-recommends install uidmap >/dev/null || exit 1
+usermod --add-subuids 200000-265535 --add-subgids 200000-265535 "$NAME"
+cluster mapped
+
+echo
+echo "$passed checks passed, ${#failed[@]} did not."
+printf '  %s\n' "${failed[@]}"
+[ "${#failed[@]}" = 0 ]
