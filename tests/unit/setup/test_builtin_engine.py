@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,12 @@ def test_a_word_of_the_users_and_what_is_there_come_first(
     assert chosen is wanted
 
 
+@pytest.fixture
+def all_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "keep", partial(ports.keep, free=lambda _: True))
+
+
+@pytest.mark.usefixtures("all_free")
 def test_ports_are_a_clusters_own(tmp_path: Path) -> None:
     machine: Any = Machine(env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
     one = project(tmp_path)
@@ -106,6 +113,7 @@ def test_ports_are_a_clusters_own(tmp_path: Path) -> None:
     assert kept.keys() == {f"{tmp_path}:a", f"{tmp_path}:b"}
 
 
+@pytest.mark.usefixtures("all_free")
 def test_ports_that_the_folder_remembers_come_back(tmp_path: Path) -> None:
     machine: Any = Machine(env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
     settings = Settings(prefix="c", slurm_ports=(31234, 31235))
