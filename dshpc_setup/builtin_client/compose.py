@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,15 +195,13 @@ def _of(store: Store, project: str) -> list[Container]:
 
 def _up(machine: Machine, store: Store, planned: Planned, *, recreate: bool) -> int:
     with store.changing():
-        found = store.find("container", planned.name)
+        found: Container | None = store.find("container", planned.name)
         if found is not None and found.labels.get(PROJECT) != planned.labels[PROJECT]:
             raise ClientError(
                 f'Error response from daemon: Conflict. The container name "/{planned.name}" is already in '
                 f'use by container "{found.id}".'
             )
-        if (found is not None and recreate and found.labels.get(HASH) != planned.labels[HASH]) or (
-            found is not None and recreate and _has_other_image(store, found)
-        ):
+        if found is not None and recreate and _is_another(store, found, planned):
             put(f"Recreating {planned.name}")
             containers.stop(found)
             containers.remove(machine, store, found, force=True)
@@ -210,17 +209,19 @@ def _up(machine: Machine, store: Store, planned: Planned, *, recreate: bool) -> 
         if found is None:
             put(f"Creating {planned.name}")
             found = containers.make(machine, store, planned)
-        if launch.find(found.run).state not in ("starting", "running"):
+        if launch.find(found.run).state in ("starting", "running"):
+            put(f"{planned.name} is up-to-date")
+        else:
             put(f"Starting {planned.name}")
             containers.start(machine, store, found)
-        else:
-            put(f"{planned.name} is up-to-date")
     return 0
 
 
-def _has_other_image(store: Store, container: Container) -> bool:
-    image = store.find("image", container.image)
-    return image is not None and image.digest != container.wanted.rootfs.digest
+def _is_another(store: Store, container: Container, planned: Planned) -> bool:
+    """Whether the file, or the image behind its name, is another one than the container was made from."""
+    image = store.find("image", planned.image)
+    other = image is not None and image.digest != container.wanted.rootfs.digest
+    return other or container.labels.get(HASH) != planned.labels[HASH]
 
 
 def _down(machine: Machine, store: Store, project: str) -> int:
@@ -239,5 +240,5 @@ def _run(machine: Machine, store: Store, planned: Planned, rest: list[str]) -> i
     )
     _, *argv = options.words
     name = options.value("--name") or f"{planned.name}-run"
-    one = Planned(**{**vars(planned), "name": name, "argv": tuple(argv)})
+    one = replace(planned, name=name, argv=tuple(argv))
     return containers.run_to_end(machine, store, one, None, remove_after=options.has("--rm"))
