@@ -34,6 +34,14 @@ ELSEWHERE = {
 EXISTS = "its commands show no output: tests/unit/cli/test_documents.py looks whether they exist"
 NOT_TYPED = {
     (
+        "docs/how-to/without-docker.md",
+        "./configure-environment --yes --engine builtin --simulate h100:2",
+    ): "test_builtin_cluster.py types it",
+    (
+        "docs/how-to/without-docker.md",
+        "./dshpc image save cluster.tar.gz                            # there: some 60 MB",
+    ): "test_builtin_cluster.py types it",
+    (
         "README.md",
         "./configure-environment --yes      # ends with Slurm up and a real srun that passed",
     ): EXISTS,
