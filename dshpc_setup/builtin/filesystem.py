@@ -68,7 +68,6 @@ def build(wanted: Wanted, tell: Callable[[Storage], None]) -> None:
     with step("mount"):
         mounts = [Mount(_real(each.source), each.target, each.read_only) for each in wanted.mounts]
         devices = [(_real(each.source), each.target) for each in wanted.devices]
-    devices = [(f"/dev/{name}", f"/dev/{name}") for name in _NODES] + devices
     resolver = _read("/etc/resolv.conf")
     with step("root"):
         old = f"/.dshpc-{os.urandom(8).hex()}"
@@ -81,7 +80,7 @@ def build(wanted: Wanted, tell: Callable[[Storage], None]) -> None:
     with step("sys"):
         _bind(old, Mount("/sys", "/sys", read_only=True))
     with step("dev"):
-        _devices(wanted, old, devices)
+        lay_out_dev(old, devices, single=wanted.rootfs.ids.way == "single", shm_mib=wanted.shm_mib)
     with step("mount"):
         for target in wanted.tmpfs:
             _folder(target)
@@ -196,21 +195,24 @@ def _read_only(top: str) -> None:
             kernel.mount("none", at, flags=kernel.BIND | kernel.REMOUNT | kernel.READONLY | flags)
 
 
-def _devices(wanted: Wanted, old: str, devices: list[tuple[str, str]]) -> None:
+def lay_out_dev(old: str, devices: list[tuple[str, str]], *, single: bool, shm_mib: int) -> None:
+    """/dev with what every program looks for there and these (source, target), terminals and shared memory.
+    `old` is the machine's root, `single`: there is one id. OSError."""
     _folder("/dev")
     kernel.mount("tmpfs", "/dev", "tmpfs", kernel.NOSUID | kernel.NOEXEC, "mode=0755,size=65536k")
-    for source, target in devices:
+    plain = [(f"/dev/{name}", f"/dev/{name}") for name in _NODES]
+    for source, target in plain + devices:
         _place(target)
         kernel.mount(old + source, target, flags=kernel.BIND)
     for name, target in _LINKS.items():
         os.symlink(target, f"/dev/{name}")
     options = "newinstance,ptmxmode=0666,mode=0620"
-    if wanted.rootfs.ids.way != "single":
+    if not single:
         options += f",gid={_TTY_GROUP}"
     os.mkdir("/dev/pts", 0o755)
     kernel.mount("devpts", "/dev/pts", "devpts", kernel.NOSUID | kernel.NOEXEC, options)
     os.mkdir("/dev/shm", 0o755)
-    kernel.mount("tmpfs", "/dev/shm", "tmpfs", _QUIET, f"mode=1777,size={wanted.shm_mib}m")
+    kernel.mount("tmpfs", "/dev/shm", "tmpfs", _QUIET, f"mode=1777,size={shm_mib}m")
 
 
 def _hide(old: str) -> None:

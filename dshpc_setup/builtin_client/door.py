@@ -12,7 +12,6 @@ from dshpc_setup.machine import CommandResult, Machine, Reply
 from dshpc_setup.machine.changed import Changed
 
 _DOCKER = engine_client.DOCKER.program[0]
-# Names for what a command line holds in front of the program that it runs
 _ENV = "env"
 
 

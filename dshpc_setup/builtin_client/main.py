@@ -19,8 +19,6 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.local import LocalMachine
 
-_LOGS_S = 0.2
-
 
 def main(argv: list[str]) -> int:
     """The exit code, as Docker's client has it: 1 for what the engine refuses, 125 for wrong words."""

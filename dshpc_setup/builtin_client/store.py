@@ -23,7 +23,6 @@ from dshpc_setup.files import atomic, locks
 
 SCHEMA = "dshpc.engine/1"
 Kind = Literal["container", "volume", "image"]
-NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _LOCK_S = 60.0
 _T = TypeVar("_T")
 

@@ -14,19 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dshpc_setup.builtin import kernel, one_id
+from dshpc_setup.builtin import filesystem, kernel, one_id
 from dshpc_setup.builtin.ids import Ids, become_root
 from dshpc_setup.debian.faults import DebianError
 from dshpc_setup.machine import Ended, Machine, Say
 
-_NODES = ("null", "zero", "full", "random", "urandom", "tty")
-_LINKS = {
-    "ptmx": "pts/ptmx",
-    "fd": "/proc/self/fd",
-    "stdin": "/proc/self/fd/0",
-    "stdout": "/proc/self/fd/1",
-    "stderr": "/proc/self/fd/2",
-}
 _QUIET = kernel.NOSUID | kernel.NODEV | kernel.NOEXEC
 _NEWNET = 0x40000000  # linux/sched.h
 _SAID = 4000
@@ -155,17 +147,7 @@ def _enter(root: Path, ids: Ids, mounts: Mapping[str, str]) -> None:
     for folder in ("proc", "dev", "sys", "run", "tmp"):
         os.makedirs(f"/{folder}", 0o755, exist_ok=True)
     kernel.mount("proc", "/proc", "proc", _QUIET)
-    kernel.mount("tmpfs", "/dev", "tmpfs", kernel.NOSUID | kernel.NOEXEC, "mode=0755,size=16m")
-    for name in _NODES:
-        os.close(os.open(f"/dev/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
-        kernel.mount(f"/{old}/dev/{name}", f"/dev/{name}", flags=kernel.BIND)
-    for name, target in _LINKS.items():
-        os.symlink(target, f"/dev/{name}")
-    os.mkdir("/dev/pts", 0o755)
-    options = "newinstance,ptmxmode=0666,mode=0620" + (",gid=5" if ids.way != "single" else "")
-    kernel.mount("devpts", "/dev/pts", "devpts", kernel.NOSUID | kernel.NOEXEC, options)
-    os.mkdir("/dev/shm", 0o755)
-    kernel.mount("tmpfs", "/dev/shm", "tmpfs", _QUIET, "mode=1777,size=64m")
+    filesystem.lay_out_dev(f"/{old}", [], single=ids.way == "single", shm_mib=64)
     kernel.mount("tmpfs", "/tmp", "tmpfs", kernel.NOSUID | kernel.NODEV, "mode=1777")
     for source, target in mounts.items():
         os.makedirs(target, 0o755, exist_ok=True)

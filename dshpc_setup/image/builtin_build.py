@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dshpc_setup import codec, gpu_vendors
-from dshpc_setup.builtin import image_file, rights, rootfs, trees
+from dshpc_setup import codec
+from dshpc_setup.builtin import image_file, rootfs, trees
 from dshpc_setup.builtin.ids import Ids
-from dshpc_setup.builtin_client import images
+from dshpc_setup.builtin_client import containers, images
 from dshpc_setup.builtin_client.store import Store
 from dshpc_setup.debian import base, inside
 from dshpc_setup.engine.images import inspect
@@ -20,7 +19,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.image.build import LABEL, ImageResult
-from dshpc_setup.image.context import LAYER
+from dshpc_setup.image.context import LAYER, gpu_packages
 from dshpc_setup.image.mirror import RELEASE, mirror_for
 from dshpc_setup.image.recipe import make_recipe
 from dshpc_setup.machine import Machine
@@ -84,7 +83,7 @@ def build(
             "They are declared in environment/system_deps.json or environment/r.json.",
             ("Take them out: dshpc env remove NAME", "Or use Docker: --engine docker"),
         )
-    ids = rights.need(rights.find(machine), rights.current_user())
+    ids = containers.ids_of(machine)
     labels = {"org.dshpc.gpu-type": gpu_type, LABEL: digest}
     described = image_file.Described(tag, labels, _ENVIRONMENT, (_ENTRYPOINT,))
     made = rootfs.make(
@@ -126,7 +125,7 @@ def _root(
         ids,
         folder,
         extra=_PACKAGES,
-        optional=_of_gpus(gpu_type),
+        optional=gpu_packages()[gpu_type],
         components=("main", "contrib", "non-free"),
         security=security or f"{_DEBIAN}/debian-security",
         progress=lambda text: reporter.progress(f"image: {text}"),
@@ -154,13 +153,6 @@ def _root(
         raise
     finally:
         log.unlink(missing_ok=True)
-
-
-def _of_gpus(gpu_type: str) -> Sequence[str]:
-    known = {each.name: each.image.packages for each in gpu_vendors.all_of_them()}
-    if gpu_type == "all":
-        return tuple(dict.fromkeys(name for names in known.values() for name in names))
-    return known.get(gpu_type, ())
 
 
 def _script(described: str, *, with_python: bool) -> str:

@@ -111,12 +111,16 @@ def _fill(new: Path, *, buildkit: bool, layer: Layer | None) -> None:
     wheels.write(new / "wheels")
 
 
-def _packages() -> str:
-    """For install.sh: a line for each GPU_TYPE with the packages of Debian that it takes."""
+def gpu_packages() -> dict[str, tuple[str, ...]]:
+    """GPU_TYPE -> the packages of Debian that the image takes for it, where there are such."""
     vendors = gpu_vendors.all_of_them()
     every = dict.fromkeys(package for each in vendors for package in each.image.packages)
-    rows = {each.name: each.image.packages for each in vendors} | {"none": (), "all": (*every,)}
-    return "".join(f"{' '.join((name, *packages))}\n" for name, packages in rows.items())
+    return {each.name: each.image.packages for each in vendors} | {"none": (), "all": (*every,)}
+
+
+def _packages() -> str:
+    """For install.sh: a line for each GPU_TYPE."""
+    return "".join(f"{' '.join((name, *each))}\n" for name, each in gpu_packages().items())
 
 
 def _is_script(path: Path) -> bool:

@@ -58,7 +58,6 @@ class Acceptance:
         self.folder, self.given = folder, given
         self.simulate, self.image = given.simulate, given.image
         self.builtin = given.engine == "builtin"
-        # Where the runtime folder of a container lies, paths are short
         self.project = folder / "project"
         self.steps: list[Step] = []
         self.gpus: list[dict[str, Any]] = []
