@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
-from dshpc_setup.builtin import accounts, kernel, one_id, processes
+from dshpc_setup.builtin import accounts, kernel, limits, one_id, processes
 from dshpc_setup.builtin.launch import Status
 from dshpc_setup.builtin.processes import Process
 from dshpc_setup.builtin.wanted import Record
@@ -375,6 +375,7 @@ def _runner(
         signal.signal(number, signal.SIG_IGN)  # of our terminal: they are passed on to the program
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
+        limits.raise_all()
         init = record.init or record.supervisor
         alone = _is_alone(init)
         _enter(init)

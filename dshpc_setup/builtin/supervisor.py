@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from dshpc_setup.builtin import filesystem, ids, kernel, one_id, processes
+from dshpc_setup.builtin import filesystem, ids, kernel, limits, one_id, processes
 from dshpc_setup.builtin.wanted import (
     Failure,
     Record,
@@ -198,6 +198,7 @@ def _middle(wanted: Wanted, above: int, saying: int, reporting: int) -> NoReturn
     for number in _OWN:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is for the container alone
+    limits.raise_all()
     try:
         with filesystem.step("ids"):
             ids.become_root(LocalMachine(), wanted.rootfs.ids)

@@ -245,9 +245,12 @@ def ulimits(facts: HostFacts) -> Mapping[str, tuple[int, int]]:
     They are what NVIDIA asks for with its own images. None where the engine may not raise a limit: a
     container for which it cannot set one does not start ("error setting rlimits"). That right
     (CAP_SYS_RESOURCE) is missing in a rootless engine, in some microVMs, and mostly in an engine that runs
-    in a container itself, where the engine's own limits stay in force.
+    in a container itself, where the engine's own limits stay in force. The built-in engine raises them by
+    itself, as far as its user may.
     """
     engine, platform = facts.engine, facts.platform
+    if engine.kind == "builtin":
+        return {}
     bound = platform.in_container or platform.raises_limits is False
     if engine.rootless or (bound and engine.kind not in ("desktop", "remote")):
         return {}

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -237,6 +238,31 @@ def test_a_program_inside_has_rights_streams_and_an_end(own: Own) -> None:
         assert time.monotonic() - began < 30
         assert own.inside("enter", "sh", "-c", "grep -la 47[1]1 /proc/[0-9]*/cmdline")[1] == ""
     assert own.do("find", "enter") == ["exited", 7]
+
+
+def test_limits_are_as_high_as_its_user_may_have_them(own: Own) -> None:
+    """Also where the terminal has soft limits of its own, in what runs and in what enters."""
+    _, may = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def low() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, may))
+
+    shown = "ulimit -Sn; ulimit -Hn; ulimit -Ss"
+    process = own.begin(
+        "start", "limits", "/bin/sh", "-c", f"{{ {shown}; }} >/seen; sleep 60", preexec_fn=low
+    )
+    try:
+        assert process.wait(30) == 0
+        for code, out, err, _ in (
+            own.inside("limits", "cat", "/seen"),
+            own.inside("limits", "/bin/sh", "-c", shown),
+        ):
+            assert code == 0, err
+            soft, hard, stack = out.split()
+            assert soft == hard or (soft, hard) == ("1048576", "unlimited")
+            assert stack == "unlimited" or int(stack) >= 65536  # KiB
+    finally:
+        own.do("stop", "limits")
 
 
 def test_signals_and_a_terminal_reach_a_program(own: Own) -> None:

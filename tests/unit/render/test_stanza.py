@@ -226,12 +226,13 @@ def test_limits_for_pinned_memory_and_deep_stacks() -> None:
     [
         on("engine", rootless=True),
         on("podman", rootless=True),
+        on("builtin"),
         on("engine", nested=True),
         on("podman", nested=True),
         replace(FACTS, platform=replace(FACTS.platform, raises_limits=False)),
     ],
 )
-def test_an_engine_that_may_not_raise_limits_is_not_asked_to(facts: HostFacts) -> None:
+def test_who_may_not_raise_limits_or_does_it_unasked_is_not_asked_to(facts: HostFacts) -> None:
     assert ulimits(facts) == {}
     assert "ulimits" not in service(Handover("none"), facts)
 
