@@ -18,6 +18,7 @@ from typing import Any
 from dshpc_setup.builtin import launch
 from dshpc_setup.builtin.wanted import RIGHTS
 from dshpc_setup.builtin_client import containers
+from dshpc_setup.builtin_client.door import COMPOSE
 from dshpc_setup.builtin_client.failing import ClientError
 from dshpc_setup.builtin_client.plan import Planned, PlannedMount, device_of, mount_of
 from dshpc_setup.builtin_client.store import Container, Store
@@ -48,7 +49,7 @@ def main(machine: Machine, store: Store, argv: list[str]) -> int:
     )
     verb, *rest = options.words or ["version"]
     if verb == "version":
-        put("2.0.0")
+        put(COMPOSE)
         return 0
     folder = Path(options.value("--project-directory") or ".").resolve()
     file = options.value("-f") or str(folder / "docker-compose.yml")
