@@ -32,19 +32,25 @@ _TERMS = ("xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-
           "vt100", "vt220", "rxvt")  # fmt: skip
 # Beginnings of options that only other tools have: other_tools.py tells which they are
 _OF_OTHERS = ("--container", "--volume", "--runtime", "--image", "--mount")
-_USAGE = """Usage: dshpc exec [--] COMMAND [ARGUMENT...]
-       dshpc shell
+_ROOT = "--root"
+_USAGE = """Usage: dshpc exec [--root] [--] COMMAND [ARGUMENT...]
+       dshpc shell [--root]
 
 Run a command, or a shell, in the cluster's container as yourself: in this folder where it lies in
 the work folder, else in the work folder. The exit code is the command's own.
+
+  --root  Run it as the container's root, who may change nodes and other people's jobs.
 """
 
 
 class Call:
     """One command line, taken apart: what to run, where, as whom, with which streams."""
 
-    def __init__(self, command: str, arguments: list[str], runtime: dict[str, Any]) -> None:
+    def __init__(
+        self, command: str, arguments: list[str], runtime: dict[str, Any], *, as_root: bool = False
+    ) -> None:
         self.command = command
+        self.as_root = as_root
         self.runtime = runtime
         self.began = time.time()
         self.container = str(runtime["container"])
@@ -80,7 +86,7 @@ class Call:
         umask = os.umask(0o022)
         os.umask(umask)
         names.append(f"DSHPC_UMASK={umask:03o}")
-        uid, gid, name = user
+        uid, gid, name = (0, 0, "root") if self.as_root else user
         return self.engine.run_in(
             self.container,
             *(AS_USER, self.token, str(uid), str(gid), name, "--", *self.argv),
@@ -104,6 +110,9 @@ def main(arguments: list[str]) -> int:
     if command in ("exec", "shell") and rest[:1] in (["-h"], ["--help"]):
         sys.stdout.write(_USAGE)
         return 0
+    as_root = command in ("exec", "shell") and rest[:1] == [_ROOT]
+    if as_root:
+        rest = rest[1:]
     if command == "exec" and rest[:1] == ["--"]:
         rest = rest[1:]
     if command == "exec" and not rest:
@@ -118,7 +127,7 @@ def main(arguments: list[str]) -> int:
         value = runtime(os.environ)
         if any("localhost" in word for word in rest):
             rest = _with_node(command, rest, value)
-        return run(Call(command, rest, value))
+        return run(Call(command, rest, value, as_root=as_root))
     except KeyboardInterrupt:
         return 130
     except Exception as error:

@@ -140,7 +140,7 @@ def told(done: CommandResult, container: str) -> Rotated:
             error = DshpcError(brief, "\n".join(lines).strip())
         raise replace(
             error,
-            steps=(*error.steps, f"See what the cluster says: docker logs {container}"),
+            steps=(*error.steps, "See what the cluster says: dshpc logs"),
             exit_code=Exit.INCOMPLETE if done.code == Exit.INCOMPLETE else Exit.ERROR,
         )
     answer = [line for line in lines if line.startswith("{")]

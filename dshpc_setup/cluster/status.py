@@ -180,7 +180,7 @@ def lines(status: ClusterStatus) -> list[str]:
     said += unclean_ends.lines(status.unclean_ends)
     said += _pending_lines(status)
     said += [f"Note       {text}" for text in status.notes]
-    return said + [text for node in status.nodes for text in _back(status, node)]
+    return said + [text for node in status.nodes for text in _back(node)]
 
 
 def _health(status: ClusterStatus) -> str:
@@ -201,14 +201,14 @@ def after_failure(steps: tuple[Fix, ...]) -> tuple[Fix, ...]:
     return (*steps, again)
 
 
-def _back(status: ClusterStatus, node: Node) -> list[str]:
+def _back(node: Node) -> list[str]:
     """What takes the node back: an order of Slurm's administrator, and docker's root is one."""
     if node.usable:
         return []
     if node.plain_state not in TAKEN_OUT:
         return ["Why it takes no jobs, and what helps: dshpc doctor"]
     order = f"scontrol update {shlex.quote(f'NodeName={node.name}')} State=RESUME"
-    again = f"To use node {node.name} again: docker exec {shlex.quote(status.container)} {order}"
+    again = f"To use node {node.name} again: dshpc exec --root -- {order}"
     if node.failed_program != "Prolog":
         return [again]
     # Taken back as it is, the next job drains it again

@@ -75,7 +75,7 @@ def _not_ready(
     failure = report.get("failure")
     if isinstance(failure, dict):
         error = told_error(failure)
-        log = Fix("Look at the log", f"docker logs {container}", step="look")
+        log = Fix("Look at the log", "dshpc logs", step="look")
         return replace(
             error, brief=error.brief or "Slurm did not start.", steps=error.steps or (log,)
         )
@@ -83,13 +83,13 @@ def _not_ready(
         return DshpcError(
             f"Slurm was not ready within {deadline_s:.0f} s.",
             f"Last step: {report.get('phase', 'unknown')}.",
-            (f"Look at the log: docker logs {container}",),
+            ("Look at the log: dshpc logs",),
             Exit.INCOMPLETE,
         )
     return DshpcError(
         f"The container {container} could not be asked whether Slurm is ready.",
         result.text,
-        (f"Look at the log: docker logs {container}",),
+        ("Look at the log: dshpc logs",),
     )
 
 
@@ -129,7 +129,7 @@ def ask_cluster(machine: Machine, container: str) -> Cluster:
         raise DshpcError(
             "Slurm's controller does not answer.",
             told.asked.text,
-            (f"Look at the log: docker logs {container}",),
+            ("Look at the log: dshpc logs",),
         )
     return Cluster(
         bool(nodes) and all(node.usable for node in nodes),
@@ -153,7 +153,7 @@ def refuse_last_good(status: Mapping[str, Any]) -> None:
         )
 
 
-def judge_nodes(cluster: Cluster, gres: str, container: str, *, own_files: bool) -> None:
+def judge_nodes(cluster: Cluster, gres: str, *, own_files: bool) -> None:
     """Raises DshpcError where the node takes no jobs, or has not the GPUs that were planned.
 
     With files of the user's own, the GPUs are what those say.
@@ -164,9 +164,9 @@ def judge_nodes(cluster: Cluster, gres: str, container: str, *, own_files: bool)
             "",
             (
                 "See why: dshpc scontrol show node",
-                f"If somebody drained it: docker exec {container} scontrol update "
+                f"If somebody drained it: dshpc exec --root -- scontrol update "
                 f"nodename={cluster.nodes[0].name if cluster.nodes else 'NAME'} state=resume",
-                f"Look at the log: docker logs {container}",
+                "Look at the log: dshpc logs",
             ),
         )
     have = ",".join(node.gres for node in cluster.nodes if node.gres)
@@ -174,7 +174,7 @@ def judge_nodes(cluster: Cluster, gres: str, container: str, *, own_files: bool)
         raise DshpcError(
             f"The node has {have or 'no GPU'}, but {gres or 'no GPU'} was planned.",
             "The container sees other GPUs than this machine does.",
-            ("See what it says: dshpc status", f"And its log: docker logs {container}"),
+            ("See what it says: dshpc status", "And its log: dshpc logs"),
         )
 
 
@@ -205,7 +205,7 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
         raise DshpcError(
             f"The test job did not end in time: {shown}",
             result.text or in_words(result),
-            (f"Look at the log: docker logs {container}", "Then run this again."),
+            ("Look at the log: dshpc logs", "Then run this again."),
             Exit.INCOMPLETE,
         )
     if not result.ok and (found := _TASK_PROLOG.search(result.text)):
@@ -229,14 +229,14 @@ def run_first_job(machine: Machine, container: str, gpu: bool) -> str:
         raise DshpcError(
             f"The test job failed: {shown}",
             result.text or f"It ended with {result.code} and said nothing.",
-            (f"Look at the log: docker logs {container}",),
+            ("Look at the log: dshpc logs",),
         )
     seen = _seen(result.stdout)
     if gpu and not seen:
         raise DshpcError(
             "The test job got a GPU from Slurm but no variable that names it.",
             f"{shown} set none of {', '.join(variables)}.",
-            (f"Look at the log: docker logs {container}",),
+            ("Look at the log: dshpc logs",),
         )
     return f"{shown} passed, GPU {seen}" if gpu else f"{shown} passed"
 

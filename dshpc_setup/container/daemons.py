@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from dshpc_setup.container import jobs, network
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import CommandResult, Machine
-from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.nodes import Node
 from dshpc_setup.slurm.paths import Paths
@@ -56,7 +55,7 @@ def _control(machine: Machine, paths: Paths, service: str, order: str) -> None:
                 (
                     Fix(
                         "Start the container with its own entrypoint, then see",
-                        "docker logs CONTAINER",
+                        "dshpc logs",
                     ),
                 ),
             )
@@ -88,7 +87,7 @@ def wait_registered(machine: Machine, node: str, since: float) -> Node:
             raise DshpcError(
                 f"Node {node} did not register with the controller within {_REGISTERED_S:.0f} s.",
                 f"Its state is {'+'.join(found.states) if found else 'not known to slurmctld'}.",
-                (Fix("See what slurmd says", "docker logs CONTAINER", step="look"),),
+                (Fix("See what slurmd says", "dshpc logs", step="look"),),
             )
         time.sleep(0.02)
 
@@ -136,13 +135,12 @@ def take_back(machine: Machine, node: str, found: Node, *, fresh: bool) -> Taken
         return None
     over = fresh and (found.processes_left or found.prolog_failed)
     if not found.own_doing and not over:
-        container = Settings(prefix=machine.env.get("DSHPC_PREFIX", Settings.prefix)).container
         who = "slurmstepd" if found.processes_left else f"a person ({found.who})"
         who = "Slurm" if found.by_slurm else who
         return TakenBack(
             False,
             f"Node {node} was set to {'+'.join(found.states)} by {who} and is left "
-            f"so: {found.why}. To take it back: docker exec {container} scontrol update "
+            f"so: {found.why}. To take it back: dshpc exec --root -- scontrol update "
             f"nodename={node} state=resume",
         )
     result = Slurm(machine).resume(node, deadline_s=_ASK_S)
@@ -150,7 +148,7 @@ def take_back(machine: Machine, node: str, found: Node, *, fresh: bool) -> Taken
         raise DshpcError(
             f"Node {node} is {'+'.join(found.states)} and cannot be resumed.",
             result.text,
-            (Fix("See", "docker logs CONTAINER", step="look"),),
+            (Fix("See", "dshpc logs", step="look"),),
         )
     return TakenBack(
         True, f"Node {node} was {'+'.join(found.states)} ({found.reason or 'no reason'}): resumed."
@@ -198,5 +196,5 @@ def proof_error(result: CommandResult, node: str, found: Node | None) -> DshpcEr
     return DshpcError(
         f"The first job (srun true) {how}. {state}{reason}",
         "\n".join([" ".join(result.argv), result.text]).strip(),
-        (Fix("See what the daemons say", "docker logs CONTAINER", step="look"),),
+        (Fix("See what the daemons say", "dshpc logs", step="look"),),
     )

@@ -25,7 +25,7 @@ from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.look import Seen
 from dshpc_setup.container.prepare import let_resolve
 from dshpc_setup.container.run import Run
-from dshpc_setup.container.status import as_failure, with_name
+from dshpc_setup.container.status import as_failure
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files.storage import replace_text
 
@@ -163,7 +163,7 @@ def _fall_back(run: Run, error: DshpcError, last: Mapping[str, str] | None) -> C
     if _seen_error(run, kept) is not None:
         raise error
     _named(run, check.node_name(kept, run.settings.node))
-    error = with_name(while_up(error), run.settings.container)
+    error = while_up(error)
     run.status.values["kept_last_good"] = as_failure(error)
     brief = f"{error.brief} The last good configuration stays in force."
     run.status.note(brief, "kept_last_good")

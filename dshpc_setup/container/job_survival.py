@@ -94,12 +94,12 @@ def _jobs_run(brief: str, details: str, node: str, ids: tuple[str, ...]) -> Dshp
         (
             Fix(
                 "So that no other job begins meanwhile",
-                f"docker exec CONTAINER scontrol update nodename={node} state=drain "
+                f"dshpc exec --root -- scontrol update nodename={node} state=drain "
                 "reason=dshpc:reconfigure",
             ),
             Fix(
                 "Wait until they have ended, or end them",
-                f"docker exec CONTAINER scancel {' '.join(ids)}",
+                f"dshpc exec --root -- scancel {' '.join(ids)}",
             ),
             Fix("Then", "dshpc reconfigure", step="after"),
         ),

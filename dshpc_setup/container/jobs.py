@@ -198,7 +198,7 @@ def _running(machine: Machine, columns: str) -> tuple[SlurmJob, ...]:
         raise DshpcError(
             "The controller does not say which jobs run.",
             told.asked.text,
-            (Fix("See", "docker logs CONTAINER", step="look"),),
+            (Fix("See", "dshpc logs", step="look"),),
         )
     return told.value
 

@@ -113,7 +113,7 @@ def _load(path: str, found: os.stat_result) -> tuple[bytes, KeySet]:
             (
                 Fix(
                     "See how its volume is",
-                    "docker exec CONTAINER ls -la /var/lib/dshpc/key",
+                    "dshpc exec --root -- ls -la /var/lib/dshpc/key",
                     step="look",
                 ),
             ),
@@ -147,7 +147,7 @@ def _unsafe(path: str, problem: str) -> DshpcError:
         (
             Fix(
                 "Remove it, so that the next start makes a new one (running jobs are lost)",
-                f"docker exec CONTAINER rm {path} && docker restart CONTAINER",
+                f"dshpc exec --root -- rm {path} && dshpc restart",
             ),
         ),
     )

@@ -47,7 +47,7 @@ def defect(error: Exception) -> DshpcError:
     return DshpcError(
         "The start stopped at a defect of dsHPC setup itself.",
         f"{type(error).__name__}: {error}",
-        (Fix("Please report it with the output of", "docker logs CONTAINER"),),
+        (Fix("Please report it with the output of", "dshpc logs"),),
     )
 
 

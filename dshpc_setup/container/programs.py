@@ -113,7 +113,7 @@ def failed_around(candidate: Candidate, said: str, *, drained: bool) -> DshpcErr
     steps = what_to_do(candidate, "slurm.conf", "", found.line)
     first, *others = (step if isinstance(step, Fix) else Fix(step) for step in steps)
     # slurmd writes "prolog failed status=CODE:SIGNAL"
-    look = [Fix("Look at its exit code", "docker logs --tail 50 CONTAINER", step="look")]
+    look = [Fix("Look at its exit code", "dshpc logs --tail 50", step="look")]
     look = look if task is None else []
     return DshpcError(
         shortened(f"The {key} {path} {how}, so that {so}."),

@@ -33,10 +33,9 @@ from dshpc_setup.container.exclusive import alone
 from dshpc_setup.container.look import Seen, look
 from dshpc_setup.container.proof import prove
 from dshpc_setup.container.run import Run, slurm_user
-from dshpc_setup.container.status import Status, as_failure, with_name
+from dshpc_setup.container.status import Status, as_failure
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.machine import Machine
-from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.paths import ASK, Paths
 
 _RESTARTED_S = 10.0
@@ -50,16 +49,12 @@ def reconfigure(machine: Machine, paths: Paths, env: Mapping[str, str]) -> int:
     Raises DshpcError: with exit code 3 where it cannot be asked for now, else with 2, and what was in
     force before is so still.
     """
-    settings = Settings()
-    try:
-        settings = settings_module.load(env=env)
-        with alone(paths, "dshpc reconfigure"):
-            before = _ready(paths)
-            status = Status(paths, say=_say, live=False)
-            run = Run(machine, paths, status, settings, slurm_user(), restored=True)
-            _reconfigure(run, before)
-    except DshpcError as error:
-        raise with_name(error, settings.container) from None
+    settings = settings_module.load(env=env)
+    with alone(paths, "dshpc reconfigure"):
+        before = _ready(paths)
+        status = Status(paths, say=_say, live=False)
+        run = Run(machine, paths, status, settings, slurm_user(), restored=True)
+        _reconfigure(run, before)
     return Exit.OK
 
 
@@ -101,7 +96,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
         node = check.node_name(candidate, run.settings.node)
         job_survival.ensure(run, Candidate(old_texts, {}, {}), candidate, node)
     except DshpcError as error:
-        error = with_name(while_up(error), run.settings.container)
+        error = while_up(error)
         _say_refused(run, before, error)
         raise error from None
     same = partitions.same(old_texts, candidate.texts)
@@ -123,7 +118,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     except DshpcError as error:
         if candidate.texts == old_texts:
             raise
-        error = with_name(while_up(error), run.settings.container)
+        error = while_up(error)
         _back(run, Candidate(old_texts, {}, {}), seen, old_folder, error)
         _say_refused(run, before, error)
         raise error from None
@@ -258,7 +253,7 @@ def _back(run: Run, old: Candidate, seen: Seen, folder: str, why: DshpcError) ->
             "\n".join(filter(None, (why.details, error.details))),
             (Fix("Start the cluster again", "dshpc restart", does="restart"), *error.steps),
         )
-        run.status.failed(with_name(both, run.settings.container))
+        run.status.failed(both)
         raise both from None
 
 

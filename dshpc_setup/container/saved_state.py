@@ -131,13 +131,13 @@ def _lost(folder: str, refuses: Refuses) -> DshpcError:
         steps.append(
             Fix(
                 f"Take the copy of {when}; of jobs of later the scripts are kept, and they are named",
-                "docker exec CONTAINER dshpc-node saved-state restore",
+                "dshpc exec --root -- dshpc-node saved-state restore",
             )
         )
     steps.append(
         Fix(
             "Start with an empty queue; job IDs continue, and scripts are kept in the state volume",
-            "docker exec CONTAINER dshpc-node saved-state give-up",
+            "dshpc exec --root -- dshpc-node saved-state give-up",
         )
     )
     return DshpcError(
@@ -196,7 +196,7 @@ def _named(numbers: list[int], aside: str) -> str:
     return (
         f"Jobs that are not in the queue any more: {_listed(numbers)}. Their scripts are kept. Submit "
         "one again as its user, from its folder, with the options that it had on its command line:\n"
-        f"  docker exec CONTAINER cat {aside}/job.{numbers[0]}/script | dshpc sbatch\n"
+        f"  dshpc exec --root -- cat {aside}/job.{numbers[0]}/script | dshpc sbatch\n"
         "  (a job of dshpc run, method run or workflow run: the same command again)"
     )
 

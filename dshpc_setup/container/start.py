@@ -22,7 +22,7 @@ from dshpc_setup.container.look import Seen, look
 from dshpc_setup.container.prepare import prepare
 from dshpc_setup.container.proof import prove
 from dshpc_setup.container.run import Run, slurm_user
-from dshpc_setup.container.status import Status, with_name
+from dshpc_setup.container.status import Status
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
@@ -38,10 +38,10 @@ def start(machine: Machine, paths: Paths, env: Mapping[str, str]) -> int:
         settings = settings_module.load(env=env)
         _start(Run(machine, paths, status, settings, slurm_user()))
     except DshpcError as error:
-        outcome.failed(status, with_name(error, settings.container))
+        outcome.failed(status, error)
         return Exit.ERROR
     except Exception as error:  # the boundary: a defect of ours must stand in the status, too
-        outcome.failed(status, with_name(outcome.defect(error), settings.container))
+        outcome.failed(status, outcome.defect(error))
         raise
     return Exit.OK
 

@@ -68,7 +68,7 @@ def foreign_error(paths: Paths, candidate: Candidate) -> DshpcError | None:
             Fix("To go on with its queue and users", f"configure-environment --prefix {owner}"),
             Fix(
                 "To begin with an empty queue, take the saved state out of the volume",
-                f"docker exec CONTAINER mv {folder} {folder}.{owner}",
+                f"dshpc exec --root -- mv {folder} {folder}.{owner}",
             ),
             Fix("Then start the cluster", "dshpc restart", step="after", does="restart"),
         ),

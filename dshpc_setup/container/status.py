@@ -26,7 +26,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from dshpc_setup.documents import foreign
@@ -38,7 +37,7 @@ SCHEMA = "dshpc.start/1"
 
 
 def log(text: str) -> None:
-    """A readable line (or several) for `docker logs`."""
+    """A readable line (or several) for `dshpc logs`."""
     for line in printable(text).splitlines() or [""]:
         print(f"dshpc: {line}", flush=True)
 
@@ -47,12 +46,6 @@ def printable(text: str) -> str:
     """Without what no terminal and no JSON reader takes: parts of a file may stand in it."""
     whole = text.encode("utf-8", "replace").decode()
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in whole)
-
-
-def with_name(error: DshpcError, container: str) -> DshpcError:
-    """The error with the container's name where its steps say CONTAINER: the one place to know it."""
-    named = (step.edited(lambda text: text.replace("CONTAINER", container)) for step in error.fixes)
-    return replace(error, steps=tuple(named))
 
 
 def as_failure(error: DshpcError) -> dict[str, object]:

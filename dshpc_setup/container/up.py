@@ -156,5 +156,5 @@ def _did_not_come_up(program: str) -> DshpcError:
     return DshpcError(
         f"{program} does not come up.",
         f"Its configuration was accepted; what {program} says stands in the container's log.",
-        (Fix("See", "docker logs CONTAINER", step="look"),),
+        (Fix("See", "dshpc logs", step="look"),),
     )

@@ -150,7 +150,7 @@ def _no_home(known: Account, why: str) -> DshpcError:
         f"{known.home} cannot be the home of {known.user.name}: {why}.",
         "It is in the volume of the users' homes, where only root writes.",
         (
-            Fix("See what is there", f"docker exec CONTAINER ls -la {HOMES}", step="look"),
+            Fix("See what is there", f"dshpc exec --root -- ls -la {HOMES}", step="look"),
             "Then move it away.",
         ),
     )

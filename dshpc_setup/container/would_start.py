@@ -18,7 +18,7 @@ from dshpc_setup.container.complaints import while_up
 from dshpc_setup.container.exclusive import alone
 from dshpc_setup.container.look import look
 from dshpc_setup.container.run import Run, slurm_user
-from dshpc_setup.container.status import Status, as_failure, with_name
+from dshpc_setup.container.status import Status, as_failure
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import Machine
 from dshpc_setup.settings import Settings
@@ -38,7 +38,7 @@ def would_start(machine: Machine, paths: Paths, env: Mapping[str, str]) -> int:
                 thrown_away=not runs,
             )
     except DshpcError as error:
-        refused = as_failure(with_name(while_up(error), settings.container))
+        refused = as_failure(while_up(error))
         code = Exit.INCOMPLETE if error.exit_code == Exit.INCOMPLETE else Exit.ERROR
     print(json.dumps({"refused": refused}))
     return code

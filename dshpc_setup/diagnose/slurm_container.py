@@ -86,9 +86,7 @@ def _ended(found: ClusterStatus, seen: ContainerSeen | None, log: tuple[str, ...
     if code is not None and found.state != "created":
         meaning = f": {_SIGNALS[code]}" if code in _SIGNALS else ""
         how = f" Its exit code was {code}{meaning}."
-    look = Fix(
-        "Look at how it ended", f"docker logs --tail 50 {quote(found.container)}", step="look"
-    )
+    look = Fix("Look at how it ended", "dshpc logs --tail 50", step="look")
     return fault(
         f"The container {found.container} {containers.how(found.state)}.{how}",
         _told(found),
@@ -134,7 +132,7 @@ def _restarts(_: CheckInput, seen: ContainerSeen) -> Verdict:
     if seen.status != "restarting" and seen.restarts < _OFTEN:
         return fine(again) if seen.restarts else fine()
     fixes = (
-        Fix("Look at how it ends", f"docker logs --tail 50 {quote(seen.name)}", step="look"),
+        Fix("Look at how it ends", "dshpc logs --tail 50", step="look"),
         Fix("Stop it meanwhile", "dshpc down"),
     )
     words = (*([f"exit code {seen.exit_code}"] if seen.exit_code else []), *seen.log[-_LAST_LINES:])

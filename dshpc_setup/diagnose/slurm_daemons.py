@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
-
 from dshpc_setup import slurm_releases
 from dshpc_setup.container.key_set import LEAST_BYTES
 from dshpc_setup.diagnose.common import cluster
@@ -71,7 +69,7 @@ def _daemon_up(name: str, without: str) -> Check:
         words = (f"{name}: down{since}, {_exits(daemon)}", *_errors_of(name, inside))
         if not daemon.wanted:
             service = f"{_PATHS.services}/{name}"
-            order = f"docker exec {quote(cluster(known).container)} s6-svc -u {service}"
+            order = f"dshpc exec --root -- s6-svc -u {service}"
             cause = f"Somebody stopped {name}, and its supervisor leaves it so: {without}"
             return fault(
                 cause,
@@ -141,7 +139,7 @@ def _key(known: CheckInput, inside: Inside) -> Verdict:
         )
     if key.state != "present":
         return unknown(f"The key cannot be looked at: {key.detail or key.state}.")
-    inside_it = f"docker exec {quote(cluster(known).container)}"
+    inside_it = "dshpc exec --root --"
     wrong = _wrong_with(key)
     if wrong is None:
         return fine(_told(key))

@@ -77,40 +77,26 @@ def described(node: Node) -> str:
     return f"{node.name}: {node.state}{because}{by}"
 
 
-def resume(known: CheckInput, node: Node, *, automatic: bool = False) -> tuple[Fix, ...]:
+def resume(node: Node, *, automatic: bool = False) -> tuple[Fix, ...]:
     """What takes a drained node back: Slurm lets only root and its own user do so."""
-    order = f"scontrol update NodeName={quote(node.name)} State=RESUME"
     return (
         Fix(
-            "As root, take the node back into use",
-            f"dshpc {order}",
+            "Take the node back into use",
+            f"dshpc exec --root -- scontrol update NodeName={quote(node.name)} State=RESUME",
             automatic=automatic,
             repair=("resume-node", "") if automatic else None,
-        ),
-        Fix(
-            "Or, where you are not root",
-            f"docker exec {quote(cluster(known).container)} {order}",
-            step="alternative",
         ),
     )
 
 
 def release(
-    known: CheckInput, jobs: tuple[Stuck, ...], text: str = "Let them run", step: Step = "do"
+    jobs: tuple[Stuck, ...], text: str = "Let them run", step: Step = "do"
 ) -> tuple[Fix, ...]:
     """What lets held jobs go; one that its user did not hold is root's to release."""
     if not jobs:
         return ()
     ids = ",".join(job.job.partition("_[")[0] for job in jobs[:MOST])
-    order = f"scontrol release {quote(ids)}"
-    return (
-        Fix(text, f"dshpc {order}", step=step),
-        Fix(
-            "Or, where they are not yours",
-            f"docker exec {quote(cluster(known).container)} {order}",
-            step="alternative",
-        ),
-    )
+    return (Fix(text, f"dshpc exec --root -- scontrol release {quote(ids)}", step=step),)
 
 
 def reconfigure(

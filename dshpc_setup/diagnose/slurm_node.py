@@ -46,7 +46,7 @@ def _of_nodes(
     return looked
 
 
-def _drained(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
+def _drained(_: CheckInput, found: tuple[Node, ...]) -> Verdict:
     bad = [node for node in found if node.drained]
     if not bad:
         return fine(*map(described, found))
@@ -58,17 +58,17 @@ def _drained(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
             f"{node.who} drained it, with the reason: {reason}. It takes no new jobs until somebody "
             "takes it back; dshpc leaves it so.",
             *evidence,
-            fix=resume(known, node),
+            fix=resume(node),
         )
     if node.over:
         cause = (
             f"It was drained for something that is over ({reason}), and only has to be taken back."
         )
-        return fault(cause, *evidence, fix=resume(known, node, automatic=True))
+        return fault(cause, *evidence, fix=resume(node, automatic=True))
     return fault(
         f"The node was drained and takes no new jobs. The reason is: {reason}.",
         *evidence,
-        fix=(NODE, *resume(known, node)),
+        fix=(NODE, *resume(node)),
     )
 
 
@@ -87,7 +87,7 @@ def _drained_for(reason: str, cause: str, *fixes: Fix) -> Callable[[CheckInput],
             )
             for fix in fixes
         )
-        return fault(cause, *map(described, bad), fix=(*first, *resume(known, bad[0])))
+        return fault(cause, *map(described, bad), fix=(*first, *resume(bad[0])))
 
     return _of_nodes(look)
 
@@ -165,14 +165,14 @@ def _low(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
     )
 
 
-def _down(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
+def _down(_: CheckInput, found: tuple[Node, ...]) -> Verdict:
     bad = [node for node in found if node.down]
     if not bad:
         return fine(*map(described, found))
     node = bad[0]
     if node.by_a_person and not node.silent:
         cause = f"{node.who} set it down, with the reason: {node.reason}. dshpc leaves it so."
-        return warning(cause, *map(described, bad), fix=resume(known, node))
+        return warning(cause, *map(described, bad), fix=resume(node))
     if node.silent:
         cause = "slurmd, Slurm's daemon on the node, does not answer the controller."
         return fault(
@@ -181,7 +181,7 @@ def _down(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
             fix=(LOG, reconfigure("Restart the daemons; running jobs are not affected")),
         )
     cause = "The node is down, and slurmd answers: it only has to be taken back."
-    return fault(cause, *map(described, bad), fix=resume(known, node, automatic=node.over))
+    return fault(cause, *map(described, bad), fix=resume(node, automatic=node.over))
 
 
 def _invalid(_: CheckInput, found: tuple[Node, ...]) -> Verdict:
@@ -197,7 +197,7 @@ def _invalid(_: CheckInput, found: tuple[Node, ...]) -> Verdict:
 
 
 _LEFT = Fix(
-    "See what is left of it", "docker top CONTAINER -eo pid,ppid,stat,user,comm", step="look"
+    "See what is left of it", "dshpc exec --root -- ps -eo pid,ppid,stat,user,comm", step="look"
 )
 _NEEDS = (RUNS, CONTROLLER)
 _REASONS = ("DSH-SL-013", "DSH-SL-014", "DSH-SL-015", PROLOG, "DSH-SL-017")

@@ -75,8 +75,8 @@ def _afterwards(known: CheckInput, node: Node) -> tuple[Fix, ...]:
     """The node back, and the jobs that Slurm holds since then; a failed start does the first itself."""
     pending = cluster(known).pending or ()
     jobs = tuple(job for job in pending if job.hold == "launch")
-    held = release(known, jobs, "Then release the jobs that Slurm holds for it", "after")
+    held = release(jobs, "Then release the jobs that Slurm holds for it", "after")
     if cluster(known).failure is not None:
         again = "Then start the cluster again, which takes the node back"
         return (Fix(again, "dshpc restart", step="after"), *held)
-    return (*resume(known, node), *held)
+    return (*resume(node), *held)

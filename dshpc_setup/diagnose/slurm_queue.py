@@ -114,7 +114,7 @@ def _held(known: CheckInput) -> Verdict:
         return note(
             "Jobs are held by a person. They wait until they are released.",
             *blocked_jobs.lines(jobs),
-            fix=release(known, jobs),
+            fix=release(jobs),
         )
     if any(job.hold == "launch" for job in others):
         return warning(
@@ -123,13 +123,13 @@ def _held(known: CheckInput) -> Verdict:
             *blocked_jobs.lines(jobs),
             fix=(
                 Fix("See what the daemons said as they tried", "dshpc logs --tail 50", step="look"),
-                *release(known, others, "When the cause is repaired, let them run"),
+                *release(others, "When the cause is repaired, let them run"),
             ),
         )
     return warning(
         "Jobs are held, not by their users, and wait until they are released.",
         *blocked_jobs.lines(jobs),
-        fix=release(known, others),
+        fix=release(others),
     )
 
 
@@ -172,15 +172,14 @@ def _jobs_out_of_memory(_: CheckInput, inside: Inside) -> Verdict:
     )  # fmt: skip
 
 
-def _without_process(known: CheckInput, inside: Inside) -> Verdict:
+def _without_process(_: CheckInput, inside: Inside) -> Verdict:
     batch = inside.without_process
     steps = [step for step in inside.steps_without_process if step.partition(".")[0] not in batch]
     if not batch and not steps:
         return fine()
     ids = " ".join(dict.fromkeys((*batch, *(step.partition(".")[0] for step in steps))))
-    container = cluster(known).container
     kinds = (("", batch), (" steps of srun", steps))
-    again = Fix("Run them again", f"docker exec {container} scontrol requeue {','.join(batch)}")
+    again = Fix("Run them again", f"dshpc exec --root -- scontrol requeue {','.join(batch)}")
     give_up = Fix("Or give them up", f"dshpc scancel {ids}", step="alternative")
     cancel = Fix("Cancel them: srun waits for ever", f"dshpc scancel {ids}")
     return fault(
@@ -195,7 +194,7 @@ def _without_process(known: CheckInput, inside: Inside) -> Verdict:
             # A slurmstepd that was killed alone leaves its program behind, which Slurm no longer ends
             Fix(
                 "See whether a program of theirs still runs, and end it first",
-                f"docker exec {container} ps -o pid,user,etime,args --ppid 1",
+                "dshpc exec --root -- ps -o pid,user,etime,args --ppid 1",
                 step="look",
             ),
             *((again, give_up) if batch else (cancel,)),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from shlex import quote
-
 from dshpc_setup import slurm_releases
-from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, unknown, warning
 from dshpc_setup.diagnose.slurm_known import RUNS, STATE_VOLUME, before_ready, of_inside, restart
 from dshpc_setup.errors import Fix, configure
@@ -89,7 +86,7 @@ def _set_clock(facts: HostFacts) -> tuple[Fix, ...]:
     )
 
 
-def _zombies(known: CheckInput, inside: Inside) -> Verdict:
+def _zombies(_: CheckInput, inside: Inside) -> Verdict:
     if inside.zombies <= _ZOMBIES:
         return fine(f"{inside.zombies} zombies")
     return warning(
@@ -98,7 +95,7 @@ def _zombies(known: CheckInput, inside: Inside) -> Verdict:
         f"{inside.zombies} zombies",
         fix=(
             Fix("See whose they are",
-                f"docker top {quote(cluster(known).container)} -eo ppid,pid,stat,comm", step="look"),
+                "dshpc exec --root -- ps -eo ppid,pid,stat,comm", step="look"),
             restart(),
         ),
     )  # fmt: skip

@@ -16,10 +16,8 @@ _NODE = {
     "dshpc key rotate": "dshpc-node rotate-key",
     "dshpc status": "dshpc-node status",
 }
-_SLURM = re.compile(
-    rf"dshpc (?:exec -- |(?=(?:{'|'.join(sorted(EXEC_COMMANDS - {'exec', 'shell'}))})\b))([^;&|]+)"
-)
-_DOCKER_EXEC = re.compile(r"docker exec [\w.-]+ ([^;&|]+)")
+_SLURMS = "|".join(sorted(EXEC_COMMANDS - {"exec", "shell"}))
+_SLURM = re.compile(rf"dshpc (?:exec (?:--root )?-- |(?=(?:{_SLURMS})\b))([^;&|]+)")
 _HERE = re.compile(r"(?:nvidia-smi|amd-smi|sbatch)(?: .*)?|(?:cat /proc|ls -ln? /dev)/.*")
 
 
@@ -69,7 +67,6 @@ def _in_here(command: str) -> str | None:
     """The command as it is given in the container; None for one of the host's."""
     if command in _NODE:
         return _NODE[command]
-    for form in (_SLURM, _DOCKER_EXEC):
-        if found := form.fullmatch(command):
-            return found[1]
+    if found := _SLURM.fullmatch(command):
+        return found[1]
     return command if _HERE.fullmatch(command) else None

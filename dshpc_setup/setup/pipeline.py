@@ -453,7 +453,7 @@ class Configure:
             for note in start_report.notes(told, cluster.usable):
                 self.steps.note(note)
             own = any(item.action.startswith("kept-") for item in self.report.changes)
-            verify.judge_nodes(cluster, plan.gres_text, settings.container, own_files=own)
+            verify.judge_nodes(cluster, plan.gres_text, own_files=own)
             has_gpu = any(node.gres for node in cluster.nodes)
             said = "ready"
             if started:

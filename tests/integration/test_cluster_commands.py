@@ -12,6 +12,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import struct
 import subprocess
@@ -644,8 +645,11 @@ def test_status_of_a_drained_node(cluster: Cluster) -> None:
         done = cluster.run("status", "--json")
         assert done.returncode == 2
         assert json.loads(done.stdout)["nodes"][0]["reason"] == "a | b"
+        said = cluster.run("status").stdout.decode()
+        (back,) = re.findall(rf"To use node {node} again: dshpc (exec --root -- scontrol .*)", said)
     finally:
-        cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        assert cluster.run(*shlex.split(back)).returncode == 0
+    assert json.loads(cluster.run("status", "--json").stdout)["nodes"][0]["state"] == "idle"
 
 
 @pytest.mark.parametrize("commands", [["restart"], ["down", "up"]])

@@ -275,7 +275,7 @@ def test_a_key_of_wrong_mode_or_length_is_told_and_kept(
     assert outcome.code == 2
     error = outcome.report["error"]
     assert words in error["brief"]
-    assert any(f"docker exec {cluster.container} rm {KEY}" in step for step in error["resolution"])
+    assert any(f"dshpc exec --root -- rm {KEY}" in step for step in error["resolution"])
     assert cluster.inspect()["State"]["Running"]
     assert cluster.inspect()["RestartCount"] == 0
     assert cluster.said("stat", "-c", "%a %s", KEY) == f"{mode} {len(content)}"

@@ -200,9 +200,9 @@ def test_what_follows_a_start_that_failed(steps: tuple[Fix, ...], wanted: tuple[
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("drained", "docker exec p-slurm scontrol update NodeName=p State=RESUME"),
-        ("draining", "docker exec p-slurm scontrol update NodeName=p State=RESUME"),
-        ("down", "docker exec p-slurm scontrol update NodeName=p State=RESUME"),
+        ("drained", "dshpc exec --root -- scontrol update NodeName=p State=RESUME"),
+        ("draining", "dshpc exec --root -- scontrol update NodeName=p State=RESUME"),
+        ("down", "dshpc exec --root -- scontrol update NodeName=p State=RESUME"),
         ("inval", "dshpc doctor"),
         ("idle*", "dshpc doctor"),
     ],

@@ -211,6 +211,39 @@ def test_exec_does_not_wait_for_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_the_containers_root_is_asked_for_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = exec_command.Call("exec", ["scontrol"], RUNTIME, as_root=True)
+    call.token = "t"
+    line = call.client((1000, 100, "ada"), {})
+    assert line[-7:] == [exec_command.AS_USER, "t", "0", "0", "root", "--", "scontrol"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ran", "as_root"),
+    [
+        (["exec", "--root", "--", "id", "--root"], ["id", "--root"], True),
+        (["exec", "--root", "id"], ["id"], True),
+        (["exec", "--", "--root"], ["--root"], False),
+        (["exec", "id", "--root"], ["id", "--root"], False),
+        (["shell", "--root"], ["bash", "-l"], True),
+        (["srun", "--root"], ["srun", "--root"], False),
+    ],
+)
+def test_root_is_meant_before_the_command_alone(
+    arguments: list[str], ran: list[str], as_root: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[exec_command.Call] = []
+    monkeypatch.setattr(exec_command, "runtime", lambda _: RUNTIME)
+
+    def run(call: exec_command.Call) -> int:
+        calls.append(call)
+        return 0
+
+    monkeypatch.setattr(exec_command, "run", run)
+    assert exec_command.main(arguments) == 0
+    assert [(call.argv, call.as_root) for call in calls] == [(ran, as_root)]
+
+
 def test_a_shell_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     argv = client(monkeypatch, "shell", [], {"TERM": "xterm"}, ALL, "/elsewhere")
     assert argv[:6] == ["docker", "exec", "-i", "-t", "-e", "TERM"]
@@ -318,7 +351,7 @@ def test_every_command_of_the_fast_path_is_known() -> None:
         assert exec_stdin.mode(command, ["x"], NONE) in (exec_stdin.NONE, exec_stdin.DIRECT)
 
 
-@pytest.mark.parametrize("arguments", [["exec"], ["exec", "--"]])
+@pytest.mark.parametrize("arguments", [["exec"], ["exec", "--"], ["exec", "--root"]])
 def test_exec_of_nothing_is_wrong_usage(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -147,5 +147,5 @@ def test_the_containers_own_words_follow(project: Project) -> None:
     assert caught.value.details == NOT_ENDED.details
     assert caught.value.resolution == (
         "See the cluster's state: dshpc status",
-        "See what the cluster says: docker logs p-slurm",
+        "See what the cluster says: dshpc logs",
     )

@@ -162,12 +162,12 @@ def test_a_configuration_that_was_refused_is_an_error() -> None:
 
 def test_the_node_must_have_what_was_planned_unless_the_user_says_otherwise() -> None:
     cluster = Cluster(True, (Node("a", "gpu:h100:1", "idle"),))
-    verify.judge_nodes(cluster, "gpu:h100:1", "c", own_files=False)
-    verify.judge_nodes(cluster, "gpu:h100:2", "c", own_files=True)
+    verify.judge_nodes(cluster, "gpu:h100:1", own_files=False)
+    verify.judge_nodes(cluster, "gpu:h100:2", own_files=True)
     with pytest.raises(DshpcError, match="gpu:h100:2 was planned"):
-        verify.judge_nodes(cluster, "gpu:h100:2", "c", own_files=False)
+        verify.judge_nodes(cluster, "gpu:h100:2", own_files=False)
     with pytest.raises(DshpcError, match="a drained"):
-        verify.judge_nodes(Cluster(False, (Node("a", "", "drained"),)), "", "c", own_files=True)
+        verify.judge_nodes(Cluster(False, (Node("a", "", "drained"),)), "", own_files=True)
 
 
 def test_jobs_run_nowhere_while_the_cluster_is_not_ready() -> None:

@@ -118,18 +118,13 @@ def test_waiting_ends_when_nobody_will_come(monkeypatch: pytest.MonkeyPatch) -> 
     assert not network.wait_listening(1, 60.0, lambda: True)
 
 
-@pytest.mark.parametrize(
-    ("env", "container"), [({"DSHPC_PREFIX": "lab"}, "lab-slurm"), ({}, "dshpc-slurm")]
-)
-def test_a_node_of_a_persons_is_left_with_the_way_to_take_it_back(
-    env: dict[str, str], container: str
-) -> None:
-    machine = FakeMachine(env=env)
+def test_a_node_of_a_persons_is_left_with_the_way_to_take_it_back() -> None:
+    machine = FakeMachine()
     done = daemons.take_back(machine, "lab", node("IDLE+DRAIN", "broken fan", "root"), fresh=True)
     assert done is not None
     assert not done.resumed
     assert machine.ran == []
-    way = f"docker exec {container} scontrol update nodename=lab state=resume"
+    way = "dshpc exec --root -- scontrol update nodename=lab state=resume"
     assert done.note.endswith(f"To take it back: {way}")
 
 

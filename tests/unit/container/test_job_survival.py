@@ -110,6 +110,6 @@ def test_what_is_advised_is_for_root() -> None:
     error = change(RUNS, "CPUs=8", "CPUs=6")
     assert error is not None
     drain, end, last = error.resolution
-    assert "docker exec CONTAINER scontrol update nodename=lab state=drain" in drain
-    assert end.endswith("docker exec CONTAINER scancel 8")
+    assert "dshpc exec --root -- scontrol update nodename=lab state=drain" in drain
+    assert end.endswith("dshpc exec --root -- scancel 8")
     assert last == "Then: dshpc reconfigure"

@@ -201,7 +201,7 @@ def test_a_short_or_damaged_key_is_refused_and_kept(
     Path(paths.key).chmod(0o600)
     with pytest.raises(DshpcError, match=words) as caught:
         keys.ensure_key(paths, ME)
-    assert "docker exec CONTAINER rm" in caught.value.resolution[0]
+    assert "dshpc exec --root -- rm" in caught.value.resolution[0]
     assert Path(paths.key).read_bytes() == content
 
 

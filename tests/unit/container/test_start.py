@@ -120,9 +120,7 @@ def test_the_queue_of_another_cluster_is_not_taken_over(run: Run, tmp_path: Path
     assert (state / "clustername").read_text() == "old|77"
 
 
-def test_a_start_that_fails_names_its_container(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_that_fails_names_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> NoReturn:
         raise KeyError(name)
 
@@ -132,7 +130,7 @@ def test_a_start_that_fails_names_its_container(
         start.start(LocalMachine(str(tmp_path)), paths, {"DSHPC_PREFIX": "lab"})
     found = status.read(paths)
     assert found is not None
-    assert any("docker logs lab-slurm" in step for step in found["failure"]["resolution"])
+    assert any("dshpc logs" in step for step in found["failure"]["resolution"])
 
 
 def test_a_controller_that_ended_after_it_listened_is_told(

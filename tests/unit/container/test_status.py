@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dshpc_setup.container import status
-from dshpc_setup.container.status import Status, with_name
+from dshpc_setup.container.status import Status
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.slurm.paths import Paths
 
@@ -50,13 +50,6 @@ def test_a_failure_says_what_why_and_what_to_do(paths: Paths) -> None:
         "resolution": ["do this"],
         "file": None,
     }
-
-
-def test_steps_name_the_container_and_what_slurm_said_stays() -> None:
-    see = Fix("See", "docker logs CONTAINER", step="look")
-    error = with_name(DshpcError("what", "CONTAINER", (see, "That is all."), 3), "lab-slurm")
-    assert error.resolution == ("See: docker logs lab-slurm", "That is all.")
-    assert (error.fixes[0].command, error.details) == ("docker logs lab-slurm", "CONTAINER")
 
 
 def test_waiting_gives_up_in_time(paths: Paths) -> None:

@@ -208,14 +208,18 @@ def test_without_a_cluster_nothing_is_wrong_with_it(name: str) -> None:
             "The Prolog /home/someone/prolog.sh ended with exit code 3",
         ),
         ("drained-prolog-held", "DSH-SL-016", "setting slurm_conf_extra; configure-environment"),
-        ("drained-prolog-held", "DSH-SL-016", "State=RESUME; dshpc scontrol release 7"),
+        (
+            "drained-prolog-held",
+            "DSH-SL-016",
+            "State=RESUME; dshpc exec --root -- scontrol release 7",
+        ),
         ("start-failed-prolog", "DSH-SL-016", "ended with exit code 3; dshpc restart"),
         (
             "task-prolog-failed",
             "DSH-SL-052",
             "TaskProlog /home/someone/task.sh; exit code 3; job 17",
         ),
-        ("held-after-launch", "DSH-SL-051", "Prolog; dshpc scontrol release 7; docker exec"),
+        ("held-after-launch", "DSH-SL-051", "Prolog; dshpc exec --root -- scontrol release 7"),
         ("drained-batch", "DSH-SL-017", "drained; batch job complete failure"),
         ("down-not-responding", "DSH-SL-018", "down; does not respond; Not responding"),
         ("down-after-reboot", "DSH-SL-018", "is down; Node unexpectedly rebooted"),
@@ -472,8 +476,8 @@ def test_what_could_not_be_asked_inside_is_not_well() -> None:
 )
 def test_only_our_own_drain_is_taken_back_by_itself(case: str, automatic: bool) -> None:
     fixes = [fix for fix in found(case, "DSH-SL-012").fix if "State=RESUME" in (fix.command or "")]
-    assert fixes[0].command == "dshpc scontrol update NodeName=cluster State=RESUME"
-    assert [fix.automatic for fix in fixes] == [automatic, False]
+    assert fixes[0].command == "dshpc exec --root -- scontrol update NodeName=cluster State=RESUME"
+    assert [fix.automatic for fix in fixes] == [automatic]
 
 
 def test_jobs_that_wait_for_ever_are_told_before_one_that_was_refused() -> None:
@@ -503,10 +507,10 @@ def test_a_refused_node_is_not_resumed_but_configured_anew() -> None:
     [
         ("exited", "DSH-SL-001", "dshpc up"),
         ("missing", "DSH-SL-001", "dshpc up"),
-        ("slurmd-down", "DSH-SL-010", "docker exec cluster-slurm s6-svc -u /run/dshpc/services/slurmd"),
-        ("key-readable", "DSH-SL-026", "docker exec cluster-slurm chmod 600 /var/lib/dshpc/key/slurm.key"),
+        ("slurmd-down", "DSH-SL-010", "dshpc exec --root -- s6-svc -u /run/dshpc/services/slurmd"),
+        ("key-readable", "DSH-SL-026", "dshpc exec --root -- chmod 600 /var/lib/dshpc/key/slurm.key"),
         ("key-of-root", "DSH-SL-026",
-         "docker exec cluster-slurm chown slurm:slurm /var/lib/dshpc/key/slurm.key"),
+         "dshpc exec --root -- chown slurm:slurm /var/lib/dshpc/key/slurm.key"),
         ("image-without-gpu", "DSH-SL-021", "configure-environment"),
     ],
 )  # fmt: skip
@@ -586,8 +590,8 @@ def _is_one_command(fix: Fix, name: str) -> None:
     if fix.command and "State=RESUME" in fix.command:
         words = shlex.split(fix.command)
         assert words[-2:] == [f"NodeName={name}", "State=RESUME"]
-        assert words[0] in ("dshpc", "docker")
-        assert len(words) == (5 if words[0] == "dshpc" else 7)
+        assert words[:4] == ["dshpc", "exec", "--root", "--"]
+        assert len(words) == 8
 
 
 @given(job=st.text(min_size=1, max_size=20), why=_TEXT)
@@ -609,7 +613,7 @@ def test_a_held_job_is_not_given_up(case: str) -> None:
     told = [finding for finding in findings(f"{HOST}/slurm-{case}").values() if finding.id in BY_ID]
     assert not any("scancel" in command for finding in told for command in commands(finding))
     assert found(case, "DSH-SL-023").state == "ok"
-    assert "dshpc scontrol release" in " ".join(commands(found(case, "DSH-SL-051")))
+    assert "scontrol release" in " ".join(commands(found(case, "DSH-SL-051")))
 
 
 def test_a_hold_of_the_users_own_is_only_noted() -> None:

@@ -30,7 +30,7 @@ RESUME = "scontrol update NodeName=p State=RESUME"
         ("dshpc key rotate", "dshpc-node rotate-key"),
         (f"dshpc {RESUME}", RESUME),
         ("dshpc exec -- slurmd -C", "slurmd -C"),
-        (f"docker exec p-slurm {RESUME}", RESUME),
+        (f"dshpc exec --root -- {RESUME}", RESUME),
         ("nvidia-smi", "nvidia-smi"),
         ("ls -ln /dev/nvidia0", "ls -ln /dev/nvidia0"),
         ("cat /proc/self/cgroup", "cat /proc/self/cgroup"),
@@ -49,8 +49,8 @@ def test_what_can_be_typed_in_the_container(command: str, typed: str) -> None:
         "dshpc config diff",
         "dshpc gpus",
         "configure-environment",
-        "docker logs p-slurm",
-        "docker exec p-slurm rm /var/lib/dshpc/key/slurm.key && dshpc restart",
+        "dshpc logs",
+        "dshpc exec --root -- rm /var/lib/dshpc/key/slurm.key && dshpc restart",
         "sudo nvidia-smi --gpu-reset -i 0",
         "ls -ld config/slurm.conf",
         "nvidia-smi-x",
@@ -64,7 +64,7 @@ def test_what_is_the_hosts(command: str) -> None:
 def test_a_step_for_root_and_for_others_is_one_in_the_container() -> None:
     steps = (
         Fix("As root", f"dshpc {RESUME}"),
-        Fix("Or", f"docker exec p-slurm {RESUME}"),
+        Fix("Or", f"dshpc exec --root -- {RESUME}"),
         Fix("A"),
     )
     assert typed_inside.fixes([*steps, Fix("B")]) == (Fix("As root", RESUME), Fix("A"), Fix("B"))
@@ -97,7 +97,7 @@ def test_the_steps_of_an_error() -> None:
                 Fix("Correct config/slurm.conf", place="project"),
                 Fix("Then put it into effect", "dshpc reconfigure", place="project"),
                 Fix("Start the cluster again", "dshpc restart"),
-                Fix("End them", "docker exec p-slurm scancel 17"),
+                Fix("End them", "dshpc exec --root -- scancel 17"),
             ),
         )
     ) == (
