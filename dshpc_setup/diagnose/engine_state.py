@@ -109,6 +109,7 @@ def _absent(known: CheckInput) -> Verdict:
             "Docker is installed, and its engine is stopped.",
             *_start(known, platform),
             *_rootless(known),
+            *_without_docker(known),
         )
     if platform.kind == "macos":
         return _told(
@@ -134,6 +135,7 @@ def _absent(known: CheckInput) -> Verdict:
                 text="Or, where this container may run Docker, set it up here",
                 step="alternative",
             ),
+            *_without_docker(known),
         )
     certain = known.observed.engine_installed is False
     return _told(
@@ -143,6 +145,20 @@ def _absent(known: CheckInput) -> Verdict:
         if certain
         else "No Docker engine is at its socket: it is not installed, or it is stopped.",
         set_up(known),
+        *_without_docker(known),
+    )
+
+
+def _without_docker(known: CheckInput) -> tuple[Fix, ...]:
+    """The built-in engine, for whom no cluster is set up yet that another engine has."""
+    if known.observed.cluster is not None or known.facts.platform.kind not in ("linux", "wsl2"):
+        return ()
+    return (
+        Fix(
+            "Or run the cluster without Docker and without root",
+            "configure-environment --engine builtin",
+            step="alternative",
+        ),
     )
 
 
@@ -268,6 +284,7 @@ def _denied(known: CheckInput) -> Verdict:
             *remedies.docker_group(known.facts),
             Fix("Where you are in the group already: log out and in again, or for this terminal",
                 "newgrp docker"),
+            *_without_docker(known),
         ),
     )  # fmt: skip
 

@@ -422,7 +422,9 @@ def test_each_fault_tells_what_was_read(name: str) -> None:
 def test_a_container_without_an_engine_is_sent_to_its_machine() -> None:
     told = found(on("container-none-handed-over", state="absent", host=SOCKET), "DSH-DK-001")
     assert (told.state, told.title) == ("error", "No Docker engine is in this container")
-    assert [fix.command for fix in told.fix] == ["dshpc doctor", "configure-environment"]
+    assert [fix.command for fix in told.fix] == [
+        *("dshpc doctor", "configure-environment", "configure-environment --engine builtin")
+    ]
     lxc = found(on("container-lxc", state="absent", host=SOCKET), "DSH-DK-001")
     assert lxc.title == "Docker is not installed, or stopped"
 
