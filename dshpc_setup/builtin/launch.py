@@ -12,9 +12,16 @@ from pathlib import Path
 from typing import Literal
 
 import dshpc_setup
-from dshpc_setup.builtin import processes, supervisor, trees
+from dshpc_setup.builtin import processes, rights, supervisor, trees, units
 from dshpc_setup.builtin.ids import Ids
-from dshpc_setup.builtin.wanted import Failure, Record, Wanted, read_record, write_wanted
+from dshpc_setup.builtin.wanted import (
+    ALIVE,
+    Failure,
+    Record,
+    Wanted,
+    read_record,
+    write_wanted,
+)
 from dshpc_setup.errors import DshpcError, Exit, Fix
 from dshpc_setup.files import atomic, locks
 from dshpc_setup.machine import Machine
@@ -26,7 +33,7 @@ _PROGRAM = (
 )
 _PROGRAM += "sys.exit(supervisor.main(sys.argv[1:]))"
 
-State = Literal["starting", "running", "exited", "failed", "gone"]
+State = Literal["starting", "running", "restarting", "exited", "failed", "gone"]
 """`gone`: nobody has started it, or its supervisor or the machine ended before it could say how."""
 Outcome = Literal["started", "running", "other"]
 """`running`: it ran already. `other`: another run is starting it at this moment."""
@@ -50,9 +57,9 @@ def find(run: Path) -> Status:
     record = read_record(run)
     if record is None:
         return Status("gone")
-    if record.state in ("starting", "running") and not processes.runs(record.supervisor):
+    if record.state in ALIVE and not processes.runs(record.supervisor):
         after = read_record(run)  # which it has written in this moment
-        if after is None or after.state in ("starting", "running"):
+        if after is None or after.state in ALIVE:
             return Status("gone", record)
         record = after
     return Status(record.state, record)
@@ -71,14 +78,19 @@ def start(machine: Machine, wanted: Wanted, deadline_s: float = 150.0) -> tuple[
         if not _is_free(run / supervisor.LOCK):
             return "running", find(run)
         _end_remains(run)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(run / "run.json")
+        for name in ("run.json", supervisor.STOPPED):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(run / name)
         write_wanted(wanted)
         top = str(Path(dshpc_setup.__file__).parents[1])
-        pid = machine.start_daemon(
-            [sys.executable, "-I", "-c", _PROGRAM, top, str(run)], log=str(run / "supervisor.log")
-        )
-        return "started", _up(run, processes.of(pid), deadline_s)
+        program = [sys.executable, "-I", "-c", _PROGRAM, top, str(run)]
+        daemon = None
+        if wanted.restart:
+            daemon = units.start(machine, run, program, rights.current_user())
+        if daemon is None:
+            pid = machine.start_daemon(program, log=str(run / "supervisor.log"))
+            daemon = processes.of(pid)
+        return "started", _up(run, daemon, deadline_s)
 
 
 def _up(run: Path, daemon: processes.Process | None, deadline_s: float) -> Status:
@@ -86,7 +98,7 @@ def _up(run: Path, daemon: processes.Process | None, deadline_s: float) -> Statu
     while True:
         over = daemon is None or not processes.runs(daemon)
         found = find(run)
-        if found.state in ("running", "exited"):
+        if found.state in ("running", "restarting", "exited"):
             return found
         if found.state == "failed" and found.record is not None:
             raise _did_not_start(found.record)
@@ -135,9 +147,11 @@ def stop(run: Path, grace_s: float = 15.0) -> Status:
 
     One that does not run is left as it is. Raises DshpcError where it outlives even that.
     """
+    with contextlib.suppress(OSError):
+        (run / supervisor.STOPPED).touch(mode=0o600)
     found = find(run)
     record = found.record
-    if record is None or found.state not in ("starting", "running"):
+    if record is None or found.state not in ALIVE:
         _end_remains(run)
         return found
     processes.send(record.supervisor, signal.SIGTERM)
@@ -154,7 +168,7 @@ def stop(run: Path, grace_s: float = 15.0) -> Status:
 
 def remove(machine: Machine, run: Path, ids: Ids) -> None:
     """The run folder with what the container wrote outside its mounts; DshpcError where it runs."""
-    if find(run).state in ("starting", "running"):
+    if find(run).state in ALIVE:
         raise DshpcError(
             "The container still runs: its folder cannot be removed.", str(run), ("Stop it first.",)
         )

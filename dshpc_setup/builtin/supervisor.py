@@ -28,6 +28,7 @@ from dshpc_setup.builtin.wanted import (
     Step,
     Storage,
     Wanted,
+    read_record,
     read_wanted,
     write_record,
 )
@@ -37,22 +38,36 @@ from dshpc_setup.machine.local import LocalMachine
 
 LOCK = "supervisor.lock"
 LOG = "container.log"
+STOPPED = "stopped"
+"""A file in the run folder: nobody wants it to run, whoever starts this program again."""
 BUSY = 3
 """The exit code where another supervisor has the run folder."""
 _BUILD_S = 120.0  # a copy of the root filesystem, on a slow disk
 _LOOK_S = 1.0
 _BLOCK = 65536
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 60.0  # before it is started again, doubled each time
+_LASTS_S = 10.0  # one that ran so long has not ended soon
+_REMAINS_S = 10.0
 _OWN = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
 def main(argv: list[str]) -> int:
-    """`supervisor RUN`: returns when the container has ended; 3 where another supervisor is there."""
+    """`supervisor RUN [SOON]`: returns when the container has ended; 3 where another supervisor is there.
+
+    SOON: how often in a row the container has ended soon after its start.
+    """
     run = Path(argv[0])
     os.umask(0o022)
+    if not run.is_dir() or (run / STOPPED).exists():
+        return 0
     lock = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if not locks.hold(lock, fcntl.LOCK_EX):
         return BUSY
-    return _Supervisor(run, read_wanted(run)).live()
+    soon = _Supervisor(run, read_wanted(run)).live(int(argv[1]) if argv[1:] else 0)
+    if soon is not None:  # begun anew, with nothing left of before
+        whole = sys.orig_argv if not argv[1:] else sys.orig_argv[:-1]
+        os.execv(sys.executable, [*whole, str(soon)])
+    return 0
 
 
 class _Supervisor:
@@ -61,18 +76,23 @@ class _Supervisor:
         me = processes.of(os.getpid())
         if me is None:
             raise RuntimeError("/proc does not know this process")
+        before = read_record(run)  # of this start, by this process or one that was killed
+        if before is not None and before.init is not None:
+            processes.wait_gone(before.init, _REMAINS_S)
         self._record = Record(
             wanted.name,
             "starting",
             me,
             environment=wanted.environment,
             capabilities=wanted.capabilities,
+            restarts=0 if before is None else before.restarts + 1,
         )
         self._told = b""  # of the report, what is no whole line yet
         self._ordered = False  # to end
         self._log = _Log(run / LOG, wanted.log_bytes)
 
-    def live(self) -> int:
+    def live(self, soon: int) -> int | None:
+        """Until the container has ended and is not to be started again: None; else the next SOON."""
         write_record(self._run, self._record)
         wake, waking = os.pipe()
         for end in (wake, waking):
@@ -92,14 +112,28 @@ class _Supervisor:
             os._exit(1)
         os.close(saying)
         os.close(reporting)
+        began = time.monotonic()
         code = self._watch(child, wake, said, report)
         state = self._record.state
         final = replace(self._record, state="exited", code=code)
         if state != "running":
             failure = self._record.failure or Failure("namespaces", errno.ETIMEDOUT, "")
             final = replace(self._record, state="failed", failure=failure)
+        elif self._wanted.restart and not self._ordered:
+            soon = 0 if time.monotonic() - began >= _LASTS_S else soon
+            write_record(self._run, replace(final, state="restarting"))
+            if self._pause(wake, min(_PAUSE_S * 2.0**soon, _LONGEST_PAUSE_S)):
+                return min(soon + 1, 16)
         write_record(self._run, final)
-        return 0
+        return None
+
+    def _pause(self, wake: int, pause_s: float) -> bool:
+        """Whether nobody has ordered the end meanwhile."""
+        until = time.monotonic() + pause_s
+        while not self._ordered and (left := until - time.monotonic()) > 0:
+            if select.select([wake], [], [], left)[0]:
+                os.read(wake, _BLOCK)
+        return not self._ordered
 
     def _noted(self, number: int, frame: object) -> None:
         self._ordered = self._ordered or number == signal.SIGTERM

@@ -56,6 +56,7 @@ class Wanted:
     capabilities: tuple[str, ...] = RIGHTS
     shm_mib: int = 1024
     log_bytes: int = 4 << 20
+    restart: bool = False  # whether it is started again where it ends by itself
 
 
 Storage = Literal["overlay", "copy"]
@@ -63,7 +64,10 @@ Storage = Literal["overlay", "copy"]
 Step = Literal[
     "ids", "namespaces", "storage", "root", "proc", "sys", "dev", "mount", "files", "program"
 ]
-State = Literal["starting", "running", "exited", "failed"]
+State = Literal["starting", "running", "restarting", "exited", "failed"]
+"""`restarting`: it has ended by itself, and its supervisor will start it again."""
+ALIVE = ("starting", "running", "restarting")
+"""The states of a container whose supervisor is there."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class Record:
     failure: Failure | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     capabilities: tuple[str, ...] = RIGHTS
+    restarts: int = 0  # since somebody started it
 
 
 def read_wanted(run: Path) -> Wanted:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dshpc_setup.builtin import launch
-from dshpc_setup.builtin.wanted import RIGHTS
+from dshpc_setup.builtin.wanted import ALIVE, RIGHTS
 from dshpc_setup.builtin_client import containers
 from dshpc_setup.builtin_client.door import COMPOSE
 from dshpc_setup.builtin_client.failing import ClientError
@@ -32,9 +32,9 @@ PROJECT, SERVICE, HASH = (
 FOLDER = ".dshpc/engine"
 # Keys that change nothing here: the image is never built by compose; who is root in a user namespace, and
 # whose system calls are those of any program of this user, has no other rights to lose.
-_WITHOUT_EFFECT = frozenset(("build", "restart", "security_opt", "cap_drop", "extra_hosts"))
+_WITHOUT_EFFECT = frozenset(("build", "security_opt", "cap_drop", "extra_hosts"))
 _CARRIED_OUT = frozenset(
-    ("image", "container_name", "hostname", "stop_grace_period", "cap_add", "shm_size", "logging",
+    ("image", "container_name", "hostname", "restart", "stop_grace_period", "cap_add", "shm_size", "logging",
      "environment", "labels", "devices", "volumes")
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?::?-([^}]*))?\})")
@@ -118,6 +118,7 @@ def planned_of(text: str, folder: Path, project: str, env: Mapping[str, str]) ->
             shm_mib=max(1, size_of(str(service.get("shm_size") or "64m")) >> 20),
             log_bytes=size_of(str(logging.get("max-size") or "4m")),
             grace_s=seconds_of(str(service.get("stop_grace_period") or "10s")),
+            restart=service.get("restart") in ("always", "unless-stopped"),
         )
     except ValueError as error:
         raise _wrong(f"services.{name}", str(error)) from None
@@ -210,7 +211,7 @@ def _up(machine: Machine, store: Store, planned: Planned, *, recreate: bool) -> 
         if found is None:
             put(f"Creating {planned.name}")
             found = containers.make(machine, store, planned)
-        if launch.find(found.run).state in ("starting", "running"):
+        if launch.find(found.run).state in ALIVE:
             put(f"{planned.name} is up-to-date")
         else:
             put(f"Starting {planned.name}")
@@ -241,5 +242,5 @@ def _run(machine: Machine, store: Store, planned: Planned, rest: list[str]) -> i
     )
     _, *argv = options.words
     name = options.value("--name") or f"{planned.name}-run"
-    one = replace(planned, name=name, argv=tuple(argv))
+    one = replace(planned, name=name, argv=tuple(argv), restart=False)
     return containers.run_to_end(machine, store, one, None, remove_after=options.has("--rm"))

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from dshpc_setup import engine_client
 from dshpc_setup.builtin import enter, launch, processes, rights, rootfs, trees
 from dshpc_setup.builtin.ids import Ids
-from dshpc_setup.builtin.wanted import Mount, Wanted
+from dshpc_setup.builtin.wanted import ALIVE, Mount, Wanted
 from dshpc_setup.builtin_client import volumes
 from dshpc_setup.builtin_client.failing import ClientError, none, refused
 from dshpc_setup.builtin_client.plan import Planned
@@ -82,6 +82,7 @@ def make(machine: Machine, store: Store, planned: Planned) -> Container:
         tmpfs=("/run",),  # /tmp is gone with the container, and takes no memory
         shm_mib=planned.shm_mib,
         log_bytes=planned.log_bytes,
+        restart=planned.restart,
     )
     container = Container(
         new_id(),
@@ -129,7 +130,7 @@ def _end_orphan(container: Container) -> None:
 
 
 def remove(machine: Machine, store: Store, container: Container, *, force: bool = False) -> None:
-    if launch.find(container.run).state in ("starting", "running"):
+    if launch.find(container.run).state in ALIVE:
         if not force:
             raise refused(f"You cannot remove a running container {container.id}.")
         launch.stop(container.run, 0.0)
@@ -179,7 +180,7 @@ def _interrupted(*_: object) -> None:
 def _to_end(machine: Machine, store: Store, container: Container) -> int:
     start(machine, store, container)
     status = launch.find(container.run)
-    while status.state in ("starting", "running"):
+    while status.state in ALIVE:
         time.sleep(_LOOK_S)
         status = launch.find(container.run)
     sys.stdout.buffer.write(log_of(container))
@@ -217,7 +218,7 @@ def follow(container: Container, to: BinaryIO) -> None:
     file = container.run / "container.log"
     at = file.stat().st_size if file.exists() else 0
     while True:
-        runs = launch.find(container.run).state in ("starting", "running")
+        runs = launch.find(container.run).state in ALIVE
         size = file.stat().st_size if file.exists() else 0
         if size < at:
             at = 0  # another file has taken its place

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dshpc_setup.builtin import launch
+from dshpc_setup.builtin.wanted import ALIVE
 from dshpc_setup.builtin_client.failing import usage
 from dshpc_setup.builtin_client.store import Container, Image, Store, Volume
 
@@ -23,7 +24,7 @@ def processor() -> str:
 
 def container(store: Store, found: Container) -> dict[str, Any]:
     status = launch.find(found.run)
-    runs = status.state in ("starting", "running")
+    runs = status.state in ALIVE
     words = {"starting": "running", "failed": "created", "gone": "exited"}
     state = words.get(status.state, status.state)
     if not found.started:
@@ -37,12 +38,12 @@ def container(store: Store, found: Container) -> dict[str, Any]:
         "Name": f"/{found.name}",
         "Created": found.created,
         "Image": image.id if same and image is not None else f"sha256:{wanted.rootfs.digest}",
-        "RestartCount": found.restarts,
+        "RestartCount": 0 if record is None else record.restarts,
         "State": {
             "Status": state,
             "Running": runs,
             "Paused": False,
-            "Restarting": False,
+            "Restarting": status.state == "restarting",
             "OOMKilled": False,
             "Pid": record.init.pid if runs and record is not None and record.init else 0,
             "ExitCode": 137 if status.state == "gone" and found.started else status.code or 0,

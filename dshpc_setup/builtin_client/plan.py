@@ -37,6 +37,7 @@ class Planned:
     shm_mib: int = 64
     log_bytes: int = 4 << 20
     grace_s: float = 10.0
+    restart: bool = False
 
 
 def mount_of(text: str, labels: Mapping[str, str] | None = None) -> PlannedMount:

@@ -40,7 +40,6 @@ class Container:
     volumes: Mapping[str, str] = field(default_factory=dict)
     grace_s: float = 10.0
     started: str = ""
-    restarts: int = 0
     supervisor: Process | None = None  # of its last start, should its folder be moved or removed
 
     @property

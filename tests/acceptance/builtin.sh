@@ -42,9 +42,21 @@ cluster() { # cluster WHICH: from nothing to nothing
     step "$1: it outlives the login"
     if pgrep -u "$NAME" -f builtin >/dev/null; then ok "$1: it runs"; else not_ok "$1: it runs"; fi
     prints "$1: from another login" idle "./dshpc sinfo -h -o %T"
+    [ "$1" != mapped ] || kept
     step "$1: to nothing"
     check "$1: destroy" "./dshpc destroy --yes --image"
     if pgrep -u "$NAME" -f builtin; then not_ok "$1: no process stays"; else ok "$1: no process stays"; fi
+}
+
+kept() { # its supervisor is a service of the user's manager, which outlives his logins
+    step "mapped: killed, and started again by systemd"
+    local units="XDG_RUNTIME_DIR=/run/user/$(id -u "$NAME") systemctl --user"
+    check "mapped: a service" "$units list-units --no-legend 'dshpc-*' | grep running"
+    check "mapped: killed" "kill -9 \$($units show --property=MainPID --value 'dshpc-*')"
+    check "mapped: it is back" "for try in \$(seq 60); do ./dshpc srun true && exit 0; sleep 2; done; exit 1"
+    check "mapped: down" "./dshpc down --yes"
+    check "mapped: no service is left" "! $units list-units --all --no-legend 'dshpc-*' | grep dshpc"
+    check "mapped: up" "./dshpc up"
 }
 
 step "the machine"
@@ -57,6 +69,7 @@ command -v docker newuidmap && not_ok "neither Docker nor newuidmap is here"
 
 cluster single
 apt-get -q -y --no-install-recommends install uidmap >/dev/null || exit 1
+loginctl enable-linger "$NAME"
 usermod --add-subuids 200000-265535 --add-subgids 200000-265535 "$NAME"
 cluster mapped
 

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +62,25 @@ def captured(run: Path, command: enter.Command, *, threaded: bool) -> enter.Capt
         return pool.submit(enter.capture, launch.find(run), command).result()
 
 
+def noted(run: Path, what: str) -> Any:
+    """What its supervisor has written down."""
+    record = launch.find(run).record
+    if record is None:
+        return None
+    if what == "restarts":
+        return record.restarts
+    return [record.supervisor.pid, record.init.pid if record.init else 0]
+
+
 def act(action: str, place: Path, rest: list[str]) -> Any:
     run = place / "run"
     match action:
         case "rights":
             seen = found()
             return [seen.ids.way if seen.ids else None, seen.lack]
-        case "start":
-            outcome, status = launch.start(MACHINE, wanted(place, rest))
+        case "start" | "keep":
+            told = replace(wanted(place, rest), restart=action == "keep")
+            outcome, status = launch.start(MACHINE, told)
             storage = status.record.storage if status.record else None
             return [outcome, status.state, storage]
         case "unpack":
@@ -79,11 +91,8 @@ def act(action: str, place: Path, rest: list[str]) -> Any:
         case "stop":
             status = launch.stop(run, float(rest[0]) if rest else 15.0)
             return [status.state, status.code]
-        case "pids":
-            record = launch.find(run).record
-            return (
-                [record.supervisor.pid, record.init.pid if record.init else 0] if record else None
-            )
+        case "pids" | "restarts":
+            return noted(run, action)
         case "enter" | "enter-in-a-thread":
             user, deadline, *argv = rest
             command = enter.Command(tuple(argv), user, deadline_s=float(deadline))

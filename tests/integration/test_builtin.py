@@ -329,16 +329,53 @@ def test_whatever_moment_it_is_killed_in_nothing_stays(own: Own) -> None:
         until = time.monotonic() + wait_s
         while time.monotonic() < until:
             time.sleep(0.01)
-        mark = os.fsencode(str(own.home / "moments/run"))
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError):
-                if mark in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    os.kill(int(pid), signal.SIGKILL)
-        starting.kill()
+        starting.kill()  # first: a supervisor that it starts behind our back would rightly live
+        assert within(lambda: not _killed(os.fsencode(str(own.home / "moments"))))
         starting.communicate(timeout=60)
         assert within(lambda: left(own, "moments") == []), left(own, "moments")
     assert own.do("start", "moments", *FOREVER)[:2] == ["started", "running"]
     assert own.do("stop", "moments") == ["exited", 7]
+
+
+def _killed(mark: bytes) -> list[str]:
+    """The processes with this in their command line, which a supervisor has from its fork on."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(int(pid), signal.SIGKILL)
+                found.append(pid)
+    return found
+
+
+def test_one_that_ends_by_itself_is_started_again(own: Own) -> None:
+    """As restart: unless-stopped has it; with a pause that grows where it ends soon."""
+    script = "echo again >>/var/lib/dshpc/state/starts; exit 3"
+    assert own.do("keep", "again", "/bin/sh", "-c", script)[0] == "started"
+    starts = own.home / "again/state/starts"
+    assert within(lambda: own.do("restarts", "again") >= 3)
+    assert own.do("find", "again")[0] in ("starting", "running", "restarting")
+    assert own.do("stop", "again")[0] == "exited"
+    assert left(own, "again") == []
+    count = len(starts.read_text().splitlines())
+    time.sleep(1)
+    assert len(starts.read_text().splitlines()) == count
+
+
+def test_a_killed_program_is_back_and_one_that_was_stopped_stays_so(own: Own) -> None:
+    assert own.do("keep", "back", *FOREVER)[:2] == ["started", "running"]
+    supervisor, init = own.do("pids", "back")
+    os.kill(init, signal.SIGKILL)
+    assert within(lambda: own.do("pids", "back")[1] not in (0, init))
+    assert within(lambda: own.do("find", "back") == ["running", None])
+    assert own.do("pids", "back")[0] == supervisor
+    assert own.do("restarts", "back") == 1
+    assert own.inside("back", "true")[0] == 0
+    assert own.do("stop", "back") == ["exited", 7]
+    assert left(own, "back") == []
+    assert own.do("keep", "back", *FOREVER)[:2] == ["started", "running"], "as somebody wants it"
+    assert own.do("restarts", "back") == 0
+    own.do("stop", "back")
 
 
 def test_an_init_that_does_not_end_is_killed(own: Own) -> None:
