@@ -104,14 +104,11 @@ cuda_packages() {
     yes) ;;
     *) fail "CUDA_RUNTIME is '$CUDA_RUNTIME'; it must be yes or no." ;;
     esac
-    # The libraries a program is linked to. The driver's own (libcuda, libnvidia-ml) come from the
-    # host with the GPU; a second copy in the image would stand in their way.
-    for name in libcudart12 libcublas12 libcublaslt12 libcufft11 libcurand10 libcusolver11 \
-        libcusparse12 libnvrtc12; do
+    while read -r name; do # of dshpc_setup/image/context.py
         offered "$name" ||
             fail "CUDA_RUNTIME=yes, but $name is not packaged for $(dpkg --print-architecture)."
         echo "$name"
-    done
+    done <"$(dirname "$0")/cuda-packages"
 }
 
 # Manuals and translations are not even unpacked; the licences stay.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from dshpc_setup.builtin import trees
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.debian import inside, sources, unpack
 from dshpc_setup.debian.faults import DebianError, in_words
-from dshpc_setup.debian.index import Package, closure
+from dshpc_setup.debian.index import Index, Package, closure
 from dshpc_setup.debian.inside import Script
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import atomic, locks
@@ -57,6 +57,7 @@ def make_base(
     optional: Sequence[str] = (),
     components: Sequence[str] = ("main",),
     security: str | None = None,
+    pinned: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
     keys: Path | None = None,
     deadline_s: float = 900.0,
@@ -64,7 +65,8 @@ def make_base(
     """Debian as a root filesystem at `destination`, which must not be there, for containers with these ids.
 
     All essential and required packages, apt, ca-certificates, `extra` (names), and what these need; nothing
-    that is only recommended; of `optional` what the archive has for this processor. `mirror` is an address
+    that is only recommended; of `optional` what the archive has for this processor; of `pinned` (name ->
+    version) these very versions. `mirror` is an address
     such as http://deb.debian.org/debian, `security` that of the security updates for it; `components` are the
     parts of both ("contrib" has NVML's plugin). Each list
     is signed by a key of Debian's (`keys`: of another keyring), each package is the one that the list names.
@@ -77,15 +79,12 @@ def make_base(
         return _made(
             machine,
             _Wanted(
-                mirror,
-                suite,
                 ids,
                 destination,
                 tuple(extra),
                 tuple(optional),
-                tuple(components),
-                security,
-                keys,
+                Archive(mirror, suite, tuple(components), security, keys),
+                pinned or {},
             ),
             progress,
             machine.clock() + deadline_s,
@@ -97,37 +96,73 @@ def make_base(
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Archive:
+    """An archive of Debian's: as `make_base` has it."""
+
     mirror: str
     suite: str
+    components: tuple[str, ...] = ("main",)
+    security: str | None = None
+    keys: Path | None = None
+
+    @property
+    def sources(self) -> list[sources.Source]:
+        both = [(self.mirror, self.suite)]
+        if self.security is not None:
+            both.append((self.security, f"{self.suite}-security"))
+        return [sources.source(*each, part) for each in both for part in self.components]
+
+
+def offered(
+    machine: Machine, archive: Archive, names: Iterable[str], deadline_s: float = 600.0
+) -> dict[str, str]:
+    """Name -> version of what the archive offers; a name that it lacks is left out. Raises DshpcError."""
+    until = machine.clock() + deadline_s
+    try:
+        with sources.locked(machine, deadline_s) as debs:
+            way = sources.route(machine)
+            left = max(1.0, until - machine.clock())
+            index = sources.index(
+                machine, debs, archive.sources, _arch(machine), way, left, archive.keys
+            )
+        found = {name: index.get(name) for name in names}
+    except DebianError as error:
+        raise in_words(error) from None
+    return {name: each.version for name, each in found.items() if each is not None}
+
+
+def _arch(machine: Machine) -> str:
+    arch = _ARCHITECTURES.get(machine.system[2])
+    if arch is None:
+        raise DebianError("no-index", machine.system[2])
+    return arch
+
+
+@dataclass(frozen=True)
+class _Wanted:
     ids: Ids
     destination: Path
     extra: tuple[str, ...]
     optional: tuple[str, ...]
-    components: tuple[str, ...]
-    security: str | None
-    keys: Path | None
+    archive: Archive
+    pinned: Mapping[str, str]
 
 
 def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], until: float) -> Made:
     def left() -> float:
         return max(1.0, until - machine.clock())
 
-    archives = [(wanted.mirror, wanted.suite)]
-    if wanted.security is not None:
-        archives.append((wanted.security, f"{wanted.suite}-security"))
-    from_ = [sources.source(*each, part) for each in archives for part in wanted.components]
-    arch = _ARCHITECTURES.get(machine.system[2])
-    if arch is None:
-        raise DebianError("no-index", machine.system[2])
+    from_ = wanted.archive.sources
+    arch = _arch(machine)
     with _place(machine, wanted, left()) as root, sources.locked(machine, left()) as debs:
         began = machine.clock()
         progress("Debian: reading the lists of packages")
         way = sources.route(machine)
-        index = sources.index(machine, debs, from_, arch, way, left(), wanted.keys)
+        index = sources.index(machine, debs, from_, arch, way, left(), wanted.archive.keys)
         base = closure(index, index.base())
-        offered = (name for name in wanted.optional if index.get(name) is not None)
-        every = closure(index, (*index.base(), *wanted.extra, *offered))
+        need_pinned(index, wanted.pinned)
+        here = (name for name in wanted.optional if index.get(name) is not None)
+        every = closure(index, (*index.base(), *wanted.extra, *wanted.pinned, *here))
         size = sum(each.size for each in every) >> 20
         progress(f"Debian: fetching {len(every)} packages ({size} MiB)")
         came = sources.debs(machine, debs, from_, every, way, left())
@@ -152,6 +187,15 @@ def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], un
             unpacked - fetched,
             machine.clock() - unpacked,
         )
+
+
+def need_pinned(index: Index, pinned: Mapping[str, str]) -> None:
+    """DebianError for one that the archive has in another version, or not at all. Pure."""
+    for name, version in pinned.items():
+        found = index.get(name)
+        if found is None or found.version != version:
+            now = "no such package" if found is None else found.version
+            raise DebianError("pinned", f"{name}: {version} is locked, the archive has {now}.")
 
 
 @contextmanager

@@ -22,6 +22,7 @@ Fault = (
         "no-index",  # InRelease names no list of packages for this processor
         "index",  # the list of packages is no such list
         "missing",  # there is no such package
+        "pinned",  # there is one, in another version than a lock says
         "deb",  # a package is no package
         "no-zstd",
         "unpack",
@@ -95,6 +96,10 @@ _WORDS: dict[Fault, tuple[str, tuple[str | Fix, ...]]] = {
     "no-index": ("The package mirror has no packages for this processor.", (_OTHER,)),
     "index": ("The package mirror's list of packages cannot be read.", (_AGAIN, _OTHER)),
     "missing": ("A package is not in the archive.", ("Check its name.", _OTHER)),
+    "pinned": (
+        "A package is locked in a version that the archive does not have any more.",
+        (Fix("Lock again", "dshpc env lock"),),
+    ),
     "deb": ("A package cannot be read.", (_AGAIN,)),
     "no-zstd": (
         "A package is packed with zstd, and there is no program to unpack it.",

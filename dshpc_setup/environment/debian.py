@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from dshpc_setup import resources
 from dshpc_setup.engine.build_failures import reason, redacted, tail
@@ -25,13 +25,14 @@ def lock(
     machine: Machine, base: str, mirror: str, site: SiteFiles, declared: Declaration
 ) -> tuple[DebianPackage, ...]:
     """Each declared package with its version; raises DshpcError for what Debian has not."""
+    names = names_of(declared)
+    return chosen(declared, versions(machine, base, mirror, site, names) if names else {})
+
+
+def names_of(declared: Declaration) -> set[str]:
+    """All names under which Debian may have what is declared."""
     names = {*declared.apt, *(each for name in declared.r for each in r_names(name))}
-    if declared.r:
-        names.add(R)
-    if not names:
-        return ()
-    there = versions(machine, base, mirror, site, names)
-    return tuple(_chosen(declared, there))
+    return names | {R} if declared.r else names
 
 
 def r_names(package: str) -> tuple[str, str]:
@@ -80,7 +81,12 @@ def script(site: SiteFiles) -> str:
     return f"umask 077; mkdir -p {folder}\n{''.join(laid)}umask 022\n{own}"
 
 
-def _chosen(declared: Declaration, there: dict[str, str]) -> Iterator[DebianPackage]:
+def chosen(declared: Declaration, there: Mapping[str, str]) -> tuple[DebianPackage, ...]:
+    """Each declared package with its version, of what there is; DshpcError for what is not."""
+    return tuple(_chosen(declared, there))
+
+
+def _chosen(declared: Declaration, there: Mapping[str, str]) -> Iterator[DebianPackage]:
     missing = [name for name in declared.apt if name not in there]
     r_missing = [x for x in declared.r if not any(each in there for each in r_names(x))]
     if missing or r_missing:

@@ -13,13 +13,15 @@ from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.builtin_client import containers, images
 from dshpc_setup.builtin_client.store import Store
 from dshpc_setup.debian import base, inside
-from dshpc_setup.engine.images import inspect
-from dshpc_setup.environment.layer import ARCHIVE
+from dshpc_setup.engine.images import debian_arch, inspect
+from dshpc_setup.environment.layer import ARCHIVE, current_lock
+from dshpc_setup.environment.layer import LABEL as LAYER_LABEL
+from dshpc_setup.environment.model import Lock
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.image.build import LABEL, ImageResult
-from dshpc_setup.image.context import LAYER, gpu_packages
+from dshpc_setup.image.context import CUDA_PACKAGES, LAYER, gpu_packages
 from dshpc_setup.image.mirror import RELEASE, mirror_for
 from dshpc_setup.image.recipe import make_recipe
 from dshpc_setup.machine import Machine
@@ -77,26 +79,44 @@ def build(
     came = there is not None and image_file.LOADED in there.labels and not (renew or declares)
     if there is not None and (came or there.labels.get(LABEL) == digest):
         return ImageResult(there.id, False, there.size, _ms(machine, started))
-    if (context.folder / LAYER / "debian").exists():
-        raise DshpcError(
-            "The built-in engine cannot put Debian's packages of methods into its image yet.",
-            "They are declared in environment/system_deps.json or environment/r.json.",
-            ("Take them out: dshpc env remove NAME", "Or use Docker: --engine docker"),
-        )
     ids = containers.ids_of(machine)
+    lock = current_lock(project.folder, debian_arch(machine.system[2]))
     labels = {"org.dshpc.gpu-type": gpu_type, LABEL: digest}
+    if lock is not None:
+        labels[LAYER_LABEL] = lock.digest
     described = image_file.Described(tag, labels, _ENVIRONMENT, (_ENTRYPOINT,))
     made = rootfs.make(
         machine,
         digest,
         ids,
         lambda folder: _root(
-            machine, facts, settings, gpu_type, ids, folder, context.folder, described, reporter
+            machine,
+            facts,
+            settings,
+            gpu_type,
+            ids,
+            folder,
+            context.folder,
+            described,
+            lock,
+            reporter,
         ),
     )
     image = images.register(Store(machine.env), described, made)
     result = ImageResult(image.id, True, image.size, _ms(machine, started))
     return replace(result, replaced=there.id) if there is not None else result
+
+
+def archive(machine: Machine, facts: HostFacts, settings: Settings) -> base.Archive:
+    """Where its packages come from: the mirror of the settings, this machine's, or Debian's own."""
+    mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
+    security = mirror.security if mirror is not None else None
+    return base.Archive(
+        mirror.main if mirror is not None else f"{_DEBIAN}/debian",
+        RELEASE,
+        ("main", "contrib", "non-free"),
+        security or f"{_DEBIAN}/debian-security",
+    )
 
 
 def _ms(machine: Machine, started: float) -> float:
@@ -112,22 +132,22 @@ def _root(
     folder: Path,
     context: Path,
     described: image_file.Described,
+    lock: Lock | None,
     reporter: Reporter,
 ) -> None:
     """The whole root filesystem in that folder, which is not there yet."""
-    mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
-    main = mirror.main if mirror is not None else f"{_DEBIAN}/debian"
-    security = mirror.security if mirror is not None else None
+    from_ = archive(machine, facts, settings)
     base.make_base(
         machine,
-        main,
-        RELEASE,
+        from_.mirror,
+        from_.suite,
         ids,
         folder,
-        extra=_PACKAGES,
+        extra=(*_PACKAGES, *(CUDA_PACKAGES if settings.cuda_runtime == "yes" else ())),
         optional=gpu_packages()[gpu_type],
-        components=("main", "contrib", "non-free"),
-        security=security or f"{_DEBIAN}/debian-security",
+        components=from_.components,
+        security=from_.security,
+        pinned={} if lock is None else {each.name: each.version for each in lock.debian},
         progress=lambda text: reporter.progress(f"image: {text}"),
         deadline_s=_MADE_S,
     )

@@ -22,6 +22,13 @@ from dshpc_setup.image import wheels
 
 _TEMPLATE = "Dockerfile.j2"
 PACKAGES = "gpu-packages"
+_CUDA_FILE = "cuda-packages"
+CUDA_PACKAGES = (
+    *("libcudart12", "libcublas12", "libcublaslt12", "libcufft11", "libcurand10", "libcusolver11"),
+    *("libcusparse12", "libnvrtc12"),
+)
+"""With `cuda_runtime: yes`: the libraries that a program is linked to. The driver's own (libcuda,
+libnvidia-ml) come from the host with the GPU; a second copy in the image would stand in their way."""
 LAYER = "environment"  # in the context, where methods need packages
 
 
@@ -108,6 +115,7 @@ def _fill(new: Path, *, buildkit: bool, layer: Layer | None) -> None:
     if layer is not None:
         layer.write(new / LAYER)
     (new / PACKAGES).write_text(_packages(), encoding="utf-8")
+    (new / _CUDA_FILE).write_text("\n".join(CUDA_PACKAGES) + "\n", encoding="utf-8")
     wheels.write(new / "wheels")
 
 

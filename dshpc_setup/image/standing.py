@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from dshpc_setup import probes
+from dshpc_setup.debian import base as debian_base
 from dshpc_setup.engine.images import ASK_S, debian_arch, docker, engine_silent, inspect
-from dshpc_setup.engine.site import gather_site
+from dshpc_setup.engine.site import SiteFiles, gather_site
 from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.environment import debian, declaration, locking
 from dshpc_setup.environment.layer import LABEL
 from dshpc_setup.environment.model import FOLDER, LOCK, DebianPackage, Declaration, Lock
 from dshpc_setup.environment.target import PYTHON
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.image import builtin_build
 from dshpc_setup.image.base import ensure_base
 from dshpc_setup.image.mirror import mirror_for
 from dshpc_setup.machine import Machine
@@ -99,28 +101,12 @@ def make_lock(machine: Machine, project: Project, reporter: Reporter) -> Lock | 
             "",
             (f"Declare what methods need: {NEXT_ADD}",),
         )
-    if (declared.apt or declared.r) and project.runtime().get("engine") == BUILTIN:
-        raise DshpcError(
-            "The built-in engine cannot put Debian's packages of methods into its image yet.",
-            "They are declared in environment/system_deps.json or environment/r.json.",
-            (
-                "Take them out: dshpc env remove NAME",
-                "Or use Docker: configure-environment --engine docker",
-            ),
-        )
     with project.lock():
         site = gather_site(machine)
         architecture = engine_architecture(machine)
         packages: tuple[DebianPackage, ...] = ()
         if declared.apt or declared.r:
-            facts = probes.gather_surely(machine, reporter.progress)
-            settings = project.settings(machine.env)
-            base = ensure_base(machine, facts, settings, reporter)
-            reporter.progress("packages: asking Debian")
-            made_here = base.ref.startswith("dshpc-base:") and not settings.apt_mirror
-            mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
-            name = mirror.main if mirror is not None and not made_here else ""
-            packages = debian.lock(machine, base.ref, name, site, declared)
+            packages = _lock_debian(machine, project, site, declared, reporter)
         wheels = locking.lock_python(
             machine, project, declared.python, (architecture, site), reporter.progress
         )
@@ -128,6 +114,28 @@ def make_lock(machine: Machine, project: Project, reporter: Reporter) -> Lock | 
         locking.write(project, lock)
         locking.forget_others(project, lock)
     return lock
+
+
+def _lock_debian(
+    machine: Machine,
+    project: Project,
+    site: SiteFiles,
+    declared: Declaration,
+    reporter: Reporter,
+) -> tuple[DebianPackage, ...]:
+    facts = probes.gather_surely(machine, reporter.progress)
+    settings = project.settings(machine.env)
+    if project.runtime().get("engine") == BUILTIN:
+        reporter.progress("packages: asking Debian")
+        from_ = builtin_build.archive(machine, facts, settings)
+        names = debian.names_of(declared)
+        return debian.chosen(declared, debian_base.offered(machine, from_, names))
+    base = ensure_base(machine, facts, settings, reporter)
+    reporter.progress("packages: asking Debian")
+    made_here = base.ref.startswith("dshpc-base:") and not settings.apt_mirror
+    mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
+    name = mirror.main if mirror is not None and not made_here else ""
+    return debian.lock(machine, base.ref, name, site, declared)
 
 
 def engine_architecture(machine: Machine) -> str:

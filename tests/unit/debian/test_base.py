@@ -51,6 +51,28 @@ def test_the_order_is_that_of_debootstrap() -> None:
     assert "URIs: http://m/debian\nSuites: trixie\nComponents: main\n" in made
 
 
+def test_an_archive_has_its_updates_in_each_part() -> None:
+    plain = base.Archive("http://m/debian", "trixie")
+    assert plain.sources == [sources.Source("http://m/debian", "trixie", "main")]
+    both = base.Archive("http://m/debian", "trixie", ("main", "contrib"), "http://s")
+    assert [(each.url, each.suite, each.component) for each in both.sources] == [
+        ("http://m/debian", "trixie", "main"),
+        ("http://m/debian", "trixie", "contrib"),
+        ("http://s", "trixie-security", "main"),
+        ("http://s", "trixie-security", "contrib"),
+    ]
+
+
+@pytest.mark.parametrize(("name", "version"), [("slurmd", "0.9"), ("gone", "1.0")])
+def test_a_locked_version_that_is_gone_is_named(name: str, version: str) -> None:
+    base.need_pinned(SMALL, {"slurmd": "1", "apt": "1"})
+    with pytest.raises(DebianError) as raised:
+        base.need_pinned(SMALL, {"apt": "1", name: version})
+    told = in_words(raised.value)
+    assert told.details.startswith(f"{name}: {version} is locked")
+    assert told.fixes[0].command == "dshpc env lock"
+
+
 @pytest.mark.parametrize(
     "mirror",
     ["ftp://m/debian", "http://", "http://me:secret@m/debian", "http://m/a b", "m/debian", ""],
