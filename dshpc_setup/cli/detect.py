@@ -12,16 +12,18 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.facts import SECTIONS, Section
+from dshpc_setup.facts import SECTIONS, HostFacts, Section
 from dshpc_setup.probes import DEADLINE_S, gather
 
 if TYPE_CHECKING:
+    from dshpc_setup.machine import Machine
     from dshpc_setup.settings import Settings
+    from dshpc_setup.setup.engine_choice import Choice
 
 _SWITCHES = {"--json": "json", "--explain": "explain"}
 _VALUES = {
@@ -76,33 +78,58 @@ def detect(asked: DetectOptions) -> int:
     check_deadline(asked.deadline)
     machine = seen_machine(asked.root, asked.machine, asked.simulate)
     facts = gather(machine, only=sections, deadline_s=asked.deadline)
+    asks_engine = "docker" in sections
+    here = _here(asked) if asks_engine or (facts.gpus.devices and not asked.json) else None
+    engine = _engine(machine, facts, here) if asks_engine and here else None
     if asked.json:
-        print_json(facts.to_json(sections, explain=asked.explain))
+        found = facts.to_json(sections, explain=asked.explain)
+        print_json({**found, "cluster_engine": engine.to_json() if engine else None})
     else:
         from dshpc_setup.cli.facts import lines
         from dshpc_setup.facts import explain
 
-        text = lines(facts, sections, *([_settings(asked)] if facts.gpus.devices else []))
+        text = lines(facts, sections, *([here.settings] if here else []), engine=engine)
         if asked.explain:
             text += ["", *explain.lines(facts, sections)]
         put("\n".join([*text, ""]))
     return Exit.INCOMPLETE if facts.unanswered(sections) else Exit.OK
 
 
-def _settings(asked: DetectOptions) -> Settings:
-    """Those of the project that we stand in: what jobs call the GPUs here, and which they get.
+class _Here(NamedTuple):
+    settings: Settings
+    runtime: dict[str, Any]
 
-    Another machine has settings of its own; so has, for now, a project whose settings are broken.
-    """
+
+def _here(asked: DetectOptions) -> _Here | None:
+    """The project that we stand in, or what holds without one: what jobs call the GPUs here, which they get,
+    and which engine it is on. None of another machine, and while the settings are broken."""
+    if asked.machine is not None or asked.root != "/":
+        return None
     from dshpc_setup import settings
     from dshpc_setup.cli.folders import found_project
 
-    if asked.machine is not None or asked.root != "/":
-        return settings.Settings()
     with suppress(DshpcError):
         project = found_project(None)
-        return project.settings(os.environ) if project else settings.load(env=os.environ)
-    return settings.Settings()
+        if project is None:
+            return _Here(settings.load(env=os.environ), {})
+        return _Here(project.settings(os.environ), project.runtime())
+    return None
+
+
+def _engine(machine: Machine, facts: HostFacts, here: _Here) -> Choice | None:
+    """What configure-environment would start the cluster with; None where sudo does not answer."""
+    from dshpc_setup.cli.console import is_interactive
+    from dshpc_setup.setup.engine_choice import choose
+
+    with suppress(DshpcError):
+        return choose(
+            machine,
+            here.settings.engine,
+            here.runtime,
+            interactive=is_interactive(),
+            docker=facts.engine.state,
+        )
+    return None
 
 
 def check_deadline(seconds: float) -> None:

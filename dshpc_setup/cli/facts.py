@@ -24,6 +24,7 @@ from dshpc_setup.probes.trace import counted
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
 from dshpc_setup.setup.describe import describe_engine, gib, system_name
+from dshpc_setup.setup.engine_choice import Choice
 from dshpc_setup.terminal.command_names import as_called
 
 _WIDTH = 80
@@ -46,11 +47,16 @@ _MACHINES = {
 
 
 def lines(
-    facts: HostFacts, sections: Collection[str] = SECTIONS, settings: Settings = Settings()
+    facts: HostFacts,
+    sections: Collection[str] = SECTIONS,
+    settings: Settings = Settings(),
+    *,
+    engine: Choice | None = None,
 ) -> list[str]:
     """The summary: the sections that were asked for, then what could not be asked.
 
-    `settings`: what jobs call the GPUs, and which of them they get.
+    `settings`: what jobs call the GPUs, and which of them they get. `engine`: what would start a cluster
+    here, where that is known.
     """
     found: list[str] = []
     for name, title, told in (
@@ -58,13 +64,14 @@ def lines(
         ("cpu", "CPUs", _cpu(facts.cpu)),
         ("memory", "Memory", _memory(facts.memory)),
         ("docker", "Docker", _docker(facts.engine)),
+        ("docker", "Engine", _choice(engine)),
         ("gpus", "GPUs", _gpus(facts.gpus, settings)),
     ):
         if name in sections:
-            first, *rest = told
-            found += _wrapped(f"{title:<{_INDENT}}", first)
-            for text in rest:
-                found += _wrapped(" " * _INDENT, text)
+            start = f"{title:<{_INDENT}}"
+            for text in told:
+                found += _wrapped(start, text)
+                start = " " * _INDENT
     return found + _not_asked(facts, sections)
 
 
@@ -128,6 +135,11 @@ def _docker(it: Engine) -> Iterable[str]:
             "remote": f"{_elsewhere(it.host)}: {it.host or it.name or 'unknown'}",
         }[it.kind]
     yield from _handing_over(it)
+
+
+def _choice(it: Choice | None) -> Iterable[str]:
+    if it is not None:
+        yield f"{it.kind} would start a cluster here: {it.words}"
 
 
 def _handing_over(it: Engine) -> Iterable[str]:

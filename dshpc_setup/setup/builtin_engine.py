@@ -1,13 +1,11 @@
-"""A run whose container is started by the built-in engine: when that is, its ports, and its image."""
+"""A run whose container is started by the built-in engine: its ports, and its image."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from dshpc_setup.builtin import ports, rights
+from dshpc_setup.builtin import ports
 from dshpc_setup.engine.images import inspect
-from dshpc_setup.engine.privilege import can_be_root
-from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.machine import Machine
@@ -15,24 +13,8 @@ from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
 
-_ASK_S = 5.0
 _LOAD_S = 600.0
 _NAMES = ("SlurmctldPort", "SlurmdPort")
-
-
-def is_wanted(machine: Machine, project: Project, settings: Settings, *, interactive: bool) -> bool:
-    """By the setting. With `auto`: where the cluster of this folder is on it already; and of a user whom no
-    engine lets in and who cannot become root to install one, where the kernel lets him have containers."""
-    if settings.engine != "auto":
-        return settings.engine == BUILTIN
-    told = project.runtime()
-    if told:
-        return told.get("engine") == BUILTIN
-    if machine.uid == 0 or machine.docker(_ASK_S).state not in ("absent", "denied"):
-        return False
-    if can_be_root(machine, interactive) != "no":
-        return False
-    return rights.find(machine).ids is not None
 
 
 def kept_ports(machine: Machine, project: Project, settings: Settings) -> str:

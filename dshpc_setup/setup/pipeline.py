@@ -15,6 +15,7 @@ from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.start import MayStop
 from dshpc_setup.engine import refusals, start_report, tools
 from dshpc_setup.engine.images import inspect
+from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.image import builtin_build, replaced
@@ -31,7 +32,7 @@ from dshpc_setup.plan.devices import unhealthy_reasons, unhealthy_told
 from dshpc_setup.project.folder import GPUS_LABEL, Project
 from dshpc_setup.render import configuration, stanza
 from dshpc_setup.settings import Settings, together
-from dshpc_setup.setup import builtin_engine, work_place, written
+from dshpc_setup.setup import builtin_engine, engine_choice, work_place, written
 from dshpc_setup.setup.describe import (
     describe_changes,
     describe_facts,
@@ -196,16 +197,16 @@ class Configure:
         """With the ports of the built-in engine, where that is to start the container."""
         if self.options.replayed is not None:
             return settings
-        chosen = builtin_engine.is_wanted(
-            self._given, self.project, settings, interactive=self.options.interactive
+        chosen = engine_choice.choose(
+            self._given,
+            settings.engine,
+            self.project.runtime(),
+            interactive=self.options.interactive,
         )
-        if not chosen:
+        if chosen.kind != BUILTIN:
             return settings
-        if settings.engine == "auto" and not self.project.runtime():
-            self.steps.note(
-                "No Docker engine lets you in, and you cannot become root to install one: the built-in "
-                "engine runs the container. It needs neither."
-            )
+        if chosen.code == "no-root":
+            self.steps.note(f"The built-in engine runs the container: {chosen.words}.")
         self._builtin = True
         self._given = door.through(self._given)
         self.machine = patient(self._given)

@@ -170,6 +170,19 @@ def test_jobs_have_gpus_and_files_belong_to_the_caller(user: User) -> None:
     assert user.run("dshpc", "srun", "sh", "-c", "exit 3").code == 3
 
 
+def test_which_engine_it_is_is_told(user: User) -> None:
+    assert json.loads(user.dshpc("detect", "--json"))["cluster_engine"] == {
+        "kind": "builtin",
+        "why": "setting",  # which the folder remembers
+    }
+    unasked = json.loads(user.run("dshpc", "detect", "--json", DSHPC_ENGINE="auto").stdout)
+    assert unasked["cluster_engine"] == {"kind": "builtin", "why": "cluster"}
+    elsewhere: Any = {"DSHPC_DIR": str(user.home / "elsewhere"), "DSHPC_ENGINE": "auto"}
+    nothing = json.loads(user.run("dshpc", "detect", "--json", **elsewhere).stdout)
+    kind, why = ("docker", "root") if user.uid == 0 else ("builtin", "no-root")
+    assert nothing["cluster_engine"] == {"kind": kind, "why": why}
+
+
 def test_methods_doctor_status_and_the_key(user: User) -> None:
     user.dshpc("method", "run", "gpu-report", "--gpus", "1", "--wait")
     found = json.loads(user.run("dshpc", "doctor", "--json").stdout)

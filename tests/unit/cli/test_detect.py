@@ -38,6 +38,7 @@ from dshpc_setup.facts import (
     Platform,
     UnusedGpu,
 )
+from dshpc_setup.machine.recorded import RecordedMachine
 from dshpc_setup.plan import plan_cluster
 from dshpc_setup.plan.devices import asked_as
 from dshpc_setup.settings import Settings
@@ -136,6 +137,39 @@ def test_explained_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     said = {item["about"]: item for item in found["conclusions"]}
     assert said["gpus"]["says"] == "8 GPUs of NVIDIA"
     assert {"source": "NVIDIA", "says": "8 GPUs"} in said["gpus"]["because"]
+
+
+def test_which_engine_of_another_machine_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, *replayed("h100x8"))[1]["cluster_engine"] is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "dshpc_yaml", "found"),
+    [
+        ({}, "engine: builtin", {"kind": "builtin", "why": "setting"}),
+        ({"DSHPC_ENGINE": "docker"}, "engine: builtin", {"kind": "docker", "why": "setting"}),
+        ({}, "engine: [", None),  # broken
+    ],
+)
+def test_which_engine_as_the_folder_has_it(
+    variables: dict[str, str],
+    dshpc_yaml: str,
+    found: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "dshpc.yaml").write_text(dshpc_yaml + "\n")
+    monkeypatch.setenv("DSHPC_DIR", str(tmp_path))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    machine = RecordedMachine(MACHINES / "h100x8")
+    monkeypatch.setattr("dshpc_setup.cli.detect.seen_machine", lambda *_: machine)
+    assert run(capsys)[1]["cluster_engine"] == found
+    assert run(capsys, "--only", "gpus")[1]["cluster_engine"] is None
+    cli.run(["detect"], "dshpc")
+    told = " ".join(capsys.readouterr().out.split())
+    assert ("would start a cluster here: the setting engine names it" in told) == bool(found)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,122 @@
+"""Which engine starts a cluster, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dshpc_setup.builtin import rights
+from dshpc_setup.builtin.ids import Ids
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.machine import CommandResult, Reply
+from dshpc_setup.setup.engine_choice import Choice, Why, choose
+
+
+@dataclass
+class Machine:
+    """`engine`: the state of its answer; `sudo`: the exit code of sudo, None without one."""
+
+    uid: int = 1000
+    engine: Any = "absent"
+    sudo: int | None = None
+    system: tuple[str, str, str] = ("Linux", "6.1", "x86_64")
+    sudo_state: Any = "present"
+
+    def docker(self, _: float) -> Reply:
+        return Reply(self.engine)
+
+    def which(self, program: str) -> str | None:
+        return "/usr/bin/sudo" if program == "sudo" and self.sudo is not None else None
+
+    def run(self, argv: list[str], **_: Any) -> CommandResult:
+        return CommandResult(tuple(argv), self.sudo_state, self.sudo, "", "", 1.0)
+
+
+@pytest.fixture(autouse=True)
+def able(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """The kernel lets users have containers, until a test says otherwise."""
+
+    def set_to(it: bool) -> None:
+        monkeypatch.setattr(rights, "find", lambda _: rights.Rights(Ids("single") if it else None))
+
+    set_to(True)
+    return set_to
+
+
+@pytest.mark.parametrize(
+    ("machine", "interactive", "kind", "why"),
+    [
+        (Machine(), False, "builtin", "no-root"),
+        (Machine(engine="denied"), True, "builtin", "no-root"),
+        (Machine(uid=0), False, "docker", "root"),
+        (Machine(engine="present"), False, "docker", "answers"),
+        (Machine(engine="timeout"), False, "docker", "no-answer"),
+        (Machine(engine="unsupported"), False, "docker", "no-answer"),
+        (Machine(sudo=0), False, "docker", "sudo"),
+        (Machine(sudo=1), False, "builtin", "no-root"),
+        (Machine(sudo=1), True, "docker", "sudo"),  # who may be asked for a password
+        (Machine(system=("Darwin", "24", "arm64")), False, "docker", "not-linux"),
+    ],
+)
+def test_who_gets_which_unasked(machine: Any, interactive: bool, kind: str, why: str) -> None:
+    found = choose(machine, "auto", {}, interactive=interactive)
+    assert found.to_json() == {"kind": kind, "why": why}
+
+
+def test_where_the_kernel_refuses(able: Callable[[bool], None]) -> None:
+    able(False)
+    machine: Any = Machine()
+    found = choose(machine, "auto", {}, interactive=False)
+    assert found == Choice("docker", "no-containers")
+
+
+@pytest.mark.parametrize(
+    ("setting", "runtime", "kind", "why"),
+    [
+        ("builtin", {}, "builtin", "setting"),
+        ("docker", {"engine": "builtin"}, "docker", "setting"),
+        ("auto", {"engine": "builtin"}, "builtin", "cluster"),
+        ("auto", {"prefix": "c"}, "docker", "cluster"),
+    ],
+)
+def test_a_word_of_the_users_and_what_is_there_come_first(
+    setting: str, runtime: dict[str, str], kind: str, why: str
+) -> None:
+    nobody: Any = None  # is asked
+    found = choose(nobody, setting, runtime, interactive=False)
+    assert found.to_json() == {"kind": kind, "why": why}
+
+
+def test_of_root_the_engine_is_asked_by_the_probes_alone() -> None:
+    root: Any = Machine(uid=0, engine="timeout")
+    assert choose(root, "auto", {}, interactive=False).code == "root"
+    assert choose(root, "auto", {}, interactive=False, docker="present").code == "answers"
+
+
+_STATES = st.sampled_from(["present", "absent", "denied", "timeout", "error", "unsupported"])
+_MACHINES = st.builds(Machine, st.sampled_from([0, 1000]), _STATES, st.sampled_from([None, 0, 1]))
+
+
+@given(_MACHINES, st.booleans())
+def test_what_was_asked_before_decides_alike(machine: Any, interactive: bool) -> None:
+    """Whoever has asked the engine before, as detect has, comes to the same engine."""
+    asks = choose(machine, "auto", {}, interactive=interactive)
+    told = choose(machine, "auto", {}, interactive=interactive, docker=machine.engine)
+    assert told.kind == asks.kind
+    assert told.words
+
+
+def test_each_reason_has_its_words() -> None:
+    assert all(Choice("docker", why).words for why in get_args(Why))
+
+
+def test_sudo_that_does_not_answer_is_told() -> None:
+    machine: Any = Machine(sudo=1, sudo_state="timeout")
+    with pytest.raises(DshpcError) as told:
+        choose(machine, "auto", {}, interactive=False)
+    assert told.value.exit_code == 3
