@@ -198,6 +198,13 @@ _WHY: dict[Reason, str] = {
     "refused": "The kernel refused it.",
     "unanswered": "The kernel did not answer in time.",
 }
+
+
+def in_words(reason: Reason) -> str:
+    """A sentence."""
+    return _WHY[reason]
+
+
 _KEEP = "sudo tee /etc/sysctl.d/60-dshpc.conf"
 
 
@@ -242,7 +249,7 @@ def need(rights: Rights, user: str) -> Ids:
     """The ids of the way that was found; DshpcError where there is none."""
     if rights.ids is not None:
         return rights.ids
-    why = _WHY[rights.code or "refused"]
+    why = in_words(rights.code or "refused")
     raise DshpcError(
         "This user cannot start a container without Docker.",
         "\n".join((why, *rights.evidence)),

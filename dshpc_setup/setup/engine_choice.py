@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from dshpc_setup.builtin.rights import Reason
     from dshpc_setup.facts import State
     from dshpc_setup.machine import Machine
 
@@ -46,14 +47,30 @@ _WORDS: dict[Why, str] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """`code`: why, as `why` of `dshpc detect --json`; `words` are for people."""
+    """`code`: why, as `why` of `dshpc detect --json`; `words` are for people.
+
+    `refusal`: of `no-containers`, what the kernel had against it.
+    """
 
     kind: Kind
     code: Why
+    refusal: Reason | None = None
 
     @property
     def words(self) -> str:
         return _WORDS[self.code]
+
+    @property
+    def note(self) -> str | None:
+        """What a run says before it begins, where it may surprise."""
+        if self.code == "no-root":
+            return f"The built-in engine runs the container: {self.words}."
+        if self.refusal is not None:
+            from dshpc_setup.builtin import rights
+
+            why = rights.in_words(self.refusal)
+            return f"The built-in engine needs no Docker, but cannot run here either. {why}"
+        return None
 
     def to_json(self) -> dict[str, str]:
         return {"kind": self.kind, "why": self.code}
@@ -95,6 +112,7 @@ def _without_docker(machine: Machine, *, interactive: bool) -> Choice:
         return Choice("docker", "sudo")
     if machine.system[0] != "Linux":
         return Choice("docker", "not-linux")
-    if rights.find(machine).ids is None:
-        return Choice("docker", "no-containers")
+    found = rights.find(machine)
+    if found.ids is None:
+        return Choice("docker", "no-containers", found.code)
     return Choice(BUILTIN, "no-root")

@@ -203,10 +203,10 @@ class Configure:
             self.project.runtime(),
             interactive=self.options.interactive,
         )
+        if chosen.note is not None:
+            self.steps.note(chosen.note)
         if chosen.kind != BUILTIN:
             return settings
-        if chosen.code == "no-root":
-            self.steps.note(f"The built-in engine runs the container: {chosen.words}.")
         self._builtin = True
         self._given = door.through(self._given)
         self.machine = patient(self._given)

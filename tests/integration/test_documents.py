@@ -62,6 +62,8 @@ NOT_TYPED = {
 FILES = {
     ("README.md", "json"): "tests/unit/cli/test_documents.py",
     ("README.md", "yaml"): "tests/unit/cli/test_documents.py",
+    ("docs/how-to/ci.md", "yaml"): "tests/integration/test_ci.py",
+    ("docs/how-to/ci.md", "text"): "tests/integration/test_ci.py",
     ("docs/how-to/configuration.md", "yaml"): "tests/integration/test_documents_cluster.py",
     ("docs/how-to/own-configuration.md", "yaml"): "tests/integration/test_seed_recipes.py",
     ("docs/how-to/own-configuration.md", ""): "tests/integration/test_documents_cluster.py",

@@ -42,7 +42,11 @@ def able(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """The kernel lets users have containers, until a test says otherwise."""
 
     def set_to(it: bool) -> None:
-        monkeypatch.setattr(rights, "find", lambda _: rights.Rights(Ids("single") if it else None))
+        monkeypatch.setattr(
+            rights,
+            "find",
+            lambda _: rights.Rights(Ids("single")) if it else rights.Rights(None, "seccomp"),
+        )
 
     set_to(True)
     return set_to
@@ -72,7 +76,13 @@ def test_where_the_kernel_refuses(able: Callable[[bool], None]) -> None:
     able(False)
     machine: Any = Machine()
     found = choose(machine, "auto", {}, interactive=False)
-    assert found == Choice("docker", "no-containers")
+    assert found == Choice("docker", "no-containers", "seccomp")
+    assert "A filter of system calls refuses it" in (found.note or "")
+
+
+def test_only_what_may_surprise_is_noted() -> None:
+    noted = {why: Choice("docker", why).note for why in get_args(Why)}
+    assert {why for why, note in noted.items() if note} == {"no-root"}
 
 
 @pytest.mark.parametrize(

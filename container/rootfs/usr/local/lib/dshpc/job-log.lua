@@ -30,11 +30,33 @@ while [ "$#" -gt 1 ]; do
       told missing "$(readlink -f -- "$near")" "$folder"
       exit
    fi
-   case $(stat -L -c %m -- "$near" 2>/dev/null) in / | /dev/shm) printf 'alone\t%s\n' "${path:-$folder/}" ;; esac
+   printf 'in\t%s\t%s\n' "${path:-$folder/}" "$(readlink -f -- "$near")"
 done
 near "$own"
 [ "$kind" = srun ] || [ "$near" = "$own" ] || may_make || told astray "$(readlink -f -- "$near")" "$own"
 ]]
+
+-- Which mount it lies in; nil where that is not known. The numbers of file systems do not tell: a folder of the
+-- host's may be mounted into a root that is a copy on the same one (docs/decisions/0038-builtin-engine.md).
+local function mount_of(path)
+   local best
+   local file = io.open("/proc/self/mountinfo")
+   for line in file and file:lines() or function() end do
+      local at = (line:match("^%S+ %S+ %S+ %S+ (%S+)") or ""):gsub("\\(%d%d%d)", function(octal)
+         return string.char(tonumber(octal, 8))
+      end)
+      local within = at == "/" or path == at or path:sub(1, #at + 1) == at .. "/"
+      if at ~= "" and within and (best == nil or #at >= #best) then
+         best = at
+      end
+   end
+   if file then
+      file:close()
+   end
+   return best
+end
+
+local of_container = { ["/"] = true, ["/dev/shm"] = true }
 
 local function quoted(text)
    return "'" .. text:gsub("'", "'\\''") .. "'"
@@ -95,7 +117,7 @@ return function(options)
       local what, path, mode, user, wanted = (said .. "\t\t\t\t"):match("^(%l+)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)")
       path, wanted = (path or ""):gsub("%c", "?"), (wanted or ""):gsub("%c", "?")
       local right = ("%s is %s, and you are %s"):format(path, mode or "", user or "")
-      if what == "alone" and not told[path] then
+      if what == "in" and not told[path] and of_container[mount_of(mode) or ""] then
          told[path] = true
          slurm.log_info("%s", ("%s lies in the cluster's container alone: it is not on the host, and is lost when the container is removed (dshpc down, another configuration). To keep it, name a file in the work folder: --output=FILE"):format(path))
       elseif warned[what] then -- an earlier job may make it
