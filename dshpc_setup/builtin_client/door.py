@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,12 +15,13 @@ _DOCKER = engine_client.DOCKER.program[0]
 _ENV = "env"
 COMPOSE = "2.0.0"
 """The version of Docker Compose whose words `compose` takes."""
-_KNOWN = {
+_Answer = tuple[int, str, str]
+"""Exit code, stdout and stderr."""
+_KNOWN: dict[tuple[str, ...], _Answer] = {
     ("compose", "version", "--short"): (0, f"{COMPOSE}\n", ""),
     ("buildx", "version"): (1, "", "docker: 'buildx' is not a command of the built-in engine.\n"),
 }
-"""Exit code, stdout and stderr of what detection asks each time: a process for it would take a second on a
-slow machine, and there is nothing to find out."""
+"""Of Docker's plugins."""
 
 
 def through(machine: Machine) -> Machine:
@@ -33,6 +34,30 @@ def of(machine: Machine, runtime: Mapping[str, Any]) -> Machine:
     return through(machine) if runtime.get("engine") == engine_client.BUILTIN else machine
 
 
+def _known(env: Mapping[str, str], words: list[str]) -> _Answer | None:
+    """The answer to a question that changes nothing: no process is started for it."""
+    if (known := _KNOWN.get(tuple(words))) is not None:
+        return known
+    from dshpc_setup.builtin_client import failing, looking, store
+
+    try:
+        told = looking.answer(store.Store(env), words)
+    except failing.ClientError as error:
+        return error.code, "", f"{error}\n"
+    return None if told is None else (0, told, "")
+
+
+def _result(
+    argv: Sequence[str], known: _Answer, on_line: Callable[[str], None] | None
+) -> CommandResult:
+    code, out, err = known
+    if on_line is not None:  # which hears both streams
+        out, err = out + err, ""
+        for line in out.splitlines():
+            on_line(line)
+    return CommandResult(tuple(argv), "present", code, out, err, 0.0)
+
+
 class _Door(Changed):
     def __init__(self, machine: Machine) -> None:
         client = list(engine_client.builtin().program)
@@ -42,9 +67,9 @@ class _Door(Changed):
             at = _program_at(words)
             if words[at : at + 1] != [_DOCKER]:
                 return machine.run(words, **more)
-            known = _KNOWN.get(tuple(words[at + 1 :]))
+            known = _known(self._machine.env, words[at + 1 :])
             if known is not None:
-                return CommandResult(tuple(argv), "present", *known, 0.0)
+                return _result(argv, known, more.get("on_line"))
             words[at : at + 1] = client
             # Who keeps the answer knows it by the words that were asked with
             return replace(machine.run(words, **more), argv=tuple(argv))

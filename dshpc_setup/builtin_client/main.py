@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
 
-from dshpc_setup import __version__
 from dshpc_setup.builtin import enter
-from dshpc_setup.builtin_client import containers, describe, failing
+from dshpc_setup.builtin_client import containers, failing, looking
 from dshpc_setup.builtin_client.failing import ClientError
-from dshpc_setup.builtin_client.store import Kind, Store
+from dshpc_setup.builtin_client.store import Store
 from dshpc_setup.builtin_client.words import Options, put
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
@@ -30,6 +27,11 @@ def main(argv: list[str]) -> int:
             from dshpc_setup.builtin_client import compose
 
             return compose.main(machine, store, rest)
+        told = looking.answer(store, [verb, *rest])
+        if told is not None:
+            sys.stdout.write(told)
+            sys.stdout.flush()
+            return 0
         act = _VERBS.get(verb)
         if act is None:
             raise failing.usage(f"docker: '{verb}' is not a command of the built-in engine.")
@@ -65,48 +67,11 @@ def _exec(_: Machine, store: Store, argv: list[str]) -> int:
     return containers.execute(container, what, stdin=options.has("-i"), terminal=options.has("-t"))
 
 
-def _inspect(_: Machine, store: Store, argv: list[str]) -> None:
-    options = Options(argv, {"--type": "value", "--format": "value"})
-    kind = options.value("--type") or "container"
-    found = []
-    for name in options.words:
-        found.append(_described(store, kind, name))
-    template = options.value("--format")
-    if template is None:
-        put(json.dumps(found, indent=1))
-        return
-    for each in found:
-        put(describe.shown(each, template, json.dumps))
-
-
-def _described(store: Store, kind: str, name: str) -> dict[str, Any]:
-    made = store.find(_kind(kind, name), name)
-    if made is None:
-        raise failing.none(kind, name)
-    if kind == "container":
-        return describe.container(store, made)
-    return describe.image(made) if kind == "image" else describe.volume(made)
-
-
-def _kind(kind: str, name: str) -> Kind:
-    found = next((each for each in get_args(Kind) if each == kind), None)
-    if found is None:
-        raise failing.none(kind, name)
-    known: Kind = found
-    return known
-
-
-def _logs(_: Machine, store: Store, argv: list[str]) -> int:
-    options = Options(argv, {"--follow": "nothing", "--since": "value", "--tail": "value"})
-    container = containers.need(store, options.words[0])
-    tail = options.value("--tail")
-    lines = containers.log_of(container).splitlines(keepends=True)
-    if tail is not None and tail != "all":
-        lines = lines[len(lines) - min(len(lines), int(tail)) :]
-    sys.stdout.buffer.write(b"".join(lines))
-    sys.stdout.buffer.flush()
-    if options.has("--follow"):
-        containers.follow(container, sys.stdout.buffer)
+def _follow(_: Machine, store: Store, argv: list[str]) -> int:
+    container = containers.need(store, Options(argv, looking.OF_LOGS).words[0])
+    sys.stdout.write(looking.log(store, argv))
+    sys.stdout.flush()
+    containers.follow(container, sys.stdout.buffer)
     return 0
 
 
@@ -153,49 +118,11 @@ def _rm(machine: Machine, store: Store, argv: list[str]) -> None:
         put(name)
 
 
-def _ps(_: Machine, store: Store, argv: list[str]) -> None:
-    options = Options(argv, {"-a": "nothing", "--format": "value", "--filter": "value"})
-    for each in _labelled(store, "container", options.values("--filter")):
-        told = describe.container(store, each)
-        if options.has("-a") or told["State"]["Running"]:
-            put(each.name)
-
-
-def _labelled(store: Store, kind: Kind, filters: list[str]) -> list[Any]:
-    found = store.all(kind)
-    for text in filters:
-        if not text.startswith("label="):
-            raise failing.usage(f"invalid filter {text!r}")
-        key, equals, value = text.removeprefix("label=").partition("=")
-        found = [
-            each
-            for each in found
-            if key in each.labels and (not equals or each.labels[key] == value)
-        ]
-    return found
-
-
-def _images(_: Machine, store: Store, argv: list[str]) -> None:
-    options = Options(
-        argv,
-        {"--format": "value", "--filter": "value", "--quiet": "nothing", "--no-trunc": "nothing"},
-    )
-    named = options.words[0] if options.words else None
-    found = _labelled(store, "image", options.values("--filter"))
-    for each in sorted(found, key=lambda one: one.created, reverse=True):
-        if named in (None, each.ref, each.ref.rpartition(":")[0]):
-            put(each.id if options.has("--quiet") else each.ref)
-
-
 def _image(machine: Machine, store: Store, argv: list[str]) -> None:
     from dshpc_setup.builtin_client import images
 
     verb, *rest = argv or [""]
-    if verb == "inspect":
-        _inspect(machine, store, ["--type", "image", *rest])
-    elif verb == "ls":
-        _images(machine, store, rest)
-    elif verb == "load":
+    if verb == "load":
         options = Options(rest, {"--input": "value", "--tag": "value"})
         archive = Path(options.value("--input") or "")
         with store.changing():
@@ -221,24 +148,16 @@ def _rmi(machine: Machine, store: Store, argv: list[str]) -> None:
 
 def _volume(machine: Machine, store: Store, argv: list[str]) -> None:
     verb, *rest = argv or [""]
-    if verb == "ls":
-        options = Options(rest, {"-q": "nothing", "--filter": "value"})
-        for each in _labelled(store, "volume", options.values("--filter")):
-            put(each.name)
-    elif verb == "rm":
+    if verb == "rm":
         for name in Options(rest, {"-f": "nothing"}).words:
             with store.changing():
                 containers.remove_volume(machine, store, name)
             put(name)
-    elif verb == "inspect":
-        _inspect(machine, store, ["--type", "volume", *rest])
     else:
         raise failing.usage(f"docker: 'volume {verb}' is not a command of the built-in engine.")
 
 
 def _network(_: Machine, __: Store, argv: list[str]) -> None:
-    if argv[:1] == ["ls"]:
-        return  # containers have the machine's own network
     raise failing.none("network", argv[-1] if argv else "")
 
 
@@ -248,32 +167,17 @@ def _run(machine: Machine, store: Store, argv: list[str]) -> int:
     return running.run(machine, store, argv)
 
 
-def _version(_: Machine, __: Store, argv: list[str]) -> None:
-    told = {"Server": {"Version": __version__, "Os": "linux", "Arch": describe.processor()}}
-    template = Options(argv, {"--format": "value"}).value("--format")
-    put(describe.shown(told, template or "{{json .}}", json.dumps))
-
-
-def _context(_: Machine, __: Store, ___: list[str]) -> None:
-    put("default")
-
-
 _VERBS: dict[str, Callable[[Machine, Store, list[str]], int | None]] = {
     "exec": _exec,
-    "inspect": _inspect,
-    "logs": _logs,
+    "logs": _follow,
     "top": _top,
     "stop": _stop,
     "start": _start,
     "restart": _restart,
     "rm": _rm,
-    "ps": _ps,
-    "images": _images,
     "image": _image,
     "rmi": _rmi,
     "volume": _volume,
     "network": _network,
     "run": _run,
-    "version": _version,
-    "context": _context,
 }

@@ -15,14 +15,19 @@ from dshpc_setup.cli.command_line import (
     Json,
     Yes,
     app,
+    environment,
     examples,
     finish,
     machine_of,
     project_of,
     reporter,
+    this_machine,
 )
+from dshpc_setup.cli.console import is_interactive
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit, usage_error
+from dshpc_setup.machine import Machine
+from dshpc_setup.project.folder import Project
 from dshpc_setup.terminal.command_names import as_called
 
 env_app = typer.Typer(
@@ -96,7 +101,7 @@ def env_lock(
     from dshpc_setup.image import standing
 
     project = project_of(dir)
-    lock = standing.make_lock(machine_of(project), project, reporter(yes))
+    lock = standing.make_lock(_machine_to_be(project), project, reporter(yes))
     if json_output:
         print_json({"schema": LOCK_SCHEMA, "wheels": []} if lock is None else lock.to_json())
     elif lock is None:
@@ -128,6 +133,19 @@ def env_show(
     else:
         put("".join(f"{as_called(line)}\n" for line in standing.lines(now)))
     finish(Exit.OK)
+
+
+def _machine_to_be(project: Project) -> Machine:
+    """This machine with the engine that the project's cluster is on, or will be on once it is set up."""
+    from dshpc_setup.builtin_client import door
+    from dshpc_setup.setup.engine_choice import choose
+
+    runtime = project.runtime()
+    if not runtime:
+        setting = project.settings(environment()).engine
+        chosen = choose(this_machine(), setting, runtime, interactive=is_interactive())
+        runtime = {"engine": chosen.kind}
+    return door.of(this_machine(), runtime)
 
 
 @env_app.command("schema", epilog=examples("dshpc env schema python.json"))

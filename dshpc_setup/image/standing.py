@@ -125,7 +125,7 @@ def _lock_debian(
 ) -> tuple[DebianPackage, ...]:
     facts = probes.gather_surely(machine, reporter.progress)
     settings = project.settings(machine.env)
-    if project.runtime().get("engine") == BUILTIN:
+    if facts.engine.kind == BUILTIN:
         reporter.progress("packages: asking Debian")
         from_ = builtin_build.archive(machine, facts, settings)
         names = debian.names_of(declared)

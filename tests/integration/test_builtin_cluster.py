@@ -271,10 +271,18 @@ def test_the_image_is_made_here(user: User) -> None:
     """From Debian's packages, with no program of the machine's: nothing of apt, dpkg or debootstrap."""
     made = replace(user, prefix=f"{user.prefix}-made", project="made")
     try:
-        report = made.configure("--engine", "builtin", "--simulate", "h100:1", deadline_s=900)
+        made.folder.mkdir(parents=True, exist_ok=True)
+        (made.folder / "dshpc.yaml").write_text("engine: builtin\n")
+        os.chown(made.folder / "dshpc.yaml", user.uid, -1)
+        os.chown(made.folder, user.uid, -1)
+        made.dshpc("env", "add", "--dir", str(made.folder), "--apt", "jq")
+        made.dshpc("env", "lock", "--dir", str(made.folder))
+        report = made.configure("--simulate", "h100:1", deadline_s=900)
         assert report["cluster"]["nodes"][0]["gres"] == "gpu:h100:1"
         assert made.dshpc("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0\n"
-        again = made.configure("--engine", "builtin", "--simulate", "h100:1")
+        assert made.dshpc("srun", "jq", "-n", "6*7") == "42\n"
+        assert "has what is locked" in made.dshpc("env", "show")
+        again = made.configure("--simulate", "h100:1")
         base = next(step for step in again["steps"] if step["name"] == "base")
         assert "here already" in base["detail"]
     finally:
