@@ -25,8 +25,17 @@ from side_by_side import FIGURES, program
 
 HERE = Path(__file__).parent
 DEADLINE_S = 3600
-ALONE = ("detect", "image_size", "passthrough", "processes", "validate", "version")  # without --dir
-CONTAINERS = ("restarts", "sbatch", "srun", "start", "stop", "throughput")  # have --prefix
+# Without --dir
+ALONE = ("bring_up", "detect", "image_size", "passthrough", "processes", "validate", "version")
+CONTAINERS = (
+    "bring_up",
+    "restarts",
+    "sbatch",
+    "srun",
+    "start",
+    "stop",
+    "throughput",
+)  # have --prefix
 ALL = tuple(sorted({*ALONE, *CONTAINERS, "configure_again", "doctor", "method_run"}))
 QUICK = {
     "image_size": (),  # has no rounds

@@ -32,6 +32,7 @@ SIDE_BY_SIDE = (
     ("doctor", "processes"),
     ("restarts", "srun", "configure_again"),
     ("sbatch", "throughput", "method_run", "detect"),
+    ("bring_up",),
 )
 BY_ITSELF = ("start",)  # by the test of what another one left
 TOO_DEAR = ("image_size", "passthrough")  # they build an image, and a machine: with --full alone
