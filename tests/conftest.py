@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from scripts.side_by_side import LINES
+from tests.integration.engines import ENGINES
 from tests.lines import ELSEWHERE, line_of
 
 # Without --full the same examples are tried at each run: a red run can be repeated as it was.
@@ -20,6 +21,11 @@ settings.register_profile("full", deadline=None, max_examples=1000)
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="the long soaks whole, not as a sample")
     parser.addoption("--line", choices=LINES, help="see scripts/side_by_side.py")
+    parser.addoption(
+        "--engine",
+        choices=list(ENGINES),
+        help="clusters that could be on either are on this one (tests/integration/engines.py)",
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -31,6 +37,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "engines(*names, why=None): see tests/integration/engines.py"
+    )
     line = config.getoption("--line")
     if line in ELSEWHERE:  # its clusters beside those of the other lines
         os.environ["DSHPC_TEST_PREFIX"] = f"dshpc-test-{line[0]}-"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from dshpc_setup.builtin import enter
@@ -146,6 +147,12 @@ def _rmi(machine: Machine, store: Store, argv: list[str]) -> None:
         put(f"Untagged: {ref}")
 
 
+def _tag(_: Machine, store: Store, argv: list[str]) -> None:
+    source, name = Options(argv, {}).words
+    with store.changing():
+        store.put("image", name, replace(containers.need_image(store, source), ref=name))
+
+
 def _volume(machine: Machine, store: Store, argv: list[str]) -> None:
     verb, *rest = argv or [""]
     if verb == "rm":
@@ -177,6 +184,7 @@ _VERBS: dict[str, Callable[[Machine, Store, list[str]], int | None]] = {
     "rm": _rm,
     "image": _image,
     "rmi": _rmi,
+    "tag": _tag,
     "volume": _volume,
     "network": _network,
     "run": _run,

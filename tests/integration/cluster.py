@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import signal
@@ -14,16 +15,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.leftovers import remember
+from tests.integration.commands import OWN_GROUP, ROOT, Outcome, end_group, environment, run
+from tests.integration.engines import BUILTIN, DOCKER, Engine
+from tests.integration.leftovers import forget_ports, kept_ports, processes_of, remember
 
-ROOT = Path(__file__).parents[2]
+__all__ = ["OWN_GROUP", "ROOT", "Outcome", "end_group", "environment", "run"]
+
 FILES = (
     "config/slurm.conf",
     "config/gres.conf",
@@ -32,12 +36,11 @@ FILES = (
     ".env",
 )
 STEPS = ("probe", "base", "passthrough", "plan", "render", "build", "start", "verify")
-PREFIX = os.environ.get("DSHPC_TEST_PREFIX", "dshpc-test-")  # see tests/conftest.py
-CACHE = f"{PREFIX}cache"
-# Of the terminal's session (sudo remembers by it), and not in what its Ctrl-C ends.
-OWN_GROUP: dict[str, Any] = (
-    {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+# Of this line (tests/conftest.py), and of this process of pytest-xdist
+PREFIX = os.environ.get("DSHPC_TEST_PREFIX", "dshpc-test-") + "".join(
+    f"{worker}-" for worker in [os.environ.get("PYTEST_XDIST_WORKER", "")] if worker
 )
+CACHE = f"{PREFIX}cache"
 
 # As the entry points of the package, without a need to have it installed.
 _PROGRAM = """
@@ -66,87 +69,13 @@ sys.exit(cli.run([*first, *sys.argv[1:]], program))
 """
 
 
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def report(self) -> dict[str, Any]:
-        """The one JSON object that all of stdout is."""
-        value = json.loads(self.stdout)
-        assert isinstance(value, dict), self.stdout
-        return value
-
-    @property
-    def actions(self) -> dict[str, str]:
-        return {item["path"]: item["action"] for item in self.report["files"]}
-
-    @property
-    def steps(self) -> dict[str, dict[str, Any]]:
-        return {item["name"]: item for item in self.report["steps"]}
-
-    def good(self) -> Outcome:
-        assert self.code == 0, f"exit code {self.code}\n{self.stdout}\n{self.stderr}"
-        return self
-
-
-def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This one's, without settings of whoever runs the tests."""
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith(("DSHPC_", "COMPOSE_", "SUDO_"))
-    }
-    return {**kept, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **(changes or {})}
-
-
 def command(program: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", _PROGRAM, program, *arguments]
 
 
-def run(
-    argv: Sequence[str],
-    *,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    timeout_s: float = 400,
-) -> Outcome:
-    with subprocess.Popen(
-        argv,
-        cwd=cwd or "/",
-        env=environment(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **OWN_GROUP,
-    ) as child:
-        try:
-            stdout, stderr = child.communicate(timeout=timeout_s)
-        except (
-            BaseException
-        ):  # Ctrl-C: nothing of it may go on while the fixtures remove what it made
-            end_group(child)
-            raise
-    return Outcome(child.returncode, stdout, stderr)
-
-
-def end_group(child: subprocess.Popen[str]) -> None:
-    """With all that it has started; politely first."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(10)
-            if number == signal.SIGINT:
-                time.sleep(0.2)  # what it has started hears of it at the same time
-
-
 def docker(*arguments: str) -> str:
-    """A docker command that has to succeed: its standard output."""
-    return run(["docker", *arguments]).good().stdout
+    """A docker command that has to succeed: its standard output. For what is about Docker."""
+    return DOCKER.said(*arguments)
 
 
 def as_user(uid: int, program: str, *arguments: str, cwd: Path) -> Outcome:
@@ -168,6 +97,7 @@ class Cluster:
     folder: Path
     env: Mapping[str, str] = field(default_factory=dict)
     first: Outcome | None = None  # of the run that made it
+    engine: Engine = DOCKER
 
     @property
     def container(self) -> str:
@@ -179,27 +109,38 @@ class Cluster:
 
     def configure(self, *arguments: str, env: Mapping[str, str] | None = None) -> Outcome:
         """`configure-environment --yes --json` here; the prefix is a flag each time."""
-        whole = ["--yes", "--json", "--dir", str(self.folder), "--prefix", self.prefix, *arguments]
-        return run(command("configure-environment", *whole), env={**self.env, **(env or {})})
+        argv = command("configure-environment", *self.own_flags, *arguments)
+        return run(argv, env={**self.env, **(env or {})})
+
+    @property
+    def own_flags(self) -> tuple[str, ...]:
+        """By which `configure-environment` makes this cluster, and says what it did."""
+        whole = ("--yes", "--json", "--dir", str(self.folder), "--prefix", self.prefix)
+        return (*whole, *self.engine.chosen)
 
     def dshpc(self, *arguments: str, cwd: Path | None = None) -> Outcome:
         """`dshpc ...`, run in the project folder."""
         return run(command("dshpc", *arguments), cwd=cwd or self.folder, env=self.env)
 
-    def exec(self, *argv: str, timeout_s: float = 120) -> Outcome:
-        return run(["docker", "exec", self.container, *argv], timeout_s=timeout_s)
+    def exec(self, *argv: str, timeout_s: float = 120, given: str | None = None) -> Outcome:
+        """A command in the container; `given`: what it reads."""
+        return run(self.within(*argv, stdin=given is not None), timeout_s=timeout_s, given=given)
+
+    def within(self, *argv: str, stdin: bool = False) -> list[str]:
+        """The command line that runs a command in the container."""
+        return self.engine.client.run_in(self.container, *argv, stdin=stdin)
 
     def said(self, *argv: str) -> str:
         """What a command in the container that has to succeed prints."""
         return self.exec(*argv).good().stdout.strip()
 
     def inspect(self) -> dict[str, Any]:
-        (value,) = json.loads(docker("inspect", "--type", "container", self.container))
+        (value,) = json.loads(self.engine.said("inspect", "--type", "container", self.container))
         assert isinstance(value, dict)
         return value
 
     def exists(self) -> bool:
-        return run(["docker", "inspect", "--type", "container", self.container]).code == 0
+        return self.engine.run("inspect", "--type", "container", self.container).code == 0
 
     @property
     def started_at(self) -> str:
@@ -242,27 +183,28 @@ class Cluster:
 
     def remove(self) -> None:
         """Whatever of it is there, from a run that crashed too."""
-        _quietly("rm", "-f", "-v", self.container)
-        _quietly("network", "rm", f"{self.prefix}_default")
-        volumes = (f"{self.prefix}-{part}" for part in ("state", "key", "home"))
-        _quietly("volume", "rm", "-f", *volumes)
-        listed = docker("images", "--format", "{{.Repository}}:{{.Tag}}", self.container)
-        for tag in listed.split():
-            # a build of the same kind finds its layers again; `standard` removes these at the end
-            _quietly("tag", tag, f"{CACHE}:{tag.rpartition(':')[2]}")
-            _quietly("rmi", "-f", tag)
-
-
-def _quietly(*arguments: str) -> None:
-    """For what may be missing; `assert_removed` looks at the result."""
-    run(["docker", *arguments], timeout_s=120)
+        quietly = self.engine.run  # what may be missing; `assert_removed` looks at the result
+        quietly("rm", "-f", "-v", self.container)
+        quietly("network", "rm", f"{self.prefix}_default")
+        quietly(
+            "volume", "rm", "-f", *(f"{self.prefix}-{part}" for part in ("state", "key", "home"))
+        )
+        forget_ports(self.engine, self.prefix)
+        for name in self.engine.names("image"):
+            ref, _, tag = name.partition(":")
+            if ref == self.container:
+                # a build of the same kind finds it again; `remove_leftovers` removes these at the end
+                quietly("tag", name, f"{CACHE}:{tag}")
+                quietly("rmi", "-f", name)
 
 
 def assert_removed(cluster: Cluster) -> None:
-    for kind in (["ps", "-a"], ["volume", "ls"], ["network", "ls"]):
-        listed = docker(*kind, "-q", "--filter", f"name={cluster.prefix}")
-        assert listed == "", (kind, docker(*kind))
-    assert docker("images", "-q", cluster.container) == ""
+    for kind in ("container", "volume", "network", "image"):
+        left = [name for name in cluster.engine.names(kind) if cluster.prefix in name]
+        assert left == [], kind
+    if cluster.engine == BUILTIN:
+        assert kept_ports(cluster.prefix) == []
+        assert processes_of(cluster.folder) == []
 
 
 def new_folder(name: str) -> Path:
@@ -293,10 +235,18 @@ def one_at_a_time(what: str) -> Iterator[None]:
 class made:  # noqa: N801 -- used as a function: `with made("x") as cluster`
     """A cluster with nothing of it on the machine yet, nor afterwards."""
 
-    def __init__(self, name: str, env: Mapping[str, str] | None = None, sub: str = "") -> None:
-        remember(f"{PREFIX}{name}")
+    def __init__(
+        self,
+        name: str,
+        env: Mapping[str, str] | None = None,
+        sub: str = "",
+        *,
+        engine: Engine = DOCKER,
+    ) -> None:
+        remember(f"{PREFIX}{name}", engine)
         self._top = new_folder(name)
-        self.cluster = Cluster(f"{PREFIX}{name}", self._top / sub if sub else self._top, env or {})
+        folder = self._top / sub if sub else self._top
+        self.cluster = Cluster(f"{PREFIX}{name}", folder, env or {}, engine=engine)
 
     def __enter__(self) -> Cluster:
         self.cluster.remove()
@@ -308,29 +258,38 @@ class made:  # noqa: N801 -- used as a function: `with made("x") as cluster`
         assert_removed(self.cluster)
 
 
+Standards = Callable[[Engine], Cluster]
+
+
 @pytest.fixture(scope="session")
-def standard(engine: str) -> Iterator[Cluster]:
-    """A cluster of two made-up H100 as the launcher makes it; tests leave it as it is.
+def standards() -> Iterator[Standards]:
+    """The standard cluster of each engine, made when it is asked for first; tests leave it as it is.
 
     Its image is the cache of the others': it goes last.
     """
-    with made("main") as cluster:
-        argv = [
-            str(ROOT / "configure-environment"),
-            *("--yes", "--simulate", "h100:2", "--dir", str(cluster.folder)),
-            *("--prefix", cluster.prefix, "--json"),
-        ]
-        with one_at_a_time("base"):
-            first = run(argv, timeout_s=800).good()
-        yield replace(cluster, first=first)
-    for tag in docker("images", "--format", "{{.Repository}}:{{.Tag}}", CACHE).split():
-        docker("rmi", "-f", tag)
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def of(engine: Engine) -> Cluster:
+            cluster = stack.enter_context(made("main", engine=engine))
+            argv = [str(ROOT / "configure-environment"), *cluster.own_flags]
+            with one_at_a_time("base"):
+                first = run([*argv, "--simulate", "h100:2"], timeout_s=800).good()
+            return replace(cluster, first=first)
+
+        yield of
+
+
+@pytest.fixture(scope="module")
+def standard(engine: Engine, standards: Standards) -> Cluster:
+    """A cluster of two made-up H100 as the launcher makes it, on the engine of this file."""
+    return standards(engine)
 
 
 @pytest.fixture
-def fresh(engine: str, standard: Cluster) -> Iterator[Cluster]:
+def fresh(engine: Engine, standard: Cluster) -> Iterator[Cluster]:
     """A prefix and a folder in which nothing has happened yet; the image's layers are cached."""
-    with made("fresh") as cluster:
+    with made("fresh", engine=engine) as cluster:
         yield cluster
 
 
@@ -339,9 +298,8 @@ class Started:
 
     def __init__(self, cluster: Cluster, *arguments: str, env: Mapping[str, str] | None = None):
         self.seen = ""
-        whole = ["--yes", "--json", "--dir", str(cluster.folder), "--prefix", cluster.prefix]
         self.child = subprocess.Popen(
-            command("configure-environment", *whole, *arguments),
+            command("configure-environment", *cluster.own_flags, *arguments),
             cwd="/",
             env=environment({**cluster.env, **(env or {}), "PYTHONUNBUFFERED": "1"}),
             stdin=subprocess.DEVNULL,

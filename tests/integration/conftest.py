@@ -10,36 +10,49 @@ from pathlib import Path
 
 import pytest
 
+from dshpc_setup import facts
 from dshpc_setup.engine.site import APT_FILE, SiteFiles, gather_site
-from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform
 from dshpc_setup.image.base import BaseImage, ensure_base
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Silent
-from tests.integration.cluster import fresh, one_at_a_time, standard, start_configure
+from tests.integration.cluster import (
+    CACHE,
+    docker,
+    fresh,
+    one_at_a_time,
+    standard,
+    standards,
+    start_configure,
+)
+from tests.integration.engines import DOCKER, Engine, parametrize
 from tests.integration.leftovers import remove_leftovers
 
-__all__ = ["fresh", "standard", "start_configure"]
+__all__ = ["docker", "fresh", "standard", "standards", "start_configure"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize(metafunc)
 
 
 @pytest.hookimpl(trylast=True)  # after the fixtures' own ends
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if left := remove_leftovers():
+    if left := remove_leftovers(CACHE):
         print(f"\nLeft by tests, and removed: {', '.join(left)}")
 
 
-def docker(*arguments: str, timeout_s: float = 300) -> str:
-    """A docker command that has to succeed: its standard output."""
-    done = subprocess.run(
-        ["docker", *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
-    )
-    assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stdout}\n{done.stderr}"
-    return done.stdout
+@pytest.fixture(scope="module")
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """The engine of this file's clusters, or of one test's, by its line (engines.py)."""
+    chosen: Engine = request.param
+    if chosen == DOCKER:
+        request.getfixturevalue("docker_engine")
+    return chosen
 
 
 @pytest.fixture(scope="session")
-def engine() -> str:
-    """The engine's version; the run fails where no engine answers."""
+def docker_engine() -> str:
+    """Docker's version; the run fails where no engine answers."""
     done = subprocess.run(
         ["docker", "version", "--format", "{{.Server.Version}}"],
         capture_output=True,
@@ -58,19 +71,19 @@ def local_machine() -> LocalMachine:
 
 
 @pytest.fixture(scope="session")
-def image_facts(engine: str) -> HostFacts:
+def image_facts(docker_engine: str) -> facts.HostFacts:
     """As much of this host as making images looks at."""
     release = dict(
         line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if line
     )
-    return HostFacts(
-        Platform("linux", os_id=release["ID"].strip('"'), arch=os.uname().machine),
-        Cpu(os.cpu_count() or 1),
-        Memory(1024, 1024),
-        Gpus("absent"),
-        Engine(
+    return facts.HostFacts(
+        facts.Platform("linux", os_id=release["ID"].strip('"'), arch=os.uname().machine),
+        facts.Cpu(os.cpu_count() or 1),
+        facts.Memory(1024, 1024),
+        facts.Gpus("absent"),
+        facts.Engine(
             "present",
-            server_version=engine,
+            server_version=docker_engine,
             kind="engine",
             arch=docker("info", "--format", "{{.Architecture}}").strip(),
         ),
@@ -78,7 +91,7 @@ def image_facts(engine: str) -> HostFacts:
 
 
 @pytest.fixture(scope="session")
-def base_image(local_machine: LocalMachine, image_facts: HostFacts) -> BaseImage:
+def base_image(local_machine: LocalMachine, image_facts: facts.HostFacts) -> BaseImage:
     """The base image as the product gets it; one that is there from an earlier run is used."""
     with one_at_a_time("base"):
         return ensure_base(local_machine, image_facts, Settings(), Silent(answer=True))

@@ -1,4 +1,4 @@
-"""What the tests have made on the engine and must not leave, in whatever midst they end.
+"""What the tests have made on the engines and must not leave, in whatever midst they end.
 
 A fixture removes what is its own. One that is interrupted while it makes something has not come so far:
 what it has named here is looked for when all is over (conftest.py).
@@ -6,39 +6,83 @@ what it has named here is looked for when all is over (conftest.py).
 
 from __future__ import annotations
 
-import subprocess
+import contextlib
+import json
+import os
+from pathlib import Path
 
-_PREFIXES: set[str] = set()
+from dshpc_setup.builtin import ports
+from tests.integration.engines import BUILTIN, DOCKER, Engine
+
+_PREFIXES: set[tuple[Engine, str]] = set()
 _VOLUMES = ("state", "key", "home")
+_FORCED = {
+    "container": ("rm", "-f", "-v"),
+    "volume": ("volume", "rm", "-f"),
+    "image": ("rmi", "-f"),
+}
 
 
-def remember(prefix: str) -> None:
+def remember(prefix: str, engine: Engine = DOCKER) -> None:
     """A container or a cluster of this name; its volumes and its network are called after it."""
-    _PREFIXES.add(prefix)
+    _PREFIXES.add((engine, prefix))
 
 
-def remove_leftovers() -> list[str]:
-    """What was still there, and is no more."""
-    if not _PREFIXES:
-        return []
-    whole = {
-        "container": {name for prefix in _PREFIXES for name in (prefix, f"{prefix}-slurm")},
-        "volume": {f"{prefix}-{part}" for prefix in _PREFIXES for part in _VOLUMES},
-        "network": {f"{prefix}_default" for prefix in _PREFIXES},
-    }
+def remove_leftovers(cache: str) -> list[str]:
+    """What was still there, and is no more. Nor are images of that name, which the tests share."""
     found = []
-    for kind, mine in whole.items():
-        every = ["--all"] if kind == "container" else []
-        field = "{{.Names}}" if kind == "container" else "{{.Name}}"
-        listed = _docker(kind, "ls", *every, "--format", field)
-        if there := sorted(mine & set(listed.split())):
-            _docker(kind, "rm", *([] if kind == "network" else ["--force"]), *there)
-            found += there
+    for engine in {engine for engine, _ in _PREFIXES}:
+        with contextlib.suppress(AssertionError):  # of an engine that is gone, nothing is left
+            mine = {prefix for one, prefix in _PREFIXES if one == engine}
+            found += _left(engine, mine)
+            _remove(
+                engine,
+                "image",
+                {name for name in engine.names("image") if name.startswith(f"{cache}:")},
+            )
     return found
 
 
-def _docker(*arguments: str) -> str:
-    done = subprocess.run(
-        ["docker", *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-    return done.stdout
+def _left(engine: Engine, mine: set[str]) -> list[str]:
+    found = [
+        *_remove(engine, "container", {name for each in mine for name in (each, f"{each}-slurm")}),
+        *_remove(engine, "volume", {f"{each}-{part}" for each in mine for part in _VOLUMES}),
+        *_remove(engine, "network", {f"{each}_default" for each in mine}),
+    ]
+    return found + [name for each in mine for name in forget_ports(engine, each)]
+
+
+def _remove(engine: Engine, kind: str, mine: set[str]) -> list[str]:
+    there = sorted(mine & set(engine.names(kind)))
+    if there:
+        engine.run(*_FORCED.get(kind, (kind, "rm")), *there)
+    return there
+
+
+def forget_ports(engine: Engine, prefix: str) -> list[str]:
+    """The built-in engine keeps some for each cluster, and cannot know that a folder is gone for good."""
+    file = ports.registry(os.environ)
+    mine = kept_ports(prefix) if engine == BUILTIN else []
+    for cluster in mine:
+        ports.forget(file, cluster)
+    return mine
+
+
+def kept_ports(prefix: str) -> list[str]:
+    """The clusters of that prefix that it keeps ports for."""
+    try:
+        clusters = json.loads(ports.registry(os.environ).read_text())["clusters"]
+    except FileNotFoundError:
+        return []
+    return [name for name in clusters if name.endswith(f":{prefix}")]
+
+
+def processes_of(folder: Path) -> list[str]:
+    """The command lines of those that have that folder in theirs."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if os.fsencode(f"{folder}/") in line and int(pid) != os.getpid():
+                found.append(line.replace(b"\0", b" ").decode(errors="replace"))
+    return found

@@ -25,6 +25,8 @@ from tests.integration.cluster import (
 )
 from tests.integration.leftovers import remember
 
+pytestmark = pytest.mark.engines("docker", why="not tried elsewhere")
+
 BENCHMARKS = ROOT / "benchmarks"
 # Beside each other, for most of their time is waiting
 SIDE_BY_SIDE = (

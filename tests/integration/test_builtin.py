@@ -24,8 +24,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import PREFIX, ROOT, Cluster
+from tests.integration.cluster import PREFIX, ROOT, Standards
 from tests.integration.conftest import docker
+from tests.integration.engines import DOCKER
 from tests.integration.leftovers import remember
 
 WAYS = ("root", "mapped", "single")
@@ -86,7 +87,7 @@ class Own:
 
 
 @pytest.fixture(scope="session")
-def top(standard: Cluster) -> Iterator[Path]:
+def top(docker_engine: str, standards: Standards) -> Iterator[Path]:
     """A folder that everybody can read, with the package and the image's root filesystem."""
     with tempfile.TemporaryDirectory(prefix="dshpc-test-own-") as made:
         place = Path(made)
@@ -101,7 +102,7 @@ def top(standard: Cluster) -> Iterator[Path]:
             path.chmod(0o755 if path.is_dir() else 0o644)
         name = f"{PREFIX}own"
         remember(name)
-        docker("create", "--name", name, standard.inspect()["Config"]["Image"])
+        docker("create", "--name", name, standards(DOCKER).inspect()["Config"]["Image"])
         docker("export", name, "-o", str(place / "root.tar"))
         docker("rm", name)
         with (

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import ROOT, Cluster, Outcome, wait_until
+from tests.integration.cluster import ROOT, Outcome, Standards, wait_until
+from tests.integration.engines import DOCKER
 from tests.integration.test_builtin import own_user
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -111,7 +112,7 @@ def _needed(name: str, found: dict[str, importlib.metadata.Distribution]) -> Non
 
 
 @pytest.fixture(scope="session")
-def installed(standard: Cluster) -> Iterator[Path]:
+def installed(docker_engine: str, standards: Standards) -> Iterator[Path]:
     """A folder that everybody can read: the package, what it imports, and the image as a file."""
     with tempfile.TemporaryDirectory(prefix="dshpc-test-builtin-") as made:
         top = Path(made)
@@ -130,7 +131,7 @@ def installed(standard: Cluster) -> Iterator[Path]:
                     target = top / "site" / file
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(str(file.locate()), target)
-        saved = standard.dshpc("image", "save", str(top / "image.tar.gz"))
+        saved = standards(DOCKER).dshpc("image", "save", str(top / "image.tar.gz"))
         assert saved.code == 0, saved
         assert "is saved in" in saved.stdout
         (top / "bin").mkdir()  # what a machine has that has little: the programs of two packages

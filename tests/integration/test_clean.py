@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster import Cluster, Outcome, as_user, made, wait_until
+from tests.integration.engines import Engine
 
 pytestmark = [
+    pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's"),
     pytest.mark.timeout(600),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users"),
 ]
@@ -19,8 +21,8 @@ ADA, EVE = 42_620, 42_621
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
-    with made("clean") as found:
+def cluster(engine: Engine) -> Iterator[Cluster]:
+    with made("clean", engine=engine) as found:
         found.configure("--gpu", "none").good()
         found.work.chmod(0o1777)
         yield found

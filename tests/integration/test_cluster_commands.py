@@ -28,6 +28,7 @@ import pytest
 from dshpc_setup.cli import exec_stdin
 from tests.integration.cluster import PREFIX, made, one_at_a_time
 from tests.integration.conftest import docker
+from tests.integration.engines import Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = (sys.executable, "-c", "import sys; from dshpc_setup.cli import main; sys.exit(main())")
@@ -36,7 +37,10 @@ CONFIGURE = (
     "-c",
     "import sys; from dshpc_setup.cli import configure_environment_main as main; sys.exit(main())",
 )
-pytestmark = pytest.mark.timeout(180, func_only=True)  # setting up may mean a whole build
+pytestmark = [
+    pytest.mark.engines("docker", why="not tried elsewhere"),
+    pytest.mark.timeout(180, func_only=True),
+]  # setting up may mean a whole build
 
 
 class Cluster:
@@ -86,13 +90,13 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
+def cluster(engine: Engine) -> Iterator[Cluster]:
     named = os.environ.get("DSHPC_TEST_PROJECT")
     if named:
         yield Cluster(Path(named))
         return
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    with made("commands") as project:
+    with made("commands", engine=engine) as project:
         options = ["--yes", "--dir", str(project.folder), "--prefix", project.prefix]
         argv = [*CONFIGURE, *options, "--simulate", "h100:2"]
         with one_at_a_time("base"):

@@ -36,6 +36,8 @@ from dshpc_setup.settings import load
 from tests.integration.bench.compose import ComposeTool
 from tests.integration.conftest import docker
 
+pytestmark = pytest.mark.engines("docker", why="about the files of Docker's compose")
+
 pytest_plugins = ("tests.integration.bench.fixtures",)
 
 MACHINES = Path(__file__).parents[1] / "machines"

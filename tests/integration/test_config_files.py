@@ -22,6 +22,9 @@ from tests.integration.cluster import (
     tree,
     wait_until,
 )
+from tests.integration.engines import Engine
+
+pytestmark = pytest.mark.engines("docker", why="not tried elsewhere")
 
 IN_SLURM = ("slurm.conf", "gres.conf", "cgroup.conf", "job_submit.lua", "cli_filter.lua")
 OWN = ("config/slurm.conf", "config/gres.conf", "config/cgroup.conf", "docker-compose.yml")
@@ -29,8 +32,8 @@ MARKER = "# USER_CUSTOMIZED=true\n"
 
 
 @pytest.fixture(scope="module")
-def shared(engine: str) -> Iterator[Cluster]:
-    with made("config") as cluster:
+def shared(engine: Engine) -> Iterator[Cluster]:
+    with made("config", engine=engine) as cluster:
         yield cluster
 
 

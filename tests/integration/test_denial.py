@@ -13,15 +13,19 @@ import pytest
 from dshpc_setup.jobs import limits
 from dshpc_setup.terminal.sanitize import harmless
 from tests.integration.cluster import Cluster, Outcome, as_user, made, run, wait_until
+from tests.integration.engines import Engine
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.engines("docker", why="control groups limit what users take"),
+    pytest.mark.timeout(600),
+]
 EVE, BOB = 42_610, 42_611
 SIGNS = "\x1b[2J", "\u009b31m", "\u202e", "\x07"
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
-    with made("denial") as found:
+def cluster(engine: Engine) -> Iterator[Cluster]:
+    with made("denial", engine=engine) as found:
         found.configure("--simulate", "h100:2").good()
         for uid in (EVE, BOB):
             own = found.work / str(uid)
@@ -187,9 +191,9 @@ def test_forged_files_do_not_hold_up_roots_list(cluster: Cluster) -> None:
 STEPS = ("probe", "base", "passthrough", "plan", "render", "build")
 
 
-def test_an_edit_at_any_step_of_a_run_stays(engine: str, start_configure: object) -> None:
+def test_an_edit_at_any_step_of_a_run_stays(engine: Engine, start_configure: object) -> None:
     """It was compared at "render", and written minutes later."""
-    with made("edited") as found:
+    with made("edited", engine=engine) as found:
         plain = ("--no-build", "--no-start")
         found.configure("--simulate", "h100:2", *plain).good()
         for number, step in enumerate(STEPS):
@@ -208,10 +212,10 @@ def test_an_edit_at_any_step_of_a_run_stays(engine: str, start_configure: object
 
 
 def test_edits_while_files_are_written_again_and_again(
-    engine: str, start_configure: object
+    engine: Engine, start_configure: object
 ) -> None:
     """An editor that saves all the time: the newest text that it saved is there at the end."""
-    with made("saved") as found:
+    with made("saved", engine=engine) as found:
         plain = ("--no-build", "--no-start")
         found.configure("--simulate", "h100:2", *plain).good()
         path = found.folder / "config/gres.conf"

@@ -24,6 +24,8 @@ from tests.integration.cluster import (
     wait_until,
 )
 
+pytestmark = pytest.mark.engines("docker", why="the sample on Docker: its socket and container")
+
 SOCKET = "/var/run/docker.sock"
 STATE = "/var/lib/dshpc/state"
 KEY = "/var/lib/dshpc/key/slurm.key"

@@ -31,7 +31,10 @@ from tests.integration.cluster import (
 from tests.integration.shown import Shown, Terminal, blocks, shown
 from tests.integration.test_documents import ELSEWHERE, RECORDED
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.engines("docker", why="it types what the documents show, which is Docker's"),
+    pytest.mark.timeout(900),
+]
 
 README, HOW_TO = "README.md", "docs/how-to"
 SETTINGS, OWN, JOBS, METHODS = (

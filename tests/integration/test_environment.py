@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.integration.cluster import Cluster, docker
+
+pytestmark = pytest.mark.engines(
+    "docker", why="the built-in engine builds none of Debian's packages in"
+)
 
 SEEN = """
 import importlib.metadata as all, json, markupsafe._speedups as compiled, idna

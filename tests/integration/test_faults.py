@@ -37,6 +37,8 @@ from tests.integration.cluster import (
 )
 from tests.integration.second_engine import SecondEngine
 
+pytestmark = pytest.mark.engines("docker", why="what fails there is Docker or what it stands on")
+
 Start = Callable[..., Started]
 MADE_UP = ("--simulate", "h100:2")
 

@@ -16,6 +16,8 @@ from dshpc_setup.plan import ClusterPlan, GresLine, devices, names
 from dshpc_setup.render.configuration import render_slurm
 from tests.integration.cluster import Cluster
 
+pytestmark = pytest.mark.engines("builtin", "docker")
+
 # Reads a line {"chunk": ...} and answers with what the chunk returns, by Lua's own library
 _DRIVER = """
 import ctypes, glob, json, sys
@@ -142,7 +144,7 @@ def _quoted(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def lua(standard: Cluster) -> Iterator[Lua]:
-    argv = ["docker", "exec", "-i", standard.container, "python3", "-c", _DRIVER]
+    argv = standard.within("python3", "-c", _DRIVER, stdin=True)
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
     ) as child:

@@ -7,15 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.cluster import Cluster, made
+from tests.integration.engines import Engine
+
+pytestmark = pytest.mark.engines("docker", why="not tried elsewhere")
 
 WORDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 SHOWS = 'echo "' + " ".join(f"{name}=${{{name}-unset}}" for name in WORDS) + '"'
 
 
 @pytest.fixture(scope="module")
-def alternating(engine: str, standard: Cluster) -> Iterator[Cluster]:
+def alternating(engine: Engine, standard: Cluster) -> Iterator[Cluster]:
     """An H100, a T4, an H100 and an AMD card: in slurmd's list the H100s stand together."""
-    with made("places") as cluster:
+    with made("places", engine=engine) as cluster:
         cluster.configure("--simulate", "h100+t4+h100+mi210").good()
         yield cluster
 

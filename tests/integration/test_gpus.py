@@ -15,6 +15,8 @@ from dshpc_setup.vendors.nvidia import readings as nvidia
 from tests.integration.cluster import Cluster, command, environment, wait_until
 from tests.integration.test_nvml_standin import Describe, describe, library
 
+pytestmark = pytest.mark.engines("builtin", "docker")
+
 __all__ = ["describe", "library"]
 
 WAITS = "echo $SLURM_JOB_GPUS; while [ ! -e {work}/go ]; do sleep 0.1; done"

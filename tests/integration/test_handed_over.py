@@ -19,8 +19,13 @@ import pytest
 from tests.integration.bench import cdi, hardware
 from tests.integration.bench.compose import ComposeTool
 from tests.integration.bench.engines import Bench, Kind, OpenBench
-from tests.integration.cluster import Cluster
+from tests.integration.cluster import Standards
 from tests.integration.conftest import docker
+from tests.integration.engines import DOCKER
+
+pytestmark = pytest.mark.engines(
+    "docker", why="its image goes into rooms with engines of their own"
+)
 
 pytest_plugins = ("tests.integration.bench.fixtures",)
 
@@ -62,11 +67,11 @@ CASES = {
 
 
 @pytest.fixture(scope="session")
-def cluster_image(standard: Cluster, bench_folder: Path) -> Path:
+def cluster_image(docker_engine: str, standards: Standards, bench_folder: Path) -> Path:
     """The image of a cluster, built on this machine's own engine, as a file."""
     archive = bench_folder / "cluster.tar"
     name = f"{CONTAINER}:nvidia"
-    docker("tag", f"{standard.container}:nvidia", name)
+    docker("tag", f"{standards(DOCKER).container}:nvidia", name)
     try:
         with archive.open("wb") as output:
             subprocess.run(["docker", "save", name], stdout=output, timeout=300, check=True)

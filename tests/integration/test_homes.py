@@ -6,6 +6,8 @@ import pytest
 
 from tests.integration.cluster import Cluster, as_user, docker
 
+pytestmark = pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
+
 ADA, BOB = 4001, 4002
 HOMES = "/var/lib/dshpc/home"
 

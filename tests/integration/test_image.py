@@ -34,6 +34,8 @@ from tests.integration.cluster import Cluster
 from tests.integration.conftest import docker
 from tests.integration.relay import bridge_address, own_certificate, serve
 
+pytestmark = pytest.mark.engines("docker", why="about builds by Docker")
+
 RUN = f"dshpc-test-image-{os.getpid()}"
 
 

@@ -25,7 +25,10 @@ from tests.integration.test_restarts import PROGRAM, SAVES, has
 
 __all__ = ["image"]
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.engines("docker", why="tiers take control groups"),
+    pytest.mark.timeout(300),
+]
 
 ALLOWED, REFUSED = "No such device or address", "Operation not permitted"
 RIGHTS = ("--cap-add", "SYS_ADMIN", "--env", "DSHPC_ISOLATION=enforced")
@@ -402,7 +405,7 @@ def test_the_default_tier_has_no_right_and_writes_no_group(fresh: Enforced) -> N
     assert "Read-only" in fresh.try_exec("mkdir", f"{TREES}/{devices}x").stderr
 
 
-def test_the_whole_way_by_the_compose_of_the_host(engine: str) -> None:
+def test_the_whole_way_by_the_compose_of_the_host(docker_engine: str) -> None:
     """Memory and cores alone: the machine has no GPU that `configure-environment` would hand over."""
     with made("isolation") as cluster:
         cluster.configure("--gpu", "none", "--isolation", "enforced").good()
@@ -440,7 +443,7 @@ def test_the_whole_way_by_the_compose_of_the_host(engine: str) -> None:
         assert "dshpc run --memory SIZE" in ended.stderr
 
 
-def test_what_cannot_be_enforced_is_refused_before_anything_is_written(engine: str) -> None:
+def test_what_cannot_be_enforced_is_refused_before_anything_is_written(docker_engine: str) -> None:
     with made("isolation") as cluster:
         done = cluster.configure("--simulate", "h100:2", "--isolation", "enforced")
         assert done.code == 2

@@ -12,6 +12,8 @@ import pytest
 from tests.integration.cluster import Cluster, as_user, run
 from tests.integration.test_cluster_commands import wait_for
 
+pytestmark = pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
+
 UID = 4321
 ENDED = f"/var/lib/dshpc/state/ended/{UID}"
 

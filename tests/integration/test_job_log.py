@@ -9,6 +9,8 @@ import pytest
 
 from tests.integration.cluster import Cluster, Outcome, as_user
 
+pytestmark = pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
+
 UID = 4321
 
 

@@ -20,11 +20,13 @@ from tests.integration.cluster import (
     Outcome,
     as_user,
     command,
-    docker,
     environment,
     made,
     wait_until,
 )
+from tests.integration.engines import Engine
+
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 UUIDS = "/run/dshpc/gpu-places"
 # It ends a second after it was told: by then its launcher was told, and has looked who else was
@@ -41,8 +43,8 @@ time.sleep(600)
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
-    with made("jobs") as cluster:
+def cluster(engine: Engine) -> Iterator[Cluster]:
+    with made("jobs", engine=engine) as cluster:
         cluster.configure("--simulate", "h100:2+t4:1").good()
         yield cluster
 
@@ -81,12 +83,7 @@ def launch(cluster: Cluster, *argv: str, options: tuple[str, ...] = (), **change
     name = "output-%a.log" if asked.is_array else "output.log"
     own = ("--open-mode=append", f"--chdir={folder}", f"--output={folder}/{name}")
     argv = ("sbatch", "--parsable", *own, *options)
-    done = subprocess.run(
-        ["docker", "exec", "-i", cluster.container, *argv],
-        input=f"#!{LAUNCHER}\n", capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    number = done.stdout.strip()
+    number = cluster.exec(*argv, given=f"#!{LAUNCHER}\n").good().stdout.strip()
     told = {"schema": "dshpc.job/1", "job_id": int(number), "sbatch": list(argv)}
     (folder / ".job" / "job.json").write_text(json.dumps(told))
     return Job(number, folder)
@@ -265,17 +262,18 @@ def test_out_of_gpu_memory_is_said(cluster: Cluster) -> None:
     assert shown(cluster, good.id)["out_of_memory"] is None
 
 
+@pytest.mark.engines("docker", why="a control group limits its memory")
 def test_out_of_memory_is_said(cluster: Cluster) -> None:
     """The kernel ends what takes more than the container may have."""
     wait = 'until [ -e "$JOB_WORKSPACE/go" ]; do sleep 0.1; done'
     script = "x = bytearray(3 << 30); print(len(x))"
     job = launch(cluster, "sh", "-c", f'{wait}; exec python3 -c "{script}"')
-    docker("update", "--memory", "700m", "--memory-swap", "700m", cluster.container)
+    cluster.engine.said("update", "--memory=700m", "--memory-swap=700m", cluster.container)
     (job.folder / "go").touch()
     try:
         followed = follow(cluster, job)
     finally:
-        docker("update", "--memory", "0", "--memory-swap", "-1", cluster.container)
+        cluster.engine.said("update", "--memory=0", "--memory-swap=-1", cluster.container)
     assert followed.code == 137
     assert job.result()["out_of_memory"] == "host"
     assert "memory_mb" in job.log
@@ -381,6 +379,7 @@ def test_each_task_of_an_array_with_many_holes_is_found(cluster: Cluster) -> Non
     assert max(len(line) for line in cluster.dshpc("job", "list").good().stdout.splitlines()) < 200
 
 
+@pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
 def test_another_user(cluster: Cluster) -> None:
     cluster.work.chmod(0o777)
     number = cluster.submit(script="sleep 600")
@@ -437,8 +436,7 @@ esac
 def stand_in(cluster: Cluster) -> Iterator[Callable[[str], None]]:
     """Puts an sbatch that submits and gives no answer before the real one."""
     path = "/usr/local/bin/sbatch"
-    put = ["docker", "exec", "-i", cluster.container, "sh", "-c", f"cat >{path}; chmod 755 {path}"]
-    subprocess.run(put, input=STAND_IN, text=True, check=True, timeout=60)
+    cluster.exec("sh", "-c", f"cat >{path}; chmod 755 {path}", given=STAND_IN).good()
 
     def how(word: str) -> None:
         cluster.exec("sh", "-c", f"echo {word} >/run/dshpc/stand-in").good()

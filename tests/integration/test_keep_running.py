@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.cluster import Cluster, command, docker, made, run, wait_until
+
+pytestmark = pytest.mark.engines("docker", why="about Docker's restart policy")
 
 MADE_UP = ("--simulate", "h100:2")
 

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from tests.integration.cluster import Cluster, Outcome, docker, made, run, wait_until
+from tests.integration.engines import Engine
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.engines("docker", why="not tried elsewhere"), pytest.mark.timeout(900)]
 KEY = "/var/lib/dshpc/key/slurm.key"
 _ROTATIONS = 3
 
@@ -57,8 +58,8 @@ timeout 60 sbatch --parsable -H -D / -o /dev/null --uid=64030 --wrap true
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
-    with made("key") as found:
+def cluster(engine: Engine) -> Iterator[Cluster]:
+    with made("key", engine=engine) as found:
         # more GPUs than CPUs, so that jobs share those of a small machine
         found.configure("--simulate", "h100:8").good()
         yield found

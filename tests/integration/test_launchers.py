@@ -27,6 +27,8 @@ import pytest
 from dshpc_setup.image.base import BaseImage
 from scripts.environment import locked_lines
 
+pytestmark = pytest.mark.engines("docker", why="launchers look for Docker")
+
 ROOT = Path(__file__).parents[2]
 REAL_FILES = ("configure-environment", "dshpc", "pyproject.toml", "LICENSE", "scripts")
 BACKEND = {"editables", "hatchling", "packaging", "pathspec", "pluggy", "tomli", "tomlkit"} | {

@@ -11,7 +11,10 @@ from tests.integration.test_container import AS_USER, HEALTH, Node, image, until
 
 __all__ = ["image"]
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.engines("docker", why="limits take control groups"),
+    pytest.mark.timeout(300),
+]
 
 ADA = (AS_USER, "ada", "4242", "4242", "ada", "--")
 DAEMONS = "cat /run/dshpc/slurm*.ended 2>/dev/null; pgrep -x 'slurmctld|slurmd'"

@@ -114,10 +114,10 @@ def test_lines_come_as_they_are_printed(tmp_path: Path) -> None:
     assert (result.state, seen) == ("present", ["a", "b"])
 
 
-def test_the_engine_answers(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_answers(docker_engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     facts = probes.gather(LOCAL, deadline_s=60)
-    assert (facts.engine.state, facts.engine.server_version) == ("present", engine)
+    assert (facts.engine.state, facts.engine.server_version) == ("present", docker_engine)
     assert facts.engine.compose is not None
     assert facts.engine.cgroup_version in (1, 2)
     assert facts.cpu.usable
@@ -327,7 +327,7 @@ def test_a_context_names_its_endpoint(tmp_path: Path) -> None:
     assert (reply["state"], reply["detail"]) == ("absent", "No such file or directory")
 
 
-def test_the_plain_answer_is_the_sdks(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plain_answer_is_the_sdks(docker_engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in docker_api.CHOICE:
         monkeypatch.delenv(name, raising=False)
     plain = docker_api.ask(60)

@@ -25,6 +25,8 @@ from tests.integration.cluster import (
     wait_until,
 )
 
+pytestmark = pytest.mark.engines("docker", why="the sample on Docker: the main path")
+
 GPU_REQUESTS = (
     "--gres=gpu:1",
     "--gres=gpu:nvidia:1",

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ from tests.integration.cluster import (
     made,
     wait_until,
 )
+from tests.integration.engines import Engine
+
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 _SHOW = """
 import json, os
@@ -41,7 +45,7 @@ ODD = "a'b\"\n#SBATCH --wrap=id\n$(id) `id` ${HOME} ../%j é \\ ;|&"
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
+def cluster(engine: Engine) -> Iterator[Cluster]:
     """Its path holds what Slurm's patterns and shells are made of."""
     with made("methods", sub="my %j project's") as one:
         one.configure("--simulate", "h100:2+t4:1").good()
@@ -277,12 +281,13 @@ def test_ctrl_c_at_any_moment_leaves_no_job_that_nobody_knows(cluster: Cluster) 
 
 def test_variables_of_the_caller_change_nothing(cluster: Cluster) -> None:
     env = {"DSHPC_PASS_ENV": "SBATCH_*", "SBATCH_JOB_NAME": "astray", "SBATCH_HOLD": "1"}
-    own = Cluster(cluster.prefix, cluster.folder, env)
+    own = replace(cluster, env=env)
     value = submitted(own.dshpc("run", "--json", "--", "true"))
     ended(cluster, value["job_id"])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
 def test_a_user_runs_a_method_of_his_own(cluster: Cluster) -> None:
     """In somebody else's cluster, from where jobs see nothing."""
     home = Path(tempfile.mkdtemp(prefix="dshpc-test-home-"))
@@ -306,6 +311,7 @@ def test_a_user_runs_a_method_of_his_own(cluster: Cluster) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
 def test_another_users_job_is_his(cluster: Cluster) -> None:
     told = as_user(4711, "dshpc", "run", "--json", "--", "id", "-u", cwd=cluster.folder)
     value = submitted(told)

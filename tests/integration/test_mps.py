@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster import Cluster, docker, made, wait_until
+from tests.integration.engines import Engine
+
+pytestmark = pytest.mark.engines("docker", why="not tried elsewhere")
 
 PROGRAM = "nvidia-cuda-mps-control"
 LISTENS = """#!/bin/sh
@@ -21,8 +24,8 @@ NOT_ENFORCED = "percentages of gres/mps are not enforced"
 
 
 @pytest.fixture(scope="module")
-def shared(engine: str, standard: Cluster) -> Iterator[Cluster]:
-    with made("mps") as cluster:
+def shared(engine: Engine, standard: Cluster) -> Iterator[Cluster]:
+    with made("mps", engine=engine) as cluster:
         cluster.configure("--simulate", "h100:1", "--gpu-sharing", "mps").good()
         yield cluster
 

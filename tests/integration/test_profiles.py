@@ -9,6 +9,8 @@ import pytest
 
 from tests.integration.cluster import FILES, Cluster, docker, environment, made, run, wait_until
 
+pytestmark = pytest.mark.engines("docker", why="about images of each vendor, and compose 2")
+
 NVIDIA, AMD = "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 
 

@@ -218,8 +218,8 @@ def test_odd_files_and_folders(root: Path, tmp_path: Path, dshpc: Dshpc) -> None
     assert dshpc("detect", "--machine", str(root))[0] == 64
 
 
-def test_this_machine_itself(engine: str, tmp_path: Path) -> None:
+def test_this_machine_itself(docker_engine: str, tmp_path: Path) -> None:
     done = recording.record(LocalMachine(), tmp_path / "r", Silent())
     assert done.differs == ()
     facts = probes.gather(RecordedMachine(tmp_path / "r"))
-    assert (facts.engine.state, facts.engine.server_version) == ("present", engine)
+    assert (facts.engine.state, facts.engine.server_version) == ("present", docker_engine)

@@ -18,9 +18,13 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster import Cluster, Outcome, as_user, docker, made, run, wait_until
+from tests.integration.engines import Engine
 from tests.integration.test_key import KEY, secrets, with_a_copy
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.engines("docker", why="about rights in Docker's containers"),
+    pytest.mark.timeout(600),
+]
 ADA, BOB = 42_510, 42_511
 # CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID, by their numbers in capability.h
 SIX = sum(1 << number for number in (0, 1, 3, 5, 6, 7))
@@ -28,8 +32,8 @@ NEVER = "no-such-secret-anywhere"
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
-    with made("security") as found:
+def cluster(engine: Engine) -> Iterator[Cluster]:
+    with made("security", engine=engine) as found:
         found.configure("--simulate", "h100:8").good()
         for uid in (0, ADA, BOB):
             own = found.work / str(uid)

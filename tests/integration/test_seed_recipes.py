@@ -13,7 +13,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.cluster import Cluster, Outcome, docker, made, run, wait_until
+from tests.integration.engines import Engine
 from tests.integration.shown import blocks
+
+pytestmark = pytest.mark.engines("docker", why="its recipes are typed with compose")
 
 MARKER = "# USER_CUSTOMIZED=true\n"
 MANUAL = ("config/slurm.conf", "config/gres.conf", "docker-compose.yml")
@@ -35,8 +38,8 @@ def compose(cluster: Cluster, *arguments: str) -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def shared(engine: str) -> Iterator[Cluster]:
-    with made("seed") as cluster:
+def shared(engine: Engine) -> Iterator[Cluster]:
+    with made("seed", engine=engine) as cluster:
         yield cluster
 
 

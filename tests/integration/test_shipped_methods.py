@@ -13,14 +13,17 @@ import pytest
 
 from dshpc_setup import resources
 from tests.integration.cluster import Cluster, Outcome, made
+from tests.integration.engines import Engine
+
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 SHIPPED = resources.methods()
 SIMULATED = "The GPUs are simulated (/dev/nvidia0 is /dev/null): no driver answers."
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
-    with made("shipped") as one:
+def cluster(engine: Engine) -> Iterator[Cluster]:
+    with made("shipped", engine=engine) as one:
         one.configure("--simulate", "h100:2").good()
         assert list((one.folder / "methods").iterdir()) == []  # nothing hides the shipped ones
         yield one

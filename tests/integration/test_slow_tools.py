@@ -14,6 +14,8 @@ import pytest
 from dshpc_setup.probes import engine
 from tests.integration.cluster import environment, made
 
+pytestmark = pytest.mark.engines("docker", why="programs of Docker's are slow there")
+
 LATE_S = engine._TOOL_S + 1.5
 
 # As a program that a busy machine starts late: first it waits, then it is the program itself.

@@ -20,7 +20,10 @@ from tests.integration.soak.hardware import Hardware, in_place, random_hardware
 from tests.integration.soak.ledger import Ledger
 from tests.integration.soak.node import Node, build_image, gres_of
 
-pytestmark = pytest.mark.timeout(5400)
+pytestmark = [
+    pytest.mark.engines("docker", why="containers are made and limited by Docker's flags"),
+    pytest.mark.timeout(5400),
+]
 SAMPLE, WHOLE = 5, 200
 # In a machine of these, whatever the soak has queued can run, one kind after the other.
 LAST = (

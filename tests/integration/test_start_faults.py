@@ -28,7 +28,10 @@ from tests.integration.soak.node import (
 )
 from tests.unit.edits import edited
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.engines("docker", why="containers are made by Docker's flags"),
+    pytest.mark.timeout(900),
+]
 HERE = Path(__file__).parent / "soak"
 TWO, ONE = Hardware("h100:2"), Hardware("h100:1")
 BACK_S = 5.0  # until a killed daemon answers again

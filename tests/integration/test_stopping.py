@@ -10,13 +10,16 @@ import pytest
 
 from tests.integration.cluster import Cluster, command, environment, made, run, wait_until
 from tests.integration.conftest import docker
+from tests.integration.engines import Engine
+
+pytestmark = pytest.mark.engines("docker", why="a container is paused, and tried by compose 2")
 
 MADE_UP = ("--simulate", "h100:2")
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str, standard: Cluster) -> Iterator[Cluster]:
-    with made("stopping") as found:
+def cluster(engine: Engine, standard: Cluster) -> Iterator[Cluster]:
+    with made("stopping", engine=engine) as found:
         found.configure(*MADE_UP).good()
         yield found
 

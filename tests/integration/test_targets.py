@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from tests.integration.cluster import Cluster, Outcome, made, wait_until
+from tests.integration.engines import Engine
+
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
-    with made("targets") as one:
+def cluster(engine: Engine) -> Iterator[Cluster]:
+    with made("targets", engine=engine) as one:
         one.configure("--simulate", "h100:2", "--gres-type", "index").good()
         yield one
 

@@ -19,8 +19,12 @@ from dshpc_setup.environment.model import Requirement
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.project.trust import OWN
 from tests.integration.cluster import Cluster, Outcome, as_user, command, docker, made, run
+from tests.integration.engines import Engine
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.engines("docker", why="a folder's files name programs of Docker's"),
+    pytest.mark.timeout(600),
+]
 MALLORY, ADA, BOB = 12_345, 42_520, 42_521
 
 # What a job lays into a folder: $1 the container that it names, $2 what must never be there
@@ -49,8 +53,8 @@ chmod -R go+w . 2>/dev/null || true
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
-    with made("trust") as found:
+def cluster(engine: Engine) -> Iterator[Cluster]:
+    with made("trust", engine=engine) as found:
         found.configure("--simulate", "h100:2").good()
         found.work.chmod(0o1777)
         yield found
@@ -202,10 +206,10 @@ def test_users_of_somebody_elses_cluster(adas: Cluster) -> None:
 
 
 def test_what_another_users_folder_says_is_compared_with_the_engine(
-    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, engine: Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """It names a container that is there, of another folder."""
-    with made("trust-bob") as other:
+    with made("trust-bob", engine=engine) as other:
         (other.folder / OWN).mkdir()
         text = {"container": cluster.container, "prefix": cluster.prefix, "work": str(other.folder)}
         (other.folder / OWN / "runtime.json").write_text(json.dumps(text))

@@ -23,6 +23,9 @@ from tests.integration.cluster import (
     made,
     wait_until,
 )
+from tests.integration.engines import Engine
+
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 _PREPARE = """
 import json, os
@@ -60,8 +63,8 @@ jobs:
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
-    with made("workflows") as one:
+def cluster(engine: Engine) -> Iterator[Cluster]:
+    with made("workflows", engine=engine) as one:
         one.configure("--simulate", "h100:2").good()
         one.work.chmod(0o1777)  # for all users of the machine
         rows = [{"name": "rows", "type": "integer", "required": True}]
@@ -266,6 +269,7 @@ def test_inputs_from_elsewhere_are_copied(cluster: Cluster, tmp_path: Path) -> N
     _done(cluster, "inputs")
 
 
+@pytest.mark.engines("docker", why="calls of a program in PATH are counted")
 def test_forty_jobs_take_one_call(cluster: Cluster, tmp_path: Path) -> None:
     calls, counted = tmp_path / "calls", tmp_path / "docker"
     counted.write_text(f'#!/bin/sh\necho "$1" >>{calls}\nexec {shutil.which("docker")} "$@"\n')

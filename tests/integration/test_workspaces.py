@@ -16,8 +16,10 @@ import pytest
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.workspace import LAUNCHER
 from tests.integration.cluster import Cluster, Outcome, as_user, made, wait_until
+from tests.integration.engines import Engine
 
 pytestmark = [
+    pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's"),
     pytest.mark.timeout(600),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users"),
 ]
@@ -26,8 +28,8 @@ SECRET = "nobody-else-shall-read-this"
 
 
 @pytest.fixture(scope="module")
-def cluster(engine: str) -> Iterator[Cluster]:
-    with made("workspaces") as found:
+def cluster(engine: Engine) -> Iterator[Cluster]:
+    with made("workspaces", engine=engine) as found:
         found.configure("--gpu", "none").good()
         found.work.chmod(0o1777)  # all users of the machine have files there
         yield found
