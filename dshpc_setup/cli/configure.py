@@ -20,7 +20,7 @@ from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.project.folder import Project, find_project
 from dshpc_setup.setup.pipeline import Configure, Options
 from dshpc_setup.setup.report import Report
-from dshpc_setup.terminal.command_names import as_called, dshpc_command
+from dshpc_setup.terminal.command_names import as_called
 from dshpc_setup.terminal.sanitize import harmless
 
 
@@ -97,8 +97,21 @@ def print_diff(report: Report, stream: TextIO) -> None:
         stream.write(change.diff())
 
 
-def print_result(report: Report, *, dry_run: bool, started: bool, diff: bool = False) -> None:
-    """What to do next."""
+def _way_there(named: Path | None) -> str:
+    """What goes before a command of the project, for who stands elsewhere than in its folder."""
+    if named is None:
+        return ""
+    machine = LocalMachine()
+    folder = _project(named, machine).folder
+    here = find_project(Path.cwd(), machine.env)
+    found = here is not None and here.folder == folder
+    return "" if found else f"cd {shlex.quote(str(folder))} && "
+
+
+def print_result(
+    report: Report, named: Path | None, *, dry_run: bool, started: bool, diff: bool = False
+) -> None:
+    """What to do next; `named` is the folder of --dir."""
     if dry_run:
         for change in report.changes:
             print(f"{change.action:<13} {change.path}")
@@ -112,7 +125,7 @@ def print_result(report: Report, *, dry_run: bool, started: bool, diff: bool = F
             print(as_called(f"Take the new text: dshpc config accept {change.path}   "
                             f"Keep yours: dshpc config reject {change.path}"))  # fmt: skip
     if not started:
-        print(f"Configured. Start the cluster with: {dshpc_command()} up")
+        print(as_called(f"Configured. Start the cluster with: {_way_there(named)}dshpc up"))
         return
     for node in report.cluster.nodes:
         gres = node.gres or "no GPU"
@@ -127,4 +140,4 @@ def print_result(report: Report, *, dry_run: bool, started: bool, diff: bool = F
         sudo = "sudo "
         print(f"To use it without sudo: sudo usermod -aG docker {shlex.quote(who.name)}, "
               "then log in again.")  # fmt: skip
-    print(f"Try: {sudo}{dshpc_command()} srun {request}hostname")
+    print(as_called(f"Try: {_way_there(named)}{sudo}dshpc srun {request}hostname"))

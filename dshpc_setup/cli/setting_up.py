@@ -116,7 +116,7 @@ def configure(
     if report.error:
         print_error(report.error, "configure-environment")
     elif not json_output:
-        print_result(report, dry_run=dry_run, started=not no_start, diff=diff)
+        print_result(report, dir, dry_run=dry_run, started=not no_start, diff=diff)
 
 
 @app.command("destroy", rich_help_panel="Set up")

@@ -20,6 +20,7 @@ import yaml
 from dshpc_setup.image.base import BaseImage
 from tests.integration.cluster import PREFIX, ROOT, Outcome
 from tests.integration.conftest import docker
+from tests.integration.engines import DOCKER
 from tests.integration.leftovers import remember
 from tests.integration.shown import blocks
 from tests.integration.test_launchers import host_apt_settings, site_ca_bundle
@@ -175,7 +176,7 @@ def image(base_image: BaseImage, tmp_path_factory: pytest.TempPathFactory) -> It
                 git clone --quiet --branch v1 {REPOSITORY} {ACTION_PATH}
             '
         """
-        docker("exec", name, "sh", "-euc", script, timeout_s=600)
+        DOCKER.run("exec", name, "sh", "-euc", script, timeout_s=600).good()
         docker("commit", name, tag)
         yield tag
     finally:
