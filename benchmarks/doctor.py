@@ -59,6 +59,7 @@ class Noting(LocalMachine):
         *,
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
+        on_item: Callable[[Any], object] | None = None,
     ) -> Mapping[str, Ended]:
         del deadline_s
         found: dict[str, Ended] = {}

@@ -165,7 +165,7 @@ def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], un
         every = closure(index, (*index.base(), *wanted.extra, *wanted.pinned, *here))
         size = sum(each.size for each in every) >> 20
         progress(f"Debian: fetching {len(every)} packages ({size} MiB)")
-        came = sources.debs(machine, debs, from_, every, way, left())
+        came = sources.debs(machine, debs, from_, every, way, left(), progress)
         fetched = machine.clock()
         progress("Debian: unpacking the base")
         files = [sources.place(debs, each) for each in closure(index, index.essential())]

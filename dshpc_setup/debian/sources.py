@@ -8,7 +8,8 @@ import lzma
 import os
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,6 +25,10 @@ from dshpc_setup.machine import Machine, Say
 from dshpc_setup.machine.web import Fetched, File, Route, fetch
 
 _MOST_LIST_BYTES = 512 << 20
+_KEPT_S = 30 * 24 * 3600.0
+# What this room puts into the cache
+_KNOWN = re.compile(r"[0-9a-f]{64}\.(deb|packages\.xz)|[0-9a-f]{16}\.InRelease")
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _APT_PROXY = re.compile(r"Acquire::(https?)::Proxy", re.IGNORECASE)
 
 
@@ -89,8 +94,9 @@ def fetched(
     way: Route,
     deadline_s: float,
     silent_s: float = 30.0,
+    on_file: Callable[[Fetched], object] | None = None,
 ) -> int:
-    """All of them, in a process of their own; how many bytes came. DebianError."""
+    """All of them, in a process of their own; how many bytes came. `on_file`: given each. DebianError."""
     if not files:
         return 0
 
@@ -101,7 +107,7 @@ def fetched(
         if os.getppid() == above:
             fetch(files, way, say, silent_s=silent_s)
 
-    ended = machine.apart({"fetch": question}, deadline_s=deadline_s)["fetch"]
+    ended = machine.apart({"fetch": question}, deadline_s=deadline_s, on_item=on_file)["fetch"]
     done = [each for each in ended.items if isinstance(each, Fetched)]
     for each in done:
         if each.trouble is not None:
@@ -176,6 +182,7 @@ def debs(
     packages: Sequence[Package],
     way: Route,
     deadline_s: float,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> int:
     """The packages as `place` has them; how many bytes came."""
     files = [
@@ -187,7 +194,56 @@ def debs(
         )
         for each in packages
     ]
-    return fetched(machine, files, way, deadline_s)
+    sizes = {each.url: each.size or 0 for each in files}
+    whole, there = sum(sizes.values()), [0]
+
+    def on_file(done: Fetched) -> None:
+        there[0] += sizes.get(done.url, 0)
+        progress(f"Debian: fetched {there[0] >> 20} of {whole >> 20} MiB")
+
+    came = fetched(machine, files, way, deadline_s, on_file=on_file)
+    now = time.time()
+    for each in files:  # when it was used last: see `prune`
+        os.utime(each.path, (now, now))
+    return came
+
+
+def prune(env: Mapping[str, str]) -> int:
+    """What nobody will ask for goes out of the cache: how many bytes. Nothing where a run uses it now.
+
+    A package goes that no list names which an archive had when it was asked last, or that no image was made
+    with for a month; so does an archive that was not asked for as long, and a list that none has any more.
+    """
+    folder = cache_folder(env)
+    gone = 0
+    unreadable = (OSError, lzma.LZMAError, EOFError)  # the image is made, whatever lies here
+    with contextlib.suppress(*unreadable), locks.held(folder / "lock") as ours:
+        if not ours:
+            return 0
+        oldest = time.time() - _KEPT_S
+        ages = {path: path.stat() for path in folder.iterdir() if _KNOWN.fullmatch(path.name)}
+        heads = [path for path in ages if path.suffix == ".InRelease"]
+        asked = [path for path in heads if ages[path].st_mtime >= oldest]
+        named = set().union(*(_HASH.findall(path.read_text(errors="replace")) for path in asked))
+        lists = [path for path in ages if path.suffix == ".xz"]
+        kept = [path for path in lists if path.name.partition(".")[0] in named]
+        debs = [path for path in ages if path.suffix == ".deb"]
+        recent = [path for path in debs if ages[path].st_mtime >= oldest]
+        listed = _listed(kept) if recent else set()
+        stay = {*asked, *kept, *(path for path in recent if path.stem in listed)}
+        for path in ages.keys() - stay:
+            path.unlink(missing_ok=True)
+            gone += ages[path].st_size
+    return gone
+
+
+def _listed(lists: Sequence[Path]) -> set[str]:
+    """The hashes of all packages in these lists."""
+    found: set[str] = set()
+    for path in lists:
+        with lzma.open(path, "rt", errors="replace") as text:
+            found.update(line[8:].strip() for line in text if line.startswith("SHA256: "))
+    return found
 
 
 def place(folder: Path, package: Package) -> Path:

@@ -12,7 +12,7 @@ from dshpc_setup.builtin import image_file, rootfs, trees
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.builtin_client import containers, images
 from dshpc_setup.builtin_client.store import Store
-from dshpc_setup.debian import base, inside
+from dshpc_setup.debian import base, inside, sources
 from dshpc_setup.engine.images import debian_arch, inspect
 from dshpc_setup.environment.layer import ARCHIVE, current_lock
 from dshpc_setup.environment.layer import LABEL as LAYER_LABEL
@@ -103,6 +103,8 @@ def build(
         ),
     )
     image = images.register(Store(machine.env), described, made)
+    if (freed := sources.prune(machine.env)) > 0:
+        reporter.progress(f"Debian: {freed >> 20} MiB that no image needs any more are removed")
     result = ImageResult(image.id, True, image.size, _ms(machine, started))
     return replace(result, replaced=there.id) if there is not None else result
 

@@ -180,12 +180,14 @@ class Machine(Protocol):
         *,
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
+        on_item: Callable[[Any], object] | None = None,
     ) -> Mapping[str, Ended]:
         """Ask all at the same time, each in a process of its own, and end with the deadline.
 
         One that hangs, raises or crashes delays and harms no other. Items must be values that can
         be pickled. A machine that cannot hang (a recorded one) may ask in place. `meanwhile` is
-        done here once all are asked, and may ask as well; signals wait for its end.
+        done here once all are asked, and may ask as well; signals wait for its end. `on_item` is
+        given each item as it comes; it must not hang.
         """
         ...
 

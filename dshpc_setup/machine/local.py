@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dshpc_setup.machine import Binary, CommandResult, Ended, Read, Reply, Say, elf
 
@@ -249,10 +249,11 @@ class LocalMachine:
         *,
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
+        on_item: Callable[[Any], object] | None = None,
     ) -> Mapping[str, Ended]:
         from dshpc_setup.machine import workers
 
-        return workers.ask(questions, deadline_s, meanwhile)
+        return workers.ask(questions, deadline_s, meanwhile, on_item)
 
     def nvml(self, deadline_s: float) -> Reply:
         from dshpc_setup.machine import nvml

@@ -21,6 +21,7 @@ import posixpath
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import State
@@ -239,6 +240,7 @@ class RecordedMachine:
         *,
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
+        on_item: Callable[[Any], object] | None = None,
     ) -> Mapping[str, Ended]:
         hung: list[str] = []
 
@@ -252,7 +254,7 @@ class RecordedMachine:
             return ask
 
         asked = {name: guarded(name, question) for name, question in questions.items()}
-        ended = dict(workers.in_place(asked, meanwhile))
+        ended = dict(workers.in_place(asked, meanwhile, on_item))
         why = f"no answer within {deadline_s:g} s"
         for name in hung:
             ended[name] = Ended("timeout", ended[name].items, why, ended[name].ms)

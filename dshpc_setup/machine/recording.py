@@ -230,11 +230,13 @@ class RecordingMachine:
         *,
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
+        on_item: Callable[[Any], object] | None = None,
     ) -> Mapping[str, Ended]:
         ended = self.base.apart(
             {name: self._telling(question) for name, question in questions.items()},
             deadline_s=deadline_s,
             meanwhile=meanwhile,
+            on_item=on_item,
         )
         return {name: self._taken(end) for name, end in ended.items()}
 

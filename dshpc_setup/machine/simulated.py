@@ -175,8 +175,11 @@ class SimulatedMachine:
         *,
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
+        on_item: Callable[[Any], object] | None = None,
     ) -> Mapping[str, Ended]:
-        return self.base.apart(questions, deadline_s=deadline_s, meanwhile=meanwhile)
+        return self.base.apart(
+            questions, deadline_s=deadline_s, meanwhile=meanwhile, on_item=on_item
+        )
 
     def nvml(self, deadline_s: float) -> Reply:
         del deadline_s

@@ -42,6 +42,7 @@ def ask(
     questions: Mapping[str, Callable[[Say], None]],
     deadline_s: float,
     meanwhile: Callable[[], object] | None = None,
+    on_item: Callable[[Any], object] | None = None,
 ) -> dict[str, Ended]:
     """Ask all; never waits longer than the deadline, and a moment for children to be killed.
 
@@ -54,7 +55,7 @@ def ask(
     """
     until = time.monotonic() + deadline_s
     _reap_left()
-    children = {name: _Child() for name in questions}
+    children = {name: _Child(on_item) for name in questions}
     with noted_signals() as came:
         try:
             with blocked_signals() as before:
@@ -71,6 +72,7 @@ def ask(
 def in_place(
     questions: Mapping[str, Callable[[Say], None]],
     meanwhile: Callable[[], object] | None = None,
+    on_item: Callable[[Any], object] | None = None,
 ) -> dict[str, Ended]:
     """The same without processes, one after the other, for machines that cannot hang."""
     if meanwhile is not None:
@@ -80,7 +82,7 @@ def in_place(
         items: list[Any] = []
         started = time.monotonic()
         try:
-            question(items.append)
+            question(_heard(items, on_item))
         except Exception as error:  # noqa: BLE001  (an error of ours is an answer like any other)
             found[name] = Ended("error", tuple(items), in_words(error), _since(started))
         else:
@@ -88,15 +90,25 @@ def in_place(
     return found
 
 
+def _heard(items: list[Any], on_item: Callable[[Any], object] | None) -> Say:
+    def say(item: Any) -> None:
+        items.append(item)
+        if on_item is not None:
+            on_item(item)
+
+    return say
+
+
 class _Child:
     """One question, the process that it is put to, and what came of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_item: Callable[[Any], object] | None = None) -> None:
         self.pid = 0  # none could be started
         self.over = False  # nothing more will be said
         self.reaped = False
         self.streams: tuple[int, ...] = ()  # what it answers, what it prints: our ends
         self._items: list[Any] = []
+        self._say = _heard(self._items, on_item)
         self._error: str | None = None
         self._told = False  # it came to its end and said so, or what it said is none
         self.ended_itself = False
@@ -169,7 +181,7 @@ class _Child:
             self._fail(f"the answer cannot be read: {in_words(error)}")
             return
         if kind == ITEM:
-            self._items.append(item)
+            self._say(item)
         else:
             self._told, self.ended_itself, self._error = True, True, item
             self._finish()

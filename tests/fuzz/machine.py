@@ -97,6 +97,7 @@ class Damaged(RecordedMachine):
         *,
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
+        on_item: Callable[[Any], object] | None = None,
     ) -> Mapping[str, Ended]:
         """A probe's exception, which others would read as an `error` fact, is kept."""
 

@@ -577,3 +577,37 @@ def test_closed_standard_streams(tmp_path: Path, closed: str) -> None:
         check=True,
     )
     assert note.read_text() == "[(1,), (2,)]"
+
+
+def test_an_item_is_told_as_it_comes(tmp_path: Path) -> None:
+    """Before the question is over: this one waits until the first is heard."""
+    heard: list[str] = []
+
+    def on_item(item: str) -> None:
+        heard.append(item)
+        (tmp_path / item).touch()
+
+    def asked(say: Say) -> None:
+        say("first")
+        until = time.monotonic() + LONG_S
+        while not (tmp_path / "first").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        say("second" if (tmp_path / "first").exists() else "never")
+
+    ended = workers.ask({"it": asked}, LONG_S + LATE_S, on_item=on_item)["it"]
+    assert (ended.state, ended.items) == ("present", ("first", "second"))
+    assert heard == ["first", "second"]
+
+
+def test_who_cannot_hear_ends_the_question() -> None:
+    def on_item(_: str) -> None:
+        raise ZeroDivisionError
+
+    def asked(say: Say) -> None:
+        say("first")
+        time.sleep(LONG_S)
+
+    started = time.monotonic()
+    with pytest.raises(ZeroDivisionError):
+        workers.ask({"it": asked}, LONG_S, on_item=on_item)
+    assert time.monotonic() - started < LATE_S

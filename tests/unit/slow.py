@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dshpc_setup.facts import State
 from dshpc_setup.machine import CommandResult, Ended, Reply, Say
@@ -100,6 +101,7 @@ class SlowMachine(FakeMachine):
         *,
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
+        on_item: Callable[[Any], object] | None = None,
     ) -> Mapping[str, Ended]:
         """Each from the same moment on; who comes late has said nothing."""
         began, last, found = self.clock(), 0.0, {}

@@ -276,7 +276,12 @@ class Hanging(Timed):
     hangs = ("status", "inside", "cluster")
 
     def apart(
-        self, questions: Mapping[str, Any], *, deadline_s: float, meanwhile: Any = None
+        self,
+        questions: Mapping[str, Any],
+        *,
+        deadline_s: float,
+        meanwhile: Any = None,
+        on_item: Any = None,
     ) -> Mapping[str, Ended]:
         good = {name: ask for name, ask in questions.items() if name not in self.hangs}
         lost = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dshpc_setup.facts import Cpu, Engine, Gpus, HostFacts, Memory, Platform, State
 from dshpc_setup.machine import Binary, CommandResult, Ended, Read, Reply, Say, workers
@@ -113,8 +114,9 @@ class FakeMachine:
         *,
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
+        on_item: Callable[[Any], object] | None = None,
     ) -> Mapping[str, Ended]:
-        return workers.in_place(questions, meanwhile)
+        return workers.in_place(questions, meanwhile, on_item)
 
     def nvml_readings(self, deadline_s: float) -> Reply:
         return Reply("absent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from dshpc_setup.machine import Ended, Say, workers
 from dshpc_setup.machine.local import LocalMachine
@@ -17,8 +18,9 @@ class InPlace(LocalMachine):
         *,
         deadline_s: float,
         meanwhile: Callable[[], object] | None = None,
+        on_item: Callable[[Any], object] | None = None,
     ) -> Mapping[str, Ended]:
-        return workers.in_place(questions, meanwhile)
+        return workers.in_place(questions, meanwhile, on_item)
 
 
 EMPTY = InPlace("/nonexistent")
