@@ -27,8 +27,14 @@ _LISTS = {
 
 BUILTIN: Final = "builtin"
 """The engine of our own, as a setting, runtime.json and the facts name it."""
+PODMAN: Final = "podman"
+"""Podman by its own command, in the same places. By Docker's client it is an engine like Docker."""
 IDS_LABEL = "org.dshpc.ids"
-"""How the ids of a container of its lie among the machine's: root, mapped or single."""
+"""How the ids of a container lie among the machine's: root, mapped or single."""
+_SHARED = (
+    "compose|cp|exec|export|image|images|info|inspect|load|logs|network|ps|pull|restart|rm|rmi|run|start|"
+    "stop|system|top|unpause|update|version|volume"
+)
 _BUILTIN_CLIENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "builtin_client")
 
 
@@ -163,4 +169,24 @@ def builtin() -> Client:
 
 def of(runtime: Mapping[str, Any]) -> Client:
     """The client of a project's engine, by what its runtime.json says."""
-    return builtin() if runtime.get("engine") == BUILTIN else DOCKER
+    engine = runtime.get("engine")
+    if engine == PODMAN:
+        return Client(PODMAN)
+    return builtin() if engine == BUILTIN else DOCKER
+
+
+def in_podmans_words(text: str) -> str:
+    """Advice with commands of Docker's as commands of Podman's, which are the same but for the program."""
+    import re  # not at the top: see above
+
+    return re.sub(rf"(?<![\w./-])docker(?= (?:{_SHARED})\b)", PODMAN, text)
+
+
+def program_at(argv: Sequence[str]) -> int:
+    """Where the program stands in `env -u NAME docker ...`."""
+    if list(argv[:1]) != ["env"]:
+        return 0
+    at = 1
+    while at < len(argv) and (argv[at] == "-u" or "=" in argv[at]):
+        at += 2 if argv[at] == "-u" else 1
+    return at

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,17 +17,25 @@ from typing import Any
 from dshpc_setup.builtin import launch
 from dshpc_setup.builtin.wanted import ALIVE, RIGHTS
 from dshpc_setup.builtin_client import containers
+from dshpc_setup.builtin_client.compose_text import (
+    HASH,
+    PROJECT,
+    SERVICE,
+    mapping,
+    one_service,
+    seconds_of,
+    size_of,
+    texts,
+    variables,
+    wrong,
+)
 from dshpc_setup.builtin_client.door import COMPOSE
 from dshpc_setup.builtin_client.failing import ClientError
 from dshpc_setup.builtin_client.plan import Planned, PlannedMount, device_of, mount_of
 from dshpc_setup.builtin_client.store import Container, Store
 from dshpc_setup.builtin_client.words import Options, put
-from dshpc_setup.documents import yaml_nodes
 from dshpc_setup.machine import Machine
 
-PROJECT, SERVICE, HASH = (
-    "com.docker.compose.project", "com.docker.compose.service", "com.docker.compose.config-hash"
-)  # fmt: skip
 FOLDER = ".dshpc/engine"
 # Keys that change nothing here: the image is never built by compose; who is root in a user namespace, and
 # whose system calls are those of any program of this user, has no other rights to lose.
@@ -37,8 +44,6 @@ _CARRIED_OUT = frozenset(
     ("image", "container_name", "hostname", "restart", "stop_grace_period", "cap_add", "shm_size", "logging",
      "environment", "labels", "devices", "volumes")
 )  # fmt: skip
-_VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?::?-([^}]*))?\})")
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def main(machine: Machine, store: Store, argv: list[str]) -> int:
@@ -70,38 +75,14 @@ def main(machine: Machine, store: Store, argv: list[str]) -> int:
     raise ClientError(f'unknown docker command: "compose {verb}"', 16)
 
 
-def variables(folder: Path) -> dict[str, str]:
-    """What .env sets."""
-    try:
-        lines = (folder / ".env").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.removeprefix("export ").partition("=") for line in lines if "=" in line)
-    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs if name[:1] != "#"}
-
-
 def planned_of(text: str, folder: Path, project: str, env: Mapping[str, str]) -> Planned:
     """The container of the file's one service. Pure; ClientError names what this engine cannot do."""
-    try:
-        top = _mapping(_filled(yaml_nodes.load(text), env), "the file")
-    except ValueError as error:
-        raise ClientError(f"yaml: {error}", 15) from None
-    services = _mapping(top.get("services"), "services")
-    if len(services) != 1:
-        raise _wrong("services", "the built-in engine runs one service")
-    ((name, service),) = services.items()
-    service = _mapping(service, name)
-    known = _WITHOUT_EFFECT | _CARRIED_OUT
-    if unknown := sorted(set(service) - known):
-        raise _wrong(f"services.{name}.{unknown[0]}", "the built-in engine does not carry it out")
-    declared = _mapping(top.get("volumes") or {}, "volumes")
-    image = service.get("image")
-    if not isinstance(image, str):
-        raise _wrong(f"services.{name}.image", "it is missing")
+    found = one_service(text, env, _WITHOUT_EFFECT | _CARRIED_OUT, "the built-in engine")
+    name, service, declared, image = found.name, found.keys, found.declared, found.image
     digest = hashlib.sha256(json.dumps(service, sort_keys=True).encode()).hexdigest()
-    labels = {**_texts(service, "labels"), PROJECT: project, SERVICE: name, HASH: digest}
-    logging = _mapping(
-        _mapping(service.get("logging") or {}, "logging").get("options") or {}, "logging"
+    labels = {**texts(service, "labels"), PROJECT: project, SERVICE: name, HASH: digest}
+    logging = mapping(
+        mapping(service.get("logging") or {}, "logging").get("options") or {}, "logging"
     )
     try:
         added = [str(each) for each in service.get("cap_add") or RIGHTS]
@@ -110,7 +91,7 @@ def planned_of(text: str, folder: Path, project: str, env: Mapping[str, str]) ->
             image,
             folder / FOLDER,
             host_name=str(service.get("hostname") or ""),
-            environment=_texts(service, "environment"),
+            environment=texts(service, "environment"),
             labels=labels,
             mounts=tuple(_mount(each, declared, folder) for each in service.get("volumes") or ()),
             devices=tuple(device_of(str(each)) for each in service.get("devices") or ()),
@@ -121,7 +102,7 @@ def planned_of(text: str, folder: Path, project: str, env: Mapping[str, str]) ->
             restart=service.get("restart") in ("always", "unless-stopped"),
         )
     except ValueError as error:
-        raise _wrong(f"services.{name}", str(error)) from None
+        raise wrong(f"services.{name}", str(error)) from None
 
 
 def _mount(told: Any, declared: Mapping[str, Any], folder: Path) -> PlannedMount:
@@ -132,63 +113,11 @@ def _mount(told: Any, declared: Mapping[str, Any], folder: Path) -> PlannedMount
         raise ValueError(f"{told!r}: name the whole path, below {folder}")
     if mount.source not in declared:
         raise ValueError(f"the volume {mount.source!r} is not declared")
-    volume = _mapping(declared[mount.source] or {}, mount.source)
-    labels = _texts(volume, "labels")
+    volume = mapping(declared[mount.source] or {}, mount.source)
+    labels = texts(volume, "labels")
     return PlannedMount(
         str(volume.get("name") or mount.source), mount.target, mount.read_only, labels
     )
-
-
-def size_of(text: str) -> int:
-    """Bytes of "1g", "10240k", "64mb"."""
-    found = re.fullmatch(r"(\d+)([bkmg]?)i?b?", text.strip().lower())
-    if found is None:
-        raise ValueError(f"{text!r} is no size")
-    return int(found[1]) * _UNITS[found[2]]
-
-
-def seconds_of(text: str) -> float:
-    """Seconds of "15s", "1m30s"."""
-    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
-    if parts is None or not any(parts.groups()):
-        raise ValueError(f"{text!r} is no duration")
-    hours, minutes, seconds = (float(part or 0) for part in parts.groups())
-    return hours * 3600 + minutes * 60 + seconds
-
-
-def _filled(value: Any, env: Mapping[str, str]) -> Any:
-    """With the variables of .env in its texts, and `$$` as one `$`."""
-    if isinstance(value, dict):
-        return {key: _filled(item, env) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_filled(item, env) for item in value]
-    if not isinstance(value, str):
-        return value
-
-    def one(found: re.Match[str]) -> str:
-        if found[1]:
-            return "$"
-        return env.get(found[2] or found[3]) or found[4] or ""
-
-    return _VARIABLE.sub(one, value)
-
-
-def _mapping(value: Any, place: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _wrong(place, "a mapping belongs there")
-    return {str(key): item for key, item in value.items()}
-
-
-def _texts(section: Mapping[str, Any], key: str) -> dict[str, str]:
-    value = section.get(key) or {}
-    if isinstance(value, list):
-        value = dict(str(item).partition("=")[::2] for item in value)
-    told = _mapping(value, key)
-    return {name: "" if item is None else str(item) for name, item in told.items()}
-
-
-def _wrong(place: str, why: str) -> ClientError:
-    return ClientError(f"validating docker-compose.yml: {place}: {why}", 15)
 
 
 def _of(store: Store, project: str) -> list[Container]:

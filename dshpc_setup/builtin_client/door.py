@@ -29,11 +29,6 @@ def through(machine: Machine) -> Machine:
     return cast("Machine", _Door(machine))
 
 
-def of(machine: Machine, runtime: Mapping[str, Any]) -> Machine:
-    """The machine, as a project's commands see it: on which its own engine is the one that answers."""
-    return through(machine) if runtime.get("engine") == engine_client.BUILTIN else machine
-
-
 def _known(env: Mapping[str, str], words: list[str]) -> _Answer | None:
     """The answer to a question that changes nothing: no process is started for it."""
     if (known := _KNOWN.get(tuple(words))) is not None:
@@ -64,7 +59,7 @@ class _Door(Changed):
 
         def run(argv: Sequence[str], **more: Any) -> CommandResult:
             words = list(argv)
-            at = _program_at(words)
+            at = engine_client.program_at(words)
             if words[at : at + 1] != [_DOCKER]:
                 return machine.run(words, **more)
             known = _known(self._machine.env, words[at + 1 :])
@@ -109,13 +104,3 @@ class _Door(Changed):
             "info": info,
         }
         return Reply("present", value, engine_client.BUILTIN)
-
-
-def _program_at(words: list[str]) -> int:
-    """Where the program stands in `env -u NAME docker ...`."""
-    if words[:1] != [_ENV]:
-        return 0
-    at = 1
-    while at < len(words) and (words[at] == "-u" or "=" in words[at]):
-        at += 2 if words[at] == "-u" else 1
-    return at

@@ -23,13 +23,7 @@ _SAVE_S = 300.0
 
 def load(machine: Machine, store: Store, archive: Path, ids: Ids, ref: str | None = None) -> Image:
     """The image of a file, unpacked where it is not yet, by its own name or another; DshpcError."""
-    root = rootfs.ensure(machine, archive, ids)
-    try:
-        described = _told(Path(root.folder) / image_file.FILE, archive)
-    except DshpcError:
-        if all(each.digest != root.digest for each in store.all("image")):
-            rootfs.remove(machine, root.digest, ids)
-        raise
+    root, described = unpacked(machine, store, archive, ids)
     labels = {**described.labels, image_file.LOADED: "yes"}
     return register(store, replace(described, ref=ref or described.ref, labels=labels), root)
 
@@ -51,11 +45,16 @@ def register(store: Store, described: image_file.Described, root: Rootfs) -> Ima
 
 def save(machine: Machine, image: Image, file: Path) -> None:
     """The root filesystem as a tar, with what the image says of itself; DshpcError."""
-    ids = containers.ids_of(machine)
-    root = rootfs.known(machine, image.digest, ids)
+    root = rootfs.known(machine, image.digest, containers.ids_of(machine))
     if root is None:
         raise refused(f"the root filesystem of {image.ref} is not in the cache any more")
-    folder = Path(root.folder)
+    if (why := pack(machine, root, file)) is not None:
+        raise refused(f"{file} could not be written: {why}")
+
+
+def pack(machine: Machine, root: Rootfs, file: Path) -> str | None:
+    """A root filesystem as a tar, with the owners that a container sees; why not, where it failed."""
+    folder, ids = Path(root.folder), root.ids
 
     def question(say: Say) -> None:
         out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -65,9 +64,28 @@ def save(machine: Machine, image: Image, file: Path) -> None:
         say("saved")
 
     ended = machine.apart({"save": question}, deadline_s=_SAVE_S)["save"]
-    if "saved" not in ended.items:
-        file.unlink(missing_ok=True)
-        raise refused(f"{file} could not be written: {ended.detail or ended.state}")
+    if "saved" in ended.items:
+        return None
+    file.unlink(missing_ok=True)
+    return ended.detail or ended.state
+
+
+def unpacked(
+    machine: Machine, store: Store, archive: Path, ids: Ids
+) -> tuple[Rootfs, image_file.Described]:
+    """The root filesystem of a file in the cache, and what the file says of itself; DshpcError."""
+    root = rootfs.ensure(machine, archive, ids)
+    try:
+        return root, _told(Path(root.folder) / image_file.FILE, archive)
+    except DshpcError:
+        forget_root(machine, store, root)
+        raise
+
+
+def forget_root(machine: Machine, store: Store, root: Rootfs) -> None:
+    """Out of the cache, where no image of the built-in engine has it."""
+    if all(each.digest != root.digest for each in store.all("image")):
+        rootfs.remove(machine, root.digest, root.ids)
 
 
 def _told(file: Path, archive: Path) -> image_file.Described:

@@ -101,9 +101,9 @@ def this_machine() -> LocalMachine:
 
 def machine_of(project: Project) -> Machine:
     """This machine, on which the project's own engine is the one that answers."""
-    from dshpc_setup.builtin_client import door
+    from dshpc_setup import engine_door
 
-    return door.of(this_machine(), project.runtime())
+    return engine_door.of(this_machine(), project.runtime())
 
 
 def reporter(yes: bool = False) -> ConsoleReporter:

@@ -128,6 +128,7 @@ def _engine(machine: Machine, facts: HostFacts, here: _Here) -> Choice | None:
             here.runtime,
             interactive=is_interactive(),
             docker=facts.engine.state,
+            looks_only=True,
         )
     return None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dshpc_setup.builtin_client import door
+from dshpc_setup import engine_door
 from dshpc_setup.cli.doctor_options import DoctorOptions
 from dshpc_setup.cli.folders import found_project
 from dshpc_setup.cli.plain_line import Options, read
@@ -64,7 +64,7 @@ def look(line: Line) -> int:
     project = found_project(line.dir)
     machine = seen_machine("/", line.machine, "")
     if line.machine is None and project is not None:
-        machine = door.of(machine, project.runtime())
+        machine = engine_door.of(machine, project.runtime())
     known, checks = _looked(line, machine, project)
     from dshpc_setup.cli import checking
 

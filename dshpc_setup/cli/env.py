@@ -26,7 +26,6 @@ from dshpc_setup.cli.command_line import (
 from dshpc_setup.cli.console import is_interactive
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import Exit, usage_error
-from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.terminal.command_names import as_called
 
@@ -94,14 +93,17 @@ def env_lock(
     yes: Yes = False,
     json_output: Json = False,
     dir: Dir = None,  # noqa: A002
-    machine: NoMachine = None,  # noqa: ARG001
+    machine: NoMachine = None,
 ) -> None:
     """Choose the versions of all that is declared, and of what that needs, and write them down."""
+    from dshpc_setup import engine_door
     from dshpc_setup.environment.model import LOCK_SCHEMA
     from dshpc_setup.image import standing
 
     project = project_of(dir)
-    lock = standing.make_lock(_machine_to_be(project), project, reporter(yes))
+    engine = _engine_to_be(project)
+    seen = engine_door.through(this_machine(), engine)
+    lock = standing.make_lock(seen, project, engine, reporter(yes))
     if json_output:
         print_json({"schema": LOCK_SCHEMA, "wheels": []} if lock is None else lock.to_json())
     elif lock is None:
@@ -135,17 +137,16 @@ def env_show(
     finish(Exit.OK)
 
 
-def _machine_to_be(project: Project) -> Machine:
-    """This machine with the engine that the project's cluster is on, or will be on once it is set up."""
-    from dshpc_setup.builtin_client import door
+def _engine_to_be(project: Project) -> str:
+    """The engine that the project's cluster is on, or will be on once it is set up."""
     from dshpc_setup.setup.engine_choice import choose
 
     runtime = project.runtime()
-    if not runtime:
-        setting = project.settings(environment()).engine
-        chosen = choose(this_machine(), setting, runtime, interactive=is_interactive())
-        runtime = {"engine": chosen.kind}
-    return door.of(this_machine(), runtime)
+    if runtime:
+        return str(runtime.get("engine", "docker"))
+    setting = project.settings(environment()).engine
+    interactive = is_interactive()
+    return choose(this_machine(), setting, {}, interactive=interactive, looks_only=True).kind
 
 
 @env_app.command("schema", epilog=examples("dshpc env schema python.json"))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dshpc_setup.builtin_client import door
+from dshpc_setup import engine_door
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_needs
 from dshpc_setup.cluster import compose_file
@@ -47,7 +47,7 @@ def need_label(runtime: Mapping[str, Any], place: trust.Place) -> None:
     """Raises DshpcError where the engine does not say the same as another user's folder: that the
     container is that folder's, and that the work folder is mounted there."""
     container = str(runtime["container"])
-    found = containers.inspect(door.of(local.LocalMachine(), runtime), container)
+    found = containers.inspect(engine_door.of(local.LocalMachine(), runtime), container)
     if found is None:
         raise _not_there(container)
     if found.labels.get(LABEL) != place.folder or runtime["work"] not in found.mounts:
@@ -82,7 +82,7 @@ def explain(call: execution.Call, code: int, *, folder_said: bool) -> None:
     `folder_said`: that this folder is not in the work folder has been said, or need not be.
     A Docker that does not answer in time says nothing of the way: the exit code stays the command's.
     """
-    machine = door.of(local.LocalMachine(), call.runtime)
+    machine = engine_door.of(local.LocalMachine(), call.runtime)
     try:
         found = containers.inspect(machine, call.container)
     except DshpcError as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
-from dshpc_setup.builtin_client import door
+from dshpc_setup import engine_door
 from dshpc_setup.cli import interrupt_code, print_json, put
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.cluster.gpu_watch import watch
@@ -66,7 +66,7 @@ def show(
     if machine is not None or root != "/":
         project = None  # what runs here says nothing about another machine
     if project is not None:
-        seen = door.of(seen, project.runtime())
+        seen = engine_door.of(seen, project.runtime())
     settings = Settings() if project is None else project.settings(seen.env)
     simulate = "" if project is None else settings.simulate
     if watching:

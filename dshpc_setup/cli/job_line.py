@@ -69,9 +69,9 @@ def ask(words: Sequence[str], folder: str | None) -> int:
 
 def _check_known(call: cli_exec.Call, verb: str) -> None:
     """Raises DshpcError where the cluster is of an older version, to which the verb is no command."""
-    from dshpc_setup.builtin_client import door
+    from dshpc_setup import engine_door
     from dshpc_setup.cli import job_trouble
     from dshpc_setup.machine.local import LocalMachine
 
-    if not job_trouble.knows(door.of(LocalMachine(), call.runtime), call, verb):
+    if not job_trouble.knows(engine_door.of(LocalMachine(), call.runtime), call, verb):
         raise job_trouble.older("")

@@ -166,7 +166,7 @@ def passthrough(
     machine: Machine = None,
 ) -> None:
     """Test-run every way for a container to get the GPUs: which works, and why others do not."""
-    from dshpc_setup.builtin_client import door
+    from dshpc_setup import engine_door
     from dshpc_setup.cli.detect import check_deadline
     from dshpc_setup.cli.passthrough import lines
     from dshpc_setup.cli.seen import seen_machine
@@ -182,7 +182,7 @@ def passthrough(
     settings = project.settings(env, flags) if project else load(flags=flags, env=env)
     asked = seen_machine("/", machine, "")
     if project is not None and machine is None:
-        asked = door.of(asked, project.runtime())
+        asked = engine_door.of(asked, project.runtime())
     wish = RunOptions(
         settings,
         image,

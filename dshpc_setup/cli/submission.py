@@ -268,9 +268,9 @@ def _follow(runtime: dict[str, Any], answer: dict[str, Any]) -> int:
 
 def _check_stopped(call: execution.Call, since: float, job: str) -> None:
     """Raises DshpcError where the cluster was stopped since then: nothing in it was at fault."""
-    from dshpc_setup.builtin_client import door
+    from dshpc_setup import engine_door
     from dshpc_setup.cli import job_trouble
     from dshpc_setup.machine.local import LocalMachine
 
-    if error := job_trouble.stopped(door.of(LocalMachine(), call.runtime), call, since, job):
+    if error := job_trouble.stopped(engine_door.of(LocalMachine(), call.runtime), call, since, job):
         raise error from None

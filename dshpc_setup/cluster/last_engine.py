@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dshpc_setup.cluster.compose_file import USED
 from dshpc_setup.engine.containers import volume_labels
+from dshpc_setup.engine_client import PODMAN
 from dshpc_setup.facts import Engine
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import OWN, Project
@@ -64,5 +65,5 @@ def _where(told: dict[str, object]) -> str:
 
 def _look(told: dict[str, object], prefix: str) -> str:
     host = told.get("host")
-    there = f"docker -H {host}" if host else "docker"
+    there = f"docker -H {host}" if host and host != PODMAN else str(host or "docker")
     return f"{there} run --rm -v {prefix}-home:/homes:ro debian:trixie-slim ls -l /homes"

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from dshpc_setup.diagnose.model import FAULTS, Check, CheckInput, Finding, FindingState
+from dshpc_setup.engine_client import in_podmans_words
 from dshpc_setup.errors import Exit
 
 __all__ = ["SCHEMA", "CheckInput", "Finding", "catalogue", "diagnose", "exit_code", "to_json"]
@@ -30,7 +31,20 @@ def diagnose(known: CheckInput, checks: Sequence[Check] | None = None) -> tuple[
     found: dict[str, Finding] = {}
     for check in checks:
         _look(check, by_id, known, found)
-    return tuple(_with_cause(by_id, found, found[check.id]) for check in checks)
+    told = (_with_cause(by_id, found, found[check.id]) for check in checks)
+    if known.facts.engine.by_command:
+        return tuple(map(_of_podman, told))
+    return tuple(told)
+
+
+def _of_podman(finding: Finding) -> Finding:
+    """With the commands that can be typed where the engine is Podman by its own command."""
+    words = in_podmans_words
+    fix = tuple(
+        replace(each, text=words(each.text), command=each.command and words(each.command))
+        for each in finding.fix
+    )
+    return replace(finding, cause=words(finding.cause), fix=fix)
 
 
 def _look(

@@ -114,6 +114,8 @@ def _age(known: CheckInput) -> Verdict:
 def _chosen(known: CheckInput) -> Verdict:
     """Which of several engines is spoken with, and by whose word."""
     engine = known.facts.engine
+    if engine.by_command:  # which the project's settings name
+        return fine("podman")
     unchosen = others(known)
     context = engine.context if engine.context not in (None, "default") else None
     told = known.endpoint or context

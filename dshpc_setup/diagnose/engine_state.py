@@ -57,6 +57,8 @@ def _answers(known: CheckInput) -> Verdict:
         return fine("Asked from inside of the cluster's container.")
     if engine.state == "unsupported":
         return unknown(f"{(engine.detail or 'the engine was not asked').capitalize()}.")
+    if engine.by_command:
+        return _podman(known)
     if known.facts.forbidden:
         title = _forbidden(known)
         return _told(known, title, f"{title}.", *remedies.engine_policy(known.facts))
@@ -90,6 +92,18 @@ def _answers(known: CheckInput) -> Verdict:
         )
     title = "The Docker engine answers with an error"
     return _told(known, title, f"{title}.", _LOOK)
+
+
+def _podman(known: CheckInput) -> Verdict:
+    """Of a folder whose cluster is on Podman, by its own command."""
+    steps = remedies.look_at_engine(known.facts)
+    if known.facts.engine.state == "absent":
+        cause = "The cluster of this folder is on Podman, and the program podman is not in PATH."
+        return _told(known, "Podman is not installed", cause, *steps)
+    if known.facts.engine.state == "timeout":
+        cause = "Podman was asked about itself, and the deadline passed: it hangs, or this machine is busy."
+        return _told(known, "Podman does not answer in time", cause, *steps)
+    return _told(known, "Podman answers with an error", "Podman answers with an error.", *steps)
 
 
 def _absent(known: CheckInput) -> Verdict:
@@ -261,7 +275,7 @@ def _not_chosen(known: CheckInput) -> tuple[Because, ...]:
 
 def _denied(known: CheckInput) -> Verdict:
     engine = known.facts.engine
-    if engine.state != "denied":
+    if engine.state != "denied" or engine.by_command:
         return _from_proof_or_unasked(known, findings.ENGINE_DENIED)
     if known.facts.forbidden:
         plugin = known.facts.refusing_plugin

@@ -229,6 +229,20 @@ def podman_shim(machine: Machine) -> bool:
     return "podman" in _version_text(machine, "docker").lower()
 
 
+def podman_silent(engine: Engine) -> DshpcError:
+    """The folder's engine is Podman by its own command, and it does not answer."""
+    if engine.state == "absent":
+        return DshpcError(
+            "Podman is not installed.",
+            "The cluster of this folder runs on it.",
+            ("Install it: sudo apt-get install podman (or dnf, zypper, pacman)",),
+        )
+    late = Exit.INCOMPLETE if engine.state == "timeout" else Exit.ERROR
+    return DshpcError(
+        "Podman does not answer.", engine.detail or engine.state, ("See: podman info",), late
+    )
+
+
 def podman() -> DshpcError:
     return DshpcError(
         "The command docker is Podman's stand-in, and Podman's service does not answer",

@@ -27,6 +27,8 @@ def ready(machine: Machine, seen: Machine, reporter: Reporter, *, interactive: b
     comes after this takes long, and cannot do without.
     """
     facts = probes.gather_surely(seen, reporter.progress)
+    if facts.engine.by_command and facts.engine.state != "present":
+        raise refusals.podman_silent(facts.engine)
     answered = facts.engine.state == "present"  # else what is missing is told, or installed, first
     if (answered or facts.forbidden or facts.without_engine) and (refused := refusals.unfit(facts)):
         raise refused

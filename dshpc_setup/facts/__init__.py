@@ -391,6 +391,11 @@ class Engine:
     product: str | None = None  # of the kind "desktop", where it is another one than Docker Desktop
 
     @property
+    def by_command(self) -> bool:
+        """Whether it is Podman by its own command, and not by Docker's client and a socket."""
+        return self.host == "podman"
+
+    @property
     def application(self) -> str:
         """What brings the engine, of the kind "desktop"."""
         return self.product or "Docker Desktop"

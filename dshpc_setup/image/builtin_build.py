@@ -1,19 +1,24 @@
-"""The image of the built-in engine, made here: Debian's packages, then what our Dockerfile does with them."""
+"""An image made without an engine's builder: Debian's packages, then what our Dockerfile does with them.
+
+The built-in engine has no builder, and Podman's would need a base image, which no registry need have.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from dshpc_setup import codec
 from dshpc_setup.builtin import image_file, rootfs, trees
 from dshpc_setup.builtin.ids import Ids
+from dshpc_setup.builtin.rootfs import Rootfs
 from dshpc_setup.builtin_client import containers, images
 from dshpc_setup.builtin_client.store import Store
 from dshpc_setup.debian import base, inside, sources
-from dshpc_setup.engine.images import debian_arch, inspect
+from dshpc_setup.engine.images import Image, debian_arch, inspect
 from dshpc_setup.environment.layer import ARCHIVE, current_lock
 from dshpc_setup.environment.layer import LABEL as LAYER_LABEL
 from dshpc_setup.environment.model import Lock
@@ -42,6 +47,8 @@ _ENVIRONMENT = {
 }
 _BUILD = "/run/dshpc-build"
 
+Keep = Callable[[Machine, image_file.Described, Rootfs], Image]
+
 
 def build(
     machine: Machine,
@@ -53,8 +60,11 @@ def build(
     reporter: Reporter,
     *,
     renew: bool = False,
+    keep: Keep | None = None,
 ) -> ImageResult:
     """The image under `tag`, made where its label does not say that it is this one already; DshpcError.
+
+    `keep`: what gives the new root filesystem to the engine; None: to the built-in one.
 
     Takes no engine, no root, and no program of this machine but newuidmap where there is a range of ids.
     """
@@ -102,10 +112,14 @@ def build(
             reporter,
         ),
     )
-    image = images.register(Store(machine.env), described, made)
+    if keep is None:
+        image = images.register(Store(machine.env), described, made)
+        result = ImageResult(image.id, True, image.size, _ms(machine, started))
+    else:
+        kept = keep(machine, described, made)
+        result = ImageResult(kept.id, True, kept.size, _ms(machine, started))
     if (freed := sources.prune(machine.env)) > 0:
         reporter.progress(f"Debian: {freed >> 20} MiB that no image needs any more are removed")
-    result = ImageResult(image.id, True, image.size, _ms(machine, started))
     return replace(result, replaced=there.id) if there is not None else result
 
 

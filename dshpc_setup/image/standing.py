@@ -9,7 +9,7 @@ from dshpc_setup import probes
 from dshpc_setup.debian import base as debian_base
 from dshpc_setup.engine.images import ASK_S, debian_arch, docker, engine_silent, inspect
 from dshpc_setup.engine.site import SiteFiles, gather_site
-from dshpc_setup.engine_client import BUILTIN
+from dshpc_setup.engine_client import BUILTIN, PODMAN
 from dshpc_setup.environment import debian, declaration, locking
 from dshpc_setup.environment.layer import LABEL
 from dshpc_setup.environment.model import FOLDER, LOCK, DebianPackage, Declaration, Lock
@@ -85,7 +85,7 @@ def _in_image(machine: Machine, project: Project) -> str | None:
     return None if image is None else image.labels.get(LABEL, "")
 
 
-def make_lock(machine: Machine, project: Project, reporter: Reporter) -> Lock | None:
+def make_lock(machine: Machine, project: Project, engine: str, reporter: Reporter) -> Lock | None:
     """Resolve all that is declared and write the lock; raises DshpcError, the old lock then stays.
 
     Where nothing is declared any more, the lock goes: None.
@@ -106,7 +106,7 @@ def make_lock(machine: Machine, project: Project, reporter: Reporter) -> Lock | 
         architecture = engine_architecture(machine)
         packages: tuple[DebianPackage, ...] = ()
         if declared.apt or declared.r:
-            packages = _lock_debian(machine, project, site, declared, reporter)
+            packages = _lock_debian(machine, project, engine, site, declared, reporter)
         wheels = locking.lock_python(
             machine, project, declared.python, (architecture, site), reporter.progress
         )
@@ -119,13 +119,14 @@ def make_lock(machine: Machine, project: Project, reporter: Reporter) -> Lock | 
 def _lock_debian(
     machine: Machine,
     project: Project,
+    engine: str,
     site: SiteFiles,
     declared: Declaration,
     reporter: Reporter,
 ) -> tuple[DebianPackage, ...]:
     facts = probes.gather_surely(machine, reporter.progress)
     settings = project.settings(machine.env)
-    if facts.engine.kind == BUILTIN:
+    if engine in (BUILTIN, PODMAN):  # whose image is made of a root filesystem of ours
         reporter.progress("packages: asking Debian")
         from_ = builtin_build.archive(machine, facts, settings)
         names = debian.names_of(declared)

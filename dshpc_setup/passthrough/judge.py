@@ -81,6 +81,7 @@ def _gave_nothing(
     states = {seen.nodes[node.path].state for node in expected.nodes if node.path in seen.nodes}
     engine = facts.engine
     old = engine.kind == "podman" and not at_least(engine.server_version, PODMAN_SINCE)
+    old = old and not engine.by_command
     return (
         old
         and handover.mechanism == "cdi"

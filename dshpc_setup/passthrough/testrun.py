@@ -151,7 +151,7 @@ def _image(
         if found is None:
             raise _not_here(wish.image, f"docker pull {wish.image}")
         return wish.image, found.environment
-    if facts.engine.kind == BUILTIN:
+    if facts.engine.kind == BUILTIN or facts.engine.by_command:
         return _clusters(machine, wish.settings)
     base = find_base(machine, facts, wish.settings)
     if base is None and wish.get_base:
@@ -162,7 +162,7 @@ def _image(
 
 
 def _clusters(machine: Machine, settings: Settings) -> tuple[str, Mapping[str, str]]:
-    """Of the built-in engine, which has no base image: the one that the cluster's container is made from."""
+    """The cluster's image, where the engine (the built-in one, Podman) has no base image."""
     container = containers.inspect(machine, settings.container)
     found = None if container is None else inspect(machine, container.image)
     if container is None or found is None:

@@ -200,7 +200,7 @@ def usable(text: bytes | None) -> dict[str, Any]:
 
 
 def _is_engine(value: object) -> bool:
-    return value == engine_client.BUILTIN
+    return value in (engine_client.BUILTIN, engine_client.PODMAN)
 
 
 def user_name(uid: int) -> str:

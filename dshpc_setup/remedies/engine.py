@@ -38,6 +38,13 @@ _CLIENT = {
 }
 
 
+_PODMAN = {
+    "deb": "sudo apt-get update && sudo apt-get install -y podman",
+    "rpm": "sudo dnf install -y podman",
+    "suse": "sudo zypper install -y podman",
+    "arch": "sudo pacman -S --needed podman",
+    "alpine": "sudo apk add podman",
+}
 _START: Want = ("start-engine", "")
 
 
@@ -66,6 +73,8 @@ def restart_docker(facts: HostFacts) -> Fixes:
 def look_at_engine(facts: HostFacts) -> Fixes:
     """See why the engine went away, and start it again."""
     engine = facts.engine
+    if engine.by_command:
+        return podman_command(facts)
     if engine.kind == "desktop" or facts.platform.kind == "macos":
         return (Fix(f"Start {engine.application} again"),)
     if engine.kind == "remote":
@@ -101,6 +110,14 @@ def look_at_engine(facts: HostFacts) -> Fixes:
         Fix("See what it said last", "sudo journalctl -u docker -n 50", step="look"),
         Fix("Start it again", "sudo systemctl start docker", repair=_START),
     )
+
+
+def podman_command(facts: HostFacts) -> Fixes:
+    """Podman by its own command: there, and answering."""
+    if facts.engine.state == "absent":
+        install = _PODMAN.get(family(facts.platform) or "")
+        return (Fix("Install Podman", install),)
+    return (Fix("See whether it answers, and what it says", "podman info", step="look"),)
 
 
 def enable_cdi(facts: HostFacts) -> Fixes:
@@ -226,6 +243,8 @@ def rancher_desktop(_: HostFacts) -> Fixes:
 
 def docker_group(facts: HostFacts) -> Fixes:
     """Let this user speak with the engine."""
+    if facts.engine.by_command:
+        return podman_command(facts)
     if facts.engine.kind == "podman":
         return (Fix("Start your own Podman's socket", "systemctl --user start podman.socket"),)
     return (

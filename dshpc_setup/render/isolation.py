@@ -62,6 +62,11 @@ def refusal(engine: Engine, plan: ClusterPlan) -> DshpcError | None:
 def _of_engine(engine: Engine) -> DshpcError | None:
     # The kernel takes device rules from the machine's own root alone: devcgroup_access_write and the
     # loading of a BPF_PROG_TYPE_CGROUP_DEVICE ask for the capability in the first user namespace
+    if engine.rootless and engine.by_command:
+        return _refused(
+            "Podman is rootless: the kernel takes device rules from the machine's own root alone.",
+            "Use Podman or Docker as root.",
+        )
     if engine.rootless:
         return _refused(
             "The engine is rootless: the kernel takes device rules from the machine's own root alone.",

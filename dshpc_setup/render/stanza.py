@@ -234,7 +234,9 @@ def pids_limit(settings: Settings, facts: HostFacts) -> int:
     """
     if settings.pids_limit is not None:
         return settings.pids_limit
-    if facts.engine.kind == "builtin":  # which has no control groups
+    # The built-in engine has no control groups, and a user's Podman often none
+    podman_without = facts.engine.by_command and facts.engine.cgroup_driver == "none"
+    if facts.engine.kind == "builtin" or podman_without:
         return 0
     return max(_PIDS, _PIDS_PER_CPU * (facts.cpu.logical or 0))
 

@@ -51,7 +51,7 @@ class Settings:
     devices: tuple[str, ...] = ()
     unhealthy_gpus: str = "exclude"  # exclude | use
     simulate: str = ""
-    engine: str = "auto"  # auto | docker | builtin
+    engine: str = "auto"  # auto | docker | podman | builtin
     work: str = "work"
     workspace_access: str = "private"  # private | group
     partition: str = "debug"

@@ -76,9 +76,9 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "engine",
         "auto",
-        "What runs the container: docker (Podman by Docker's commands, too), builtin (no Docker and no root "
-        "needed), or auto.",
-        texts.choice("auto", "docker", "builtin"),
+        "What runs the container: docker, podman (by its own command), builtin (no Docker and no root "
+        "needed), or auto: Docker where it lets you in, else Podman where it works.",
+        texts.choice("auto", "docker", "podman", "builtin"),
         "ENGINE",
     ),
     Declaration(

@@ -48,7 +48,7 @@ def find_image(machine: Machine, tag: str) -> BaseImage:
     found = inspect(machine, tag)
     if found is None:
         raise DshpcError(
-            f"There is no image {tag} for the built-in engine yet.",
+            f"There is no image {tag} yet.",
             "",
             ("Make it: run this again without --no-build.",),
         )

@@ -59,6 +59,8 @@ def describe_engine(engine: Engine, *, compose_silent: bool = False) -> str:
         return words.get(engine.state, f"Docker: not known ({engine.state})")
     if engine.kind == "builtin":
         return "the built-in engine"
+    if engine.by_command:
+        return f"Podman {engine.server_version}{' rootless' if engine.rootless else ''}"
     name = {"podman": "Podman", "desktop": engine.application}.get(engine.kind or "", "Docker")
     none = ", compose not known (timeout)" if compose_silent else ", no compose"
     compose = f", compose {engine.compose.version.lstrip('v')}" if engine.compose else none
@@ -68,6 +70,11 @@ def describe_engine(engine: Engine, *, compose_silent: bool = False) -> str:
 
 def describe_mapping(engine: Engine) -> str | None:
     """Whose the files are that jobs make, where the engine does not map ids one to one."""
+    if engine.rootless and engine.by_command:
+        return (
+            "Podman is rootless: files that your jobs make belong to you, those of other users to ids of "
+            "your subordinate range."
+        )
     if engine.rootless:
         return (
             "Docker is rootless: files that jobs make as root belong to you, those of other users "

@@ -6,19 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dshpc_setup import probes
+from dshpc_setup import engine_door, probes
 from dshpc_setup.apply import apply
 from dshpc_setup.apply.apply import Change
-from dshpc_setup.builtin_client import door
 from dshpc_setup.cluster import last_engine, neighbours, own_files, previous, refused, start, verify
 from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.start import MayStop
 from dshpc_setup.engine import refusals, start_report, tools
 from dshpc_setup.engine.images import inspect
-from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.image import builtin_build, replaced
+from dshpc_setup.image import builtin_build, podman_image, replaced
 from dshpc_setup.image.base import BaseImage, ensure_base, find_base
 from dshpc_setup.image.build import build
 from dshpc_setup.image.recipe import Recipe, make_recipe
@@ -83,7 +81,7 @@ class Configure:
         self._memory_mib: int | None = None  # of the node, in it
         self._replaced: list[str | None] = []  # ids of images that are no longer to be used
         self._flags = dict(options.flags)
-        self._builtin = False  # whether the built-in engine starts the container
+        self._engine: engine_choice.Kind = "docker"  # what starts the container
 
     def run(self) -> Report:
         """All steps; an error ends the run and stands in the report, nothing is raised but Ctrl-C."""
@@ -148,7 +146,7 @@ class Configure:
     def _steps(self, settings: Settings) -> None:
         if not self.options.dry_run:
             apply.finish_interrupted(self.project)
-        settings = self._engine(settings)
+        settings = self._through_engine(settings)
         facts = self._probe(settings)
         ideal = self._ideal(facts, settings)
         for sentence in unhealthy_told(ideal, facts.gpus):
@@ -193,8 +191,8 @@ class Configure:
             with self.steps.step("plan"):
                 raise
 
-    def _engine(self, settings: Settings) -> Settings:
-        """With the ports of the built-in engine, where that is to start the container."""
+    def _through_engine(self, settings: Settings) -> Settings:
+        """From here on the machine is seen through the engine; with the ports of the built-in one."""
         if self.options.replayed is not None:
             return settings
         chosen = engine_choice.choose(
@@ -202,15 +200,18 @@ class Configure:
             settings.engine,
             self.project.runtime(),
             interactive=self.options.interactive,
+            looks_only=self.options.dry_run,
+        )
+        engine_choice.need(
+            self._given, chosen, self.project.runtime(), looks_only=self.options.dry_run
         )
         if chosen.note is not None:
             self.steps.note(chosen.note)
-        if chosen.kind != BUILTIN:
-            return settings
-        self._builtin = True
-        self._given = door.through(self._given)
+        self._engine = chosen.kind
+        self._given = engine_door.through(self._given, chosen.kind)
         self.machine = patient(self._given)
-        if self.options.dry_run or settings.sources["slurm_ports"].origin in _CHOSEN:
+        kept = self.options.dry_run or settings.sources["slurm_ports"].origin in _CHOSEN
+        if chosen.kind != "builtin" or kept:
             return settings
         self._flags["slurm_ports"] = builtin_engine.kept_ports(self.machine, self.project, settings)
         return self._settings()
@@ -250,9 +251,9 @@ class Configure:
 
     def _base(self, facts: HostFacts, settings: Settings, ideal: ClusterPlan) -> BaseImage | None:
         with self.steps.step("base") as say:
-            if self._builtin and not self.options.dry_run:
+            if self._whole_image and not self.options.dry_run:
                 tag = stanza.image_tag(settings, ideal.gpu_type)
-                say(self._builtin_image(facts, settings, tag, ideal.gpu_type))
+                say(self._made_image(facts, settings, tag, ideal.gpu_type))
                 return builtin_engine.find_image(self.machine, tag)
             if self.options.dry_run or not self.options.build:
                 say("not needed for a dry run" if self.options.dry_run else "--no-build", True)
@@ -265,10 +266,17 @@ class Configure:
             say(f"{base.ref}, {origins[base.origin]}")
             return base
 
-    def _builtin_image(self, facts: HostFacts, settings: Settings, tag: str, gpu_type: str) -> str:
-        """The built-in engine has no base image: here is its whole one. What was done, in words."""
+    @property
+    def _whole_image(self) -> bool:
+        """Whether the image is made here as a whole: these engines have no base image."""
+        return self._engine != "docker"
+
+    def _made_image(self, facts: HostFacts, settings: Settings, tag: str, gpu_type: str) -> str:
+        """What was done, in words."""
+        podman = self._engine == "podman"
         if (file := self.options.image_file) is not None:
-            builtin_engine.load_image(self.machine, tag, file, self.reporter)
+            load = podman_image.load if podman else builtin_engine.load_image
+            load(self.machine, tag, file, self.reporter)
             return f"{tag}, of {file}"
         if not self.options.build:
             return f"{tag} (--no-build)"
@@ -281,6 +289,7 @@ class Configure:
             gpu_type,
             self.reporter,
             renew=self.options.renew,
+            keep=podman_image.keep if podman else None,
         )
         self._replaced.append(made.replaced)
         return f"{tag}, {made.size / 1e6:.0f} MB" + ("" if made.built else ", here already")
@@ -321,7 +330,7 @@ class Configure:
                     renew=self.options.renew,
                     say=self.reporter.progress,
                 )
-                if base is not None and not self._builtin
+                if base is not None and not self._whole_image
                 else None
             )
             file = stanza.compose_file(
@@ -352,7 +361,7 @@ class Configure:
             return
         owner = former_owner(self.machine, settings) if self.options.take_over else None
         origin = written.Origin(
-            self._inputs, self._flags, owner, self._memory_mib, builtin=self._builtin
+            self._inputs, self._flags, owner, self._memory_mib, engine=self._engine
         )
         made = written.write(self.project, settings, changes, origin)
         for before, now in zip(changes, made, strict=True):
@@ -376,7 +385,7 @@ class Configure:
                         "",
                         ("Run again without --no-build.",),
                     )
-                say("the image is there" if self._builtin else "--no-build", True)
+                say("the image is there" if self._whole_image else "--no-build", True)
                 return found.id if found is not None else ""
             result = build(
                 self.machine,
@@ -436,6 +445,9 @@ class Configure:
             if stays is not None:
                 self.steps.note(stays)
             last_engine.remember(self.project, facts.engine, prefix)
+            ends = engine_choice.ends_with_login(self.machine) if self._engine == "podman" else None
+            if started and ends is not None:
+                self.steps.note(ends)
             say("started" if started else "running already")
             return started
 

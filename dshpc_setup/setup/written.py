@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dshpc_setup.apply import apply
 from dshpc_setup.apply.apply import Change
 from dshpc_setup.engine import compose
-from dshpc_setup.engine_client import BUILTIN
+from dshpc_setup.engine_client import BUILTIN, PODMAN
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.files import ownership
@@ -69,7 +69,7 @@ class Origin:
     flags: Mapping[str, str | None]
     volumes_of: str | None = None  # the folder that a cluster taken over belonged to
     real_memory_mib: int | None = None  # of the plan
-    builtin: bool = False  # the engine
+    engine: str = "docker"
 
 
 def write(
@@ -93,8 +93,8 @@ def write(
     }
     if owner := origin.volumes_of or project.runtime().get("volumes_of"):
         runtime["volumes_of"] = str(owner)
-    if origin.builtin:
-        runtime["engine"] = BUILTIN
+    if origin.engine in (BUILTIN, PODMAN):
+        runtime["engine"] = origin.engine
     notes = {
         RUNTIME: json_text(runtime),
         SETTINGS: json_text(applied.record(settings, origin.real_memory_mib)),

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 
+from dshpc_setup.engine_client import in_podmans_words
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.terminal.commands import COMMANDS, EXEC_COMMANDS
 from dshpc_setup.terminal.sanitize import harmless
@@ -18,16 +19,27 @@ _OURS = re.compile(
 )
 
 
+_podman = False
+
+
 def dshpc_command() -> str:
     """How `dshpc` can be called from here: by its name, or by the path of the checkout's launcher."""
     return _called("dshpc")
 
 
+def advise_podman() -> None:
+    """From now on the engine's commands are Podman's: the project's own engine is known."""
+    global _podman
+    _podman = True
+
+
 def as_called(text: str) -> str:
     """Advice with our commands as they can be called from here: a checkout is on nobody's PATH.
 
-    What stands in it of jobs, users, files and programs commands no terminal.
+    The engine's are those of the project's own. What stands in it of jobs, users, files and programs
+    commands no terminal.
     """
+    text = in_podmans_words(text) if _podman else text
     return _OURS.sub(lambda found: _called(found[0], whole="cd " in text), harmless(text))
 
 
@@ -53,7 +65,8 @@ def _called(name: str, *, whole: bool = False) -> str:
 
 def print_error(error: DshpcError, program: str = "dshpc") -> None:
     """The error on stderr: what happened, why, what to do."""
-    lines = [f"{program}: {harmless(error.brief)}"]
+    brief = in_podmans_words(error.brief) if _podman else error.brief
+    lines = [f"{program}: {harmless(brief)}"]
     lines += [f"  {line}" for line in harmless(error.details).strip().splitlines()]
     if error.resolution:
         lines.append("What to do:")

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 from dshpc_setup import settings
+from dshpc_setup.builtin_client.failing import ClientError
 from dshpc_setup.bundle import replay
 from dshpc_setup.checkup import cluster as checkup_cluster
 from dshpc_setup.cli import job_request
@@ -39,6 +40,7 @@ from dshpc_setup.jobs import (
 from dshpc_setup.observed import stored
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.observed.model import Observed
+from dshpc_setup.podman_client import about, service
 from dshpc_setup.probes import engine_files
 from dshpc_setup.render import gpu_part
 from dshpc_setup.repair import context
@@ -118,6 +120,14 @@ def _launched(text: str) -> None:
     launch.words(foreign.value(text), {})
 
 
+def _podman(text: str) -> None:
+    about.as_docker_says(about.parse(text), "6.1", "podman")
+
+
+def _for_podman(text: str) -> None:
+    service.wanted(text, Path("/f"), "p", {}, service.Here(True, uids=(5, 65537), gids=(5, 65537)))
+
+
 _START = {
     "schema": "dshpc.start/1", "phase": "ready", "ready": True, "container_began": "7",
     "failure": {"brief": "a", "details": "b\nc", "resolution": ["d"], "exit_code": 4},
@@ -194,6 +204,12 @@ services:
   slurm: {image: x, deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all}]}}}}
 """
 _OBSERVED = json.dumps(stored.to_json(Observed()))
+_PODMAN = {
+    "host": {"cgroupControllers": ["pids"], "cgroupManager": "systemd", "cgroupVersion": "v2", "cpus": 2,
+             "idMappings": {"uidmap": [{"size": 65536}], "gidmap": None}, "logDriver": "journald",
+             "ociRuntime": {"name": "crun"}, "security": {"rootless": True}, "serviceIsRemote": False},
+    "store": {"graphDriverName": "overlay", "graphRoot": "/x"}, "version": {"Version": "5.4.2"},
+}  # fmt: skip
 _USAGE = (ValueError,)
 _SAID = (DshpcError,)
 
@@ -238,6 +254,8 @@ READERS = (
     Reader("dshpc.yaml", _quiet(lambda text: settings.load(yaml_text=text)), _YAML, _SAID),
     Reader("a compose file", _quiet(lambda text: compose_document.Document(text, "f")), _YAML, _SAID),
     Reader("a compose file's GPUs", _gpus_of_compose, _YAML),
+    Reader("what Podman says of itself", _podman, json.dumps(_PODMAN), _USAGE),
+    Reader("a compose file for Podman", _quiet(_for_podman), _YAML, (ClientError,)),
     Reader("plain YAML", _quiet(yaml_nodes.load), _YAML, (yaml_nodes.YamlError,)),
     Reader("packages", _quiet(lambda text: declaration.requirements(text.encode(errors="replace"))),
            "numpy==1.0\ntorch>=2 # x\n"),

@@ -42,6 +42,14 @@ NOT_TYPED = {
         "./dshpc image save cluster.tar.gz                            # there: some 60 MB",
     ): "test_builtin_cluster.py types it",
     (
+        "docs/how-to/podman.md",
+        "./configure-environment --yes --engine podman --simulate h100:2",
+    ): "test_podman_cluster.py types it",
+    (
+        "docs/how-to/podman.md",
+        "./dshpc image save cluster.tar.gz                            # there",
+    ): "test_podman_cluster.py types it",
+    (
         "README.md",
         "./configure-environment --yes      # ends with Slurm up and a real srun that passed",
     ): EXISTS,

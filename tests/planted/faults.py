@@ -54,10 +54,24 @@ FAULTS = (
     ),
     _fault(
         "a key of a compose file that is not carried out is passed over",
-        "dshpc_setup/builtin_client/compose.py",
-        "if unknown := sorted(set(service) - known):",
+        "dshpc_setup/builtin_client/compose_text.py",
+        "if unknown := sorted(set(keys) - known):",
         "if unknown := sorted(known - known):",
         "builtin_client/test_compose.py::test_what_it_cannot_carry_out_is_an_error",
+    ),
+    _fault(
+        "a limit that Podman may not set is passed over",
+        "dshpc_setup/podman_client/service.py",
+        "if controller not in at.here.controllers:",
+        "if controller not in (*at.here.controllers, controller):",
+        "podman_client/test_service.py::test_what_cannot_be_carried_out_is_named",
+    ),
+    _fault(
+        "a project on Podman is asked of Docker",
+        "dshpc_setup/engine_door.py",
+        "if engine == PODMAN:",
+        "if engine == BUILTIN + PODMAN:",
+        "podman_client/test_door.py::test_words_go_to_podman_and_come_back_as_they_were_asked",
     ),
     _fault(
         "a list of packages is believed however old it is",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.builtin.wanted import Device
-from dshpc_setup.builtin_client import compose
+from dshpc_setup.builtin_client import compose, compose_text
 from dshpc_setup.builtin_client.failing import ClientError
 from dshpc_setup.builtin_client.plan import Planned, PlannedMount, device_of, mount_of
 from dshpc_setup.builtin_client.words import Options
@@ -95,14 +95,14 @@ def test_what_it_cannot_carry_out_is_an_error(before: str, after: str, said: str
     ("text", "size"), [("1g", 1 << 30), ("10240k", 10 << 20), ("64mb", 64 << 20), ("5", 5)]
 )
 def test_sizes(text: str, size: int) -> None:
-    assert compose.size_of(text) == size
+    assert compose_text.size_of(text) == size
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("15s", 15), ("1m30s", 90), ("1h", 3600), ("0.5s", 0.5)]
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert compose.seconds_of(text) == seconds
+    assert compose_text.seconds_of(text) == seconds
 
 
 @given(st.text())

@@ -344,10 +344,10 @@ def test_where_nothing_is_declared_any_more_the_wheels_go(by: str, tmp_path: Pat
     assert wheel.exists()  # a dry run
     assert any(packages.iterdir())
     if by == "lock":
-        assert standing.make_lock(quiet, project, Silent()) is None
+        assert standing.make_lock(quiet, project, "docker", Silent()) is None
         assert not (tmp_path / "environment/lock.json").exists()
         with pytest.raises(DshpcError, match="Nothing is declared"):
-            standing.make_lock(quiet, project, Silent())
+            standing.make_lock(quiet, project, "docker", Silent())
     else:
         assert layer.prepare(quiet, project, "amd64", SITE, fetch=True) is None
     assert not wheel.exists()

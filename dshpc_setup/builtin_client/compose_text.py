@@ -1,0 +1,118 @@
+"""The compose file that we render, as both engines without a compose of their own read it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dshpc_setup.builtin_client.failing import ClientError
+from dshpc_setup.documents import yaml_nodes
+
+PROJECT, SERVICE, HASH = (
+    "com.docker.compose.project", "com.docker.compose.service", "com.docker.compose.config-hash"
+)  # fmt: skip
+_VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?::?-([^}]*))?\})")
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+@dataclass(frozen=True)
+class OneService:
+    """The file's one service by its name, and the volumes that the file declares."""
+
+    name: str
+    keys: Mapping[str, Any]
+    declared: Mapping[str, Any]
+
+    @property
+    def image(self) -> str:
+        image = self.keys.get("image")
+        if not isinstance(image, str):
+            raise wrong(f"services.{self.name}.image", "it is missing")
+        return image
+
+
+def one_service(
+    text: str, env: Mapping[str, str], known: frozenset[str], engine: str
+) -> OneService:
+    """Raises ClientError where there is another number of services, or a key that is not `known`.
+
+    `engine`: who does not carry it out, in words.
+    """
+    try:
+        top = mapping(_filled(yaml_nodes.load(text), env), "the file")
+    except ValueError as error:
+        raise ClientError(f"yaml: {error}", 15) from None
+    services = mapping(top.get("services"), "services")
+    if len(services) != 1:
+        raise wrong("services", f"{engine} runs one service")
+    ((name, keys),) = services.items()
+    keys = mapping(keys, name)
+    if unknown := sorted(set(keys) - known):
+        raise wrong(f"services.{name}.{unknown[0]}", f"{engine} does not carry it out")
+    return OneService(name, keys, mapping(top.get("volumes") or {}, "volumes"))
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """What .env sets."""
+    try:
+        lines = (folder / ".env").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.removeprefix("export ").partition("=") for line in lines if "=" in line)
+    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs if name[:1] != "#"}
+
+
+def size_of(text: str) -> int:
+    """Bytes of "1g", "10240k", "64mb"; ValueError."""
+    found = re.fullmatch(r"(\d+)([bkmg]?)i?b?", text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r} is no size")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of "15s", "1m30s"; ValueError."""
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
+    if parts is None or not any(parts.groups()):
+        raise ValueError(f"{text!r} is no duration")
+    hours, minutes, seconds = (float(part or 0) for part in parts.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def mapping(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise wrong(place, "a mapping belongs there")
+    return {str(key): item for key, item in value.items()}
+
+
+def texts(section: Mapping[str, Any], key: str) -> dict[str, str]:
+    """A mapping of texts, which may be written as a list of NAME=VALUE."""
+    value = section.get(key) or {}
+    if isinstance(value, list):
+        value = dict(str(item).partition("=")[::2] for item in value)
+    told = mapping(value, key)
+    return {name: "" if item is None else str(item) for name, item in told.items()}
+
+
+def wrong(place: str, why: str) -> ClientError:
+    return ClientError(f"validating docker-compose.yml: {place}: {why}", 15)
+
+
+def _filled(value: Any, env: Mapping[str, str]) -> Any:
+    """With the variables of .env in its texts, and `$$` as one `$`."""
+    if isinstance(value, dict):
+        return {key: _filled(item, env) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, env) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def one(found: re.Match[str]) -> str:
+        if found[1]:
+            return "$"
+        return env.get(found[2] or found[3]) or found[4] or ""
+
+    return _VARIABLE.sub(one, value)

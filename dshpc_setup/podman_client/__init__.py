@@ -1,0 +1,1 @@
+"""Podman by its own command, in the words of Docker's client, and what its compose would do."""
