@@ -34,7 +34,7 @@ as_them() {
         (cd /root/dshpc && timeout 1500 bash -c "$1")
     else
         timeout 1500 runuser --login "$NAME" --command \
-            "export XDG_RUNTIME_DIR=/run/user/$(id -u "$NAME"); cd dshpc && $1"
+            "export XDG_RUNTIME_DIR=/run/user/$uid DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/$uid/bus; cd dshpc && $1"
     fi
 }
 
@@ -54,7 +54,7 @@ cluster() { # cluster WHO ARGUMENTS: from nothing to nothing
     check "$who: doctor" "./dshpc doctor"
     check "$who: a method" "./dshpc method run gpu-report --gpus 1 --wait"
     check "$who: fewer GPUs" "./configure-environment --yes --simulate h100:1"
-    prints "$who: it has one" gpu:h100:1 "./dshpc sinfo -h -o %G"
+    check "$who: it has one" "./dshpc status | grep -q 'gpu:h100 0 of 1 in use'"
     prints "$who: slurmd comes back" 0 \
         "podman exec dshpc-slurm pkill -KILL -f '^slurmd -D'; sleep 5; ./dshpc srun --gres=gpu:1 printenv CUDA_VISIBLE_DEVICES"
     check "$who: restart" "./dshpc restart"
@@ -66,12 +66,14 @@ cluster() { # cluster WHO ARGUMENTS: from nothing to nothing
 
 step "the machine"
 stat -fc %T /sys/fs/cgroup
-apt-get -q -y install python3 python3-venv git podman uidmap passt >/dev/null || exit 1
+apt-get -q -y install python3 python3-venv git podman uidmap passt dbus-user-session >/dev/null || exit 1
 podman --version
 command -v docker && not_ok "Docker is not here"
 useradd --create-home --shell /bin/bash "$NAME"
 grep -q "^$NAME:" /etc/subuid || usermod --add-subuids 200000-265535 --add-subgids 200000-265535 "$NAME"
 loginctl enable-linger "$NAME"
+uid=$(id -u "$NAME")
+timeout 60 sh -c "until [ -S /run/user/$uid/bus ]; do sleep 1; done" || not_ok "the user has a systemd of his own"
 git clone -q "$IN/checkout.bundle" "/home/$NAME/dshpc" && chown -R "$NAME:" "/home/$NAME/dshpc"
 git clone -q "$IN/checkout.bundle" /root/dshpc
 
