@@ -93,7 +93,7 @@ def env_lock(
     yes: Yes = False,
     json_output: Json = False,
     dir: Dir = None,  # noqa: A002
-    machine: NoMachine = None,
+    machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Choose the versions of all that is declared, and of what that needs, and write them down."""
     from dshpc_setup import engine_door
