@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,25 @@ def load(machine: Machine, store: Store, archive: Path, ids: Ids, ref: str | Non
     root, described = unpacked(machine, store, archive, ids)
     labels = {**described.labels, image_file.LOADED: "yes"}
     return register(store, replace(described, ref=ref or described.ref, labels=labels), root)
+
+
+def make(
+    machine: Machine,
+    store: Store,
+    ids: Ids,
+    described: image_file.Described,
+    digest: str,
+    fill: Callable[[Path], None],
+) -> Image:
+    """The image of the root filesystem of that digest, made by `fill` where there is none.
+
+    It is made again where somebody has removed the last other name of it before it had this one.
+    """
+    while True:
+        root = rootfs.make(machine, digest, ids, fill)
+        with store.changing():
+            if rootfs.known(machine, digest, ids) is not None:
+                return register(store, described, root)
 
 
 def register(store: Store, described: image_file.Described, root: Rootfs) -> Image:

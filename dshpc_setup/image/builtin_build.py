@@ -95,11 +95,9 @@ def build(
     if lock is not None:
         labels[LAYER_LABEL] = lock.digest
     described = image_file.Described(tag, labels, _ENVIRONMENT, (_ENTRYPOINT,))
-    made = rootfs.make(
-        machine,
-        digest,
-        ids,
-        lambda folder: _root(
+
+    def fill(folder: Path) -> None:
+        _root(
             machine,
             facts,
             settings,
@@ -110,13 +108,13 @@ def build(
             described,
             lock,
             reporter,
-        ),
-    )
+        )
+
     if keep is None:
-        image = images.register(Store(machine.env), described, made)
+        image = images.make(machine, Store(machine.env), ids, described, digest, fill)
         result = ImageResult(image.id, True, image.size, _ms(machine, started))
     else:
-        kept = keep(machine, described, made)
+        kept = keep(machine, described, rootfs.make(machine, digest, ids, fill))
         result = ImageResult(kept.id, True, kept.size, _ms(machine, started))
     if (freed := sources.prune(machine.env)) > 0:
         reporter.progress(f"Debian: {freed >> 20} MiB that no image needs any more are removed")
