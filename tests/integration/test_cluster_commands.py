@@ -28,7 +28,7 @@ import pytest
 from dshpc_setup.cli import exec_stdin
 from tests.integration.cluster import PREFIX, made, one_at_a_time
 from tests.integration.conftest import docker
-from tests.integration.engines import Engine
+from tests.integration.engines import DOCKER, Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = (sys.executable, "-c", "import sys; from dshpc_setup.cli import main; sys.exit(main())")
@@ -38,18 +38,20 @@ CONFIGURE = (
     "import sys; from dshpc_setup.cli import configure_environment_main as main; sys.exit(main())",
 )
 pytestmark = [
-    pytest.mark.engines("docker", why="not tried elsewhere"),
-    pytest.mark.timeout(180, func_only=True),
-]  # setting up may mean a whole build
+    # What it is about is handed over to the engine's client: signals, terminals, streams
+    pytest.mark.engines("docker", "builtin"),
+    pytest.mark.timeout(180, func_only=True),  # setting up may mean a whole build
+]
 
 
 class Cluster:
     """A project folder with a running cluster, and `dshpc` called in its work folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engine: Engine = DOCKER) -> None:
         runtime = json.loads((folder / ".dshpc/runtime.json").read_text())
         self.folder, self.work = folder, Path(runtime["work"])
         self.container: str = runtime["container"]
+        self.engine = engine
         self.started: list[subprocess.Popen[bytes]] = []
         self.env = {
             name: value
@@ -83,9 +85,13 @@ class Cluster:
         self.started.append(child)
         return child
 
+    def said(self, *argv: str) -> str:
+        """What a command in the container that has to succeed prints."""
+        return self.engine.said("exec", self.container, *argv)
+
     def processes(self, pattern: str) -> list[str]:
         """Command lines in the container that match."""
-        lines = docker("exec", self.container, "ps", "-eo", "args").splitlines()
+        lines = self.said("ps", "-eo", "args").splitlines()
         return [line for line in lines if re.search(pattern, line)]
 
 
@@ -97,18 +103,17 @@ def cluster(engine: Engine) -> Iterator[Cluster]:
         return
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     with made("commands", engine=engine) as project:
-        options = ["--yes", "--dir", str(project.folder), "--prefix", project.prefix]
-        argv = [*CONFIGURE, *options, "--simulate", "h100:2"]
+        argv = [*CONFIGURE, *project.own_flags, "--simulate", "h100:2"]
         with one_at_a_time("base"):
             done = subprocess.run(
                 argv, env=env, capture_output=True, text=True, timeout=800, check=False
             )
         assert done.returncode == 0, done.stdout + done.stderr
-        cluster = Cluster(project.folder)
+        cluster = Cluster(project.folder, engine)
         yield cluster
         done_bytes = cluster.run("destroy", "--yes", "--stop-jobs", "--image")
         assert done_bytes.returncode == 0, done_bytes.stderr
-        assert cluster.container not in docker("ps", "-a", "--format", "{{.Names}}").split()
+        assert cluster.container not in engine.names("container")
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +183,12 @@ def test_a_closed_stdin_is_an_empty_one(cluster: Cluster) -> None:
 def test_a_closed_pipe_ends_the_command_inside(cluster: Cluster) -> None:
     mark = f"mark{os.getpid()}"
     line = '"$@" | head -1; echo "${PIPESTATUS[0]}"'
-    for inside in (["yes", mark], ["python3", "-c", f"while True: print('{mark}')"]):
+    # Python hears of a closed pipe by an error, where it writes into the caller's pipe itself
+    code = 141 if cluster.engine == DOCKER else 1
+    for inside, ends in (
+        (["yes", mark], 141),
+        (["python3", "-c", f"while True: print('{mark}')"], code),
+    ):
         done = subprocess.run(
             ["bash", "-c", line, "bash", *RUN, "exec", "--", *inside],
             cwd=cluster.work,
@@ -187,10 +197,13 @@ def test_a_closed_pipe_ends_the_command_inside(cluster: Cluster) -> None:
             timeout=60,
             check=False,
         )
-        assert done.stdout.split() == [mark.encode(), b"141"]
+        assert done.stdout.split() == [mark.encode(), str(ends).encode()]
         wait_for(lambda: not cluster.processes(mark))
 
 
+@pytest.mark.engines(
+    "docker", why="without a client between, srun outlives its pipe, as on a plain machine"
+)
 def test_a_closed_pipe_ends_the_job(cluster: Cluster) -> None:
     done = subprocess.run(
         ["bash", "-c", '"$@" | head -1', "bash", *RUN, "srun", "--job-name=closed", "yes"],
@@ -319,7 +332,7 @@ def test_times_are_those_of_the_callers_zone(cluster: Cluster) -> None:
     job = cluster.run("sbatch", "--hold", "--parsable", *at, env=india).stdout.decode().strip()
     start = ("-h", "-j", job, "-o", "%S")
     assert cluster.run("squeue", *start, env=india).stdout == b"2035-01-01T12:00:00\n"
-    assert docker("exec", cluster.container, "squeue", *start) == "2035-01-01T06:30:00\n"
+    assert cluster.said("squeue", *start) == "2035-01-01T06:30:00\n"
     assert cluster.run("scancel", job).returncode == 0
 
 
@@ -556,7 +569,9 @@ def test_a_terminal_has_its_size_before_the_client_tells_it(
     size = [] if told is None else ["-e", f"DSHPC_TERMINAL_SIZE={told}"]
     as_user = ["/usr/local/lib/dshpc/as-user", "size", "0", "0", "root", "--"]
     line = "stty size; env | grep SIZE || :"
-    printed = docker("exec", "-t", *size, cluster.container, *as_user, "sh", "-c", line)
+    printed = cluster.engine.said(
+        "exec", "-t", *size, cluster.container, *as_user, "sh", "-c", line
+    )
     assert printed == f"{seen}\n"
 
 
@@ -600,7 +615,7 @@ def test_ctrl_z_stops_both_and_cont_wakes_both(cluster: Cluster) -> None:
 
     def stopped() -> bool:
         """The shell inside, as the kernel has it: how much of its output is under way is luck."""
-        lines = docker("exec", cluster.container, "ps", "-eo", "stat,args").splitlines()
+        lines = cluster.said("ps", "-eo", "stat,args").splitlines()
         (state,) = (each.split()[0] for each in lines if each.endswith(f"sh -c {line}"))
         return state.startswith("T")
 
@@ -687,8 +702,8 @@ def test_a_refused_configuration_is_told(cluster: Cluster) -> None:
     try:
         assert cluster.run("restart").returncode == 2
         assert cluster.run("status").returncode == 0, "it was tried first, and goes on"
-        docker("restart", cluster.container)
-        docker("exec", cluster.container, "dshpc-node", "wait", "--timeout", "60")
+        cluster.engine.said("restart", cluster.container)
+        cluster.said("dshpc-node", "wait", "--timeout", "60")
         status = json.loads(cluster.run("status", "--json").stdout)
         assert (status["ready"], status["exit_code"]) == (True, 1)
         done = cluster.run("doctor", "--json")
@@ -702,6 +717,7 @@ def test_a_refused_configuration_is_told(cluster: Cluster) -> None:
         assert cluster.run("restart").returncode == 0
 
 
+@pytest.mark.engines("docker", why="what it removes is made by Docker's own commands")
 def test_destroy_takes_this_cluster_and_no_other_of_the_folder(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -749,6 +765,9 @@ def test_destroy_takes_this_cluster_and_no_other_of_the_folder(
 # The way to it
 
 
+@pytest.mark.engines(
+    "docker", why="a stopped container of the built-in engine keeps no file but its volumes"
+)
 def test_a_cluster_that_is_not_running_and_one_that_is_still_starting(cluster: Cluster) -> None:
     go = cluster.work / "go"
     held = f"/^trap /a until [ -e {go} ]; do sleep 0.1; done # of a test"
@@ -784,12 +803,14 @@ def test_no_project(cluster: Cluster, tmp_path: Path) -> None:
     assert b"configure-environment" in done.stderr
 
 
+@pytest.mark.engines("docker", why="the program is in PATH")
 def test_no_docker(cluster: Cluster) -> None:
     done = cluster.run("srun", "true", env={"PATH": "/nowhere"})
     assert done.returncode == 2
     assert b"docker cannot be started" in done.stderr
 
 
+@pytest.mark.engines("docker", why="a daemon does not answer")
 def test_no_engine(cluster: Cluster) -> None:
     done = cluster.run("srun", "true", env={"DOCKER_HOST": "unix:///nowhere.sock"})
     assert done.returncode == 2

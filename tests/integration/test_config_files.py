@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -16,7 +17,6 @@ from tests.integration.cluster import (
     Cluster,
     Outcome,
     command,
-    docker,
     made,
     run,
     tree,
@@ -24,7 +24,7 @@ from tests.integration.cluster import (
 )
 from tests.integration.engines import Engine
 
-pytestmark = pytest.mark.engines("docker", why="not tried elsewhere")
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 IN_SLURM = ("slurm.conf", "gres.conf", "cgroup.conf", "job_submit.lua", "cli_filter.lua")
 OWN = ("config/slurm.conf", "config/gres.conf", "config/cgroup.conf", "docker-compose.yml")
@@ -264,7 +264,9 @@ def test_a_reconfigure_leaves_a_node_alone_that_a_person_took_out(cluster: Clust
     finally:
         cluster.said(*node, "state=resume")
     cluster.said(*node, "state=drain", "reason=again")
-    run(back[1].split()).good()
+    program, *words = back[1].split()
+    assert program == "dshpc"
+    cluster.dshpc(*words).good()
     wait_until(lambda: cluster.node()[1] == "idle", "it takes jobs again")
 
 
@@ -342,6 +344,7 @@ def test_an_edited_compose_file_that_is_taken_back(cluster: Cluster) -> None:
     assert cluster.configure().good().steps["start"]["detail"] == "running already"
 
 
+@pytest.mark.engines("docker", why="a person types compose there")
 def test_a_container_that_somebody_made_with_compose_himself(cluster: Cluster) -> None:
     path = cluster.folder / "docker-compose.yml"
     ours = path.read_text()
@@ -356,7 +359,9 @@ def test_a_container_that_somebody_made_with_compose_himself(cluster: Cluster) -
 
 def test_a_start_that_failed(cluster: Cluster) -> None:
     cluster.dshpc("down").good()
-    docker("volume", "rm", f"{cluster.prefix}-state")  # and with it the last good configuration
+    cluster.engine.said(
+        "volume", "rm", f"{cluster.prefix}-state"
+    )  # and with it the last good configuration
     for log in cluster.work.glob("[0-9]*"):  # job IDs begin anew, and a log is appended to
         log.unlink()
     path = cluster.folder / "config/slurm.conf"
@@ -423,7 +428,7 @@ def test_a_prolog_of_ones_own_that_fails(cluster: Cluster) -> None:
     assert f"The Prolog {script} ended with exit code 3." in drained["cause"]
     assert held["caused_by"] == "DSH-SL-016"
     steps = [fix["command"] for fix in drained["fix"]]
-    assert f"dshpc scontrol release {job}" in steps
+    assert f"dshpc exec --root -- scontrol release {job}" in steps
     (never,) = findings(cluster, "DSH-SL-023")
     assert "scancel" not in json.dumps(never)
     assert "1 queued job is held:" in cluster.dshpc("status").stdout
@@ -470,13 +475,20 @@ def test_a_slurm_conf_from_before_the_plugin(cluster: Cluster) -> None:
     cluster.dshpc("reconfigure").good()
 
 
+def _same(one: Path, other: Path) -> bool:
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        return one.readlink() == other.readlink()
+    return False
+
+
 def test_no_daemon_has_an_executable_stack(cluster: Cluster) -> None:
     """As a library that says nothing of the stack would make it."""
-    listed = docker("top", cluster.container, "-eo", "pid,comm").splitlines()
-    daemons = [line.split()[0] for line in listed if line.split()[1] in ("slurmctld", "slurmd")]
+    first = Path(f"/proc/{cluster.inspect()['State']['Pid']}/ns/pid")
+    inside = [pid for pid in Path("/proc").glob("[0-9]*") if _same(pid / "ns/pid", first)]
+    daemons = [pid for pid in inside if (pid / "comm").read_text() in ("slurmctld\n", "slurmd\n")]
     assert len(daemons) == 2
     for pid in daemons:
-        maps = Path(f"/proc/{pid}/maps").read_text()
+        maps = (pid / "maps").read_text()
         (stack,) = [line for line in maps.splitlines() if line.endswith("[stack]")]
         assert stack.split()[1] == "rw-p"
 
@@ -504,7 +516,8 @@ def test_a_share_with_a_type(
         assert (batch.code != 0, wanted in batch.stderr) == (True, True)
         return
     assert got.good().stdout.strip() == wanted
-    inside = f"printenv {seen}; srun printenv {seen}; srun --gres={said} printenv {seen}"
+    # Quiet: a step says that it waits for the one before it, where that is slow to leave
+    inside = f"printenv {seen}; srun -Q printenv {seen}; srun -Q --gres={said} printenv {seen}"
     job = cluster.submit(f"--gres={said}", script=inside)
     wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", "the job has run")
     assert cluster.output(job).split() == [wanted] * 3

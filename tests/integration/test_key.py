@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, Outcome, docker, made, run, wait_until
+from tests.integration.cluster import Cluster, Outcome, made, run, wait_until
 from tests.integration.engines import Engine
 
-pytestmark = [pytest.mark.engines("docker", why="not tried elsewhere"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines("builtin", "docker"), pytest.mark.timeout(900)]
 KEY = "/var/lib/dshpc/key/slurm.key"
 _ROTATIONS = 3
 
@@ -74,8 +74,9 @@ def client(cluster: Cluster) -> Iterator[Client]:
     begun: list[subprocess.Popen[str]] = []
 
     def start(*argv: str) -> subprocess.Popen[str]:
-        whole = ["docker", "exec", cluster.container, *argv]
-        child = subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        child = subprocess.Popen(
+            cluster.within(*argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         begun.append(child)
         return child
 
@@ -120,12 +121,8 @@ def put_key(cluster: Cluster, content: bytes, mode: str = "600") -> None:
     script = (
         f"cat >{KEY}.x && chown slurm:slurm {KEY}.x && chmod {mode} {KEY}.x && mv {KEY}.x {KEY}"
     )
-    subprocess.run(
-        ["docker", "exec", "-i", cluster.container, "sh", "-c", script],
-        input=content,
-        check=True,
-        timeout=30,
-    )
+    argv = cluster.within("sh", "-c", script, stdin=True)
+    subprocess.run(argv, input=content, check=True, timeout=30)
 
 
 def with_a_copy(cluster: Cluster, key: str, folder: Path) -> Outcome:
@@ -145,6 +142,7 @@ def with_a_copy(cluster: Cluster, key: str, folder: Path) -> Outcome:
     return run(argv, timeout_s=180)
 
 
+@pytest.mark.engines("docker", why="the thief is in a container on the cluster's network")
 def test_jobs_of_every_kind_outlive_it_and_a_copied_key_is_worthless_after(
     cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
@@ -290,4 +288,4 @@ def test_a_cluster_that_is_down_says_so(cluster: Cluster) -> None:
     assert outcome.code == 2
     assert "does not run" in outcome.report["error"]["brief"]
     cluster.dshpc("up").good()
-    assert docker("exec", cluster.container, "srun", "hostname")
+    assert cluster.said("srun", "hostname")
