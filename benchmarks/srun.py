@@ -7,6 +7,9 @@ The project is the folder where configure-environment ran, or one below it, with
 The second part times `srun true` in three containers of the project's image, in turns: the one as
 shipped, where a plugin tells each task its GPUs, one where Slurm's TaskProlog does (all that the plugin
 saves), and one where nothing does.
+
+Between them `dshpc srun true` on the built-in engine is timed against the same with Docker: a cluster of the
+same image, made for it and removed.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
+from beside import cluster
 from changed import started, started_with, without
 from image_size import image_of_project
 from side_by_side import compare, limited, parser, program, project_at
 from start import docker, removed
 
 MOST = 1.8
+MOST_BUILTIN = 1.8  # of the time with Docker
 MOST_PLUGIN = 1.0  # of the time with TaskProlog
 TASK_PROLOG = "TaskProlog=/usr/local/lib/dshpc/task-prolog\n"
 TIMED = "began=$(date +%s%N) && srun --quiet true && ended=$(date +%s%N) && echo $((ended - began))"
@@ -43,7 +48,22 @@ def main() -> int:
         cwd=Path(runtime["work"]),
         env={**os.environ, "DSHPC_DIR": str(project.folder)},
     )
+    beyond |= beside_docker(project.folder, options.prefix, options.rounds)
     return int(beyond | variants(image_of_project(options.dir), options.prefix, options.rounds))
+
+
+def beside_docker(folder: Path, prefix: str, rounds: int) -> bool:
+    """Whether a job on the built-in engine takes longer than it may."""
+    with cluster(folder, "builtin", prefix) as own:
+        docker_s = ["env", f"DSHPC_DIR={folder}", program(), "srun", "true"]
+        return compare(
+            "dshpc srun true, built-in engine against Docker",
+            own.dshpc("srun", "true"),
+            docker_s,
+            most=MOST_BUILTIN,
+            rounds=rounds,
+            cwd=folder,
+        )
 
 
 def variants(image: str, prefix: str, rounds: int) -> bool:

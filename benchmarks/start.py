@@ -8,7 +8,9 @@ volumes. The GPUs are made up: names of /dev/null.
 
     python benchmarks/start.py [--dir PROJECT | --image TAG]
 
-The project is the folder where configure-environment ran, or one below it: its image is measured.
+The project is the folder where configure-environment ran, or one below it: its image is measured. With one,
+`dshpc up` after `dshpc down` is timed, too, on the built-in engine against the same with Docker, in turns:
+clusters that are made for it.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+from beside import cluster
 from image_size import image_of_project
-from side_by_side import limited, parser
+from side_by_side import limited, parser, project_at
 
 LIMIT_RATIO = 2.0
 LIMIT_SLOWEST_S = 2.5
+LIMIT_BUILTIN = 1.3  # of the time with Docker
 DEADLINE_S = 60
 
 MINIMAL = """
@@ -114,6 +118,21 @@ def removed(*names: str) -> Iterator[None]:
         remove(*names)
 
 
+def beside_docker(folder: Path, prefix: str, rounds: int) -> bool:
+    """Whether a start on the built-in engine takes longer than it may."""
+    with cluster(folder, "builtin", prefix) as own, cluster(folder, "docker", prefix) as docker_s:
+        times: dict[str, list[float]] = {"builtin": [], "docker": []}
+        for _ in range(rounds + 1):
+            for name, each in (("builtin", own), ("docker", docker_s)):
+                each.time("down")
+                times[name].append(each.time("up"))
+    ours, theirs = (median(times[name][1:]) for name in ("builtin", "docker"))
+    print(f"dshpc up: built-in engine {ours:.3f} s, Docker {theirs:.3f} s, median of {rounds}")
+    return limited(
+        "start, built-in engine against Docker, ratio", ours / theirs, most=LIMIT_BUILTIN
+    )
+
+
 def main() -> int:
     asked = parser(__doc__, 10, project=True)
     asked.add_argument("--image", help="tag or id of the dsHPC image")
@@ -148,7 +167,11 @@ def main() -> int:
     print(f"minimal start script: median {median(times[least]):.3f} s")
     print(f"dsHPC:                median {median(times[ours]):.3f} s, slowest {slowest:.3f} s")
     beyond = limited("start, ratio", ratio, most=LIMIT_RATIO)
-    return int(limited("start, slowest", slowest, "s", most=LIMIT_SLOWEST_S) | beyond)
+    beyond |= limited("start, slowest", slowest, "s", most=LIMIT_SLOWEST_S)
+    if choice.image is None:
+        folder = project_at(choice.dir).folder
+        beyond |= beside_docker(folder, choice.prefix, choice.rounds)
+    return int(beyond)
 
 
 if __name__ == "__main__":
