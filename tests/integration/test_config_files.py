@@ -24,7 +24,8 @@ from tests.integration.cluster import (
 )
 from tests.integration.engines import Engine
 
-pytestmark = pytest.mark.engines("builtin", "docker")
+# On the built-in engine it takes longer: each of its many restarts asks an interpreter per question
+pytestmark = pytest.mark.engines("docker", "builtin")
 
 IN_SLURM = ("slurm.conf", "gres.conf", "cgroup.conf", "job_submit.lua", "cli_filter.lua")
 OWN = ("config/slurm.conf", "config/gres.conf", "config/cgroup.conf", "docker-compose.yml")
