@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dshpc_setup.engine.privilege import caller
 from dshpc_setup.engine_client import BUILTIN, PODMAN
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 
 
@@ -14,11 +16,23 @@ def of(machine: Machine, runtime: Mapping[str, Any]) -> Machine:
     return through(machine, str(runtime.get("engine")))
 
 
+def _need_no_sudo(machine: Machine) -> None:
+    """Raises DshpcError: root would believe what lies in folders of the one who called sudo."""
+    who = caller(machine)
+    if who.via_sudo:
+        raise DshpcError(
+            "The built-in engine is not for sudo.",
+            f"It needs no root: the cluster is {who.name}'s own, as are its files.",
+            ("Run this again without sudo.",),
+        )
+
+
 def through(machine: Machine, engine: str) -> Machine:
     """The machine, as seen through an engine by its name."""
     if engine == BUILTIN:
         from dshpc_setup.builtin_client import door as builtin
 
+        _need_no_sudo(machine)
         return builtin.through(machine)
     if engine == PODMAN:
         from dshpc_setup.podman_client import door as podman

@@ -94,7 +94,11 @@ def unpack_tar(
             raise ArchiveError("truncated", str(error)) from None
         except tarfile.ReadError as error:
             raise ArchiveError(_fault_of(tail), str(error)) from None
-        except tarfile.TarError as error:
+        except (
+            tarfile.TarError,
+            ValueError,
+            OverflowError,
+        ) as error:  # of fields that are no values
             raise ArchiveError("no-archive", str(error)) from None
         except OSError as error:
             fault: Fault = "no-room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "write"

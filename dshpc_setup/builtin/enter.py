@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
-from dshpc_setup.builtin import accounts, kernel, limits, one_id, processes
+from dshpc_setup.builtin import accounts, kernel, limits, one_id, processes, refused_calls
 from dshpc_setup.builtin.launch import Status
 from dshpc_setup.builtin.processes import Process
 from dshpc_setup.builtin.wanted import Record
@@ -377,7 +377,7 @@ def _runner(
     try:
         limits.raise_all()
         init = record.init or record.supervisor
-        alone = _is_alone(init)
+        alone, machines = _is_alone(init), _is_machines(init)
         _enter(init)
         account = _account(command.user, alone)
         master, slave = _terminal(account) if streams is None else (None, None)
@@ -395,7 +395,13 @@ def _runner(
             if streams is None and slave is not None:
                 streams = (slave, slave, slave)
             if streams is not None:
-                _program(command, _Who(account, alone, record), streams, held, master is not None)
+                _program(
+                    command,
+                    _Who(account, alone, machines, record),
+                    streams,
+                    held,
+                    master is not None,
+                )
         os._exit(126)
     os.close(held)
     said = json.dumps({"program": program}).encode()
@@ -434,6 +440,9 @@ def _enter(init: Process) -> None:
                 handle = os.open(f"ns/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
                 if not os.path.samestat(os.fstat(handle), os.stat(f"/proc/self/ns/{name}")):
                     handles.append((handle, kind))
+        entered = {kind for _, kind in handles}
+        if not {kernel.NEWNS, kernel.NEWPID} <= entered:  # or the program would run on the machine
+            raise PermissionError(errno.EPERM, "it has no root or processes of its own")
         for handle, kind in handles:
             kernel.setns(handle, kind)
         os.chdir("/")
@@ -466,6 +475,15 @@ def _is_alone(init: Process) -> bool:
         raise _FaultError("namespaces", str(error)) from None
 
 
+def _is_machines(init: Process) -> bool:
+    """Whether its root is ours: there is no user namespace in between."""
+    try:
+        ours = os.stat("/proc/self/ns/user")
+        return os.geteuid() == 0 and os.path.samestat(os.stat(f"/proc/{init.pid}/ns/user"), ours)
+    except OSError as error:
+        raise _FaultError("namespaces", str(error)) from None
+
+
 def _terminal(account: accounts.Account) -> tuple[int, int]:
     """A new one of the container's own: its master and its slave, which belongs to the user."""
     try:
@@ -487,6 +505,7 @@ def _as_root() -> None:
 class _Who:
     account: accounts.Account
     alone: bool  # the container has no other user than root
+    machines: bool  # its root is the machine's
     record: Record
 
 
@@ -524,6 +543,9 @@ def _program(
         "LOGNAME": account.name,
         **command.environment,
     }
+    kernel.close_from(
+        3
+    )  # what the caller has open is his, and a folder would lead out of the container
     try:
         os.execvpe(command.argv[0], command.argv, environment)
     except OSError as error:
@@ -538,6 +560,8 @@ def _become(who: _Who) -> None:
     kernel.no_new_privileges()
     if who.alone:
         one_id.pretend()
+    if who.machines:
+        refused_calls.refuse()
     os.setgroups(account.groups)
     os.setresgid(account.gid, account.gid, account.gid)
     os.setresuid(account.uid, account.uid, account.uid)

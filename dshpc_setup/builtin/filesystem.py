@@ -204,6 +204,8 @@ def lay_out_dev(old: str, devices: list[tuple[str, str]], *, single: bool, shm_m
     for source, target in plain + devices:
         _place(target)
         kernel.mount(old + source, target, flags=kernel.BIND)
+        if os.geteuid() == 0 and not single:
+            _keep_rights(target)
     for name, target in _LINKS.items():
         os.symlink(target, f"/dev/{name}")
     options = "newinstance,ptmxmode=0666,mode=0620"
@@ -213,6 +215,14 @@ def lay_out_dev(old: str, devices: list[tuple[str, str]], *, single: bool, shm_m
     kernel.mount("devpts", "/dev/pts", "devpts", kernel.NOSUID | kernel.NOEXEC, options)
     os.mkdir("/dev/shm", 0o755)
     kernel.mount("tmpfs", "/dev/shm", "tmpfs", _QUIET, f"mode=1777,size={shm_mib}m")
+
+
+def _keep_rights(node: str) -> None:
+    """A device that can be used, and whose owner and mode cannot be changed: it is the machine's own file."""
+    with contextlib.suppress(OSError):  # of a user namespace, which has no right to them anyhow
+        kernel.mount(
+            "none", node, flags=kernel.BIND | kernel.REMOUNT | kernel.READONLY | kernel.NOSUID
+        )
 
 
 def _hide(old: str) -> None:

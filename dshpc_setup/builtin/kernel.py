@@ -16,10 +16,11 @@ NEWUSER, NEWPID = 0x10000000, 0x20000000
 
 READONLY, NOSUID, NODEV, NOEXEC, REMOUNT = 1, 2, 4, 8, 32
 NOATIME, NODIRATIME, BIND, RECURSIVE = 1024, 2048, 4096, 16384
-PRIVATE, RELATIME = 1 << 18, 1 << 21
+PRIVATE, SLAVE, RELATIME = 1 << 18, 1 << 19, 1 << 21
 DETACH = 2  # umount2(2)
 
 _PDEATHSIG, _CAPBSET_READ, _CAPBSET_DROP, _NO_NEW_PRIVS = 1, 23, 24, 38
+_CLOSE_RANGE = 436  # everywhere, since Linux 5.9
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 CAPABILITIES = {
@@ -85,6 +86,16 @@ def pivot_root(new: str, old: str) -> None:
         _library().syscall(ctypes.c_long(number), os.fsencode(new), os.fsencode(old)),
         new,
     )
+
+
+def close_from(first: int) -> None:
+    """Close each file of this process from that number on."""
+    most = ctypes.c_uint(0xFFFFFFFF)
+    done = _library().syscall(
+        ctypes.c_long(_CLOSE_RANGE), ctypes.c_uint(first), most, ctypes.c_uint(0)
+    )
+    if done < 0:  # an older kernel
+        os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def set_host_name(name: str) -> None:

@@ -21,7 +21,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from dshpc_setup.builtin import filesystem, ids, kernel, limits, one_id, processes
+from dshpc_setup.builtin import (
+    filesystem,
+    ids,
+    kernel,
+    limits,
+    one_id,
+    own_program,
+    processes,
+    refused_calls,
+)
 from dshpc_setup.builtin.wanted import (
     Failure,
     Record,
@@ -60,6 +69,7 @@ def main(argv: list[str]) -> int:
     os.umask(0o022)
     if not run.is_dir() or (run / STOPPED).exists():
         return 0
+    own_program.protect()
     lock = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if not locks.hold(lock, fcntl.LOCK_EX):
         return BUSY
@@ -167,7 +177,9 @@ class _Supervisor:
         for stream, take in ((said, self._log.add), (report, self._hear)):
             os.set_blocking(stream, False)
             with contextlib.suppress(BlockingIOError):
-                while block := os.read(stream, _BLOCK):
+                block = b"."
+                while block:  # its end says something, too: that the program had begun
+                    block = os.read(stream, _BLOCK)
                     take(block)
 
     def _pass_on(self, number: int) -> bool:
@@ -277,6 +289,8 @@ def _first(wanted: Wanted, living: int, saying: int, reporting: int) -> NoReturn
             kernel.no_new_privileges()
             if wanted.rootfs.ids.way == "single":
                 one_id.pretend()
+            if wanted.rootfs.ids.way == "root":
+                refused_calls.refuse()
             kernel.die_with_parent(signal.SIGKILL)
             os.execve(wanted.argv[0], wanted.argv, dict(wanted.environment))
     except filesystem.StoppedError as stopped:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import os
 import shlex
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from dshpc_setup.builtin.ids import Ids, become_root
@@ -52,16 +53,58 @@ def counted(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 120.0)
 
 
 def remove_here(folder: Path) -> None:
-    """The same in this process; raises OSError."""
-    with contextlib.suppress(FileNotFoundError):
-        os.chmod(folder, 0o700)
-    for above, names, _ in os.walk(folder):
-        for name in names:  # one without rights of its own, as overlayfs leaves it
-            path = os.path.join(above, name)
-            if not os.path.islink(path) and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-                os.chmod(path, 0o700)
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(folder)
+    """The same in this process; raises OSError.
+
+    Each folder below is moved up into this one and emptied there: a tree may be deeper than a path may be
+    long, or a stack high, and whoever made it meant it so.
+    """
+    try:
+        seen = os.lstat(folder)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(seen.st_mode):
+        os.unlink(folder)
+        return
+    os.chmod(folder, 0o700)
+    top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        moved = itertools.count()
+        waiting = _emptied(top, top, moved)
+        while waiting:
+            name = waiting.pop()
+            handle = os.open(
+                name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top
+            )
+            try:
+                waiting += _emptied(handle, top, moved)
+            finally:
+                os.close(handle)
+            os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(folder)
+
+
+def _emptied(handle: int, top: int, moved: Iterator[int]) -> list[str]:
+    """The names in `top` of the folders that were in this one, in which nothing is then."""
+    found = []
+    for name in os.listdir(handle):
+        seen = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        if not stat.S_ISDIR(seen.st_mode):
+            os.unlink(name, dir_fd=handle)
+            continue
+        if seen.st_mode & 0o700 != 0o700:  # without rights of its own, as overlayfs leaves one
+            os.chmod(name, 0o700, dir_fd=handle)
+        new = name
+        while handle != top:
+            new = f".dshpc-{next(moved)}"
+            try:
+                os.stat(new, dir_fd=top, follow_symlinks=False)
+            except FileNotFoundError:
+                os.rename(name, new, src_dir_fd=handle, dst_dir_fd=top)
+                break
+        found.append(new)
+    return found
 
 
 def copy_here(source: Path, target: Path) -> None:

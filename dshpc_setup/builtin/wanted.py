@@ -12,7 +12,7 @@ from dshpc_setup import codec
 from dshpc_setup.builtin.processes import Process
 from dshpc_setup.builtin.rootfs import Rootfs
 from dshpc_setup.documents import foreign
-from dshpc_setup.files import atomic
+from dshpc_setup.files import atomic, owned
 
 WANTED_SCHEMA = "dshpc.builtin-wanted/1"
 RECORD_SCHEMA = "dshpc.builtin/1"
@@ -98,7 +98,7 @@ class Record:
 
 def read_wanted(run: Path) -> Wanted:
     """Raises OSError and ValueError."""
-    told = foreign.value((run / "wanted.json").read_text())
+    told = foreign.value(owned.read_text(run / "wanted.json"))
     return codec.from_json(Wanted, told, WANTED_SCHEMA)
 
 
@@ -111,7 +111,9 @@ def write_wanted(wanted: Wanted) -> None:
 def read_record(run: Path) -> Record | None:
     """None where there is none, or none that can be read: a container that nobody knows does not run."""
     try:
-        return codec.from_json(Record, foreign.value((run / "run.json").read_text()), RECORD_SCHEMA)
+        return codec.from_json(
+            Record, foreign.value(owned.read_text(run / "run.json")), RECORD_SCHEMA
+        )
     except (OSError, ValueError):
         return None
 

@@ -19,7 +19,7 @@ from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.builtin.processes import Process
 from dshpc_setup.builtin.wanted import Wanted
 from dshpc_setup.documents import foreign
-from dshpc_setup.files import atomic, locks
+from dshpc_setup.files import atomic, locks, owned
 
 SCHEMA = "dshpc.engine/1"
 Kind = Literal["container", "volume", "image"]
@@ -126,7 +126,7 @@ class Store:
 
     def _read(self, kind: Kind, file: Path) -> Any | None:
         try:
-            return codec.from_json(_TYPES[kind], foreign.value(file.read_text()), SCHEMA)
+            return codec.from_json(_TYPES[kind], foreign.value(owned.read_text(file)), SCHEMA)
         except (OSError, ValueError):
             return None
 

@@ -3,7 +3,7 @@
 A file says in one line on which of them its clusters run, its default first; where one cannot, the line
 says why, and a single test may say it for itself:
 
-    pytestmark = pytest.mark.engines("builtin", "docker")
+    pytestmark = pytest.mark.engines("docker", "builtin")
     @pytest.mark.engines("docker", why="a control group limits its memory")
 
 `--engine NAME` runs all that could run on that engine on it, and the rest where it runs anyhow.
@@ -71,7 +71,7 @@ def chosen(line: pytest.Mark | None, told: str | None) -> str:
     """The engine's name, of what a file or a test says, and of `--engine`; UsageError."""
     if line is None:
         raise pytest.UsageError(
-            'It has a cluster, and does not say on which engine: pytest.mark.engines("builtin", "docker")'
+            'It has a cluster, and does not say on which engine: pytest.mark.engines("docker", "builtin")'
         )
     if not line.args or not set(line.args) <= set(ENGINES):
         raise pytest.UsageError(f"engines are {', '.join(ENGINES)}, not {line.args}")

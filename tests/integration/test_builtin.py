@@ -4,6 +4,7 @@ without; and whatever is killed, nothing stays."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import json
 import os
@@ -239,6 +240,61 @@ def test_a_program_inside_has_rights_streams_and_an_end(own: Own) -> None:
         assert time.monotonic() - began < 30
         assert own.inside("enter", "sh", "-c", "grep -la 47[1]1 /proc/[0-9]*/cmdline")[1] == ""
     assert own.do("find", "enter") == ["exited", 7]
+
+
+def test_nothing_of_the_callers_is_open_in_it(own: Own) -> None:
+    """A folder would lead out of the container, for whoever may look at the process."""
+    handle = os.open("/", os.O_RDONLY)
+    try:
+        with own.up("files", *FOREVER):
+            done = subprocess.run(
+                own.argv("enter", str(own.home / "files"), "root", "60", "ls", "/proc/self/fd"),
+                pass_fds=(handle,), capture_output=True, text=True, timeout=60, check=True,
+                **own.options,
+            )  # fmt: skip
+            code, out, err, _ = json.loads(done.stdout)
+            assert (code, out.split()) == (0, ["0", "1", "2", "3"]), err  # the last is that of ls
+    finally:
+        os.close(handle)
+
+
+def test_a_tree_without_an_end_keeps_no_container_from_starting(own: Own) -> None:
+    deep = "import os\nos.chdir('/var/tmp')\nfor _ in range(1200): os.mkdir('d'); os.chdir('d')"
+    with own.up("deep", *FOREVER):
+        assert own.inside("deep", "python3", "-c", deep)[0] == 0
+    with own.up("deep", *FOREVER):
+        assert own.inside("deep", "ls", "/var/tmp")[1] == ""
+
+
+@pytest.mark.parametrize("own", ["root"], indirect=True)
+def test_root_of_a_container_has_no_way_to_the_machine(own: Own) -> None:
+    with own.up("walls", *FOREVER):
+        for words in (["unshare", "-U", "true"], ["unshare", "-m", "true"], ["keyctl", "x"]):
+            code, _, err, _ = own.inside("walls", *words)
+            assert code != 0
+            assert words[0] == "keyctl" or "Operation not permitted" in err
+        for words in (["chmod", "1666", "/dev/null"], ["chown", "1", "/dev/null"]):
+            code, _, err, _ = own.inside("walls", *words)
+            assert code != 0
+            assert "Read-only file system" in err
+        assert own.inside("walls", "sh", "-c", "echo x >/dev/null; head -c1 /dev/zero")[0] == 0
+    assert os.stat("/dev/null").st_mode & 0o7777 == 0o666
+
+
+@pytest.mark.parametrize("own", ["root"], indirect=True)
+def test_the_interpreter_that_enters_cannot_be_changed_from_inside(own: Own) -> None:
+    script = (
+        "import os, sys; from dshpc_setup.builtin import own_program\n"
+        "own_program.protect()\n"
+        "try: os.chmod('/proc/self/exe', 0o4755)\n"
+        "except OSError as error: print(error.errno, sys.argv[1:], sys.flags.isolated)"
+    )
+    whole = f"import sys; sys.path.insert(0, {str(own.home.parent)!r}); {script}"
+    argv = [os.path.realpath(sys.executable), "-I", "-c", whole, "a", "b c"]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=60, check=False, **own.options
+    )
+    assert done.stdout == f"{errno.EROFS} ['a', 'b c'] 1\n", done.stderr
 
 
 def test_limits_are_as_high_as_its_user_may_have_them(own: Own) -> None:

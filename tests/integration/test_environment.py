@@ -9,7 +9,7 @@ import pytest
 from tests.integration.cluster import Cluster, docker
 
 pytestmark = pytest.mark.engines(
-    "docker", why="the built-in engine builds none of Debian's packages in"
+    "docker", why="of the built-in engine's image it is in test_builtin_cluster.py"
 )
 
 SEEN = """

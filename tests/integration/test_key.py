@@ -17,7 +17,7 @@ import pytest
 from tests.integration.cluster import Cluster, Outcome, made, run, wait_until
 from tests.integration.engines import Engine
 
-pytestmark = [pytest.mark.engines("builtin", "docker"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines("docker", "builtin"), pytest.mark.timeout(900)]
 KEY = "/var/lib/dshpc/key/slurm.key"
 _ROTATIONS = 3
 

@@ -31,7 +31,7 @@ from tests.integration.cluster import (
 )
 from tests.integration.engines import Engine
 
-pytestmark = pytest.mark.engines("builtin", "docker")
+pytestmark = pytest.mark.engines("docker", "builtin")
 
 _SHOW = """
 import json, os

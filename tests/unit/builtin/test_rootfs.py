@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import struct
 from pathlib import Path
 
 import pytest
 
-from dshpc_setup.builtin import archive, one_id, rootfs, trees
+from dshpc_setup.builtin import archive, one_id, refused_calls, rootfs, trees
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.files import owned
 from tests.unit.builtin.test_archive import ELF, Member
 from tests.unit.builtin.test_archive import archive as made
 from tests.unit.engine.fake import FakeMachine
@@ -161,26 +163,90 @@ def test_a_copy_is_like_what_it_was_made_of(tmp_path: Path) -> None:
     assert not copy.exists()
 
 
+def test_a_tree_is_removed_however_deep_and_closed_it_is(tmp_path: Path) -> None:
+    """Deeper than a path may be long; with names that we use ourselves, and links that lead out."""
+    top, outside = tmp_path / "top", tmp_path / "outside"
+    top.mkdir()
+    outside.write_text("kept")
+    above = os.open(top, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("dddd", dir_fd=above)
+        os.symlink(outside, "link", dir_fd=above)
+        below = os.open("dddd", os.O_RDONLY, dir_fd=above)
+        os.close(above)
+        above = below
+    os.close(above)
+    for name in (".dshpc-0", ".dshpc-1", "other/.dshpc-0/x"):
+        (top / name).mkdir(parents=True)
+        (top / name / "file").write_text("x")
+    (top / "other").chmod(0o000)
+    top.chmod(0o500)
+    trees.remove_here(top)
+    assert list(tmp_path.iterdir()) == [outside]
+    trees.remove_here(top)  # which is not there
+    (tmp_path / "link").symlink_to(outside)
+    trees.remove_here(tmp_path / "link")
+    assert list(tmp_path.iterdir()) == [outside]
+
+
+def answer(lines: bytes, architecture: int, number: int, first: int = 0) -> int:
+    """What a filter says, run as the kernel runs it: seccomp(2) and the machine of classic BPF."""
+    words = {0: number, 4: architecture, 16: first}
+    held, at = 0, 0
+    while True:
+        code, yes, no, value = struct.unpack_from("=HBBI", lines, at * 8)
+        at += 1
+        if code == 0x20:
+            held = words[value]
+        elif code == 0x06:
+            return int(value)
+        else:
+            true = {0x15: held == value, 0x35: held >= value, 0x45: bool(held & value)}[code]
+            at += yes if true else no
+
+
+PC, ARM = 0xC000003E, 0xC00000B7
+
+
 def test_the_filter_answers_its_calls_and_lets_all_others_be() -> None:
-    """Run as the kernel runs it: seccomp(2) and the machine of classic BPF."""
     calls = (92, 116, 117)
-    lines = one_id.program(0xC000003E, calls)
-    import struct
-
-    def answer(architecture: int, number: int) -> int:
-        words = {0: number, 4: architecture}
-        held, at = 0, 0
-        while True:
-            code, yes, no, value = struct.unpack_from("=HBBI", lines, at * 8)
-            at += 1
-            if code == 0x20:
-                held = words[value]
-            elif code == 0x15:
-                at += yes if held == value else no
-            else:
-                return int(value)
-
+    lines = one_id.program(PC, calls)
     for number in range(400):
         pretended = number in calls
-        assert answer(0xC000003E, number) == (0x00050000 if pretended else 0x7FFF0000)
-        assert answer(0xC00000B7, number) == 0x7FFF0000, "its numbers mean other calls"
+        assert answer(lines, PC, number) == (0x00050000 if pretended else 0x7FFF0000)
+        assert answer(lines, ARM, number) == 0x7FFF0000, "its numbers mean other calls"
+
+
+@pytest.mark.parametrize("machine_name", ["x86_64", "aarch64"])
+def test_what_root_of_a_container_may_not_ask_the_kernel(machine_name: str) -> None:
+    calls = refused_calls.CALLS[machine_name]
+    lines = refused_calls.program(calls)
+    allow, eperm, enosys = 0x7FFF0000, 0x00050001, 0x00050026
+    for number in range(460):
+        said = answer(lines, calls.architecture, number)
+        wanted = eperm if number in calls.refused else allow
+        assert said == (enosys if number == calls.clone3 else wanted), number
+        assert answer(lines, 0x40000003, number) == eperm, "the calls of another ABI"
+        assert answer(lines, calls.architecture, number | 0x40000000) == eperm
+    for flag in (0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
+        assert answer(lines, calls.architecture, calls.clone, flag | 17) == eperm
+    for flags in (17, 0x3D0F00, 0x4111):  # fork, a thread, vfork
+        assert answer(lines, calls.architecture, calls.clone, flags) == allow
+
+
+def test_a_file_that_another_may_have_written_is_not_believed(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text("{}")
+    assert owned.read_text(file) == "{}"
+    (tmp_path / "link").symlink_to(file)
+    with pytest.raises(OSError, match="link"):
+        owned.read_text(tmp_path / "link")
+    for mode in (0o620, 0o602):
+        file.chmod(mode)
+        with pytest.raises(PermissionError):
+            owned.read_text(file)
+    with pytest.raises(OSError, match=r"directory|this user"):
+        owned.read_text(tmp_path)
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(PermissionError):
+        owned.read_text(tmp_path / "pipe")
