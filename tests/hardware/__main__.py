@@ -21,12 +21,12 @@ def main() -> int:
     parser.add_argument("folder", type=Path, metavar="DIR", help="a new folder for what was seen")
     parser.add_argument("--simulate", default="", metavar="PROFILE", help="rehearse: h100:2")
     parser.add_argument("--image", default=None, help="a local image for the test containers")
-    parser.add_argument("--engine", choices=("docker", "builtin"), default="docker")
+    parser.add_argument("--engine", choices=("docker", "podman", "builtin"), default="docker")
     parser.add_argument(
         "--image-file",
         type=Path,
         default=None,
-        help="for the built-in engine: what dshpc image save wrote",
+        help="for podman and builtin: what dshpc image save wrote",
     )
     parser.add_argument("--keep", action="store_true", help="leave the cluster running")
     asked = parser.parse_args()

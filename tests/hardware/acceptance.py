@@ -42,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Given:
-    """How it is to be run: `image_file` is for the built-in engine, `keep` leaves the cluster running."""
+    """How it is to be run: `image_file` is for an engine without Docker's builds, `keep` leaves the cluster running."""
 
     simulate: str = ""
     image: str | None = None
@@ -57,7 +57,7 @@ class Acceptance:
     def __init__(self, folder: Path, given: Given) -> None:
         self.folder, self.given = folder, given
         self.simulate, self.image = given.simulate, given.image
-        self.builtin = given.engine == "builtin"
+        self.docker = given.engine == "docker"
         self.project = folder / "project"
         self.steps: list[Step] = []
         self.gpus: list[dict[str, Any]] = []
@@ -211,7 +211,7 @@ class Acceptance:
         """A stranger's compose file, patched and run: its container sees the GPUs, and is undone."""
         if self.simulate:
             return "not run: simulated GPUs are not handed to other containers"
-        if self.builtin:
+        if not self.docker:
             return "not run: a compose file of somebody else's is for Docker"
         rendered = (self.project / "docker-compose.yml").read_text()
         image = self.image or re.findall(r'^ +image: "(.+)"$', rendered, re.MULTILINE)[0]
