@@ -9,6 +9,7 @@ from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import set_up
 from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, unknown
 from dshpc_setup.diagnose.proof import from_proof
+from dshpc_setup.engine_client import PODMAN
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Because, Platform
 from dshpc_setup.passthrough import findings
@@ -82,14 +83,7 @@ def _answers(known: CheckInput) -> Verdict:
     if engine.state == "absent":
         return _absent(known)
     if engine.state == "timeout":
-        return _told(
-            known,
-            "The Docker engine does not answer in time",
-            "The engine was asked for its version, and the deadline passed: it hangs, or this machine "
-            "is very busy.",
-            *_without_start(known),
-            *remedies.restart_docker(known.facts),
-        )
+        return _silent(known)
     title = "The Docker engine answers with an error"
     return _told(known, title, f"{title}.", _LOOK)
 
@@ -104,6 +98,25 @@ def _podman(known: CheckInput) -> Verdict:
         cause = "Podman was asked about itself, and the deadline passed: it hangs, or this machine is busy."
         return _told(known, "Podman does not answer in time", cause, *steps)
     return _told(known, "Podman answers with an error", "Podman answers with an error.", *steps)
+
+
+def _silent(known: CheckInput) -> Verdict:
+    if known.facts.engine.host == PODMAN:
+        return _told(
+            known,
+            "Podman does not answer in time",
+            "Podman was asked about itself, and the deadline passed: this machine is very busy, or "
+            "Podman hangs.",
+            Fix("See how long it takes", "podman info", step="look"),
+        )
+    return _told(
+        known,
+        "The Docker engine does not answer in time",
+        "The engine was asked for its version, and the deadline passed: it hangs, or this machine "
+        "is very busy.",
+        *_without_start(known),
+        *remedies.restart_docker(known.facts),
+    )
 
 
 def _absent(known: CheckInput) -> Verdict:

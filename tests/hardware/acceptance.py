@@ -42,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Given:
-    """How it is to be run: `image_file` is for an engine without Docker's builds, `keep` leaves the cluster running."""
+    """How it is to be run: `image_file` is for Podman and the built-in engine, `keep` leaves it running."""
 
     simulate: str = ""
     image: str | None = None

@@ -529,3 +529,9 @@ def test_an_engine_of_windows_containers_is_refused() -> None:
     assert error is not None
     assert "SwitchLinuxEngine" in error.resolution[0]
     assert refusals.unfit(known("wsl2-rtx3080").facts) is None
+
+
+def test_podmans_own_command_that_is_silent_is_called_podman() -> None:
+    told = found(on("vm-no-gpu", state="timeout", host="podman"), "DSH-DK-001")
+    assert told.title == "Podman does not answer in time"
+    assert [fix.command for fix in told.fix] == ["podman info"]
