@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from dshpc_setup.builtin import enter, own_program
+from dshpc_setup.builtin import enter
 from dshpc_setup.builtin_client import containers, failing, looking
 from dshpc_setup.builtin_client.failing import ClientError
 from dshpc_setup.builtin_client.store import Store
@@ -33,8 +33,6 @@ def main(argv: list[str]) -> int:
             sys.stdout.write(told)
             sys.stdout.flush()
             return 0
-        if verb in _ENTERING:
-            own_program.protect()
         act = _VERBS.get(verb)
         if act is None:
             raise failing.usage(f"docker: '{verb}' is not a command of the built-in engine.")
@@ -176,7 +174,6 @@ def _run(machine: Machine, store: Store, argv: list[str]) -> int:
     return running.run(machine, store, argv)
 
 
-_ENTERING = frozenset(("exec", "top", "run"))
 _VERBS: dict[str, Callable[[Machine, Store, list[str]], int | None]] = {
     "exec": _exec,
     "logs": _follow,

@@ -282,6 +282,30 @@ def test_root_of_a_container_has_no_way_to_the_machine(own: Own) -> None:
 
 
 @pytest.mark.parametrize("own", ["root"], indirect=True)
+def test_what_is_no_container_is_not_entered(own: Own) -> None:
+    """A record that names a process of the machine's, whoever has written it."""
+    with own.up("forged", *FOREVER):
+        file = own.home / "forged/run/run.json"
+        before = file.read_text()
+        record = json.loads(before)
+        record["init"] = record["supervisor"]
+        try:
+            file.write_text(json.dumps(record))
+            done = subprocess.run(
+                own.argv("enter", str(own.home / "forged"), "root", "60", "true"),
+                capture_output=True, text=True, timeout=60, check=False, **own.options,
+            )  # fmt: skip
+            assert done.returncode == 1
+            assert "no root or processes of its own" in done.stderr
+            file.write_text(before)
+            file.chmod(0o666)
+            assert own.do("find", "forged") == ["gone", None]
+        finally:
+            file.chmod(0o600)
+            file.write_text(before)
+
+
+@pytest.mark.parametrize("own", ["root"], indirect=True)
 def test_the_interpreter_that_enters_cannot_be_changed_from_inside(own: Own) -> None:
     script = (
         "import os, sys; from dshpc_setup.builtin import own_program\n"
