@@ -271,7 +271,9 @@ def standards() -> Iterator[Standards]:
 
         @functools.cache
         def of(engine: Engine) -> Cluster:
-            cluster = stack.enter_context(made("main", engine=engine))
+            # A name each: one of the same name that is there would be taken for a crashed run's
+            name = "main" if engine == DOCKER else f"main{engine.name}"
+            cluster = stack.enter_context(made(name, engine=engine))
             argv = [str(ROOT / "configure-environment"), *cluster.own_flags]
             with one_at_a_time("base"):
                 first = run([*argv, "--simulate", "h100:2"], timeout_s=800).good()
