@@ -32,21 +32,24 @@ class Own:
         return timed(self.dshpc(*words), self.folder, self.env)
 
 
-def _run(argv: Sequence[str], env: Mapping[str, str]) -> None:
+def ran(argv: Sequence[str], env: Mapping[str, str], most_s: float, cwd: Path | None = None) -> str:
+    """What it prints; ends the benchmark where it fails, or does not end."""
     try:
         done = subprocess.run(
             argv,
+            cwd=cwd,
             env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
-            timeout=_MAKE_S,
+            timeout=most_s,
         )
     except subprocess.TimeoutExpired:
-        sys.exit(f"{' '.join(argv)}: no end within {_MAKE_S} s")
+        sys.exit(f"{' '.join(argv)}: no end within {most_s:.0f} s")
     if done.returncode != 0:
-        sys.exit(f"{' '.join(argv)}: exit code {done.returncode}\n{done.stderr or done.stdout}")
+        sys.exit(f"{' '.join(argv)}: exit code {done.returncode}\n{done.stderr}{done.stdout}")
+    return done.stdout
 
 
 @contextlib.contextmanager
@@ -59,11 +62,12 @@ def cluster(project: Path, engine: str, prefix: str) -> Iterator[Own]:
         flags += ["--dir", env["DSHPC_DIR"], "--simulate", "h100:2"]
         if engine == "builtin":
             archive = f"{text}/image.tar.gz"
-            _run([program(), "image", "save", archive], {**os.environ, "DSHPC_DIR": str(project)})
+            of_project = {**os.environ, "DSHPC_DIR": str(project)}
+            ran([program(), "image", "save", archive], of_project, _MAKE_S)
             flags += ["--image-file", archive]
         own = Own(top / "project", env)
         try:
-            _run([program("configure-environment"), *flags], env)
+            ran([program("configure-environment"), *flags], env, _MAKE_S)
             yield own
         finally:
             argv = own.dshpc("destroy", "--yes", "--stop-jobs", "--image")

@@ -27,6 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from beside import ran
 from side_by_side import limited, parser
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -72,22 +73,7 @@ class Place:
 
     def run(self, *argv: str) -> str:
         """What it prints; ends the benchmark where it fails."""
-        try:
-            done = subprocess.run(
-                argv,
-                cwd=self.top,
-                env=self.env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=STEP_S,
-            )
-        except subprocess.TimeoutExpired:
-            sys.exit(f"{' '.join(argv)}: no end within {STEP_S:.0f} s")
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(argv)}: exit code {done.returncode}\n{done.stderr}{done.stdout}")
-        return done.stdout
+        return ran(argv, self.env, STEP_S, self.top)
 
     def configure(self) -> dict[str, Any]:
         flags = ["--yes", "--json", "--simulate", "h100:2", "--engine", self.engine]

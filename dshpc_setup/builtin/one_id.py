@@ -2,7 +2,7 @@
 
 Where a user has no range of ids, a container has one user, its root. The kernel refuses every other id there,
 and setgroups(2) altogether, and Slurm's daemons end on that. So these calls are answered with success by a
-filter (SECCOMP_RET_ERRNO with 0 of seccomp(2)), as Charliecloud does it: nothing is gained by it, for all
+filter (SECCOMP_RETERRNO with 0 of seccomp(2)), as Charliecloud does it: nothing is gained by it, for all
 files and processes belong to the caller before and after.
 """
 
@@ -15,10 +15,10 @@ import struct
 from dshpc_setup.builtin import kernel
 
 _SECCOMP, _FILTER = 22, 2  # prctl(2)
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 # BPF_LD|BPF_W|BPF_ABS, BPF_JMP|BPF_JEQ|BPF_K, BPF_RET|BPF_K
-_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
-_NUMBER_AT, _ARCHITECTURE_AT = 0, 4  # struct seccomp_data
+LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
+NUMBER_AT, ARCHITECTURE_AT = 0, 4  # struct seccomp_data
 
 # Architecture by linux/audit.h, and the numbers by asm/unistd.h: chown, fchown, lchown, fchownat; setuid,
 # setgid, setreuid, setregid, setgroups, setresuid, setresgid, setfsuid, setfsgid
@@ -31,12 +31,12 @@ _CALLS: dict[str, tuple[int, tuple[int, ...]]] = {
 def program(architecture: int, calls: tuple[int, ...]) -> bytes:
     """The filter, as struct sock_filter has it. Pure."""
     lines = [
-        (_LOAD, 0, 0, _ARCHITECTURE_AT),
-        (_EQUAL, 0, len(calls) + 1, architecture),
-        (_LOAD, 0, 0, _NUMBER_AT),
-        *((_EQUAL, len(calls) - at, 0, number) for at, number in enumerate(calls)),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _ERRNO),
+        (LOAD, 0, 0, ARCHITECTURE_AT),
+        (EQUAL, 0, len(calls) + 1, architecture),
+        (LOAD, 0, 0, NUMBER_AT),
+        *((EQUAL, len(calls) - at, 0, number) for at, number in enumerate(calls)),
+        (RETURN, 0, 0, ALLOW),
+        (RETURN, 0, 0, ERRNO),
     ]
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
 

@@ -12,16 +12,19 @@ import os
 import struct
 from dataclasses import dataclass
 
-from dshpc_setup.builtin import one_id
+from dshpc_setup.builtin.one_id import (
+    ALLOW,
+    ARCHITECTURE_AT,
+    EQUAL,
+    ERRNO,
+    LOAD,
+    NUMBER_AT,
+    RETURN,
+    filter_with,
+)
 
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-# BPF_LD|BPF_W|BPF_ABS, BPF_JMP with BPF_JEQ, BPF_JGE and BPF_JSET by BPF_K, BPF_RET|BPF_K
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_AT = (
-    0,
-    4,
-    16,
-)  # struct seccomp_data, of little-endian processors
+_AT_LEAST, _ANY_BIT = 0x35, 0x45  # BPF_JMP with BPF_JGE and BPF_JSET by BPF_K
+_FIRST_AT = 16  # struct seccomp_data: the first argument, whose lower half comes first
 _X32 = 0x40000000  # x86-64's calls of the ABI x32 have this bit
 _NAMESPACES = 0x7E020000  # clone(2): CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET
 # mount_setattr; open_tree, move_mount, fsopen, fsconfig, fsmount, fspick: the same everywhere
@@ -54,14 +57,14 @@ def program(calls: Calls) -> bytes:
     another ABI; ENOSYS for clone3, whose flags no filter sees, and whose callers know clone. Pure."""
     allow, eperm, enosys = "allow", "eperm", "enosys"
     text: list[tuple[int, str | int, str | int, int]] = [
-        (_LOAD, 0, 0, _ARCHITECTURE_AT),
-        (_EQUAL, 0, eperm, calls.architecture),
-        (_LOAD, 0, 0, _NUMBER_AT),
+        (LOAD, 0, 0, ARCHITECTURE_AT),
+        (EQUAL, 0, eperm, calls.architecture),
+        (LOAD, 0, 0, NUMBER_AT),
         (_AT_LEAST, eperm, 0, _X32),
-        *((_EQUAL, eperm, 0, number) for number in calls.refused),
-        (_EQUAL, enosys, 0, calls.clone3),
-        (_EQUAL, 0, allow, calls.clone),
-        (_LOAD, 0, 0, _FIRST_AT),
+        *((EQUAL, eperm, 0, number) for number in calls.refused),
+        (EQUAL, enosys, 0, calls.clone3),
+        (EQUAL, 0, allow, calls.clone),
+        (LOAD, 0, 0, _FIRST_AT),
         (_ANY_BIT, eperm, allow, _NAMESPACES),
     ]
     ends = {allow: len(text), eperm: len(text) + 1, enosys: len(text) + 2}
@@ -72,8 +75,8 @@ def program(calls: Calls) -> bytes:
     made = [
         (code, jump(at, yes), jump(at, no), value) for at, (code, yes, no, value) in enumerate(text)
     ]
-    made += [(_RETURN, 0, 0, _ALLOW)]
-    made += [(_RETURN, 0, 0, _ERRNO | number) for number in (errno.EPERM, errno.ENOSYS)]
+    made += [(RETURN, 0, 0, ALLOW)]
+    made += [(RETURN, 0, 0, ERRNO | number) for number in (errno.EPERM, errno.ENOSYS)]
     return b"".join(struct.pack("=HBBI", *line) for line in made)
 
 
@@ -84,4 +87,4 @@ def refuse() -> None:
     """
     known = CALLS.get(os.uname().machine)
     if known is not None:
-        one_id.filter_with(program(known))
+        filter_with(program(known))

@@ -27,9 +27,9 @@ from tests.integration.test_launchers import host_apt_settings, site_ca_bundle
 
 HOME = "/home/ci"
 REPOSITORY = f"{HOME}/repository"  # what is cloned: with a branch v1
-ACTION_PATH = f"{HOME}/work/_actions/OWNER/REPO/v1"
-WORKSPACE = f"{HOME}/work/project/project"
-TEMP = f"{HOME}/work/_temp it's"  # what a shell would take apart
+ACTION_PATH = f"{HOME}/runner/_actions/OWNER/REPO/v1"
+WORKSPACE = f"{HOME}/runner/project/project"
+TEMP = f"{HOME}/runner/_temp it's"  # what a shell would take apart
 UNCONFINED = ("seccomp=unconfined", "systempaths=unconfined")
 HOSTILE = (
     "h100:2; touch {mark}",
