@@ -351,7 +351,8 @@ def test_after_a_copy_was_taken_nothing_runs_twice_and_later_scripts_are_kept(
     assert not start_again(fresh)["ready"]
     said = fresh.exec("dshpc-node", "saved-state", "restore")
     assert f"not in the queue any more: {later}." in said
-    script = next(line for line in said.splitlines() if "| dshpc sbatch" in line).split()[4]
+    line = next(line for line in said.splitlines() if "| dshpc sbatch" in line)
+    script = line.split(" cat ")[1].split()[0]
     assert f"{work}/later" in fresh.exec("cat", script)
     status = fresh.restart()
     assert status["ready"], fresh.log()
