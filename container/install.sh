@@ -143,7 +143,7 @@ install_packages() {
     [ -z "${RENEWED:-}" ] || apt_get upgrade -y # the base image may have been here for long
     # shellcheck disable=SC2086 # one package a word
     apt_get install -y --no-install-recommends \
-        slurmctld slurmd slurm-client s6 python3 procps tcc $gpu $cuda
+        slurmctld slurmd slurm-client slurmrestd slurm-wlm-jwt-plugin s6 python3 procps tcc $gpu $cuda
     finish_packages
 }
 
@@ -160,6 +160,8 @@ finish_packages() {
     # munge's package makes a key as it is installed: every user of this image would share it. We
     # use auth/slurm, whose key is made anew for every deployment.
     rm -f /etc/munge/munge.key
+    # Neither root nor Slurm's user: what slurmrestd may, comes with each request
+    useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin slurmrest
     [ -e /usr/bin/python ] || ln -s python3 /usr/bin/python
     printf '%s\n' "$GPU_TYPE" >/etc/dshpc-gpu-type
     # Read by `dshpc doctor`: how old they are, and whether this Slurm has holes that are known

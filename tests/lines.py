@@ -15,7 +15,7 @@ ELSEWHERE = {
     # The extended stage: ended at any moment; taken to its limits by people or faults; any host and engine
     "kills": "test_durable test_keep_running test_key test_restarts test_soak test_start_faults",
     "attacks": "test_benchmarks test_clean test_denial test_faults test_homes test_isolation test_limits "
-    "test_security test_seed_recipes test_stopping test_throughput test_trust",
+    "test_rest test_security test_seed_recipes test_stopping test_throughput test_trust",
     "hosts": "test_bench test_builtin test_builtin_cluster test_ci test_compose_config test_compose_patch "
     "test_debian_base test_debian_fetch test_engine_install "
     "test_every_machine test_gpu_places test_handed_over test_image test_launchers test_podman_cluster "

@@ -21,6 +21,7 @@ from dshpc_setup.render.configuration import CONFIG_FILES
 from dshpc_setup.settings import BY_NAME, Settings, applied
 from dshpc_setup.settings.overruled import Overruled
 from dshpc_setup.slurm import slurm_conf
+from dshpc_setup.slurm.paths import Paths
 
 # What is written into slurm.conf and nowhere else
 ONLY_IN_SLURM_CONF = frozenset(
@@ -135,6 +136,7 @@ def _wanted(settings: Settings, real_memory_mib: int | None) -> Iterator[_Wanted
         for key, port in zip(("SlurmctldPort", "SlurmdPort"), settings.slurm_ports, strict=True):
             if key.lower() not in said:
                 yield _key("slurm_ports", f"{key}={port}")
+    yield from _of_rest(settings, said)
     if settings.isolation == "enforced":
         yield _key("isolation", "TaskPlugin=task/cgroup")
         yield _key("isolation", "ConstrainDevices=yes", "cgroup.conf")
@@ -142,6 +144,12 @@ def _wanted(settings: Settings, real_memory_mib: int | None) -> Iterator[_Wanted
         words = f"RealMemory={real_memory_mib}"
         yield _Wanted("reserve_mib", "slurm.conf", words, _node_has(settings.node, words))
     yield from _of_gpus(settings)
+
+
+def _of_rest(settings: Settings, said: set[str]) -> Iterator[_Wanted]:
+    if settings.rest != "off" and "authalttypes" not in said:
+        yield _key("rest", "AuthAltTypes=auth/jwt")
+        yield _key("rest", f"AuthAltParameters=jwt_key={Paths().rest_key}")
 
 
 def _of_gpus(settings: Settings) -> Iterator[_Wanted]:

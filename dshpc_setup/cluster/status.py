@@ -13,7 +13,7 @@ from dshpc_setup.engine import containers, start_report
 from dshpc_setup.errors import DshpcError, Fix, told_error
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.no_answer import in_words
-from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus, Drift, Tier
+from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus, Drift, Rest, Tier
 from dshpc_setup.observed.drift import GpuDrift
 from dshpc_setup.slurm import blocked_jobs
 from dshpc_setup.slurm.answers import number
@@ -73,7 +73,14 @@ def from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any]
         "notes": start_report.notes(report, ()),
         "unclean_ends": unclean_ends.read(report),
         "interrupted": unclean_ends.read_jobs(report.get("interrupted")),
+        "rest": _rest(report.get("rest")),
     }
+
+
+def _rest(value: object) -> Rest | None:
+    if not isinstance(value, dict) or not isinstance(socket := value.get("socket"), str):
+        return None
+    return Rest(socket, _text(value.get("address")), _text(value.get("version")))
 
 
 def _text(value: object) -> str | None:
@@ -175,6 +182,9 @@ def lines(status: ClusterStatus) -> list[str]:
         said.append("           - Restart it, queued jobs stay: dshpc restart")
     if status.nodes:
         said.append(f"Isolation  {status.isolation}: {TIERS[status.isolation]}")
+    if status.rest is not None:
+        where = f"http://{status.rest.address}" if status.rest.address else status.rest.socket
+        said.append(f"REST API   {where}, {status.rest.version or 'version unknown'}")
     said += _files_line(status)
     said += _drift_lines(status)
     said += unclean_ends.lines(status.unclean_ends)

@@ -27,10 +27,15 @@ _ASK_S = 20.0
 
 def bring_up(machine: Machine, paths: Paths, service: str, port: int) -> bool:
     """Start a service and wait until it listens; False where it ended or never did."""
+    order_up(machine, paths, service)
+    return network.wait_listening(port, _UP_S, lambda: has_ended(paths, service))
+
+
+def order_up(machine: Machine, paths: Paths, service: str) -> None:
+    """Tell the supervisor to start a service, and forget that it ever ended."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{paths.run}/{service}.ended")
     _control(machine, paths, service, "-U")  # also for a supervisor that takes over from this one
-    return network.wait_listening(port, _UP_S, lambda: has_ended(paths, service))
 
 
 def has_ended(paths: Paths, service: str) -> bool:

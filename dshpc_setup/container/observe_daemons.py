@@ -16,7 +16,7 @@ from dshpc_setup.slurm.paths import Paths
 _CUT, _NEXT = "\x1f", "\x1e"
 _MOST_JOBS = 20
 
-_DAEMONS = r"""for name in slurmctld slurmd; do
+_DAEMONS = r"""rest=; [ ! -e "$2" ] || rest=slurmrestd; for name in slurmctld slurmd $rest; do
 printf '%s\037' "$name"; s6-svstat -o up,wantedup,pid,updownfor "$1/$name" 2>/dev/null
 printf '\037'; s6-svdt "$1/$name" 2>/dev/null
 printf '\037'; "$name" -V 2>/dev/null
@@ -73,7 +73,7 @@ def _is_young(time_used: str) -> bool:
 
 
 def daemons(machine: Machine, paths: Paths, deadline_s: float) -> tuple[Daemon, ...]:
-    argv = ["sh", "-c", _DAEMONS, "sh", paths.services]
+    argv = ["sh", "-c", _DAEMONS, "sh", paths.services, paths.rest_listen]
     asked = machine.run(argv, deadline_s=deadline_s, cwd="/")
     rows = (row.split(_CUT) for row in asked.stdout.split(_NEXT))
     return tuple(parse_daemon(*row) for row in rows if len(row) == 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from dshpc_setup.container import folders, keys, state_volume, unclean, users
+from dshpc_setup.container import folders, keys, rest, state_volume, unclean, users
 from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
@@ -42,6 +42,8 @@ def prepare(run: Run) -> None:
         note = keys.ensure_key(paths, run.slurm)
         if note:
             status.say(note)
+        if run.settings.rest != "off":
+            rest.ensure_key(paths, run.slurm)
 
 
 def let_resolve(run: Run, name: str) -> None:

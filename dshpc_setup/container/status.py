@@ -11,7 +11,8 @@ last start that got ready and `changes` (the same as sentences), `customized` {f
 `config_sha256` {file of /config: hash of what was read}; these two are of the files that were tried,
 also where they were refused: by them the host tells whether they are others now. `interrupted`: {requeued,
 concluded, ended} with the ids of jobs that ran when the container stopped (container/interrupted.py),
-null where nobody knows and at a first start. `reconfigured`: when
+null where nobody knows and at a first start. `rest`: {socket, address,
+version} of slurmrestd, null where the setting does not ask for it or it is not up. `reconfigured`: when
 `dshpc-node reconfigure` last did something (RFC 3339), null where it did not since the start.
 `container_began`: when the container's first process did, in clock ticks since the machine's boot. What
 an earlier start left behind has another one and is not believed: it lies there until `init` removes it,
@@ -79,6 +80,7 @@ class Status:
             "ready": False,
             "failure": None,
             "kept_last_good": None,
+            "rest": None,
             "notes": [],
             "note_keys": [],
             "notes_about": {},

@@ -35,7 +35,8 @@ from dshpc_setup.terminal.sanitize import often
 _PATHS = Paths()
 _OFTEN = 3  # times that a daemon ended by itself since the container's start
 _LATELY_S = 600
-_DAEMONS = ("slurmctld", "slurmd")
+REST = "slurmrestd"
+_DAEMONS = ("slurmctld", "slurmd", REST)
 
 
 def _controller(known: CheckInput) -> Verdict:
@@ -55,12 +56,14 @@ def _controller(known: CheckInput) -> Verdict:
 
 
 def _daemon_up(name: str, without: str) -> Check:
-    """That slurmctld or slurmd runs; `without` says what does not work while it does not."""
+    """That slurmctld, slurmd or slurmrestd runs; `without` says what does not work while it does not."""
 
     def look(known: CheckInput, inside: Inside) -> Verdict:
         if before_ready(known):
             return unknown("The start has not come so far.")
         daemon = known.observed.daemon(name)
+        if daemon is None and name == REST:  # the setting does not ask for it
+            return fine()
         if daemon is None or (not daemon.up and daemon.seconds is None):
             return unknown(f"The container was not asked about {name}.")
         if daemon.up:
@@ -79,7 +82,7 @@ def _daemon_up(name: str, without: str) -> Check:
         cause = f"{name} ends soon after each start: {without}"
         return fault(cause, *words, fix=(LOG, restart()))
 
-    identity = {"slurmctld": CONTROLLER_UP, "slurmd": NODE_DAEMON_UP}[name]
+    identity = {"slurmctld": CONTROLLER_UP, "slurmd": NODE_DAEMON_UP, REST: "DSH-SL-053"}[name]
     return Check(
         identity,
         "slurm",
@@ -206,6 +209,7 @@ DAEMON_CHECKS: tuple[Check, ...] = (
           of_inside(_key), needs=(RUNS,)),
     _daemon_up("slurmctld", "no job can be queued or started."),
     _daemon_up("slurmd", "no job can start on this node."),
+    _daemon_up(REST, "clients of Slurm's REST API get no answer."),
     Check(CONTROLLER, "slurm", "Slurm's controller answers",
           "Slurm's controller (slurmctld) does not answer", _controller, needs=(RUNS,),
           because=("DSH-SL-006", CONTROLLER_UP)),

@@ -38,7 +38,10 @@ _DEBIAN = "http://deb.debian.org"
 _MADE_S = 1800.0
 _SET_UP_S = 600.0
 # Of container/install.sh: what the image has whatever the GPUs are
-_PACKAGES = ("slurmctld", "slurmd", "slurm-client", "s6", "python3", "procps", "tcc")
+_PACKAGES = (
+    *("slurmctld", "slurmd", "slurm-client", "slurmrestd", "slurm-wlm-jwt-plugin"),
+    *("s6", "python3", "procps", "tcc"),
+)
 _ENTRYPOINT = "/usr/local/lib/dshpc/init"
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

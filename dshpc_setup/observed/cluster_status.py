@@ -49,6 +49,16 @@ class UncleanEnd:
 
 
 @dataclass(frozen=True)
+class Rest:
+    """Where slurmrestd listens: its socket in the container, and "127.0.0.1:6820" on the machine, if it
+    does. `version` is the newest API that it has, "v0.0.42"; None: it did not say."""
+
+    socket: str
+    address: str | None
+    version: str | None
+
+
+@dataclass(frozen=True)
 class ClusterStatus:
     """`phase` is the start's own word: "ready", "failed", "starting: STEP"; None if not asked."""
 
@@ -80,6 +90,7 @@ class ClusterStatus:
     unclean_ends: tuple[UncleanEnd, ...] = ()  # until an end in order, a day at most
     # {requeued, concluded, ended}: ids of the jobs that ran before the container's start
     interrupted: Mapping[str, tuple[str, ...]] | None = None
+    rest: Rest | None = None  # Slurm's REST API; None: not on, or not up
 
     @property
     def ready(self) -> bool:
@@ -104,5 +115,6 @@ class ClusterStatus:
         value["drift"] = [item.to_json() for item in self.drift]
         value["unclean_ends"] = [asdict(end) for end in self.unclean_ends]
         value["pending"] = None if self.pending is None else blocked_jobs.to_json(self.pending)
+        value["rest"] = None if self.rest is None else asdict(self.rest)
         value["isolation"] = {"tier": self.isolation, "detail": TIERS[self.isolation]}
         return {"schema": SCHEMA, "exit_code": self.exit_code, "ready": self.ready, **value}

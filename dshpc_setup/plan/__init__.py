@@ -94,6 +94,7 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         max_array_size=limits.max_array_size(settings),
         max_job_count=limits.max_job_count(settings),
         extra=extra.lines(settings),
+        rest=settings.rest != "off",
     )
 
 

@@ -98,6 +98,7 @@ class ClusterPlan:
     ports: tuple[int, int] = (6817, 6818)  # of slurmctld and slurmd
     max_job_count: int = 100_000  # each task of an array is a job
     extra: tuple[ExtraLine, ...] = ()
+    rest: bool = False  # whether clients of slurmrestd have tokens
 
     @property
     def gres_counts(self) -> Mapping[str, int]:

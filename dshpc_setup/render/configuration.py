@@ -55,6 +55,7 @@ class ComposeFile:
     ulimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # soft, hard; -1: none
     build: Mapping[str, Any] | None = None  # {"build": ..., "secrets": ...} of image/build.py
     simulated: bool = False
+    ports: tuple[str, ...] = ()  # ADDRESS:PORT:PORT
 
     @property
     def gpu_lines(self) -> list[str]:

@@ -21,7 +21,7 @@ from dshpc_setup.render.configuration import ComposeFile, render_compose
 from dshpc_setup.render.gpu_stanza import gpu_stanza, with_profile
 from dshpc_setup.render.log_bounds import log_bounds
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.paths import HOMES, LEFT_OUT
+from dshpc_setup.slurm.paths import HOMES, LEFT_OUT, REST_LISTEN
 
 PROJECT_LABEL = LABEL
 RENDERED_LABEL = "org.dshpc.rendered"
@@ -186,6 +186,7 @@ def compose_file(
         environment={
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
+            **_rest_inside(settings, facts),
             **_left_out(settings, gpu.devices),
             **gpu.environment,
         },
@@ -196,7 +197,22 @@ def compose_file(
         ulimits=ulimits(facts),
         build=build,
         simulated=plan.simulated,
+        ports=rest_ports(settings, facts),
     )
+
+
+def rest_ports(settings: Settings, facts: HostFacts) -> tuple[str, ...]:
+    """What the engine publishes for slurmrestd: nothing with the built-in engine, whose container has the
+    machine's own network."""
+    if settings.rest in ("off", "on") or facts.engine.kind == "builtin":
+        return ()
+    return (f"{settings.rest}:{settings.rest.rpartition(':')[2]}",)
+
+
+def _rest_inside(settings: Settings, facts: HostFacts) -> dict[str, str]:
+    """Where slurmrestd listens in a container with a network of its own: at all of its addresses."""
+    ports = rest_ports(settings, facts)
+    return {REST_LISTEN: f"0.0.0.0:{ports[0].rpartition(':')[2]}"} if ports else {}
 
 
 def _left_out(settings: Settings, handed: Sequence[str]) -> dict[str, str]:

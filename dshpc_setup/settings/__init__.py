@@ -68,6 +68,7 @@ class Settings:
     job_limit: int | None = None  # None: by array_limit
     slurm_ports: tuple[int, int] = (6817, 6818)
     clean_after: str = "30d"
+    rest: str = "off"  # off | on | ADDRESS:PORT
     base_image: str = "debian:trixie-slim"
     apt_mirror: str = ""
     cuda_runtime: str = "no"

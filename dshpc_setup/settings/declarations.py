@@ -209,6 +209,15 @@ DECLARATIONS: tuple[Declaration, ...] = (
         in_container=True,
     ),
     Declaration(
+        "rest",
+        "off",
+        "Slurm's REST API (slurmrestd): off, on (a socket in the container), or an address of this machine "
+        "too, such as 127.0.0.1:6820.",
+        texts.rest,
+        "WHERE",
+        in_container=True,
+    ),
+    Declaration(
         "base_image",
         "debian:trixie-slim",
         "Base image; where no registry answers, it is made with debootstrap.",

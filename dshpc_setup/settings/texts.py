@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 
@@ -105,6 +106,27 @@ def ports(text: str) -> tuple[int, int]:
     if len(found) != 2 or found[0] == found[1] or not all(1024 <= each < 65536 for each in found):
         raise ValueError("must be two different ports from 1024 to 65535: 6817,6818")
     return found[0], found[1]
+
+
+def rest(text: str) -> str:
+    """off, on, or ADDRESS:PORT with an IP address, [ADDRESS]:PORT where that is one of version 6."""
+    if text in ("off", "on"):
+        return text
+    address, _, port = text.rpartition(":")
+    bare = address[1:-1] if address[:1] == "[" and address[-1:] == "]" else address
+    try:
+        version = ipaddress.ip_address(bare).version
+    except ValueError:
+        version = None
+    if (
+        version is None
+        or (version == 6) == (bare == address)
+        or "%" in address
+        or not re.fullmatch(r"[1-9][0-9]{3,4}", port)
+        or not 1024 <= int(port) < 65536
+    ):
+        raise ValueError("must be off, on, or an IP address with a port from 1024: 127.0.0.1:6820")
+    return text
 
 
 def age(text: str) -> str:

@@ -10,6 +10,9 @@ HOMES = "/var/lib/dshpc/home"
 LEFT_OUT = (
     "DSHPC_SIMULATE_WITHOUT"  # device files of the profile that the host keeps back, by commas
 )
+REST_LISTEN = (
+    "DSHPC_REST_LISTEN"  # where slurmrestd listens in a container, if not where the setting says
+)
 ASK = "ask.conf"  # beside slurm.conf
 FROM_HOST = "DSHPC_FROM_HOST=1"  # in the environment of what the host's dshpc asks of dshpc-node
 
@@ -35,6 +38,20 @@ class Paths:
     def key(self) -> str:
         """The key of auth/slurm, in a volume of its own."""
         return self.at("/var/lib/dshpc/key/slurm.key")
+
+    @property
+    def rest_key(self) -> str:
+        """The key that signs the tokens of slurmrestd's clients, where the setting `rest` wants them."""
+        return self.at("/var/lib/dshpc/key/jwt_hs256.key")
+
+    @property
+    def rest_listen(self) -> str:
+        """Where slurmrestd listens beside its socket, one line; there where it is to run at all."""
+        return f"{self.run}/rest.listen"
+
+    @property
+    def rest_socket(self) -> str:
+        return self.at("/run/dshpc/rest/slurmrestd.socket")
 
     @property
     def homes(self) -> str:

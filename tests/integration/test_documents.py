@@ -20,6 +20,7 @@ SHOWN = {item.command: item for item in shown() if RECORDED in item.command}
 
 # Compared by another test, which has what the block needs: a private engine, another tier.
 ELSEWHERE = {
+    ("docs/how-to/rest.md", "python3 submit.py"): "test_rest.py",
     ("README.md", "./dshpc passthrough"): "test_passthrough_engines.py",
     ("docs/how-to/jobs.md", "dshpc job clean --yes"): "../unit/cli/test_cleaning.py",
     ("docs/how-to/isolation.md", "dshpc config set isolation enforced"): "test_isolation.py",
@@ -33,6 +34,10 @@ ELSEWHERE = {
 # Blocks that are not compared with what is printed, and why: document, first line, reason.
 EXISTS = "its commands show no output: tests/unit/cli/test_documents.py looks whether they exist"
 NOT_TYPED = {
+    (
+        "docs/how-to/rest.md",
+        "./dshpc rest token --lifespan 12h     # 30m without it",
+    ): "test_rest.py types it",
     (
         "docs/how-to/without-docker.md",
         "./configure-environment --yes --engine builtin --simulate h100:2",
@@ -68,6 +73,8 @@ NOT_TYPED = {
 }
 # Blocks that are files: their language, and who reads them.
 FILES = {
+    ("docs/how-to/rest.md", "yaml"): "tests/unit/settings/test_rest.py",
+    ("docs/how-to/rest.md", "python"): "tests/integration/test_rest.py",
     ("README.md", "json"): "tests/unit/cli/test_documents.py",
     ("README.md", "yaml"): "tests/unit/cli/test_documents.py",
     ("docs/how-to/ci.md", "yaml"): "tests/integration/test_ci.py",

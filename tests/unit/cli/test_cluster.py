@@ -534,6 +534,7 @@ def test_status_as_json(project: Project) -> None:
         "refused": None,
         "unclean_ends": [],
         "interrupted": None,
+        "rest": None,
     }
 
 

@@ -28,6 +28,7 @@ OTHERS = {
     "reserve_mib": "2000", "shm_size": "2g", "pids_limit": "4000", "log_size": "10m",
     "array_limit": "500", "job_limit": "600", "clean_after": "1d", "base_image": "debian:sid",
     "apt_mirror": "http://m.example/debian", "cuda_runtime": "yes", "amd_profiling": "yes",
+    "rest": "127.0.0.1:6820",
 }  # fmt: skip
 # A file that contradicts them is refused at the start, or docker-compose.yml hands over other devices
 NOT_SILENT = {"prefix", "gpu", "devices"}
@@ -71,6 +72,7 @@ def test_each_setting_that_goes_into_these_files_is_looked_for() -> None:
 
 def test_those_of_slurm_conf_alone() -> None:
     alone = {name for name in OTHERS if written(name) == {"slurm.conf"}}
+    alone -= {"rest"}  # docker-compose.yml has its port, and the container starts its daemon
     assert alone == own_files.ONLY_IN_SLURM_CONF, (
         "it belongs into ONLY_IN_SLURM_CONF of cluster/own_files.py"
     )

@@ -91,6 +91,26 @@ def test_the_container_is_unprivileged() -> None:
     assert "ports" not in service
 
 
+@pytest.mark.parametrize(
+    ("rest", "kind", "ports", "listen"),
+    [
+        ("off", "engine", None, None),
+        ("on", "engine", None, None),
+        ("127.0.0.1:6820", "engine", ["127.0.0.1:6820:6820"], "0.0.0.0:6820"),
+        ("[::1]:6820", "podman", ["[::1]:6820:6820"], "0.0.0.0:6820"),
+        ("127.0.0.1:6820", "builtin", None, None),
+    ],
+)
+def test_the_rest_api_is_published_where_the_setting_says(
+    rest: str, kind: Any, ports: list[str] | None, listen: str | None
+) -> None:
+    facts = replace(FACTS, engine=replace(FACTS.engine, kind=kind))
+    service = compose(facts=facts, rest=rest)["services"]["slurm"]
+    assert service.get("ports") == ports
+    assert service["environment"].get("DSHPC_REST_LISTEN") == listen
+    assert service["environment"].get("DSHPC_REST") == rest
+
+
 def test_real_gpus_are_told_to_other_clusters_and_made_up_ones_are_not() -> None:
     cards = (
         GpuDevice(0, "nvidia", uuid="GPU-2", device_files=("/dev/nvidia0",)),
