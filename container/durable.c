@@ -13,6 +13,7 @@
  *   difftime()              by which that thread finds that the last write is five seconds ago
  *   link(FILE.new, FILE)    with which it puts a written file in place, and unlink(FILE.new) after it
  *   slurm_send_node_msg()   which sends each answer and each order
+ *   assoc_mgr_get_admin_level_locked(), assoc_mgr_is_user_acct_coord(), assoc_mgr_user_list: see there
  * Compiled by tcc without headers, so that no compiler's worth of packages is needed for the image.
  */
 
@@ -116,6 +117,9 @@ static int (*cond_timedwait)(condition *, mutex *, const timespec *), (*cond_bro
 static void (*schedule_job_save)(void);
 static int (*dump_all_job_state)(void);
 static int (*real_send)(int, message *), (*real_send_only)(message *);
+static int (*real_admin_level)(void *, unsigned);
+static char (*real_is_coordinator)(void *, unsigned, char *, int);
+static void **users; /* Slurm's list of those that its accounting knows; NULL there: it keeps none */
 static double (*real_difftime)(long, long);
 static int (*real_link)(const char *, const char *), (*real_unlink)(const char *);
 static int (*real_creat)(const char *, unsigned);
@@ -158,6 +162,9 @@ static void find(void)
 	cond_broadcast = dlsym(RTLD_DEFAULT, "pthread_cond_broadcast");
 	real_send = dlsym(RTLD_NEXT, "slurm_send_node_msg");
 	real_send_only = dlsym(RTLD_NEXT, "slurm_send_only_node_msg");
+	real_admin_level = dlsym(RTLD_NEXT, "assoc_mgr_get_admin_level_locked");
+	real_is_coordinator = dlsym(RTLD_NEXT, "assoc_mgr_is_user_acct_coord");
+	users = dlsym(RTLD_DEFAULT, "assoc_mgr_user_list");
 	real_difftime = dlsym(RTLD_NEXT, "difftime");
 	real_link = dlsym(RTLD_NEXT, "link");
 	real_unlink = dlsym(RTLD_NEXT, "unlink");
@@ -300,6 +307,22 @@ int slurm_send_only_node_msg(message *what)
 {
 	before(what);
 	return real_send_only(what);
+}
+
+/* Whether a user is an operator of Slurm's, or one of an account's coordinators, asked by a thread that holds
+ * the lock of the users for reading. Without accounting there is no list of them, and Slurm takes that lock for
+ * writing to ask for one: it waits for itself, with the lock of the jobs, for good (24.11.5). So any user could
+ * stop a cluster, by scancel --ctld or slurmrestd with another one's job. Nobody is either there. */
+int assoc_mgr_get_admin_level_locked(void *connection, unsigned uid)
+{
+	pthread_once(&once, find);
+	return users && !*users ? 0 : real_admin_level(connection, uid);
+}
+
+char assoc_mgr_is_user_acct_coord(void *connection, unsigned uid, char *account, int is_locked)
+{
+	pthread_once(&once, find);
+	return users && !*users ? 0 : real_is_coordinator(connection, uid, account, is_locked);
 }
 
 /* "sstate" calls it to learn how long ago its last write was, and for other things as it writes */

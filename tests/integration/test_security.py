@@ -136,6 +136,16 @@ def test_a_user_cannot_touch_anothers_job(cluster: Cluster, adas_job: str) -> No
     wait_until(lambda: cluster.job_state(adas_job)[0] == "CANCELLED", "she ended it")
 
 
+def test_a_user_who_may_not_cancel_leaves_a_controller_that_answers(
+    cluster: Cluster, adas_job: str
+) -> None:
+    """slurmctld 24.11.5 itself waits for its own lock then, for good: see container/durable.c."""
+    for words in ((adas_job,), ("--user=ada",), ("--account=any",)):
+        as_user(BOB, "dshpc", "exec", "--", "scancel", "--ctld", *words, cwd=cluster.work)
+        asked = cluster.exec("timeout", "5", "scontrol", "show", "job", adas_job)
+        assert "JobState=RUNNING" in asked.good().stdout, words
+
+
 def test_a_user_cannot_read_anothers_script(cluster: Cluster, adas_job: str) -> None:
     ask = ("scontrol", "write", "batch_script", adas_job, "-")
     refused = user(cluster, BOB, *ask)
