@@ -140,8 +140,8 @@ def test_a_user_who_may_not_cancel_leaves_a_controller_that_answers(
     cluster: Cluster, adas_job: str
 ) -> None:
     """slurmctld 24.11.5 itself waits for its own lock then, for good: see container/durable.c."""
-    for words in ((adas_job,), ("--user=ada",), ("--account=any",)):
-        as_user(BOB, "dshpc", "exec", "--", "scancel", "--ctld", *words, cwd=cluster.work)
+    for words in ((adas_job,), (f"--user={ADA}",), ("--account=any",)):
+        user(cluster, BOB, "scancel", "--ctld", *words)
         asked = cluster.exec("timeout", "5", "scontrol", "show", "job", adas_job)
         assert "JobState=RUNNING" in asked.good().stdout, words
 
