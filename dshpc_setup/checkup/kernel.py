@@ -19,7 +19,7 @@ from dshpc_setup.probes import kernel_text
 DEADLINE_S = 3.0
 MOST_LINES = 200
 
-_ABOUT = re.compile(
+ABOUT = re.compile(
     r"module verification failed|loading of .{0,60}module.{0,60} is rejected"
     r"|unsigned module loading is restricted|PKCS#7 signature"
     + "".join(f"|{each.kernel_log}" for each in gpu_vendors.all_of_them() if each.kernel_log),
@@ -56,7 +56,7 @@ def parse(text: str) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for words in messages(text):
-        if _ABOUT.search(words):
+        if ABOUT.search(words):
             # A message that comes again is news: what the driver wished in between is over
             found.pop(words, None)
             found[words] = None

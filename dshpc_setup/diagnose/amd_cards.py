@@ -12,6 +12,7 @@ from dshpc_setup.diagnose.kernel_messages import devices
 from dshpc_setup.diagnose.model import (
     Check,
     CheckInput,
+    LogWords,
     Verdict,
     fault,
     fine,
@@ -276,17 +277,22 @@ def _target(known: CheckInput) -> Verdict:
     return fine(*(f"{named(gpu)}: {gpu.compute}" for gpu in gpus))
 
 
+_AT = r"(?=.*\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.)"  # which card
+_UNREADABLE = rf"\b(?:{'|'.join(str(RAS_ASLEEP * times) for times in range(1, 17))}) "
+
 CHECKS: tuple[Check, ...] = (
     Check(ATOMICS, "driver", "The slots do PCIe atomics", "PCI rejects atomics: ROCm skips the GPU",
-          _atomics),
+          _atomics, in_log=(LogWords(_ATOMICS.pattern),)),
     Check("DSH-AM-041", "driver", "ROCm knows the GPU's target", "ROCm does not know the GPU",
           _target),
     Check(PARTITIONS_MISSING, "driver", "All partitions of the cards are there",
           "AMD partitions are missing", _partitions),
     Check("DSH-AM-085", "driver", "No AMD GPU was reset", "An AMD GPU was reset", _resets,
-          because=(RAS,)),
+          because=(RAS,), in_log=(LogWords(_RESET.pattern),)),
     Check(NO_FIRMWARE, "driver", "Every AMD card has its firmware",
-          "The firmware of an AMD GPU is missing", _firmware),
+          "The firmware of an AMD GPU is missing", _firmware,
+          in_log=(LogWords(rf"{_AT}.*{_FIRMWARE.pattern}", _DISPENSABLE.pattern),)),
     Check(RAS, "driver", "No AMD GPU reported an uncorrectable error",
-          "An AMD GPU reported uncorrectable errors (RAS)", _ras),
+          "An AMD GPU reported uncorrectable errors (RAS)", _ras,
+          in_log=(LogWords(_UNCORRECTED.pattern, _UNREADABLE), LogWords(_FATAL_RAS.pattern))),
 )  # fmt: skip

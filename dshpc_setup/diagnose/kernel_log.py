@@ -12,13 +12,14 @@ from dshpc_setup.diagnose.xid_catalogue import NVLINK_5, RECOVERY, Severity, of_
 from dshpc_setup.observed.model import KernelLog
 
 _ADDRESS = r"\((?:PCI:)?(?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?"
-_XID = re.compile(
-    rf"NVRM: Xid {_ADDRESS}(?: [^)]{{0,60}})?\): (?P<number>\d{{1,4}})\b", re.IGNORECASE | re.ASCII
-)
+XID = rf"NVRM: Xid {_ADDRESS}(?: [^)]{{0,60}})?\): "
+SXID = rf"nvidia-nvswitch\d{{1,3}}: SXid {_ADDRESS}\): "
+"""What stands before the number."""
+_XID = re.compile(rf"{XID}(?P<number>\d{{1,4}})\b", re.IGNORECASE | re.ASCII)
 # "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"; the lines of the same
 # error with its severity and its data come beside it
 _SXID = re.compile(
-    rf"nvidia-nvswitch\d{{1,3}}: SXid {_ADDRESS}\): (?P<number>\d{{4,6}}), (?P<fatal>Fatal|Non-fatal)\b",
+    rf"{SXID}(?P<number>\d{{4,6}}), (?P<fatal>Fatal|Non-fatal)\b",
     re.IGNORECASE | re.ASCII,
 )
 _NONFATAL = re.compile(r"\bNon-?fatal\b", re.IGNORECASE)

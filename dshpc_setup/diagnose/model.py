@@ -82,6 +82,14 @@ def unknown(why: str, *evidence: str) -> Verdict:
 
 
 @dataclass(frozen=True)
+class LogWords:
+    """A pattern of one message of the kernel's log, any case, and what must not stand in it as well."""
+
+    words: str
+    unless: str = ""
+
+
+@dataclass(frozen=True)
 class Check:
     """One thing that can be wrong. `look` is pure; an exception of its makes the finding `crashed`.
 
@@ -90,6 +98,8 @@ class Check:
     `needs` name the checks without whose being well this one cannot be looked at: it is `skipped`
     then, blocked by the first of them. `because` name the checks whose faults explain a fault of
     this one: it is folded under the first that has one.
+    `in_log` says which messages of the kernel's log alone make it a fault, where nothing is known of the
+    machine: what the site can look for in a text.
     """
 
     id: str
@@ -99,6 +109,7 @@ class Check:
     look: Callable[[CheckInput], Verdict]
     needs: tuple[str, ...] = ()
     because: tuple[str, ...] = ()
+    in_log: tuple[LogWords, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
-from dshpc_setup.diagnose.kernel_log import lines, wanted, xids
+from dshpc_setup.diagnose.kernel_log import XID, lines, wanted, xids
 from dshpc_setup.diagnose.kernel_messages import devices
-from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.model import (
+    Check,
+    CheckInput,
+    LogWords,
+    Verdict,
+    fault,
+    fine,
+    note,
+    warning,
+)
 from dshpc_setup.diagnose.nvidia_evidence import (
     answer,
     by_test,
@@ -24,6 +33,7 @@ from dshpc_setup.diagnose.nvidia_evidence import (
     titled,
 )
 from dshpc_setup.diagnose.nvidia_past import over, running_at
+from dshpc_setup.diagnose.xid_catalogue import RECOVERY
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Disagreement, GpuDevice
 from dshpc_setup.passthrough import findings
@@ -189,7 +199,7 @@ def _fell_off(known: CheckInput, *, back: bool = True) -> tuple[str, ...]:
     ]
     started = [
         line
-        for line in lines(known.observed.kernel, r"NVRM: The NVIDIA GPU .{0,200}fallen off the bus")
+        for line in lines(known.observed.kernel, _FELL_OFF)
         if back or not devices(line) or devices(line) - running
     ]
     return tuple(dict.fromkeys((*told, *started)))[-3:]
@@ -271,11 +281,13 @@ def _persistence(known: CheckInput) -> Verdict:
 
 
 _TITLES = findings.TITLES
+_FELL_OFF = r"NVRM: The NVIDIA GPU .{0,200}fallen off the bus"
 
 CHECKS: tuple[Check, ...] = (
-    Check(LOST, "driver", "Every NVIDIA GPU is on the bus", _TITLES[LOST], _on_the_bus),
+    Check(LOST, "driver", "Every NVIDIA GPU is on the bus", _TITLES[LOST], _on_the_bus,
+          in_log=(LogWords(rf"{XID}79\b"), LogWords(_FELL_OFF))),
     Check(RESET, "driver", "No NVIDIA GPU needs a reset", _TITLES[RESET], _reset,
-          because=(LOST, "DSH-NV-081")),
+          because=(LOST, "DSH-NV-081"), in_log=(LogWords(rf"{XID}{RECOVERY}\b.*\bto 0x[146]\b"),)),
     Check(UNREADABLE, "driver", "Every NVIDIA GPU can be opened", "An NVIDIA GPU cannot be opened",
           _readable, because=("DSH-NV-005", "DSH-NV-084", "DSH-NV-105", "DSH-NV-102", LOST, RESET)),
     Check(NO_INSTANCES, "driver", "Every GPU in MIG mode has instances", _TITLES[NO_INSTANCES],

@@ -11,8 +11,17 @@ from collections import Counter
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import named
-from dshpc_setup.diagnose.kernel_log import Xid, lines, wanted, xids
-from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.kernel_log import XID, Xid, lines, wanted, xids
+from dshpc_setup.diagnose.model import (
+    Check,
+    CheckInput,
+    LogWords,
+    Verdict,
+    fault,
+    fine,
+    note,
+    warning,
+)
 from dshpc_setup.diagnose.nvidia_evidence import (
     cards,
     driver_loaded,
@@ -24,6 +33,7 @@ from dshpc_setup.diagnose.nvidia_evidence import (
 )
 from dshpc_setup.diagnose.nvidia_past import over, still_said
 from dshpc_setup.diagnose.xid_catalogue import NVLINK_5, RECOVERY
+from dshpc_setup.diagnose.xid_catalogue import XIDS as XIDS_CATALOGUED
 from dshpc_setup.errors import Fix
 from dshpc_setup.problems import LOST
 from dshpc_setup.remedies import Fixes
@@ -44,6 +54,7 @@ _WANTS_OPEN = r"requires use of the NVIDIA open kernel modules"
 # Over two lines: "NVRM: installed in this system is not supported by open", "NVRM: nvidia.ko because ..."
 _WANTS_PROPRIETARY = r"not supported by open nvidia\.ko"
 _LEGACY = r"supported through the NVIDIA (?P<series>\d{2,3})\.\S{1,4} Legacy drivers"
+_IGNORED = r"NVIDIA driver will ignore this GPU"
 _KEYS = {
     "ubuntu": "/var/lib/shim-signed/mok/MOK.der",
     "debian": "/var/lib/dkms/mok.pub",
@@ -151,7 +162,7 @@ def _open_modules(known: CheckInput) -> Fixes:
 def _supported(known: CheckInput) -> Verdict:
     """Whether the driver has left this GPU to an older series of drivers."""
     told = still_said(known, _LEGACY, 2)
-    told = told or still_said(known, r"NVIDIA driver will ignore this GPU", 2)
+    told = told or still_said(known, _IGNORED, 2)
     if not told:
         return fine()
     series = next((match["series"] for line in told if (match := re.search(_LEGACY, line))), None)
@@ -270,13 +281,26 @@ def _after(known: CheckInput, items: list[Xid]) -> Fixes:
     return tuple(dict.fromkeys(steps))
 
 
+_GRAVE = sorted(
+    number for number, each in XIDS_CATALOGUED.items() if each.severity in ("fatal", "fault")
+)
+_GRAVE_XIDS = (
+    LogWords(rf"{XID}(?:{'|'.join(map(str, sorted({*_GRAVE} - {*NVLINK_5})))})\b"),
+    LogWords(rf"{XID}(?:{'|'.join(map(str, NVLINK_5))})\b", unless=r"\bNon-?fatal\b"),
+    LogWords(rf"{XID}{RECOVERY}\b.*\bto 0x[27]\b"),
+)
+
 CHECKS: tuple[Check, ...] = (
     Check(UNSIGNED, "driver", "The kernel takes the NVIDIA driver's module",
-          "The NVIDIA driver's module is not signed (Secure Boot)", _signed),
+          "The NVIDIA driver's module is not signed (Secure Boot)", _signed,
+          in_log=(LogWords(_REFUSED),)),
     Check(WRONG_MODULES, "driver", "The NVIDIA kernel modules are of the kind that the GPU needs",
-          "The GPU needs the other kind of NVIDIA kernel modules (open or proprietary)", _flavour),
+          "The GPU needs the other kind of NVIDIA kernel modules (open or proprietary)", _flavour,
+          in_log=(LogWords(_WANTS_OPEN), LogWords(_WANTS_PROPRIETARY))),
     Check(GPU_TOO_OLD, "driver", "The NVIDIA driver supports the GPU",
-          "The NVIDIA driver no longer supports the GPU", _supported),
+          "The NVIDIA driver no longer supports the GPU", _supported,
+          in_log=(LogWords(_LEGACY), LogWords(_IGNORED))),
     Check(XIDS, "driver", "The kernel's log holds no error of an NVIDIA GPU",
-          "The kernel's log holds Xid errors of a GPU", _xids, because=(LOST,)),
+          "The kernel's log holds Xid errors of a GPU", _xids, because=(LOST,),
+          in_log=_GRAVE_XIDS),
 )  # fmt: skip

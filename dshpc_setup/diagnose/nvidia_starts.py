@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dshpc_setup import remedies
 from dshpc_setup.diagnose.kernel_log import lines
-from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, warning
+from dshpc_setup.diagnose.model import Check, CheckInput, LogWords, Verdict, fault, fine, warning
 from dshpc_setup.diagnose.nvidia_evidence import cards, driver_loaded, with_log
 from dshpc_setup.diagnose.nvidia_past import still_said
 from dshpc_setup.errors import Fix
@@ -115,11 +115,15 @@ def _power(known: CheckInput) -> Verdict:
 
 CHECKS: tuple[Check, ...] = (
     Check(NO_ADDRESSES, "driver", "Every NVIDIA card has addresses for its memory",
-          "The firmware gave the GPU no addresses (BAR is 0M)", _addresses),
+          "The firmware gave the GPU no addresses (BAR is 0M)", _addresses,
+          in_log=(LogWords(_NO_ADDRESSES),)),
     Check(HELD_BY_ANOTHER, "driver", "No other driver was before NVIDIA's",
-          "Another driver had the card when NVIDIA's was loaded", _held, because=(NOUVEAU,)),
+          "Another driver had the card when NVIDIA's was loaded", _held, because=(NOUVEAU,),
+          in_log=(LogWords(_NOT_CALLED),)),
     Check(OTHER_KERNEL, "driver", "The NVIDIA driver's module fits the kernel",
-          "The NVIDIA driver's module was built for another kernel", _built),
+          "The NVIDIA driver's module was built for another kernel", _built,
+          in_log=(LogWords(_OTHER_KERNEL),)),
     Check(NO_POWER, "driver", "Every NVIDIA card has its power cables",
-          "The card's power cables are not connected", _power),
+          "The card's power cables are not connected", _power,
+          in_log=(LogWords(_NO_POWER),)),
 )  # fmt: skip

@@ -6,9 +6,19 @@ Source: Fabric Manager for NVIDIA NVSwitch Systems User Guide, appendix "NVLink 
 from __future__ import annotations
 
 from dshpc_setup import remedies
-from dshpc_setup.diagnose.kernel_log import Xid, past, sxids
-from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, note, warning
+from dshpc_setup.diagnose.kernel_log import SXID, Xid, past, sxids
+from dshpc_setup.diagnose.model import (
+    Check,
+    CheckInput,
+    LogWords,
+    Verdict,
+    fault,
+    fine,
+    note,
+    warning,
+)
 from dshpc_setup.diagnose.nvidia_evidence import silent, titled, with_log
+from dshpc_setup.diagnose.xid_catalogue import SXIDS as CATALOGUED
 from dshpc_setup.errors import Fix
 from dshpc_setup.remedies import Fixes
 
@@ -61,7 +71,13 @@ def _worded(items: list[Xid]) -> str:
     return "; ".join(dict.fromkeys(f"SXid {item.number}: {item.words}" for item in items))
 
 
+_GRAVE = sorted(
+    number for number, each in CATALOGUED.items() if each.severity in ("fatal", "fault")
+)
+
 CHECKS: tuple[Check, ...] = (
     Check(SXIDS, "driver", "The kernel's log holds no error of an NVSwitch",
-          "The kernel's log holds SXid errors of an NVSwitch", _switches),
+          "The kernel's log holds SXid errors of an NVSwitch", _switches,
+          in_log=(LogWords(rf"{SXID}\d{{4,6}}, Fatal\b"),
+                  LogWords(rf"{SXID}(?:{'|'.join(map(str, _GRAVE))}), Non-fatal\b"))),
 )  # fmt: skip

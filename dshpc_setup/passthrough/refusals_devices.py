@@ -15,7 +15,6 @@ from dshpc_setup.passthrough.rules import (
     both,
     by,
     engine_is,
-    file_of_gpu,
     missing_of_spec,
     named_by_spec,
     no,
@@ -76,9 +75,20 @@ def _unresolvable(vendor: str) -> tuple[Rule, ...]:
 # Podman's compatible API tells its client no more than this number, whatever the cause.
 _PODMAN_SAYS_NOTHING = r"unable to upgrade to tcp, received 500"
 
-_NO_FILE = (
-    r"(?:failed to fulfil mount request: open|error mounting|cannot stat|statfs) "
-    rf"{Q}(?P<file>/(?!dev/)[^\s:\"'\\`]+)[^\n]{{0,400}}?no such file"
+
+def _no_file(name: str = "") -> str:
+    """`name`: a pattern of the path's beginning."""
+    return (
+        r"(?:failed to fulfil mount request: open|error mounting|cannot stat|statfs) "
+        rf"{Q}(?P<file>/(?!dev/){name}[^\s:\"'\\`]+)[^\n]{{0,400}}?no such file"
+    )
+
+
+_NO_FILE = _no_file()
+_NO_GPU_FILE = _no_file(r"(?=[^\s:\"'\\`]{0,300}(?:nvidia|libcuda|nvoptix|nvcuvid|amdgpu|rocm))")
+_OLD_SPEC = (
+    "the CDI specification is out of date: it names {file}, which is not on this machine, as after an "
+    "update of the driver"
 )
 
 CDI = (
@@ -102,15 +112,13 @@ CDI = (
         "the CDI specification is out of date: it names {node}, which is not on this machine",
         (remedies.generate_cdi,),
     ),
+    Rule(findings.STALE_CDI_SPEC, _NO_FILE, _OLD_SPEC, (remedies.generate_cdi,), missing_of_spec),
     Rule(
         findings.STALE_CDI_SPEC,
-        _NO_FILE,
-        "the CDI specification is out of date: it names {file}, which is not on this machine, as after an "
-        "update of the driver",
+        _NO_GPU_FILE,
+        _OLD_SPEC,
         (remedies.generate_cdi,),
-        lambda refusal: (
-            missing_of_spec(refusal) or (file_of_gpu(refusal) and refusal.mechanism != "devices")
-        ),
+        no(by("devices")),
     ),
     Rule(
         findings.NO_MOUNT_SOURCE,

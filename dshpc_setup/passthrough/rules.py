@@ -160,11 +160,3 @@ def missing_of_spec(refusal: Refusal) -> bool:
     """The file is one that a CDI specification wants and this machine does not have."""
     wanted = {path for spec in refusal.facts.engine.cdi_specs for path in spec.missing}
     return refusal.said.get("file", "") in wanted
-
-
-def file_of_gpu(refusal: Refusal) -> bool:
-    """A file of a GPU's driver, by its name."""
-    name = refusal.said.get("file", "").lower()
-    return any(
-        word in name for word in ("nvidia", "libcuda", "nvoptix", "nvcuvid", "amdgpu", "rocm")
-    )

@@ -32,27 +32,27 @@ from dshpc_setup.passthrough.causes import RULES
 from dshpc_setup.passthrough.rules import Refusal
 from dshpc_setup.pasted.signs import FIRST, LAST, NEXT, Sign
 
-_MOST = 32 * 1024  # letters of a text that count: half from its beginning, half from its end
-_SHOWN = 160  # letters of the words that told it
+MOST = 32 * 1024  # letters of a text that count: half from its beginning, half from its end
+SHOWN = 160  # letters of the words that told it
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
+ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "`": "'"})
 # The name that NVIDIA's driver sets before each line of one message.
-_AGAIN = re.compile(r"\n *(?:\[[ \d.]{1,20}\] *)?NVRM:(?! Xid| GPU)")
+AGAIN = re.compile(r"\n *(?:\[[ \d.]{1,20}\] *)?NVRM:(?! Xid| GPU)")
 
 # Errors that the driver numbers, in its own form: how grave each is, the checks of the log know
-_NUMBERED = re.compile(r"(?:NVRM: Xid|nvidia-nvswitch\d{1,3}: SXid) \(.*", re.IGNORECASE)
+NUMBERED = re.compile(r"(?:NVRM: Xid|nvidia-nvswitch\d{1,3}: SXid) \(.*", re.IGNORECASE)
 
 # Of the catalogue of refusals: what ended a test-run, and is elsewhere a stopped engine.
-_IN_A_TEST_ALONE = (findings.ENGINE_GONE,)
+IN_A_TEST_ALONE = (findings.ENGINE_GONE,)
 # Words that in other mouths mean other things: `cp: cannot stat`, `./program: Exec format error`.
-_GENERAL = (
+GENERAL = (
     findings.NO_MOUNT_SOURCE,
     findings.STALE_CDI_SPEC,
     findings.OTHER_PROCESSOR,
     findings.IMAGE_WITHOUT_SHELL,
 )
-_OF_ENGINES = re.compile(
+OF_ENGINES = re.compile(
     r"docker|daemon|podman|contain|\brunc\b|\bcrun\b|\bOCI\b|\bCDI\b|compose", re.IGNORECASE
 )
 
@@ -80,9 +80,9 @@ def told(text: str) -> Explanation | None:
     found = [
         *_by_signs(FIRST, flat),
         *_by_log(raw, flat),
-        *_by_signs((*NEXT, *_of_vendors()), flat),
+        *_by_signs((*NEXT, *of_vendors()), flat),
         *_by_rules(raw, flat),
-        *_by_signs(LAST, _read(_NUMBERED.sub("", raw))[1]),
+        *_by_signs(LAST, _read(NUMBERED.sub("", raw))[1]),
     ]
     if not found:
         return None
@@ -101,16 +101,16 @@ def harmless(text: str) -> Harmless | None:
 
 def _read(text: str) -> tuple[str, str]:
     """Its lines, and all of it as one line."""
-    raw = _short(_ESCAPES.sub("", text).translate(_QUOTES))
-    return raw, " ".join(_AGAIN.sub(" ", raw).replace("\\", "").split())
+    raw = _short(ESCAPES.sub("", text).translate(_QUOTES))
+    return raw, " ".join(AGAIN.sub(" ", raw).replace("\\", "").split())
 
 
 def _short(text: str) -> str:
-    half = _MOST // 2
-    return text if len(text) <= _MOST else f"{text[:half]}\n{text[-half:]}"
+    half = MOST // 2
+    return text if len(text) <= MOST else f"{text[:half]}\n{text[-half:]}"
 
 
-def _of_vendors() -> Iterator[Sign]:
+def of_vendors() -> Iterator[Sign]:
     """`SIGNS` of each vendor's aspect `signs`: rows of findings, words, and words beside them."""
     for vendor in gpu_vendors.names():
         module = gpu_vendors.aspect(vendor, "signs")
@@ -128,14 +128,14 @@ def _by_signs(signs: tuple[Sign, ...], flat: str) -> Iterator[Explanation]:
 def _by_rules(raw: str, flat: str) -> Iterator[Explanation]:
     """By the catalogue of refusals: what holds on a machine of which nothing is known, and what might."""
     text = f"{raw}\n{flat}"
-    left_out = _IN_A_TEST_ALONE if _OF_ENGINES.search(raw) else (*_IN_A_TEST_ALONE, *_GENERAL)
+    left_out = IN_A_TEST_ALONE if OF_ENGINES.search(raw) else (*IN_A_TEST_ALONE, *GENERAL)
     hold, might = [], []
     for rule in RULES:
         if rule.finding in left_out:
             continue
         for match in re.finditer(rule.pattern, text, re.IGNORECASE):
             said = {name: value or "" for name, value in match.groupdict().items()}
-            if rule.when(Refusal(_machine(), "none", said)):
+            if rule.when(Refusal(unknown_machine(), "none", said)):
                 hold.append(Explanation(rule.finding, (), _words(match[0])))
                 break
             might.append(rule.finding)
@@ -176,7 +176,7 @@ def _without_log() -> tuple[Finding, ...]:
 
 
 def _diagnosed(lines: tuple[str, ...]) -> tuple[Finding, ...]:
-    known = CheckInput(_machine(), observed=Observed(kernel=KernelLog("present", lines)))
+    known = CheckInput(unknown_machine(), observed=Observed(kernel=KernelLog("present", lines)))
     return diagnose(known, tuple(check for check in catalogue() if check.section == "driver"))
 
 
@@ -184,7 +184,7 @@ _IN_USE = ("intel",)  # whose log is looked at where jobs get a GPU
 
 
 @cache
-def _machine() -> HostFacts:
+def unknown_machine() -> HostFacts:
     """A Linux machine with a card of each maker, of which nothing else is known."""
     names = gpu_vendors.names()
     return HostFacts(
@@ -203,4 +203,4 @@ def _machine() -> HostFacts:
 
 def _words(text: str) -> str:
     words = " ".join(text.split()).strip("\"' ")
-    return words if len(words) <= _SHOWN else f"{words[: _SHOWN - 3]}..."
+    return words if len(words) <= SHOWN else f"{words[: SHOWN - 3]}..."

@@ -10,6 +10,7 @@ from dshpc_setup.diagnose.kernel_messages import devices
 from dshpc_setup.diagnose.model import (
     Check,
     CheckInput,
+    LogWords,
     Verdict,
     fault,
     fine,
@@ -100,5 +101,6 @@ def _hangs(known: CheckInput) -> Verdict:
 CHECKS: tuple[Check, ...] = (
     Check("DSH-GP-020", "driver", "Intel's driver has its cards", "Intel's GPU driver is missing",
           _driver),
-    Check("DSH-GP-021", "driver", "No Intel GPU has hung", "An Intel GPU has hung", _hangs),
+    Check("DSH-GP-021", "driver", "No Intel GPU has hung", "An Intel GPU has hung", _hangs,
+          in_log=(LogWords(_HANG.pattern),)),
 )  # fmt: skip
