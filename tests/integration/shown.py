@@ -111,7 +111,7 @@ _COLUMNS = re.compile(r"(?<=\S) {2,}(?=\S)")
 _ROW = re.compile(r"(\d+)(?:_\S+)? +[\w.-]+ +[a-z]+")  # of a list of jobs
 # A job's number: in a sentence or a command, in the list, among those that wait
 _NUMBER = re.compile(
-    r"(\b[Jj]ob (?:show |logs |cancel )?|\brelease |\bjob logs |"
+    r"(\b[Jj]ob (?:show |logs |cancel )?|\brelease |\brequeue |\bJobId=|\bjob logs |"
     r"^(?=\d+(?:_\S+)? +[\w.-]+ +[a-z]+)|^ {11}(?=\d+ \())(\d+)(?!\d)"
 )
 

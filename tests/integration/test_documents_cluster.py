@@ -28,7 +28,7 @@ from tests.integration.cluster import (
     made,
     wait_until,
 )
-from tests.integration.shown import Shown, Terminal, blocks, shown
+from tests.integration.shown import Jobs, Shown, Terminal, blocks, shown
 from tests.integration.test_documents import ELSEWHERE, RECORDED
 
 pytestmark = [
@@ -41,6 +41,10 @@ SETTINGS, OWN, JOBS, METHODS = (
     f"{HOW_TO}/{name}.md" for name in ("configuration", "own-configuration", "jobs", "methods")
 )
 COMPOSE = f"{HOW_TO}/own-compose-file.md"
+START = "docs/start.md"
+CHECKPOINTS, ARRAY, EIGHT = (
+    f"docs/tutorials/{name}.md" for name in ("checkpoints", "array", "eight-gpus")
+)
 
 
 # The settings that the page shows: what goes together is in force together, to save starts.
@@ -299,6 +303,26 @@ def test_methods(scene: Scene) -> None:
     type_all(scene, METHODS)
 
 
+def test_the_first_sbatch(scene: Scene) -> None:
+    if not scene.is_as_made():
+        scene.gpus("h100:2")
+    scene.terminal.since = int(scene.cluster.submit(script="true"))
+    type_all(scene, START)
+
+
+def test_tutorials(scene: Scene) -> None:
+    scene.gpus("h100:8")
+    scene.terminal.folder = scene.cluster.work
+    for command in blocks(CHECKPOINTS)[0].commands:
+        name = command.command.removeprefix("cat ")
+        (scene.cluster.work / name).write_text("".join(f"{line}\n" for line in command.lines))
+    shutil.rmtree(scene.cluster.work / "jobs", ignore_errors=True)
+    for document in (CHECKPOINTS, ARRAY, EIGHT):
+        scene.terminal.since = int(scene.cluster.submit(script="true"))
+        scene.terminal.wanted, scene.terminal.printed = Jobs(), Jobs()
+        type_all(scene, document)
+
+
 def test_a_compose_file_of_ones_own(scene: Scene, tmp_path: Path) -> None:
     cat, *_ = blocks(COMPOSE)[0].commands
     (tmp_path / "compose.yml").write_text("".join(f"{line}\n" for line in cat.lines))
@@ -309,7 +333,10 @@ def test_a_compose_file_of_ones_own(scene: Scene, tmp_path: Path) -> None:
 
 def test_nothing_is_left_untyped() -> None:
     here = {item.document for item in shown() if item.key not in ELSEWHERE}
-    assert here == {README, SETTINGS, OWN, JOBS, METHODS, COMPOSE}
+    assert here == {
+        *(README, SETTINGS, OWN, JOBS, METHODS, COMPOSE, START, CHECKPOINTS, ARRAY, EIGHT),
+        "docs/index.md",
+    }
     settings = [item.text.partition(":")[0] for item in blocks(SETTINGS) if item.language == "yaml"]
     assert settings == sorted([*TOGETHER, *APART], key=settings.index)
     assert not set(BEFORE) - {item.key for item in shown()}

@@ -158,8 +158,9 @@ def test_lock_file_fulfils_the_declared_dependencies(wheel: Path) -> None:
         if line.startswith("Requires-Dist: ")
     ]
     assert {"docker", "jinja2", "typer"} <= {requirement.name for requirement in declared}
-    locked = pins("requirements.lock")
     for requirement in declared:
+        extra = "extra ==" in str(requirement.marker or "")
+        locked = pins("requirements-dev.lock" if extra else "requirements.lock")
         versions = [
             version
             for (name, _), version in locked.items()
