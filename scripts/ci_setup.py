@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +21,11 @@ from pathlib import Path
 from dshpc_setup import cli
 from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.files.atomic import make_folder, write_atomic, write_error
-from dshpc_setup.project import trust
+from dshpc_setup.project import on_path, trust
 from dshpc_setup.terminal.command_names import print_error
-from dshpc_setup.terminal.commands import EXEC_COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "dshpc-ci"
-COMMANDS = tuple(sorted(EXEC_COMMANDS - {"exec", "shell"}))
-"""Slurm's; `dshpc` itself is beside them."""
 
 
 @dataclass(frozen=True)
@@ -91,25 +87,13 @@ def choose(folders: Iterable[str]) -> Path:
     )
 
 
-def wrapper(dshpc: str, folder: str, command: str) -> str:
-    """A program that runs `dshpc COMMAND` in its place: with its arguments, streams, signals and exit code.
-
-    Whoever names another cluster (DSHPC_DIR) means that one.
-    """
-    words = [shlex.quote(dshpc), *([command] if command != "dshpc" else [])]
-    return (
-        "#!/bin/sh\n# Made by dsHPC's scripts/ci-setup.sh\n"
-        f'[ -n "${{DSHPC_DIR:-}}" ] || DSHPC_DIR={shlex.quote(folder)}\n'
-        f'export DSHPC_DIR\nexec {" ".join(words)} "$@"\n'
-    )
-
-
 def put_wrappers(folder: Path) -> Path:
     """The folder for the PATH."""
     programs = folder / "bin"
     make_folder(programs)
-    for command in ("dshpc", *COMMANDS):
-        text = wrapper(str(ROOT / "dshpc"), str(folder), command)
+    for command in ("dshpc", *on_path.SLURM):
+        # whoever names another cluster means that one
+        text = on_path.wrapper(str(ROOT / "dshpc"), command, "DSHPC_DIR", str(folder))
         write_atomic(programs / command, text, 0o755)
     return programs
 

@@ -31,3 +31,5 @@ class ShareHook(BuildHookInterface):  # type: ignore[type-arg]
         for name in SHARED:
             source = Path(self.root) / name
             build_data["force_include"][str(source)] = f"dshpc_setup/_share/{name}"
+        # where man looks beside the folder of the commands
+        build_data["shared_data"][str(Path(self.root) / "docs/man")] = "share/man/man1"

@@ -325,7 +325,8 @@ def _place(environ: Mapping[str, str]) -> tuple[trust.Place | None, list[trust.P
         folder = os.path.realpath(named)
         return trust.judged(folder), [], folder
     here = _here() or "/"
-    return (*trust.search(here), here)
+    found, ignored = trust.search(here)
+    return found or trust.default(environ), ignored, here
 
 
 def say_ignored(ignored: Sequence[trust.Place]) -> None:

@@ -45,4 +45,5 @@ def found_project(folder: Path | None) -> Project | None:
         from dshpc_setup.cli.exec import say_ignored
 
         say_ignored(found.ignored)
-    return found
+    default = os.environ.get("DSHPC_DEFAULT_DIR")  # of a wrapper by install-commands
+    return project_at(Path(default)) if found is None and default else found

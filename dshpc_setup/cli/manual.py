@@ -9,6 +9,8 @@ from typing import Any
 
 from dshpc_setup.cli.passed_on import PANEL
 
+_PANELS = ("Set up", "Run", "Methods and jobs", PANEL, "Inspect")
+
 
 @dataclass(frozen=True)
 class Option:
@@ -44,13 +46,13 @@ class Command:
 
 
 def commands() -> tuple[Command, ...]:
-    """Those right behind `dshpc`, in the order of its help."""
+    """Those right behind `dshpc`, by panel and name: the parser's order is that in which modules came."""
     import typer
 
     from dshpc_setup.cli.app import app
 
     group: Any = typer.main.get_command(app)
-    return tuple(_below(group, ()))
+    return tuple(sorted(_below(group, ()), key=lambda it: (_PANELS.index(it.panel), it.words)))
 
 
 def _below(group: Any, words: tuple[str, ...]) -> Iterator[Command]:

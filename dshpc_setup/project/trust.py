@@ -18,7 +18,7 @@ from dshpc_setup import engine_client
 
 TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Any
 
 OWN = ".dshpc"
@@ -115,6 +115,12 @@ def search(start: str) -> tuple[Place | None, list[Place]]:
             chosen = place
     nearer = places if chosen is None else places[places.index(chosen) + 1 :]
     return chosen, [place for place in nearer if place.text is not None or chosen is None]
+
+
+def default(environ: Mapping[str, str]) -> Place | None:
+    """The project of who stands in none, which `dshpc install-commands` has named in DSHPC_DEFAULT_DIR."""
+    named = environ.get("DSHPC_DEFAULT_DIR")
+    return judged(os.path.realpath(named)) if named else None
 
 
 def judged(folder: str) -> Place:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.project import on_path
 from scripts import ci_setup
 
 ROOT = Path(__file__).parents[2]
@@ -78,10 +79,10 @@ def test_jobs_see_the_checkout(env: dict[str, str], work: str) -> None:
     assert ci_setup.wanted(env, "/w").work == work
 
 
-@given(HOSTILE, HOSTILE, st.sampled_from(ci_setup.COMMANDS))
+@given(HOSTILE, HOSTILE, st.sampled_from(on_path.SLURM))
 def test_a_wrapper_hands_everything_over(dshpc: str, folder: str, command: str) -> None:
     """Whatever stands in the paths. tests/integration/test_ci.py runs some."""
-    text = ci_setup.wrapper(dshpc, folder, command)
+    text = on_path.wrapper(dshpc, command, "DSHPC_DIR", folder)
     words = shlex.split(text, comments=True)
     at = words.index("exec", words.index("export"))
     assert words[at:] == ["exec", dshpc, command, "$@"]
@@ -90,7 +91,7 @@ def test_a_wrapper_hands_everything_over(dshpc: str, folder: str, command: str) 
 
 
 def test_dshpc_itself_has_one() -> None:
-    words = shlex.split(ci_setup.wrapper("/r/dshpc", "/f", "dshpc"), comments=True)
+    words = shlex.split(on_path.wrapper("/r/dshpc", "dshpc", "DSHPC_DIR", "/f"), comments=True)
     assert words[-3:] == ["exec", "/r/dshpc", "$@"]
 
 

@@ -83,7 +83,10 @@ def test_wheel_carries_the_whole_package_and_nothing_beside_it(wheel: Path) -> N
     assert {name.partition("/")[0] for name in names} == {
         "dshpc_setup",
         f"dshpc_setup-{dshpc_setup.__version__}.dist-info",
+        f"dshpc_setup-{dshpc_setup.__version__}.data",
     }
+    data = {name.partition(".data/")[2] for name in names if ".data/" in name}
+    assert data == {f"data/share/man/man1/{path.name}" for path in (ROOT / "docs/man").glob("*.1")}
 
 
 def test_wheel_declares_both_commands_and_the_version_of_the_package(wheel: Path) -> None:
