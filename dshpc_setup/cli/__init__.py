@@ -201,38 +201,50 @@ def _run(arguments: list[str], program: str) -> int:
         from dshpc_setup.cli.exec import main as exec_main
 
         return exec_main(arguments)
+    if first == "__complete":
+        from dshpc_setup.cli.completing import print_answers
+
+        return print_answers(arguments[2:])
     from dshpc_setup.cli.interrupts import raised
 
     with raised(_ended_by):
-        if first == "detect":
-            from dshpc_setup.cli.detect import detect, parsed
+        return _run_command(first, arguments, program)
 
-            asked = parsed(arguments[1:])
-            if asked is not None:
-                return told(lambda: detect(asked), arguments, program)
-        if first == "doctor":
-            from dshpc_setup.cli.doctor_line import look
-            from dshpc_setup.cli.doctor_line import parsed as parsed_line
 
-            line = parsed_line(arguments[1:])
-            if line is not None:
-                return told(lambda: look(line), arguments, program)
-        if first == "job":
-            from dshpc_setup.cli import job_line
+def _run_command(first: str, arguments: list[str], program: str) -> int:
+    if not arguments:
+        from dshpc_setup.cli.first_look import look as first_look
 
-            words = job_line.parsed(arguments[1:])
-            if words is not None:
-                return told(lambda: job_line.ask(*words), arguments, program)
-        if first == "run" or (first == "method" and arguments[1:2] in (["run"], ["check"])):
-            from dshpc_setup.cli.submission import carry_out
-            from dshpc_setup.cli.submission import parsed as parsed_submission
+        return told(first_look, arguments, program)
+    if first == "detect":
+        from dshpc_setup.cli.detect import detect, parsed
 
-            submission = parsed_submission(arguments)
-            if submission is not None:
-                return told(lambda: carry_out(submission), arguments, program)
-        from dshpc_setup.cli.app import run as app_run
+        asked = parsed(arguments[1:])
+        if asked is not None:
+            return told(lambda: detect(asked), arguments, program)
+    if first == "doctor":
+        from dshpc_setup.cli.doctor_line import look
+        from dshpc_setup.cli.doctor_line import parsed as parsed_line
 
-        return app_run(arguments, program)
+        line = parsed_line(arguments[1:])
+        if line is not None:
+            return told(lambda: look(line), arguments, program)
+    if first == "job":
+        from dshpc_setup.cli import job_line
+
+        words = job_line.parsed(arguments[1:])
+        if words is not None:
+            return told(lambda: job_line.ask(*words), arguments, program)
+    if first == "run" or (first == "method" and arguments[1:2] in (["run"], ["check"])):
+        from dshpc_setup.cli.submission import carry_out
+        from dshpc_setup.cli.submission import parsed as parsed_submission
+
+        submission = parsed_submission(arguments)
+        if submission is not None:
+            return told(lambda: carry_out(submission), arguments, program)
+    from dshpc_setup.cli.app import run as app_run
+
+    return app_run(arguments, program)
 
 
 def told(command: Callable[[], int], arguments: list[str], program: str) -> int:

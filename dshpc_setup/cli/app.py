@@ -21,9 +21,11 @@ from dshpc_setup.cli import setting_up
 from dshpc_setup.cli import (
     compose,
     config,
+    demo,
     doctoring,
     env,
     image,
+    installing,
     jobs,
     key,
     looking,
@@ -38,9 +40,11 @@ __all__ = [
     "app",
     "compose",
     "config",
+    "demo",
     "doctoring",
     "env",
     "image",
+    "installing",
     "jobs",
     "key",
     "looking",
@@ -92,7 +96,7 @@ def _run(arguments: list[str], program: str) -> int:
 def _of_another_tool(error: Any, arguments: list[str]) -> DshpcError | None:
     """What to use in place of an option that is not there, of the commands that submit jobs."""
     option = getattr(error, "option_name", None)
-    command = " ".join(arguments[: 1 if arguments[0] == "run" else 2])
+    command = " ".join(arguments[: 1 if arguments[:1] == ["run"] else 2])
     if not isinstance(option, str) or command not in ("run", "method run", "method check"):
         return None
     return other_tools.refusal(command, option)
