@@ -116,7 +116,7 @@ def _findings() -> str:
         line = f"- [{check.id}](findings/{check.id}.md) {html.escape(check.fault_title)}"
         sections.setdefault(check.section, []).append(line)
     return "".join(
-        f"\n## {name.capitalize()}\n\n" + "\n".join(lines) + "\n"
+        f"\n## {'GPU' if name == 'gpu' else name.capitalize()}\n\n" + "\n".join(lines) + "\n"
         for name, lines in sections.items()
     )
 
@@ -156,11 +156,14 @@ def _command(command: manual.Command, level: str) -> Iterator[str]:
 
 def _settings() -> str:
     rows = (
-        (f"`{each.name}`", f"`{each.flag} {each.metavar}`", f"`{each.env}`", _default(each.default),
-         _text(each.help))
+        (
+            f"`{each.name}`<br>`{each.flag} {each.metavar}`<br>`{each.env}`",
+            _default(each.default),
+            _text(each.help),
+        )
         for each in DECLARATIONS
-    )  # fmt: skip
-    head = ("in dshpc.yaml", "flag of configure", "variable", "default", "")
+    )
+    head = ("in dshpc.yaml, flag of configure, variable", "default", "")
     return (
         "# Settings\n\nFlags come first, then variables, then what a flag of an earlier run chose, then "
         "`dshpc.yaml`. [How they are used](../how-to/configuration.md).\n\n" + _table(head, rows)
