@@ -2,7 +2,7 @@
 
 A shell asks by `dshpc __complete -- WORD...`, of which the last word is being typed. Each answer is a line:
 the word, a tab, what it is. No answer at all lets the shell offer files. Nothing here waits: the one question
-to the engine, for jobs, has a fifth of a second, and all else is read from files.
+to the engine, for jobs, has a fifth of a second (DSHPC_COMPLETION_S), and all else is read from files.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def _jobs() -> Iterator[Answer]:
     call = cli_exec.Call("squeue", ["-h", "--me", "-o", "%i %T %j"], cli_exec.runtime(os.environ))
     call.is_slurm = False  # no waiting for a cluster that is starting
     argv = call.client(cli_exec.calling_user(os.environ), os.environ)
-    said = LocalMachine().run(argv, deadline_s=_DEADLINE_S)
+    deadline_s = float(os.environ.get("DSHPC_COMPLETION_S") or _DEADLINE_S)
+    said = LocalMachine().run(argv, deadline_s=deadline_s)
     for line in said.stdout.splitlines() if said.code == 0 else ():
         job, _, about = line.partition(" ")
         if job[:1].isdigit():

@@ -17,6 +17,7 @@ from dshpc_setup.machine.local import LocalMachine
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("DSHPC_COMPLETION_S", raising=False)
     (tmp_path / ".dshpc").mkdir()
     runtime = {"container": "lab-slurm", "work": str(tmp_path / "work"), "prefix": "lab"}
     (tmp_path / ".dshpc/runtime.json").write_text(json.dumps(runtime))
@@ -92,6 +93,13 @@ def test_jobs_are_asked_of_slurm_with_a_short_deadline(monkeypatch: pytest.Monke
     assert "squeue" in argv
     assert not any(word.startswith("DSHPC_WAIT_S") for word in argv)
     assert deadline <= 0.2
+
+
+def test_a_slow_engine_can_be_given_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = _asked(monkeypatch, "present", 0, "")
+    monkeypatch.setenv("DSHPC_COMPLETION_S", "2")
+    completing.answers(["scancel", ""])
+    assert [deadline for _, deadline in slurm.asked] == [2]
 
 
 def test_a_dead_engine_offers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
