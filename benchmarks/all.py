@@ -26,7 +26,16 @@ from side_by_side import FIGURES, program
 HERE = Path(__file__).parent
 DEADLINE_S = 3600
 # Without --dir
-ALONE = ("bring_up", "detect", "image_size", "passthrough", "processes", "validate", "version")
+ALONE = (
+    "bring_up",
+    "completion",
+    "detect",
+    "image_size",
+    "passthrough",
+    "processes",
+    "validate",
+    "version",
+)
 CONTAINERS = (
     "bring_up",
     "restarts",
