@@ -52,7 +52,12 @@ def commands() -> tuple[Command, ...]:
     from dshpc_setup.cli.app import app
 
     group: Any = typer.main.get_command(app)
-    return tuple(sorted(_below(group, ()), key=lambda it: (_PANELS.index(it.panel), it.words)))
+    return tuple(sorted(_below(group, ()), key=_place))
+
+
+def _place(command: Command) -> tuple[int, str, tuple[str, ...]]:
+    known = command.panel in _PANELS
+    return (_PANELS.index(command.panel) if known else len(_PANELS), command.panel, command.words)
 
 
 def _below(group: Any, words: tuple[str, ...]) -> Iterator[Command]:
