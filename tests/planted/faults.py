@@ -397,6 +397,21 @@ FAULTS = (
         "project/test_run_lock.py",
     ),
     _fault(
+        "a command that others have put on the PATH is overwritten",
+        "dshpc_setup/project/on_path.py",
+        "if os.path.lexists(path) and not is_ours(path):",
+        "if path.is_dir():",
+        "project/test_on_path.py",
+        "cli/test_installing.py",
+    ),
+    _fault(
+        "the tour leaves its cluster behind where it is ended",
+        "dshpc_setup/cli/demo.py",
+        "        finally:\n            self._remove()",
+        "        finally:\n            pass",
+        "cli/test_demo.py",
+    ),
+    _fault(
         "a dollar in a value is a variable of compose",
         "dshpc_setup/render/configuration.py",
         '.replace("$", "$$")',
