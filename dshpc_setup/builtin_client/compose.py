@@ -22,15 +22,17 @@ from dshpc_setup.builtin_client.compose_text import (
     PROJECT,
     SERVICE,
     mapping,
+    named,
     one_service,
     seconds_of,
     size_of,
     texts,
     variables,
+    volume_of,
     wrong,
 )
 from dshpc_setup.builtin_client.door import COMPOSE
-from dshpc_setup.builtin_client.failing import ClientError
+from dshpc_setup.builtin_client.failing import ClientError, refused
 from dshpc_setup.builtin_client.plan import Planned, PlannedMount, device_of, mount_of
 from dshpc_setup.builtin_client.store import Container, Store
 from dshpc_setup.builtin_client.words import Options, put
@@ -87,7 +89,7 @@ def planned_of(text: str, folder: Path, project: str, env: Mapping[str, str]) ->
     try:
         added = [str(each) for each in service.get("cap_add") or RIGHTS]
         return Planned(
-            str(service.get("container_name") or f"{project}-{name}-1"),
+            named(str(service.get("container_name") or f"{project}-{name}-1"), "container"),
             image,
             folder / FOLDER,
             host_name=str(service.get("hostname") or ""),
@@ -111,13 +113,8 @@ def _mount(told: Any, declared: Mapping[str, Any], folder: Path) -> PlannedMount
         return mount
     if mount.source.startswith("."):
         raise ValueError(f"{told!r}: name the whole path, below {folder}")
-    if mount.source not in declared:
-        raise ValueError(f"the volume {mount.source!r} is not declared")
-    volume = mapping(declared[mount.source] or {}, mount.source)
-    labels = texts(volume, "labels")
-    return PlannedMount(
-        str(volume.get("name") or mount.source), mount.target, mount.read_only, labels
-    )
+    volume, labels = volume_of(declared, mount.source)
+    return PlannedMount(volume, mount.target, mount.read_only, labels)
 
 
 def _of(store: Store, project: str) -> list[Container]:
@@ -132,6 +129,7 @@ def _up(machine: Machine, store: Store, planned: Planned, *, recreate: bool) -> 
                 f'Error response from daemon: Conflict. The container name "/{planned.name}" is already in '
                 f'use by container "{found.id}".'
             )
+        _refuse_others(store, planned)
         if found is not None and recreate and _is_another(store, found, planned):
             put(f"Recreating {planned.name}")
             containers.stop(found)
@@ -146,6 +144,18 @@ def _up(machine: Machine, store: Store, planned: Planned, *, recreate: bool) -> 
             put(f"Starting {planned.name}")
             containers.start(machine, store, found)
     return 0
+
+
+def _refuse_others(store: Store, planned: Planned) -> None:
+    """Two controllers that write one queue damage it: a volume that another project's container has."""
+    wanted = {each.source for each in planned.mounts if each.volume is not None}
+    for each in store.all("container"):
+        if each.labels.get(PROJECT) == planned.labels[PROJECT]:
+            continue
+        for name in sorted(wanted.intersection(each.volumes.values())):
+            raise refused(
+                f"the volume {name} is in use by the container {each.name} of another cluster"
+            )
 
 
 def _is_another(store: Store, container: Container, planned: Planned) -> bool:
@@ -171,5 +181,6 @@ def _run(machine: Machine, store: Store, planned: Planned, rest: list[str]) -> i
     )
     _, *argv = options.words
     name = options.value("--name") or f"{planned.name}-run"
+    _refuse_others(store, planned)
     one = replace(planned, name=name, argv=tuple(argv), restart=False)
     return containers.run_to_end(machine, store, one, None, remove_after=options.has("--rm"))

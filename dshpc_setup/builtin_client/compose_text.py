@@ -15,6 +15,8 @@ PROJECT, SERVICE, HASH = (
     "com.docker.compose.project", "com.docker.compose.service", "com.docker.compose.config-hash"
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?::?-([^}]*))?\})")
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")  # Docker's and Podman's own rule
+_OF_VOLUMES = frozenset(("name", "labels"))
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -63,6 +65,26 @@ def variables(folder: Path) -> dict[str, str]:
         return {}
     pairs = (line.removeprefix("export ").partition("=") for line in lines if "=" in line)
     return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs if name[:1] != "#"}
+
+
+def named(text: str, what: str) -> str:
+    """The name, where it can be one of a container or a volume, and is no path; ValueError."""
+    if not _NAME.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no name of a {what}: letters, digits, '_', '.' and '-' make one, and a letter or a "
+            "digit is its first"
+        )
+    return text
+
+
+def volume_of(declared: Mapping[str, Any], source: str) -> tuple[str, dict[str, str]]:
+    """The name that a declared volume has outside of the file, and its labels; ValueError."""
+    if source not in declared:
+        raise ValueError(f"the volume {source!r} is not declared")
+    volume = mapping(declared[source] or {}, source)
+    if unknown := sorted(set(volume) - _OF_VOLUMES):
+        raise ValueError(f"the volume {source!r}: {unknown[0]} is not carried out by this engine")
+    return named(str(volume.get("name") or source), "volume"), texts(volume, "labels")
 
 
 def size_of(text: str) -> int:

@@ -22,6 +22,7 @@ from dshpc_setup.builtin_client.compose_text import (
     seconds_of,
     size_of,
     texts,
+    volume_of,
     wrong,
 )
 from dshpc_setup.engine_client import IDS_LABEL
@@ -164,15 +165,7 @@ def _volumes(found: OneService) -> Iterator[tuple[str, Mapping[str, str]]]:
     for told in _list(found.keys.get("volumes")):
         source = told.partition(":")[0]
         if not source.startswith("/"):
-            yield _named(found, source)
-
-
-def _named(found: OneService, source: str) -> tuple[str, Mapping[str, str]]:
-    """The name that a declared volume has outside of the file, and its labels."""
-    if source not in found.declared:
-        raise ValueError(f"the volume {source!r} is not declared")
-    volume = mapping(found.declared[source] or {}, source)
-    return str(volume.get("name") or source), texts(volume, "labels")
+            yield volume_of(found.declared, source)
 
 
 def _mounts(value: Any, at: _At) -> list[str]:
@@ -187,7 +180,7 @@ def _mounts(value: Any, at: _At) -> list[str]:
         ):
             raise ValueError(f"{told!r} is no volume: name the whole path of a folder")
         if not source.startswith("/"):
-            source = _named(at.service, source)[0]
+            source = volume_of(at.service.declared, source)[0]
         mounts.append(f"{source}:{rest}")
     return _each("--volume", mounts)
 

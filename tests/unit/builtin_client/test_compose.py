@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dshpc_setup.builtin.wanted import Device
+from dshpc_setup.builtin.archive import Unpacked
+from dshpc_setup.builtin.ids import Ids
+from dshpc_setup.builtin.rootfs import Rootfs
+from dshpc_setup.builtin.wanted import Device, Wanted
 from dshpc_setup.builtin_client import compose, compose_text
 from dshpc_setup.builtin_client.failing import ClientError
 from dshpc_setup.builtin_client.plan import Planned, PlannedMount, device_of, mount_of
+from dshpc_setup.builtin_client.store import Container, Store
 from dshpc_setup.builtin_client.words import Options
+from dshpc_setup.machine import Machine
 
 FOLDER = Path("/p")
 FILE = """
@@ -81,6 +88,11 @@ def test_another_file_is_another_container() -> None:
         ('"1g"', '"much"', "'much' is no size"),
         ("15s", "soon", "'soon' is no duration"),
         ("state:/var", "other:/var", "the volume 'other' is not declared"),
+        ('"lab-state"', '"../.."', "'../..' is no name of a volume"),
+        ('"lab-state"', '"/etc"', "'/etc' is no name of a volume"),
+        ('"lab-state"', '".hidden"', "'.hidden' is no name of a volume"),
+        ('"lab-state",', '"lab-state", driver: nfs,', "'state': driver is not carried out"),
+        ('"lab-slurm"\n', '"../lab"\n', "'../lab' is no name of a container"),
         ("/dev/nvidia0:/dev", "/etc/shadow:/dev", "is no device node"),
         ("  slurm:", "  slurm: [", "yaml"),
     ],
@@ -141,3 +153,23 @@ def test_mounts_that_are_none(text: str) -> None:
 def test_a_device_keeps_its_name_unless_another_is_given() -> None:
     assert device_of("/dev/kfd") == Device("/dev/kfd", "/dev/kfd")
     assert device_of("/dev/null:/dev/kfd:rw") == Device("/dev/null", "/dev/kfd")
+
+
+def test_a_volume_of_another_clusters_container_is_refused(tmp_path: Path) -> None:
+    """Its queue would have two writers."""
+    store = Store({"XDG_CACHE_HOME": str(tmp_path)})
+    ids = Ids("root")
+    root = Rootfs("ab" * 32, ids, str(tmp_path), Unpacked(0, 0, 0, None))
+    wanted = Wanted("other-slurm", root, str(tmp_path), ("/init",), "other")
+    other = Container(
+        "1", "other-slurm", "i", "now", wanted, {compose_text.PROJECT: "other"}, {"/s": "lab-state"}
+    )
+    store.put("container", other.name, other)
+    (tmp_path / "docker-compose.yml").write_text(FILE)
+    told = ["-p", "lab", "--project-directory", str(tmp_path)]
+    for verb in (["up", "-d"], ["run", "--rm", "slurm", "true"]):
+        with pytest.raises(ClientError, match="lab-state is in use by the container other-slurm"):
+            compose.main(cast("Machine", None), store, [*told, *verb])
+    store.put("container", other.name, replace(other, labels={compose_text.PROJECT: "lab"}))
+    with pytest.raises(ClientError, match="No such image"):  # it gets as far as that
+        compose.main(cast("Machine", None), store, [*told, "up", "-d"])

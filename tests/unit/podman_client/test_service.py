@@ -147,6 +147,7 @@ def test_cdi_among_devices_and_a_seccomp_profile_of_the_folders() -> None:
         ),
         (TEXT.replace("state:/var", "other:/var"), "the volume 'other' is not declared"),
         (TEXT.replace("state:/var", "state:var"), "is no volume"),
+        (TEXT.replace("lab-state", "/etc"), "'/etc' is no name of a volume"),
         (TEXT.replace("max-file", "max-files"), "logging.options.max-files is not known to Podman"),
         (TEXT.replace("15s", "soon"), "is no duration"),
         ("services: {a: {image: x}, b: {image: x}}", "runs one service"),
