@@ -183,7 +183,7 @@ def _to_end(machine: Machine, store: Store, container: Container) -> int:
     while status.state in ALIVE:
         time.sleep(_LOOK_S)
         status = launch.find(container.run)
-    sys.stdout.buffer.write(log_of(container))
+    sys.stdout.buffer.write(b"".join(log_of(container)))
     sys.stdout.flush()
     return 137 if status.code is None else status.code
 
@@ -204,19 +204,21 @@ def _as_user(machine: Machine, store: Store, container: Container, user: str) ->
     return done.code
 
 
-def log_of(container: Container) -> bytes:
-    """All that is kept of what it has written."""
-    told = b""
-    for name in ("container.log.1", "container.log"):
-        with contextlib.suppress(OSError):
-            told += (container.run / name).read_bytes()
-    return told
+def log_of(container: Container) -> tuple[bytes, bytes]:
+    """All that is kept of what it has written: the file that was full, and the one that is written to."""
+    return _read(container.run / "container.log.1"), _read(container.run / "container.log")
 
 
-def follow(container: Container, to: BinaryIO) -> None:
-    """What it writes from now on, until it ends."""
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def follow(container: Container, to: BinaryIO, at: int) -> None:
+    """What it writes from that byte of its log on, until it ends."""
     file = container.run / "container.log"
-    at = file.stat().st_size if file.exists() else 0
     while True:
         runs = launch.find(container.run).state in ALIVE
         size = file.stat().st_size if file.exists() else 0

@@ -29,14 +29,19 @@ def answer(store: Store, words: Sequence[str]) -> str | None:
 
 
 def log(store: Store, argv: list[str]) -> str:
-    """What the container has written last."""
     options = Options(argv, OF_LOGS)
-    container = containers.need(store, options.words[0])
+    whole = b"".join(containers.log_of(containers.need(store, options.words[0])))
+    return last_of(whole, options).decode(errors="replace")
+
+
+def last_of(whole: bytes, options: Options) -> bytes:
+    """The lines of a log that are asked for."""
     tail = options.value("--tail")
-    lines = containers.log_of(container).splitlines(keepends=True)
-    if tail is not None and tail != "all":
-        lines = lines[len(lines) - min(len(lines), int(tail)) :]
-    return b"".join(lines).decode(errors="replace")
+    if tail is None or tail == "all":
+        return whole
+    lines = whole.split(b"\n")  # and not at each sign that Python takes for a line's end
+    count = int(tail) + (lines[-1] == b"")
+    return b"\n".join(lines[max(0, len(lines) - count) :])
 
 
 def _inspect(store: Store, argv: list[str]) -> str:

@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
             from dshpc_setup.builtin_client import compose
 
             return compose.main(machine, store, rest)
-        told = looking.answer(store, [verb, *rest])
+        told = None if verb == "logs" else looking.answer(store, [verb, *rest])
         if told is not None:
             sys.stdout.write(told)
             sys.stdout.flush()
@@ -68,11 +68,15 @@ def _exec(_: Machine, store: Store, argv: list[str]) -> int:
     return containers.execute(container, what, stdin=options.has("-i"), terminal=options.has("-t"))
 
 
-def _follow(_: Machine, store: Store, argv: list[str]) -> int:
-    container = containers.need(store, Options(argv, looking.OF_LOGS).words[0])
-    sys.stdout.write(looking.log(store, argv))
-    sys.stdout.flush()
-    containers.follow(container, sys.stdout.buffer)
+def _logs(_: Machine, store: Store, argv: list[str]) -> int:
+    """The bytes as they were written."""
+    options = Options(argv, looking.OF_LOGS)
+    container = containers.need(store, options.words[0])
+    before, now = containers.log_of(container)
+    sys.stdout.buffer.write(looking.last_of(before + now, options))
+    sys.stdout.buffer.flush()
+    if options.has("--follow"):
+        containers.follow(container, sys.stdout.buffer, len(now))
     return 0
 
 
@@ -176,7 +180,7 @@ def _run(machine: Machine, store: Store, argv: list[str]) -> int:
 
 _VERBS: dict[str, Callable[[Machine, Store, list[str]], int | None]] = {
     "exec": _exec,
-    "logs": _follow,
+    "logs": _logs,
     "top": _top,
     "stop": _stop,
     "start": _start,

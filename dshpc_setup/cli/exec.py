@@ -359,10 +359,17 @@ def _check(argument: str) -> None:
 
 
 def hand_over(argv: list[str]) -> NoReturn:
-    """Become that program: its streams, signals and exit code are then its own affair."""
+    """Become that program: its streams, signals and exit code are then its own affair.
+
+    Where it speaks to a terminal we stay, for what it prints are words of others.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     try:
+        if os.isatty(1) or os.isatty(2):
+            from dshpc_setup.cli import exec_streams
+
+            sys.exit(exec_streams.run(argv))
         os.execvp(argv[0], argv)
     except OSError as error:
         from dshpc_setup.cli.exec_trouble import no_client

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Set
     from typing import Any
 
+    from dshpc_setup.cli.exec_streams import Streams
+
 _FORWARDED = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2")
 _STOPPING = ("TSTP", "CONT")  # without a terminal inside, whose own Ctrl-Z does it
 _DELIVER_S = 10.0  # a signal may come before the command has begun: try again so long
@@ -36,6 +38,7 @@ class Session:
         """`client`: the whole `docker exec`; `deliver`: one that a signal's name is added to."""
         self._client, self._deliver, self._mode = client, deliver, mode
         self._child = 0
+        self._streams: Streams | None = None
         # delivery's pid -> signal, when it came, when this try began
         self._pending: dict[int, tuple[str, float, float]] = {}
         self.gave_up: str | None = None  # the signal at which a silent engine was given up
@@ -62,6 +65,8 @@ class Session:
         try:
             self._start(before)
             ended = self._wait(caught)
+            if self._streams is not None:
+                self._streams.drain()
         finally:
             _restore(saved)
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -72,20 +77,28 @@ class Session:
 
     def _start(self, mask: Set[int]) -> None:
         feed = drain = -1
+        streams = None
         if self._mode == exec_stdin.PUMP:
             drain, feed = os.pipe()  # neither end is inherited but as the client's stdin
         elif self._mode == exec_stdin.NONE:
             drain = os.open(os.devnull, os.O_RDONLY)
+            if os.isatty(1) or os.isatty(2):
+                from dshpc_setup.cli.exec_streams import Streams
+
+                self._streams = streams = Streams()
+        actions = [(os.POSIX_SPAWN_DUP2, drain, 0)] if drain >= 0 else []
         self._child = os.posix_spawnp(
             self._client[0],
             self._client,
             os.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, drain, 0)] if drain >= 0 else [],
+            file_actions=[*actions, *(streams.actions if streams else [])],
             # With a terminal inside, the client must be in the foreground to set ours to raw mode.
             setpgroup=os.getpgrp() if self._mode == exec_stdin.TTY else 0,
             setsigmask=mask,
             setsigdef=[signal.SIGPIPE],  # the interpreter ignores it
         )
+        if streams:
+            streams.start()
         if drain >= 0:
             os.close(drain)
         if feed >= 0:

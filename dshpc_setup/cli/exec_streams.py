@@ -1,0 +1,95 @@
+"""What a command in the container prints, on its way to our terminal: text of others commands no terminal.
+
+Names of jobs, logs and messages are written by whoever submits. A file or a pipe gets the bytes as they are,
+and so does the terminal of a command that has one of its own inside (`srun`, `shell`).
+
+Imported on the way to every `dshpc squeue`: see exec_session.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import sys
+
+from dshpc_setup.terminal.sanitize import HarmlessStream
+
+TYPE_CHECKING = False  # importing typing costs more than all of the rest
+if TYPE_CHECKING:
+    from typing import Any
+
+_BLOCK = 1 << 16
+_DRAIN_S = 5.0
+
+
+class Streams:
+    """A pipe for each of our streams that is a terminal; the two of one terminal share it, in their order."""
+
+    def __init__(self) -> None:
+        self.actions: list[tuple[Any, ...]] = []  # for posix_spawn
+        self._pipes: list[
+            tuple[int, int, int]
+        ] = []  # where it is read, where written, where it goes
+        self._done: list[Any] = []
+        for target in filter(os.isatty, (1, 2)):
+            if self._pipes and os.path.sameopenfile(1, 2):
+                write = self._pipes[0][1]
+            else:
+                read, write = os.pipe()
+                self._pipes.append((read, write, target))
+            self.actions.append((os.POSIX_SPAWN_DUP2, write, target))
+
+    def start(self) -> None:
+        """The one that writes has been started: from here on our end of it is his alone."""
+        for read, write, target in self._pipes:
+            os.close(write)
+            lock = _thread.allocate_lock()
+            lock.acquire()
+            self._done.append(lock)
+            _thread.start_new_thread(_carry, (read, target, lock))
+
+    def drain(self) -> None:
+        """All that was printed is on the terminal, where nobody else still has the other end."""
+        for lock in self._done:
+            lock.acquire(timeout=_DRAIN_S)
+
+
+def _carry(read: int, target: int, lock: Any) -> None:
+    encoding = getattr((sys.stdout, sys.stderr)[target - 1], "encoding", None) or "utf-8"
+    stream = HarmlessStream()
+    try:
+        while True:
+            block = os.read(read, _BLOCK)
+            left = stream.shown(block).encode(encoding, "replace")
+            while left:
+                left = left[os.write(target, left) :]
+            if not block:
+                break
+    except OSError:  # the terminal has hung up: so has, for who writes, the pipe
+        pass
+    finally:
+        os.close(read)
+        lock.release()
+
+
+def run(argv: list[str]) -> int:
+    """A program whose words are to be harmless on our terminal: its exit code, 128 and the signal.
+
+    Ctrl-C is the program's, which is in our process group; what ends us otherwise is passed on.
+    OSError where it cannot be started.
+    """
+    streams = Streams()
+    heard = signal.getsignal(signal.SIGINT) != signal.SIG_IGN
+    default = [signal.SIGPIPE, *([signal.SIGINT] if heard else [])]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    child = os.posix_spawnp(
+        argv[0], argv, os.environ, file_actions=streams.actions, setsigdef=default
+    )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda by, _: os.kill(child, by))
+    streams.start()
+    _, status = os.waitpid(child, 0)
+    streams.drain()
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)

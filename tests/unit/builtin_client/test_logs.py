@@ -1,0 +1,45 @@
+"""`logs` of the built-in engine: the bytes of a container's log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dshpc_setup.builtin.archive import Unpacked
+from dshpc_setup.builtin.ids import Ids
+from dshpc_setup.builtin.rootfs import Rootfs
+from dshpc_setup.builtin.wanted import Wanted
+from dshpc_setup.builtin_client import main
+from dshpc_setup.builtin_client.store import Container, Store
+
+OLD, NEW = b"first\x1b[2J\nsecond\r20%\n", b"\xff third\x0c\xc2\x85\nno end"
+
+
+@pytest.fixture(autouse=True)
+def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store({"XDG_CACHE_HOME": str(tmp_path)})
+    root = Rootfs("ab" * 32, Ids("root"), str(tmp_path), Unpacked(0, 0, 0, None))
+    wanted = Wanted("lab-slurm", root, str(tmp_path), ("/init",), "lab")
+    store.put("container", "lab-slurm", Container("1", "lab-slurm", "i", "now", wanted))
+    (tmp_path / "container.log.1").write_bytes(OLD)
+    (tmp_path / "container.log").write_bytes(NEW)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), OLD + NEW),
+        (("--tail", "all"), OLD + NEW),
+        (("--tail", "2"), NEW),
+        (("--tail", "3"), b"second\r20%\n" + NEW),
+        (("--tail", "0"), b""),
+        (("--follow", "--tail", "1"), b"no end"),  # it does not run: it ends there
+    ],
+)
+def test_the_bytes_as_they_were_written(
+    capfdbinary: pytest.CaptureFixture[bytes], words: tuple[str, ...], said: bytes
+) -> None:
+    assert main.main(["logs", *words, "--", "lab-slurm"]) == 0
+    assert capfdbinary.readouterr().out == said
