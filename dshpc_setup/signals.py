@@ -42,3 +42,15 @@ def held_back() -> Iterator[None]:
     finally:
         for number in caught:
             signal.raise_signal(number)
+
+
+def as_at_first() -> None:
+    """Each signal does what it does by default and none is held back, as a program that is started expects.
+
+    Python ignores SIGPIPE and SIGXFSZ, a script's shell more for what it starts with `&`, and an ignored
+    signal stays ignored in the next program: `yes | head -1` would not end.
+    """
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if signal.getsignal(number) != signal.SIG_DFL:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())

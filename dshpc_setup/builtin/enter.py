@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
+from dshpc_setup import signals
 from dshpc_setup.builtin import accounts, kernel, limits, one_id, processes, refused_calls
 from dshpc_setup.builtin.launch import Status
 from dshpc_setup.builtin.processes import Process
@@ -518,8 +519,7 @@ def _program(
 ) -> NoReturn:
     account = who.account
     kernel.die_with_parent(signal.SIGKILL)
-    for number in _OWN:
-        signal.signal(number, signal.SIG_DFL)
+    signals.as_at_first()
     os.setsid()
     copies = [fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, 10) for stream in streams]
     for at, handle in enumerate(copies):

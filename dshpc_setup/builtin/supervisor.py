@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
+from dshpc_setup import signals
 from dshpc_setup.builtin import (
     filesystem,
     ids,
@@ -277,7 +278,7 @@ def _first(wanted: Wanted, living: int, saying: int, reporting: int) -> NoReturn
     # The parent is in another namespace: whether it has ended before is told by its end of a pipe
     if select.select([living], [], [], 0)[0]:
         os._exit(1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signals.as_at_first()
     os.setsid()
     try:
         filesystem.build(wanted, lambda storage: _tell(reporting, {"storage": storage}))

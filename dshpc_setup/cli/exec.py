@@ -186,7 +186,12 @@ def run(call: Call) -> int:
     folder_said = call.folder is None and (os.isatty(2) or call.command == "sbatch")
     if folder_said:
         say(f"this folder is not in the work folder: the command runs in {call.work}.")
-    session = Session(call.client(calling_user(os.environ), os.environ), call.deliver, call.mode)
+    # Docker's client ends by SIGPIPE; of srun's threads, the one that writes gets it, and no other hears it
+    deaf = (
+        call.command in ("srun", "sattach") and call.runtime.get("engine") == engine_client.BUILTIN
+    )
+    client = call.client(calling_user(os.environ), os.environ)
+    session = Session(client, call.deliver, call.mode, deaf=deaf)
     try:
         code, died_by = session.run()
     except OSError as error:

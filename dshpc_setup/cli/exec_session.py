@@ -34,11 +34,16 @@ _ENDING = ("HUP", "INT", "QUIT", "TERM")
 class Session:
     """One command in the container, from the start of the client to its end."""
 
-    def __init__(self, client: list[str], deliver: list[str], mode: str) -> None:
-        """`client`: the whole `docker exec`; `deliver`: one that a signal's name is added to."""
+    def __init__(
+        self, client: list[str], deliver: list[str], mode: str, *, deaf: bool = False
+    ) -> None:
+        """`client`: the whole `docker exec`; `deliver`: one that a signal's name is added to. `deaf`: what
+        runs would write into our own stdout, and does not end where that is closed."""
         self._client, self._deliver, self._mode = client, deliver, mode
+        self._closing = deaf and _is_pipe(1)
         self._child = 0
         self._streams: Streams | None = None
+        self._closed = False  # nobody reads our stdout any more
         # delivery's pid -> signal, when it came, when this try began
         self._pending: dict[int, tuple[str, float, float]] = {}
         self.gave_up: str | None = None  # the signal at which a silent engine was given up
@@ -60,6 +65,9 @@ class Session:
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         signal.signal(signal.SIGALRM, _nothing)  # a timer: macOS has no sigtimedwait
         caught |= {signal.SIGCHLD, signal.SIGALRM}
+        if self._closing:
+            signal.signal(signal.SIGPIPE, _nothing)
+            caught.add(signal.SIGPIPE)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, caught)
         saved = _terminal() if self._mode == exec_stdin.TTY else None
         try:
@@ -67,6 +75,8 @@ class Session:
             ended = self._wait(caught)
             if self._streams is not None:
                 self._streams.drain()
+            if self._closed:
+                ended = 128 + signal.SIGPIPE, 0
         finally:
             _restore(saved)
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -82,10 +92,10 @@ class Session:
             drain, feed = os.pipe()  # neither end is inherited but as the client's stdin
         elif self._mode == exec_stdin.NONE:
             drain = os.open(os.devnull, os.O_RDONLY)
-            if os.isatty(1) or os.isatty(2):
-                from dshpc_setup.cli.exec_streams import Streams
+        if self._closing or (self._mode == exec_stdin.NONE and (os.isatty(1) or os.isatty(2))):
+            from dshpc_setup.cli.exec_streams import Streams
 
-                self._streams = streams = Streams()
+            self._streams = streams = Streams(closing=self._closing)
         actions = [(os.POSIX_SPAWN_DUP2, drain, 0)] if drain >= 0 else []
         self._child = os.posix_spawnp(
             self._client[0],
@@ -120,6 +130,9 @@ class Session:
                     return 128 + _number(silent), 0
             elif number == signal.SIGTSTP:
                 self._stop()
+            elif number == signal.SIGPIPE:
+                self._closed = True
+                self.abandon(number)
             else:
                 self._forward(signal.Signals(number).name[3:], time.monotonic())
 
@@ -201,6 +214,13 @@ def _quietly(argv: list[str]) -> int:
     """Start a program without streams and in a group of its own: its pid."""
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     return os.posix_spawnp(argv[0], argv, os.environ, file_actions=null, setpgroup=0, setsigmask=[])
+
+
+def _is_pipe(stream: int) -> bool:
+    import stat
+
+    kind = os.fstat(stream).st_mode
+    return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
 
 
 def _number(name: str) -> signal.Signals:

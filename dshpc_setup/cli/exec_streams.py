@@ -1,4 +1,4 @@
-"""What a command in the container prints, on its way to our terminal: text of others commands no terminal.
+"""What a command in the container prints, on its way to us: text of others commands no terminal.
 
 Names of jobs, logs and messages are written by whoever submits. A file or a pipe gets the bytes as they are,
 and so does the terminal of a command that has one of its own inside (`srun`, `shell`).
@@ -17,6 +17,7 @@ from dshpc_setup.terminal.sanitize import HarmlessStream
 
 TYPE_CHECKING = False  # importing typing costs more than all of the rest
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _BLOCK = 1 << 16
@@ -24,21 +25,32 @@ _DRAIN_S = 5.0
 
 
 class Streams:
-    """A pipe for each of our streams that is a terminal; the two of one terminal share it, in their order."""
+    """A pipe for each of our streams that is a terminal; the two of one terminal share it, in their order.
 
-    def __init__(self) -> None:
+    `closing`: instead one for a stdout that is a pipe itself, or a socket: where its reader is gone, we get
+    SIGPIPE. The bytes stay as they are.
+    """
+
+    def __init__(self, *, closing: bool = False) -> None:
         self.actions: list[tuple[Any, ...]] = []  # for posix_spawn
         self._pipes: list[
             tuple[int, int, int]
         ] = []  # where it is read, where written, where it goes
         self._done: list[Any] = []
+        self._closing = closing
+        if closing:
+            self._add(1)
+            return
         for target in filter(os.isatty, (1, 2)):
             if self._pipes and os.path.sameopenfile(1, 2):
-                write = self._pipes[0][1]
+                self.actions.append((os.POSIX_SPAWN_DUP2, self._pipes[0][1], target))
             else:
-                read, write = os.pipe()
-                self._pipes.append((read, write, target))
-            self.actions.append((os.POSIX_SPAWN_DUP2, write, target))
+                self._add(target)
+
+    def _add(self, target: int) -> None:
+        read, write = os.pipe()
+        self._pipes.append((read, write, target))
+        self.actions.append((os.POSIX_SPAWN_DUP2, write, target))
 
     def start(self) -> None:
         """The one that writes has been started: from here on our end of it is his alone."""
@@ -47,7 +59,8 @@ class Streams:
             lock = _thread.allocate_lock()
             lock.acquire()
             self._done.append(lock)
-            _thread.start_new_thread(_carry, (read, target, lock))
+            how = _bytes if self._closing else _words(target)
+            _thread.start_new_thread(_carry, (read, target, how, lock))
 
     def drain(self) -> None:
         """All that was printed is on the terminal, where nobody else still has the other end."""
@@ -55,17 +68,27 @@ class Streams:
             lock.acquire(timeout=_DRAIN_S)
 
 
-def _carry(read: int, target: int, lock: Any) -> None:
+def _bytes(block: bytes) -> bytes:
+    return block
+
+
+def _words(target: int) -> Callable[[bytes], bytes]:
     encoding = getattr((sys.stdout, sys.stderr)[target - 1], "encoding", None) or "utf-8"
     stream = HarmlessStream()
+    return lambda block: stream.shown(block).encode(encoding, "replace")
+
+
+def _carry(read: int, target: int, how: Callable[[bytes], bytes], lock: Any) -> None:
     try:
         while True:
             block = os.read(read, _BLOCK)
-            left = stream.shown(block).encode(encoding, "replace")
+            left = how(block)
             while left:
                 left = left[os.write(target, left) :]
             if not block:
                 break
+    except BrokenPipeError:
+        os.kill(os.getpid(), signal.SIGPIPE)
     except OSError:  # the terminal has hung up: so has, for who writes, the pipe
         pass
     finally:

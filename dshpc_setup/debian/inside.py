@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from dshpc_setup import signals
 from dshpc_setup.builtin import filesystem, kernel, one_id
 from dshpc_setup.builtin.ids import Ids, become_root
 from dshpc_setup.debian.faults import DebianError
@@ -123,6 +124,7 @@ def _first(root: Path, ids: Ids, script: Script, said: int, failed: int) -> NoRe
         if ids.way == "single":
             one_id.pretend()
         _no_sync()
+        signals.as_at_first()
         os.execve("/bin/sh", ("sh", "-c", script.text), dict(script.environment))
     except OSError as error:
         place = error.filename2 or error.filename or ""

@@ -11,6 +11,7 @@ import os
 import pty
 import random
 import resource
+import shlex
 import shutil
 import signal
 import socket
@@ -35,6 +36,7 @@ USER = "dshpc-test-own"
 ALONE = 64123  # in no passwd, and with no range of ids
 FOREVER = ("/bin/sh", "-c", "trap 'exit 7' TERM; while :; do sleep 0.05; done")
 _GONE_S = 10.0
+_DEAF = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTTOU)
 
 
 @dataclass(frozen=True)
@@ -344,6 +346,40 @@ def test_limits_are_as_high_as_its_user_may_have_them(own: Own) -> None:
             assert stack == "unlimited" or int(stack) >= 65536  # KiB
     finally:
         own.do("stop", "limits")
+
+
+def test_signals_do_there_what_they_do_by_default(own: Own) -> None:
+    """Python ignores two of them, and a shell more for what it starts with `&`; `yes | head` has to end."""
+
+    def deaf() -> None:
+        for number in (*_DEAF, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF)
+
+    shown = ("grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status")
+    process = own.begin(
+        "start",
+        "signals",
+        "/bin/sh",
+        "-c",
+        f"{shlex.join(shown)} >/seen; sleep 60",
+        preexec_fn=deaf,
+    )
+    try:
+        assert process.wait(30) == 0
+        first = own.inside("signals", "cat", "/seen")[1]
+        entered = subprocess.run(
+            own.argv("enter", str(own.home / "signals"), "root", "60", *shown),
+            preexec_fn=deaf, capture_output=True, text=True, timeout=60, check=True, **own.options,
+        )  # fmt: skip
+        for text in (first, json.loads(entered.stdout)[1]):
+            words = text.split()
+            assert words[::2] == ["SigBlk:", "SigIgn:"]
+            # 32 and 33 are the C library's own, which no program can set
+            assert [int(word, 16) & ~(0b11 << 31) for word in words[1::2]] == [0, 0], text
+        assert own.inside("signals", "sh", "-c", "yes | head -1")[:3] == [0, "y\n", ""]
+    finally:
+        own.do("stop", "signals")
 
 
 def test_signals_and_a_terminal_reach_a_program(own: Own) -> None:
