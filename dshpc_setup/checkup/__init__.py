@@ -15,6 +15,7 @@ from dshpc_setup import __version__, probes
 from dshpc_setup import settings as settings_module
 from dshpc_setup.checkup import cluster, device_links, disks, gpu_memory, kernel
 from dshpc_setup.diagnose import CheckInput, catalogue
+from dshpc_setup.engine import inspecting
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import Ended, Machine, Say, earlier
@@ -50,14 +51,15 @@ def examine(machine: Machine, project: Project | None, early: Early | None = Non
     settings, wrong = _settings(project, machine.env)
     seen = with_simulated_gpus(machine, settings.simulate)
     usable = None if wrong else settings
+    deadline_s = DEADLINE_S * inspecting.patience(project.runtime() if project else {})
     questions: dict[str, Callable[[Say], None]] = {
         "machine": lambda say: _machine(machine, seen, project, usable, say)
     }
     if project is not None:
         questions["cluster"] = lambda say: say(
-            cluster.look(machine, project, DEADLINE_S - 0.5, early)
+            cluster.look(machine, project, deadline_s - 0.5, early)
         )
-    ended = machine.apart(questions, deadline_s=DEADLINE_S, meanwhile=catalogue)
+    ended = machine.apart(questions, deadline_s=deadline_s, meanwhile=catalogue)
     from dshpc_setup.engine import daemon
     from dshpc_setup.passthrough import Passthrough
 
@@ -176,8 +178,13 @@ def _machine(
 
     `settings` are None where those of the project cannot be used.
     """
-    until = machine.clock() + DEADLINE_S
+    patience = inspecting.patience(project.runtime() if project else {})
+    until = machine.clock() + DEADLINE_S * patience
     facts = probes.gather(seen, deadline_s=_FACTS_S)
+    if facts.engine.state == "timeout" and patience > 1:
+        say(facts)  # should the machine not answer at all now
+        left_s = until - machine.clock() - (DEADLINE_S - _FACTS_S)
+        facts = probes.gather(seen, deadline_s=left_s)
     say(facts)
     folder = project.folder if project else None
     questions: dict[str, Callable[[Say], None]] = {
@@ -208,17 +215,17 @@ def _put_together(
     observed = replace(
         _clusters(ended.get("cluster"), project),
         version=__version__,
-        disks=_first(told, tuple) or (),
-        kernel=_first(told, KernelLog) or KernelLog(),
-        gpu_memory=_first(told, GpuMemory) or GpuMemory(),
-        device_links=_first(told, DeviceLinks) or DeviceLinks(),
+        disks=_last(told, tuple) or (),
+        kernel=_last(told, KernelLog) or KernelLog(),
+        gpu_memory=_last(told, GpuMemory) or GpuMemory(),
+        device_links=_last(told, DeviceLinks) or DeviceLinks(),
     )
     if project is not None:
         from dshpc_setup.checkup.files import FolderSeen
 
-        folder = _first(told, FolderSeen) or FolderSeen()
+        folder = _last(told, FolderSeen) or FolderSeen()
         observed = replace(observed, project=str(project.folder), **vars(folder))
-    return _first(told, HostFacts) or _no_facts(machine), observed
+    return _last(told, HostFacts) or _no_facts(machine), observed
 
 
 def _no_facts(machine: Machine) -> HostFacts:
@@ -226,14 +233,15 @@ def _no_facts(machine: Machine) -> HostFacts:
     return probes.gather(machine, engine=False, only=())
 
 
-def _first(end: Ended, kind: type[_T]) -> _T | None:
-    return next((item for item in end.items if isinstance(item, kind)), None)
+def _last(end: Ended, kind: type[_T]) -> _T | None:
+    """What was told last of that kind."""
+    return next((item for item in reversed(end.items) if isinstance(item, kind)), None)
 
 
 def _clusters(end: Ended | None, project: Project | None) -> Observed:
     if end is None:
         return Observed()
-    found = _first(end, Observed)
+    found = _last(end, Observed)
     if found is not None:
         return found
     why = f": {end.detail}" if end.detail else ""

@@ -16,7 +16,7 @@ from dshpc_setup.container.status import printable
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
-from dshpc_setup.engine.inspecting import INSIDE_S, Answer, Early, ask_inside
+from dshpc_setup.engine.inspecting import INSIDE_S, Answer, Early, ask_inside, patience
 from dshpc_setup.engine_client import DOCKER
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult, Ended, Machine, Say, earlier
@@ -55,7 +55,7 @@ def look(
         return Observed()
     until = machine.clock() + deadline_s
     machine = inspecting_once(machine, early.container)
-    near = with_deadline(machine, min(COMMAND_S, earlier(deadline_s)))
+    near = with_deadline(machine, min(_command_s(project), earlier(deadline_s)))
     try:
         found = _ours(near, project, name)
     except DshpcError as error:
@@ -68,6 +68,10 @@ def look(
         )
     left_s = max(_LEAST_S, until - machine.clock())
     return _found(machine, project, found, left_s, asking=early.asking)
+
+
+def _command_s(project: Project) -> float:
+    return COMMAND_S * patience(project.runtime())
 
 
 def _ours(machine: Machine, project: Project, name: str) -> Container | None:
@@ -96,14 +100,15 @@ def _found(
     machine: Machine, project: Project, found: Container, deadline_s: float, *, asking: bool
 ) -> Observed:
     """All questions about a container that is there, at the same time; `asking`: it is being asked."""
-    near = with_deadline(machine, min(COMMAND_S, earlier(deadline_s)))
+    command_s = _command_s(project)
+    near = with_deadline(machine, min(command_s, earlier(deadline_s)))
     questions: dict[str, Callable[[Say], None]] = {
-        "status": lambda say: say(_status(at_once(near, found, COMMAND_S), project, found)),
+        "status": lambda say: say(_status(at_once(near, found, command_s), project, found)),
         "container": lambda say: _container(near, project, found, say),
     }
     running = found.status == "running"
     if running and not asking:
-        inside_s = earlier(min(INSIDE_S, deadline_s))
+        inside_s = earlier(min(INSIDE_S * patience(project.runtime()), deadline_s))
         questions["inside"] = lambda say: say(ask_inside(machine, found.name, inside_s))
     ended = machine.apart(questions, deadline_s=deadline_s)
     status = ended["status"].items[0] if ended["status"].items else _without(project, found, ended)
@@ -149,7 +154,7 @@ def _why(end: Ended) -> str:
 
 def _container(machine: Machine, project: Project, found: Container, say: Say) -> None:
     """Told again with each answer: its log, who has the same GPUs, whether its image is there."""
-    seen = replace(_described(found), log=log_of(machine, found))
+    seen = replace(_described(found), log=log_of(machine, found, _command_s(project)))
     say(seen)
     seen = replace(seen, sharing=_sharing(machine, found))
     say(seen)
@@ -219,11 +224,11 @@ def _is_there(machine: Machine, ref: str) -> bool | None:
         return None
 
 
-def log_of(machine: Machine, found: Container) -> tuple[str, ...]:
+def log_of(machine: Machine, found: Container, deadline_s: float = COMMAND_S) -> tuple[str, ...]:
     """The last lines since its last start, both streams in their order."""
     lines: list[str] = []
     argv = DOCKER.logs(found.name, tail=_LOG_LINES, since=found.started)
-    machine.run(argv, deadline_s=COMMAND_S, on_line=lines.append)
+    machine.run(argv, deadline_s=deadline_s, on_line=lines.append)
     return tuple(printable(line)[:_LONGEST_LINE] for line in lines[-_LOG_LINES:])
 
 

@@ -84,14 +84,15 @@ def _looked(line: Line, machine: Machine, project: Project | None) -> _Looked:
     from dshpc_setup.machine import commands  # noqa: F401  # once: else each process that asks does it
 
     found: list[_Looked] = []
+    inside_s = inspecting.INSIDE_S * inspecting.patience(project.runtime() if project else {})
 
     def rest() -> None:
         early = inspecting.Early(_described(machine, name), asking=True)
         found.append(_rest(line, machine, project, early))
 
     said = machine.apart(
-        {"inside": lambda say: say(inspecting.ask_inside(machine, name))},
-        deadline_s=inspecting.INSIDE_S,
+        {"inside": lambda say: say(inspecting.ask_inside(machine, name, inside_s))},
+        deadline_s=inside_s,
         meanwhile=rest,
     )
     from dshpc_setup.checkup import with_inside

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from dshpc_setup.engine_client import DOCKER
+from dshpc_setup.engine_client import DOCKER, PODMAN
 from dshpc_setup.machine import CommandResult, Machine
 
 INSIDE_S = 7.0
+_PODMAN_TAKES = 3.0
+
+
+def patience(runtime: Mapping[str, Any]) -> float:
+    """How many times as long doctor waits for a project's engine, by what its runtime.json says.
+
+    Docker's daemon runs. Podman is started for each question, and looks for its own parts first:
+    `podman info`, which takes half a second where nothing else runs, took 8 on a busy machine of two CPUs.
+    """
+    return _PODMAN_TAKES if runtime.get("engine") == PODMAN else 1.0
 
 
 def argv(kind: str, name: str) -> list[str]:

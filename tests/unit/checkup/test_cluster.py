@@ -423,6 +423,37 @@ def test_a_cluster_that_hangs_is_there_all_the_same(project: Project) -> None:
     )
 
 
+@pytest.mark.parametrize(("engine", "asked_times"), [("podman", 2), ("docker", 1)])
+def test_a_podman_that_is_slow_is_asked_once_more(
+    project: Project, monkeypatch: pytest.MonkeyPatch, engine: str, asked_times: int
+) -> None:
+    """And each of its commands may take longer; Docker, whose daemon runs, gets no more than before."""
+    runtime = {"container": "p-slurm", "work": "/w", "prefix": "p", "engine": engine}
+    project.write_json(".dshpc/runtime.json", runtime)
+    given: list[float] = []
+
+    def gather(_: object, *, deadline_s: float, **__: object) -> object:
+        given.append(deadline_s)
+        return facts(Engine("timeout" if len(given) == 1 else "present"))
+
+    monkeypatch.setattr(probes, "gather", gather)
+    monkeypatch.setattr(disks, "disks", lambda *_: (ROOM,))
+    monkeypatch.setattr(kernel, "read_log", lambda *_: KernelLog("present"))
+    asked = machine(described(project))
+    known = checkup.examine(asked, project)
+    assert len(given) == asked_times
+    inside = asked.deadlines.pop(OBSERVE)
+    if engine == "podman":
+        assert known.facts.engine.state == "present"
+        assert given[1] > 2 * given[0]
+        assert cluster.COMMAND_S < max(asked.deadlines.values()) <= 3 * cluster.COMMAND_S
+        assert inside > INSIDE_S
+    else:
+        assert known.facts.engine.state == "timeout"
+        assert max(asked.deadlines.values()) <= cluster.COMMAND_S
+        assert inside <= INSIDE_S
+
+
 def _container_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Timed:
     """The inside of a container whose start report lies under `tmp_path`."""
     run = tmp_path / "run/dshpc"
