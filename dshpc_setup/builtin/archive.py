@@ -21,11 +21,17 @@ from typing import IO, Literal
 
 from dshpc_setup.machine.elf import architecture_of
 
-Fault = Literal["truncated", "no-archive", "unsafe", "architecture", "no-room", "write"]
+Fault = Literal[
+    "truncated", "no-archive", "unsafe", "too-large", "architecture", "no-room", "write"
+]
 _BLOCK = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _END = bytes(tarfile.BLOCKSIZE)
+_RATIO, _ALWAYS_BYTES = 50, 1 << 30  # root filesystems are packed to a fourth, seldom to a tenth
+_LEAST_BYTES = 4096  # that a file takes, an empty one as well
+_HEADER = 1 << 20  # longer is no name, and would be read into memory
+_KEPT_FREE = 256 << 20
 _PROGRAMS = ("bin", "sbin", "usr/bin", "usr/sbin")
 
 
@@ -58,15 +64,27 @@ def parts_of(name: str) -> tuple[str, ...]:
     return parts
 
 
-def unpack(archive: Path, folder: Path, *, owners: bool, machine: str) -> Unpacked:
+def most_bytes(packed: int) -> int:
+    """What an archive of so many bytes may become at most: zeros are packed to a thousandth, and the holes of
+    a sparse file to nothing."""
+    return max(_ALWAYS_BYTES, _RATIO * packed)
+
+
+def unpack(
+    archive: Path, folder: Path, *, owners: bool, machine: str, most: int | None = None
+) -> Unpacked:
     """The archive (tar, or tar.gz) into an empty folder; ArchiveError, what was written stays then.
 
     `owners`: members get the ids that the archive tells; else all belong to the caller, who can read and
     write each. `machine`: the processor as `uname -m` has it, for which a program of the archive must be.
+    `most`: how many bytes may come of it (`most_bytes` of the file that it came as).
     """
     try:
+        if most is None:
+            most = most_bytes(os.stat(archive).st_size)
         with _opened(archive) as source:
-            return unpack_tar(source, folder, owners=owners, machine=machine, name=archive.name)
+            tree = _Tree(folder, owners, machine, most)
+            return _unpacked(source, tree, archive.name)
     except OSError as error:
         raise ArchiveError("write", str(error)) from None
 
@@ -74,13 +92,20 @@ def unpack(archive: Path, folder: Path, *, owners: bool, machine: str) -> Unpack
 def unpack_tar(
     source: IO[bytes], folder: Path, *, owners: bool, machine: str, name: str
 ) -> Unpacked:
-    """The same of a tar that is read from here, also into a folder that holds others already."""
+    """The same of a tar that is read from here, also into a folder that holds others already.
+
+    It comes from those who signed it: it may be as large as it likes.
+    """
+    return _unpacked(source, _Tree(folder, owners, machine, None), name)
+
+
+def _unpacked(source: IO[bytes], tree: _Tree, name: str) -> Unpacked:
     with contextlib.ExitStack() as stack:
         tail: _Tail | None = None
         try:
+            stack.enter_context(tree)
             tail = _Tail(source)
             tar = stack.enter_context(tarfile.TarFile(fileobj=tail, mode="r"))  # type: ignore[arg-type]
-            tree = stack.enter_context(_Tree(folder, owners, machine))
             for member in tar:
                 tree.add(tar, member)
             if tail.last != _END:
@@ -131,6 +156,8 @@ class _Tail:
         self.seen = 0
 
     def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _HEADER:
+            raise ArchiveError("unsafe", f"a header of {size} bytes")
         self.last = self._file.read(size)
         self.seen += len(self.last)
         return self.last
@@ -145,9 +172,10 @@ class _Tail:
 class _Tree:
     """The folder, held open, with the folder that was written to last."""
 
-    def __init__(self, folder: Path, owners: bool, machine: str) -> None:
+    def __init__(self, folder: Path, owners: bool, machine: str, most: int | None) -> None:
         self._top = os.open(folder, _FOLDER)
-        self._owners, self._machine = owners, machine
+        self._owners, self._machine, self._most = owners, machine, most
+        self._taken = 0
         self._at: tuple[tuple[str, ...], int] = ((), os.dup(self._top))
         self._folders: dict[tuple[str, ...], tarfile.TarInfo] = {}
         self._files = self._bytes = self._skipped = 0
@@ -163,8 +191,22 @@ class _Tree:
     def unpacked(self) -> Unpacked:
         return Unpacked(self._files, self._bytes, self._skipped, self._architecture)
 
+    def _need_room(self, member: tarfile.TarInfo) -> None:
+        """Before a byte of it is written: a full disk stops others."""
+        size = max(_LEAST_BYTES, member.size if member.isreg() else 0)
+        self._taken += size
+        if self._most is not None and self._taken > self._most:
+            raise ArchiveError("too-large", member.name)
+        disk = os.fstatvfs(self._top)
+        kept = min(_KEPT_FREE, disk.f_blocks * disk.f_frsize // 20)
+        if disk.f_blocks and disk.f_bavail * disk.f_frsize - kept < size:
+            raise ArchiveError(
+                "no-room", f"{member.name} of {size} bytes does not fit in what is free"
+            )
+
     def add(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         parts = parts_of(member.name)
+        self._need_room(member)
         if not parts:  # the folder itself
             self._folders[()] = member
             return

@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import get_args
 
 from dshpc_setup import codec
 from dshpc_setup.builtin import cache, trees
-from dshpc_setup.builtin.archive import ArchiveError, Fault, Unpacked, unpack
+from dshpc_setup.builtin.archive import ArchiveError, Fault, Unpacked, most_bytes, unpack
 from dshpc_setup.builtin.ids import Ids, become_root
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix, usage_error
@@ -89,14 +90,10 @@ def ensure(
             elif left.name == ids.way or left.name.startswith(f".{ids.way}."):
                 trees.remove(machine, ids, left)
         try:
-            with _as_tar(machine, archive, place / f".{ids.way}.tar", deadline_s) as tar:
-                return _unpacked(
-                    machine,
-                    tar,
-                    place,
-                    Rootfs(digest, ids, "", Unpacked(0, 0, 0, None)),
-                    deadline_s,
-                )
+            most = most_bytes(archive.stat().st_size)
+            with _as_tar(machine, archive, place / f".{ids.way}.tar", most, deadline_s) as tar:
+                wanted = Rootfs(digest, ids, "", Unpacked(0, 0, 0, None))
+                return _unpacked(machine, (tar, most), place, wanted, deadline_s)
         finally:
             _remove_empty(place)
 
@@ -176,9 +173,10 @@ def _known(place: Path, digest: str, ids: Ids) -> Rootfs | None:
 
 
 def _unpacked(
-    machine: Machine, tar: Path, place: Path, wanted: Rootfs, deadline_s: float
+    machine: Machine, told: tuple[Path, int], place: Path, wanted: Rootfs, deadline_s: float
 ) -> Rootfs:
-    ids = wanted.ids
+    """`told`: the archive, and how many bytes may come of it."""
+    (tar, most), ids = told, wanted.ids
     new, final = place / f".{ids.way}.new", place / ids.way
     os.mkdir(new, 0o755)
     arch = machine.system[2]
@@ -188,7 +186,7 @@ def _unpacked(
         become_root(machine, ids)
         try:
             here = Path(f"/proc/self/fd/{source}")
-            say(unpack(here, new, owners=ids.way != "single", machine=arch))
+            say(unpack(here, new, owners=ids.way != "single", machine=arch, most=most))
         except ArchiveError as error:
             say((error.fault, error.what))
 
@@ -232,6 +230,10 @@ def _error(place: Path, told: tuple[str, str], arch: str) -> DshpcError:
             return DshpcError(
                 brief, f"This leads out of its folder: {what}", ("Use another archive.",)
             )
+        case "too-large":
+            brief = "The archive of the root filesystem becomes far too large."
+            said = f"Packed as small as it is, it is no root filesystem. It was left at {what}."
+            return DshpcError(brief, said, ("Use another archive, of dshpc image save.",))
         case "architecture":
             brief = f"The root filesystem is for another processor: {what}."
             return DshpcError(brief, f"This machine is {arch}.", (f"Use an archive for {arch}.",))
@@ -263,8 +265,10 @@ def _refuse_noexec(place: Path) -> None:
 
 
 @contextlib.contextmanager
-def _as_tar(machine: Machine, archive: Path, plain: Path, deadline_s: float) -> Iterator[Path]:
-    """The archive, or what zstd makes of it beside the root filesystem, for as long."""
+def _as_tar(
+    machine: Machine, archive: Path, plain: Path, most: int, deadline_s: float
+) -> Iterator[Path]:
+    """The archive, or what zstd makes of it beside the root filesystem, for as long; `most`: its bytes."""
     with open(archive, "rb") as file:
         if file.read(4) != _ZSTD:
             yield archive
@@ -276,12 +280,17 @@ def _as_tar(machine: Machine, archive: Path, plain: Path, deadline_s: float) -> 
             (Fix("Install zstd", "sudo apt-get install zstd"),),
         )
     try:
-        done = machine.run(
-            ["zstd", "-q", "-d", "-f", "-o", str(plain), "--", str(archive)], deadline_s=deadline_s
-        )
+        disk = os.statvfs(plain.parent)
+        room = disk.f_bavail * disk.f_frsize * 9 // 10
+        unzip = ("zstd", "-q", "-d", "-f", "-o", str(plain), "--", str(archive))
+        # In blocks of 512 bytes (POSIX's ulimit): what would fill the disk is stopped before
+        limited = f"ulimit -f {min(most, room) // 512} && exec {shlex.join(unzip)}"
+        done = machine.run(["sh", "-c", limited], deadline_s=deadline_s)
+        if done.code == -signal.SIGXFSZ:
+            what = f"{archive.name}: more than {min(most, room)} bytes"
+            raise _error(plain.parent, ("too-large" if most < room else "no-room", what), "")
         if not done.ok:
-            full = os.statvfs(plain.parent).f_bavail == 0
-            raise _error(plain.parent, ("no-room" if full else "truncated", done.text), "")
+            raise _error(plain.parent, ("truncated", done.text), "")
         yield plain
     finally:
         plain.unlink(missing_ok=True)

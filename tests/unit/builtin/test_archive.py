@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dshpc_setup.builtin.archive import ArchiveError, parts_of, unpack
+from dshpc_setup.builtin.archive import ArchiveError, most_bytes, parts_of, unpack
 from dshpc_setup.machine.elf import architecture_of
 
 ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\x3e\x00" + b"rest"
@@ -183,3 +183,66 @@ def test_parts_of_a_name_never_lead_up(name: str) -> None:
         return
     assert not {"", ".", ".."} & set(parts)
     assert not any("/" in part or "\0" in part for part in parts)
+
+
+def sparse(size: int) -> bytes:
+    """An archive of 1 KiB with a file of that size, all of which is a hole (GNU's old form)."""
+    info = tarfile.TarInfo("hole")
+    info.type = tarfile.GNUTYPE_SPARSE
+    head = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    head[386:410] = b"%011o \0%010o " % (size, 0)
+    head[483:495] = b"%011o " % size
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    return bytes(head) + bytes(1024)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(sparse(1 << 32), id="sparse"),
+        pytest.param(gzip.compress(archive(Member("zeros", content=bytes(1 << 22)))), id="zeros"),
+        pytest.param(
+            gzip.compress(archive(*(Member(f"{number}") for number in range(300)))),
+            id="empty files",
+        ),
+    ],
+)
+def test_what_becomes_too_large_is_left_before_it_is_written(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "a.tar").write_bytes(content)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(ArchiveError) as raised:
+        unpack(tmp_path / "a.tar", folder, owners=False, machine="x86_64", most=1 << 20)
+    assert raised.value.fault == "too-large"
+    assert sum(file.stat().st_blocks * 512 for file in folder.iterdir()) <= 1 << 20
+
+
+def test_by_itself_an_archive_has_fifty_times_its_size(tmp_path: Path) -> None:
+    assert (most_bytes(1000), most_bytes(60_000_000)) == (1 << 30, 3_000_000_000)
+    folder, error = unpacked(tmp_path, sparse(2 << 30))
+    assert error is not None
+    assert (error.fault, list(folder.iterdir())) == ("too-large", [])
+
+
+def test_what_does_not_fit_is_left_before_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = os.statvfs(tmp_path)
+    small = os.statvfs_result(
+        (4096, 4096, 1 << 18, 1 << 12, 1 << 12, *seen[5:10])
+    )  # 16 of 1024 MiB
+    monkeypatch.setattr(os, "fstatvfs", lambda _: small)
+    folder, error = unpacked(tmp_path, archive(Member("file", content=b"x")))
+    assert error is not None
+    assert (error.fault, list(folder.iterdir())) == ("no-room", [])
+
+
+def test_a_name_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+    head = tarfile.TarInfo("././@LongLink")
+    head.type, head.size = tarfile.GNUTYPE_LONGNAME, 1 << 33
+    _, error = unpacked(tmp_path, head.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    assert error is not None
+    assert (error.fault, error.what) == ("unsafe", f"a header of {1 << 33} bytes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import struct
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.files import owned
 from tests.unit.builtin.test_archive import ELF, Member
 from tests.unit.builtin.test_archive import archive as made
-from tests.unit.engine.fake import FakeMachine
+from tests.unit.engine.fake import Answer, FakeMachine
 
 IDS = Ids("root")
 
@@ -250,3 +251,21 @@ def test_a_file_that_another_may_have_written_is_not_believed(tmp_path: Path) ->
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(PermissionError):
         owned.read_text(tmp_path / "pipe")
+
+
+def test_zstd_is_stopped_before_it_fills_the_disk(
+    tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the kernel's limit of a file's size, of which it dies."""
+    machine.programs.add("zstd")
+    machine.commands["sh -c ulimit -f"] = Answer(code=-signal.SIGXFSZ)
+    path = written(tmp_path, b"\x28\xb5\x2f\xfdrest")
+    seen = os.statvfs(tmp_path)
+    for free_mib, said in ((1 << 20, "far too large"), (100, "no room")):
+        blocks = (1 << 20, 1 << 20, free_mib, free_mib, free_mib)
+        disk = os.statvfs_result((*blocks, *seen[5:10]))
+        monkeypatch.setattr(os, "statvfs", lambda _, disk=disk: disk)
+        with pytest.raises(DshpcError, match=said):
+            rootfs.ensure(machine, path, IDS)
+    limits = [line.split()[4] for line in machine.lines("sh -c ulimit -f")]
+    assert limits == [str((1 << 30) // 512), str((90 << 20) // 512)]
