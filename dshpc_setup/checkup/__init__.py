@@ -16,6 +16,7 @@ from dshpc_setup import settings as settings_module
 from dshpc_setup.checkup import cluster, device_links, disks, gpu_memory, kernel
 from dshpc_setup.diagnose import CheckInput, catalogue
 from dshpc_setup.engine import inspecting
+from dshpc_setup.engine_client import BUILTIN
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
 from dshpc_setup.machine import Ended, Machine, Say, earlier
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from dshpc_setup.plan import ClusterPlan
 
 _T = TypeVar("_T")
+
 
 DEADLINE_S = 9.5  # of all of it
 _FACTS_S = 7.0  # of the machine: what is asked after it has the rest
@@ -75,7 +77,10 @@ def examine(machine: Machine, project: Project | None, early: Early | None = Non
     own = project if project is not None and project.foreign is None else None
     observed = replace(observed, packages=locked_packages(own))
     proof = Passthrough.from_json(own.read_note(PROOF)) if own else None
-    return known_of(machine, facts, settings, observed, proof)
+    from dshpc_setup.passthrough.driver_files import DriverFiles
+
+    known = known_of(machine, facts, settings, observed, proof)
+    return replace(known, driver_files=_last(ended["machine"], DriverFiles))
 
 
 def with_inside(known: CheckInput, asked: Ended) -> CheckInput:
@@ -144,7 +149,10 @@ def examine_recorded(machine: Machine) -> CheckInput:
     observed = told.observed or Observed()
     if observed.kernel.state is None and isinstance(machine, RecordedMachine):
         observed = replace(observed, kernel=kernel.read_recorded(machine, facts.platform))
-    return told.with_proof(known_of(machine, facts, settings, observed))
+    from dshpc_setup.passthrough import of_driver
+
+    known = known_of(machine, facts, settings, observed)
+    return told.with_proof(replace(known, driver_files=of_driver(machine, facts)))
 
 
 def _settings(
@@ -192,6 +200,10 @@ def _machine(
         "disks": lambda tell: tell(disks.disks(machine, facts, folder)),
         "links": lambda tell: tell(device_links.device_links(machine, facts)),
     }
+    if facts.engine.kind == BUILTIN:
+        from dshpc_setup.passthrough import of_driver
+
+        questions["driver"] = lambda tell: tell(of_driver(seen, facts))
     if gpu_memory.can_be_asked(facts):
         questions["memory"] = lambda tell: tell(gpu_memory.in_use(seen, facts))
     else:

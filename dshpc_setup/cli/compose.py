@@ -64,6 +64,7 @@ def patch(
     machine: Machine = None,
 ) -> None:
     """Put the right GPU stanza into a service of your compose file; the rest stays byte for byte."""
+    from dshpc_setup import engine_door
     from dshpc_setup.compose_patch import command, way
 
     if remove and (mechanism is not None or devices is not None):
@@ -79,7 +80,8 @@ def patch(
         if chosen is not None:
             return way.named(seen, chosen, ids)
         project = way.project_at((Path.cwd(), file.absolute().parent), seen.env)
-        return way.proven(seen, project, ids, telling, replayed=machine is not None)
+        own = seen if machine is not None else engine_door.of(seen, project.runtime())
+        return way.proven(own, project, ids, telling, replayed=machine is not None)
 
     def preview(done: Done) -> None:
         if diff:

@@ -144,7 +144,9 @@ def proven(
     compose = _oldest(facts.engine)
     remembered = Passthrough.from_json(project.read_note(PROOF))
     key = passthrough.proof_key(facts, plan, not settings.devices)
-    if remembered is not None and remembered.works and remembered.key == key:
+    files = passthrough.of_driver(machine, facts)
+    same = remembered is not None and remembered.works and remembered.key == key
+    if remembered and same and passthrough.still_holds(remembered, facts, plan, files):
         return ChosenHandover(remembered.handover, remembered.reason, compose)
     reporter.progress("testing how the GPUs reach a container")
     wish = RunOptions(settings, every=False, replayed=replayed, facts=facts)

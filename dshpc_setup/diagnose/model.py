@@ -12,6 +12,7 @@ from dshpc_setup.observed.model import Observed
 if TYPE_CHECKING:
     from dshpc_setup.facts import HostFacts
     from dshpc_setup.passthrough import Passthrough
+    from dshpc_setup.passthrough.driver_files import DriverFiles
     from dshpc_setup.plan import ClusterPlan
 
 Section = Literal["host", "gpu", "driver", "engine", "passthrough", "slurm", "files"]
@@ -36,6 +37,7 @@ class CheckInput:
     proof: Passthrough | None = None
     endpoint: str | None = None  # an engine chosen by DOCKER_HOST or a docker context
     observed: Observed = field(default_factory=Observed)
+    driver_files: DriverFiles | None = None  # where the engine, the built-in one, binds them itself
 
 
 @dataclass(frozen=True)

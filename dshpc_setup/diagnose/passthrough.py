@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dshpc_setup.diagnose.common import set_up
 from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, note, warning
-from dshpc_setup.diagnose.proof import from_proof
+from dshpc_setup.diagnose.proof import from_files, from_proof
 from dshpc_setup.diagnose.ways import tested
 from dshpc_setup.errors import configure
 from dshpc_setup.passthrough import findings as f
@@ -60,6 +60,9 @@ _SEEN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (f.IMAGE_WITHOUT_GLIBC, "The image can load the driver", ()),
 )  # fmt: skip
 
+_BY_FILES = (f.NODE_DENIED, f.LIBRARY_DOES_NOT_LOAD, f.LIBRARY_OF_ANOTHER_VERSION)
+"""What the search of the built-in engine for a driver's files tells before a test-run."""
+
 
 def _causes() -> tuple[str, ...]:
     """All of the catalogue: the engine's first, then the driver's, then what the container saw.
@@ -74,7 +77,8 @@ CHECKS: tuple[Check, ...] = (
     Check(_WORKS, "passthrough", "Containers can use the GPUs", "Containers cannot use the GPUs",
           _passthrough, needs=("DSH-GP-001", "DSH-DK-001"), because=_causes()),
     *(
-        Check(identity, "passthrough", title, f.TITLES[identity], from_proof(identity),
+        Check(identity, "passthrough", title, f.TITLES[identity],
+              (from_files if identity in _BY_FILES else from_proof)(identity),
               needs=("DSH-GP-001", "DSH-DK-001"), because=because)
         for identity, title, because in _SEEN
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dshpc_setup import gpu_vendors
 from dshpc_setup.diagnose.model import (
@@ -21,6 +22,15 @@ from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Engine
 from dshpc_setup.passthrough import Attempt, Passthrough, findings
 
+if TYPE_CHECKING:
+    from dshpc_setup.passthrough.driver_files import DriverFiles
+
+_LACKS: Mapping[str, str] = {
+    "absent": "not found",
+    "version-mismatch": "{lack.place} is of driver {lack.version}, and {lack.running} runs",
+    "unreadable": "{lack.place} may not be read",
+    "other-driver": "a driver whose files are not known",
+}
 _LINES = 6  # of what the engine said: the whole text stands in the project's folder
 
 _AGAIN = Fix("Then test again", "dshpc passthrough", step="after")
@@ -72,6 +82,28 @@ def from_proof(identity: str) -> Look:
         return _told(found, identity) or fine()
 
     return look
+
+
+def from_files(identity: str) -> Look:
+    """The same where the built-in engine binds the driver's files: its own search tells it as well."""
+    by_test, by_search = from_proof(identity), from_facts(identity)
+
+    def look(known: CheckInput) -> Verdict:
+        if known.driver_files is None:
+            return by_test(known)
+        found = by_search(known)
+        if found.state == "skipped":
+            return found
+        return replace(found, evidence=(*found.evidence, *searched(known.driver_files)))
+
+    return look
+
+
+def searched(found: DriverFiles) -> tuple[str, ...]:
+    """Which of a driver's files were found, by what, and which were not."""
+    lacks = [f"{lack.name}: {_LACKS[lack.kind].format(lack=lack)}" for lack in found.missing]
+    nodes = [f"{node.path}: {node.state}" for node in found.nodes if node.state != "present"]
+    return (*lacks, *nodes, *(f"{file.source}, by {file.by}" for file in found.files))
 
 
 def from_facts(identity: str) -> Look:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dshpc_setup import gpu_vendors, remedies
 from dshpc_setup.diagnose.model import CheckInput
 from dshpc_setup.facts import CdiSpec, Engine, HostFacts, Toolkit
-from dshpc_setup.passthrough import Attempt, Cause, Passthrough, findings, proof_key
+from dshpc_setup.passthrough import Attempt, Cause, Passthrough, findings, proof_key, still_holds
 from dshpc_setup.passthrough.handover import Handover
 from dshpc_setup.versions import at_least
-
-if TYPE_CHECKING:
-    from dshpc_setup.passthrough.driver_files import DriverFiles
 
 _TOOLKIT = gpu_vendors.of("nvidia").toolkit_label
 _HOOKLESS_SINCE = "1.18"  # of the toolkit: its runtime makes a CDI specification of its own
@@ -68,14 +63,16 @@ def tested(known: CheckInput) -> Passthrough | None:
     if known.proof is None or known.plan is None or why_none(known) is not None:
         return None
     key = proof_key(known.facts, known.plan, known.whole)
-    return known.proof if known.proof.key == key else None
+    same = known.proof.key == key and still_holds(
+        known.proof, known.facts, known.plan, known.driver_files
+    )
+    return known.proof if same else None
 
 
-def foreseen(known: CheckInput, files: DriverFiles | None = None) -> Passthrough | None:
+def foreseen(known: CheckInput) -> Passthrough | None:
     """What a test-run would come to as far as the facts tell; None where there is nothing to test.
 
-    A way that may work is `untested`; `handover` is that of the first such one. `files` are the driver's,
-    of a machine whose engine binds them itself.
+    A way that may work is `untested`; `handover` is that of the first such one.
     """
     if known.plan is None or why_none(known) is not None:
         return None
@@ -84,7 +81,7 @@ def foreseen(known: CheckInput, files: DriverFiles | None = None) -> Passthrough
 
     rows = tuple(
         _foreseen(row, known.facts)
-        for row in candidates(known.facts, known.plan, known.whole, files)
+        for row in candidates(known.facts, known.plan, known.whole, known.driver_files)
     )
     left = next((row.handover for row in rows if row.state == "untested" and row.handover), None)
     return Passthrough(left or Handover("none"), "", rows)

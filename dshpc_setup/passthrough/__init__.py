@@ -20,7 +20,14 @@ from __future__ import annotations
 from dshpc_setup.passthrough.bench import DEADLINE_S, Bench
 from dshpc_setup.passthrough.key import proof_key
 from dshpc_setup.passthrough.model import Attempt, Cause, Passthrough
-from dshpc_setup.passthrough.prove import of_driver, prove, untested, why_none, without_test
+from dshpc_setup.passthrough.prove import (
+    of_driver,
+    prove,
+    still_holds,
+    untested,
+    why_none,
+    without_test,
+)
 
 __all__ = [
     "DEADLINE_S",
@@ -31,6 +38,7 @@ __all__ = [
     "of_driver",
     "proof_key",
     "prove",
+    "still_holds",
     "untested",
     "why_none",
     "without_test",

@@ -135,6 +135,11 @@ def handover(found: DriverFiles, asked: WantedGpus) -> Handover | Cause:
     )
 
 
+def as_proven(found: DriverFiles | None, asked: WantedGpus, kept: Handover) -> bool:
+    """Whether what was proven once would be bound today: a driver's files come, go and move."""
+    return found is None or kept.mechanism != "devices" or handover(found, asked) == kept
+
+
 def wanted_nodes(asked: WantedGpus) -> tuple[str, ...]:
     """The nodes that the GPUs of the plan, or parts of them, are opened by."""
     if asked.wsl:

@@ -82,12 +82,24 @@ def prove(
 
 
 def of_driver(machine: Machine, facts: HostFacts) -> DriverFiles | None:
-    """What the built-in engine binds; None for another engine, which is told by name."""
-    if facts.engine.kind != BUILTIN:
+    """What the built-in engine binds; None for another engine, which is told by name, and made-up GPUs."""
+    if facts.engine.kind != BUILTIN or facts.gpus.simulated:
         return None
     from dshpc_setup.passthrough.driver_files import driver_files
 
     return driver_files(machine, facts)
+
+
+def still_holds(
+    kept: Passthrough, facts: HostFacts, plan: ClusterPlan, files: DriverFiles | None
+) -> bool:
+    """Of a proof whose key is today's, also whether the same files of the driver would be bound."""
+    if files is None:
+        return True
+    from dshpc_setup.passthrough.driver_files import as_proven
+    from dshpc_setup.passthrough.wanted import WantedGpus
+
+    return as_proven(files, WantedGpus(facts, plan), kept.handover)
 
 
 @dataclass(frozen=True)

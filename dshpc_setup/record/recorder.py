@@ -22,6 +22,7 @@ from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 from dshpc_setup.machine.recording import RecordingMachine
 from dshpc_setup.machine.tree import Tree
 from dshpc_setup.observed.model import KernelLog
+from dshpc_setup.passthrough.driver_files import driver_files
 from dshpc_setup.probes import readings
 from dshpc_setup.record import capture, places, scrubbed, writing
 from dshpc_setup.record.scrub import Scrubber
@@ -107,10 +108,19 @@ def capture_machine(machine: Machine, reporter: Reporter) -> tuple[HostFacts, Lo
     facts = probes.gather(recorder)
     readings.gather(recorder, _that_answer(facts.gpus, recorder.log), _READINGS_S)
     reporter.progress("asking for what later versions may want to know")
-    recorder.apart(capture.questions(recorder), deadline_s=capture.DEADLINE_S)
+    questions = {
+        **capture.questions(recorder),
+        # What the built-in engine binds, whichever engine there is: it is asked where none other works
+        "driver files": lambda _: _look_for(recorder, facts),
+    }
+    recorder.apart(questions, deadline_s=capture.DEADLINE_S)
     log = recorder.log
     log.close()
     return facts, _kept(log)
+
+
+def _look_for(machine: Machine, facts: HostFacts) -> None:
+    driver_files(machine, facts)
 
 
 def _that_answer(gpus: Gpus, log: Log) -> Gpus:

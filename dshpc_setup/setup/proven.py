@@ -49,7 +49,9 @@ def prove(wanted: Proving, steps: Steps) -> Passthrough:
         whole = not settings.devices
         kept = Passthrough.from_json(wanted.project.read_note(PROOF))
         key = passthrough.proof_key(facts, plan, whole)
-        if kept and kept.works and (kept.key, kept.user) == (key, wanted.user):
+        files = passthrough.of_driver(wanted.machine, facts)
+        same = kept is not None and (kept.key, kept.user) == (key, wanted.user)
+        if kept and kept.works and same and passthrough.still_holds(kept, facts, plan, files):
             say(f"{kept.reason} Kept from an earlier run.")
             return kept
         if wanted.base is None:
@@ -75,7 +77,7 @@ def _foreseen(wanted: Proving, whole: bool, reason: str) -> Passthrough:
     from dshpc_setup.diagnose.ways import foreseen
 
     files = passthrough.of_driver(wanted.machine, facts)
-    found = foreseen(CheckInput(facts, plan, whole=whole), files)
+    found = foreseen(CheckInput(facts, plan, whole=whole, driver_files=files))
     if found is None:
         return passthrough.untested(facts, plan, whole, reason, files)
     return replace(found, reason=reason if found.works else passthrough.why_none(found))

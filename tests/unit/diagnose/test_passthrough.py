@@ -6,12 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from dshpc_setup.diagnose import CheckInput, Finding, catalogue, diagnose
+from dshpc_setup.diagnose import CheckInput, Finding, catalogue, diagnose, ways
 from dshpc_setup.diagnose.passthrough import CHECKS
 from dshpc_setup.diagnose.proof import from_proof
 from dshpc_setup.facts import Gpus
 from dshpc_setup.passthrough import Attempt, findings
+from dshpc_setup.passthrough.driver_files import DriverFiles, File, Lack, Node, handover
 from dshpc_setup.passthrough.handover import Handover
+from dshpc_setup.passthrough.wanted import WantedGpus
+from dshpc_setup.plan import plan_cluster
+from dshpc_setup.settings import Settings
 from tests.unit.diagnose.known import known
 from tests.unit.diagnose.proofs import after_test, beside, looked, refused
 from tests.unit.passthrough.made import DRIVER, TIMEOUT, card, facts, inside, intel, on, seen, uuid
@@ -185,3 +189,69 @@ def test_of_two_rows_the_one_that_was_tried_counts() -> None:
 def test_the_check_of_each_id_is_in_the_catalogue_once() -> None:
     ids = [check.id for check in catalogue()]
     assert [identity for identity in findings.TITLES if ids.count(identity) > 1] == []
+
+
+BUILTIN = on(ONE, kind="builtin", runtimes=())
+CUDA = File(
+    "/opt/nv/libcuda.so.550.54", "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/opt/nv", "nvidia"
+)
+FILES = DriverFiles((Node("/dev/nvidia0", "present"),), (CUDA,))
+
+
+def by_search(files: DriverFiles | None) -> CheckInput:
+    return CheckInput(BUILTIN, plan=plan_cluster(BUILTIN, Settings()), driver_files=files)
+
+
+@pytest.mark.parametrize(
+    ("identity", "files", "said"),
+    [
+        (
+            findings.LIBRARY_DOES_NOT_LOAD,
+            replace(FILES, missing=(Lack("absent", "nvidia", "libcuda.so.1"),)),
+            "libcuda.so.1: not found",
+        ),
+        (
+            findings.LIBRARY_OF_ANOTHER_VERSION,
+            replace(FILES, missing=(
+                Lack("version-mismatch", "nvidia", "libcuda.so.1", "/old/libcuda.so.535", "535", "550"),
+            )),
+            "libcuda.so.1: /old/libcuda.so.535 is of driver 535, and 550 runs",
+        ),
+        (
+            findings.NODE_DENIED,
+            replace(FILES, nodes=(Node("/dev/nvidia0", "denied", 44),)),
+            "/dev/nvidia0: denied",
+        ),
+    ],
+)  # fmt: skip
+def test_the_built_in_engines_search_is_told_without_a_test_run(
+    identity: str, files: DriverFiles, said: str
+) -> None:
+    """With the remedy; a near-miss, in which nothing is missing, tells by what the files were found."""
+    finding = found(by_search(files), identity)
+    assert finding.state == "error"
+    assert said in finding.evidence
+    assert finding.fix
+    beside = found(by_search(FILES), identity)
+    assert (beside.state, beside.evidence[-1]) == ("ok", f"{CUDA.source}, by {CUDA.by}")
+    assert found(by_search(None), identity).state == "skipped"
+
+
+def test_a_proof_whose_files_have_moved_is_out_of_date() -> None:
+    well = inside("/dev/nvidia0")
+    nodes = Handover(
+        "devices",
+        devices=("/dev/nvidia0:/dev/nvidia0",),
+        volumes=(f"{CUDA.source}:{CUDA.target}:ro",),
+    )
+    was = looked(well, BUILTIN, nodes)
+    assert was.plan is not None
+    today = handover(FILES, WantedGpus(BUILTIN, was.plan))
+    assert isinstance(today, Handover)
+    assert was.proof is not None
+    was = replace(was, proof=replace(was.proof, handover=today), driver_files=FILES)
+    assert ways.tested(was) is was.proof
+    moved = replace(FILES, files=(replace(CUDA, source="/opt/new/libcuda.so.1"),))
+    for files in (moved, replace(FILES, missing=(Lack("absent", "nvidia", "libcuda.so.1"),))):
+        assert ways.tested(replace(was, driver_files=files)) is None
+    assert ways.tested(replace(was, driver_files=None)) is was.proof

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from dshpc_setup import probes
 from dshpc_setup.checkup import kernel
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.machine import CommandResult
+from dshpc_setup.machine import Binary, CommandResult
 from dshpc_setup.machine.recorded import RecordedMachine, Unrecorded
 from dshpc_setup.observed.model import KernelLog
+from dshpc_setup.passthrough.driver_files import driver_files
 from dshpc_setup.probes.amd import rocm_smi
 from dshpc_setup.probes.nvidia import smi_csv as nvidia_smi
 from dshpc_setup.record import capture, places, scrubbed
@@ -554,3 +556,26 @@ def test_the_scrubber_of_a_machine_knows_its_names(made: Made) -> None:
 def test_of_a_file_that_says_whose_the_machine_is_nothing_is_kept(path: str) -> None:
     assert places.kept(path, "quark") is None
     assert places.kept("/etc/os-release", "ID=debian\n") == "ID=debian\n"
+
+
+class OfItsProcessor(Made):
+    """Machines that were made by hand do not say for which processor a library is."""
+
+    def binary(self, path: str) -> Binary:
+        found = super().binary(path)
+        return replace(found, architecture="x86_64") if found.state == "present" else found
+
+
+@pytest.mark.parametrize("name", ["h100-mig", "workstation-rtx4090", "wsl2-rtx3080"])
+def test_what_the_built_in_engine_would_bind_is_replayed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = OfItsProcessor(MACHINES / name)
+    scrubber = scrubbed.scrubber_of(machine)
+    monkeypatch.setattr(scrubbed, "scrubber_of", lambda _: scrubber)
+    recording.record(machine, tmp_path / "r", Silent())
+    facts = probes.gather(machine)
+    wanted = driver_files(machine, facts)
+    assert wanted.nodes
+    assert wanted.files
+    assert driver_files(RecordedMachine(tmp_path / "r"), facts) == wanted
