@@ -132,9 +132,21 @@ def write(
     for path, text in {MANIFEST: manifest, **(notes or {})}.items():
         if read_text(project.folder / path) != text:
             files[path] = Wanted(text)
-    edited = replace_files(project, files, expected=expected)
+    edited = replace_files(project, files, _answered(project, changes), expected)
     return tuple(
         _kept(item, edited[item.path]) if item.path in edited else item for item in changes
+    )
+
+
+def _answered(project: Project, changes: tuple[Change, ...]) -> tuple[str, ...]:
+    """Texts that were laid beside an edited file which holds the same again."""
+    beside = {
+        f"{item.path}{NEW}": item for item in changes if item.action in ("unchanged", "updated")
+    }
+    return tuple(
+        path
+        for path, item in beside.items()
+        if read_text(project.folder / path) in ({item.old, item.wanted.text} - {None})
     )
 
 

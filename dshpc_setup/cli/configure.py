@@ -12,6 +12,7 @@ from dshpc_setup.apply.owned import NEW
 from dshpc_setup.cli.console import ConsoleReporter
 from dshpc_setup.cli.elevate import go_on_with_sudo
 from dshpc_setup.cli.exec import say_ignored
+from dshpc_setup.cli.folders import may_look
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.cluster.start import MayStop
 from dshpc_setup.engine.privilege import caller
@@ -84,6 +85,8 @@ def _project(named: Path | None, machine: LocalMachine) -> Project:
     Whether its files may be used is for the run itself to say.
     """
     here = (named or Path.cwd()).expanduser().absolute().resolve()
+    if named is not None:
+        may_look(named, here)
     found = find_project(here, machine.env) if named is None else None
     if found is None:
         return Project(here)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from dshpc_setup.terminal.command_names import as_called
 
 _ASK_S = 20.0
 _KILLED = (137, 143)  # by SIGKILL or SIGTERM
+_LOST_FOLDER = (2, 126, 127, 255)  # of ours, of a shell, of Slurm's: where a folder is not there
 _NOT_STARTED = 2  # as-user's exit code for a cluster that does not get ready
 
 
@@ -101,14 +103,7 @@ def explain(call: execution.Call, code: int, *, folder_said: bool) -> None:
             "",
             ("Start it: dshpc up",),
         )
-    where = call.folder or call.work
-    if code in (126, 127) and not _has_folder(machine, call, where):
-        raise DshpcError(
-            f"The running cluster has no folder {where}.",
-            f"The work folder {call.work} was not mounted when it was started, or is not shared "
-            "with Docker.",
-            ("Start it again: dshpc up",),
-        )
+    _need_folders(machine, call, code)
     if call.is_slurm and code == _NOT_STARTED and (phase := _phase(machine, call)) != "ready":
         if phase == "failed":  # as-user has said that much: the command was never begun
             execution.say(as_called("when that is fixed, start it again: dshpc restart"))
@@ -153,11 +148,45 @@ def _not_there(container: str) -> DshpcError:
     )
 
 
+def _need_folders(machine: Machine, call: execution.Call, code: int) -> None:
+    """Raises DshpcError where the folder that it ran in is not there, or is no more."""
+    if code in _LOST_FOLDER and _work_was_removed(machine, call):
+        raise _work_removed(call.work)
+    where = call.folder or call.work
+    if code in (126, 127) and not _has_folder(machine, call, where):
+        raise DshpcError(
+            f"The running cluster has no folder {where}.",
+            f"The work folder {call.work} was not mounted when it was started, or is not shared "
+            "with Docker.",
+            ("Start it again: dshpc up",),
+        )
+
+
 def _has_folder(machine: Machine, call: execution.Call, folder: str) -> bool:
     """False where the container says that it has none."""
     argv = call.engine.run_in(call.container, "test", "-d", folder)
     done = machine.run(argv, deadline_s=_ASK_S)
     return done.ok or done.state == "timeout"  # what did not answer is not called missing
+
+
+def _work_was_removed(machine: Machine, call: execution.Call) -> bool:
+    """Whether the container still holds a work folder to which no name leads any more (stat(2))."""
+    argv = call.engine.run_in(call.container, "stat", "-c", "%h", "--", call.work)
+    done = machine.run(argv, deadline_s=_ASK_S)
+    return done.ok and (done.stdout.strip() == "0" or not os.path.isdir(call.work))
+
+
+def _work_removed(work: str) -> DshpcError:
+    there = os.path.isdir(work)
+    return DshpcError(
+        f"The work folder {work} was removed while the cluster ran.",
+        "The cluster still holds the removed one: what jobs write there is lost"
+        + (", though a new folder has its name." if there else "."),
+        (
+            *(() if there else (f"Make it again, empty: mkdir {shlex.quote(work)}",)),
+            "Let the cluster take the folder of today: dshpc restart",
+        ),
+    )
 
 
 def _phase(machine: Machine, call: execution.Call) -> str:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dshpc_setup.errors import usage_error
+from dshpc_setup.errors import DshpcError, usage_error
 
 if TYPE_CHECKING:
     from dshpc_setup.project.folder import Project
@@ -26,8 +26,26 @@ def folder_of(named: Path | None) -> Path:
         if named is not None and not here.is_dir():
             raise usage_error(f"--dir {named}: there is no such folder.")
     except PermissionError:
-        raise usage_error(f"--dir {named}: you may not look there.") from None
+        raise _closed(named) from None
     return here
+
+
+def may_look(named: Path, here: Path) -> None:
+    """Raises DshpcError (usage) for a folder that lies in one which is closed to this user."""
+    try:
+        here.lstat()
+    except PermissionError:
+        raise _closed(named) from None
+    except OSError:  # it is not there yet
+        pass
+
+
+def _closed(named: Path | None) -> DshpcError:
+    return usage_error(
+        f"--dir {named}: you may not look there.",
+        "A folder on the way is closed to you.",
+        "Name a folder of yours: --dir ~/cluster",
+    )
 
 
 def found_project(folder: Path | None) -> Project | None:

@@ -6,6 +6,8 @@ that it belongs to this folder.
 
 from __future__ import annotations
 
+import os
+import shlex
 from dataclasses import dataclass, replace
 
 from dshpc_setup import engine_client
@@ -88,6 +90,7 @@ def up(
     project.need_own()
     machine = patient(machine)
     cluster = target(project)
+    _need_work(cluster)
     compose = _compose(machine, cluster)
     with project.lock():
         found = ours(machine, cluster)
@@ -115,6 +118,20 @@ def up(
         if found is not None and now is not None and ready.ready:
             replaced.remove(machine, (found.image_id,), now.image_id)
         return ready
+
+
+def _need_work(cluster: Target) -> None:
+    """Raises DshpcError where there is no work folder: Docker would make one that is root's."""
+    if not os.path.isdir(cluster.work):
+        raise DshpcError(
+            f"The work folder {cluster.work} is not there.",
+            "It was removed or moved since the cluster was set up.",
+            (
+                "Move it back, or make it again, empty: "
+                f"mkdir {shlex.quote(cluster.work)} && dshpc up",
+                "Or use another one: configure-environment --work DIR",
+            ),
+        )
 
 
 def _may_be_made_anew(
@@ -210,6 +227,7 @@ def restart(
     found = ours(machine, cluster)
     if found is None or not found.running:
         return up(machine, project, reporter, stop_jobs=stop_jobs)
+    _need_work(cluster)
     with project.lock(files=False):
         with awake_meanwhile(machine, found):
             if trial.is_ready(machine, cluster.container):
@@ -239,6 +257,11 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
         now = replace(now, refused=settings_late.refused)
     if found is not None and found.labels.get(engine_client.IDS_LABEL) == "single":
         late.append(_ONE_USER)
+    if found is not None and found.running and not os.path.isdir(cluster.work):
+        late.append(
+            f"The work folder {cluster.work} was removed: what jobs write is lost. Make it again: "
+            f"mkdir {shlex.quote(cluster.work)} && dshpc restart"
+        )
     if found is not None:
         now = replace(now, compose_late=compose_file.is_late(project, found))
         late += compose_file.notes(project, late=now.compose_late)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 
@@ -200,12 +201,23 @@ def not_made(path: str, work: str, error: OSError) -> DshpcError:
     """Why a workspace cannot be made, in words."""
     why = "A job's workspace lies in the work folder and belongs to who submits it."
     todo = room_for_writing(error, work)
+    if error.errno == errno.ENOENT and not _has_name(work):
+        why = f"{work} was removed while the cluster ran, which holds the removed folder still."
+        todo = f"Make it again where it is gone (mkdir {shlex.quote(work)}), then: dshpc restart"
     if isinstance(error, PermissionError) and os.getuid() == 0:
         why += " Its file system refuses root (as NFS does with root_squash)."
         todo = f"Submit as a user who may write in {work}, without sudo."
     return DshpcError(
         f"The workspace {path} cannot be made: {error.strerror or error}.", why, (todo,)
     )
+
+
+def _has_name(folder: str) -> bool:
+    """Whether any name leads to it; a folder that is mounted may have been removed where it lies."""
+    try:
+        return os.stat(folder).st_nlink > 0
+    except OSError:
+        return False
 
 
 def room_for_writing(error: OSError, work: str) -> str:

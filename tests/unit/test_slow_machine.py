@@ -11,7 +11,7 @@ import pytest
 from dshpc_setup.cli import exec as exec_command
 from dshpc_setup.cli import exec_trouble, localhost
 from dshpc_setup.engine_client import DOCKER
-from dshpc_setup.errors import Exit
+from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import local
 from dshpc_setup.project.folder import Project
 from dshpc_setup.setup.pipeline import Configure, Options
@@ -96,7 +96,9 @@ RUNNING = {
 
 
 class Running(SlowMachine):
-    """The same, with its cluster up."""
+    """The same, with its cluster up. `counted`: what it says of its work folder's."""
+
+    counted: Answer = Answer(code=1)
 
     def _inspect(self, command: tuple[str, ...]) -> Answer:
         return Answer(json.dumps([RUNNING]))
@@ -105,6 +107,7 @@ class Running(SlowMachine):
     def _world(self) -> dict[str, Answer | Callable[[tuple[str, ...]], Answer]]:
         inside = {
             r"docker exec \S+ test -d": Answer(),
+            r"docker exec \S+ stat -c %h": self.counted,
             r"docker exec \S+ cat /run/dshpc/phase": Answer("ready\n1\n"),
             r"docker exec \S+ cat /run/dshpc/status.json": Answer('{"node": "lab"}'),
             r"docker exec \S+ scontrol show config": Answer("MaxJobCount = 100000\n"),
@@ -132,6 +135,25 @@ def test_the_exit_code_of_a_command_is_no_slow_programs(
     assert "not there" not in said
     if program in ("", "docker", "inspect"):
         assert "did not answer" in said or "not known" in said
+
+
+@pytest.mark.parametrize(("links", "there"), [("0", True), ("2", False), ("2", True)])
+def test_a_work_folder_that_was_removed_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, links: str, there: bool
+) -> None:
+    """The container holds it still, also where a new one has its name."""
+    work = str(tmp_path if there else tmp_path / "gone")
+    machine = Running()
+    machine.counted = Answer(f"{links}\n")
+    monkeypatch.setattr(local, "LocalMachine", lambda: machine)
+    call = exec_command.Call("srun", ["false"], {**RUNTIME, "work": work})
+    if links == "2" and there:
+        exec_trouble.explain(call, 255, folder_said=True)
+        return
+    with pytest.raises(DshpcError, match="was removed while the cluster ran") as raised:
+        exec_trouble.explain(call, 255, folder_said=True)
+    assert raised.value.resolution[-1].endswith("dshpc restart")
+    assert any("mkdir" in step for step in raised.value.resolution) is not there
 
 
 def test_a_slow_answer_leaves_localhost_the_usual_name() -> None:

@@ -277,3 +277,17 @@ def test_what_a_killed_run_left_is_swept(project: Project) -> None:
         (project.folder / name).touch()
     apply.finish_interrupted(project)
     assert [name for name in (*names, *kept) if (project.folder / name).exists()] == list(kept)
+
+
+def test_a_text_beside_a_file_that_holds_the_same_again_goes(project: Project) -> None:
+    run(project, FIRST)
+    conf, beside = project.folder / "config/slurm.conf", "config/slurm.conf.dshpc-new"
+    for back in ("a=1\n", "a=2\n"):  # the edit taken back; the new text taken over
+        conf.write_text("a=edited\n")
+        assert run(project, SECOND)["config/slurm.conf"] == "kept-edited"
+        conf.write_text(back)
+        assert run(project, SECOND)["config/slurm.conf"] in ("updated", "unchanged")
+        assert not (project.folder / beside).exists()
+    (project.folder / beside).write_text("a=2\n# a note of somebody's\n")
+    run(project, SECOND)
+    assert text(project, beside) == "a=2\n# a note of somebody's\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.apply.apply import Change, Wanted
-from dshpc_setup.cluster import compose_file, start
+from dshpc_setup.cluster import compose_file, operations, start
 from dshpc_setup.cluster.compose_file import USED
 from dshpc_setup.cluster.start import Agreed, MayStop
 from dshpc_setup.engine import containers
@@ -304,3 +304,13 @@ def test_a_container_that_cannot_be_asked_is_replaced_all_the_same(
     agreed = agree(fake, project, NEW)
     assert agreed.why == "docker-compose.yml has changed"
     assert not [line for line in fake.lines() if " run --rm " in line]
+
+
+@pytest.mark.parametrize("act", [operations.up, operations.restart])
+def test_without_its_work_folder_no_cluster_starts_or_stops(project: Project, act: Any) -> None:
+    """Docker would make one that is root's, and a restart would stop what runs for nothing."""
+    fake = machine(project)
+    with pytest.raises(DshpcError, match=r"The work folder .* is not there") as raised:
+        act(fake, project, Listener())
+    assert f"mkdir {project.folder}/work && dshpc up" in raised.value.resolution[0]
+    assert changing(fake) == []
