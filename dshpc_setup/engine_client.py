@@ -35,6 +35,7 @@ _SHARED = (
     "compose|cp|exec|export|image|images|info|inspect|load|logs|network|ps|pull|restart|rm|rmi|run|start|"
     "stop|system|top|unpause|update|version|volume"
 )
+_OF_BUILTIN = "exec|image|images|inspect|logs|ps|restart|rm|rmi|start|stop|top|version|volume"
 _BUILTIN_CLIENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "builtin_client")
 
 
@@ -180,6 +181,15 @@ def in_podmans_words(text: str) -> str:
     import re  # not at the top: see above
 
     return re.sub(rf"(?<![\w./-])docker(?= (?:{_SHARED})\b)", PODMAN, text)
+
+
+def in_builtins_words(text: str) -> str:
+    """The same for the built-in engine, of what its client knows: there is no docker to type."""
+    import re  # not at the top: see above
+    import shlex
+
+    client = shlex.join(builtin().program)
+    return re.sub(rf"(?<![\w./-])(?:sudo )?docker(?= (?:{_OF_BUILTIN})\b)", lambda _: client, text)
 
 
 def program_at(argv: Sequence[str]) -> int:

@@ -31,7 +31,9 @@ def through(machine: Machine, engine: str) -> Machine:
     """The machine, as seen through an engine by its name."""
     if engine == BUILTIN:
         from dshpc_setup.builtin_client import door as builtin
+        from dshpc_setup.terminal.command_names import advise_builtin
 
+        advise_builtin()
         _need_no_sudo(machine)
         return builtin.through(machine)
     if engine == PODMAN:

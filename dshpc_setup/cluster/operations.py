@@ -23,6 +23,7 @@ from dshpc_setup.cluster import (
 )
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.awake import awake, awake_meanwhile
+from dshpc_setup.cluster.owner import steps as owner_steps
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
@@ -90,10 +91,10 @@ def up(
     project.need_own()
     machine = patient(machine)
     cluster = target(project)
-    _need_work(cluster)
     compose = _compose(machine, cluster)
     with project.lock():
         found = ours(machine, cluster)
+        _need_work(cluster)
         reporter.progress(f"starting {cluster.container}")
         found = awake(machine, found)
         _check_image(machine, cluster)
@@ -334,11 +335,7 @@ def ours(machine: Machine, cluster: Target) -> Container | None:
     raise DshpcError(
         f"The container {cluster.container} belongs to the cluster in {owner}.",
         f"This is {cluster.project.folder}.",
-        (
-            f"For that cluster: cd {owner}",
-            "For one of its own here: configure-environment --prefix NAME",
-            "To replace it: configure-environment --take-over",
-        ),
+        tuple(owner_steps(owner)),
     )
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Iterator
+
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
@@ -47,12 +51,23 @@ def _not_ours(container: str) -> DshpcError:
     )
 
 
+def steps(owner: str) -> Iterator[str]:
+    """What to do where a cluster is of another folder, or of this one before it was moved."""
+    if not os.path.isdir(owner):
+        yield (
+            f"If you moved {owner} here, take its cluster along with its queue, users, homes and key: "
+            "configure-environment --take-over"
+        )
+    else:
+        yield f"For that cluster: cd {shlex.quote(owner)}"
+    yield "For one of its own here: configure-environment --prefix NAME"
+    if os.path.isdir(owner):
+        yield "To replace it (its queue, users, homes and key stay): configure-environment --take-over"
+
+
 def _of_another(settings: Settings, owner: str, what: str) -> DshpcError:
     return DshpcError(
         f"The cluster {settings.prefix} belongs to another folder: {owner}.",
         what,
-        (
-            "Choose another name here: --prefix NAME.",
-            "Or replace it by this folder's: --take-over (its queue, users, homes and key stay).",
-        ),
+        tuple(steps(owner)),
     )

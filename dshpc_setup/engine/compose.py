@@ -43,12 +43,12 @@ _REASONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         r"[Nn]o space left on device",
         "The disk is full",
-        ("Make room: docker system df shows what Docker holds.",),
+        ("Make room: df -h shows which disk is full, docker system df what Docker holds.",),
     ),
     (
         r"KeyError: 'ContainerConfig'",  # compose v1 reads a field that Docker 25 no longer sends
         "This docker-compose (1.x) cannot replace a container of this newer Docker",
-        ("Install Compose v2, or remove the container first: docker rm -f PREFIX-slurm",),
+        ("Install Compose v2, or remove the container first: dshpc down",),
     ),
     (
         r"[Cc]annot connect to the Docker daemon|Couldn't connect to Docker daemon",

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 
-from dshpc_setup.engine_client import in_podmans_words
+from dshpc_setup.engine_client import in_builtins_words, in_podmans_words
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.terminal.commands import COMMANDS, EXEC_COMMANDS
 from dshpc_setup.terminal.sanitize import harmless
@@ -19,7 +19,11 @@ _OURS = re.compile(
 )
 
 
-_podman = False
+def _in_dockers_words(text: str) -> str:
+    return text
+
+
+_in_engines_words = _in_dockers_words
 
 
 def dshpc_command() -> str:
@@ -29,8 +33,14 @@ def dshpc_command() -> str:
 
 def advise_podman() -> None:
     """From now on the engine's commands are Podman's: the project's own engine is known."""
-    global _podman
-    _podman = True
+    global _in_engines_words
+    _in_engines_words = in_podmans_words
+
+
+def advise_builtin() -> None:
+    """The same of the built-in one, whose client is a long name that nobody has on a PATH."""
+    global _in_engines_words
+    _in_engines_words = in_builtins_words
 
 
 def as_called(text: str) -> str:
@@ -39,7 +49,7 @@ def as_called(text: str) -> str:
     The engine's are those of the project's own. What stands in it of jobs, users, files and programs
     commands no terminal.
     """
-    text = in_podmans_words(text) if _podman else text
+    text = _in_engines_words(text)
     return _OURS.sub(lambda found: _called(found[0], whole="cd " in text), harmless(text))
 
 
@@ -65,8 +75,7 @@ def _called(name: str, *, whole: bool = False) -> str:
 
 def print_error(error: DshpcError, program: str = "dshpc") -> None:
     """The error on stderr: what happened, why, what to do."""
-    brief = in_podmans_words(error.brief) if _podman else error.brief
-    lines = [f"{program}: {harmless(brief)}"]
+    lines = [f"{program}: {harmless(_in_engines_words(error.brief))}"]
     lines += [f"  {line}" for line in harmless(error.details).strip().splitlines()]
     if error.resolution:
         lines.append("What to do:")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from dshpc_setup.terminal import command_names
+
 FORBIDDEN = frozenset(
     {
         "os.exec",
@@ -46,3 +48,9 @@ def _no_world() -> Iterator[None]:
     _watching = True
     yield
     _watching = False
+
+
+@pytest.fixture(autouse=True)
+def _dockers_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project's engine is known once for a process, which for these tests is one of many projects'."""
+    monkeypatch.setattr(command_names, "_in_engines_words", command_names._in_engines_words)

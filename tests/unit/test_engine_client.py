@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import shlex
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup import engine_client, engine_door
 from dshpc_setup.engine_client import DOCKER, Client
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.terminal import command_names
+from tests.unit.engine.fake import FakeMachine
 
 TOP = Path(__file__).parents[2] / "dshpc_setup"
 # Of a cluster's container, its image, its volumes and its network. What asks about the engine itself
@@ -80,3 +85,18 @@ def test_the_guard_sees_one() -> None:
         node = ast.parse(text, mode="eval").body
         assert isinstance(node, (ast.List, ast.Tuple))
         assert not _is_one(node.elts)
+
+
+def test_advice_of_the_built_in_engine_can_be_typed() -> None:
+    """Its client is no program in PATH; what it does not know is left as it is."""
+    client = shlex.join(engine_client.builtin().program)
+    for text, said in (
+        ("To remove it: docker volume rm x-state", f"To remove it: {client} volume rm x-state"),
+        ("sudo docker ps -a; docker rm -f x", f"{client} ps -a; {client} rm -f x"),
+        ("docker system df", "docker system df"),
+        ("docker-compose.yml, --engine docker", "docker-compose.yml, --engine docker"),
+    ):
+        assert engine_client.in_builtins_words(text) == said
+    error = DshpcError("x", "", ("See whose it is: docker ps -a",))
+    engine_door.through(FakeMachine(uid=1000), engine_client.BUILTIN)
+    assert command_names.as_called(error.resolution[0]) == f"See whose it is: {client} ps -a"

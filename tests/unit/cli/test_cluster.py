@@ -45,6 +45,7 @@ NONE = Answer(code=1, stderr="Error: No such container: p-slurm")
 def project(tmp_path: Path) -> Project:
     folder = tmp_path / "project"
     (folder / ".dshpc").mkdir(parents=True)
+    (folder / "work").mkdir(exist_ok=True)
     runtime = {"container": "p-slurm", "work": f"{folder}/work", "docker": "docker", "prefix": "p"}
     (folder / ".dshpc/runtime.json").write_text(json.dumps(runtime))
     (folder / "docker-compose.yml").write_text('services:\n  slurm:\n    image: "p-slurm:none"\n')

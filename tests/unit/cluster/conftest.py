@@ -38,6 +38,7 @@ def configured(project: Project, **changes: str) -> None:
 def project(tmp_path: Path) -> Project:
     made = Project(tmp_path / "project")
     made.prepare()
+    (made.folder / "work").mkdir()
     runtime = {"container": "p-slurm", "work": f"{made.folder}/work", "prefix": "p"}
     made.write_json(".dshpc/runtime.json", runtime)
     configured(made)

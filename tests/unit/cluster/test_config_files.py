@@ -48,7 +48,6 @@ def test_a_path_from_where_we_stand(
     project: Project, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = project.folder / "work"
-    work.mkdir()
     monkeypatch.chdir(work)
     assert path_of(name, OWNABLE, project.folder) == "config/slurm.conf"
     assert path_of(str(project.folder / ".env"), OWNABLE, project.folder) == ".env"

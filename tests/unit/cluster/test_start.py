@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from dshpc_setup.apply.apply import Change, Wanted
 from dshpc_setup.cluster import compose_file, operations, start
 from dshpc_setup.cluster.compose_file import USED
+from dshpc_setup.cluster.owner import refuse_others
 from dshpc_setup.cluster.start import Agreed, MayStop
 from dshpc_setup.engine import containers
 from dshpc_setup.errors import DshpcError
@@ -50,6 +52,12 @@ def machine(project: Project, jobs: str = "", **more: Any) -> FakeMachine:
         "docker stop": Answer(),
         **more,
     }
+    return fake
+
+
+def with_compose(project: Project) -> FakeMachine:
+    fake = machine(project)
+    fake.commands = {"docker compose version": Answer("2.26.1\n"), **fake.commands}
     return fake
 
 
@@ -309,8 +317,28 @@ def test_a_container_that_cannot_be_asked_is_replaced_all_the_same(
 @pytest.mark.parametrize("act", [operations.up, operations.restart])
 def test_without_its_work_folder_no_cluster_starts_or_stops(project: Project, act: Any) -> None:
     """Docker would make one that is root's, and a restart would stop what runs for nothing."""
-    fake = machine(project)
+    fake = with_compose(project)
+    (project.folder / "work").rmdir()
     with pytest.raises(DshpcError, match=r"The work folder .* is not there") as raised:
         act(fake, project, Listener())
     assert f"mkdir {project.folder}/work && dshpc up" in raised.value.resolution[0]
     assert changing(fake) == []
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_folder_that_was_moved_is_told_how_its_cluster_comes_along(
+    project: Project, tmp_path: Path, there: bool
+) -> None:
+    before = tmp_path / "before"
+    if there:
+        before.mkdir()
+    fake = with_compose(project)
+    fake.commands[INSPECT] = container(Project(before))
+    for act in (
+        lambda: operations.up(fake, project, Listener()),
+        lambda: refuse_others(fake, project, SETTINGS, take_over=False),
+    ):
+        with pytest.raises(DshpcError, match=f"{before}") as raised:
+            act()
+        first = raised.value.resolution[0]
+        assert first.endswith(f"cd {before}" if there else "configure-environment --take-over")
