@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.files import atomic
 
 
 def folder(env: Mapping[str, str]) -> Path:
@@ -22,3 +26,12 @@ def _home() -> str:
         return pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
         return "/"
+
+
+def make_folder(path: Path) -> None:
+    """A folder of the cache and those above it; DshpcError names the variable that places it elsewhere."""
+    try:
+        atomic.make_folder(path, mode=0o700)
+    except DshpcError as error:
+        step = "Choose a folder that you may write in: export XDG_CACHE_HOME=DIR"
+        raise replace(error, steps=(step, *error.steps[:1])) from None

@@ -122,7 +122,7 @@ def _candidates(seed: str, taken: set[int], free: IsFree) -> Iterator[int]:
 @contextlib.contextmanager
 def _changed(file: Path) -> Iterator[dict[str, Mapping[str, int]]]:
     """The clusters of the file, to be changed under its lock, and written in one step at the end."""
-    atomic.make_folder(file.parent, mode=0o700)
+    cache.make_folder(file.parent)
     with locks.held(file.with_suffix(".lock"), _LOCK_S) as ours:
         if not ours:
             raise DshpcError(

@@ -78,7 +78,7 @@ def ensure(
         )
     top = cache_folder(machine.env)
     place = top / digest
-    atomic.make_folder(place, mode=0o700)
+    cache.make_folder(place)
     _refuse_noexec(place)
     with _locked(place / "lock", deadline_s):
         found = _known(place, digest, ids)
@@ -111,7 +111,7 @@ def make(
     removed by the next one.
     """
     place = cache_folder(machine.env) / digest
-    atomic.make_folder(place, mode=0o700)
+    cache.make_folder(place)
     _refuse_noexec(place)
     with _locked(place / "lock", deadline_s):
         found = _known(place, digest, ids)

@@ -84,7 +84,7 @@ class Store:
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
         """One at a time makes and removes; OSError and TimeoutError."""
-        atomic.make_folder(self.folder, mode=0o700)
+        cache.make_folder(self.folder)
         with locks.held(self.folder / "lock", _LOCK_S) as ours:
             if not ours:
                 raise TimeoutError(f"{self.folder / 'lock'} was locked for {_LOCK_S:g} s")
@@ -115,7 +115,7 @@ class Store:
     def put(self, kind: Kind, name: str, value: Any) -> None:
         """In one step; DshpcError."""
         file = self._file(kind, name)
-        atomic.make_folder(file.parent, mode=0o700)
+        cache.make_folder(file.parent)
         atomic.write_atomic(file, json.dumps(codec.to_json(value, SCHEMA), indent=1) + "\n", 0o600)
 
     def forget(self, kind: Kind, name: str) -> None:

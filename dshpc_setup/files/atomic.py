@@ -67,7 +67,7 @@ def read_error(error: OSError | UnicodeDecodeError, path: Path | str) -> DshpcEr
 def _not_yours(path: Path) -> DshpcError:
     """A file is replaced, not written over: what counts is the folder, unless one may write there."""
     at = path.parent
-    while not at.exists() and at != at.parent:
+    while not _seen(at) and at != at.parent:
         at = at.parent
     at = path if os.access(at, os.W_OK | os.X_OK) and path.exists() else at
     whose, owner = _owner(at)
@@ -104,14 +104,22 @@ def _user(uid: int) -> str:
     return name if uid == 0 else f"the user {name}"
 
 
+def _seen(path: Path) -> bool:
+    """Whether it is there; not where a folder above it is closed to us."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return False
+
+
 def make_folder(path: Path, owner: tuple[int, int] | None = None, mode: int = 0o755) -> None:
     """The folder and its missing parents, those made here belonging to `owner` (uid, gid)."""
     missing = []
     at = path
-    while not at.exists():
-        missing.append(at.name)
-        at = at.parent
     try:
+        while not at.exists():  # which raises in a folder that is closed to us
+            missing.append(at.name)
+            at = at.parent
         for name in reversed(missing):
             _make_one(at, name, owner, mode)
             at = at / name
