@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from dshpc_setup.builtin.ids import Ids, become_root
+from dshpc_setup.builtin.ids import LEAST_IDS, Ids, become_root
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.machine import Machine, Say
 
@@ -28,9 +28,28 @@ def remove(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 120.0) 
     if ended.state != "present" or os.path.lexists(folder):
         raise DshpcError(
             f"Not everything in {folder} could be removed.",
-            ended.detail or "",
+            _range_lost(machine, ids) or ended.detail or "",
             (Fix("Remove it as root", f"sudo rm -r {shlex.quote(str(folder))}"),),
         )
+
+
+def _range_lost(machine: Machine, ids: Ids) -> str | None:
+    """That the files have ids of a range which this user has no more, and how he gets it back."""
+    from dshpc_setup.builtin import rights
+
+    if (
+        ids.way != "mapped"
+        or ids.uids is None
+        or ids.gids is None
+        or rights.ranges(machine)[0] == ids
+    ):
+        return None
+    uids, gids = (f"{first}-{first + LEAST_IDS - 1}" for first in (ids.uids, ids.gids))
+    return (
+        f"Its files have the ids {uids}, which /etc/subuid and /etc/subgid do not give you any more.\n"
+        f"Have them given back: sudo usermod --add-subuids {uids} --add-subgids {gids} "
+        f"{rights.current_user()}"
+    )
 
 
 def counted(machine: Machine, ids: Ids, folder: Path, deadline_s: float = 120.0) -> tuple[int, int]:

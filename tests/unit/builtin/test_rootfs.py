@@ -269,3 +269,25 @@ def test_zstd_is_stopped_before_it_fills_the_disk(
             rootfs.ensure(machine, path, IDS)
     limits = [line.split()[4] for line in machine.lines("sh -c ulimit -f")]
     assert limits == [str((1 << 30) // 512), str((90 << 20) // 512)]
+
+
+def test_files_of_a_range_that_was_taken_away_are_told_as_that(
+    tmp_path: Path, machine: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody but root, or who has the range again, can remove them."""
+
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "newuidmap or newgidmap refused the ids", "newuidmap")
+
+    monkeypatch.setattr(trees, "become_root", refused)
+    machine.programs |= {"newuidmap", "newgidmap"}
+    (tmp_path / "tree").mkdir()
+    ids = Ids("mapped", 300000, 400000)
+    for count, lost in ((1000, True), (65536, False)):
+        machine.files |= {
+            "/etc/subuid": f"0:300000:{count}\n", "/etc/subgid": f"0:400000:{count}\n",
+        }  # fmt: skip
+        with pytest.raises(DshpcError) as raised:
+            trees.remove(machine, ids, tmp_path / "tree")
+        told = "--add-subuids 300000-365535 --add-subgids 400000-465535" in raised.value.details
+        assert told is lost
