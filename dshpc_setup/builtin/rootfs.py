@@ -17,7 +17,7 @@ from typing import get_args
 from dshpc_setup import codec
 from dshpc_setup.builtin import cache, trees
 from dshpc_setup.builtin.archive import ArchiveError, Fault, Unpacked, most_bytes, unpack
-from dshpc_setup.builtin.ids import Ids, become_root
+from dshpc_setup.builtin.ids import Ids, Way, become_root
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Fix, usage_error
 from dshpc_setup.files import atomic, locks
@@ -138,6 +138,14 @@ def known(machine: Machine, digest: str, ids: Ids) -> Rootfs | None:
     return _known(cache_folder(machine.env) / digest, digest, ids)
 
 
+def remove_all(machine: Machine, digest: str) -> None:
+    """What is unpacked of that digest, for whichever ids this user had; DshpcError."""
+    place = cache_folder(machine.env) / digest
+    for way in get_args(Way):
+        if (found := _read(place, way)) is not None:
+            remove(machine, digest, found.ids)
+
+
 def remove(machine: Machine, digest: str, ids: Ids, deadline_s: float = 120.0) -> None:
     """What is unpacked of that digest for these ids; nothing where there is nothing. DshpcError."""
     if not digest or not set(digest) <= set("0123456789abcdef"):
@@ -162,14 +170,20 @@ def _remove_empty(place: Path) -> None:
 
 def _known(place: Path, digest: str, ids: Ids) -> Rootfs | None:
     """The one that is there, where its files have these ids."""
-    try:
-        told = foreign.value((place / f"{ids.way}.json").read_text())
-        found = codec.from_json(Rootfs, told, SCHEMA)
-    except (OSError, ValueError):
+    found, folder = _read(place, ids.way), place / ids.way
+    if found is None:
         return None
-    folder = place / ids.way
     there = found.ids == ids and found.digest == digest and folder.is_dir()
     return found if there and found.folder == str(folder) else None
+
+
+def _read(place: Path, way: Way) -> Rootfs | None:
+    """What is written down of it."""
+    try:
+        told = foreign.value((place / f"{way}.json").read_text())
+        return codec.from_json(Rootfs, told, SCHEMA)
+    except (OSError, ValueError):
+        return None
 
 
 def _unpacked(

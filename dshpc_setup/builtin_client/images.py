@@ -105,7 +105,7 @@ def unpacked(
 def forget_root(machine: Machine, store: Store, root: Rootfs) -> None:
     """Out of the cache, where no image of the built-in engine has it."""
     if all(each.digest != root.digest for each in store.all("image")):
-        rootfs.remove(machine, root.digest, root.ids)
+        rootfs.remove_all(machine, root.digest)
 
 
 def _told(file: Path, archive: Path) -> image_file.Described:
@@ -132,4 +132,4 @@ def remove(machine: Machine, store: Store, ref: str) -> None:
         raise refused(f"conflict: unable to remove {ref}: container {users[0].id} is using it")
     store.forget("image", found.ref)
     if len(others) == 1:
-        rootfs.remove(machine, found.digest, containers.ids_of(machine))
+        rootfs.remove_all(machine, found.digest)

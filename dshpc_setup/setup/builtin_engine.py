@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from dshpc_setup.builtin import ports
+from dshpc_setup.builtin_client import containers, images
+from dshpc_setup.builtin_client.store import Store
 from dshpc_setup.engine.images import inspect
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
 
-_LOAD_S = 600.0
 _NAMES = ("SlurmctldPort", "SlurmdPort")
 
 
@@ -29,18 +30,17 @@ def kept_ports(machine: Machine, project: Project, settings: Settings) -> str:
 def load_image(machine: Machine, tag: str, file: Path, reporter: Reporter) -> None:
     """The image of a file under that name; DshpcError."""
     reporter.progress(f"image: unpacking {file.name}")
-    argv = ["docker", "image", "load", "--input", str(file), "--tag", tag]
-    done = machine.run(argv, deadline_s=_LOAD_S)
-    if not done.ok:
-        text = done.text.strip().removeprefix("Error response from daemon: ")
+    store = Store(machine.env)
+    try:
+        with store.changing():
+            images.load(machine, store, file, containers.ids_of(machine), tag)
+    except TimeoutError as error:
         raise DshpcError(
-            f"The image of {file} could not be loaded.",
-            text or done.state,
-            (
-                "Make another on a machine with a cluster: dshpc image save FILE",
-                "Or have it made here: leave out --image-file",
-            ),
-        )
+            "Another run changes the built-in engine's images.",
+            str(error),
+            ("Wait for it, then run this again.",),
+            Exit.INCOMPLETE,
+        ) from None
 
 
 def find_image(machine: Machine, tag: str) -> BaseImage:

@@ -291,3 +291,17 @@ def test_files_of_a_range_that_was_taken_away_are_told_as_that(
             trees.remove(machine, ids, tmp_path / "tree")
         told = "--add-subuids 300000-365535 --add-subgids 400000-465535" in raised.value.details
         assert told is lost
+
+
+def test_an_image_goes_for_whichever_ids_its_user_had(tmp_path: Path, machine: FakeMachine) -> None:
+    """He was given a range, or it was taken away, since it was unpacked first."""
+    machine.system = ("Linux", "6.1.0", "x86_64")
+    path = written(tmp_path, GOOD)
+    found = rootfs.ensure(machine, path, Ids("root"))
+    place = Path(found.folder).parent
+    (place / "mapped.json").write_text(
+        (place / "root.json").read_text().replace('"root"', '"mapped"')
+    )
+    assert rootfs.known(machine, found.digest, Ids("root")) == found
+    rootfs.remove_all(machine, found.digest)
+    assert not place.exists()
