@@ -13,7 +13,7 @@ import json
 import os
 import shlex
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,15 +76,17 @@ def keep(
     names: tuple[str, ...],
     free: IsFree = is_free,
     before: Mapping[str, int] | None = None,
+    lost: Collection[str] = (),
 ) -> Mapping[str, int]:
     """A port for each name: those kept for the cluster, and new free ones for what has none yet: that of
-    `before` where it is free.
+    `before` where it is free. `lost`: names whose port another program has now.
 
     `cluster` names it among all of this user's, such as its folder. Raises DshpcError where the file
     cannot be read or written, or all ports are taken.
     """
     with _changed(file) as clusters:
-        kept = dict(clusters.get(cluster, {}))
+        had = clusters.get(cluster, {})
+        kept = {name: port for name, port in had.items() if name not in lost}
         taken = {port for ports in clusters.values() for port in ports.values()}
         for name in names:
             if name not in kept:

@@ -231,7 +231,7 @@ def _error(place: Path, told: tuple[str, str], arch: str) -> DshpcError:
     fault: Fault = next(each for each in get_args(Fault) if each == told[0])
     what = told[1]
     again = ("Fetch or build the archive again.",)
-    room = Fix("See what is full", f"df -h {shlex.quote(str(place))}", step="look")
+    room = Fix("See what is full", f"df -h {shlex.quote(str(place.parent))}", step="look")
     match fault:
         case "truncated":
             return DshpcError(

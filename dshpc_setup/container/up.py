@@ -148,7 +148,10 @@ def _port_taken(port: int) -> DshpcError:
     return DshpcError(
         f"Another program listens on port {port} already.",
         "The container shares its network with the host or with another cluster.",
-        ("Give the container a network of its own, or end that program, then start it again.",),
+        (
+            "Give the container a network of its own, or end that program, then start it again.",
+            "With the built-in engine, have other ports chosen: configure-environment",
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dshpc_setup.builtin import ports
+from dshpc_setup.machine.listeners import Listener
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
 from dshpc_setup.setup import builtin_engine
@@ -53,3 +54,19 @@ def test_ports_that_the_folder_remembers_come_back(tmp_path: Path) -> None:
     assert (
         builtin_engine.kept_ports(machine, project(tmp_path, prefix="c"), settings) == "31234,31235"
     )
+
+
+@pytest.mark.usefixtures("all_free")
+def test_a_port_that_another_program_has_is_chosen_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine: Any = Machine(env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    settings = Settings(prefix="c", slurm_ports=(31234, 31235))
+    mine = project(tmp_path, prefix="c")
+    assert builtin_engine.kept_ports(machine, mine, settings) == "31234,31235"
+    listens = Listener(31235, 0, 7)
+    monkeypatch.setattr(ports, "listeners", lambda: [listens])
+    monkeypatch.setattr(ports, "keep", partial(ports.keep, free=lambda port: port != listens.port))
+    first, second = builtin_engine.kept_ports(machine, mine, settings).split(",")
+    assert first == "31234"
+    assert second not in ("31234", "31235")
