@@ -1,7 +1,7 @@
 #!/bin/sh
-# What the image's stages run: `install.sh packages`, then `install.sh package` for dsHPC itself (`finish` in place
-# of `packages` where something else has installed them); where
+# What the image's stages run: `install.sh packages`, then `install.sh package` for dsHPC itself; where
 # methods need packages, `debian` and `python` for these. `versions NAME...` says what Debian offers.
+# Where something else has installed the packages, `finish` and `plugins` do the rest of `packages`.
 # Settings by environment: GPU_TYPE, CUDA_RUNTIME, APT_MIRROR, APT_SECURITY. The site's certificates and apt
 # settings, if any, lie in /run/dshpc-site; nothing of them is copied.
 set -eu
@@ -113,15 +113,7 @@ cuda_packages() {
 
 # Manuals and translations are not even unpacked; the licences stay.
 skip_manuals() {
-    cat >/etc/dpkg/dpkg.cfg.d/dshpc-small <<'END'
-path-exclude=/usr/share/doc/*
-path-include=/usr/share/doc/*/copyright
-path-exclude=/usr/share/man/*
-path-exclude=/usr/share/info/*
-path-exclude=/usr/share/locale/*
-path-exclude=/usr/share/lintian/*
-path-exclude=/usr/share/bash-completion/*
-END
+    cp /run/dshpc-build/dpkg-small.cfg /etc/dpkg/dpkg.cfg.d/dshpc-small
     find /usr/share/doc ! -type d ! -name copyright -delete
     rm -rf /usr/share/man/* /usr/share/info/* /usr/share/locale/* \
         /usr/share/lintian/* /usr/share/bash-completion/*
@@ -144,19 +136,23 @@ install_packages() {
     # shellcheck disable=SC2086 # one package a word
     apt_get install -y --no-install-recommends \
         slurmctld slurmd slurm-client slurmrestd slurm-wlm-jwt-plugin s6 python3 procps tcc $gpu $cuda
+    make_plugins
     finish_packages
 }
 
-# What is done with them once they are installed, whoever has done that.
-finish_packages() {
-    # What slurmctld is started with. tcc is all that takes, and half a megabyte; it goes again
+# What slurmctld and the jobs' daemons load. tcc is all that takes, and half a megabyte; it goes again.
+make_plugins() {
     mkdir -p /usr/local/lib/dshpc
     lib=/usr/local/lib/dshpc build=/run/dshpc-build
     sh $build/compile.sh $build/durable.c $lib/durable.so
     sh $build/compile.sh $build/task_exit.c $lib/task-exit.so
     sh $build/compile.sh $build/task_init.c $lib/task-init.so
     sh $build/compile.sh $build/task_place.c $lib/task-place.so
-    apt_get purge -y tcc
+    dpkg --purge tcc
+}
+
+# What is done with them once they are installed, whoever has done that.
+finish_packages() {
     # munge's package makes a key as it is installed: every user of this image would share it. We
     # use auth/slurm, whose key is made anew for every deployment.
     rm -f /etc/munge/munge.key
@@ -244,6 +240,10 @@ finish)
     skip_manuals
     finish_packages
     ;;
+plugins)
+    make_plugins
+    clean
+    ;;
 package) install_package ;;
 debian) install_debian ;;
 python) install_python ;;
@@ -251,5 +251,5 @@ versions)
     shift
     show_versions "$@"
     ;;
-*) fail "usage: install.sh packages|finish|package|debian|python|versions" ;;
+*) fail "usage: install.sh packages|finish|plugins|package|debian|python|versions" ;;
 esac

@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from dshpc_setup.machine import Machine, Say
 
 SCHEMA = "dshpc.rootfs/1"
 _BLOCK = 1 << 20
+_KEPT_S = 7 * 24 * 3600.0
 _ZSTD = b"\x28\xb5\x2f\xfd"  # RFC 8878, 3.1.1
 
 
@@ -41,6 +43,11 @@ class Rootfs:
 def cache_folder(env: Mapping[str, str]) -> Path:
     """`dshpc/images` in XDG_CACHE_HOME where that is a whole path, or else in ~/.cache."""
     return cache.folder(env) / "images"
+
+
+def layers_folder(env: Mapping[str, str]) -> Path:
+    """Beside it: what images are made on, and no container runs."""
+    return cache.folder(env) / "layers"
 
 
 def digest_of(archive: Path) -> str:
@@ -110,27 +117,69 @@ def make(
     `fill` is given a folder that it is to make. Two at a time make it once; what a killed run has left is
     removed by the next one.
     """
-    place = cache_folder(machine.env) / digest
+    with _made(machine, cache_folder(machine.env) / digest, ids, fill, deadline_s) as made:
+        return made
+
+
+@contextlib.contextmanager
+def layer(
+    machine: Machine,
+    digest: str,
+    ids: Ids,
+    fill: Callable[[Path], None],
+    deadline_s: float = 2400.0,
+) -> Iterator[Rootfs]:
+    """The same of what other root filesystems are made on; nobody removes it within the block."""
+    with _made(machine, layers_folder(machine.env) / digest, ids, fill, deadline_s) as made:
+        os.utime(
+            Path(made.folder).with_suffix(".json")
+        )  # when it was used last: see `prune_layers`
+        yield made
+
+
+def prune_layers(machine: Machine, ids: Ids, unused_s: float = _KEPT_S) -> None:
+    """Layers go that nothing was made on for so long, and what killed runs have left of some. DshpcError."""
+    top = layers_folder(machine.env)
+    oldest = time.time() - unused_s
+    for place in sorted(top.iterdir()) if top.is_dir() else ():
+        record = place / f"{ids.way}.json"
+        try:
+            if (record if record.exists() else place).stat().st_mtime > oldest:
+                continue
+            with locks.held(place / "lock") as ours:
+                if ours:
+                    _removed(machine, place, ids)
+        except OSError:  # another run has removed it
+            continue
+    with contextlib.suppress(OSError):
+        top.rmdir()  # where it is empty
+
+
+@contextlib.contextmanager
+def _made(
+    machine: Machine, place: Path, ids: Ids, fill: Callable[[Path], None], deadline_s: float
+) -> Iterator[Rootfs]:
     cache.make_folder(place)
     _refuse_noexec(place)
     with _locked(place / "lock", deadline_s):
-        found = _known(place, digest, ids)
-        if found is not None:
-            return found
-        new, final = place / f".{ids.way}.new", place / ids.way
-        try:
-            for left in (new, final):
-                trees.remove(machine, ids, left)
-            fill(new)
-            files, size = trees.counted(machine, ids, new)
-            made = Rootfs(digest, ids, str(final), Unpacked(files, size, 0, machine.system[2]))
-            _record(place, made)
-            os.rename(new, final)
-            atomic.sync_folder(place)
-            return made
-        finally:
-            trees.remove(machine, ids, new)
-            _remove_empty(place)
+        yield _known(place, place.name, ids) or _filled(machine, place, ids, fill)
+
+
+def _filled(machine: Machine, place: Path, ids: Ids, fill: Callable[[Path], None]) -> Rootfs:
+    new, final = place / f".{ids.way}.new", place / ids.way
+    try:
+        for left in (new, final):
+            trees.remove(machine, ids, left)
+        fill(new)
+        files, size = trees.counted(machine, ids, new)
+        made = Rootfs(place.name, ids, str(final), Unpacked(files, size, 0, machine.system[2]))
+        _record(place, made)
+        os.rename(new, final)
+        atomic.sync_folder(place)
+        return made
+    finally:
+        trees.remove(machine, ids, new)
+        _remove_empty(place)
 
 
 def known(machine: Machine, digest: str, ids: Ids) -> Rootfs | None:
@@ -154,12 +203,16 @@ def remove(machine: Machine, digest: str, ids: Ids, deadline_s: float = 120.0) -
     if not place.is_dir():
         return
     with _locked(place / "lock", deadline_s):
-        for left in list(place.iterdir()):
-            if left.name == f"{ids.way}.json":
-                left.unlink()
-            elif left.name == ids.way or left.name.startswith(f".{ids.way}."):
-                trees.remove(machine, ids, left, deadline_s)
-        _remove_empty(place)
+        _removed(machine, place, ids, deadline_s)
+
+
+def _removed(machine: Machine, place: Path, ids: Ids, deadline_s: float = 120.0) -> None:
+    """What is there for these ids, under its lock. Its record goes first: no half is taken for whole."""
+    (place / f"{ids.way}.json").unlink(missing_ok=True)
+    for left in list(place.iterdir()):
+        if left.name == ids.way or left.name.startswith(f".{ids.way}."):
+            trees.remove(machine, ids, left, deadline_s)
+    _remove_empty(place)
 
 
 def _remove_empty(place: Path) -> None:

@@ -126,19 +126,23 @@ def _emptied(handle: int, top: int, moved: Iterator[int]) -> list[str]:
     return found
 
 
-def copy_here(source: Path, target: Path) -> None:
+def copy_here(source: Path, target: Path, shared: str = "") -> None:
     """A copy with owners, modes, links and hard links, in this process; raises OSError.
 
-    File systems that share blocks (Btrfs, XFS) copy none.
+    File systems that share blocks (Btrfs, XFS) copy none. Files below the folder `shared` of the source get
+    a second name and are not copied: who changes the copy may replace and remove them, and not write to them.
     """
     known: dict[tuple[int, int], Path] = {}
     os.mkdir(target, 0o700)
     folders = [(source, target)]
     for above, names, files in os.walk(source):
-        here = target / os.path.relpath(above, source)
+        below = os.path.relpath(above, source)
+        here, linked = target / below, bool(shared) and below.split("/")[0] == shared
         for name in (*names, *files):
             old, new = Path(above, name), here / name
             seen = os.lstat(old)
+            if linked and stat.S_ISREG(seen.st_mode) and _linked(old, new):
+                continue
             if stat.S_ISDIR(seen.st_mode):
                 os.mkdir(new, 0o700)
                 folders.append((old, new))
@@ -154,6 +158,15 @@ def copy_here(source: Path, target: Path) -> None:
                     os.link(first, new)
     for old, new in reversed(folders):
         _alike(new, os.lstat(old))
+
+
+def _linked(old: Path, new: Path) -> bool:
+    """Whether the file has a second name now: it may have too many already, or its file system none."""
+    try:
+        os.link(old, new)
+    except OSError:
+        return False
+    return True
 
 
 def _copy_file(old: Path, new: Path) -> None:

@@ -82,7 +82,7 @@ def container(store: Store, found: Container) -> dict[str, Any]:
 def image(found: Image) -> dict[str, Any]:
     return {
         "Id": found.id,
-        "RepoTags": [found.ref],
+        "RepoTags": [found.ref] if found.has_name else [],
         "Created": found.created,
         "Size": found.size,
         "Architecture": processor(),

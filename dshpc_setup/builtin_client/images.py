@@ -26,7 +26,8 @@ def load(machine: Machine, store: Store, archive: Path, ids: Ids, ref: str | Non
     """The image of a file, unpacked where it is not yet, by its own name or another; DshpcError."""
     root, described = unpacked(machine, store, archive, ids)
     labels = {**described.labels, image_file.LOADED: "yes"}
-    return register(store, replace(described, ref=ref or described.ref, labels=labels), root)
+    named = replace(described, ref=ref or described.ref, labels=labels)
+    return register(machine, store, named, root)
 
 
 def make(
@@ -45,10 +46,12 @@ def make(
         root = rootfs.make(machine, digest, ids, fill)
         with store.changing():
             if rootfs.known(machine, digest, ids) is not None:
-                return register(store, described, root)
+                return register(machine, store, described, root)
 
 
-def register(store: Store, described: image_file.Described, root: Rootfs) -> Image:
+def register(
+    machine: Machine, store: Store, described: image_file.Described, root: Rootfs
+) -> Image:
     """A root filesystem of the cache gets that name; another image that had it loses it."""
     made = Image(
         described.ref,
@@ -59,8 +62,27 @@ def register(store: Store, described: image_file.Described, root: Rootfs) -> Ima
         described.environment,
         described.entrypoint,
     )
-    store.put("image", made.ref, made)
+    name(store, made)
+    _remove_nameless(machine, store)
     return made
+
+
+def name(store: Store, image: Image) -> None:
+    """The image gets its name. One that had it stays by its id alone, as others may have it in use."""
+    old: Image | None = store.find("image", image.ref)
+    named = (each.digest for each in store.all("image") if each.ref != image.ref)
+    if old is not None and old.digest not in (image.digest, *named):
+        store.put("image", old.id, replace(old, ref=old.id))
+    store.put("image", image.ref, image)
+    store.forget("image", image.id)
+
+
+def _remove_nameless(machine: Machine, store: Store) -> None:
+    """Images that have no name any more, and no container."""
+    used = {each.wanted.rootfs.digest for each in store.all("container")}
+    for each in store.all("image"):
+        if not each.has_name and each.digest not in used:
+            remove(machine, store, each.id)
 
 
 def save(machine: Machine, image: Image, file: Path) -> None:

@@ -103,7 +103,8 @@ def _images(store: Store, argv: list[str]) -> str:
     return _lines(
         each.id if options.has("--quiet") else each.ref
         for each in sorted(found, key=lambda one: one.created, reverse=True)
-        if named in (None, each.ref, each.ref.rpartition(":")[0])
+        if (each.has_name or options.has("--quiet"))
+        and named in (None, each.ref, each.ref.rpartition(":")[0])
     )
 
 

@@ -152,9 +152,11 @@ def _rmi(machine: Machine, store: Store, argv: list[str]) -> None:
 
 
 def _tag(_: Machine, store: Store, argv: list[str]) -> None:
+    from dshpc_setup.builtin_client import images
+
     source, name = Options(argv, {}).words
     with store.changing():
-        store.put("image", name, replace(containers.need_image(store, source), ref=name))
+        images.name(store, replace(containers.need_image(store, source), ref=name))
 
 
 def _volume(machine: Machine, store: Store, argv: list[str]) -> None:

@@ -71,6 +71,11 @@ class Image:
     def id(self) -> str:
         return f"sha256:{self.digest}"
 
+    @property
+    def has_name(self) -> bool:
+        """False once another image has taken it: it is known by its id alone then."""
+        return self.ref != self.id
+
 
 _TYPES: dict[Kind, type[Any]] = {"container": Container, "volume": Volume, "image": Image}
 

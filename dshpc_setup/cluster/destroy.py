@@ -87,6 +87,8 @@ def removed(
         reporter.progress("removing the images")
         for name in _images(machine, cluster):
             gone.attempt(containers.remove_image, machine, name)
+        if not containers.images(machine, BUILD_LABEL):
+            gone.attempt(_remove_layers, machine, "")
     return gone
 
 
@@ -155,6 +157,13 @@ def _remove_volume(
 def _images(machine: Machine, cluster: Target) -> tuple[str, ...]:
     found = containers.images(machine, BUILD_LABEL)
     return tuple(name for name in found if name.startswith(f"{cluster.container}:"))
+
+
+def _remove_layers(machine: Machine, _: str) -> bool:
+    from dshpc_setup.image import builtin_layers
+
+    builtin_layers.forget(machine)
+    return False  # of no name that somebody would know
 
 
 def _others(machine: Machine, cluster: Target) -> list[str]:

@@ -20,6 +20,7 @@ from dshpc_setup.machine import Machine
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _DEBS = "/tmp/dshpc-debs"  # not where apt keeps them: its package has a folder there
+_OPTIONS = "dshpc-made"
 _CORE = ("base-passwd", "base-files", "dpkg", "libc6", "perl-base", "mawk")
 """In this order before all others, as debootstrap does it: what scripts of packages rely on."""
 _ENVIRONMENT = {
@@ -58,6 +59,7 @@ def make_base(
     components: Sequence[str] = ("main",),
     security: str | None = None,
     pinned: Mapping[str, str] | None = None,
+    options: str = "",
     progress: Callable[[str], None] = lambda _: None,
     keys: Path | None = None,
     deadline_s: float = 900.0,
@@ -66,7 +68,7 @@ def make_base(
 
     All essential and required packages, apt, ca-certificates, `extra` (names), and what these need; nothing
     that is only recommended; of `optional` what the archive has for this processor; of `pinned` (name ->
-    version) these very versions. `mirror` is an address
+    version) these very versions. `options`: of dpkg, such as what it is not to unpack. `mirror` is an address
     such as http://deb.debian.org/debian, `security` that of the security updates for it; `components` are the
     parts of both ("contrib" has NVML's plugin). Each list
     is signed by a key of Debian's (`keys`: of another keyring), each package is the one that the list names.
@@ -85,6 +87,7 @@ def make_base(
                 tuple(optional),
                 Archive(mirror, suite, tuple(components), security, keys),
                 pinned or {},
+                options,
             ),
             progress,
             machine.clock() + deadline_s,
@@ -146,6 +149,7 @@ class _Wanted:
     optional: tuple[str, ...]
     archive: Archive
     pinned: Mapping[str, str]
+    options: str
 
 
 def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], until: float) -> Made:
@@ -172,7 +176,9 @@ def _made(machine: Machine, wanted: _Wanted, progress: Callable[[str], None], un
         unpack.lay_out(machine, root, wanted.ids, files, left())
         unpacked = machine.clock()
         progress(f"Debian: setting up {len(every)} packages")
-        script = Script(text(base, every, from_, debs), _ENVIRONMENT, {str(debs): _DEBS})
+        script = Script(
+            text(base, every, from_, debs, wanted.options), _ENVIRONMENT, {str(debs): _DEBS}
+        )
         log = _log(wanted.destination)
         code = inside.run(machine, root, wanted.ids, script, log, left())
         if code != 0:
@@ -227,11 +233,15 @@ def _log(final: Path) -> Path:
 
 
 def text(
-    base: Sequence[Package], every: Sequence[Package], from_: Sequence[sources.Source], debs: Path
+    base: Sequence[Package],
+    every: Sequence[Package],
+    from_: Sequence[sources.Source],
+    debs: Path,
+    options: str = "",
 ) -> str:
     """What dpkg is to do, as a script of sh's: as the second stage of debootstrap does it. Pure.
 
-    `every`: with the packages of the base.
+    `every`: with the packages of the base. `options`: lines of dpkg's configuration for it.
     """
     core = [each for name in _CORE for each in base if each.name == name]
     rest = [each for each in every if each not in base]
@@ -248,6 +258,8 @@ def text(
         ": >/var/lib/dpkg/available",
         "printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d",
         "chmod 755 /usr/sbin/policy-rc.d",
+        "mkdir -p /etc/dpkg/dpkg.cfg.d",
+        f"cat >/etc/dpkg/dpkg.cfg.d/{_OPTIONS} <<'END'\n{options}END",
         *_feigned([each for each in base if each.name == "dpkg"]),
         *(f"{dpkg} --install {paths([each])}" for each in core),
         f"{dpkg} --unpack {paths([each for each in base if each not in core])}",
@@ -257,7 +269,7 @@ def text(
         lines.append(f"{dpkg} --unpack {paths(rest)}")
     lines += [
         "dpkg --force-unsafe-io --force-confold --configure -a",
-        "rm -f /usr/sbin/policy-rc.d",
+        f"rm -f /usr/sbin/policy-rc.d /etc/dpkg/dpkg.cfg.d/{_OPTIONS}",
         "[ ! -e /etc/machine-id ] || : >/etc/machine-id",  # of the systems that are made of it
         "mkdir -p /etc/apt/sources.list.d",
         "cat >/etc/apt/sources.list.d/debian.sources <<'END'",

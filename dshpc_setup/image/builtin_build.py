@@ -5,6 +5,7 @@ The built-in engine has no builder, and Podman's would need a base image, which 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable
@@ -12,21 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from dshpc_setup import codec
-from dshpc_setup.builtin import image_file, rootfs, trees
-from dshpc_setup.builtin.ids import Ids
+from dshpc_setup.builtin import image_file, rootfs
 from dshpc_setup.builtin.rootfs import Rootfs
 from dshpc_setup.builtin_client import containers, images
 from dshpc_setup.builtin_client.store import Store
-from dshpc_setup.debian import base, inside, sources
+from dshpc_setup.debian import base, sources
 from dshpc_setup.engine.images import Image, debian_arch, inspect
-from dshpc_setup.environment.layer import ARCHIVE, current_lock
 from dshpc_setup.environment.layer import LABEL as LAYER_LABEL
-from dshpc_setup.environment.model import Lock
+from dshpc_setup.environment.layer import current_lock
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
+from dshpc_setup.image import builtin_layers
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.image.build import LABEL, ImageResult
-from dshpc_setup.image.context import CUDA_PACKAGES, LAYER, gpu_packages
+from dshpc_setup.image.builtin_layers import BUILD, ENVIRONMENT, Making
+from dshpc_setup.image.context import LAYER
 from dshpc_setup.image.mirror import RELEASE, mirror_for
 from dshpc_setup.image.recipe import make_recipe
 from dshpc_setup.machine import Machine
@@ -35,20 +36,7 @@ from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
 
 _DEBIAN = "http://deb.debian.org"
-_MADE_S = 1800.0
-_SET_UP_S = 600.0
-# Of container/install.sh: what the image has whatever the GPUs are
-_PACKAGES = (
-    *("slurmctld", "slurmd", "slurm-client", "slurmrestd", "slurm-wlm-jwt-plugin"),
-    *("s6", "python3", "procps", "tcc"),
-)
 _ENTRYPOINT = "/usr/local/lib/dshpc/init"
-_ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "LANG": "C.UTF-8",
-    "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-}
-_BUILD = "/run/dshpc-build"
 
 Keep = Callable[[Machine, image_file.Described, Rootfs], Image]
 
@@ -97,21 +85,23 @@ def build(
     labels = {"org.dshpc.gpu-type": gpu_type, LABEL: digest}
     if lock is not None:
         labels[LAYER_LABEL] = lock.digest
-    described = image_file.Described(tag, labels, _ENVIRONMENT, (_ENTRYPOINT,))
+    described = image_file.Described(tag, labels, ENVIRONMENT, (_ENTRYPOINT,))
+    making = Making(
+        machine,
+        ids,
+        archive(machine, facts, settings),
+        gpu_type,
+        settings.cuda_runtime,
+        lock,
+        context.folder,
+        context.renewed,
+        reporter,
+    )
 
     def fill(folder: Path) -> None:
-        _root(
-            machine,
-            facts,
-            settings,
-            gpu_type,
-            ids,
-            folder,
-            context.folder,
-            described,
-            lock,
-            reporter,
-        )
+        with builtin_layers.below(making) as under:
+            reporter.progress("image: installing dsHPC")
+            builtin_layers.lay_on(making, under, folder, _script(described))
 
     if keep is None:
         image = images.make(machine, Store(machine.env), ids, described, digest, fill)
@@ -119,6 +109,8 @@ def build(
     else:
         kept = keep(machine, described, rootfs.make(machine, digest, ids, fill))
         result = ImageResult(kept.id, True, kept.size, _ms(machine, started))
+    with contextlib.suppress(DshpcError):  # the image is made, whatever lies there
+        rootfs.prune_layers(machine, ids)
     if (freed := sources.prune(machine.env)) > 0:
         reporter.progress(f"Debian: {freed >> 20} MiB that no image needs any more are removed")
     return replace(result, replaced=there.id) if there is not None else result
@@ -140,73 +132,15 @@ def _ms(machine: Machine, started: float) -> float:
     return round((machine.clock() - started) * 1000, 1)
 
 
-def _root(
-    machine: Machine,
-    facts: HostFacts,
-    settings: Settings,
-    gpu_type: str,
-    ids: Ids,
-    folder: Path,
-    context: Path,
-    described: image_file.Described,
-    lock: Lock | None,
-    reporter: Reporter,
-) -> None:
-    """The whole root filesystem in that folder, which is not there yet."""
-    from_ = archive(machine, facts, settings)
-    base.make_base(
-        machine,
-        from_.mirror,
-        from_.suite,
-        ids,
-        folder,
-        extra=(*_PACKAGES, *(CUDA_PACKAGES if settings.cuda_runtime == "yes" else ())),
-        optional=gpu_packages()[gpu_type],
-        components=from_.components,
-        security=from_.security,
-        pinned={} if lock is None else {each.name: each.version for each in lock.debian},
-        progress=lambda text: reporter.progress(f"image: {text}"),
-        deadline_s=_MADE_S,
-    )
-    reporter.progress("image: installing dsHPC")
-    text = json.dumps(codec.to_json(described, image_file.SCHEMA), indent=1)
-    script = inside.Script(
-        _script(text, with_python=(context / LAYER / ARCHIVE).exists()),
-        {
-            **_ENVIRONMENT,
-            "GPU_TYPE": gpu_type,
-            "CUDA_RUNTIME": settings.cuda_runtime,
-            "HOME": "/root",
-        },
-        {str(context): _BUILD},
-    )
-    log = folder.with_name(f".{folder.name}.log")
-    try:
-        code = inside.run(machine, folder, ids, script, log, _SET_UP_S)
-        if code != 0:
-            raise DshpcError("Setting the image up failed.", inside.tail(log), ("Run this again.",))
-    except BaseException:
-        trees.remove(machine, ids, folder)
-        raise
-    finally:
-        log.unlink(missing_ok=True)
-
-
-def _script(described: str, *, with_python: bool) -> str:
-    """What the Dockerfile's stages do after the packages. Pure."""
-    lines = ["set -eu", f"sh {_BUILD}/install.sh finish"]
-    if with_python:
-        lines += [
-            "mkdir -p /run/dshpc-layer",
-            f"tar -xf {_BUILD}/{LAYER}/{ARCHIVE} -C /run/dshpc-layer",
-            f"sh {_BUILD}/install.sh python",
-            "cp -a /run/dshpc-layer/. / && rm -rf /run/dshpc-layer",
-        ]
-    lines += [
-        f"cp -r --preserve=mode,links {_BUILD}/rootfs/. /",
-        f"sh {_BUILD}/install.sh package",
+def _script(described: image_file.Described) -> str:
+    """What the Dockerfile's last stages do. Pure."""
+    lines = [
+        "set -eu",
+        f"sh {BUILD}/install.sh plugins",
+        f"cp -r --preserve=mode,links --remove-destination {BUILD}/rootfs/. /",
+        f"sh {BUILD}/install.sh package",
         f"cat >/{image_file.FILE} <<'END'",
-        described,
+        json.dumps(codec.to_json(described, image_file.SCHEMA), indent=1),
         "END",
     ]
     return "\n".join(lines) + "\n"

@@ -22,6 +22,7 @@ from dshpc_setup.image import wheels
 
 _TEMPLATE = "Dockerfile.j2"
 PACKAGES = "gpu-packages"
+SMALL = "dpkg-small.cfg"
 _CUDA_FILE = "cuda-packages"
 CUDA_PACKAGES = (
     *("libcudart12", "libcublas12", "libcublaslt12", "libcufft11", "libcurand10", "libcusolver11"),

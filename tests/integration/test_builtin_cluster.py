@@ -289,8 +289,38 @@ def test_the_image_is_made_here(user: User) -> None:
         again = made.configure("--simulate", "h100:1")
         base = next(step for step in again["steps"] if step["name"] == "base")
         assert "here already" in base["detail"]
+        _another_version(made)
     finally:
         made.dshpc("destroy", "--yes", "--stop-jobs", "--image")
+
+
+def _another_version(made: User) -> None:
+    """Of dsHPC: it is laid on the same packages, which stay as they were, and the image before it goes."""
+    cache = made.home / ".cache/dshpc"
+    (layer,) = (cache / "layers").glob("*/*/")
+    before, images = _files(layer), set(os.listdir(cache / "images"))
+    file = made.top / "dshpc_setup/versions.py"
+    text = file.read_text()
+    try:
+        file.write_text(f"{text}# another version\n")
+        made.configure("--simulate", "h100:1")
+        inside = made.dshpc("exec", "cat", "/opt/dshpc/lib/dshpc_setup/versions.py")
+        assert inside.endswith("# another version\n")
+        assert made.dshpc("srun", "jq", "-n", "6*7") == "42\n"
+    finally:
+        file.write_text(text)
+    assert _files(layer) == before
+    now = set(os.listdir(cache / "images"))
+    assert (len(now), len(now & images)) == (len(images), len(images) - 1)
+
+
+def _files(folder: Path) -> dict[Path, tuple[int, ...]]:
+    """All that a write to one changes."""
+    found = {path: path.lstat() for path in folder.rglob("*")}
+    return {
+        path: (seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_mode, seen.st_uid)
+        for path, seen in found.items()
+    }
 
 
 def test_destroy_leaves_nothing(user: User) -> None:
@@ -299,6 +329,7 @@ def test_destroy_leaves_nothing(user: User) -> None:
     assert not (user.folder / ".dshpc/engine").exists()
     cache = user.home / ".cache/dshpc"
     assert list((cache / "images").iterdir()) == []
+    assert not (cache / "layers").exists()
     left = [
         path
         for kind in ("container", "volume", "image")

@@ -48,6 +48,10 @@ def test_the_order_is_that_of_debootstrap() -> None:
         ("unpack", ["6"]),
         ("configure", []),
     ]
+    assert "dpkg.cfg.d/dshpc-made <<'END'\nEND\n" in made
+    lean = base.text(small, every, from_, Path("/cache"), "path-exclude=/usr/share/man/*\n")
+    before, options, after = lean.partition("<<'END'\npath-exclude=/usr/share/man/*\nEND\n")
+    assert (bool(options), "--install" in before, "--install" in after) == (True, False, True)
     assert "URIs: http://m/debian\nSuites: trixie\nComponents: main\n" in made
 
 
