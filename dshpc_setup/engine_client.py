@@ -36,7 +36,9 @@ _SHARED = (
     "stop|system|top|unpause|update|version|volume"
 )
 _OF_BUILTIN = "exec|image|images|inspect|logs|ps|restart|rm|rmi|start|stop|top|version|volume"
-_BUILTIN_CLIENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "builtin_client")
+_BUILTIN_CLIENT = os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "builtin_client", "__main__.py"
+)
 
 
 class Client:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 
-from dshpc_setup.errors import DshpcError
-from dshpc_setup.files import atomic
+TYPE_CHECKING = False  # each `dshpc srun` takes this
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 
 def folder(env: Mapping[str, str]) -> Path:
     """`dshpc` in XDG_CACHE_HOME where that is a whole path, or else in ~/.cache."""
+    from pathlib import Path
+
+    return Path(place(env))
+
+
+def place(env: Mapping[str, str]) -> str:
+    """The same as a text."""
     told = env.get("XDG_CACHE_HOME", "")
-    base = Path(told) if told.startswith("/") else Path(env.get("HOME") or _home()) / ".cache"
-    return base / "dshpc"
+    base = told if told.startswith("/") else f"{env.get('HOME') or _home()}/.cache"
+    return f"{base}/dshpc"
 
 
 def _home() -> str:
@@ -30,6 +36,11 @@ def _home() -> str:
 
 def make_folder(path: Path) -> None:
     """A folder of the cache and those above it; DshpcError names the variable that places it elsewhere."""
+    from dataclasses import replace
+
+    from dshpc_setup.errors import DshpcError
+    from dshpc_setup.files import atomic
+
     try:
         atomic.make_folder(path, mode=0o700)
     except DshpcError as error:

@@ -14,6 +14,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from typing import Any, NoReturn, get_args
 
 from dshpc_setup import signals
 from dshpc_setup.builtin import (
+    entered,
     filesystem,
     ids,
     kernel,
@@ -105,6 +107,7 @@ class _Supervisor:
     def live(self, soon: int) -> int | None:
         """Until the container has ended and is not to be started again: None; else the next SOON."""
         write_record(self._run, self._record)
+        door = entered.door(self._run)
         wake, waking = os.pipe()
         for end in (wake, waking):
             os.set_blocking(end, False)
@@ -119,12 +122,14 @@ class _Supervisor:
         if child == 0:
             with contextlib.suppress(BaseException):
                 signal.set_wakeup_fd(-1)
+                door.close()
                 _middle(self._wanted, self._record.supervisor.pid, saying, reporting)
             os._exit(1)
         os.close(saying)
         os.close(reporting)
         began = time.monotonic()
-        code = self._watch(child, wake, said, report)
+        code = self._watch(child, wake, said, report, door)
+        door.close()
         state = self._record.state
         final = replace(self._record, state="exited", code=code)
         if state != "running":
@@ -149,15 +154,18 @@ class _Supervisor:
     def _noted(self, number: int, frame: object) -> None:
         self._ordered = self._ordered or number == signal.SIGTERM
 
-    def _watch(self, child: int, wake: int, said: int, report: int) -> int:
+    def _watch(self, child: int, wake: int, said: int, report: int, door: socket.socket) -> int:
         """Until the child has ended: its exit code."""
         until = time.monotonic() + _BUILD_S
         poll = select.poll()
-        for stream in (wake, said, report):
+        for stream in (wake, said, report, door.fileno()):
             poll.register(stream, select.POLLIN)
         passed_on = False
         while True:
             for stream, _ in poll.poll(_LOOK_S * 1000):
+                if stream == door.fileno():
+                    entered.let_in(door, self._record)
+                    continue
                 block = os.read(stream, _BLOCK)
                 if stream == said:
                     self._log.add(block)
@@ -169,7 +177,9 @@ class _Supervisor:
                 os.kill(child, signal.SIGKILL)
             if self._ordered and not passed_on and self._record.state == "running":
                 passed_on = self._pass_on(signal.SIGTERM)
-            pid, status = os.waitpid(child, os.WNOHANG)
+            pid, status = -1, 0
+            while pid not in (0, child):  # others have let somebody in
+                pid, status = os.waitpid(-1, os.WNOHANG)
             if pid:
                 self._rest(said, report)
                 return _code_of(status)

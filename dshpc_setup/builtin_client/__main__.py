@@ -8,19 +8,12 @@ import sys
 if __name__ == "__main__":
     # In place of this folder, whose modules would be taken for others of the same name
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    if sys.argv[1:2] in (
-        ["exec"],
-        ["top"],
-        ["run"],
-    ):  # before all other imports, which it makes anew
-        from dshpc_setup.builtin import own_program
+    if sys.argv[1:2] == ["exec"]:
+        from dshpc_setup.builtin_client import executing
 
-        try:
-            own_program.protect()
-        except OSError as error:
-            sys.exit(
-                f"Error response from daemon: its interpreter cannot be kept from containers: {error}"
-            )
+        code = executing.quick(sys.argv[2:])
+        if code is not None:
+            sys.exit(code)
 
     from dshpc_setup.builtin_client.main import main
 

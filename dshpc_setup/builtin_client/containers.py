@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 import signal
 import sys
 import time
@@ -16,7 +15,7 @@ from dshpc_setup import engine_client
 from dshpc_setup.builtin import enter, launch, processes, rights, rootfs, trees
 from dshpc_setup.builtin.ids import Ids
 from dshpc_setup.builtin.wanted import ALIVE, Mount, Wanted
-from dshpc_setup.builtin_client import volumes
+from dshpc_setup.builtin_client import executing, volumes
 from dshpc_setup.builtin_client.failing import ClientError, none, refused
 from dshpc_setup.builtin_client.plan import Planned
 from dshpc_setup.builtin_client.store import Container, Image, Store, new_id
@@ -140,17 +139,17 @@ def remove(machine: Machine, store: Store, container: Container, *, force: bool 
     remove_empty(container.run.parent)
 
 
-def execute(container: Container, what: enter.Command, *, stdin: bool, terminal: bool) -> int:
+def execute(container: Container, what: executing.Asked) -> int:
     """Run in it with our streams: its exit code."""
-    status = launch.find(container.run)
-    if status.state != "running":
-        raise refused(f"Container {container.id} is not running")
-    if terminal:
-        return enter.run_terminal(status, what)
-    given = 0
-    if not stdin:
-        given = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    return enter.run(status, what, (given, 1, 2))
+    try:
+        return executing.run(container.run, what)
+    except enter.RefusedError as error:
+        if launch.find(container.run).state != "running":
+            raise refused(f"Container {container.id} is not running") from None
+        if error.fault == "stopped":
+            brief = f"Container {container.id} was started by another version of dsHPC"
+            raise refused(f"{brief}: dshpc down --stop-jobs, then dshpc up") from None
+        raise enter.in_words(error, what.command.user) from None
 
 
 def run_to_end(
@@ -197,7 +196,7 @@ def _as_user(machine: Machine, store: Store, container: Container, user: str) ->
         container.wanted, argv=("/bin/sh", "-c", "trap 'exit 0' TERM; sleep 3600 & wait")
     )
     start(machine, store, replace(container, wanted=waits))
-    done = enter.capture(launch.find(container.run), what)
+    done = enter.capture(container.run, what)
     for stream, text in ((sys.stdout, done.stdout), (sys.stderr, done.stderr)):
         stream.buffer.write(text)
         stream.flush()

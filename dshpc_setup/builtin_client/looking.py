@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from dshpc_setup import __version__
 from dshpc_setup.builtin_client import containers, describe, failing
 from dshpc_setup.builtin_client.store import Kind, Store
-from dshpc_setup.builtin_client.words import Options, Takes
+from dshpc_setup.builtin_client.words import Options
+
+if TYPE_CHECKING:
+    from dshpc_setup.builtin_client.words import Takes
 
 OF_LOGS: Mapping[str, Takes] = {"--follow": "nothing", "--since": "value", "--tail": "value"}
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from dshpc_setup.builtin import enter
-from dshpc_setup.builtin_client import containers, failing, looking
+from dshpc_setup.builtin_client import containers, executing, failing, looking
 from dshpc_setup.builtin_client.failing import ClientError
 from dshpc_setup.builtin_client.store import Store
 from dshpc_setup.builtin_client.words import Options, put
@@ -52,20 +50,8 @@ def main(argv: list[str]) -> int:
 
 
 def _exec(_: Machine, store: Store, argv: list[str]) -> int:
-    options = Options(
-        argv,
-        {"-i": "nothing", "-t": "nothing", "--user": "value", "-e": "value", "-w": "value"},
-    )
-    name, *words = options.words
-    environment = {}
-    for told in options.values("-e"):
-        key, equals, value = told.partition("=")
-        if equals or key in os.environ:
-            environment[key] = value if equals else os.environ[key]
-    container = containers.need(store, name)
-    user = options.value("--user") or "root"
-    what = enter.Command(tuple(words), user, environment, options.value("-w") or "/")
-    return containers.execute(container, what, stdin=options.has("-i"), terminal=options.has("-t"))
+    asked = executing.asked(argv)
+    return containers.execute(containers.need(store, asked.container), asked)
 
 
 def _logs(_: Machine, store: Store, argv: list[str]) -> int:
@@ -83,8 +69,7 @@ def _logs(_: Machine, store: Store, argv: list[str]) -> int:
 def _top(_: Machine, store: Store, argv: list[str]) -> int:
     name, *words = argv
     container = containers.need(store, name)
-    what = enter.Command(("ps", *(words or ["-ef"])))
-    return containers.execute(container, what, stdin=False, terminal=False)
+    return containers.execute(container, executing.Asked(name, ("ps", *(words or ["-ef"]))))
 
 
 def _stop(_: Machine, store: Store, argv: list[str]) -> None:

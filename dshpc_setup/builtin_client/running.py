@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dshpc_setup.builtin_client import containers
 from dshpc_setup.builtin_client.failing import usage
 from dshpc_setup.builtin_client.plan import Planned, device_of, mount_of
 from dshpc_setup.builtin_client.store import Store, new_id
-from dshpc_setup.builtin_client.words import Options, Takes
+from dshpc_setup.builtin_client.words import Options
+
+if TYPE_CHECKING:
+    from dshpc_setup.builtin_client.words import Takes
 from dshpc_setup.machine import Machine
 
 _KNOWN: dict[str, Takes] = {

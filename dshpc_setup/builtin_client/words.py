@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from dshpc_setup.builtin_client.failing import usage
 
-Takes = Literal["nothing", "value"]
+TYPE_CHECKING = False  # each `dshpc srun` takes this
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Literal
+
+    Takes = Literal["nothing", "value"]
 
 
 class Options:

@@ -7,8 +7,11 @@ tests/unit/test_foreign.py keeps `json.loads` out of the other modules.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import IO, Any
+
+TYPE_CHECKING = False  # importing typing would cost more than all of the rest
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO, Any
 
 MOST_BYTES = 64 << 20  # of a program's answer; a user's own file has less, see jobs/limits.py
 MOST_DEPTH = 64  # ours are at ten at most; Python's own recursion ends at some hundreds

@@ -52,8 +52,7 @@ def act(action: str, place: Path, rest: list[str]) -> Any:
             launch.start(MACHINE, wanted)
             try:
                 done = [
-                    enter.capture(launch.find(place / "run"), enter.Command(("sh", "-c", each)))
-                    for each in rest
+                    enter.capture(place / "run", enter.Command(("sh", "-c", each))) for each in rest
                 ]
                 return [[one.code, one.stdout.decode(), one.stderr.decode()] for one in done]
             finally:

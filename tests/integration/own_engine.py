@@ -56,10 +56,13 @@ def wanted(place: Path, argv: list[str]) -> Wanted:
 
 
 def captured(run: Path, command: enter.Command, *, threaded: bool) -> enter.Captured:
-    if not threaded:
-        return enter.capture(launch.find(run), command)
-    with ThreadPoolExecutor() as pool:
-        return pool.submit(enter.capture, launch.find(run), command).result()
+    try:
+        if not threaded:
+            return enter.capture(run, command)
+        with ThreadPoolExecutor() as pool:
+            return pool.submit(enter.capture, run, command).result()
+    except enter.RefusedError as error:
+        raise enter.in_words(error, command.user) from None
 
 
 def noted(run: Path, what: str) -> Any:
@@ -100,7 +103,7 @@ def act(action: str, place: Path, rest: list[str]) -> Any:
             return [done.code, done.stdout.decode(), done.stderr.decode(), done.timed_out]
         case "run" | "terminal":
             how = enter.run if action == "run" else enter.run_terminal
-            sys.exit(how(launch.find(run), enter.Command(tuple(rest), deadline_s=60)))
+            sys.exit(how(run, enter.Command(tuple(rest), deadline_s=60)))
         case "taken":
             record = launch.find(run).record
             kept = ports.keep(ports.registry(MACHINE.env), str(place), ("SlurmctldPort",))

@@ -293,18 +293,40 @@ def test_what_is_no_container_is_not_entered(own: Own) -> None:
         record["init"] = record["supervisor"]
         try:
             file.write_text(json.dumps(record))
-            done = subprocess.run(
-                own.argv("enter", str(own.home / "forged"), "root", "60", "true"),
-                capture_output=True, text=True, timeout=60, check=False, **own.options,
-            )  # fmt: skip
-            assert done.returncode == 1
-            assert "no root or processes of its own" in done.stderr
+            assert own.inside("forged", "hostname")[1] == "own\n", "its supervisor knows better"
             file.write_text(before)
             file.chmod(0o666)
             assert own.do("find", "forged") == ["gone", None]
         finally:
             file.chmod(0o600)
             file.write_text(before)
+
+
+@pytest.mark.parametrize("own", ["root"], indirect=True)
+def test_nobody_else_is_let_in(own: Own) -> None:
+    """Who has got hold of the folder, and may write to what lies in it."""
+    knock = (
+        "import socket, sys; line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "line.connect(f'/proc/self/fd/{sys.argv[1]}/enter')\n"
+        "print('told', line.recv(100))"
+    )
+    with own.up("shut", *FOREVER):
+        folder = own.home / "shut/run"
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            argv = [os.path.realpath(sys.executable), "-I", "-c", knock, str(handle)]
+            for mode, said in ((0o600, "PermissionError"), (0o666, "told b''")):
+                folder.chmod(0o711)
+                (folder / "enter").chmod(mode)
+                done = subprocess.run(
+                    argv, user=65534, group=65534, extra_groups=[], pass_fds=(handle,), timeout=60,
+                    capture_output=True, text=True, check=False,
+                )  # fmt: skip
+                assert said in done.stdout + done.stderr
+        finally:
+            os.close(handle)
+            folder.chmod(0o700)
+        assert own.inside("shut", "hostname")[1] == "own\n"
 
 
 @pytest.mark.parametrize("own", ["root"], indirect=True)

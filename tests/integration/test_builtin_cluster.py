@@ -213,7 +213,10 @@ def test_a_restart_keeps_the_queue_and_sees_other_gpus(user: User) -> None:
 def test_a_daemon_that_is_killed_comes_back(user: User, daemon: str) -> None:
     user.dshpc("up")
     container = f"{user.prefix}-slurm"
-    client = [os.path.realpath(sys.executable), str(user.top / "dshpc_setup/builtin_client")]
+    client = [
+        os.path.realpath(sys.executable),
+        str(user.top / "dshpc_setup/builtin_client/__main__.py"),
+    ]
     who: dict[str, Any] = (
         {} if user.uid == 0 else {"user": user.uid, "group": user.gid, "extra_groups": []}
     )
