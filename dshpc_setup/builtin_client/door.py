@@ -19,6 +19,7 @@ _Answer = tuple[int, str, str]
 """Exit code, stdout and stderr."""
 _KNOWN: dict[tuple[str, ...], _Answer] = {
     ("compose", "version", "--short"): (0, f"{COMPOSE}\n", ""),
+    ("--version",): (125, "", "docker: '--version' is not a command of the built-in engine.\n"),
     ("buildx", "version"): (1, "", "docker: 'buildx' is not a command of the built-in engine.\n"),
 }
 """Of Docker's plugins."""

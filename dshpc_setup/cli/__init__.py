@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from dshpc_setup.errors import DshpcError
 
+_END_SOON = [
+    [name] for name in ("configure", "destroy", "doctor", "down", "restart", "status", "up")
+]
 _NOT_PRINTED = "What was found could not be printed."
 _ended_by: list[int] = []  # the signal that ended the running command
 _told_json: list[bool] = []  # whether its object is printed
@@ -24,19 +27,25 @@ _told_json: list[bool] = []  # whether its object is printed
 
 def main() -> int:
     """The entry point `dshpc`."""
-    if sys.argv[1:2] != ["doctor"]:
-        return run(sys.argv[1:], "dshpc")
-    import gc
-
-    gc.disable()  # it ends soon, and each of its processes would look over all that is loaded
-    code = run(sys.argv[1:], "dshpc")
-    gc.freeze()  # nor is that looked over when the interpreter ends
-    return code
+    return _soon(sys.argv[1:], "dshpc")
 
 
 def configure_environment_main() -> int:
     """The entry point `configure-environment`: the same as `dshpc configure`."""
-    return run(["configure", *sys.argv[1:]], "configure-environment")
+    return _soon(["configure", *sys.argv[1:]], "configure-environment")
+
+
+def _soon(arguments: list[str], program: str) -> int:
+    """Run one that ends soon without looking for garbage: all that is loaded would be looked over again and
+    again, also in each of its processes and at the end. One that goes on does look."""
+    if arguments[:1] not in _END_SOON:
+        return run(arguments, program)
+    import gc
+
+    gc.disable()
+    code = run(arguments, program)
+    gc.freeze()
+    return code
 
 
 def run(arguments: list[str], program: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from dshpc_setup.apply.apply import Change, read_text
 from dshpc_setup.cluster import (
@@ -16,7 +18,7 @@ from dshpc_setup.cluster import (
     verify,
 )
 from dshpc_setup.engine import compose as compose_tool
-from dshpc_setup.engine import containers
+from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.facts import Compose
 from dshpc_setup.files import ownership
@@ -34,13 +36,14 @@ class Agreed:
     """The container as it was found, and why it must start (anew); None: it runs as it should.
 
     Where it is not `sure`, compose decides: the same container afterwards is one that ran as it should.
-    `live`: it need not stop, a reconfigure will do.
+    `live`: it need not stop, a reconfigure will do. `report`: of its start, where it runs as it should.
     """
 
     found: Container | None
     why: str | None
     sure: bool = True
     live: bool = False
+    report: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -210,13 +213,14 @@ def _wanted(
         made = compose_file.made_from(project, _text(compose), found)
         if made is False and compose.action not in _KEPT:
             return Agreed(found, "docker-compose.yml has changed")
-    if (inside := _inside(machine, found, changes)) is not None:
+    report = start_report.ask(machine, found.name)
+    if (inside := _inside(machine, found, changes, report)) is not None:
         return Agreed(found, inside.why, live=made is True and inside.live)
     if made is False:
         return Agreed(found, "you changed docker-compose.yml", sure=False)
     if made is None:
         return Agreed(found, "it may be of another docker-compose.yml", sure=False)
-    return Agreed(found, None)
+    return Agreed(found, None, report=report)
 
 
 @dataclass(frozen=True)
@@ -225,14 +229,16 @@ class _Inside:
     live: bool = False  # a reconfigure will do
 
 
-def _inside(machine: Machine, found: Container, changes: tuple[Change, ...]) -> _Inside | None:
+def _inside(
+    machine: Machine, found: Container, changes: tuple[Change, ...], report: Mapping[str, Any]
+) -> _Inside | None:
     """Why what runs in the container must start anew, whatever the container itself was made from."""
     own = {
         item.path.removeprefix("config/"): ownership.digest(item.old or "")
         for item in changes
         if item.action in _KEPT and item.path.startswith("config/")
     }
-    used = verify.own_files(machine, found.name)
+    used = verify.own_files(report)
     if used is None:
         return _Inside("its start did not end well")
     if used != own:

@@ -93,13 +93,11 @@ def _not_ready(
     )
 
 
-def own_files(machine: Machine, container: str) -> dict[str, str] | None:
-    """The files of config/ that the running container found to be the user's own, with digests.
+def own_files(report: Mapping[str, Any]) -> dict[str, str] | None:
+    """The files of config/ that a container found to be the user's own, with digests, by its start report.
 
-    None where the container is not ready: its start failed, goes on, or cannot be asked. Raises where
-    it does not answer in time.
+    None where it is not ready: its start failed, goes on, or could not be asked. Pure.
     """
-    report = start_report.ask(machine, container)
     digests, owners = report.get("config_sha256"), report.get("customized")
     if report.get("ready") is not True:
         return None

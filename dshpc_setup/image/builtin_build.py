@@ -11,34 +11,30 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dshpc_setup import codec
-from dshpc_setup.builtin import image_file, rootfs
-from dshpc_setup.builtin.rootfs import Rootfs
-from dshpc_setup.builtin_client import containers, images
+from dshpc_setup.builtin import image_file
+from dshpc_setup.builtin_client import containers
 from dshpc_setup.builtin_client.store import Store
-from dshpc_setup.debian import base, sources
 from dshpc_setup.engine.images import Image, debian_arch, inspect
 from dshpc_setup.environment.layer import LABEL as LAYER_LABEL
 from dshpc_setup.environment.layer import current_lock
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.image import builtin_layers
 from dshpc_setup.image.base import BaseImage
 from dshpc_setup.image.build import LABEL, ImageResult
-from dshpc_setup.image.builtin_layers import BUILD, ENVIRONMENT, Making
 from dshpc_setup.image.context import LAYER
-from dshpc_setup.image.mirror import RELEASE, mirror_for
+from dshpc_setup.image.mirror import RELEASE
 from dshpc_setup.image.recipe import make_recipe
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
 
-_DEBIAN = "http://deb.debian.org"
-_ENTRYPOINT = "/usr/local/lib/dshpc/init"
+if TYPE_CHECKING:
+    from dshpc_setup.builtin.rootfs import Rootfs
 
-Keep = Callable[[Machine, image_file.Described, Rootfs], Image]
+    Keep = Callable[[Machine, image_file.Described, Rootfs], Image]
 
 
 def build(
@@ -80,16 +76,24 @@ def build(
     came = there is not None and image_file.LOADED in there.labels and not (renew or declares)
     if there is not None and (came or there.labels.get(LABEL) == digest):
         return ImageResult(there.id, False, there.size, _ms(machine, started))
+    # What follows takes the modules that make images, which is seldom
+    from dshpc_setup.builtin import rootfs
+    from dshpc_setup.builtin_client import images
+    from dshpc_setup.debian import sources
+    from dshpc_setup.image import builtin_layers
+
     ids = containers.ids_of(machine)
     lock = current_lock(project.folder, debian_arch(machine.system[2]))
     labels = {"org.dshpc.gpu-type": gpu_type, LABEL: digest}
     if lock is not None:
         labels[LAYER_LABEL] = lock.digest
-    described = image_file.Described(tag, labels, ENVIRONMENT, (_ENTRYPOINT,))
-    making = Making(
+    described = image_file.Described(
+        tag, labels, builtin_layers.ENVIRONMENT, (builtin_layers.ENTRYPOINT,)
+    )
+    making = builtin_layers.Making(
         machine,
         ids,
-        archive(machine, facts, settings),
+        builtin_layers.archive(machine, facts, settings),
         gpu_type,
         settings.cuda_runtime,
         lock,
@@ -101,7 +105,7 @@ def build(
     def fill(folder: Path) -> None:
         with builtin_layers.below(making) as under:
             reporter.progress("image: installing dsHPC")
-            builtin_layers.lay_on(making, under, folder, _script(described))
+            builtin_layers.lay_on(making, under, folder, builtin_layers.last(described))
 
     if keep is None:
         image = images.make(machine, Store(machine.env), ids, described, digest, fill)
@@ -116,31 +120,5 @@ def build(
     return replace(result, replaced=there.id) if there is not None else result
 
 
-def archive(machine: Machine, facts: HostFacts, settings: Settings) -> base.Archive:
-    """Where its packages come from: the mirror of the settings, this machine's, or Debian's own."""
-    mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
-    security = mirror.security if mirror is not None else None
-    return base.Archive(
-        mirror.main if mirror is not None else f"{_DEBIAN}/debian",
-        RELEASE,
-        ("main", "contrib", "non-free"),
-        security or f"{_DEBIAN}/debian-security",
-    )
-
-
 def _ms(machine: Machine, started: float) -> float:
     return round((machine.clock() - started) * 1000, 1)
-
-
-def _script(described: image_file.Described) -> str:
-    """What the Dockerfile's last stages do. Pure."""
-    lines = [
-        "set -eu",
-        f"sh {BUILD}/install.sh plugins",
-        f"cp -r --preserve=mode,links --remove-destination {BUILD}/rootfs/. /",
-        f"sh {BUILD}/install.sh package",
-        f"cat >/{image_file.FILE} <<'END'",
-        json.dumps(codec.to_json(described, image_file.SCHEMA), indent=1),
-        "END",
-    ]
-    return "\n".join(lines) + "\n"

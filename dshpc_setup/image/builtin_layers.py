@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dshpc_setup import debian
-from dshpc_setup.builtin import rootfs, trees
+from dshpc_setup import codec, debian
+from dshpc_setup.builtin import image_file, rootfs, trees
 from dshpc_setup.builtin.ids import Ids, become_root
 from dshpc_setup.builtin.rootfs import Rootfs
 from dshpc_setup.builtin_client import containers
@@ -24,8 +24,11 @@ from dshpc_setup.debian import base, inside
 from dshpc_setup.environment.layer import ARCHIVE
 from dshpc_setup.environment.model import Lock
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import HostFacts
 from dshpc_setup.image.context import CUDA_PACKAGES, LAYER, SMALL, gpu_packages
+from dshpc_setup.image.mirror import RELEASE, mirror_for
 from dshpc_setup.machine import Machine, Say
+from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.reporter import Reporter
 
 ENVIRONMENT = {
@@ -34,6 +37,8 @@ ENVIRONMENT = {
     "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
 }
 BUILD = "/run/dshpc-build"
+ENTRYPOINT = "/usr/local/lib/dshpc/init"
+_DEBIAN = "http://deb.debian.org"
 _LAYER = "/run/dshpc-layer"
 _SHARED = "usr"
 _MADE_S = 1800.0
@@ -192,3 +197,29 @@ def _run(making: Making, folder: Path, text: str) -> None:
             raise DshpcError("Setting the image up failed.", inside.tail(log), ("Run this again.",))
     finally:
         log.unlink(missing_ok=True)
+
+
+def archive(machine: Machine, facts: HostFacts, settings: Settings) -> base.Archive:
+    """Where its packages come from: the mirror of the settings, this machine's, or Debian's own."""
+    mirror = mirror_for(machine, facts.platform.os_id, settings.apt_mirror)
+    security = mirror.security if mirror is not None else None
+    return base.Archive(
+        mirror.main if mirror is not None else f"{_DEBIAN}/debian",
+        RELEASE,
+        ("main", "contrib", "non-free"),
+        security or f"{_DEBIAN}/debian-security",
+    )
+
+
+def last(described: image_file.Described) -> str:
+    """Our own part of the image, which is laid on all others: what the Dockerfile's last stages do. Pure."""
+    lines = [
+        "set -eu",
+        f"sh {BUILD}/install.sh plugins",
+        f"cp -r --preserve=mode,links --remove-destination {BUILD}/rootfs/. /",
+        f"sh {BUILD}/install.sh package",
+        f"cat >/{image_file.FILE} <<'END'",
+        json.dumps(codec.to_json(described, image_file.SCHEMA), indent=1),
+        "END",
+    ]
+    return "\n".join(lines) + "\n"

@@ -15,7 +15,6 @@ from dshpc_setup.environment.layer import LABEL
 from dshpc_setup.environment.model import FOLDER, LOCK, DebianPackage, Declaration, Lock
 from dshpc_setup.environment.target import PYTHON
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.image import builtin_build
 from dshpc_setup.image.base import ensure_base
 from dshpc_setup.image.mirror import mirror_for
 from dshpc_setup.machine import Machine
@@ -128,7 +127,9 @@ def _lock_debian(
     settings = project.settings(machine.env)
     if engine in (BUILTIN, PODMAN):  # whose image is made of a root filesystem of ours
         reporter.progress("packages: asking Debian")
-        from_ = builtin_build.archive(machine, facts, settings)
+        from dshpc_setup.image import builtin_layers
+
+        from_ = builtin_layers.archive(machine, facts, settings)
         names = debian.names_of(declared)
         return debian.chosen(declared, debian_base.offered(machine, from_, names))
     base = ensure_base(machine, facts, settings, reporter)

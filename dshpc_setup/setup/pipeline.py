@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from dshpc_setup import engine_door, probes
 from dshpc_setup.apply import apply
@@ -16,7 +17,7 @@ from dshpc_setup.engine import refusals, start_report, tools
 from dshpc_setup.engine.images import inspect
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import HostFacts
-from dshpc_setup.image import builtin_build, podman_image, replaced
+from dshpc_setup.image import replaced
 from dshpc_setup.image.base import BaseImage, ensure_base, find_base
 from dshpc_setup.image.build import build
 from dshpc_setup.image.recipe import Recipe, make_recipe
@@ -80,6 +81,9 @@ class Configure:
         self._inputs = ""  # of what was rendered
         self._memory_mib: int | None = None  # of the node, in it
         self._replaced: list[str | None] = []  # ids of images that are no longer to be used
+        self._ready: Mapping[
+            str, Any
+        ] = {}  # what the container says of its start, where it is over
         self._flags = dict(options.flags)
         self._engine: engine_choice.Kind = "docker"  # what starts the container
 
@@ -273,13 +277,19 @@ class Configure:
 
     def _made_image(self, facts: HostFacts, settings: Settings, tag: str, gpu_type: str) -> str:
         """What was done, in words."""
-        podman = self._engine == "podman"
+        load: Callable[[Machine, str, Path, StepReporter], None] = builtin_engine.load_image
+        keep = None
+        if self._engine == "podman":
+            from dshpc_setup.image import podman_image
+
+            load, keep = podman_image.load, podman_image.keep
         if (file := self.options.image_file) is not None:
-            load = podman_image.load if podman else builtin_engine.load_image
             load(self.machine, tag, file, self.reporter)
             return f"{tag}, of {file}"
         if not self.options.build:
             return f"{tag} (--no-build)"
+        from dshpc_setup.image import builtin_build
+
         made = builtin_build.build(
             self.machine,
             facts,
@@ -289,7 +299,7 @@ class Configure:
             gpu_type,
             self.reporter,
             renew=self.options.renew,
-            keep=podman_image.keep if podman else None,
+            keep=keep,
         )
         self._replaced.append(made.replaced)
         return f"{tag}, {made.size / 1e6:.0f} MB" + ("" if made.built else ", here already")
@@ -438,6 +448,7 @@ class Configure:
             if agreed.found is None:
                 stays = last_engine.left_behind(self.machine, self.project, facts.engine, prefix)
             self._write(settings, changes)
+            self._ready = agreed.report
             self._replaced.append(agreed.found.image_id if agreed.found else None)
             started = start.bring_up(
                 self.machine, self.project, settings, compose, agreed, may_stop, self.reporter
@@ -460,7 +471,8 @@ class Configure:
     ) -> None:
         with self.steps.step("verify") as say:
             self.reporter.progress("waiting for Slurm")
-            told = verify.wait_ready(self.machine, settings.container)
+            told = {} if started else self._ready
+            told = told or verify.wait_ready(self.machine, settings.container)
             verify.refuse_last_good(told)
             cluster = self.report.cluster = verify.ask_cluster(self.machine, settings.container)
             for note in start_report.notes(told, cluster.usable):

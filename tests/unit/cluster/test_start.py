@@ -88,6 +88,7 @@ def test_what_runs_as_it_should_is_left(project: Project) -> None:
     fake = machine(project, jobs=job(7))
     agreed = agree(fake, project, SAME, answer=False)
     assert agreed.why is None
+    assert agreed.report["ready"] is True, "nobody has to ask once more"
     assert go(fake, project, agreed) is False
     assert changing(fake) == []
 
@@ -126,7 +127,7 @@ def test_a_refusal_comes_before_anything_is_done(project: Project) -> None:
 def test_what_was_agreed_is_done(project: Project) -> None:
     fake = machine(project, jobs=job(7))
     agreed = agree(fake, project, NEW)
-    assert agreed.why == "docker-compose.yml has changed"
+    assert (agreed.why, agreed.report) == ("docker-compose.yml has changed", {})
     assert changing(fake) == [], "not yet: the files are to be written first"
     assert go(fake, project, agreed) is True
     assert len(changing(fake)) == 2, "the same container still: it is started anew"

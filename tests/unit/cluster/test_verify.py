@@ -148,10 +148,10 @@ def test_the_users_files_in_force_are_known_only_of_a_ready_container() -> None:
         "customized": {"slurm.conf": "edited"},
         "config_sha256": {"slurm.conf": "a"},
     }
-    assert verify.own_files(Answers(0, json.dumps(report)), "c") == {"slurm.conf": "a"}  # type: ignore[arg-type]
+    assert verify.own_files(report) == {"slurm.conf": "a"}
     report["ready"] = False
-    assert verify.own_files(Answers(0, json.dumps(report)), "c") is None  # type: ignore[arg-type]
-    assert verify.own_files(Answers(1, ""), "c") is None  # type: ignore[arg-type]
+    assert verify.own_files(report) is None
+    assert verify.own_files({}) is None
 
 
 def test_a_configuration_that_was_refused_is_an_error() -> None:

@@ -44,7 +44,6 @@ ASKED: dict[str, Callable[[FakeMachine], object]] = {
     "apt's settings": site.apt_settings,
     "controller": lambda on: verify.controller_answers(on, "c"),
     "nodes": lambda on: verify.ask_cluster(on, "c"),
-    "own files": lambda on: verify.own_files(on, "c"),
     "start report": lambda on: start_report.ask(on, "c"),
     "first job": lambda on: verify.run_first_job(on, "c", gpu=False),
     "readiness": lambda on: verify.wait_ready(on, "c", 5.0),
