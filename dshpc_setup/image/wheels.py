@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ def _installed(name: str) -> Wheel:
         if in_info and path.name in _OF_INSTALLERS:
             continue
         target = "/".join((info, *path.parts[1:])) if in_info else str(path)
-        files[target] = _content(Path(str(found.locate_file(file))), name)
+        files[target] = _content(str(found.locate_file(file)), name)
     return Wheel(name, found.version, files)
 
 
@@ -113,7 +114,7 @@ def _own() -> Wheel:
         if source.is_dir():
             _add_tree(files, source, target)
         elif source.is_file():
-            files[target] = _content(source, name)
+            files[target] = _content(str(source), name)
     text = f"Metadata-Version: 2.1\nName: dshpc-setup\nVersion: {__version__}\n"
     info = f"{_normalized('dshpc-setup')}-{__version__}.dist-info"
     files[f"{info}/METADATA"] = (text.encode(), False)
@@ -123,18 +124,26 @@ def _own() -> Wheel:
 def _add_tree(
     files: dict[str, tuple[bytes, bool]], source: Path, target: str, skip: str = ""
 ) -> None:
-    for path in sorted(source.rglob("*")):
-        parts = path.relative_to(source).parts
-        if not path.is_file() or parts[0] == skip or path.suffix in _COMPILED:
-            continue
-        if any(part == "__pycache__" or part.startswith(".") for part in parts):
-            continue
-        files["/".join((target, *parts))] = _content(path, "dshpc-setup")
+    # Some 800 files at each run: Path would take as long again
+    for above, folders, names in os.walk(source):
+        folders[:] = [
+            each
+            for each in folders
+            if each != "__pycache__"
+            and not each.startswith(".")
+            and (above != str(source) or each != skip)
+        ]
+        below = above[len(str(source)) :].replace(os.sep, "/")
+        for name in names:
+            if not name.startswith(".") and not name.endswith(_COMPILED):
+                path = os.path.join(above, name)
+                files[f"{target}{below}/{name}"] = _content(path, "dshpc-setup")
 
 
-def _content(path: Path, name: str) -> tuple[bytes, bool]:
+def _content(path: str, name: str) -> tuple[bytes, bool]:
     try:
-        return path.read_bytes(), bool(path.stat().st_mode & 0o100)
+        with open(path, "rb") as file:
+            return file.read(), bool(os.fstat(file.fileno()).st_mode & 0o100)
     except OSError as error:
         raise _incomplete(f"A file of the Python package {name} cannot be read: {error}") from None
 
