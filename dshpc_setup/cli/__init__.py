@@ -217,43 +217,48 @@ def _run(arguments: list[str], program: str) -> int:
     from dshpc_setup.cli.interrupts import raised
 
     with raised(_ended_by):
-        return _run_command(first, arguments, program)
+        command = _plain(first, arguments)
+        if command is not None:
+            return told(command, arguments, program)
+        from dshpc_setup.cli.app import run as app_run
+
+        return app_run(arguments, program)
 
 
-def _run_command(first: str, arguments: list[str], program: str) -> int:
+def _plain(first: str, arguments: list[str]) -> Callable[[], int] | None:
+    """A command whose line can be read without typer; None for what typer has to judge."""
     if not arguments:
         from dshpc_setup.cli.first_look import look as first_look
 
-        return told(first_look, arguments, program)
+        return first_look
+    if first == "configure":
+        from dshpc_setup.cli import configure_line
+
+        wanted = configure_line.parsed(arguments[1:])
+        return None if wanted is None else lambda: configure_line.carry_out(wanted)
     if first == "detect":
         from dshpc_setup.cli.detect import detect, parsed
 
         asked = parsed(arguments[1:])
-        if asked is not None:
-            return told(lambda: detect(asked), arguments, program)
+        return None if asked is None else lambda: detect(asked)
     if first == "doctor":
         from dshpc_setup.cli.doctor_line import look
         from dshpc_setup.cli.doctor_line import parsed as parsed_line
 
         line = parsed_line(arguments[1:])
-        if line is not None:
-            return told(lambda: look(line), arguments, program)
+        return None if line is None else lambda: look(line)
     if first == "job":
         from dshpc_setup.cli import job_line
 
         words = job_line.parsed(arguments[1:])
-        if words is not None:
-            return told(lambda: job_line.ask(*words), arguments, program)
+        return None if words is None else lambda: job_line.ask(*words)
     if first == "run" or (first == "method" and arguments[1:2] in (["run"], ["check"])):
         from dshpc_setup.cli.submission import carry_out
         from dshpc_setup.cli.submission import parsed as parsed_submission
 
         submission = parsed_submission(arguments)
-        if submission is not None:
-            return told(lambda: carry_out(submission), arguments, program)
-    from dshpc_setup.cli.app import run as app_run
-
-    return app_run(arguments, program)
+        return None if submission is None else lambda: carry_out(submission)
+    return None
 
 
 def told(command: Callable[[], int], arguments: list[str], program: str) -> int:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dshpc_setup.cli import interrupt_code, print_json
 from dshpc_setup.cli.command_line import (
     Dir,
     Json,
@@ -21,10 +19,9 @@ from dshpc_setup.cli.command_line import (
     needed_project,
     reporter,
 )
-from dshpc_setup.cli.console import ConsoleReporter, is_interactive
 from dshpc_setup.cli.options import NoMachine, with_settings
-from dshpc_setup.errors import Exit, usage_error
-from dshpc_setup.terminal.command_names import as_called, print_error
+from dshpc_setup.errors import Exit
+from dshpc_setup.terminal.command_names import as_called
 
 
 @app.command("configure", rich_help_panel="Set up")
@@ -81,42 +78,25 @@ def configure(
     version: Version = False,  # noqa: ARG001 -- its callback has said it
 ) -> None:
     """Set up Slurm on this machine: probe, configure, build, start, and prove it with a job."""
-    from dshpc_setup import __version__
-    from dshpc_setup.cli.configure import configure_here
+    from dshpc_setup.cli import configure_line
 
-    if renew and no_build:
-        raise usage_error("--renew builds the image, and --no-build does not.", "", "Name one.")
-    reporter = ConsoleReporter(to_stderr=json_output, yes=yes, interactive=is_interactive())
-    report = configure_here(
-        reporter,
-        greeting=f"dsHPC setup {__version__}",
-        folder=dir,
-        flags=flags,
-        settings_file=settings,
-        dry_run=dry_run or diff,
-        build=not no_build,
-        renew=renew,
-        image_file=image_file,
-        start=not no_start,
-        take_over=take_over,
-        stop_jobs=stop_jobs,
-        interactive=is_interactive(),
-        recorded=machine,
+    line = configure_line.Line(
+        yes,
+        json_output,
+        dir,
+        settings,
+        dry_run,
+        diff,
+        no_build,
+        renew,
+        image_file,
+        no_start,
+        take_over,
+        stop_jobs,
+        machine,
+        flags,
     )
-    dry_run = dry_run or diff or machine is not None
-    if report.error and report.error.exit_code == Exit.INTERRUPTED:
-        report.error.exit_code = interrupt_code()
-    finish(report.exit_code)  # before it is told: Ctrl-C from here on changes nothing of it
-    if json_output:
-        print_json(report.to_json())
-    from dshpc_setup.cli.configure import print_diff, print_result
-
-    if diff:
-        print_diff(report, sys.stderr if json_output else sys.stdout)
-    if report.error:
-        print_error(report.error, "configure-environment")
-    elif not json_output:
-        print_result(report, dir, dry_run=dry_run, started=not no_start, diff=diff)
+    configure_line.run(line, finish)
 
 
 @app.command("destroy", rich_help_panel="Set up")

@@ -73,7 +73,7 @@ def test_what_only_shows_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
         given.update(options)
         return Report()
 
-    monkeypatch.setattr("dshpc_setup.cli.configure.configure_here", noted)
+    monkeypatch.setattr("dshpc_setup.cli.configure_line.configure_here", noted)
     for words, dry in ([], False), (["--diff"], True), (["--dry-run"], True):
         cli.run(["configure", "--json", *words], "configure-environment")
         assert given["dry_run"] is dry

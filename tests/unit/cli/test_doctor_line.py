@@ -112,7 +112,7 @@ def test_what_it_declines_is_done_all_the_same(capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out)["schema"] == "dshpc.checks/1"
 
 
-def test_only_doctor_goes_without_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_ends_soon_goes_without_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(gc, "disable", lambda: done.append("disable"))
     monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
@@ -122,10 +122,12 @@ def test_only_doctor_goes_without_the_collector(monkeypatch: pytest.MonkeyPatch)
         return 3
 
     monkeypatch.setattr(cli, "run", run)
-    for word in ("doctor", "detect"):
+    for word in ("doctor", "gpus", "up"):
         monkeypatch.setattr(sys, "argv", ["dshpc", word, "--json"])
         assert cli.main() == 3
-    assert done == ["disable", "doctor", "freeze", "detect"]
+    assert cli.configure_environment_main() == 3
+    soon = (("disable", word, "freeze") for word in ("up", "configure"))
+    assert done == ["disable", "doctor", "freeze", "gpus", *(each for one in soon for each in one)]
 
 
 @dataclass
