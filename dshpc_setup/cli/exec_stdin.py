@@ -7,8 +7,7 @@ so only a command that itself reads stdin gets it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # importing typing would cost as much as all of the rest
 if TYPE_CHECKING:
     from dshpc_setup.slurm_releases.model import Options
 
