@@ -196,7 +196,10 @@ def _as_user(machine: Machine, store: Store, container: Container, user: str) ->
         container.wanted, argv=("/bin/sh", "-c", "trap 'exit 0' TERM; sleep 3600 & wait")
     )
     start(machine, store, replace(container, wanted=waits))
-    done = enter.capture(container.run, what)
+    try:
+        done = enter.capture(container.run, what)
+    except enter.RefusedError as error:
+        raise enter.in_words(error, what.user) from None
     for stream, text in ((sys.stdout, done.stdout), (sys.stderr, done.stderr)):
         stream.buffer.write(text)
         stream.flush()
