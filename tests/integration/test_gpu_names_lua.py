@@ -16,7 +16,7 @@ from dshpc_setup.plan import ClusterPlan, GresLine, devices, names
 from dshpc_setup.render.configuration import render_slurm
 from tests.integration.cluster import Cluster
 
-pytestmark = pytest.mark.engines("docker", "builtin")
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 # Reads a line {"chunk": ...} and answers with what the chunk returns, by Lua's own library
 _DRIVER = """

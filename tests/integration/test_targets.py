@@ -11,7 +11,7 @@ import pytest
 from tests.integration.cluster import Cluster, Outcome, made, wait_until
 from tests.integration.engines import Engine
 
-pytestmark = pytest.mark.engines("docker", "builtin")
+pytestmark = pytest.mark.engines("builtin", "docker")
 
 
 @pytest.fixture(scope="module")
