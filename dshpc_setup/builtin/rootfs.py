@@ -210,7 +210,9 @@ def _removed(machine: Machine, place: Path, ids: Ids, deadline_s: float = 120.0)
     """What is there for these ids, under its lock. Its record goes first: no half is taken for whole."""
     (place / f"{ids.way}.json").unlink(missing_ok=True)
     for left in list(place.iterdir()):
-        if left.name == ids.way or left.name.startswith(f".{ids.way}."):
+        # ".root.new", and what is being made to become that: "..root.new.new"
+        whose = left.name.lstrip(".").partition(".")[0]
+        if whose == ids.way and not left.name.endswith("lock"):
             trees.remove(machine, ids, left, deadline_s)
     _remove_empty(place)
 

@@ -71,6 +71,9 @@ def test_one_in_use_stays_and_what_a_killed_removal_left_goes(machine: FakeMachi
         assert Path(found.folder).is_dir()
     place = rootfs.layers_folder(machine.env) / DIGEST
     (place / "root.json").unlink()
+    (place / "..root.new.new/half").mkdir(parents=True)
+    for name in ("..root.new.log", "..root.new.lock"):
+        (place / name).touch()
     os.utime(place, (1, 1))
     rootfs.prune_layers(machine, IDS)
     assert not place.exists()
