@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from dshpc_setup.slurm.holders import Holder
 
 _ASK_S = 10.0
+_KEPT = "/run/dshpc/longest_wait.json"  # imports are counted: the same as longest_wait.FILE
 # "gpu:h100:2(IDX:0-1)"; without a type "gpu:2(IDX:0-1)" or "gpu:(null):2(IDX:0-1)"
 _HELD = re.compile(r"(?:^|,)gpu:(?:([^,:()]+|\(null\)):)?([0-9]{1,6})\(")
 _MOST = 4096  # characters of a job's text
@@ -41,7 +43,34 @@ def ask(machine: Machine, has: Offer) -> Availability | None:
     """None where the controller does not say."""
     jobs = Slurm(machine).holders(deadline_s=_ASK_S).value
     types = tuple(gpu.slurm_type for gpu in has.gpus)
-    return None if jobs is None else of(jobs, types)
+    return None if jobs is None else _without_kept(of(jobs, types), types, _kept(machine, has.node))
+
+
+def _kept(machine: Machine, node: str) -> Mapping[str, object]:
+    """Type -> the job for which those of it are kept that are free: container/longest_wait.py."""
+    text = machine.read(_KEPT).text
+    if not text:
+        return {}
+    from dshpc_setup.documents import foreign
+
+    try:
+        said = foreign.value(text)
+        kept = said["nodes"].get(node, {}) if said["until"] > time.time() else {}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _without_kept(
+    now: Availability, types: Sequence[str], kept: Mapping[str, object]
+) -> Availability:
+    held, holders = dict(now.held), dict(now.holders)
+    for kind, first in kept.items():
+        left = types.count(kind) - now.used(kind)
+        if left > 0:
+            held[kind] = (*held.get(kind, ()), *[None] * left)
+            holders[kind] = (*holders.get(kind, ()), *[f"job {first}, which comes first,"] * left)
+    return Availability(held, holders)
 
 
 def of(jobs: Sequence[Holder], types: Sequence[str] = ()) -> Availability:

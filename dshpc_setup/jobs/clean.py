@@ -27,7 +27,6 @@ from dshpc_setup.slurm import job_states
 
 ASKED, ANSWERED = "dshpc.job-clean-request/1", "dshpc.job-clean/1"
 AFTER, DEFAULT = "DSHPC_CLEAN_AFTER", "30d"  # the setting, in the container's environment
-_UNIT_S = {"m": 60, "h": 3600, "d": 86400}
 _MEASURE_S = 20.0  # for all sizes
 _REMOVE_S = 40.0  # then the caller asks again for the rest
 _MOST_NAMED = 3
@@ -73,7 +72,7 @@ def seconds(text: str) -> int:
         age = texts.age(text)
     except ValueError as error:
         raise usage_error(f"{job_states.shown(text)!r} {error}.") from None
-    return 0 if age == "0" else int(age[:-1]) * _UNIT_S[age[-1]]
+    return texts.seconds(age)
 
 
 def answer(asked: Request) -> dict[str, Any]:

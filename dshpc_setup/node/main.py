@@ -20,6 +20,7 @@ _HELP = """usage: dshpc-node COMMAND [ARGUMENT...]
   rotate-key                    Make a new key for the cluster, while jobs keep running
   saved-state check             Check that slurmctld can read the queue that it has saved
   saved-state restore|give-up   Replace a queue that it cannot read by a copy, or by an empty one
+  longest-wait                  Let jobs that have waited for longest_wait come first: a service calls it
   help                          Show this
 
 For the dshpc command on the host:
@@ -255,6 +256,21 @@ def _saved_state(rest: list[str]) -> int:
     return 0
 
 
+def _longest_wait(rest: list[str]) -> int:
+    from dshpc_setup.container import longest_wait
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.settings import texts
+    from dshpc_setup.settings.declarations import BY_NAME
+    from dshpc_setup.slurm.paths import Paths
+
+    _no_arguments(rest)
+    setting = BY_NAME["longest_wait"]
+    text = texts.wait(os.environ.get(setting.env) or setting.default)
+    longest_s = float("inf") if text == "none" else texts.seconds(text)
+    print(round(longest_wait.tend(LocalMachine(), Paths(), longest_s), 1))
+    return 0
+
+
 def _job(rest: list[str]) -> int:
     from dshpc_setup.node import job_verbs
 
@@ -291,6 +307,7 @@ _COMMANDS = {
     "reconfigure": _reconfigure,
     "check": _check,
     "rotate-key": _rotate_key,
+    "longest-wait": _longest_wait,
     "job": _job,
     "help": _help,
 }

@@ -66,6 +66,7 @@ class Settings:
     log_size: str = ""  # "": as log_bounds.py says; engine; a size
     array_limit: int = 10001
     job_limit: int | None = None  # None: by array_limit
+    longest_wait: str = "1h"  # "none": without end
     slurm_ports: tuple[int, int] = (6817, 6818)
     clean_after: str = "30d"
     rest: str = "off"  # off | on | ADDRESS:PORT

@@ -192,6 +192,15 @@ DECLARATIONS: tuple[Declaration, ...] = (
         in_container=True,
     ),
     Declaration(
+        "longest_wait",
+        "1h",
+        "How long a job waits before no other may begin that takes what it needs: 30m, 1h, 1d, or none "
+        "for no end.",
+        texts.wait,
+        "TIME",
+        in_container=True,
+    ),
+    Declaration(
         "slurm_ports",
         (6817, 6818),
         "Ports of slurmctld and slurmd. The built-in engine, whose container has the machine's own network, "

@@ -135,6 +135,20 @@ def age(text: str) -> str:
     return text
 
 
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def wait(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]{0,5}[smhd]|none", text):
+        raise ValueError("must be a time such as 1h, 30m or 7d, or none")
+    return text
+
+
+def seconds(text: str) -> int:
+    """Of an age or a wait: "30d" -> 2592000."""
+    return 0 if text == "0" else int(text[:-1]) * _UNIT_S[text[-1]]
+
+
 def log_size(text: str) -> str:
     if text.lower() == "engine":
         return "engine"

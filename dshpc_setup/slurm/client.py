@@ -14,9 +14,12 @@ from dshpc_setup.engine_client import DOCKER, Client
 from dshpc_setup.machine import CommandResult, Machine
 
 if TYPE_CHECKING:  # imports are counted: each submission takes this
+    from datetime import datetime
+
     from dshpc_setup.slurm.gpus import SlurmGpu
     from dshpc_setup.slurm.holders import Holder
     from dshpc_setup.slurm.job_states import SlurmJob
+    from dshpc_setup.slurm.longest_wait import Look, Reservation
     from dshpc_setup.slurm.nodes import Node
     from dshpc_setup.slurm.pending import Queue
     from dshpc_setup.slurm.queue_index import Entry
@@ -149,6 +152,20 @@ class Slurm:
         asked = self.run(*pending.argv(), deadline_s=deadline_s)
         return Answer(asked, pending.parse(asked.stdout) if asked.ok else None)
 
+    def longest_wait(self, now: datetime, *, deadline_s: float) -> Answer[Look]:
+        """Queued jobs, nodes, and the reservations of those that come first; `now` of Slurm's clock."""
+        from dshpc_setup.slurm import longest_wait
+
+        asked = self.run(*longest_wait.argv(), deadline_s=deadline_s, env=_WHOLE)
+        return Answer(asked, longest_wait.parse(asked.stdout, now) if asked.ok else None)
+
+    def reservations(self, *, deadline_s: float) -> Mapping[str, Reservation]:
+        """Of the jobs that have waited for longest_wait, by name; {} where nobody says."""
+        from dshpc_setup.slurm import longest_wait
+
+        asked = self.run("scontrol", "-o", "show", "reservation", deadline_s=deadline_s)
+        return longest_wait.parse_reservations(asked.stdout) if asked.ok else {}
+
     # Nodes and the controller
 
     def nodes(self, *, deadline_s: float) -> Answer[tuple[Node, ...]]:
@@ -213,6 +230,29 @@ class Slurm:
         """`change`: "starttime=now"."""
         return self.run("scontrol", "update", f"jobid={','.join(ids)}", change,
                         deadline_s=deadline_s)  # fmt: skip
+
+    def reserve(
+        self, name: str, nodes: Sequence[str], for_s: int, *, deadline_s: float
+    ) -> CommandResult:
+        """Nothing begins on these nodes but jobs of reservations like this one, and what runs there goes on.
+
+        FLEX: its jobs outlive it, and may run elsewhere. Slurm forgets it by itself, and holds no job for it.
+        It wants users: all but one who has no jobs (26.05 does not take nobody).
+        """
+        return self.run(
+            "scontrol", "create", "reservation", f"reservationname={name}", f"nodes={','.join(nodes)}",
+            "users=-slurm", "starttime=now", f"endtime=now+{for_s}",
+            "flags=FLEX,OVERLAP,IGNORE_JOBS,NO_HOLD_JOBS_AFTER", deadline_s=deadline_s,
+        )  # fmt: skip
+
+    def reserve_longer(
+        self, name: str, nodes: Sequence[str], for_s: int, *, deadline_s: float
+    ) -> CommandResult:
+        argv = ("scontrol", "update", f"reservationname={name}", f"nodes={','.join(nodes)}")
+        return self.run(*argv, f"endtime=now+{for_s}", deadline_s=deadline_s)
+
+    def delete_reservation(self, name: str, *, deadline_s: float) -> CommandResult:
+        return self.run("scontrol", "delete", f"reservationname={name}", deadline_s=deadline_s)
 
     def drain(self, node: str, reason: str, *, deadline_s: float) -> CommandResult:
         argv = ("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")

@@ -21,6 +21,9 @@ class Holder:
     held: tuple[str, ...]
     nodes: tuple[str, ...]
     until: float | None  # seconds of the epoch, at the latest; None where its time has no end
+    cpus: tuple[int, ...] = ()  # on each of `nodes`, as far as it says
+    memory_mib: tuple[int, ...] = ()
+    reservation: str = ""
 
     def on(self, node: str | None) -> str:
         """What it has on this node."""
@@ -40,15 +43,22 @@ def _holder(item: Mapping[str, Any]) -> Holder:
     resources = item.get("job_resources")
     nodes = resources.get("nodes") if isinstance(resources, dict) else None
     places = nodes.get("allocation") if isinstance(nodes, dict) else None
-    names = [each.get("name") for each in places or () if isinstance(each, dict)]
+    nodes_of = [each for each in places or () if isinstance(each, dict)]
     return Holder(
         answers.job_name(item),
         str(item.get("user_name") or item.get("user_id") or ""),
         str(item.get("name") or ""),
         tuple(map(str, details)) if isinstance(details, list) else (),
-        tuple(map(str, names)),
+        tuple(str(each.get("name")) for each in nodes_of),
         _until(item),
+        tuple(_amount(each.get("cpus"), "count") for each in nodes_of),
+        tuple(_amount(each.get("memory"), "allocated") for each in nodes_of),
+        str(item.get("resv_name") or ""),
     )
+
+
+def _amount(value: object, key: str) -> int:
+    return (number(value.get(key)) or 0) if isinstance(value, dict) else 0
 
 
 def _until(item: Mapping[str, Any]) -> float | None:

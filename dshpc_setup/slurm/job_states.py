@@ -86,6 +86,7 @@ class SlurmJob:
     begins: float | None = None  # when Slurm lets it begin, or expects it to
     uid: int | None = None
     own: int = 0  # its own number, also of a task of an array
+    reservation: str = ""
     # Asked for in columns alone
     batch: bool = False  # of sbatch, and not of srun or salloc
     requeue: bool = False  # may be queued again
@@ -155,6 +156,7 @@ def _known(item: Mapping[str, Any]) -> SlurmJob:
         begins=started,
         uid=number(item.get("user_id")),
         own=number(item.get("job_id")) or 0,
+        reservation=str(item.get("resv_name") or ""),
     )
 
 
@@ -218,10 +220,10 @@ def of(wanted: JobId, jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
 
 def _holds(job: SlurmJob, task: int) -> bool:
     """Whether it is this task, or these tasks of an array that wait together."""
-    return job.task == task if job.task is not None else task in _tasks(job.id)
+    return job.task == task if job.task is not None else task in tasks_of(job.id)
 
 
-def _tasks(of_job: str) -> frozenset[int]:
+def tasks_of(of_job: str) -> frozenset[int]:
     """Of "17_[1-4,9%2]" the tasks; "0-8:2" is every second one, and a long list is cut short ("1-4,...")."""
     match = re.fullmatch(r"\d+_\[([0-9,:-]*).*\]", of_job)
     spans = re.findall(
@@ -238,7 +240,7 @@ def is_group(of_job: str) -> bool:
 
 def tasks(of_job: str) -> int:
     """How many tasks of an array an id stands for; 1 for a job that is none."""
-    return len(_tasks(of_job)) or 1
+    return len(tasks_of(of_job)) or 1
 
 
 def no_answer(asked: CommandResult) -> DshpcError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dshpc_setup.slurm import slurm_conf
@@ -11,7 +11,7 @@ from dshpc_setup.slurm.nodes import Node, parse_gres
 
 _CUT = "\x1f"  # between columns: Slurm's own texts hold every printable sign, '|' included
 _NEXT = "\x1e"  # between the answers
-_JOB = (
+JOB = (
     "JobArrayID Partition Reason tres-alloc tres-per-job tres-per-node tres-per-socket tres-per-task "
     "mem-per-tres cpus-per-tres NumTasks Feature Dependency ReqNodes UserName Name"
 ).split()
@@ -67,22 +67,27 @@ class Queue:
 
 def argv() -> list[str]:
     """The queue and what there is for it, in one call."""
-    columns = [",".join(f"{name}:{_CUT}" for name in names) for names in (_JOB, _NODE, _PARTITION)]
+    columns = map(option, (JOB, _NODE, _PARTITION))
     return ["sh", "-c", _SCRIPT, "sh", *columns, _NEXT]
+
+
+def option(names: Sequence[str]) -> str:
+    """The columns as `-O` takes them."""
+    return ",".join(f"{name}:{_CUT}" for name in names)
 
 
 def parse(text: str) -> Queue:
     """The three answers, one after the other; lines that are none of theirs are left out."""
     jobs, nodes, partitions, *_ = [*text.split(_NEXT), "", "", ""]
-    rooms = {room.status.name: room for room in map(_room, _rows(nodes, len(_NODE)))}
+    rooms = {room.status.name: room for room in map(_room, rows(nodes, len(_NODE)))}
     return Queue(
-        tuple(map(_request, _rows(jobs, len(_JOB)))),
+        tuple(request(dict(zip(JOB, row, strict=True))) for row in rows(jobs, len(JOB))),
         tuple(rooms.values()),
-        {name.rstrip("*"): state for name, state in _rows(partitions, len(_PARTITION))},
+        {name.rstrip("*"): state for name, state in rows(partitions, len(_PARTITION))},
     )
 
 
-def _rows(text: str, columns: int) -> Iterable[list[str]]:
+def rows(text: str, columns: int) -> Iterable[list[str]]:
     """Lines with that many columns, each of which ends with the cut; "nothing" becomes ""."""
     for line in text.split("\n"):
         cells = [cell.strip() for cell in line.split(_CUT)]
@@ -90,8 +95,8 @@ def _rows(text: str, columns: int) -> Iterable[list[str]]:
             yield ["" if cell in ("N/A", "(null)") else cell for cell in cells[:-1]]
 
 
-def _request(row: list[str]) -> Request:
-    cells = dict(zip(_JOB, row, strict=True))
+def request(cells: Mapping[str, str]) -> Request:
+    """Of the columns JOB; others beside them are left out."""
     tres = parse_tres(cells["tres-alloc"])
     tasks = slurm_conf.number(cells["NumTasks"]) or 1
     per_task = {name: count * tasks for name, count in parse_tres(cells["tres-per-task"]).items()}

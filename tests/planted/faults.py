@@ -25,6 +25,13 @@ def _fault(what: str, file: str, old: str, new: str, *tests: str) -> Fault:
 
 FAULTS = (
     _fault(
+        "what a job needs that has waited for longest_wait is given away as slurmctld starts again",
+        "dshpc_setup/slurm/turns.py",
+        "all(room.place.comes_back for room in same)",
+        "all(room.place.is_usable for room in same)",
+        "slurm/test_longest_wait.py",
+    ),
+    _fault(
         "a library of another driver than the running one is handed over",
         "dshpc_setup/passthrough/driver_files.py",
         "if told is None or self._version in (None, told[1]):",

@@ -26,7 +26,8 @@ OTHERS = {
     "gpu_sharing": "shard:4", "gres_type": "index", "isolation": "enforced",
     "slurm_conf_extra": 'KillWait=60\nSchedulerParameters="defer"\nPartitionName=p2 Nodes=ALL MaxTime=5',
     "reserve_mib": "2000", "shm_size": "2g", "pids_limit": "4000", "log_size": "10m",
-    "array_limit": "500", "job_limit": "600", "clean_after": "1d", "base_image": "debian:sid",
+    "array_limit": "500", "job_limit": "600", "longest_wait": "2h", "clean_after": "1d",
+    "base_image": "debian:sid",
     "apt_mirror": "http://m.example/debian", "cuda_runtime": "yes", "amd_profiling": "yes",
     "rest": "127.0.0.1:6820",
 }  # fmt: skip
