@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dshpc_setup.jobs import clock
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import blocked_jobs
 from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm.holders import Holder
 from dshpc_setup.slurm.job_states import SlurmJob, shown
+from dshpc_setup.slurm.longest_wait import OURS
+from dshpc_setup.slurm.nodes import parse_gres
+from dshpc_setup.slurm.pending import parse_tres
 from dshpc_setup.slurm_releases import waits_for
 from dshpc_setup.slurm_releases.model import Waits
 
 _ASK_S = 30.0
+_MOST = 5  # jobs that are named
 _WORDS: Mapping[Waits, str] = {
     "first_look": "Slurm has not looked at it yet",
     "turn": "other jobs are before it",
@@ -36,7 +41,53 @@ def reasons(machine: Machine, jobs: tuple[SlurmJob, ...]) -> dict[str, str]:
     found = (
         {} if queue is None else {_plain(item.job): item.why for item in blocked_jobs.judge(queue)}
     )
-    return {job.id: why(job, found) for job in waiting}
+    first = _first(Slurm(machine), waiting)
+    return {job.id: first.get(job.id) or why(job, found) for job in waiting}
+
+
+def _first(slurm: Slurm, jobs: Sequence[SlurmJob]) -> dict[str, str]:
+    """Of those that come first after longest_wait, or behind one that does; asked where there may be any."""
+    ours = [job for job in jobs if job.reservation.startswith(OURS)]
+    behind = [job for job in jobs if not job.reservation and waits_for(job.reason) == "node"]
+    reservations = slurm.reservations(deadline_s=_ASK_S) if ours or behind else {}
+    firsts = [each.first for each in reservations.values() if each.first]
+    if not firsts:
+        return {}
+    holders = (slurm.holders(deadline_s=_ASK_S).value or ()) if ours else ()
+    said = {
+        job.id: _comes_first(job, reservations[job.reservation].nodes, holders)
+        for job in ours
+        if job.reservation in reservations and reservations[job.reservation].first
+    }
+    one = len(firsts) == 1
+    come = f"job{'' if one else 's'} {', '.join(firsts)} {'comes' if one else 'come'} first there"
+    return {**{job.id: f"{come}, after longest_wait" for job in behind}, **said}
+
+
+def _comes_first(job: SlurmJob, nodes: Sequence[str], holders: Sequence[Holder]) -> str:
+    """With who holds what it waits for."""
+    asked = [name for name in parse_tres(job.asked) if name.split(":")[0] == "gpu"]
+    near = [
+        holder
+        for holder in holders
+        if set(nodes) & set(holder.nodes)
+        and (not asked or any(_has(holder.on(node), asked) for node in nodes))
+    ]
+    told = [
+        f"{holder.job_id} ({shown(holder.user)}, "
+        + (f"until {clock.told(holder.until)} at the latest)" if holder.until else "no time limit)")
+        for holder in near[:_MOST]
+    ]
+    more = [f"{len(near) - _MOST} more"] if len(near) > _MOST else []
+    end = f" It begins as enough of these jobs end: {', '.join([*told, *more])}" if told else ""
+    return (
+        f"it comes first on {', '.join(map(shown, nodes))} after longest_wait: nothing begins there that "
+        f"takes what it needs.{end}"
+    )
+
+
+def _has(held: str, asked: Sequence[str]) -> bool:
+    return any(name in asked or "gpu" in asked for name in parse_gres(held))
 
 
 def why(job: SlurmJob, cannot: Mapping[str, str]) -> str:

@@ -23,6 +23,7 @@ ELSEWHERE = {
     ("docs/how-to/rest.md", "python3 submit.py"): "test_rest.py",
     ("README.md", "./dshpc passthrough"): "test_passthrough_engines.py",
     ("docs/how-to/jobs.md", "dshpc job clean --yes"): "../unit/cli/test_cleaning.py",
+    ("docs/how-to/jobs.md", "dshpc job show 6"): "test_scheduling.py",
     ("docs/how-to/isolation.md", "dshpc config set isolation enforced"): "test_isolation.py",
     ("docs/how-to/isolation.md", "./configure-environment"): "test_isolation.py",
     ("docs/how-to/isolation.md", "dshpc status | grep Isolation"): "test_isolation.py",

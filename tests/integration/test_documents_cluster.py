@@ -50,7 +50,7 @@ CHECKPOINTS, ARRAY, EIGHT = (
 # The settings that the page shows: what goes together is in force together, to save starts.
 TOGETHER = (
     *("partitions", "gpu_sharing", "workspace_access", "array_limit", "clean_after", "log_size"),
-    *("unhealthy_gpus", "reserve_mib"),
+    *("unhealthy_gpus", "reserve_mib", "longest_wait"),
 )
 APART = ("gres_type", "slurm_conf_extra")
 
