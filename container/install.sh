@@ -135,7 +135,7 @@ install_packages() {
     [ -z "${RENEWED:-}" ] || apt_get upgrade -y # the base image may have been here for long
     # shellcheck disable=SC2086 # one package a word
     apt_get install -y --no-install-recommends \
-        slurmctld slurmd slurm-client slurmrestd slurm-wlm-jwt-plugin s6 python3 procps tcc $gpu $cuda
+        slurmctld slurmd slurm-client slurmrestd slurm-wlm-jwt-plugin s6 python3 procps openssh-server rsync tcc $gpu $cuda
     make_plugins
     finish_packages
 }
@@ -145,6 +145,7 @@ make_plugins() {
     mkdir -p /usr/local/lib/dshpc
     lib=/usr/local/lib/dshpc build=/run/dshpc-build
     sh $build/compile.sh $build/durable.c $lib/durable.so
+    sh $build/compile.sh $build/no_chroot.c $lib/no-chroot.so
     sh $build/compile.sh $build/task_exit.c $lib/task-exit.so
     sh $build/compile.sh $build/task_init.c $lib/task-init.so
     sh $build/compile.sh $build/task_place.c $lib/task-place.so
@@ -158,6 +159,8 @@ finish_packages() {
     rm -f /etc/munge/munge.key
     # Neither root nor Slurm's user: what slurmrestd may, comes with each request
     useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin slurmrest
+    # openssh-server's makes host keys: a user has one of their own (dshpc_setup/ssh), made in the cluster
+    rm -f /etc/ssh/ssh_host_*
     [ -e /usr/bin/python ] || ln -s python3 /usr/bin/python
     printf '%s\n' "$GPU_TYPE" >/etc/dshpc-gpu-type
     # Read by `dshpc doctor`: how old they are, and whether this Slurm has holes that are known
@@ -224,6 +227,7 @@ install_package() {
     chmod 755 /usr/local/bin/dshpc-node /usr/local/lib/dshpc/init /usr/local/lib/dshpc/health \
         /usr/local/lib/dshpc/as-user /usr/local/lib/dshpc/task-prolog \
         /usr/local/lib/dshpc/task-epilog /usr/local/lib/dshpc/job \
+        /usr/local/lib/dshpc/ssh-enter /usr/local/lib/dshpc/ssh-listen \
         /usr/local/lib/dshpc/stop /usr/local/lib/dshpc/end-jobs \
         /usr/local/lib/dshpc/confined /usr/local/lib/dshpc/shared-memory \
         /usr/local/lib/dshpc/free-traced \

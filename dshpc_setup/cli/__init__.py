@@ -247,6 +247,11 @@ def _plain(first: str, arguments: list[str]) -> Callable[[], int] | None:
 
         line = parsed_line(arguments[1:])
         return None if line is None else lambda: look(line)
+    if first == "ssh-proxy":
+        from dshpc_setup.cli import ssh_proxy
+
+        proxied = ssh_proxy.parsed(arguments[1:])
+        return None if proxied is None else lambda: ssh_proxy.carry_out(proxied)
     if first == "job":
         from dshpc_setup.cli import job_line
 

@@ -32,6 +32,7 @@ from dshpc_setup.cli import (
     method,
     rest,
     running,
+    sshing,
     submitting,
     workflow,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "run",
     "running",
     "setting_up",
+    "sshing",
     "submitting",
     "workflow",
 ]

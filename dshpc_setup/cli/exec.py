@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 AS_USER = "/usr/local/lib/dshpc/as-user"
 NODE = "node"  # no command of ours: a Call of dshpc-node, which waits for the cluster as Slurm's do
+_SUBMITS = (["job", "submit"], ["job", "workflow"], ["job", "ssh"])
 _START_S = 60  # how long a Slurm command waits for a cluster that is still starting
 # What the image's ncurses-base describes: another name would leave an editor without a terminal.
 _TERMS = ("xterm", "xterm-256color", "screen", "screen-256color", "tmux", "tmux-256color", "linux",
@@ -81,7 +82,7 @@ class Call:
             names += _of_terminal(environ)
         if self.is_slurm:
             names.append(f"DSHPC_WAIT_S={_START_S}")
-        if self.command == NODE and self.argv[1:3] in (["job", "submit"], ["job", "workflow"]):
+        if self.command == NODE and self.argv[1:3] in _SUBMITS:
             names.append(f"DSHPC_WORK={self.work}")  # where a workspace will have to be made
         umask = os.umask(0o022)
         os.umask(umask)

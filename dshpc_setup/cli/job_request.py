@@ -74,7 +74,9 @@ class UnansweredError(DshpcError):
     """What was asked for may still be done: what was copied for it is to stay."""
 
 
-def ask(runtime: dict[str, Any], verb: str, request: Handed) -> dict[str, Any]:
+def ask(
+    runtime: dict[str, Any], verb: str, request: Handed, *, deadline_s: float | None = None
+) -> dict[str, Any]:
     """What `dshpc-node job VERB` answers; raises DshpcError where it refuses or cannot be asked, and
     UnansweredError where it may have done it all the same."""
     # Before signals are heard: `stop` runs a command too, and a module that is half imported has none
@@ -87,9 +89,8 @@ def ask(runtime: dict[str, Any], verb: str, request: Handed) -> dict[str, Any]:
     said: list[str] = []
     machine = LocalMachine()
     handed = request.to_json()
-    deadline_s = _ANSWER_S + _CALL_S * max(
-        1, len(handed.get("jobs") or handed.get("targets") or ())
-    )
+    jobs = len(handed.get("jobs") or handed.get("targets") or ())
+    deadline_s = deadline_s or _ANSWER_S + _CALL_S * max(1, jobs)
     unsure = _may_submit(verb, handed)
 
     def stop() -> None:

@@ -47,7 +47,7 @@ _COPIED_S = 300.0
 # Of container/install.sh: what the image has whatever the GPUs are
 _PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client", "slurmrestd", "slurm-wlm-jwt-plugin"),
-    *("s6", "python3", "procps", "tcc"),
+    *("s6", "python3", "procps", "openssh-server", "rsync", "tcc"),
 )
 
 

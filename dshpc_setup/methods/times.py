@@ -17,11 +17,12 @@ def minutes(text: str) -> int | None:
 
     Slurm's forms: sbatch(1), --time.
     """
-    seconds = _seconds(text)
-    return None if seconds is None else -(-seconds // 60)
+    found = seconds(text)
+    return None if found is None else -(-found // 60)
 
 
-def _seconds(text: str) -> int | None:
+def seconds(text: str) -> int | None:
+    """The same in seconds."""
     if found := _WITH_UNIT.fullmatch(text):
         return int(found[1]) * _UNIT_S[found[2]]
     if found := _CLOCK.fullmatch(text):

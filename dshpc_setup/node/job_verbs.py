@@ -95,6 +95,12 @@ def _workflow(rest: list[str]) -> int:
     return inside.main(rest)
 
 
+def _ssh(rest: list[str]) -> int:
+    from dshpc_setup.ssh import inside
+
+    return inside.main(rest)
+
+
 _VERBS: dict[str, Callable[[list[str]], int]] = {
     "submit": _submit,
     "check": _check,
@@ -105,4 +111,5 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {
     "clean": _clean,
     "follow": _follow,
     "workflow": _workflow,
+    "ssh": _ssh,
 }

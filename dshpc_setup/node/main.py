@@ -28,6 +28,7 @@ For the dshpc command on the host:
   check                         Try whether a start here would succeed; print a JSON object
   add-user UID GID NAME [HOME]  Make a user of the host known here
   add-ground WORK UID GID       Make the folder of a user's workspaces
+  ssh-certify UID GID NAME      Certify the host key of a user's sessions, read from stdin
   job VERB ...                  Answer `dshpc job`, `dshpc run`, `dshpc method run` and `dshpc workflow`"""
 
 
@@ -271,6 +272,23 @@ def _longest_wait(rest: list[str]) -> int:
     return 0
 
 
+def _ssh_certify(rest: list[str]) -> int:
+    import json
+
+    from dshpc_setup.container import ssh_ca
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.slurm.paths import Paths
+
+    match rest:
+        case [uid, gid, name]:
+            caller = (uid, gid, name)
+        case _:
+            raise _usage("dshpc-node ssh-certify takes UID GID NAME.")
+    said = ssh_ca.certify(LocalMachine(), Paths(), caller, sys.stdin.read(4096))
+    print(json.dumps(said))
+    return 0
+
+
 def _job(rest: list[str]) -> int:
     from dshpc_setup.node import job_verbs
 
@@ -308,6 +326,7 @@ _COMMANDS = {
     "check": _check,
     "rotate-key": _rotate_key,
     "longest-wait": _longest_wait,
+    "ssh-certify": _ssh_certify,
     "job": _job,
     "help": _help,
 }

@@ -12,7 +12,7 @@ from typing import Any
 from dshpc_setup.slurm.job_states import SlurmJob
 
 _CUT, _CUT_OF_NAMES = "|", "\x1f"
-_WIDE = {"NodeList": 300, "Partition": 1000}
+_WIDE = {"NodeList": 300, "BatchHost": 300, "Partition": 1000}
 _FREE = frozenset(("Name",))
 
 
@@ -46,6 +46,7 @@ _FIELDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "RestartCnt": ("restarts", lambda text: _number(text or "0")),
     "EligibleTime": ("eligible", str),
     "NodeList": ("nodes", lambda text: tuple(filter(None, text.split(",")))),
+    "BatchHost": ("nodes", lambda text: tuple(filter(None, (text,)))),
     "Partition": ("partition", str),
     "UserID": ("uid", _number),
     "UserName": ("user", str),

@@ -12,6 +12,6 @@ COMMANDS = frozenset(
     (
         "configure config detect gpus passthrough compose record up restart reconfigure status "
         "down logs destroy doctor explain image key env method job rest run workflow "
-        "install-commands completion man demo"
+        "install-commands completion man demo ssh-config ssh-proxy"
     ).split()
 )  # what typer has beside them

@@ -1,0 +1,88 @@
+"""Our stdin handed to one program after the other, until one of them takes it.
+
+The engine's client reads what it is given before anything inside has said that it wants it: so it is
+copied, and what the client of ssh has said so far is said again to the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BLOCK = 1 << 18
+_KEPT = 1 << 16  # a client says no more before it has heard of a server
+
+
+class Stream:
+    def __init__(self) -> None:
+        self._said = b""
+        self._over = False
+        self._feed = -1
+        self._lock = threading.Lock()
+        self.hang_up = False  # whether the end of our stdin is to end what we wait for
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def run(self, argv: Sequence[str]) -> int:
+        """Its exit code, 128 + N where signal N ended it. OSError where it cannot be started.
+
+        Whoever is at the other end ends us by a signal, and that is nothing to be told of.
+        """
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+        drain, feed = os.pipe()
+        try:
+            pid = os.posix_spawnp(
+                argv[0],
+                list(argv),
+                os.environ,
+                file_actions=[(os.POSIX_SPAWN_DUP2, drain, 0)],
+                setsigdef=[signal.SIGPIPE],
+            )
+        except BaseException:
+            os.close(feed)
+            raise
+        finally:
+            os.close(drain)
+        with self._lock:
+            self._feed = feed
+            self._write(self._said)
+            if self._over:
+                self._close()
+        _, status = os.waitpid(pid, 0)
+        with self._lock:
+            self._close()
+        return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                block = os.read(0, _BLOCK)
+            except OSError:
+                block = b""
+            with self._lock:
+                if not block:
+                    self._over = True
+                    self._close()
+                    break
+                if len(self._said) < _KEPT:
+                    self._said += block
+                self._write(block)
+        if self.hang_up:
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    def _write(self, block: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and so will we
+            while block and self._feed >= 0:
+                block = block[os.write(self._feed, block) :]
+
+    def _close(self) -> None:
+        if self._feed >= 0:
+            os.close(self._feed)
+            self._feed = -1
