@@ -145,7 +145,7 @@ make_plugins() {
     mkdir -p /usr/local/lib/dshpc
     lib=/usr/local/lib/dshpc build=/run/dshpc-build
     sh $build/compile.sh $build/durable.c $lib/durable.so
-    sh $build/compile.sh $build/no_chroot.c $lib/no-chroot.so
+    sh $build/compile.sh $build/sshd_of_root.c $lib/sshd-of-root.so
     sh $build/compile.sh $build/task_exit.c $lib/task-exit.so
     sh $build/compile.sh $build/task_init.c $lib/task-init.so
     sh $build/compile.sh $build/task_place.c $lib/task-place.so

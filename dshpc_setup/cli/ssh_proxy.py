@@ -10,7 +10,7 @@ import os
 
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_stdin
-from dshpc_setup.cli.ssh_stream import Stream
+from dshpc_setup.cli.ssh_stream import Stream, as_one
 from dshpc_setup.ssh import names, place
 
 TYPE_CHECKING = False
@@ -55,7 +55,8 @@ def carry_out(line: Line) -> int:
         if code != place.NONE_THERE:
             return code
     stream.hang_up = True
-    words = _found(line, wanted)
+    with as_one():
+        words = _found(line, wanted)
     stream.hang_up = False
     code = _joined(stream, runtime, words)
     if code != place.NONE_THERE:

@@ -10,11 +10,17 @@ import contextlib
 import os
 import signal
 import threading
+import time
+
+from dshpc_setup.signals import handled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+_STOPS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+_AS_ONE_S = 1.0
+_AGAIN_S = 5.0
 _BLOCK = 1 << 18
 _KEPT = 1 << 16  # a client says no more before it has heard of a server
 
@@ -33,9 +39,11 @@ class Stream:
 
         Whoever is at the other end ends us by a signal, and that is nothing to be told of.
         """
-        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
-            if signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, signal.SIG_DFL)
+        heard = [number for number in _STOPS if signal.getsignal(number) != signal.SIG_IGN]
+        with handled(heard, lambda number, _: os._exit(128 + number)):
+            return self._run(argv)
+
+    def _run(self, argv: Sequence[str]) -> int:
         drain, feed = os.pipe()
         try:
             pid = os.posix_spawnp(
@@ -74,8 +82,9 @@ class Stream:
                 if len(self._said) < _KEPT:
                     self._said += block
                 self._write(block)
-        if self.hang_up:
+        while self.hang_up:
             os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(_AGAIN_S)
 
     def _write(self, block: bytes) -> None:
         with contextlib.suppress(BrokenPipeError):  # it has ended, and so will we
@@ -86,3 +95,18 @@ class Stream:
         if self._feed >= 0:
             os.close(self._feed)
             self._feed = -1
+
+
+@contextlib.contextmanager
+def as_one() -> Iterator[None]:
+    """While it lasts a single Ctrl-C counts once: it comes to us, then ssh that it has ended sends HUP, our
+    stdin ends, and the terminal may hang up. What comes a second later is another one."""
+    first: list[float] = []
+
+    def hear(_number: int, _frame: object) -> None:
+        first.append(time.monotonic())
+        if first[-1] - first[0] > _AS_ONE_S:
+            raise KeyboardInterrupt
+
+    with handled(_STOPS, hear):
+        yield

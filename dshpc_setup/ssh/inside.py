@@ -88,6 +88,7 @@ class _Search:
     def __init__(self, machine: Machine, asked: Asked) -> None:
         self.machine, self.asked = machine, asked
         self.mine: str | None = None  # the job that we have submitted and that has not run yet
+        self.was_queued = False  # whether the job was seen to wait: then somebody has cancelled it
         self.told = ""
 
     def answer(self) -> dict[str, Any]:
@@ -127,9 +128,9 @@ class _Search:
             running = self._waited(job)
             if running is not None:
                 return self._how(running)
-            if self.asked.request is None:
+            if self.asked.request is None or self.was_queued:
                 raise _ended(job)
-            # It has ended in this moment, as the last connection had been gone for long
+            # It has ended in this moment, as the last connection had been gone for long: another one
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -158,7 +159,7 @@ class _Search:
     def _submitted(self) -> str:
         assert self.asked.request is not None
         made = submit.submit(self.machine, self.asked.request, submit.load_offer(offer.FILE))
-        self.mine = str(made["job_id"])
+        self.mine, self.was_queued = str(made["job_id"]), True
         place.write(f"{self.asked.name}.json", json.dumps({"job_id": self.mine}))
         placed = answer.place(self.asked.request)
         _say(" ".join(note for note in made["notes"] if note not in placed))
@@ -191,6 +192,7 @@ class _Search:
             if row.state == "RUNNING" and row.nodes:
                 self.mine = None
                 return row
+            self.was_queued |= row.state == "PENDING"
             if row.state == "PENDING" and time.monotonic() > began + _PAUSE_S[1]:
                 self._say_waits(number, row.reason)
             time.sleep(_PAUSE_S[time.monotonic() > began + 3])

@@ -20,7 +20,7 @@ import time
 from dshpc_setup.ssh import place, processes
 
 _SSHD = "/usr/sbin/sshd"
-_NO_CHROOT = "/usr/local/lib/dshpc/no-chroot.so"  # see container/no_chroot.c
+_OF_ROOT = "/usr/local/lib/dshpc/sshd-of-root.so"  # see container/sshd_of_root.c
 _PR_SET_CHILD_SUBREAPER = 36
 _WARN_S = (600, 60)  # before the job's end
 _GRACE_S = 2.0
@@ -57,13 +57,13 @@ class Listener:
         self.environ = dict(variables)
         if os.getuid() == 0:  # sshd of root wants this folder, and to change its root into it
             os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
-            self.environ["LD_PRELOAD"] = _NO_CHROOT
+            self.environ["LD_PRELOAD"] = _OF_ROOT
         place.write(f"{name}.conf", place.sshd_config(os.getcwd(), variables))
         place.write(f"{name}.say", self._said())
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.socket = socket.socket(socket.AF_UNIX)
         self.path = f"{name}.sock"
-        new = f".{self.path}.{os.getpid()}"
+        new = f".{self.path}"
         self.socket.bind(new)
         self.socket.listen(128)
         os.replace(new, self.path)
