@@ -45,7 +45,7 @@ CONTAINERS = (
     "stop",
     "throughput",
 )  # have --prefix
-ALL = tuple(sorted({*ALONE, *CONTAINERS, "configure_again", "doctor", "method_run"}))
+ALL = tuple(sorted({*ALONE, *CONTAINERS, "configure_again", "doctor", "method_run", "ssh"}))
 QUICK = {
     "image_size": (),  # has no rounds
     "restarts": ("--rounds", "1", "--kills", "1"),

@@ -26,6 +26,8 @@ FORMS = (
 LONGEST = 63
 # At most two digits: rtx4090 and gtx980 are models
 _COUNT = r"x([1-9][0-9]?)"
+_TYPE = re.compile(r"(?=[0-9_.]*[a-z])(?!x[0-9]+$)([a-z0-9]|[a-z0-9][a-z0-9_.]*[a-z0-9])")
+_OF_TYPE = re.compile(rf"(.+){_COUNT}")
 _JOB = re.compile(r"job-([1-9][0-9]{0,9}(?:_(?:0|[1-9][0-9]{0,9}))?)")
 _PARTS = {
     "time": re.compile(r"([1-9][0-9]{0,4}[mhd])"),
@@ -33,7 +35,6 @@ _PARTS = {
     "cpus": re.compile(r"([1-9][0-9]{0,3})c"),
     "count": re.compile(_COUNT),
 }
-_TYPE = re.compile(rf"(?=[0-9_.]*[a-z])([a-z0-9](?:[a-z0-9_.]*[a-z0-9])??)(?:{_COUNT})?")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,6 @@ def _part(part: str) -> dict[str, str] | None:
     for what, pattern in _PARTS.items():
         if found := pattern.fullmatch(part):
             return {what: found[1]}
-    found = _TYPE.fullmatch(part)
-    if found is None:
-        return None
-    return {"gpu_type": found[1], **({"count": found[2]} if found[2] else {})}
+    several = _OF_TYPE.fullmatch(part)
+    model, count = (several[1], {"count": several[2]}) if several else (part, {})
+    return {"gpu_type": model, **count} if _TYPE.fullmatch(model) else None

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.engines("docker", why="not tried elsewhere")
 BENCHMARKS = ROOT / "benchmarks"
 # Beside each other, for most of their time is waiting
 SIDE_BY_SIDE = (
-    ("stop", "version", "validate", "completion"),
+    ("stop", "version", "validate", "completion", "ssh"),
     ("doctor", "processes"),
     ("restarts", "srun", "configure_again"),
     ("sbatch", "throughput", "method_run", "detect"),
