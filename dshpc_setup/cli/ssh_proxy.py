@@ -86,6 +86,7 @@ def _joined(stream: Stream, runtime: dict[str, Any], words: list[str]) -> int:
         from dshpc_setup.cli.exec_trouble import explain
 
         explain(call, code, folder_said=True)
+        execution.say(f"the way to the job ended with {code}.")
     return code
 
 

@@ -46,7 +46,7 @@ def ssh_config(
     yes: Yes = False,
     dir: _Dir = None,  # noqa: A002
 ) -> None:
-    """Let ssh, scp, rsync and editors reach jobs: write their Host block, after asking."""
+    """Write the Host block by which ssh, scp, rsync and editors reach jobs, after asking."""
     from dshpc_setup.cli import ssh_config as stage
 
     if print_it or through is not None:
@@ -65,5 +65,5 @@ def ssh_proxy(
     linger: _Linger = LINGER,
     dir: _Dir = None,  # noqa: A002
 ) -> None:
-    """Join stdin and stdout to a job, found or submitted: the ProxyCommand of ssh."""
+    """Run as the ProxyCommand of ssh: stdin and stdout joined to a job, found or submitted."""
     finish(carry_out(Line(name, dir=dir, linger=linger, by_srun=srun)))

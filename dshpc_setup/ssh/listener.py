@@ -171,10 +171,6 @@ class Listener:
             if os.stat(self.path).st_ino == self.inode:
                 os.unlink(self.path)
         self.socket.close()
-        if self.told:
-            limit = self.end is not None and time.time() >= self.end - 5
-            why = "has reached its time limit" if limit else "is being ended"
-            processes.tell(f"job {self.job} {why}.")
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
             until = time.monotonic() + _GRACE_S
             while left := processes.below(os.getpid()):

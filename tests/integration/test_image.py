@@ -235,6 +235,7 @@ def _search_layer(folder: Path, data: bytes, markers: tuple[bytes, ...]) -> int:
         for member in layer:
             count += 1
             assert not member.name.endswith(("munge.key", "slurm.key")), member.name
+            assert "ssh_host_" not in member.name, member.name  # of openssh-server
             assert "dshpc-site" not in member.name
             content = layer.extractfile(member) if member.isfile() else None
             text = content.read() if content is not None else b""

@@ -100,7 +100,7 @@ def test_a_session_is_in_a_job(ssh: Ssh) -> None:
     assert (first.code, "SIMULATED" in first.stderr) == (7, True)
     job, gpu, name = first.stdout.split()
     assert (gpu in "01", name) == (True, "ssh-gpu")
-    again = ssh.run("GPU", script)
+    again = ssh.run("gpu", script)
     assert (again.code, again.stdout, again.stderr) == (7, first.stdout, "")
     assert ssh.jobs() == {job: "ssh-gpu RUNNING"}
     assert ssh.run("gpu", "cat", given="x" * 100_000).stdout == "x" * 100_000
@@ -117,6 +117,11 @@ def test_a_session_is_in_a_job(ssh: Ssh) -> None:
     assert private == []
     limits = ssh.said("gpu", "ulimit -a; squeue -h -s -j $SLURM_JOB_ID -o %i")
     assert f"{job}.batch" in limits
+
+
+def test_no_sshd_runs_by_itself(standard: Cluster) -> None:
+    assert "sshd" not in standard.said("ps", "-eo", "args")
+    assert standard.said("sh", "-c", "ls /etc/ssh | grep -c ssh_host_ || true") == "0"
 
 
 def test_files_pass_unharmed(ssh: Ssh, tmp_path: Path) -> None:
@@ -148,7 +153,7 @@ def test_files_pass_unharmed(ssh: Ssh, tmp_path: Path) -> None:
     # By srun's stream, as to another node
     by_srun = tmp_path / "by-srun"
     by_srun.write_text(ssh.config.read_text().replace("ssh-proxy", "ssh-proxy --srun"))
-    run(["scp", "-q", "-F", str(by_srun), str(there), "gpu:z"]).good()
+    run(["scp", "-F", str(by_srun), str(there), "gpu:z"]).good()
     assert ssh.said("gpu", "sha256sum z; rm z").startswith(digest)
 
 
@@ -211,9 +216,8 @@ def test_a_cancelled_job_ends_its_sessions(ssh: Ssh) -> None:
         assert session.stdout.readline().strip() == "up"
         (job,) = ssh.jobs()
         ssh.cluster.dshpc("job", "cancel", job).good()
-        out, _ = session.communicate(timeout=60)
+        session.communicate(timeout=60)
     assert session.returncode == 255
-    assert f"dshpc: job {job} is being ended." in out
     # The next one is another
     assert ssh.said("gpu", "echo $SLURM_JOB_ID") != job
 

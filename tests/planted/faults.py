@@ -32,6 +32,13 @@ FAULTS = (
         "slurm/test_longest_wait.py",
     ),
     _fault(
+        "a model with an x in its name is taken for many GPUs",
+        "dshpc_setup/ssh/names.py",
+        'r"x([1-9][0-9]?)"',
+        'r"x([1-9][0-9]*)"',
+        "ssh/test_names.py",
+    ),
+    _fault(
         "a library of another driver than the running one is handed over",
         "dshpc_setup/passthrough/driver_files.py",
         "if told is None or self._version in (None, told[1]):",
@@ -271,8 +278,8 @@ FAULTS = (
     _fault(
         "a part of a minute is none",
         "dshpc_setup/methods/times.py",
-        "-(-seconds // 60)",
-        "seconds // 60",
+        "-(-found // 60)",
+        "found // 60",
         "methods/test_times.py",
     ),
     _fault(
