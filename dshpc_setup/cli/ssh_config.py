@@ -39,7 +39,7 @@ def write(folder: str | None, linger: str, reporter: Reporter) -> int:
     """Into a file of its own in ~/.ssh, and one line into ~/.ssh/config, after asking."""
     here = job_request.cluster(folder)
     said = ssh_proxy.ca(here.runtime)
-    ssh = own_keys.home() / ".ssh"
+    ssh = own_keys.folder()
     own, config = ssh / own_keys.OWN / "config", ssh / "config"
     before = _read(config)
     after = client_config.with_include(before)
@@ -65,7 +65,7 @@ def write(folder: str | None, linger: str, reporter: Reporter) -> int:
 
 def _own(project: str, said: dict[str, Any], linger: str) -> Client:
     """For this machine, with what it names made: the file of the CA, and a key where there is none."""
-    ssh = own_keys.home() / ".ssh"
+    ssh = own_keys.folder()
     folder = ssh / own_keys.OWN
     for each in (ssh, folder):
         atomic.make_folder(each, mode=0o700)
@@ -73,7 +73,10 @@ def _own(project: str, said: dict[str, Any], linger: str) -> Client:
         _make_key(folder / own_keys.IDENTITY)
     identities = tuple(map(str, own_keys.usable(ssh)))
     known = folder / "known_hosts"
-    client = _client(project, said, _command(project, linger), str(known), identities)
+    # Whoever started ssh with another $HOME comes with the same keys
+    keys = () if ssh == own_keys.of_account() else ("--keys", str(ssh))
+    command = (*_command(project, linger), *keys)
+    client = _client(project, said, command, str(known), identities)
     atomic.write_atomic(known, client_config.known_hosts(client), 0o600)
     return client
 

@@ -27,7 +27,7 @@ def parsed(arguments: Sequence[str]) -> Line | None:
     """A well-formed line; else None: ask typer."""
     from dshpc_setup.cli.plain_line import Options, read
 
-    known = Options({"--srun": "by_srun"}, {"--dir": "dir", "--linger": "linger"})
+    known = Options({"--srun": "by_srun"}, {"--dir": "dir", "--linger": "linger", "--keys": "keys"})
     found = read(arguments, known)
     if found is None or len(found[1]) != 1:
         return None
@@ -39,9 +39,16 @@ class Line:
     """What was asked: a host's name, and how."""
 
     def __init__(
-        self, name: str, *, dir: str | None = None, linger: str = LINGER, by_srun: bool = False,  # noqa: A002
-    ) -> None:  # fmt: skip
-        self.name, self.dir, self.linger, self.by_srun = name, dir, linger, by_srun
+        self,
+        name: str,
+        *,
+        dir: str | None = None,  # noqa: A002
+        linger: str = LINGER,
+        keys: str | None = None,
+        by_srun: bool = False,
+    ) -> None:
+        self.name, self.dir, self.linger = name, dir, linger
+        self.keys, self.by_srun = keys, by_srun
 
 
 def carry_out(line: Line) -> int:
@@ -93,6 +100,7 @@ def _joined(stream: Stream, runtime: dict[str, Any], words: list[str]) -> int:
 def _found(line: Line, wanted: names.Wanted) -> list[str]:
     """The words that enter the job, which is submitted and waited for where there is none."""
     from dataclasses import replace
+    from pathlib import Path
 
     from dshpc_setup.cli.job_request import ask, cluster
     from dshpc_setup.jobs import request_building
@@ -118,7 +126,7 @@ def _found(line: Line, wanted: names.Wanted) -> list[str]:
         incoming = Incoming(here.work, here.owner, False, here.prepare)
         # In its workspace, wherever ssh was typed
         request = replace(request_building.of_command(asked_for, incoming), cwd=None)
-    keys = own_keys.public(own_keys.home() / ".ssh")
+    keys = own_keys.public(Path(line.keys) if line.keys else own_keys.of_account())
     asked = Asked(wanted.name, linger_s, keys, request=request, by_srun=line.by_srun)
     answer = ask(here.runtime, "ssh", asked, deadline_s=_WAIT_S)
     if "certify" in answer:

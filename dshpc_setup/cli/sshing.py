@@ -62,8 +62,11 @@ def ssh_proxy(
     srun: Annotated[
         bool, typer.Option("--srun", help="Enter by srun's stream, wherever the job runs.")
     ] = False,
+    keys: Annotated[
+        str | None, typer.Option("--keys", metavar="DIR", help="Your keys, if not in ~/.ssh.")
+    ] = None,
     linger: _Linger = LINGER,
     dir: _Dir = None,  # noqa: A002
 ) -> None:
     """Run as the ProxyCommand of ssh: stdin and stdout joined to a job, found or submitted."""
-    finish(carry_out(Line(name, dir=dir, linger=linger, by_srun=srun)))
+    finish(carry_out(Line(name, dir=dir, linger=linger, keys=keys, by_srun=srun)))

@@ -58,11 +58,17 @@ def _is_open(text: str) -> bool:
     return raw.startswith(_MAGIC + b"\0\0\0\x04none")
 
 
-def home() -> Path:
-    """Where ~/.ssh is looked for: $HOME, as shells have it, else the account's."""
+def folder() -> Path:
+    """~/.ssh by $HOME, as shells have it."""
     named = os.environ.get("HOME", "")
-    if os.path.isabs(named) and named != "/":
-        return Path(named)
+    return Path(named) / ".ssh" if os.path.isabs(named) else of_account()
+
+
+def of_account() -> Path:
+    """~/.ssh as OpenSSH has it, which does not look at $HOME."""
     import pwd
 
-    return Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    try:
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".ssh"
+    except KeyError:  # whom OpenSSH's client refuses
+        return Path("/nonexistent/.ssh")

@@ -106,7 +106,7 @@ def test_a_session_is_in_a_job(ssh: Ssh) -> None:
     assert ssh.run("gpu", "cat", given="x" * 100_000).stdout == "x" * 100_000
     terminal = ssh.said("-tt", "gpu", "tty; stty -echo; printenv TERM")
     assert re.search(r"/dev/pts/\d", terminal)
-    seen = ssh.cluster.said("ps", "-eo", "args")
+    seen = ssh.said("gpu", "ps -eo args")
     assert "sshd" in seen
     assert "SLURM_JOB" not in seen
     folder = ssh.said("gpu", "cd ~/.local/state/dshpc-ssh && pwd && stat -c '%a %n' . *").split(
@@ -376,6 +376,7 @@ def test_the_configuration_is_written_after_asking(standard: Cluster, tmp_path: 
 def test_another_machine_comes_through_this_one(ssh: Ssh, tmp_path: Path) -> None:
     """Its ssh starts our command on this machine, and needs no file of ours: here by a program that hands
     the command line to a shell, as sshd does."""
+    ssh.said("gpu", "true")  # a job that follows the keys of this test's home
     argv = [
         str(ROOT / "dshpc"),
         "ssh-config",
