@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import ROOT, Outcome, Standards, wait_until
+from tests.integration.cluster import ROOT, Outcome, Standards, run, wait_until
 from tests.integration.engines import DOCKER
 from tests.integration.test_builtin import own_user
 
@@ -44,17 +45,23 @@ class User:
     def folder(self) -> Path:
         return self.home / self.project
 
-    def run(self, program: str, *words: str, deadline_s: float = 240, **more: str) -> Outcome:
-        env = {
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
             "PATH": f"{self.top}/bin",
             "HOME": str(self.home),
             "PYTHONPATH": f"{self.top}:{self.top}/site",
             "PYTHONDONTWRITEBYTECODE": "1",
             "DSHPC_DIR": str(self.folder),
             "DOCKER_HOST": "unix:///nowhere/docker.sock",
-            **more,
         }
-        argv = [os.path.realpath(sys.executable), "-c", _MAIN, program, *words]
+
+    def argv(self, program: str, *words: str) -> list[str]:
+        return [os.path.realpath(sys.executable), "-c", _MAIN, program, *words]
+
+    def run(self, program: str, *words: str, deadline_s: float = 240, **more: str) -> Outcome:
+        env = {**self.environ, **more}
+        argv = self.argv(program, *words)
         who: dict[str, Any] = (
             {} if self.uid == 0 else {"user": self.uid, "group": self.gid, "extra_groups": []}
         )
@@ -135,7 +142,7 @@ def installed(docker_engine: str, standards: Standards) -> Iterator[Path]:
         assert saved.code == 0, saved
         assert "is saved in" in saved.stdout
         (top / "bin").mkdir()  # what a machine has that has little: the programs of two packages
-        for name in ("newuidmap", "newgidmap", "git", "env"):
+        for name in ("newuidmap", "newgidmap", "git", "env", "ssh-keygen"):
             if (found_at := shutil.which(name)) is not None:
                 (top / "bin" / name).symlink_to(found_at)
         subprocess.run(["chmod", "-R", "go+rX", str(top)], check=True)
@@ -195,6 +202,23 @@ def test_methods_doctor_status_and_the_key(user: User) -> None:
     user.dshpc("key", "rotate", "--yes")
     assert user.dshpc("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0\n"
     assert "slurmctld" in user.dshpc("logs", "-n", "50")
+
+
+def test_ssh_enters_a_job(user: User, tmp_path: Path) -> None:
+    """Its client is root's, for OpenSSH's refuses who is not in /etc/passwd; all behind it is the user's."""
+    become = ["setpriv", f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups"]
+    environ = [f"{name}={value}" for name, value in user.environ.items()]
+    line = [*become, "env", "-i", *environ, *user.argv("dshpc")]
+    proxy, config = tmp_path / "proxy", tmp_path / "jobs"
+    proxy.write_text(f'#!/bin/sh\ncd {user.home} && exec {shlex.join(line)} "$@"\n')
+    proxy.chmod(0o755)
+    text = user.dshpc("ssh-config", "--print")
+    config.write_text(re.sub(r"ProxyCommand \S+", f"ProxyCommand {proxy}", text))
+    script = "tty; echo $SLURM_JOB_NAME $CUDA_VISIBLE_DEVICES; exit 4"
+    said = run(["ssh", "-tt", "-F", str(config), "-o", "BatchMode=yes", "gpu", script])
+    assert said.code == 4, said
+    assert re.fullmatch(r"/dev/pts/\d+\s+ssh-gpu 0\s+", said.stdout), said
+    user.dshpc("scancel", "--name", "ssh-gpu")
 
 
 def test_a_restart_keeps_the_queue_and_sees_other_gpus(user: User) -> None:

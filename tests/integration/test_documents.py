@@ -31,6 +31,15 @@ ELSEWHERE = {
         "docs/how-to/jobs.md",
         """dshpc run --memory 60M --wait -- sh -c 'python3 -c "len(bytearray(300 << 20))"; true'""",
     ): "test_isolation.py",
+    **{
+        ("docs/how-to/ssh.md", command): "test_ssh.py"
+        for command in (
+            "dshpc ssh-config --yes",
+            """ssh gpu 'echo "job $SLURM_JOB_ID, GPU $CUDA_VISIBLE_DEVICES"'""",
+            """ssh gpu 'echo "job $SLURM_JOB_ID again"'""",
+            "ssh gpu-x9 hostname 2>&1 | head -5",
+        )
+    },
 }
 # Blocks that are not compared with what is printed, and why: document, first line, reason.
 EXISTS = "its commands show no output: tests/unit/cli/test_documents.py looks whether they exist"
@@ -39,6 +48,14 @@ NOT_TYPED = {
         "docs/how-to/rest.md",
         "./dshpc rest token --lifespan 12h     # 30m without it",
     ): "test_rest.py types it",
+    (
+        "docs/how-to/ssh.md",
+        "ssh -L 8888:localhost:8888 gpu       # then start the server in the job, and open http://localhost:8888",
+    ): "does not end by itself; test_ssh.py forwards a port",
+    (
+        "docs/how-to/ssh.md",
+        "ssh workstation dshpc ssh-config --dir PROJECT --through workstation >>~/.ssh/config",
+    ): "there is no such machine; test_ssh.py prints that block, and uses it",
     (
         "docs/how-to/without-docker.md",
         "./configure-environment --yes --engine builtin --simulate h100:2",

@@ -17,6 +17,7 @@ import pytest
 
 from tests.integration.cluster import ROOT, Cluster, Outcome, run, wait_until
 from tests.integration.commands import OWN_GROUP, environment
+from tests.integration.shown import Terminal, documented
 
 pytestmark = [pytest.mark.engines("docker", "builtin"), pytest.mark.timeout(600)]
 DOCKER_ALONE = pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
@@ -408,6 +409,31 @@ def test_another_machine_comes_through_this_one(ssh: Ssh, tmp_path: Path) -> Non
         "echo $SLURM_JOB_NAME",
     ]
     assert run(line, env=env).good().stdout == "ssh-gpu\n"
+
+
+def test_what_the_page_shows(standard: Cluster, tmp_path: Path) -> None:
+    programs, home = tmp_path / "bin", tmp_path / "home"
+    for folder in (programs, home):
+        folder.mkdir(mode=0o700)
+    launcher = ROOT / "dshpc"
+    config = f"{home}/.ssh/dshpc/config"  # OpenSSH looks for ~ where the account has it
+    for name, line in (("dshpc", launcher), ("ssh", f"{shutil.which('ssh')} -F {config}")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
+        program.chmod(0o755)
+    env = {"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}"}
+    theirs = ((re.escape(str(launcher)), "dshpc"), (re.escape(str(home)), "/home/ada"))
+    terminal = Terminal(standard.folder, env, theirs=theirs)
+    try:
+        for command in (
+            "dshpc ssh-config --yes",
+            """ssh gpu 'echo "job $SLURM_JOB_ID, GPU $CUDA_VISIBLE_DEVICES"'""",
+            """ssh gpu 'echo "job $SLURM_JOB_ID again"'""",
+            "ssh gpu-x9 hostname 2>&1 | head -5",
+        ):
+            terminal.type(documented("docs/how-to/ssh.md", command))
+    finally:
+        ended(Ssh(standard, tmp_path))
 
 
 class User(Ssh):
