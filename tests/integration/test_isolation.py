@@ -22,6 +22,7 @@ from tests.integration.saved import SAVED
 from tests.integration.shown import Terminal, documented
 from tests.integration.test_container import AS_USER, HEALTH, Node, image, until
 from tests.integration.test_restarts import PROGRAM, SAVES, has
+from tests.integration.test_ssh import Ssh
 
 __all__ = ["image"]
 
@@ -405,7 +406,7 @@ def test_the_default_tier_has_no_right_and_writes_no_group(fresh: Enforced) -> N
     assert "Read-only" in fresh.try_exec("mkdir", f"{TREES}/{devices}x").stderr
 
 
-def test_the_whole_way_by_the_compose_of_the_host(docker_engine: str) -> None:
+def test_the_whole_way_by_the_compose_of_the_host(docker_engine: str, tmp_path: Path) -> None:
     """Memory and cores alone: the machine has no GPU that `configure-environment` would hand over."""
     with made("isolation") as cluster:
         cluster.configure("--gpu", "none", "--isolation", "enforced").good()
@@ -441,6 +442,16 @@ def test_the_whole_way_by_the_compose_of_the_host(docker_engine: str) -> None:
         )
         Terminal(cluster.folder, {}).compare(item, ended.stdout, ended.stderr)
         assert "dshpc run --memory SIZE" in ended.stderr
+        # A session of ssh is in its job's groups, and so is what it leaves
+        ssh = Ssh(cluster, tmp_path)
+        leave = "setsid sleep 602 </dev/null >/dev/null 2>&1 &"
+        groups = ssh.said("cpu", f"echo $SLURM_JOB_ID; cat /proc/self/cgroup; {leave}")
+        number = groups.split()[0]
+        assert f"/job_{number}/step_batch" in groups
+        assert "unshare failed" in ssh.run("cpu", "unshare -Ur true").stderr
+        assert "sleep 602" in ssh.said("cpu", "ps -eo args")
+        cluster.dshpc("job", "cancel", number).good()
+        until(lambda: "sleep 602" not in cluster.said("ps", "-eo", "args"))
 
 
 def test_what_cannot_be_enforced_is_refused_before_anything_is_written(docker_engine: str) -> None:
