@@ -21,6 +21,7 @@ from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.jobs import answer, offer, sbatch, submit
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.stopping import interruptible
+from dshpc_setup.jobs.workspace import Workspace
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import job_states
 from dshpc_setup.slurm.client import Slurm
@@ -88,7 +89,9 @@ class _Search:
     def __init__(self, machine: Machine, asked: Asked) -> None:
         self.machine, self.asked = machine, asked
         self.mine: str | None = None  # the job that we have submitted and that has not run yet
+        self.places: list[Workspace] = []
         self.was_queued = False  # whether the job was seen to wait: then somebody has cancelled it
+        self.runs = False
         self.told = ""
 
     def answer(self) -> dict[str, Any]:
@@ -158,7 +161,8 @@ class _Search:
 
     def _submitted(self) -> str:
         assert self.asked.request is not None
-        made = submit.submit(self.machine, self.asked.request, submit.load_offer(offer.FILE))
+        has = submit.load_offer(offer.FILE)
+        made = submit.submit(self.machine, self.asked.request, has, self.places)
         self.mine, self.was_queued = str(made["job_id"]), True
         place.write(f"{self.asked.name}.json", json.dumps({"job_id": self.mine}))
         placed = answer.place(self.asked.request)
@@ -190,7 +194,7 @@ class _Search:
             if row is None or not _goes_on(row):
                 return None
             if row.state == "RUNNING" and row.nodes:
-                self.mine = None
+                self.mine, self.runs = None, True
                 return row
             self.was_queued |= row.state == "PENDING"
             if row.state == "PENDING" and time.monotonic() > began + _PAUSE_S[1]:
@@ -206,6 +210,10 @@ class _Search:
             )
 
     def _taken_back(self) -> DshpcError:
+        if self.mine is None and self.places and not self.runs:  # while it was submitted
+            from dshpc_setup.jobs import unacknowledged
+
+            return unacknowledged.taken_back(self.machine, self.places)
         if self.mine is None:
             return DshpcError("Interrupted.", "", (), Exit.INTERRUPTED)
         Slurm(self.machine).cancel(self.mine, deadline_s=_ASK_S)
