@@ -24,6 +24,7 @@ _OF_ROOT = "/usr/local/lib/dshpc/sshd-of-root.so"  # see container/sshd_of_root.
 _PR_SET_CHILD_SUBREAPER = 36
 _WARN_S = (600, 60)  # before the job's end
 _GRACE_S = 2.0
+_NEVER_S = 300 * 86400  # Slurm says a year of a job without a limit
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -70,19 +71,17 @@ class Listener:
         self.inode = os.stat(self.path).st_ino
 
     def _said(self) -> str:
-        minutes = self.linger_s / 60
-        lingers = f"{minutes:.0f} min" if minutes >= 1 else f"{self.linger_s:.0f} s"
         gpus = os.environ.get("SLURM_JOB_GPUS")
-        has = f", GPU {gpus}" if gpus else ""
-        over = f"{lingers} after the last connection"
-        if self.end is not None and self.end < time.time() + 300 * 86400:
+        ends = []
+        if self.end is not None and self.end < time.time() + _NEVER_S:
             at = time.strftime("%a %H:%M", time.localtime(self.end))
-            over = f"at {at}, its time limit, or {over}"
-        what = "This session is" if self.name.startswith("job-") else "It ends"
-        if what == "It ends":
-            return f"dshpc: job {self.job}{has}. It ends {over}.\n"
-        until = "" if self.end is None or not over.startswith("at ") else over.split(", or ")[0]
-        return f"dshpc: job {self.job}{has}.{f' It ends {until}.' if until else ''}\n"
+            ends.append(f"at {at}, its time limit")
+        if not self.name.startswith("job-"):  # which leaving does not end
+            minutes = self.linger_s / 60
+            lingers = f"{minutes:.0f} min" if minutes >= 1 else f"{self.linger_s:.0f} s"
+            ends.append(f"{lingers} after the last connection")
+        over = f" It ends {', or '.join(ends)}." if ends else ""
+        return f"dshpc: job {self.job}{f', GPU {gpus}' if gpus else ''}.{over}\n"
 
     def serve(self) -> int:
         heard, wake = os.pipe()
