@@ -66,6 +66,7 @@ class Listener:
         self.path = f"{name}.sock"
         new = f".{self.path}"
         self.socket.bind(new)
+        os.chmod(new, 0o600)
         self.socket.listen(128)
         os.replace(new, self.path)
         self.inode = os.stat(self.path).st_ino
