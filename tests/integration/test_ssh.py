@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.engines("docker", "builtin"), pytest.mark.timeout(600)
 DOCKER_ALONE = pytest.mark.engines("docker", why="a cluster of the built-in engine is one user's")
 ADA, BOB = "dshpc-ada", "dshpc-bob"
 SIZE = 20 << 20
+SESSIONS = "/var/lib/dshpc/home/root/.local/state/dshpc-ssh"  # root's
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -244,17 +245,25 @@ def test_a_time_limit_is_told_beforehand(ssh: Ssh) -> None:
     with running(ssh.started("-tt", "gpu-1m", "echo up; sleep 300")) as session:
         assert session.stdout is not None
         assert session.stdout.readline().strip() == "up"
-        said = ssh.cluster.exec(
-            "sh", "-c", "cat /var/lib/dshpc/home/root/.local/state/dshpc-ssh/gpu-1m.say"
-        )
+        said = ssh.cluster.exec("cat", f"{SESSIONS}/gpu-1m.say")
         assert re.fullmatch(
             r"dshpc: job \d+, GPU \d\. It ends at \w+ \d\d:\d\d, its time limit, or 15 min after the last "
             r"connection\.\n",
             said.stdout,
         ), said
         (job,) = ssh.jobs()
-        ssh.cluster.said("scontrol", "show", "job", job)
         assert "TimeLimit=00:01:00" in ssh.cluster.said("scontrol", "show", "job", job)
+    # The same listener, a minute and some seconds before the end of its job
+    late = (
+        "SLURM_JOB_ID=99 SLURM_JOB_END_TIME=$(($(date +%s) + 72)) /usr/local/lib/dshpc/ssh-listen"
+    )
+    listen = f"{late} --name=gpu-2m --linger=20 >/dev/null 2>&1 &"
+    ssh.cluster.said("sh", "-c", listen)
+    wait_until(lambda: "gpu-2m.sock" in ssh.cluster.said("ls", SESSIONS), "it listens")
+    with running(ssh.started("-tt", "gpu-2m", "sleep 60")) as session:
+        assert session.stdout is not None
+        told = next(line for line in session.stdout if line.strip())
+    assert re.match(r"dshpc: job 99 ends in \d\d s, at its time limit\.", told)
 
 
 def test_a_queued_job_is_waited_for_and_ctrl_c_cancels_it(ssh: Ssh) -> None:
