@@ -8,6 +8,7 @@ of `ssh cpu` is submitted, and cancelled at the end. A copy's time is less what 
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -25,8 +26,10 @@ def main() -> int:
     options = arguments(__doc__, 10, project=True)
     project = project_at(options.dir)
     container = str(project.runtime()["container"])
-    config = said([program(), "ssh-config", "--print", "--dir", str(project.folder)])
     with tempfile.TemporaryDirectory() as text:
+        # Nobody's ~/.ssh gets a key of it
+        print_it = [program(), "ssh-config", "--print", "--dir", str(project.folder)]
+        config = said(print_it, env={**os.environ, "HOME": text})
         direct, by_srun = Path(text) / "direct", Path(text) / "by-srun"
         direct.write_text(config)
         by_srun.write_text(config.replace("ssh-proxy", "ssh-proxy --srun"))
