@@ -149,6 +149,7 @@ make_plugins() {
     sh $build/compile.sh $build/task_exit.c $lib/task-exit.so
     sh $build/compile.sh $build/task_init.c $lib/task-init.so
     sh $build/compile.sh $build/task_place.c $lib/task-place.so
+    sh $build/compile.sh $build/task_use.c $lib/task-use.so
     dpkg --purge tcc
 }
 

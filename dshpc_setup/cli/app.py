@@ -34,6 +34,7 @@ from dshpc_setup.cli import (
     running,
     sshing,
     submitting,
+    usage,
     workflow,
 )
 
@@ -56,6 +57,7 @@ __all__ = [
     "setting_up",
     "sshing",
     "submitting",
+    "usage",
     "workflow",
 ]
 

@@ -17,6 +17,7 @@ from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.cluster.gpu_watch import watch
 from dshpc_setup.cluster.gpus import Card, GpusNow, Part, look
 from dshpc_setup.errors import usage_error
+from dshpc_setup.observed import idle
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.command_names import as_called
@@ -207,6 +208,7 @@ def _notes(now: GpusNow) -> list[str]:
         if card.device.problems:
             said.append(f"GPU {card.device.index}: {in_words(card.device.problems)}")
     cluster = now.cluster
+    said += [f"{plain(idle.line(each))}." for each in (cluster.idle if cluster is not None else ())]
     if cluster is not None and cluster.state != "ready":
         detail = f". {cluster.detail}" if cluster.detail else ""
         said.append(f"Cluster {cluster.container}: {cluster.state}{detail}")

@@ -8,10 +8,11 @@ AutoDetect slurmd sorts anew. So slurmd is asked for its list (docs/decisions/00
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dshpc_setup import codec, gpu_vendors
+from dshpc_setup.cluster import live_use
 from dshpc_setup.cluster.operations import ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, start_report
@@ -19,12 +20,15 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Gpus
 from dshpc_setup.jobs.allocated_gpus import parse_held as parse_held
 from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.observed import idle
+from dshpc_setup.observed.idle import IdleGpu
 from dshpc_setup.project.folder import Project
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.gpus import SlurmGpu
 from dshpc_setup.slurm.holders import Holder
 from dshpc_setup.slurm.nodes import parse_gres
 from dshpc_setup.slurm.paths import Paths
+from dshpc_setup.usage.live import Kept
 
 _MOST = 4096  # GPUs of one node, letters of their text; what claims more is damaged
 
@@ -60,6 +64,7 @@ class ClusterGpus:
     listed: tuple[SlurmGpu, ...] | None = None
     jobs: tuple[Job, ...] | None = None
     reported: Gpus | None = None  # of a simulated cluster: the GPUs that it has
+    idle: tuple[IdleGpu, ...] = ()
     run: tuple[str, str | None] = ("", None)  # the container's id and when it was started
 
     @property
@@ -67,7 +72,12 @@ class ClusterGpus:
         return self.state == "timeout"
 
     def to_json(self) -> dict[str, Any]:
-        return {"container": self.container, "state": self.state, "detail": self.detail}
+        return {
+            "container": self.container,
+            "state": self.state,
+            "detail": self.detail,
+            "idle_gpus": [asdict(each) for each in self.idle],
+        }
 
 
 def ask(
@@ -132,7 +142,9 @@ def _with_jobs(machine: Machine, now: ClusterGpus, deadline_s: float) -> Cluster
     told = Slurm(machine, now.container, checked=True).holders(deadline_s=deadline_s)
     if told.value is None:
         return _failed(now, told.asked, "squeue does not list the jobs")
-    return replace(now, jobs=jobs_of(told.value, now.node))
+    jobs = jobs_of(told.value, now.node)
+    kept = live_use.of(machine, now.container, deadline_s=deadline_s) if jobs else Kept()
+    return replace(now, jobs=jobs, idle=idle.of_kept(kept))
 
 
 def _failed(now: ClusterGpus, asked: CommandResult, what: str) -> ClusterGpus:

@@ -8,18 +8,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dshpc_setup.cluster import unclean_ends
+from dshpc_setup.cluster import live_use, unclean_ends
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.errors import DshpcError, Fix, told_error
 from dshpc_setup.machine import Machine
 from dshpc_setup.machine.no_answer import in_words
+from dshpc_setup.observed import idle
 from dshpc_setup.observed.cluster_status import TIERS, ClusterStatus, Drift, Rest, Tier
 from dshpc_setup.observed.drift import GpuDrift
 from dshpc_setup.slurm import blocked_jobs
 from dshpc_setup.slurm.answers import number
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.nodes import TAKEN_OUT, Node
-from dshpc_setup.terminal.sanitize import counted
+from dshpc_setup.terminal.sanitize import counted, plain
 
 _ASK_S = 30.0
 
@@ -46,7 +47,8 @@ def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
         return told
     now = replace(told, **from_controller(machine, container))
     usable = (node.name for node in now.nodes if node.usable)
-    return replace(now, notes=start_report.notes(report, usable))
+    kept = live_use.of(machine, container, deadline_s=_ASK_S)
+    return replace(now, idle_gpus=idle.of_kept(kept), notes=start_report.notes(report, usable))
 
 
 def _to_the_second(time: str | None) -> str | None:
@@ -189,6 +191,7 @@ def lines(status: ClusterStatus) -> list[str]:
     said += _drift_lines(status)
     said += unclean_ends.lines(status.unclean_ends)
     said += _pending_lines(status)
+    said += [f"Idle GPU   {plain(idle.line(each))}" for each in status.idle_gpus]
     said += [f"Note       {text}" for text in status.notes]
     return said + [text for node in status.nodes for text in _back(node)]
 

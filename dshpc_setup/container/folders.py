@@ -10,6 +10,7 @@ from dshpc_setup.container import ends
 from dshpc_setup.files.storage import cannot_write, read_text
 from dshpc_setup.jobs import end_record
 from dshpc_setup.slurm.paths import HOMES, Paths
+from dshpc_setup.usage import ledger
 
 
 def host_name_note(
@@ -66,6 +67,8 @@ def make_folders(paths: Paths, slurm: tuple[int, int]) -> None:
         ("/var/lib/dshpc/state/jobcomp", slurm, 0o755),
         (end_record.ENDED, root, 0o755),
         (ends.CONCLUDED, root, 0o755),
+        (ledger.FOLDER, root, 0o711),
+        (f"{ledger.FOLDER}/run", root, 0o700),
         ("/var/lib/dshpc/key", slurm, 0o700),
         (HOMES, root, 0o755),
         (f"{HOMES}/root", root, 0o700),

@@ -22,10 +22,12 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.files.storage import read_text
 from dshpc_setup.machine import Machine, Say, earlier
+from dshpc_setup.observed import idle
 from dshpc_setup.observed.model import Disk, Inside, KeyFile, NamedProgram
 from dshpc_setup.settings import Settings, load
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.paths import Paths
+from dshpc_setup.usage import live
 
 DEADLINE_S = 5.0
 _PACKAGES = "/etc/dshpc/packages"
@@ -54,7 +56,7 @@ def observe(
     found: dict[str, Any] = {"time": time.time(), "wheel_version": __version__}
     found["gpus_state"] = "timeout"  # until it is said
     found.update(_configuration(paths), zombies=zombies(machine), **processes(machine))
-    found.update(packages(machine))
+    found.update(packages(machine), idle_gpus=idle.of_kept(live.read(None)))
     devices: dict[str, bool] = {}
     for end in machine.apart(questions, deadline_s=deadline_s).values():
         for item in end.items:

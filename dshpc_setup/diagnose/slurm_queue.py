@@ -32,8 +32,10 @@ from dshpc_setup.diagnose.slurm_known import (
     release,
 )
 from dshpc_setup.errors import Fix
+from dshpc_setup.observed import idle
 from dshpc_setup.observed.model import Inside
 from dshpc_setup.slurm import blocked_jobs
+from dshpc_setup.terminal.sanitize import plain
 
 _REFUSED = slurm_releases.says("job_with_invalid_gres")
 _OF_FILES = slurm_releases.says("about_gres")
@@ -202,6 +204,21 @@ def _without_process(_: CheckInput, inside: Inside) -> Verdict:
     )
 
 
+def _idle_gpus(_: CheckInput, inside: Inside) -> Verdict:
+    """GPUs that jobs hold and have not used for longer than the setting idle_gpu."""
+    if not inside.idle_gpus:
+        return fine()
+    jobs = list(dict.fromkeys(each.job for each in inside.idle_gpus))
+    return note(
+        "Jobs hold GPUs that they do not use, and no other job gets these.",
+        *(plain(idle.line(each)) for each in inside.idle_gpus[: blocked_jobs.MOST]),
+        fix=(
+            Fix("See what the job does", f"dshpc job show {jobs[0]}", step="look"),
+            Fix("Ask whose it is, or end it", f"dshpc scancel {' '.join(jobs)}"),
+        ),
+    )
+
+
 QUEUE_CHECKS: tuple[Check, ...] = (
     Check("DSH-SL-020", "slurm", "Jobs ask for GPUs that are there",
           "A GPU is asked for that the cluster has not (invalid GRES specification)", _unknown_gres,
@@ -215,6 +232,8 @@ QUEUE_CHECKS: tuple[Check, ...] = (
           needs=(RUNS,), because=("DSH-SL-014",)),
     Check("DSH-SL-025", "slurm", "No job ran out of memory lately", "Jobs ran out of memory",
           of_inside(_jobs_out_of_memory), needs=(RUNS,), because=("DSH-SL-024",)),
+    Check("DSH-SL-058", "slurm", "GPUs that jobs hold are used",
+          "A job holds a GPU that it does not use", of_inside(_idle_gpus), needs=_NEEDS),
     Check("DSH-SL-039", "slurm", "Jobs that run have processes", "Jobs run without a process",
           of_inside(_without_process), needs=_NEEDS, because=(NODE_DAEMON_UP,)),
 )  # fmt: skip

@@ -25,6 +25,8 @@ class Gpu:
     uuid: str | None
     name: str | None
     memory_mib: int | None
+    type: str | None = None  # Slurm's
+    node: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -45,6 +47,7 @@ class Places:
 
     rows: Mapping[int, tuple[str, int | None, str | None]]
     gpus: tuple[OfferedGpu, ...] = ()
+    node: str | None = None
 
     def of_gres(self, text: str) -> tuple[Gpu, ...]:
         """Of squeue's "gpu:h100:2(IDX:0-1)"; those of which it has a share, too."""
@@ -67,26 +70,30 @@ class Places:
             return self._named(uuid)
         own = sorted((gpu for gpu in self.gpus if gpu.vendor == vendor), key=lambda gpu: gpu.index)
         if number is not None and number < len(own):
-            return _gpu(own[number])
+            return self._gpu(own[number])
         if not self.rows and place < len(self.gpus):  # all of one kind, in the order of the cards
-            return _gpu(self.gpus[place])
-        return Gpu(None if self.rows else place, uuid, None, None)
+            return self._gpu(self.gpus[place])
+        return Gpu(None if self.rows else place, uuid, None, None, node=self.node)
 
     def _named(self, uuid: str) -> Gpu:
         found = next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
-        return Gpu(None, uuid, None, None) if found is None else _gpu(found)
+        return Gpu(None, uuid, None, None) if found is None else self._gpu(found)
 
-
-def _gpu(offered: OfferedGpu) -> Gpu:
-    return Gpu(offered.index, offered.uuid, offered.name, offered.memory_mib)
+    def _gpu(self, offered: OfferedGpu) -> Gpu:
+        return Gpu(
+            offered.index, offered.uuid, offered.name, offered.memory_mib,
+            offered.slurm_type, self.node,
+        )  # fmt: skip
 
 
 def known(table: str = TABLE, offer: str = offer_module.FILE) -> Places:
     """As the container's last start has left it."""
     gpus: tuple[OfferedGpu, ...] = ()
+    node: str | None = None
     try:
         with open(offer, encoding="utf-8") as file:
-            gpus = offer_module.from_json(foreign.of_file(file)).gpus
+            offered = offer_module.from_json(foreign.of_file(file))
+        gpus, node = offered.gpus, offered.node
     except (OSError, ValueError):
         pass
     try:
@@ -94,7 +101,7 @@ def known(table: str = TABLE, offer: str = offer_module.FILE) -> Places:
             lines = file.read().splitlines()
     except OSError:
         lines = []
-    return Places(parse_table(lines), gpus)
+    return Places(parse_table(lines), gpus, node)
 
 
 def parse_table(

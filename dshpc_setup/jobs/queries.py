@@ -134,9 +134,19 @@ def lines(one: View, made: dict[str, Any]) -> list[str]:
         ("Exit code", _exit_code(one)),
         ("Ended by", one.signal),
         ("Largest process", None if one.max_rss_mib is None else f"{one.max_rss_mib} MiB"),
+        *_used(one),
     ]
     said += [f"  {label + ':':17}{job_states.shown(text, 400)}" for label, text in rows if text]
     return said + lines_of_workspace(one, made)
+
+
+def _used(one: View) -> list[tuple[str, str | None]]:
+    """What it has used of what it had; the import is for those alone of whom that is known."""
+    if one.use is None:
+        return []
+    from dshpc_setup.usage import words
+
+    return words.rows(one.use, [gpu.index for gpu in one.gpus])
 
 
 def lines_of_workspace(one: View, made: dict[str, Any]) -> list[str]:

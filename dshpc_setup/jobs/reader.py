@@ -17,6 +17,7 @@ from dshpc_setup.slurm import completion_log, job_states, queue_index
 from dshpc_setup.slurm.client import Answer, Slurm
 from dshpc_setup.slurm.completion_log import Ended
 from dshpc_setup.slurm.job_states import JobId, SlurmJob
+from dshpc_setup.usage.lookup import Uses
 
 _ASK_S = 20.0
 _LATELY_S = 24 * 3600.0
@@ -34,6 +35,7 @@ class JobReader:
     log: str | None = field(default_factory=completion_log.path)
     places: allocated_gpus.Places = field(default_factory=allocated_gpus.known)
     limits: Limits = field(default_factory=Limits)  # of `all`, and what else was left out
+    uses: Uses = field(default_factory=Uses)
     left_out: Mapping[str, int] = field(default_factory=dict)  # user -> jobs that `all` has not
 
     def known(self, *numbers: int) -> tuple[SlurmJob, ...]:
@@ -83,7 +85,8 @@ class JobReader:
             new = past.id not in found and not (groups and past.task is None)
             if new and job.task in (None, past.task):
                 one = self._of_ended(past)
-                found[past.id] = one if one.workspace else replace(one, log=self._plain_log(past))
+                plain = one.workspace or one.log
+                found[past.id] = one if plain else replace(one, log=self._plain_log(past))
         if not found:
             record = records.find(self.work, job.number, self.limits)
             if record is not None:
@@ -107,7 +110,9 @@ class JobReader:
     def _with_notes(self, one: View, job: SlurmJob | Ended) -> View:
         if job.uid is None or job_states.is_group(one.id):
             return one
-        return view.with_notes(one, end_notes.read(job.uid, job.own), self.places)
+        one = view.with_notes(one, end_notes.read(job.uid, job.own), self.places)
+        used = self.uses.find(job.own, one.ended)
+        return one if used is None else view.with_use(one, used)
 
     def _plain_log(self, job: Ended) -> str | None:
         """Of a job that plain sbatch has made and slurmctld has forgotten: its log where that has sbatch's

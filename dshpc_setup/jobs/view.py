@@ -16,6 +16,7 @@ from dshpc_setup.jobs.records import Record
 from dshpc_setup.slurm import job_states
 from dshpc_setup.slurm.completion_log import Ended
 from dshpc_setup.slurm.job_states import SlurmJob
+from dshpc_setup.usage.records import JobUse
 
 _UNKNOWN = "UNKNOWN"
 # Slurm's end of a job whose log it cannot open; no program has run then, and none has a result
@@ -54,6 +55,7 @@ class View:
     restarts: int = 0
     not_begun: str | None = None  # why its program was never started
     uid: int | None = None
+    use: Mapping[str, Any] | None = None  # JobUse.use_json; None where nothing is written down
 
     @property
     def words(self) -> str:
@@ -190,6 +192,24 @@ def with_notes(view: View, notes: Notes, places: Places) -> View:
     return view if found is None else replace(
         view, out_of_memory=found.of, out_of_memory_line=found.line
     )  # fmt: skip
+
+
+def with_use(view: View, used: JobUse) -> View:
+    """With what was written down as it ended: what is known already comes first."""
+    held = {gpu.uuid: gpu for gpu in used.gpus if gpu.uuid}
+    kept = tuple(Gpu(gpu.index, gpu.uuid, None, None, gpu.type, gpu.node) for gpu in used.gpus)
+    gpus = tuple(
+        replace(gpu, type=gpu.type or held[gpu.uuid].type, node=held[gpu.uuid].node or gpu.node)
+        if gpu.uuid in held
+        else gpu
+        for gpu in view.gpus
+    )
+    return replace(
+        view,
+        gpus=gpus if len(gpus) >= len(kept) else kept,
+        log=view.log or used.log,
+        use=used.use_json(),
+    )
 
 
 def of_task(view: View, task: int, record: Record | None) -> View:

@@ -29,6 +29,8 @@ For the dshpc command on the host:
   add-user UID GID NAME [HOME]  Make a user of the host known here
   add-ground WORK UID GID       Make the folder of a user's workspaces
   ssh-certify UID GID NAME      Certify the host key of a user's sessions, read from stdin
+  use [--live]                  Print what jobs have used, or those that run, as JSON
+  sample-use                    Watch the GPUs that jobs hold: the service `use`
   job VERB ...                  Answer `dshpc job`, `dshpc run`, `dshpc method run` and `dshpc workflow`"""
 
 
@@ -289,6 +291,30 @@ def _ssh_certify(rest: list[str]) -> int:
     return 0
 
 
+def _sample_use(rest: list[str]) -> int:
+    import gc
+
+    from dshpc_setup.container import use_sampler
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.settings import load
+    from dshpc_setup.slurm.paths import Paths
+
+    _no_arguments(rest)
+    machine = LocalMachine()
+    gc.freeze()  # each sample is a fork: what is never looked at again stays shared
+    use_sampler.main(machine, Paths(), load(env=dict(os.environ)))
+    return 0
+
+
+def _use(rest: list[str]) -> int:
+    from dshpc_setup.container import use_answer
+
+    if rest not in ([], ["--live"]):
+        raise _usage("dshpc-node use takes --live.")
+    use_answer.tell(live_only=bool(rest))
+    return 0
+
+
 def _job(rest: list[str]) -> int:
     from dshpc_setup.node import job_verbs
 
@@ -327,6 +353,8 @@ _COMMANDS = {
     "rotate-key": _rotate_key,
     "longest-wait": _longest_wait,
     "ssh-certify": _ssh_certify,
+    "use": _use,
+    "sample-use": _sample_use,
     "job": _job,
     "help": _help,
 }

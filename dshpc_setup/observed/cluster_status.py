@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from dshpc_setup.errors import Exit
 from dshpc_setup.observed.drift import GpuDrift
+from dshpc_setup.observed.idle import IdleGpu
 from dshpc_setup.slurm import blocked_jobs
 from dshpc_setup.slurm.blocked_jobs import Stuck
 from dshpc_setup.slurm.nodes import Node
@@ -87,6 +88,7 @@ class ClusterStatus:
     problem: str | None = None  # why the controller could not be asked
     kept_last_good: dict[str, Any] | None = None
     refused: dict[str, Any] | None = None  # why the last configure-environment put nothing in force
+    idle_gpus: tuple[IdleGpu, ...] = ()  # that jobs hold and have not used for long
     unclean_ends: tuple[UncleanEnd, ...] = ()  # until an end in order, a day at most
     # {requeued, concluded, ended}: ids of the jobs that ran before the container's start
     interrupted: Mapping[str, tuple[str, ...]] | None = None
@@ -113,6 +115,7 @@ class ClusterStatus:
         value = {item.name: getattr(self, item.name) for item in fields(self)}
         value["nodes"] = [node.to_json() for node in self.nodes]
         value["drift"] = [item.to_json() for item in self.drift]
+        value["idle_gpus"] = [asdict(gpu) for gpu in self.idle_gpus]
         value["unclean_ends"] = [asdict(end) for end in self.unclean_ends]
         value["pending"] = None if self.pending is None else blocked_jobs.to_json(self.pending)
         value["rest"] = None if self.rest is None else asdict(self.rest)

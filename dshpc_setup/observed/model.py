@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from dshpc_setup.facts import State
 from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.observed.idle import IdleGpu
 from dshpc_setup.settings.overruled import Overruled
 from dshpc_setup.settings.wrong import WrongSetting
 
@@ -193,6 +194,7 @@ class Inside:
     without_process: tuple[str, ...] = ()  # batch jobs that Slurm takes for running: "17"
     steps_without_process: tuple[str, ...] = ()  # steps of srun that it takes for running: "17_2.0"
     gpus_state: State | None = None  # timeout, error, denied: `gpus` says nothing
+    idle_gpus: tuple[IdleGpu, ...] = ()  # held for longer than idle_gpu without use
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,9 @@ class Settings:
     slurm_ports: tuple[int, int] = (6817, 6818)
     clean_after: str = "30d"
     rest: str = "off"  # off | on | ADDRESS:PORT
+    idle_gpu: str = "30m"
+    release_idle: str = "off"  # off, or a time
+    metrics: str = "off"  # off, or ADDRESS:PORT
     base_image: str = "debian:trixie-slim"
     apt_mirror: str = ""
     cuda_runtime: str = "no"

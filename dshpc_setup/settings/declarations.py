@@ -227,6 +227,30 @@ DECLARATIONS: tuple[Declaration, ...] = (
         in_container=True,
     ),
     Declaration(
+        "idle_gpu",
+        "30m",
+        "Time without any use after which a GPU that a job holds is named idle, such as 30m or 2h; 0: never.",
+        texts.age,
+        "TIME",
+        in_container=True,
+    ),
+    Declaration(
+        "release_idle",
+        "off",
+        "Time without any use of all its GPUs after which a job is ended, after a warning in its log, "
+        "such as 2h; off: never.",
+        texts.age_or_off,
+        "TIME|off",
+        in_container=True,
+    ),
+    Declaration(
+        "metrics",
+        "off",
+        "Where metrics are served for Prometheus, such as 127.0.0.1:9410; off: nowhere.",
+        texts.listener,
+        "ADDRESS:PORT|off",
+    ),
+    Declaration(
         "base_image",
         "debian:trixie-slim",
         "Base image; where no registry answers, it is made with debootstrap.",

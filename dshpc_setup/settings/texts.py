@@ -109,9 +109,12 @@ def ports(text: str) -> tuple[int, int]:
 
 
 def rest(text: str) -> str:
-    """off, on, or ADDRESS:PORT with an IP address, [ADDRESS]:PORT where that is one of version 6."""
-    if text in ("off", "on"):
-        return text
+    wanted = "off, on, or an IP address with a port: 127.0.0.1:6820"
+    return text if text in ("off", "on") else _address(text, wanted)
+
+
+def _address(text: str, wanted: str) -> str:
+    """ADDRESS:PORT, or [ADDRESS]:PORT with one of version 6, and a port that an ordinary user may have."""
     address, _, port = text.rpartition(":")
     bare = address[1:-1] if address[:1] == "[" and address[-1:] == "]" else address
     try:
@@ -125,7 +128,7 @@ def rest(text: str) -> str:
         or not re.fullmatch(r"[1-9][0-9]{3,4}", port)
         or not 1024 <= int(port) < 65536
     ):
-        raise ValueError("must be off, on, or an IP address with a port from 1024: 127.0.0.1:6820")
+        raise ValueError(f"must be {wanted}, the port from 1024 on")
     return text
 
 
@@ -147,6 +150,23 @@ def wait(text: str) -> str:
 def seconds(text: str) -> int:
     """Of an age or a wait: "30d" -> 2592000."""
     return 0 if text == "0" else int(text[:-1]) * _UNIT_S[text[-1]]
+
+
+def age_or_off(text: str) -> str:
+    if text == "off":
+        return text
+    if not re.fullmatch(r"[1-9][0-9]{0,5}[mhd]", text):
+        raise ValueError("must be a time such as 2h, 90m or 1d, or off")
+    return text
+
+
+def age_s(text: str) -> float:
+    """Of such a text, in seconds; 0 for off."""
+    return 0.0 if text == "off" else float(seconds(text))
+
+
+def listener(text: str) -> str:
+    return text if text == "off" else _address(text, "off, or an IP address with a port: 127.0.0.1:9410")
 
 
 def log_size(text: str) -> str:

@@ -219,6 +219,10 @@ class Slurm:
     def cancel(self, *ids: str, deadline_s: float) -> CommandResult:
         return self.run("scancel", *ids, deadline_s=deadline_s)
 
+    def notify(self, job: str, text: str, *, deadline_s: float) -> CommandResult:
+        """Into the standard error of a batch job, of srun or salloc."""
+        return self.run("scontrol", "notify", job, text, deadline_s=deadline_s)
+
     def cancel_queued(self, job: str, *, deadline_s: float) -> CommandResult:
         """Not where it runs by then."""
         return self.run("scancel", "--state=PENDING", job, deadline_s=deadline_s)

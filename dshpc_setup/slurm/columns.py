@@ -12,8 +12,8 @@ from typing import Any
 from dshpc_setup.slurm.job_states import SlurmJob
 
 _CUT, _CUT_OF_NAMES = "|", "\x1f"
-_WIDE = {"NodeList": 300, "BatchHost": 300, "Partition": 1000}
-_FREE = frozenset(("Name",))
+_WIDE = {"NodeList": 300, "BatchHost": 300, "Partition": 1000, "STDOUT": 4096}
+_FREE = frozenset(("Name", "STDOUT"))
 
 
 def _flag(text: str) -> bool:
@@ -53,6 +53,7 @@ _FIELDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "TimeUsed": ("elapsed", str),
     "Nice": ("nice", int),
     "Name": ("name", str),
+    "STDOUT": ("log", str),
     "tres-per-job": ("asked", str),
     "tres-per-node": ("asked", str),
     "tres-per-socket": ("asked", str),

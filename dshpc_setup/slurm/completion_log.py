@@ -25,7 +25,7 @@ _LINE = re.compile(
     r"JobId=(?P<raw>\d+) UserId=(?P<user>.*?)\((?P<uid>\d+)\) GroupId=.*?\(\d+\) Name=(?P<name>.*) "
     r"JobState=(?P<state>[A-Z_]+)\S* Partition=(?P<partition>\S*) TimeLimit=(?P<limit>\S*) "
     r"StartTime=(?P<started>\S*) EndTime=(?P<ended>\S*) NodeList=(?P<nodes>\S*) .*?"
-    r"WorkDir=(?P<folder>.*) ReservationName=.*? Tres=\S* (?P<rest>.*)"
+    r"WorkDir=(?P<folder>.*) ReservationName=.*? Tres=(?P<tres>\S*) (?P<rest>.*)"
 )
 
 
@@ -51,6 +51,9 @@ class Ended:
     signal: int | None
     folder: str
     own: int = 0  # its own number, also of a task of an array
+    tres: str = (
+        ""  # "cpu=1,mem=2711M,node=1,billing=1"; no GPUs, which Slurm counts with a database alone
+    )
 
     @property
     def id(self) -> str:
@@ -86,6 +89,7 @@ def parse(line: str) -> Ended | None:
         signal=None if refused else signal,
         folder=match["folder"],
         own=int(match["raw"]),
+        tres=match["tres"],
     )
 
 

@@ -1,0 +1,417 @@
+"""The service `use`: watches what jobs do with their GPUs, and writes down what each has used as it ends.
+
+It is root's, and no job can stop it or read what it writes of others (docs/decisions/0047-use-of-gpus.md). A
+GPU's driver is asked in a process of its own, with a deadline: one that hangs costs that sample.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dshpc_setup import codec
+from dshpc_setup.container import drift, use_processes
+from dshpc_setup.container.jobs import PROOF
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import Gpus
+from dshpc_setup.jobs import allocated_gpus, records
+from dshpc_setup.machine import Machine
+from dshpc_setup.probes import readings
+from dshpc_setup.probes.readings import PartReading, Reading
+from dshpc_setup.settings import Settings, texts
+from dshpc_setup.slurm import completion_log, job_states
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.slurm.completion_log import Ended
+from dshpc_setup.slurm.job_states import SlurmJob
+from dshpc_setup.slurm.paths import Paths
+from dshpc_setup.usage import ledger, live, runs
+from dshpc_setup.usage.live import Gauge, LiveJob
+from dshpc_setup.usage.records import HeldGpu, JobUse
+from dshpc_setup.usage.runs import Run
+
+SAMPLE_S = 15.0
+_ENDED_S = 5.0  # so long after the last look at most the log of ended jobs is read again
+_ASK_S = 10.0
+_HOUSE_S = 3600.0
+_LOST_S = 600.0  # a run of which slurmctld knows nothing is taken for ended after so long
+_HOLDING = "RUNNING,SUSPENDED,STOPPED,COMPLETING"
+_COLUMNS = (
+    "JobID JobArrayID ArrayJobID ArrayTaskID RestartCnt UserID UserName BatchFlag STDOUT Name"
+)
+_MOST_IDS = 200
+_WARN_BEFORE_S = 600.0
+_UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
+_MOST_LOG = 32 << 20
+
+
+@dataclass
+class Sampler:
+    """`folder` is the ledger's. One thread: `pass_once` is called about once a second."""
+
+    machine: Machine
+    settings: Settings
+    node: str
+    gpus: Gpus
+    places: allocated_gpus.Places
+    folder: str = ledger.FOLDER
+    log: str | None = None  # of ended jobs; None where the user has it kept otherwise
+    jobs: dict[tuple[int, int], LiveJob] = field(default_factory=dict)
+    _sampled: float = float("-inf")
+    _looked: float = float("-inf")
+    _housed: float = float("-inf")
+    _offset: int = 0
+    _last_line: bytes = b""
+    _is_first: bool = True
+    _checked: set[tuple[int, int]] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """What an earlier sampler has left."""
+        ledger.make_folders(self.folder)
+        self.jobs = {job.key: job for job in live.load(self.folder)}
+
+    def pass_once(self, clock: float, now: float) -> None:
+        """What is due; `clock` only ever grows, `now` is seconds since 1970."""
+        if clock - self._sampled >= SAMPLE_S:
+            step_s = min(clock - self._sampled, 2 * SAMPLE_S)
+            self._sampled = clock
+            self._sample(step_s, now)
+        if clock - self._looked >= _ENDED_S and self._log_has_grown():
+            self._looked = clock
+            self._take_ended(now)
+        if clock - self._housed >= _HOUSE_S:
+            self._housed = clock
+            ledger.fold(now, self.folder)
+
+    # What runs
+
+    def _sample(self, step_s: float, now: float) -> None:
+        noted = runs.names(self.folder)
+        for key in noted - self.jobs.keys():
+            if (run := runs.read(*key, self.folder)) is not None:
+                self.jobs[key] = self._live(run)
+        for key in self.jobs.keys() - noted:
+            del self.jobs[key]
+        self._ask_slurm(now)
+        if self.jobs:
+            self._measure(step_s, now)
+            self._end_idle(now)
+        live.save(self.jobs.values(), now, texts.age_s(self.settings.idle_gpu), self.folder)
+
+    def _live(self, run: Run) -> LiveJob:
+        return LiveJob(run.own, run.run, run.uid or 0, run.began or time.time(), self._held(run))
+
+    def _held(self, run: Run) -> tuple[HeldGpu, ...]:
+        seen = {"UUIDS": ",".join(run.uuids), "SLURM_JOB_GPUS": ",".join(map(str, run.places))}
+        return tuple(
+            HeldGpu(gpu.index, gpu.uuid, gpu.type, self.node)
+            for gpu in self.places.of_variables(seen)
+        )
+
+    def _ask_slurm(self, now: float) -> None:
+        """Names for those that run, allocations without a step, and runs of which nothing is left."""
+        told = Slurm(self.machine).rows(_COLUMNS, _HOLDING, deadline_s=_ASK_S).value
+        if told is None:
+            return
+        known = {(job.own, job.restarts): job for job in told}
+        for key, job in list(self.jobs.items()):
+            found = known.get(key)
+            if found is not None:
+                log = job_states.log_of(found) if found.batch else None
+                self.jobs[key] = replace(job, id=found.id, user=found.user, name=found.name, log=log,
+                                         seen=now)  # fmt: skip
+            elif now - max(job.seen or 0.0, job.began) > _LOST_S:
+                self._give_up(job, now)
+        # Of what a batch script has, its step tells all; a step of salloc's may have less than the job
+        silent = [job for key, job in known.items()
+                  if key not in self._checked and not (job.batch and key in self.jobs)
+                  and not _is_proof(job)]  # fmt: skip
+        self._checked &= known.keys()
+        for full in self._in_full(silent):
+            self._checked.add((full.own, full.restarts))
+            if full.gres and (places := allocated_gpus.parse_held(full.gres)):
+                run = Run(full.own, full.restarts, full.uid, full.started or now, now, places,
+                          self._uuids(places))  # fmt: skip
+                runs.note_allocation(run, self.folder)
+                key, all_of_it = (run.own, run.run), runs.read(run.own, run.run, self.folder) or run
+                before = self.jobs.get(key)
+                self.jobs[key] = replace(
+                    before or self._live(all_of_it), gpus=self._held(all_of_it)
+                )
+
+    def _in_full(self, jobs: Sequence[SlurmJob]) -> Iterable[SlurmJob]:
+        if not jobs:
+            return ()
+        numbers = [job.own for job in jobs[:_MOST_IDS]]
+        return Slurm(self.machine).jobs(*numbers, deadline_s=_ASK_S).value or ()
+
+    def _uuids(self, places: tuple[int, ...]) -> tuple[str, ...]:
+        held = self.places.of_gres(f"gpu:(IDX:{','.join(map(str, places))})")
+        uuids = tuple(gpu.uuid for gpu in held if gpu.uuid)
+        return uuids if len(uuids) == len(places) else ()
+
+    def _measure(self, step_s: float, now: float) -> None:
+        held = {live.key_of(gpu) for job in self.jobs.values() for gpu in job.gpus}
+        measured = self._readings() if held and not self.gpus.simulated else {}
+        taken = use_processes.by_job() if self.jobs else {}
+        for key, job in self.jobs.items():
+            step = min(step_s, max(0.0, now - max(job.began, job.sampled or 0.0)))
+            gauges = dict(job.gauges)
+            for gpu in job.gpus:
+                name = live.key_of(gpu)
+                if (reading := measured.get(name)) is not None:
+                    gauges[name] = gauges.get(name, Gauge()).with_reading(reading, step, now)
+            memory = max(job.peak_memory_mib or 0, taken.get(job.own, 0)) or None
+            self.jobs[key] = replace(job, gauges=gauges, sampled=now, peak_memory_mib=memory)
+
+    def _readings(self) -> dict[str, Reading | PartReading]:
+        found = readings.gather(self.machine, self.gpus, _ASK_S)
+        told: dict[str, Reading | PartReading] = {}
+        for device, reading in zip(self.gpus.devices, found.devices, strict=False):
+            told[device.uuid or f"index {device.index}"] = reading
+            for place, part in enumerate(device.mig):
+                if part.uuid:
+                    told[part.uuid] = reading.part(part.uuid, place)
+        return told
+
+    # What is idle
+
+    def _end_idle(self, now: float) -> None:
+        after_s = texts.age_s(self.settings.release_idle)
+        for key, job in list(self.jobs.items()) if after_s else ():
+            idle_s = job.all_idle_s(now)
+            if idle_s is None or job.id is None:
+                if job.warned is not None and idle_s is None:
+                    self.jobs[key] = replace(job, warned=None)
+                continue
+            warn_s = max(after_s / 2, after_s - _WARN_BEFORE_S)
+            if idle_s < warn_s:
+                self.jobs[key] = replace(job, warned=None)
+            elif job.warned is None:
+                text = (
+                    f"dshpc: the job's GPUs have not been used for {live.told_time(idle_s)}. If they stay "
+                    f"idle, the job is ended in {live.told_time(after_s - warn_s)} (setting release_idle: "
+                    f"{self.settings.release_idle})."
+                )
+                if Slurm(self.machine).notify(str(job.own), text, deadline_s=_ASK_S).ok:
+                    self.jobs[key] = replace(job, warned=now)
+            elif idle_s >= after_s and now - job.warned >= after_s - warn_s:
+                text = f"dshpc: the job is ended: its GPUs have not been used for {live.told_time(idle_s)}."
+                Slurm(self.machine).notify(str(job.own), text, deadline_s=_ASK_S)
+                Slurm(self.machine).cancel(str(job.own), deadline_s=_ASK_S)
+                _say(f"job {job.id} is ended: its GPUs have been idle for {live.told_time(idle_s)}")
+
+    # What has ended
+
+    def _log_has_grown(self) -> bool:
+        try:
+            return self.log is not None and os.stat(self.log).st_size != self._offset
+        except OSError:
+            return False
+
+    def _take_ended(self, now: float) -> None:
+        assert self.log is not None
+        try:
+            lines, offset, last = self._new_lines(self.log)
+        except OSError:
+            return
+        ended = [
+            job for line in lines if (job := completion_log.parse(line.decode("utf-8", "replace")))
+        ]
+        made = self._uses([job for job in ended if not _is_proof(job)])
+        if self._is_first and made:  # an earlier sampler may have come so far
+            oldest = min(job.ended for job in made)
+            there = {
+                each.key for each in ledger.newest_first(None, self.folder) if each.ended >= oldest
+            }
+            made = [job for job in made if job.key not in there]
+        ledger.add(made, self.folder)
+        for job in ended:
+            self._forget(job)
+        self._offset, self._last_line, self._is_first = offset, last, False
+        live.save_place(self.folder, offset, last)
+        live.save(self.jobs.values(), now, texts.age_s(self.settings.idle_gpu), self.folder)
+
+    def _new_lines(self, log: str) -> tuple[list[bytes], int, bytes]:
+        """Whole lines behind the last one that was read; all of a log that is another by now."""
+        if self._is_first:
+            self._offset, self._last_line = live.load_place(self.folder)
+        with open(log, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            begin = self._offset - len(self._last_line)
+            file.seek(max(0, begin))
+            if (
+                begin < 0
+                or size < self._offset
+                or file.read(len(self._last_line)) != self._last_line
+            ):
+                self._is_first, self._offset = True, 0
+            file.seek(self._offset)
+            data = file.read(_MOST_LOG)
+        whole = data[: data.rfind(b"\n") + 1]
+        lines = whole.split(b"\n")[:-1]
+        last = lines[-1] + b"\n" if lines else self._last_line
+        return lines, self._offset + len(whole), last
+
+    def _uses(self, ended: Sequence[Ended]) -> list[JobUse]:
+        known: dict[int, list[int]] = {}
+        for own, count in runs.names(self.folder):
+            known.setdefault(own, []).append(count)
+        logs = self._logs(ended, known)
+        found: list[JobUse] = []
+        for job in ended:
+            mine = [run for run in runs.of_job(job.own, known, self.folder)
+                    if (run.began or 0.0) <= (job.ended or 0.0) + 1]  # fmt: skip
+            for at, run in enumerate(mine or [Run(job.own, 0)]):
+                found.append(self._use(job, run, logs.get(job.own), is_last=at >= len(mine) - 1))
+        return found
+
+    def _use(self, job: Ended, run: Run, log: str | None, *, is_last: bool) -> JobUse:
+        watched = self.jobs.get((run.own, run.run))
+        gpus = watched.gpus if watched is not None and watched.gpus else self._held(run)
+        gauges: Mapping[str, Gauge] = watched.gauges if watched is not None else {}
+        peaks = [run.peak_kib and -(-run.peak_kib // 1024), watched and watched.peak_memory_mib]
+        method, own_log = _of_workspace(job)
+        tres = dict(part.partition("=")[::2] for part in job.tres.split(","))
+        return JobUse(
+            id=job.id, own=job.own, run=run.run, user=job.user, uid=job.uid, name=job.name,
+            state=job.state if is_last else "REQUEUED",
+            ended=(job.ended or 0.0) if is_last else max(run.seen or 0.0, (watched and watched.seen) or 0.0),
+            started=job.started if is_last else run.began,
+            submitted=job.submitted,
+            exit_code=job.exit_code if is_last else None, signal=job.signal if is_last else None,
+            method=method, log=own_log or log,
+            gpus=tuple(replace(gpu, use=gauges[name].use() if (name := live.key_of(gpu)) in gauges else None)
+                       for gpu in gpus),
+            cpus=int(tres["cpu"]) if tres.get("cpu", "").isdecimal() else None,
+            cpu_s=run.cpu_s, memory_mib=_mib(tres.get("mem", "")),
+            peak_memory_mib=max((peak for peak in peaks if peak), default=None),
+        )  # fmt: skip
+
+    def _logs(self, ended: Sequence[Ended], known: Mapping[int, list[int]]) -> dict[int, str]:
+        """Where batch jobs have written that are no submission of ours: slurmctld forgets it."""
+        found = {job.own: job.log for job in self.jobs.values() if job.log}
+        unknown = [job for job in ended if job.own in known and job.own not in found
+                   and f"/jobs/{job.uid}/" not in job.folder]  # fmt: skip
+        batch = [job for job in unknown
+                 if any(run.is_batch for run in runs.of_job(job.own, known, self.folder))]  # fmt: skip
+        for at in range(0, len(batch), _MOST_IDS):
+            ids = [str(job.own) for job in batch[at : at + _MOST_IDS]]
+            told = Slurm(self.machine).rows(_COLUMNS, "all", ids=ids, deadline_s=_ASK_S).value
+            found.update(
+                (job.own, job_states.log_of(job)) for job in told or () if job.batch and job.log
+            )
+        return found
+
+    def _forget(self, ended: Ended) -> None:
+        for own, run in runs.names(self.folder):
+            if own == ended.own:
+                found = runs.read(own, run, self.folder)
+                if found is None or (found.began or 0.0) <= (ended.ended or 0.0) + 1:
+                    runs.forget(own, run, self.folder)
+                    self.jobs.pop((own, run), None)
+
+    def _give_up(self, job: LiveJob, now: float) -> None:
+        """Of one whose end nobody has told: what is known of it, as far as it was seen."""
+        run = runs.read(job.own, job.run, self.folder) or Run(job.own, job.run)
+        seen = max(run.seen or 0.0, job.seen or 0.0, job.began)
+        user = job.user or _name_of(job.uid)
+        lost = Ended(job.own, None, job.name or "?", user, job.uid, "UNKNOWN", "", None, job.began, seen,
+                     None, None, "", job.own)  # fmt: skip
+        use = replace(self._use(lost, run, job.log, is_last=True), id=job.id or str(job.own))
+        ledger.add([use], self.folder)
+        runs.forget(job.own, job.run, self.folder)
+        self.jobs.pop(job.key, None)
+
+
+def _is_proof(job: Ended | SlurmJob) -> bool:
+    return (job.user, job.name) == ("root", PROOF)
+
+
+def _of_workspace(job: Ended) -> tuple[str | None, str | None]:
+    """The method, and the log, of a submission of ours; what users write there is data."""
+    work, found, _ = job.folder.partition(f"/jobs/{job.uid}/")
+    if not found:
+        return None, None
+    record = records.of_folder(work, job.folder, whole=True)
+    if record is None or record.place.uid != job.uid:
+        return None, None
+    name = record.request.get("name") if record.request.get("kind") == "method" else None
+    return (job_states.shown(name, 100) if isinstance(name, str) else None), record.log(job.task)
+
+
+def _mib(text: str) -> int | None:
+    """Slurm's "2711M", "1.50G"."""
+    try:
+        return round(float(text[:-1]) * _UNITS[text[-1:]]) if text[-1:] in _UNITS else None
+    except ValueError:
+        return None
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _say(text: str) -> None:
+    """Into the container's log."""
+    print(f"dshpc: {text}", file=sys.stderr, flush=True)
+
+
+def facts_of(paths: Paths) -> Gpus:
+    """Those of the container's last start."""
+
+    @dataclass(frozen=True)
+    class Facts:
+        gpus: Gpus
+
+    try:
+        return codec.from_json(Facts, drift.load(paths)).gpus
+    except ValueError:
+        return Gpus("error", detail="the facts of the last start cannot be read")
+
+
+def main(machine: Machine, paths: Paths, settings: Settings) -> None:
+    """Until it is ended; what goes wrong is told once for each kind, and tried again."""
+    sampler = _made(machine, paths, settings)
+    stamp = _stamp(paths)
+    told: set[str] = set()
+    while True:
+        try:
+            if (now_stamp := _stamp(paths)) != stamp:  # a start or reconfigure has found other GPUs
+                stamp, before = now_stamp, sampler
+                sampler = _made(machine, paths, settings)
+                sampler.jobs = before.jobs
+            sampler.pass_once(time.monotonic(), time.time())
+        except (OSError, DshpcError) as error:
+            text = f"the use of GPUs is not written down: {error}"
+            if text not in told:
+                told.add(text)
+                _say(text)
+        time.sleep(1.0)
+
+
+def _stamp(paths: Paths) -> tuple[int, ...]:
+    found = []
+    for path in (f"{paths.run}/offer.json", f"{paths.run}/gpu-places"):
+        try:
+            found.append(os.stat(path).st_mtime_ns)
+        except OSError:
+            found.append(0)
+    return tuple(found)
+
+
+def _made(machine: Machine, paths: Paths, settings: Settings) -> Sampler:
+    gpus = facts_of(paths)
+    with open(f"{paths.run}/node", encoding="utf-8") as file:
+        node = file.read().strip()
+    sampler = Sampler(
+        machine, settings, node, gpus, allocated_gpus.known(), log=completion_log.path()
+    )
+    sampler.begin()
+    return sampler
