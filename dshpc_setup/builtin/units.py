@@ -19,6 +19,7 @@ _ASK_S = 30.0
 _SYSTEM = "/run/systemd/system"  # sd_booted(3)
 _LINGER = "/var/lib/systemd/linger"  # a file for each user who lingers, by name
 _PRIVATE = "/run/user/{uid}/systemd/private"  # the socket of a user's manager
+_ABOUT = "dsHPC setup: a cluster of the built-in engine"
 _MORE_S = 10  # beyond the container's own grace, for the supervisor to end
 
 
@@ -51,6 +52,7 @@ def argv(
     env: Sequence[str],
     *,
     user: bool,
+    about: str = _ABOUT,
 ) -> list[str]:
     """The call of systemd-run(1): a unit that is gone with the program, unless that was killed."""
     properties = (
@@ -72,7 +74,7 @@ def argv(
         "--quiet",
         "--collect",
         f"--unit={unit}",
-        "--description=dsHPC setup: a cluster of the built-in engine",
+        f"--description={about}",
         *(f"--property={each}" for each in properties),
         *(f"--setenv={each}" for each in env),
         "--",
@@ -81,7 +83,7 @@ def argv(
 
 
 def start(
-    machine: Machine, run: Path, program: Sequence[str], user: str
+    machine: Machine, run: Path, program: Sequence[str], user: str, about: str = _ABOUT
 ) -> processes.Process | None:
     """The program as a service; None where no manager would keep it, or that refuses."""
     reach = manager(machine, user)
@@ -90,7 +92,8 @@ def start(
     scope = [] if machine.uid == 0 else ["--user"]
     unit = name_of(run)
     env = [f"{name}={machine.env[name]}" for name in ("PATH", "HOME") if name in machine.env]
-    line = argv(reach, unit, program, str(run / "supervisor.log"), env, user=bool(scope))
+    line = argv(reach, unit, program, str(run / "supervisor.log"), env, user=bool(scope),
+                about=about)  # fmt: skip
     # One that systemd is about to start again keeps the name
     machine.run([*reach, "systemctl", *scope, "stop", unit], deadline_s=_ASK_S)
     if not machine.run(line, deadline_s=_ASK_S).ok:

@@ -8,11 +8,10 @@ AutoDetect slurmd sorts anew. So slurmd is asked for its list (docs/decisions/00
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dshpc_setup import codec, gpu_vendors
-from dshpc_setup.cluster import live_use
 from dshpc_setup.cluster.operations import ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, start_report
@@ -28,7 +27,6 @@ from dshpc_setup.slurm.gpus import SlurmGpu
 from dshpc_setup.slurm.holders import Holder
 from dshpc_setup.slurm.nodes import parse_gres
 from dshpc_setup.slurm.paths import Paths
-from dshpc_setup.usage.live import Kept
 
 _MOST = 4096  # GPUs of one node, letters of their text; what claims more is damaged
 
@@ -72,12 +70,7 @@ class ClusterGpus:
         return self.state == "timeout"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "container": self.container,
-            "state": self.state,
-            "detail": self.detail,
-            "idle_gpus": [asdict(each) for each in self.idle],
-        }
+        return {"container": self.container, "state": self.state, "detail": self.detail}
 
 
 def ask(
@@ -124,6 +117,7 @@ def _standing(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterG
         state="ready",
         simulated=simulated if isinstance(simulated, bool) else None,
         node=node if isinstance(node, str) else None,
+        idle=idle.read(report),
     )
     if simulated:
         argv = ["cat", f"{Paths().state}/facts.json"]
@@ -142,9 +136,7 @@ def _with_jobs(machine: Machine, now: ClusterGpus, deadline_s: float) -> Cluster
     told = Slurm(machine, now.container, checked=True).holders(deadline_s=deadline_s)
     if told.value is None:
         return _failed(now, told.asked, "squeue does not list the jobs")
-    jobs = jobs_of(told.value, now.node)
-    kept = live_use.of(machine, now.container, deadline_s=deadline_s) if jobs else Kept()
-    return replace(now, jobs=jobs, idle=idle.of_kept(kept))
+    return replace(now, jobs=jobs_of(told.value, now.node))
 
 
 def _failed(now: ClusterGpus, asked: CommandResult, what: str) -> ClusterGpus:

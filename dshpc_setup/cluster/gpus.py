@@ -109,6 +109,7 @@ class GpusNow:
             "detail": self.gpus.detail,
             "gpus": [_card_json(card) for card in self.cards()],
             "cluster": None if self.cluster is None else self.cluster.to_json(),
+            "idle_gpus": [asdict(each) for each in (self.cluster.idle if self.cluster else ())],
             "evidence": [asdict(item) for item in self._all_evidence()],
         }
 

@@ -15,6 +15,7 @@ from dshpc_setup.apply.apply import read_text
 from dshpc_setup.cluster import (
     compose_file,
     homes,
+    metrics_service,
     not_in_force,
     queue_room,
     stopping,
@@ -118,6 +119,7 @@ def up(
         ready = _ready(machine, cluster, reporter)
         if found is not None and now is not None and ready.ready:
             replaced.remove(machine, (found.image_id,), now.image_id)
+        metrics_service.follow(machine, project, reporter)
         return ready
 
 
@@ -200,6 +202,7 @@ def down(
             with awake_meanwhile(machine, found):
                 _may_stop(machine, cluster, reporter, stop_jobs, "stopped", "down")
         reporter.progress(f"stopping {cluster.container}")
+        metrics_service.stop(project)
         if compose is not None:
             compose_tool.down(machine, compose, project.folder, cluster.prefix)
         elif found is not None:

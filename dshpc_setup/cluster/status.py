@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dshpc_setup.cluster import live_use, unclean_ends
+from dshpc_setup.cluster import unclean_ends
 from dshpc_setup.engine import containers, start_report
 from dshpc_setup.errors import DshpcError, Fix, told_error
 from dshpc_setup.machine import Machine
@@ -47,8 +47,7 @@ def ask(machine: Machine, project: str, container: str) -> ClusterStatus:
         return told
     now = replace(told, **from_controller(machine, container))
     usable = (node.name for node in now.nodes if node.usable)
-    kept = live_use.of(machine, container, deadline_s=_ASK_S)
-    return replace(now, idle_gpus=idle.of_kept(kept), notes=start_report.notes(report, usable))
+    return replace(now, notes=start_report.notes(report, usable))
 
 
 def _to_the_second(time: str | None) -> str | None:
@@ -74,6 +73,7 @@ def from_report(report: dict[str, Any], built_for: str | None) -> dict[str, Any]
         "config_sha256": _strings(report.get("config_sha256")),
         "notes": start_report.notes(report, ()),
         "unclean_ends": unclean_ends.read(report),
+        "idle_gpus": idle.read(report),
         "interrupted": unclean_ends.read_jobs(report.get("interrupted")),
         "rest": _rest(report.get("rest")),
     }

@@ -39,9 +39,7 @@ _ASK_S = 10.0
 _HOUSE_S = 3600.0
 _LOST_S = 600.0  # a run of which slurmctld knows nothing is taken for ended after so long
 _HOLDING = "RUNNING,SUSPENDED,STOPPED,COMPLETING"
-_COLUMNS = (
-    "JobID JobArrayID ArrayJobID ArrayTaskID RestartCnt UserID UserName BatchFlag STDOUT Name"
-)
+_COLUMNS = "JobID JobArrayID ArrayJobID ArrayTaskID RestartCnt UserID UserName BatchFlag STDOUT WorkDir Name"
 _MOST_IDS = 200
 _WARN_BEFORE_S = 600.0
 _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
@@ -75,13 +73,14 @@ class Sampler:
 
     def pass_once(self, clock: float, now: float) -> None:
         """What is due; `clock` only ever grows, `now` is seconds since 1970."""
+        # First: what is measured now is no more of a job that has ended
+        if clock - self._looked >= _ENDED_S and self._log_has_grown():
+            self._looked = clock
+            self._take_ended(now)
         if clock - self._sampled >= SAMPLE_S:
             step_s = min(clock - self._sampled, 2 * SAMPLE_S)
             self._sampled = clock
             self._sample(step_s, now)
-        if clock - self._looked >= _ENDED_S and self._log_has_grown():
-            self._looked = clock
-            self._take_ended(now)
         if clock - self._housed >= _HOUSE_S:
             self._housed = clock
             ledger.fold(now, self.folder)
@@ -120,9 +119,8 @@ class Sampler:
         for key, job in list(self.jobs.items()):
             found = known.get(key)
             if found is not None:
-                log = job_states.log_of(found) if found.batch else None
-                self.jobs[key] = replace(job, id=found.id, user=found.user, name=found.name, log=log,
-                                         seen=now)  # fmt: skip
+                new = job if job.id is not None else _named(job, found)
+                self.jobs[key] = replace(new, seen=now)
             elif now - max(job.seen or 0.0, job.began) > _LOST_S:
                 self._give_up(job, now)
         # Of what a batch script has, its step tells all; a step of salloc's may have less than the job
@@ -137,10 +135,9 @@ class Sampler:
                           self._uuids(places))  # fmt: skip
                 runs.note_allocation(run, self.folder)
                 key, all_of_it = (run.own, run.run), runs.read(run.own, run.run, self.folder) or run
-                before = self.jobs.get(key)
-                self.jobs[key] = replace(
-                    before or self._live(all_of_it), gpus=self._held(all_of_it)
-                )
+                before = self.jobs.get(key) or self._live(all_of_it)
+                new = _named(before, full)
+                self.jobs[key] = replace(new, gpus=self._held(all_of_it), seen=now)
 
     def _in_full(self, jobs: Sequence[SlurmJob]) -> Iterable[SlurmJob]:
         if not jobs:
@@ -331,7 +328,13 @@ def _is_proof(job: Ended | SlurmJob) -> bool:
     return (job.user, job.name) == ("root", PROOF)
 
 
-def _of_workspace(job: Ended) -> tuple[str | None, str | None]:
+def _named(job: LiveJob, found: SlurmJob) -> LiveJob:
+    method, own_log = _of_workspace(found)
+    log = own_log or (job_states.log_of(found) if found.batch else None)
+    return replace(job, id=found.id, user=found.user, name=found.name, log=log, method=method)
+
+
+def _of_workspace(job: Ended | SlurmJob) -> tuple[str | None, str | None]:
     """The method, and the log, of a submission of ours; what users write there is data."""
     work, found, _ = job.folder.partition(f"/jobs/{job.uid}/")
     if not found:

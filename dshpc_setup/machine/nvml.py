@@ -58,6 +58,8 @@ def ask_readings(machine: Machine, deadline_s: float) -> Reply:
 
     {"devices": [{"index", "uuid", "pci_bus_id", "memory_used_bytes", "memory_total_bytes",
                   "utilization": percent, "temperature_c", "power_mw", "power_limit_mw",
+                  "sm_clock_mhz", "memory_clock_mhz", "energy_mj" since the driver was loaded,
+                  "ecc_corrected", "ecc_uncorrected" since then,
                   "mig": [{"uuid", "memory_used_bytes", "memory_total_bytes"}],
                   "errors": {"power_mw": 3}}]}
     """

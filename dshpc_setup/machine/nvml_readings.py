@@ -27,6 +27,11 @@ def _fill(nvml: Any, handle: Any, found: Found, errors: Errors) -> None:
     ask("temperature_c", lambda: int(nvml.nvmlDeviceGetTemperature(handle, 0)))
     ask("power_mw", lambda: int(nvml.nvmlDeviceGetPowerUsage(handle)))
     ask("power_limit_mw", lambda: int(nvml.nvmlDeviceGetEnforcedPowerLimit(handle)))
+    ask("sm_clock_mhz", lambda: int(nvml.nvmlDeviceGetClockInfo(handle, 1)))
+    ask("memory_clock_mhz", lambda: int(nvml.nvmlDeviceGetClockInfo(handle, 2)))
+    ask("energy_mj", lambda: int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)))
+    ask("ecc_corrected", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 0, 0)))
+    ask("ecc_uncorrected", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0)))
     ask("mig", lambda: _instances(nvml, handle))
 
 

@@ -30,6 +30,7 @@ For the dshpc command on the host:
   add-ground WORK UID GID       Make the folder of a user's workspaces
   ssh-certify UID GID NAME      Certify the host key of a user's sessions, read from stdin
   use [--live]                  Print what jobs have used, or those that run, as JSON
+  metrics                       Print what slurmctld says of jobs and nodes, as JSON
   sample-use                    Watch the GPUs that jobs hold: the service `use`
   job VERB ...                  Answer `dshpc job`, `dshpc run`, `dshpc method run` and `dshpc workflow`"""
 
@@ -122,9 +123,19 @@ def _print_status(timeout_s: float) -> int:
         return Exit.INCOMPLETE
     found["unclean_ends"] = unclean.told(Paths())
     if found["phase"] == "ready":
+        found["idle_gpus"] = _idle_gpus()
         found["notes"] = [*found["notes"], *_programs_that_cannot_run()]
     print(json.dumps(found, indent=1))
     return {"ready": Exit.OK, "failed": Exit.ERROR}.get(str(found["phase"]), Exit.INCOMPLETE)
+
+
+def _idle_gpus() -> list[dict[str, object]]:
+    from dataclasses import asdict
+
+    from dshpc_setup.observed import idle
+    from dshpc_setup.usage import live
+
+    return [asdict(each) for each in idle.of_kept(live.read(None))]
 
 
 def _programs_that_cannot_run() -> list[str]:
@@ -306,6 +317,15 @@ def _sample_use(rest: list[str]) -> int:
     return 0
 
 
+def _metrics(rest: list[str]) -> int:
+    from dshpc_setup.container import metrics_answer
+    from dshpc_setup.machine.local import LocalMachine
+
+    _no_arguments(rest)
+    metrics_answer.tell(LocalMachine())
+    return 0
+
+
 def _use(rest: list[str]) -> int:
     from dshpc_setup.container import use_answer
 
@@ -353,6 +373,7 @@ _COMMANDS = {
     "rotate-key": _rotate_key,
     "longest-wait": _longest_wait,
     "ssh-certify": _ssh_certify,
+    "metrics": _metrics,
     "use": _use,
     "sample-use": _sample_use,
     "job": _job,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from dshpc_setup import codec
 from dshpc_setup.usage.live import Kept, told_time
 
 
@@ -25,6 +28,15 @@ def of_kept(kept: Kept) -> tuple[IdleGpu, ...]:
         IdleGpu(job.id or str(job.own), job.user or str(job.uid), job.name or "", gpu.index, gpu.uuid, idle_s)
         for job, gpu, idle_s in kept.idle()
     )  # fmt: skip
+
+
+def read(report: Mapping[str, Any]) -> tuple[IdleGpu, ...]:
+    """Of a start report; none in that of an earlier version."""
+    found = report.get("idle_gpus")
+    try:
+        return tuple(codec.from_json(IdleGpu, each) for each in found or ())
+    except (TypeError, ValueError):
+        return ()
 
 
 def line(idle: IdleGpu) -> str:

@@ -10,7 +10,16 @@ from typing import Any
 from dshpc_setup import engine_door, probes
 from dshpc_setup.apply import apply
 from dshpc_setup.apply.apply import Change
-from dshpc_setup.cluster import last_engine, neighbours, own_files, previous, refused, start, verify
+from dshpc_setup.cluster import (
+    last_engine,
+    metrics_service,
+    neighbours,
+    own_files,
+    previous,
+    refused,
+    start,
+    verify,
+)
 from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.start import MayStop
 from dshpc_setup.engine import refusals, start_report, tools
@@ -484,3 +493,4 @@ class Configure:
             if started:
                 said = verify.run_first_job(self.machine, settings.container, has_gpu)
             say(f"{said}; {cluster.describe()}")
+        metrics_service.follow(self.machine, self.project, self.reporter, settings.metrics)

@@ -12,8 +12,10 @@ from typing import Any
 from dshpc_setup.slurm.job_states import SlurmJob
 
 _CUT, _CUT_OF_NAMES = "|", "\x1f"
-_WIDE = {"NodeList": 300, "BatchHost": 300, "Partition": 1000, "STDOUT": 4096}
-_FREE = frozenset(("Name", "STDOUT"))
+_WIDE = {
+    "NodeList": 300, "BatchHost": 300, "Partition": 1000, "STDOUT": 4096, "WorkDir": 4096,
+}  # fmt: skip
+_FREE = frozenset(("Name", "STDOUT", "WorkDir"))
 
 
 def _flag(text: str) -> bool:
@@ -54,6 +56,7 @@ _FIELDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "Nice": ("nice", int),
     "Name": ("name", str),
     "STDOUT": ("log", str),
+    "WorkDir": ("folder", str),
     "tres-per-job": ("asked", str),
     "tres-per-node": ("asked", str),
     "tres-per-socket": ("asked", str),

@@ -92,6 +92,7 @@ class LiveJob:
     user: str | None = None
     name: str | None = None
     log: str | None = None
+    method: str | None = None
     seen: float | None = None
     sampled: float | None = None
     warned: float | None = None

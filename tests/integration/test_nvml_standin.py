@@ -37,7 +37,7 @@ cuda 12080
 gpu minor=0 bus=00000000:1a:00 memory=81559 compute=9.0 mig=0 uuid=GPU-0a persistence=1 compute_mode=3 ecc=1 \
 virtualization=1 fabric=3/0 health=426/1 dram=3/14 sram=0/2 threshold=0 rows=9/1/1 retired=0 recovery=2 \
 mig_pending=1 used=512 utilization=37 temperature=41 power=98500 \
-power_limit=700000 name=NVIDIA H100 80GB HBM3
+power_limit=700000 sm_clock=1980 memory_clock=2619 energy=77 name=NVIDIA H100 80GB HBM3
 nvlink links=0-1 peer=00000000:83:00 kind=switch
 nvlink links=2 peer=00000000:84:00 kind=switch up=0
 nvlink links=3 peer=00000000:3b:00 kind=gpu
@@ -129,9 +129,15 @@ def test_what_a_card_measures(describe: Describe) -> None:
     assert (first["power_mw"], first["power_limit_mw"]) == (98500, 700000)
     part = second["mig"][0]
     assert (part["uuid"], part["memory_used_bytes"]) == ("MIG-01", 13 << 20)
-    assert second["errors"] == dict.fromkeys(
-        ("utilization", "temperature_c", "power_mw", "power_limit_mw"), 3
+    assert (first["sm_clock_mhz"], first["memory_clock_mhz"], first["energy_mj"]) == (
+        1980,
+        2619,
+        77,
     )
+    assert first["ecc_uncorrected"] == 3
+    unknown = ("utilization", "temperature_c", "power_mw", "power_limit_mw", "sm_clock_mhz",
+               "memory_clock_mhz", "energy_mj", "ecc_corrected", "ecc_uncorrected")  # fmt: skip
+    assert second["errors"] == dict.fromkeys(unknown, 3)
 
 
 def test_a_driver_that_knows_fewer_functions_hides_nothing_else(describe: Describe) -> None:

@@ -12,6 +12,8 @@ _MOST = {  # beyond these it is no measurement, whatever a driver says
     "temperature_c": 250,
     "power_w": 100_000,
     "power_limit_w": 100_000,
+    "sm_clock_mhz": 100_000,
+    "memory_clock_mhz": 100_000,
 }
 
 
@@ -35,6 +37,11 @@ class Reading:
     power_w: float | None = None
     power_limit_w: float | None = None
     mig: tuple[PartReading, ...] = ()
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    energy_mj: int | None = None  # since the driver was loaded
+    ecc_corrected: int | None = None  # errors since then
+    ecc_uncorrected: int | None = None
 
     def part(self, uuid: str | None, position: int = 0) -> PartReading:
         """The MIG instance of that UUID; where none has one, that in this position."""

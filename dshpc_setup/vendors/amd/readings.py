@@ -69,6 +69,8 @@ def _amd_card(look: Trace, folder: str) -> Reading:
         temperature_c=best.temperature_c,
         power_w=best.power_w,
         power_limit_w=best.power_limit_w,
+        sm_clock_mhz=best.sm_clock_mhz,
+        memory_clock_mhz=best.memory_clock_mhz,
     ).plausible()
 
 
@@ -77,10 +79,14 @@ def _amd_sensors(look: Trace, folder: str) -> Reading:
     heat = sensors.first(look, folder, ("temp1_input", "temp2_input"))
     power = sensors.first(look, folder, ("power1_average", "power1_input"))
     cap = look.number(f"{folder}/power1_cap")
+    clocks = [look.number(f"{folder}/{name}") for name in ("freq1_input", "freq2_input")]  # Hz
+    shader, memory = (None if clock is None else clock // 1_000_000 for clock in clocks)
     return Reading(
         temperature_c=sensors.degrees(heat),
         power_w=sensors.watts(power),
         power_limit_w=sensors.watts(cap),
+        sm_clock_mhz=shader,
+        memory_clock_mhz=memory,
     )
 
 

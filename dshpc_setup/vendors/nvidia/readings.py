@@ -58,6 +58,11 @@ def parse(item: Mapping[str, Any]) -> Reading:
         temperature_c=_whole(item.get("temperature_c")),
         power_w=_watts(item.get("power_mw")),
         power_limit_w=_watts(item.get("power_limit_mw")),
+        sm_clock_mhz=_count(item.get("sm_clock_mhz")),
+        memory_clock_mhz=_count(item.get("memory_clock_mhz")),
+        energy_mj=_count(item.get("energy_mj")),
+        ecc_corrected=_count(item.get("ecc_corrected")),
+        ecc_uncorrected=_count(item.get("ecc_uncorrected")),
         mig=tuple(
             PartReading(
                 part["uuid"] if isinstance(part.get("uuid"), str) else None,
@@ -72,6 +77,11 @@ def parse(item: Mapping[str, Any]) -> Reading:
 
 def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _count(value: object) -> int | None:
+    number = _whole(value)
+    return number if number is not None and 0 <= number < 1 << 63 else None
 
 
 def _mib(value: object) -> int | None:

@@ -16,7 +16,8 @@
  *                                  VOLATILE/AGGREGATE), threshold (0 or 1), rows (remapped,
  *                                  UNCORRECTABLE/PENDING/FAILED), retired (0 or 1), recovery
  *                                  (0 to 7), used (MiB), utilization (percent), temperature (C),
- *                                  power and power_limit (mW); name is the last key and takes the
+ *                                  power and power_limit (mW), sm_clock and memory_clock (MHz),
+ *                                  energy (mJ); name is the last key and takes the
  *                                  rest of the line
  *   instance KEY=VALUE ...         a MIG instance of the card before: gi, ci, memory, used,
  *                                  slices (3/3), uuid, profile
@@ -56,6 +57,7 @@ struct card {
     int mig, persistence, compute_mode, ecc, virtualization; /* -1: not supported */
     int mig_pending, dram[2], sram[2], threshold, rows[3], retired, recovery, health[2];
     int fabric, fabric_status, utilization, temperature, power, power_limit;
+    int sm_clock, memory_clock, energy;
     unsigned long long memory_mib, used_mib;
     struct link links[LINKS];
     unsigned long cpus[16];
@@ -161,6 +163,9 @@ static void parse_card(const char *line, int instance)
     card->temperature = number_of(line, "temperature", -1);
     card->power = number_of(line, "power", -1);
     card->power_limit = number_of(line, "power_limit", -1);
+    card->sm_clock = number_of(line, "sm_clock", -1);
+    card->memory_clock = number_of(line, "memory_clock", -1);
+    card->energy = number_of(line, "energy", -1);
     card->fabric = -1;
     if (value_of(line, "fabric", text))
         sscanf(text, "%d/%d", &card->fabric, &card->fabric_status);
@@ -482,6 +487,18 @@ ANSWERS(nvmlDeviceGetComputeMode, unsigned, compute_mode)
 ANSWERS(nvmlDeviceGetVirtualizationMode, unsigned, virtualization) /* an enumeration: 4 bytes */
 ANSWERS(nvmlDeviceGetPowerUsage, unsigned, power)
 ANSWERS(nvmlDeviceGetEnforcedPowerLimit, unsigned, power_limit)
+ANSWERS(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, energy)
+
+int nvmlDeviceGetClockInfo(struct card *card, unsigned kind, unsigned *mhz)
+{
+    int clock = kind == 1 ? card->sm_clock : kind == 2 ? card->memory_clock : -1;
+
+    ENTER(card);
+    if (clock < 0)
+        return UNSUPPORTED;
+    *mhz = (unsigned)clock;
+    return OK;
+}
 
 int nvmlDeviceGetEccMode(struct card *card, unsigned *current, unsigned *pending)
 {
@@ -511,8 +528,10 @@ int nvmlDeviceGetTotalEccErrors(struct card *card, unsigned kind, unsigned when,
                                 unsigned long long *count)
 {
     ENTER(card);
-    (void)kind, (void)when, (void)count;
-    return UNSUPPORTED;
+    if (kind != UNCORRECTED || when || card->dram[0] < 0)
+        return UNSUPPORTED;
+    *count = (unsigned long long)card->dram[0];
+    return OK;
 }
 
 struct sram_status {

@@ -1,0 +1,318 @@
+"""What jobs use of their GPUs: measured by a real library, kept by a cluster, counted against a ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dshpc_setup.container.use_sampler import Sampler
+from dshpc_setup.facts import GpuDevice, Gpus, MigInstance
+from dshpc_setup.jobs.allocated_gpus import Places, parse_table
+from dshpc_setup.jobs.offer import OfferedGpu
+from dshpc_setup.machine import CommandResult
+from dshpc_setup.settings import Settings
+from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.usage import ledger, live
+from tests.integration.cluster import Cluster, as_user, wait_until
+from tests.integration.test_nvml_standin import Describe, describe, library
+
+pytestmark = pytest.mark.engines("docker", why="its jobs are of two users")
+
+__all__ = ["describe", "library"]
+
+UIDS = (4321, 4322)
+STATE = ledger.FOLDER
+CARD = (
+    "gpu minor={0} bus=00000000:0{0}:00 memory=81559 uuid=GPU-{0} used={1} utilization={2} power={3} "
+    "temperature=50 name=NVIDIA H100 80GB HBM3\n"
+)
+ENDED = (
+    "JobId=7 UserId=root(0) GroupId=root(0) Name=train JobState=COMPLETED Partition=debug TimeLimit=1 "
+    "StartTime={} EndTime={} NodeList=node NodeCnt=1 ProcCnt=2 WorkDir=/work ReservationName= "
+    "Tres=cpu=2,mem=4G,node=1,billing=2 Account= QOS= WcKey= Cluster=unknown SubmitTime={} "
+    "EligibleTime={} DerivedExitCode=0:0 ExitCode=3:0 \n"
+)
+BEGAN = 1_795_000_000
+
+
+class Ordered:
+    """Slurm's programs: what they were told; squeue knows the job 7."""
+
+    def __init__(self) -> None:
+        self.orders: list[list[str]] = []
+
+    def run(self, argv: Sequence[str], **_: object) -> CommandResult:
+        if argv[0] == "squeue":
+            cells = ("7", "7", "7", "N/A", "0", "0", "root", "1", "%j.log", "/work", "a\x1b]0;b\njob")
+            return CommandResult(tuple(argv), "present", 0, "\x1f".join((*cells, "\n")), "", 1.0)
+        self.orders.append(list(argv))
+        return CommandResult(tuple(argv), "present", 0, "", "", 1.0)
+
+
+@pytest.fixture
+def sampler(describe: Describe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sampler:
+    """It watches two cards, of which the job 7 has both."""
+    devices = tuple(
+        GpuDevice(index, "nvidia", "H100", f"GPU-{index}", slurm_type="h100",
+                  pci_bus_id=f"0000:0{index}:00.0", device_files=(f"/dev/nvidia{index}",))
+        for index in (0, 1)
+    )  # fmt: skip
+    offered = tuple(
+        OfferedGpu(index, f"GPU-{index}", "h100", "h100", "H100", "nvidia", 81559, "9.0")
+        for index in (0, 1)
+    )
+    places = Places(parse_table(["gpu 0 nvidia 0 GPU-0", "gpu 1 nvidia 1 GPU-1"]), offered, "node")
+    folder, log = str(tmp_path / "use"), str(tmp_path / "jobs.log")
+    Path(log).touch()
+    made = Sampler(describe(""), Settings(idle_gpu="1m", release_idle="20m"), "node",
+                   Gpus("present", devices=devices), places, folder, log)  # fmt: skip
+    ordered = Ordered()
+    monkeypatch.setattr(Slurm, "run", lambda _, *argv, **more: ordered.run(argv, **more))
+    monkeypatch.setattr(made, "orders", ordered.orders, raising=False)
+    made.begin()
+    (tmp_path / "use" / "run" / "7.0").write_text(
+        f"start 4294967291 {BEGAN} 0 0,1 GPU-0,GPU-1 /dev/null\n"
+    )
+    return made
+
+
+def says(tmp_path: Path, *cards: str, more: str = "") -> None:
+    (tmp_path / "nvml.txt").write_text("driver 550.163.01\n" + "".join(cards) + more)
+
+
+def end(sampler: Sampler, seconds: int) -> dict[str, Any]:
+    """The job ends so long after its start: its line of the ledger."""
+    times = [
+        time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(BEGAN + each)) for each in (0, seconds)
+    ]
+    assert sampler.log is not None
+    with open(sampler.log, "a", encoding="utf-8") as file:
+        file.write(ENDED.format(times[0], times[1], times[0], times[0]))
+    run = Path(sampler.folder) / "run" / "7.0"
+    with run.open("a", encoding="utf-8") as file:
+        file.write(f"end 4294967291 {BEGAN + seconds} 768 2097152 60000\n")
+    sampler.pass_once(1e6, BEGAN + seconds + 1)
+    (line,) = ledger.newest_first(None, sampler.folder)
+    return {"job": line, "use": line.use_json()}
+
+
+def test_readings_that_move_become_means_and_peaks(sampler: Sampler, tmp_path: Path) -> None:
+    for at, (percent, used, power) in enumerate(
+        ((100, 40000, 700000), (0, 20000, 100000)), start=1
+    ):
+        says(tmp_path, CARD.format(0, used, percent, power), CARD.format(1, 0, 0, 60000))
+        sampler.pass_once(at * 15.0, BEGAN + at * 15.0)
+    (running,) = live.load(sampler.folder)
+    assert (running.id, running.user, running.name) == ("7", "root", "a\x1b]0;b\njob")
+    # Who is killed and begins again goes on where it was
+    sampler.jobs = {}
+    sampler.begin()
+    found = end(sampler, 30)
+    job = found["job"]
+    assert (job.id, job.name, job.exit_code, job.log) == ("7", "train", 3, "/work/7.log")
+    assert (job.cpus, job.memory_mib, job.peak_memory_mib, job.mean_cpus) == (2, 4096, 2048, 2.0)
+    assert [(gpu.index, gpu.uuid, gpu.type, gpu.node) for gpu in job.gpus] == [
+        (0, "GPU-0", "h100", "node"), (1, "GPU-1", "h100", "node"),
+    ]  # fmt: skip
+    assert (found["use"]["gpu_seconds"], found["use"]["gpu_used_seconds"]) == (60.0, 15.0)
+    first, second = found["use"]["gpus"]
+    assert first == {
+        "uuid": "GPU-0", "measured_s": 30.0, "mean_percent": 50.0, "peak_percent": 100,
+        "mean_memory_mib": 30000, "peak_memory_mib": 40000, "energy_j": 12000.0,
+        "last_used": BEGAN + 15.0,
+    }  # fmt: skip
+    assert (second["peak_percent"], second["last_used"]) == (0, None)
+    assert list(Path(sampler.folder, "run").iterdir()) == []
+    assert live.load(sampler.folder) == ()
+
+
+def test_a_driver_that_hangs_costs_its_samples_alone(
+    sampler: Sampler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dshpc_setup.container.use_sampler._ASK_S", 1.0)
+    says(tmp_path, CARD.format(0, 10, 50, 1000), CARD.format(1, 10, 50, 1000),
+         more="hang nvmlDeviceGetUtilizationRates 1\n")  # fmt: skip
+    began = time.monotonic()
+    sampler.pass_once(15.0, BEGAN + 15.0)
+    assert time.monotonic() - began < 8
+    says(tmp_path, more="crash nvmlDeviceGetCount_v2\n")
+    sampler.pass_once(30.0, BEGAN + 30.0)
+    says(tmp_path, CARD.format(0, 10, 30, 1000), CARD.format(1, 10, 30, 1000))
+    sampler.pass_once(45.0, BEGAN + 45.0)
+    first, second = end(sampler, 50)["use"]["gpus"]
+    # What the first card said before the second one hung counts
+    assert (first["measured_s"], second["measured_s"]) == (30.0, 15.0)
+
+
+def test_an_idle_job_is_warned_and_then_ended(sampler: Sampler, tmp_path: Path) -> None:
+    orders: list[list[str]] = sampler.orders  # type: ignore[attr-defined]
+    quiet = [CARD.format(index, 10, 0, 1000) for index in (0, 1)]
+
+    def at(minutes: int) -> list[str]:
+        del orders[:]
+        sampler.pass_once(minutes * 60.0, BEGAN + minutes * 60.0)
+        return [order[1] if order[0] == "scontrol" else order[0] for order in orders]
+
+    says(tmp_path, *quiet)
+    assert at(1) == []
+    assert len(live.read(None, sampler.folder).idle()) == 2
+    says(tmp_path, quiet[0], CARD.format(1, 10, 3, 1000))  # one of its GPUs computes
+    assert at(15) == []
+    says(tmp_path, *quiet)
+    assert at(20) == []  # five minutes since its last use
+    assert at(26) == ["notify"]
+    assert "the job is ended in 10 min" in orders[0][-1]
+    assert at(30) == []
+    says(tmp_path, quiet[0], CARD.format(1, 10, 3, 1000))
+    assert at(34) == []
+    says(tmp_path, *quiet)
+    assert at(40) == []  # it has computed since it was warned
+    assert at(45) == ["notify"]
+    assert at(56) == ["notify", "scancel"]
+    assert orders[-1] == ["scancel", "7"]
+
+
+def test_instances_are_measured_each(sampler: Sampler, tmp_path: Path) -> None:
+    """As far as the driver tells: the memory. Whether one computes it does not, so none is idle."""
+    parts = (MigInstance("3g.40gb", "MIG-1", 40448, ("/dev/nvidia-caps/nvidia-cap1",)),)
+    card = GpuDevice(0, "nvidia", "H100", "GPU-0", pci_bus_id="0000:00:00.0",
+                     mig_mode="enabled", mig=parts)  # fmt: skip
+    sampler.gpus = Gpus("present", devices=(card,))
+    sampler.places = Places(parse_table(["gpu 0 nvidia - MIG-1"]), (), "node")
+    (tmp_path / "use" / "run" / "7.0").write_text(f"start 0 {BEGAN} 0 0 MIG-1 /dev/null\n")
+    says(tmp_path, CARD.format(0, 5000, 50, 1000).replace("uuid=", "mig=1 uuid="),
+         more="instance gi=1 ci=0 memory=40448 used=700 slices=3/3 uuid=MIG-1 profile=3g.40gb\n")  # fmt: skip
+    sampler.pass_once(15.0, BEGAN + 600.0)
+    assert live.read(None, sampler.folder).idle() == []
+    (part,) = end(sampler, 600)["use"]["gpus"]
+    assert (part["uuid"], part["peak_memory_mib"], part["peak_percent"]) == ("MIG-1", 700, None)
+
+
+# On a cluster
+
+
+def asked(cluster: Cluster, uid: int, *words: str) -> str:
+    return as_user(uid, "dshpc", *words, cwd=cluster.work / f"of{uid}").good().stdout
+
+
+def listed(cluster: Cluster, uid: int) -> dict[str, dict[str, Any]]:
+    told = json.loads(asked(cluster, uid, "job", "list", "--all", "--json"))
+    return {job["id"]: job for job in told["jobs"]}
+
+
+def submitted(cluster: Cluster, uid: int, chance: random.Random) -> dict[str, int]:
+    """One job, or an array, of some way and size: its ids and how many GPUs each has."""
+    gpus, name = chance.randint(1, 2), chance.choice(["plain", "a b\t'c'", "=1+1", 'x"{}\\'])
+    script = f"sleep {chance.choice([0, 0.2, 1.1, 2])}"
+    match chance.choice(["srun", "sbatch", "array", "run"]):
+        case "srun":
+            said = asked(cluster, uid, "srun", "-J", name, f"--gres=gpu:{gpus}", "sh", "-c",
+                         f"{script}; echo $SLURM_JOB_ID")  # fmt: skip
+            return {said.strip(): gpus}
+        case "sbatch":
+            own = ("-o", "log-%j.out", "-J", name, f"--gres=gpu:{gpus}", f"--wrap={script}")
+            return {asked(cluster, uid, "sbatch", "--parsable", *own).strip(): gpus}
+        case "array":
+            of_array = ("-o", "/dev/null", "--array=0-2", f"--gres=gpu:{gpus}", f"--wrap={script}")
+            job = asked(cluster, uid, "sbatch", "--parsable", *of_array).strip()
+            return {f"{job}_{task}": gpus for task in range(3)}
+    told = asked(cluster, uid, "run", "--json", "--gpus", str(gpus), "--", "sh", "-c", script)
+    return {str(json.loads(told)["job_id"]): gpus}
+
+
+def slurms(cluster: Cluster) -> dict[str, tuple[str, float, float]]:
+    """What slurmctld says of jobs that have ended: user, start and end."""
+    told = json.loads(cluster.said("squeue", "--json", "-a", "-t", "all"))
+    found: dict[str, tuple[str, float, float]] = {}
+    for job in told["jobs"]:
+        task: Mapping[str, Any] = job["array_task_id"]
+        name = (
+            f"{job['array_job_id']['number']}_{task['number']}"
+            if task["set"]
+            else str(job["job_id"])
+        )
+        state = job["job_state"]
+        if not {"PENDING", "RUNNING", "COMPLETING"} & set(state):
+            found[name] = (job["user_name"], job["start_time"]["number"], job["end_time"]["number"])
+    return found
+
+
+def sampler_pid(cluster: Cluster) -> str:
+    return cluster.said("pgrep", "-f", "^/usr/bin/python3 .*dshpc-node sample-use").strip()
+
+
+def test_gpu_seconds_are_those_of_a_ledger(fresh: Cluster) -> None:
+    """Of random jobs of two users; who watches is killed meanwhile, and then the container is."""
+    fresh.configure("--simulate", "h100:2").good()
+    for uid in UIDS:
+        (fresh.work / f"of{uid}").mkdir()
+        os.chown(fresh.work / f"of{uid}", uid, uid)
+    chance = random.Random(7)
+    kept: dict[str, tuple[int, int]] = {}
+    wait_until(lambda: fresh.exec("pgrep", "-f", "sample-use").code == 0, "it watches")
+    for round_ in range(12):
+        uid = chance.choice(UIDS)
+        kept.update({job: (uid, gpus) for job, gpus in submitted(fresh, uid, chance).items()})
+        if round_ == 6:
+            fresh.said("kill", "-9", sampler_pid(fresh))
+    wait_until(lambda: kept.keys() <= slurms(fresh).keys(), "all have ended", 180)
+    told = slurms(fresh)
+    held = {job: gpus * (told[job][2] - told[job][1]) for job, (_, gpus) in kept.items()}
+
+    def written() -> bool:
+        found = {**listed(fresh, UIDS[0]), **listed(fresh, UIDS[1])}
+        return all(found[job]["use"] is not None for job in kept)
+
+    wait_until(written, "all are written down")
+    for uid in UIDS:
+        mine = {job for job, (of, _) in kept.items() if of == uid}
+        found = listed(fresh, uid)
+        assert found.keys() == mine, "and no other user's"
+        for job in mine:
+            assert abs(found[job]["use"]["gpu_seconds"] - held[job]) <= 1.0
+            assert len({gpu["index"] for gpu in found[job]["gpus"]}) == kept[job][1]
+            assert {(gpu["type"], gpu["node"]) for gpu in found[job]["gpus"]} == {
+                ("h100", fresh.node()[0])
+            }
+            assert found[job]["use"]["peak_memory_mib"] > 0
+            assert found[job]["exit_code"] == 0
+
+    def hours() -> dict[str, float]:
+        report = json.loads(fresh.dshpc("usage", "--json").good().stdout)
+        assert report["schema"] == "dshpc.usage/1"
+        return {row["user"]: row["gpu_seconds_held"] for row in report["rows"]}
+
+    users = {told[job][0] for job in kept}
+    wanted = {user: sum(held[job] for job in held if told[job][0] == user) for user in users}
+    assert hours() == pytest.approx(wanted, abs=len(held))
+    for way, key in (("gpu-type", "h100"), ("week", time.strftime("%G-W%V", time.gmtime()))):
+        rows = fresh.dshpc("usage", "--by", way, "--csv").good().stdout.splitlines()
+        assert rows[0].startswith(f"{way.replace('-', '_')},jobs,gpu_seconds_held,")
+        assert rows[1].startswith(f"{key},{len(kept)},")
+    methods = json.loads(fresh.dshpc("usage", "--by", "method", "--json").good().stdout)
+    assert sum(row["jobs"] for row in methods["rows"]) == len(kept)
+
+    # No job reads of others, or stops who watches
+    files = (
+        f"{STATE}/{name}" for name in ("live.json", "ledger/*", f"of/{UIDS[1]}.jsonl", "run/*")
+    )
+    spy = f"cat {' '.join(files)}; kill -9 {sampler_pid(fresh)}"
+    said = as_user(UIDS[0], "dshpc", "srun", "sh", "-c", f"{spy}; ls {STATE}/of",
+                   cwd=fresh.work / f"of{UIDS[0]}")  # fmt: skip
+    assert (said.stdout, said.stderr.count("ermission")) == ("", 5), said.stderr
+
+    before = hours()
+    fresh.engine.said("kill", fresh.container)
+    fresh.dshpc("up", "--yes").good()
+    assert hours() == before
+    # Slurm has forgotten nothing yet; what is kept does not hang on it
+    plain = next(job for job in kept if told[job][0] and "_" not in job)
+    fresh.said("sh", "-c", ": >/var/lib/dshpc/state/jobcomp/jobs.log")
+    assert listed(fresh, kept[plain][0])[plain]["use"] is not None
