@@ -209,7 +209,7 @@ def _idle_gpus(_: CheckInput, inside: Inside) -> Verdict:
     if not inside.idle_gpus:
         return fine()
     jobs = list(dict.fromkeys(each.job for each in inside.idle_gpus))
-    return note(
+    return warning(
         "Jobs hold GPUs that they do not use, and no other job gets these.",
         *(plain(idle.line(each)) for each in inside.idle_gpus[: blocked_jobs.MOST]),
         fix=(

@@ -205,7 +205,7 @@ def _holders(seen: Seen, cards: tuple[Card, ...]) -> Iterator[Metric]:
 
 
 def _xids(seen: Seen, cards: tuple[Card, ...]) -> Iterator[Metric]:
-    if seen.doctor is None:
+    if seen.doctor is None or seen.gpus.gpus.simulated:
         return
     last = GaugeMetricFamily(
         "DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", labels=GPU

@@ -533,6 +533,7 @@ def test_status_as_json(project: Project) -> None:
         "problem": None,
         "kept_last_good": None,
         "refused": None,
+        "idle_gpus": [],
         "unclean_ends": [],
         "interrupted": None,
         "rest": None,

@@ -8,7 +8,9 @@ import pytest
 
 from dshpc_setup.node import main
 
-VERBS = frozenset("Answer Certify Check Detect Find Let Make Print Replace Show Start Try Wait".split())
+VERBS = frozenset(
+    "Answer Certify Check Detect Find Let Make Print Replace Show Start Try Wait Watch".split()
+)
 
 
 def test_help_names_every_command_and_begins_with_a_verb(
