@@ -27,12 +27,7 @@ HERE = Path(__file__).parent
 DEADLINE_S = 3600
 # Without --dir
 ALONE = (
-    "bring_up",
-    "completion",
-    "detect",
-    "image_size",
-    "passthrough",
-    "processes",
+    *("bring_up", "completion", "detect", "image_size", "metrics", "passthrough", "processes", "use"),
     "validate",
     "version",
 )

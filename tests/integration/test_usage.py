@@ -292,7 +292,7 @@ def test_gpu_seconds_are_those_of_a_ledger(fresh: Cluster) -> None:
             assert abs(found[job]["use"]["gpu_seconds"] - held[job]) <= 1.0
             assert len({gpu["index"] for gpu in found[job]["gpus"]}) == kept[job][1]
             assert {(gpu["type"], gpu["node"]) for gpu in found[job]["gpus"]} == {
-                ("h100", fresh.node()[0])
+                ("h100", fresh.prefix)
             }
             assert found[job]["use"]["peak_memory_mib"] > 0
             assert found[job]["exit_code"] == 0

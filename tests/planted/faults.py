@@ -39,6 +39,20 @@ FAULTS = (
         "ssh/test_names.py",
     ),
     _fault(
+        "a job that was written down twice is counted twice",
+        "dshpc_setup/usage/ledger.py",
+        "if job is not None and job.key not in seen:",
+        "if job is not None:",
+        "usage/test_usage.py::test_a_killed_writer_leaves_no_line_that_is_none",
+    ),
+    _fault(
+        "a control character of a job's name stands in a label",
+        "dshpc_setup/metrics/families.py",
+        'sign if sign.isprintable() else "\\ufffd"',
+        'sign if sign else "\\ufffd"',
+        "metrics/test_metrics.py::test_a_label_holds_no_sign_that_is_none",
+    ),
+    _fault(
         "a library of another driver than the running one is handed over",
         "dshpc_setup/passthrough/driver_files.py",
         "if told is None or self._version in (None, told[1]):",
