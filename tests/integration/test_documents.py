@@ -21,6 +21,8 @@ SHOWN = {item.command: item for item in shown() if RECORDED in item.command}
 # Compared by another test, which has what the block needs: a private engine, another tier.
 ELSEWHERE = {
     ("docs/how-to/rest.md", "python3 submit.py"): "test_rest.py",
+    ("docs/how-to/usage.md", "dshpc usage"): "test_usage.py",
+    ("docs/how-to/usage.md", "dshpc job show 12"): "../unit/usage/test_show.py",
     ("README.md", "./dshpc passthrough"): "test_passthrough_engines.py",
     ("docs/how-to/jobs.md", "dshpc job clean --yes"): "../unit/cli/test_cleaning.py",
     ("docs/how-to/jobs.md", "dshpc job show 6"): "test_scheduling.py",
@@ -98,6 +100,8 @@ FILES = {
     ("docs/how-to/ci.md", "yaml"): "tests/integration/test_ci.py",
     ("docs/how-to/ci.md", "text"): "tests/integration/test_ci.py",
     ("docs/how-to/configuration.md", "yaml"): "tests/integration/test_documents_cluster.py",
+    ("docs/how-to/metrics.md", "yaml"): "tests/unit/metrics/test_metrics.py",
+    ("docs/how-to/usage.md", "yaml"): "tests/unit/metrics/test_metrics.py",
     ("docs/how-to/own-configuration.md", "yaml"): "tests/integration/test_seed_recipes.py",
     ("docs/how-to/own-configuration.md", ""): "tests/integration/test_documents_cluster.py",
     ("docs/how-to/workflows.md", "yaml"): "tests/unit/workflows/test_docs.py",

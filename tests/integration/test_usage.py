@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from dshpc_setup.settings import Settings
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.usage import ledger, live
 from tests.integration.cluster import Cluster, as_user, wait_until
+from tests.integration.shown import documented
 from tests.integration.test_nvml_standin import Describe, describe, library
 
 pytestmark = pytest.mark.engines("docker", why="its jobs are of two users")
@@ -305,6 +307,11 @@ def test_gpu_seconds_are_those_of_a_ledger(fresh: Cluster) -> None:
     users = {told[job][0] for job in kept}
     wanted = {user: sum(held[job] for job in held if told[job][0] == user) for user in users}
     assert hours() == pytest.approx(wanted, abs=len(held))
+    page = documented("docs/how-to/usage.md", "dshpc usage").lines
+    table = fresh.dshpc("usage").good().stdout.splitlines()
+    assert table[0].split() == page[0].split()
+    numbers = r"\S+ +\d+ +\d+\.\d\d +0\.00 +- +-"  # made-up GPUs measure nothing
+    assert all(re.fullmatch(numbers, line) for line in (*table[1:], *page[1:]))
     for way, key in (("gpu-type", "h100"), ("week", time.strftime("%G-W%V", time.gmtime()))):
         rows = fresh.dshpc("usage", "--by", way, "--csv").good().stdout.splitlines()
         assert rows[0].startswith(f"{way.replace('-', '_')},jobs,gpu_seconds_held,")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dshpc_setup.container import metrics_answer
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.metrics import families, served
 from dshpc_setup.project.folder import project_at
-from dshpc_setup.settings import texts
+from dshpc_setup.settings import load, texts
+from tests.integration.shown import blocks
 
 SDIAG = """\
 *******************************************************
@@ -87,6 +89,22 @@ def test_a_label_holds_no_sign_that_is_none() -> None:
 )
 def test_where_it_listens(text: str, wanted: tuple[str, int]) -> None:
     assert served.address(texts.listener(text)) == wanted
+
+
+@pytest.mark.parametrize("page", ["docs/how-to/metrics.md", "docs/how-to/usage.md"])
+def test_the_settings_of_the_pages_are_some(page: str) -> None:
+    """The rest is a configuration of Prometheus', whose keys tests/integration/test_metrics.py uses."""
+    shown = [block.text for block in blocks(page) if block.language == "yaml"]
+    values = [yaml.safe_load(text) for text in shown]
+    settings = [
+        load(yaml_text=text, yaml_name=page)
+        for text, value in zip(shown, values, strict=True)
+        if value.keys() & {"metrics", "release_idle"}
+    ]
+    wanted = ("127.0.0.1:9410", "off") if "metrics" in page else ("off", "2h")
+    assert [(each.metrics, each.release_idle) for each in settings] == [wanted]
+    known = {"metrics", "release_idle", "scrape_configs", "rule_files", "authorization"}
+    assert {key for value in values for key in value} <= known
 
 
 @pytest.mark.parametrize(
