@@ -64,6 +64,7 @@ class Sampler:
     _offset: int = 0
     _last_line: bytes = b""
     _is_first: bool = True
+    _has_live: bool = True
     _checked: set[tuple[int, int]] = field(default_factory=set)
 
     def begin(self) -> None:
@@ -95,10 +96,18 @@ class Sampler:
         for key in self.jobs.keys() - noted:
             del self.jobs[key]
         self._ask_slurm(now)
+        if not (self.jobs or noted):
+            if self._has_live:
+                self._save_live(now)
+            return
         if self.jobs:
             self._measure(step_s, now)
             self._end_idle(now)
+        self._save_live(now)
+
+    def _save_live(self, now: float) -> None:
         live.save(self.jobs.values(), now, texts.age_s(self.settings.idle_gpu), self.folder)
+        self._has_live = bool(self.jobs)
 
     def _live(self, run: Run) -> LiveJob:
         return LiveJob(run.own, run.run, run.uid or 0, run.began or time.time(), self._held(run))
@@ -230,7 +239,7 @@ class Sampler:
             self._forget(job)
         self._offset, self._last_line, self._is_first = offset, last, False
         live.save_place(self.folder, offset, last)
-        live.save(self.jobs.values(), now, texts.age_s(self.settings.idle_gpu), self.folder)
+        self._save_live(now)
 
     def _new_lines(self, log: str) -> tuple[list[bytes], int, bytes]:
         """Whole lines behind the last one that was read; all of a log that is another by now."""

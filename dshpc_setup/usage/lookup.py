@@ -31,7 +31,8 @@ class Uses:
             self._found.setdefault(job.own, []).append(job)
             if job.own == own and (known := self._of(own, ended)) is not None:
                 return known
-            if ended is not None and job.ended < ended - 3600:
+            out_of_turn = job.state in ("REQUEUED", "UNKNOWN")  # written long after their ends
+            if ended is not None and not out_of_turn and job.ended < ended - 3600:
                 break  # they are written in the order of their ends, or nearly so
         return None
 

@@ -279,3 +279,23 @@ def test_a_cluster_tells_and_serves_them(standard: Cluster, prometheus: Path) ->
     assert strict(standard.dshpc("metrics", "--openmetrics").good().stdout)
     refused = standard.dshpc("metrics", "--serve")
     assert (refused.code, "metrics: 127.0.0.1:9410" in refused.stderr) == (64, True)
+
+
+def test_up_serves_and_down_ends_it(fresh: Cluster) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        taken.listen()
+        said = fresh.configure("--simulate", "h100:2", "--metrics", f"127.0.0.1:{port}").good()
+        assert f"Metrics are not served at 127.0.0.1:{port}" in said.stderr + said.stdout
+    fresh.dshpc("up", "--yes").good()
+    wait_until(lambda: get(port)[0] == 200, "a first look", 120)
+    job = fresh.submit("--gres=gpu:1", "-J", 'a"b\\c', script="sleep 600")
+    wait_until(lambda: f'job="{job}"' in get(port)[2], "the job that holds a GPU", 120)
+    (line,) = (line for line in get(port)[2].splitlines() if line.startswith("dshpc_gpu_job_info{"))
+    assert 'name="a\\"b\\\\c"' in line
+    fresh.said("scancel", job)
+    wait_until(lambda: f'job="{job}"' not in get(port)[2], "its series ends with it", 120)
+    fresh.dshpc("down", "--yes").good()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)

@@ -190,13 +190,14 @@ def test_those_that_run_outlive_who_watches(tmp_path: Path) -> None:
 def test_a_job_is_found_by_its_number_and_its_end(tmp_path: Path) -> None:
     folder = str(tmp_path)
     ledger.make_folders(folder)
-    again = job(1, NOW - 5, state="REQUEUED")
+    again = job(1, NOW - DAY, state="REQUEUED")
     ledger.add([job(1, NOW - 9 * DAY), *(job(each, NOW - 100 + each) for each in range(2, 9)), again,
                 job(1, NOW)], folder)  # fmt: skip
     uses = Uses(folder)
     found = [uses.find(own, at) for own, at in ((1, NOW + 1), (5, None), (1, NOW - 9 * DAY))]
     assert [each and each.ended for each in found] == [NOW, NOW - 95, NOW - 9 * DAY]
-    assert uses.find(1, NOW - 5) is None
+    assert uses.find(1, NOW - DAY) is None
+    assert Uses(folder).find(8, NOW - 92) is not None
     assert uses.find(77, NOW) is None
 
 
