@@ -21,7 +21,7 @@ from dshpc_setup.facts import Gpus
 from dshpc_setup.jobs import allocated_gpus, records
 from dshpc_setup.machine import Machine
 from dshpc_setup.probes import readings
-from dshpc_setup.probes.readings import PartReading, Reading
+from dshpc_setup.probes.readings import PartReading, Reading, Watch
 from dshpc_setup.settings import Settings, texts
 from dshpc_setup.slurm import completion_log, job_states
 from dshpc_setup.slurm.client import Slurm
@@ -65,6 +65,7 @@ class Sampler:
     _last_line: bytes = b""
     _is_first: bool = True
     _has_live: bool = True
+    _watch: Watch | None = None
     _checked: set[tuple[int, int]] = field(default_factory=set)
 
     def begin(self) -> None:
@@ -96,6 +97,8 @@ class Sampler:
         for key in self.jobs.keys() - noted:
             del self.jobs[key]
         self._ask_slurm(now)
+        if not any(job.gpus for job in self.jobs.values()):
+            self.close()
         if not (self.jobs or noted):
             if self._has_live:
                 self._save_live(now)
@@ -104,6 +107,11 @@ class Sampler:
             self._measure(step_s, now)
             self._end_idle(now)
         self._save_live(now)
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
 
     def _save_live(self, now: float) -> None:
         live.save(self.jobs.values(), now, texts.age_s(self.settings.idle_gpu), self.folder)
@@ -174,9 +182,15 @@ class Sampler:
             self.jobs[key] = replace(job, gauges=gauges, sampled=now, peak_memory_mib=memory)
 
     def _readings(self) -> dict[str, Reading | PartReading]:
-        found = readings.gather(self.machine, self.gpus, _ASK_S)
+        """By a process that keeps the driver's library open while a job has GPUs, and no longer: a card can
+        be reset, or cut anew, only where nobody has it open."""
+        if self._watch is None:
+            self._watch = readings.watch(self.machine, self.gpus)
+        found = self._watch.now(_ASK_S)
         told: dict[str, Reading | PartReading] = {}
-        for device, reading in zip(self.gpus.devices, found.devices, strict=False):
+        for device in self.gpus.devices:
+            if (reading := found.get(device.index)) is None:
+                continue
             told[device.uuid or f"index {device.index}"] = reading
             for place, part in enumerate(device.mig):
                 if part.uuid:
@@ -397,6 +411,7 @@ def main(machine: Machine, paths: Paths, settings: Settings) -> None:
         try:
             if (now_stamp := _stamp(paths)) != stamp:  # a start or reconfigure has found other GPUs
                 stamp, before = now_stamp, sampler
+                before.close()
                 sampler = _made(machine, paths, settings)
                 sampler.jobs = before.jobs
             sampler.pass_once(time.monotonic(), time.time())

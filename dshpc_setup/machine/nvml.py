@@ -30,8 +30,12 @@ device may have its "pci_bus_id", and `errors` may name what NVML has no field f
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from dshpc_setup.machine import Machine, Reply, Say, library
+
+if TYPE_CHECKING:
+    from dshpc_setup.machine.resident import Resident
 
 LIBRARY = "libnvidia-ml.so.1"
 
@@ -47,10 +51,15 @@ def ask(machine: Machine, deadline_s: float) -> Reply:
 
 
 def _ask(machine: Machine, question: Callable[[str | None, Say], None], deadline_s: float) -> Reply:
+    beside = _beside(machine)
+    return library.ask(lambda say: question(beside, say), LIBRARY, deadline_s=deadline_s)
+
+
+def _beside(machine: Machine) -> str | None:
+    """Where it lies, for a loader that does not know."""
     given = machine.env.get("LD_LIBRARY_PATH", "").split(":")
     paths = (f"{folder}/{LIBRARY}" for folder in (*filter(None, given), *_EXTRA_FOLDERS))
-    beside = next((path for path in paths if machine.exists(path)), None)
-    return library.ask(lambda say: question(beside, say), LIBRARY, deadline_s=deadline_s)
+    return next((path for path in paths if machine.exists(path)), None)
 
 
 def ask_readings(machine: Machine, deadline_s: float) -> Reply:
@@ -66,3 +75,12 @@ def ask_readings(machine: Machine, deadline_s: float) -> Reply:
     from dshpc_setup.machine import nvml_readings
 
     return _ask(machine, nvml_readings.readings, deadline_s)
+
+
+def resident(machine: Machine) -> Resident:
+    """One that is asked again and again for use, memory and power, in the shape of `ask_readings`."""
+    from dshpc_setup.machine import nvml_readings
+    from dshpc_setup.machine.resident import Resident
+
+    beside = _beside(machine)
+    return Resident(lambda asked, say: nvml_readings.stay(beside, asked, say), LIBRARY)

@@ -7,14 +7,15 @@ is None: no driver tells them all, and a card that is cut into parts has some fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from dshpc_setup import gpu_vendors
 from dshpc_setup.facts import Evidence, GpuDevice, Gpus, State, Vendor
 from dshpc_setup.machine import Machine, Say, earlier
-from dshpc_setup.probes.readings.values import Answer, PartReading, Reading, Readings
+from dshpc_setup.probes.readings.values import Answer, PartReading, Reading, Readings, Watch
 from dshpc_setup.probes.trace import Found, Trace, failure
 
-__all__ = ["PartReading", "Reading", "Readings", "gather"]
+__all__ = ["PartReading", "Reading", "Readings", "Watch", "gather", "watch"]
 
 
 def gather(machine: Machine, gpus: Gpus, deadline_s: float) -> Readings:
@@ -53,6 +54,35 @@ def gather(machine: Machine, gpus: Gpus, deadline_s: float) -> Readings:
         states.append((vendor, state))
     in_order = tuple(found.get(device.index, Reading()) for device in gpus.devices)
     return Readings(in_order, tuple(states), tuple(evidence), tuple(lost))
+
+
+def watch(machine: Machine, gpus: Gpus) -> Watch:
+    """All GPUs again and again, until it is closed: by vendor, as cheaply as each can be asked."""
+    watches: list[Watch] = []
+    others: list[GpuDevice] = []
+    for vendor in gpu_vendors.names():
+        own = tuple(device for device in gpus.devices if device.vendor == vendor)
+        made = getattr(gpu_vendors.aspect(vendor, "readings"), "watch", None) if own else None
+        if made is None:
+            others += own
+        else:
+            watches.append(made(machine, own))
+    rest = replace(gpus, devices=tuple(others))
+
+    def now(deadline_s: float) -> Mapping[int, Reading]:
+        found: dict[int, Reading] = {}
+        for each in watches:
+            found.update(each.now(deadline_s))
+        if others:
+            told = gather(machine, rest, deadline_s).devices
+            found.update((gpu.index, one) for gpu, one in zip(others, told, strict=True))
+        return found
+
+    def close() -> None:
+        for each in watches:
+            each.close()
+
+    return Watch(now, close)
 
 
 def _lost(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from dshpc_setup.facts import Evidence, State, Vendor
@@ -88,3 +88,11 @@ class Readings:
 
 Answer = tuple[State, Mapping[int, Reading]]
 """How a vendor's asking went, and the readings by the device's index."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Asked again and again: the readings by the device's index, within a deadline."""
+
+    now: Callable[[float], Mapping[int, Reading]]
+    close: Callable[[], None]

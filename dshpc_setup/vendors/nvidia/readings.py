@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dshpc_setup.facts import GpuDevice
-from dshpc_setup.machine import library
+from dshpc_setup.machine import Machine, library, nvml
 from dshpc_setup.machine.nvml import LIBRARY
 from dshpc_setup.probes import pci
-from dshpc_setup.probes.readings.values import Answer, PartReading, Reading
+from dshpc_setup.probes.readings.values import Answer, PartReading, Reading, Watch
 from dshpc_setup.probes.trace import Trace
 
 
@@ -23,6 +23,16 @@ def ask(look: Trace, devices: tuple[GpuDevice, ...], deadline_s: float) -> Answe
 
         reply = nvidia_tool.ask(look, started + deadline_s) or reply
     return reply.state, of_devices(devices, reply.value)
+
+
+def watch(machine: Machine, devices: tuple[GpuDevice, ...]) -> Watch:
+    """The same again and again, by a process that keeps NVML open: of what changes most."""
+    kept = nvml.resident(machine)
+
+    def now(deadline_s: float) -> Mapping[int, Reading]:
+        return of_devices(devices, kept.ask(deadline_s).value)
+
+    return Watch(now, kept.close)
 
 
 def of_devices(devices: tuple[GpuDevice, ...], value: object) -> dict[int, Reading]:

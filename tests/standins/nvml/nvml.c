@@ -30,6 +30,8 @@
  *   crash FUNCTION [GPU]           the function ends the process by a segmentation fault
  *   say FUNCTION TEXT              the function prints TEXT to standard output first
  *
+ * It is read again when it has changed: that is how readings move under a process that keeps the library open.
+ *
  * What has no key is not supported (code 3); what `used` does not say is 0. Without the file there is
  * no driver: code 9.
  */
@@ -39,6 +41,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, DENIED = 4, NOT_FOUND = 6, SHORT = 7, NO_DRIVER = 9,
@@ -253,11 +256,20 @@ static int has_no_node(const char *line)
 
 static void read_file(void)
 {
-    if (is_read)
+    static struct stat seen;
+    struct stat now = {0};
+    const char *path = getenv("DSHPC_STANDIN_NVML");
+    path = path && *path ? path : "/etc/dshpc-standin/nvml.txt";
+    stat(path, &now);
+    if (is_read && now.st_ino == seen.st_ino && now.st_size == seen.st_size &&
+        !memcmp(&now.st_mtim, &seen.st_mtim, sizeof now.st_mtim))
         return;
     is_read = 1;
-    const char *path = getenv("DSHPC_STANDIN_NVML");
-    FILE *file = fopen(path && *path ? path : "/etc/dshpc-standin/nvml.txt", "r");
+    seen = now;
+    is_there = by_nodes = is_hidden = control_code = 0;
+    card_count = rule_count = process_count = 0;
+    memset(cards, 0, sizeof cards);
+    FILE *file = fopen(path, "r");
     if (!file)
         return;
     is_there = 1;
