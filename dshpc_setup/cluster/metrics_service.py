@@ -5,6 +5,7 @@ A service of systemd's where one outlives the session, as the built-in engine's 
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
@@ -72,7 +73,28 @@ def _process(note: dict[str, object]) -> Process | None:
     return None
 
 
+def _where(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _need_free(where: tuple[str, int]) -> None:
+    """Raises DshpcError where it cannot be listened at: else who listens there is taken for ours."""
+    family = socket.AF_INET6 if ":" in where[0] else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(where)
+            tried.listen()
+        except OSError as error:
+            raise DshpcError(
+                f"{where[0]}:{where[1]} cannot be listened at.",
+                f"{os.strerror(error.errno or 0)}. See who listens: ss -ltnp 'sport = :{where[1]}'",
+            ) from None
+
+
 def _start(machine: Machine, project: Project, wanted: str) -> None:
+    _need_free(_where(wanted))
     folder = project.folder / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     (folder / LOG).write_bytes(b"")
@@ -91,17 +113,14 @@ def _start(machine: Machine, project: Project, wanted: str) -> None:
 
 def _listens(process: Process, wanted: str) -> bool:
     """Whether it listens within the time; False where it has ended."""
-    host, _, port = wanted.rpartition(":")
-    where = (host.strip("[]"), int(port))
     until = time.monotonic() + _UP_S
     while time.monotonic() < until:
         if not processes.runs(process):
             return False
         try:
-            socket.create_connection(where, timeout=1.0).close()
+            socket.create_connection(_where(wanted), timeout=1.0).close()
         except OSError:
             time.sleep(0.1)
             continue
-        time.sleep(0.2)  # another one may listen there: then ours is about to end
         return processes.runs(process)
     return False

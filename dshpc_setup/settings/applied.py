@@ -38,6 +38,9 @@ class Behind:
         return f"{self.what} To apply it: configure-environment"
 
 
+_BY_UP = frozenset(("metrics",))  # which `dshpc up` follows by itself, and no container knows
+
+
 def record(settings: Settings, real_memory_mib: int | None = None) -> dict[str, Any]:
     """What a later `behind` needs; of a run with a settings file of its own nothing can be compared.
 
@@ -65,6 +68,8 @@ def behind(record: Mapping[str, Any], now: Settings) -> Iterator[Behind]:
         return
     for item in DECLARATIONS:
         source = now.sources[item.name]
+        if item.name in _BY_UP:
+            continue
         if item.name in by_variable and source.origin != "environment":
             continue
         before, here = _value(item.name, texts.get(item.name)), getattr(now, item.name)
