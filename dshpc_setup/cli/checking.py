@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from dshpc_setup.checkup import report as reports
 from dshpc_setup.cli import print_json, put
 from dshpc_setup.cli.check_selection import chosen
 from dshpc_setup.cli.doctor_options import DoctorOptions as DoctorOptions
-from dshpc_setup.diagnose import CheckInput, catalogue, diagnose
-from dshpc_setup.diagnose.model import Check, Section
+from dshpc_setup.diagnose import CheckInput, catalogue
+from dshpc_setup.diagnose.model import Check
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import Exit, usage_error
-from dshpc_setup.facts import SECTIONS as FACTS
-from dshpc_setup.facts import Section as Fact
 from dshpc_setup.files.atomic import write_atomic
-
-# The facts that the checks of a section are about
-_ABOUT: dict[str, tuple[Fact, ...]] = {
-    "host": ("platform", "cpu", "memory"),
-    "gpu": ("gpus",),
-    "driver": ("gpus",),
-    "engine": ("docker",),
-    "passthrough": ("gpus", "docker"),
-    "slurm": ("docker",),
-    "files": (),
-}
 
 
 def check_together(
@@ -81,38 +69,8 @@ def report_of(
     *,
     recorded: bool = False,
 ) -> Report:
-    """All checks are made, for what they may explain; those that were asked for are reported.
-
-    Without `checks` these are all. `recorded`: the machine is another than the one that we run on.
-    """
-    every = diagnose(known)
-    checks = catalogue() if checks is None else checks
-    wanted = {check.id for check in checks}
-    about = {fact for check in checks for fact in _ABOUT[check.section]}
-    return Report(
-        tuple(finding for finding in every if finding.id in wanted),
-        every,
-        known.facts.unanswered([fact for fact in FACTS if fact in about]),
-        asked.strict,
-        notes=tuple(_notes(known, {check.section for check in checks}, recorded=recorded)),
-    )
-
-
-def _notes(known: CheckInput, sections: set[Section], *, recorded: bool) -> Iterator[str]:
-    """What there is to be known of the whole, where sections are shown that it is about."""
-    seen, cluster = known.observed, known.observed.cluster
-    if known.facts.gpus.simulated or (cluster is not None and cluster.simulated):
-        yield "The GPUs are SIMULATED: made up, no job computes on them."
-    if cluster is not None or not sections & {"slurm", "files"}:
-        return
-    if recorded and seen.version is None:
-        yield "Only a machine was recorded: of its cluster and its files nothing is known."
-    elif recorded:
-        yield "No cluster was set up where this was recorded."
-    elif seen.project is None:
-        yield "No cluster is set up in this folder or above it."
-    else:
-        yield f"No cluster is set up in {seen.project}."
+    """As `checkup.report.of`, of what the options ask for."""
+    return reports.of(known, checks, strict=asked.strict, recorded=recorded)
 
 
 def show(asked: DoctorOptions, report: Report) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dshpc_setup.cli.terminal import Ink, printable, printable_lines, wrapped
 from dshpc_setup.diagnose import Finding
-from dshpc_setup.diagnose.model import FAULTS, SECTIONS, WRONG, Section
-from dshpc_setup.diagnose.report import Report
+from dshpc_setup.diagnose.model import FAULTS, SECTIONS, Section
+from dshpc_setup.diagnose.report import Group, Report, groups, is_wrong, roots
 from dshpc_setup.facts import Unanswered
 from dshpc_setup.terminal.command_names import as_called, dshpc_command
 from dshpc_setup.terminal.sanitize import counted
@@ -17,34 +17,17 @@ _MARKS = {"ok": "ok", "info": "--", "warn": "!", "error": "!!", "skipped": "..",
 _GPUS = (
     "DSH-GP-001"  # whether there are any is told also where there are none, and nothing is wrong
 )
-_SETTINGS = ("DSH-FI-011", "DSH-HO-012")  # all else is looked at without those that are wrong
 _MOST_EVIDENCE = 8  # lines of one finding; all of them with -v
 _INDENT = " " * 3
-
-
-@dataclass(frozen=True)
-class _Group:
-    """A root cause, what it explains, and how many checks could not be made because of it."""
-
-    root: Finding
-    explained: tuple[Finding, ...]
-    blocked: int
-
-    @property
-    def rank(self) -> tuple[int, int, int, int]:
-        """The worst first, of these the settings, then what explains most."""
-        worst = min(WRONG.index(each.state) for each in (self.root, *self.explained))
-        settings = self.root.id not in _SETTINGS
-        return worst, settings, -len(self.explained), -self.blocked
 
 
 def lines(report: Report, ink: Ink, *, verbose: bool = False) -> list[str]:
     """The root causes, a line for each section (with -v its findings), and how it stands."""
     every = {finding.id: _clean(finding) for finding in report.every}
     shown = [every[finding.id] for finding in report.findings]
-    roots = _roots(shown)
+    causes = roots(shown)
     said: list[str] = []
-    for group in _groups(shown):
+    for group in groups(shown):
         said += [*_group(group, every, ink, verbose), ""]
     for left_out in report.left_out:
         said += [*_left_out(every[left_out.id], shown, ink), ""]
@@ -56,7 +39,7 @@ def lines(report: Report, ink: Ink, *, verbose: bool = False) -> list[str]:
         of_section = [finding for finding in shown if finding.section == section]
         if of_section:
             said.append(_summary(section, of_section, every, ink))
-            said += _details(of_section, {root.id for root in roots}, ink) if verbose else ()
+            said += _details(of_section, {root.id for root in causes}, ink) if verbose else ()
     notes = [line for text in report.notes for line in wrapped(_sentence(text))]
     return [*said, "", *notes, *_unanswered(report, shown), *_closing(report, shown, ink)]
 
@@ -83,39 +66,7 @@ def _sentence(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def _is_wrong(finding: Finding) -> bool:
-    return finding.state in WRONG
-
-
-def _root(finding: Finding, wrong: Mapping[str, Finding]) -> Finding:
-    """What explains it among what is shown; itself where nothing does."""
-    root, seen = finding, {finding.id}
-    while (cause := wrong.get(root.caused_by or "")) is not None:
-        root = cause
-        if root.id in seen:
-            return finding
-        seen.add(root.id)
-    return root
-
-
-def _roots(shown: Sequence[Finding]) -> list[Finding]:
-    wrong = {finding.id: finding for finding in shown if _is_wrong(finding)}
-    return [finding for finding in wrong.values() if _root(finding, wrong) is finding]
-
-
-def _groups(shown: Sequence[Finding]) -> list[_Group]:
-    wrong = {finding.id: finding for finding in shown if _is_wrong(finding)}
-    found = []
-    for root in _roots(shown):
-        explained = tuple(
-            each for each in wrong.values() if each is not root and _root(each, wrong) is root
-        )
-        names = {root.id, *(each.id for each in explained)}
-        found.append(_Group(root, explained, sum(each.blocked_by in names for each in shown)))
-    return sorted(found, key=lambda group: group.rank)
-
-
-def _group(group: _Group, every: Mapping[str, Finding], ink: Ink, verbose: bool) -> Iterator[str]:
+def _group(group: Group, every: Mapping[str, Finding], ink: Ink, verbose: bool) -> Iterator[str]:
     root = group.root
     yield f"{_mark(root, ink)} {ink.bold(root.title)} ({root.id})"
     yield from _body(root, _INDENT, None if verbose else _MOST_EVIDENCE)
@@ -182,7 +133,7 @@ def _summary(
 def _is_blocked(finding: Finding, every: Mapping[str, Finding]) -> bool:
     """Whether a fault keeps it from being looked at; else there is nothing here to look at."""
     blocker = every.get(finding.blocked_by or "")
-    return finding.state == "skipped" and blocker is not None and _is_wrong(blocker)
+    return finding.state == "skipped" and blocker is not None and is_wrong(blocker)
 
 
 def _details(findings: Sequence[Finding], above: set[str], ink: Ink) -> Iterator[str]:
@@ -203,7 +154,7 @@ def _details(findings: Sequence[Finding], above: set[str], ink: Ink) -> Iterator
 
 def _unanswered(report: Report, shown: Sequence[Finding]) -> Iterator[str]:
     """What could not be asked, less what a fault says in the same words, or a root cause for it."""
-    faults = [finding for finding in shown if _is_wrong(finding)]
+    faults = [finding for finding in shown if is_wrong(finding)]
     told = "\n".join("\n".join((each.cause, *each.evidence)) for each in faults).casefold()
     # Other programs' answers, for the most part: what a fault has among its evidence
     left = [each for each in report.unanswered if _shown(each) not in told]
@@ -233,12 +184,11 @@ def _closing(report: Report, shown: Sequence[Finding], ink: Ink) -> list[str]:
     if not parts:
         but = ", but not everything could be asked" if report.unanswered else ""
         return [ink.bold(f"No problem found{_among(report, shown)}{but}.")]
-    groups = _groups(shown)
-    causes = (
-        f", from {counted(len(groups), 'cause')}" if len(groups) < sum((errors, warnings)) else ""
-    )
+    found = groups(shown)
+    fewer = len(found) < sum((errors, warnings))
+    causes = f", from {counted(len(found), 'cause')}" if fewer else ""
     strict = " With --strict, warnings count as problems." if report.strict and warnings else ""
-    told = next((group.root.id for group in groups if group.root.state in FAULTS), None)
+    told = next((group.root.id for group in found if group.root.state in FAULTS), None)
     where = "Details, on the host" if report.inside else "Details"
     more = f" {where}: {dshpc_command()} explain {told}" if told else ""
     return [f"{ink.bold(', '.join(parts) + causes + '.')}{strict}{more}"]

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from dshpc_setup import settings as settings_module
 from dshpc_setup.cli import print_json, put
@@ -21,37 +20,15 @@ from dshpc_setup.machine import Machine
 from dshpc_setup.plan import wrong_settings
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings import BY_NAME, DECLARATIONS, Settings, Source, WrongSetting, together
-from dshpc_setup.settings.edited import as_text, changed, item_text, joined, without
+from dshpc_setup.settings.edited import as_text, changed, joined, without
 from dshpc_setup.settings.edited import names as names_in
 from dshpc_setup.settings.overruled import Overruled
+from dshpc_setup.settings.shown import settings_json as settings_json
 from dshpc_setup.settings.wrong import OWN_FILE
 from dshpc_setup.terminal.command_names import as_called
 from dshpc_setup.terminal.sanitize import harmless
 
 _COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
-
-
-def settings_json(settings: Settings, kept_out: Sequence[Overruled] = ()) -> dict[str, Any]:
-    """The `dshpc.settings/1` object: name -> value, origin, where, and which file of the user's own keeps
-    it from being in force."""
-    files: dict[str, list[str]] = {}
-    for each in kept_out:
-        files.setdefault(each.setting, []).append(f"config/{each.file}")
-    values = {
-        item.name: {
-            "value": _plain(getattr(settings, item.name)),
-            "origin": settings.sources[item.name].origin,
-            "where": settings.sources[item.name].where,
-            "kept_out_by": files.get(item.name, []),
-        }
-        for item in DECLARATIONS
-    }
-    return {"schema": "dshpc.settings/1", "settings": values}
-
-
-def _plain(value: Any) -> Any:
-    """Lists as dshpc.yaml has them."""
-    return [item_text(item) for item in value] if isinstance(value, tuple) else value
 
 
 def print_settings(settings: Settings, kept_out: Sequence[Overruled] = ()) -> None:

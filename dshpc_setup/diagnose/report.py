@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ from dshpc_setup.diagnose import Finding, exit_code, to_json
 from dshpc_setup.diagnose.model import WRONG
 from dshpc_setup.errors import Exit
 from dshpc_setup.facts import Unanswered
+
+_SETTINGS = ("DSH-FI-011", "DSH-HO-012")  # all else is looked at without those that are wrong
 
 
 @dataclass(frozen=True)
@@ -47,3 +50,54 @@ class Report:
             "left_out": [{"id": it.id, "title": it.title} for it in self.left_out],
             "notes": list(self.notes),
         }
+
+
+@dataclass(frozen=True)
+class Group:
+    """A root cause, what it explains, and how many checks could not be made because of it."""
+
+    root: Finding
+    explained: tuple[Finding, ...]
+    blocked: int
+
+    @property
+    def rank(self) -> tuple[int, int, int, int]:
+        """The worst first, of these the settings, then what explains most."""
+        worst = min(WRONG.index(each.state) for each in (self.root, *self.explained))
+        settings = self.root.id not in _SETTINGS
+        return worst, settings, -len(self.explained), -self.blocked
+
+
+def is_wrong(finding: Finding) -> bool:
+    """Whether something is to be done about it."""
+    return finding.state in WRONG
+
+
+def _root(finding: Finding, wrong: Mapping[str, Finding]) -> Finding:
+    """What explains it among what is shown; itself where nothing does."""
+    root, seen = finding, {finding.id}
+    while (cause := wrong.get(root.caused_by or "")) is not None:
+        root = cause
+        if root.id in seen:
+            return finding
+        seen.add(root.id)
+    return root
+
+
+def roots(shown: Sequence[Finding]) -> list[Finding]:
+    """What nothing else that is shown explains."""
+    wrong = {finding.id: finding for finding in shown if is_wrong(finding)}
+    return [finding for finding in wrong.values() if _root(finding, wrong) is finding]
+
+
+def groups(shown: Sequence[Finding]) -> list[Group]:
+    """What is wrong, by its root causes, the worst first."""
+    wrong = {finding.id: finding for finding in shown if is_wrong(finding)}
+    found = []
+    for root in roots(shown):
+        explained = tuple(
+            each for each in wrong.values() if each is not root and _root(each, wrong) is root
+        )
+        names = {root.id, *(each.id for each in explained)}
+        found.append(Group(root, explained, sum(each.blocked_by in names for each in shown)))
+    return sorted(found, key=lambda group: group.rank)
