@@ -26,6 +26,10 @@ CARRIED = (
 
 _COMPILED = (".so", ".pyd", ".dylib", ".c", ".pyc", ".pyo", ".pyi")
 _OF_INSTALLERS = ("RECORD", "WHEEL", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
+_NOT_INSIDE = (
+    "_share",
+    "dashboard",
+)  # the host alone serves pages: editing one makes no other image
 _SHARED = ("templates", "container", "methods", "docker-compose.yml.j2")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip archive knows
 
@@ -108,7 +112,7 @@ def _own() -> Wheel:
     """dsHPC itself, from its own folder: the same for a checkout and for an installed wheel."""
     files: dict[str, tuple[bytes, bool]] = {}
     package = resources.package()
-    _add_tree(files, package, package.name, skip="_share")
+    _add_tree(files, package, package.name, skip=_NOT_INSIDE)
     for name in _SHARED:
         source, target = resources.share() / name, f"{package.name}/_share/{name}"
         if source.is_dir():
@@ -122,7 +126,7 @@ def _own() -> Wheel:
 
 
 def _add_tree(
-    files: dict[str, tuple[bytes, bool]], source: Path, target: str, skip: str = ""
+    files: dict[str, tuple[bytes, bool]], source: Path, target: str, skip: tuple[str, ...] = ()
 ) -> None:
     # Some 800 files at each run: Path would take as long again
     for above, folders, names in os.walk(source):
@@ -131,7 +135,7 @@ def _add_tree(
             for each in folders
             if each != "__pycache__"
             and not each.startswith(".")
-            and (above != str(source) or each != skip)
+            and (above != str(source) or each not in skip)
         ]
         below = above[len(str(source)) :].replace(os.sep, "/")
         for name in names:

@@ -1,7 +1,8 @@
-"""Who listens on this machine, by the kernel's tables (proc_net_tcp.txt of the kernel)."""
+"""Who listens on this machine, by the kernel's tables (proc_net_tcp.txt of the kernel); and we ourselves."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -39,3 +40,9 @@ def parse(table: str) -> Iterator[Listener]:
             yield Listener(port, int(fields[7]), int(fields[9]))
         except ValueError:
             continue
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A socket that listens there, at any free port where it is 0; raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, port), family=family, backlog=128)

@@ -10,7 +10,7 @@ EXEC_COMMANDS = frozenset(
 )
 COMMANDS = frozenset(
     (
-        "configure config detect gpus passthrough compose record up restart reconfigure status "
+        "configure config dashboard detect gpus passthrough compose record up restart reconfigure status "
         "down logs destroy doctor explain image key env method job rest run workflow usage metrics "
         "install-commands completion man demo ssh-config ssh-proxy"
     ).split()

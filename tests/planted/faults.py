@@ -53,6 +53,27 @@ FAULTS = (
         "metrics/test_metrics.py::test_a_label_holds_no_sign_that_is_none",
     ),
     _fault(
+        "a page of somebody else's, whose name leads to this machine, is answered",
+        "dshpc_setup/dashboard/access.py",
+        "return host.lower() in self._hosts",
+        "return bool(host)",
+        "dashboard/test_access.py::test_another_host_name_is_refused_whatever_is_shown",
+    ),
+    _fault(
+        "a form of another page is taken",
+        "dshpc_setup/dashboard/site.py",
+        "if not (known or request.scope.get(BEARER)):",
+        "if known is None:",
+        "dashboard/test_access.py::test_a_form_without_our_own_token_does_nothing",
+    ),
+    _fault(
+        "what a job wrote is shown by the browser as a page",
+        "dshpc_setup/dashboard/pages.py",
+        "if picture is None:",
+        "if picture is None and not name:",
+        "dashboard/test_files.py::test_files_are_downloads_and_can_do_nothing",
+    ),
+    _fault(
         "a library of another driver than the running one is handed over",
         "dshpc_setup/passthrough/driver_files.py",
         "if told is None or self._version in (None, told[1]):",

@@ -78,7 +78,9 @@ def test_wheel_keeps_the_mode_of_programs(wheel: Path) -> None:
 def test_wheel_carries_the_whole_package_and_nothing_beside_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "dshpc_setup").rglob("*.py")}
+    package = ROOT / "dshpc_setup"
+    pages = [*package.glob("dashboard/templates/*"), *package.glob("dashboard/static/*.*")]
+    modules = {path.relative_to(ROOT).as_posix() for path in (*package.rglob("*.py"), *pages)}
     assert modules <= names
     assert {name.partition("/")[0] for name in names} == {
         "dshpc_setup",

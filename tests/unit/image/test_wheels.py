@@ -46,6 +46,11 @@ def test_ours_holds_its_shared_files(folder: Path) -> None:
     assert len(found) == len(set(found))
 
 
+def test_the_pages_of_the_host_are_not_in_the_image(folder: Path) -> None:
+    found = names(folder / f"dshpc_setup-{__version__}-py3-none-any.whl")
+    assert not [name for name in found if name.startswith("dshpc_setup/dashboard/")]
+
+
 def test_records_are_true(folder: Path) -> None:
     for path in folder.iterdir():
         with zipfile.ZipFile(path) as archive:

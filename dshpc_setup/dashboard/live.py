@@ -1,0 +1,119 @@
+"""Live parts of pages, as Server-Sent Events: sent when they are others than before, within a second."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from html import escape
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from dshpc_setup.dashboard import files
+from dshpc_setup.dashboard.pages import (
+    gpu_values,
+    jobs_values,
+    overview_values,
+    sampled,
+)
+from dshpc_setup.dashboard.site import Site, job_id
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs.view import View
+
+_TICK_S = 0.5
+_ALIVE_S = 15.0  # a line that says nothing would be closed by what lies between
+
+
+def routes(site: Site) -> list[Route]:
+    async def overview(request: Request) -> Response:
+        return _stream(site, lambda: site.fragment("_overview.html", **overview_values(site.board)))
+
+    async def jobs(request: Request) -> Response:
+        asked = dict(request.query_params)
+        if asked.get("all") == "1":  # older ones are asked for once, and do not change
+            raise HTTPException(404)
+        return _stream(site, lambda: site.fragment("_jobs.html", **jobs_values(site, asked)))
+
+    async def gpu(request: Request) -> Response:
+        index = int(request.path_params["index"])
+        return _stream(site, lambda: site.fragment("_gpu.html", **gpu_values(site, index)))
+
+    async def job(request: Request) -> Response:
+        return _of_job(site, job_id(request), request.query_params.get("from", ""))
+
+    return [
+        Route("/live/overview", overview),
+        Route("/live/jobs", jobs),
+        Route("/live/gpus/{index:int}", gpu),
+        Route("/live/jobs/{job}", job),
+    ]
+
+
+def event(name: str, text: str) -> str:
+    """One event; a line of the text is a line of its data."""
+    lines = "".join(f"data: {line}\n" for line in text.split("\n"))
+    return f"event: {name}\n{lines}\n"
+
+
+def _stream(site: Site, render: Callable[[], str]) -> Response:
+    async def events() -> AsyncIterator[str]:
+        before, said = "", time.monotonic()
+        seen: tuple[float, ...] = ()
+        while not site.board.is_over:
+            now = site.board.look().stamp
+            text = before
+            if now != seen:
+                seen = now
+                with suppress(DshpcError, HTTPException):  # the page that is loaded next says what
+                    text = await run_in_threadpool(render)
+            if text != before:
+                yield event("part", text)
+                before, said = text, time.monotonic()
+            elif time.monotonic() - said > _ALIVE_S:
+                yield ": alive\n\n"
+                said = time.monotonic()
+            await asyncio.sleep(_TICK_S)
+
+    return _events(events())
+
+
+def _of_job(site: Site, number: str, begin: str) -> Response:
+    """Its state, and what it has printed since."""
+
+    async def events() -> AsyncIterator[str]:
+        before, said = "", time.monotonic()
+        at = int(begin) if begin.isdecimal() else 0
+        while not site.board.is_over:
+            one = await run_in_threadpool(sampled, site.board, number)
+            text = "" if one is None else site.fragment("_job.html", one=one)
+            if text != before:
+                yield event("part", text)
+                before, said = text, time.monotonic()
+            part = await run_in_threadpool(_log_from, one, site.source.work, at)
+            if part is not None and part.end != at:
+                yield event("log", escape(part.text))
+                at, said = part.end, time.monotonic()
+            if time.monotonic() - said > _ALIVE_S:
+                yield ": alive\n\n"
+                said = time.monotonic()
+            await asyncio.sleep(_TICK_S)
+
+    return _events(events())
+
+
+def _log_from(one: View | None, work: str, at: int) -> files.Part | None:
+    if one is None or one.log is None:
+        return None
+    try:
+        return files.log(one, work, at)
+    except DshpcError:  # it has not begun, or its workspace is gone
+        return None
+
+
+def _events(events: AsyncIterator[str]) -> Response:
+    return StreamingResponse(events, media_type="text/event-stream")

@@ -1,0 +1,134 @@
+"""The server: on the loopback alone, until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import ipaddress
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import uvicorn
+
+from dshpc_setup import diagnose  # before threads fork: see machine/workers.py
+from dshpc_setup.dashboard.access import LOOPBACK, Access
+from dshpc_setup.dashboard.app import application
+from dshpc_setup.dashboard.board import Board
+from dshpc_setup.dashboard.site import Site
+from dshpc_setup.dashboard.source import LiveSource
+from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.machine import Machine, listeners
+
+_BROWSERS = ("xdg-open", "wslview", "open")
+_OPEN_S = 20.0
+_MOST_AT_ONCE = 200
+
+
+@dataclass(frozen=True)
+class Place:
+    address: str
+    port: int  # 0: any that is free
+
+
+def serve(source: LiveSource, place: Place, say: Callable[[str], None], *, browser: bool) -> None:
+    """Serve until a signal ends it; the address is said first. Raises DshpcError."""
+    host = loopback(place.address)
+    diagnose.catalogue()
+    with contextlib.closing(_listening(host, place.port)) as listening:
+        port = listening.getsockname()[1]
+        named = f"[{host}]" if ":" in host else host
+        access = Access(port, {*LOOPBACK, named})
+        board = Board(source)
+        app = application(Site(source, board, access))
+        url = f"http://{named}:{port}/?token={access.token}"
+        board.start()
+        try:
+            with _opened(source.machine, url) if browser else contextlib.nullcontext():
+                say(url)
+                _server(app).run(sockets=[listening])
+        finally:
+            board.stop()
+
+
+def loopback(address: str) -> str:
+    """The address to listen on; raises DshpcError for one that others can reach."""
+    host = "127.0.0.1" if address == "localhost" else address.strip("[]")
+    try:
+        known = ipaddress.ip_address(host)
+    except ValueError:
+        raise usage_error(
+            f"--listen {address}: that is no address.",
+            "",
+            "Leave it out, or say --listen 127.0.0.1",
+        ) from None
+    if not known.is_loopback:
+        raise DshpcError(
+            f"--listen {address}: others could reach the dashboard there.",
+            "It acts as the user who starts it, and has neither TLS nor a login: that takes a reverse "
+            "proxy, which it does not support yet.",
+            (
+                "Leave --listen out, and come by ssh from elsewhere: ssh -L 8410:127.0.0.1:8410 HOST, "
+                "with --port 8410 here.",
+            ),
+            Exit.USAGE,
+        )
+    return host
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return listeners.listen(host, port)
+    except OSError as error:
+        raise DshpcError(
+            f"The dashboard cannot listen on {host} port {port}.",
+            error.strerror or str(error),
+            (
+                "Take another port: dshpc dashboard --port N",
+                "Or any that is free: leave --port out.",
+            ),
+        ) from None
+
+
+def _server(app: object) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,  # type: ignore[arg-type]
+            http="h11",
+            ws="none",
+            lifespan="off",
+            # What fails is told by the page; a traceback holds what jobs and users wrote
+            log_level="error" if os.environ.get("DSHPC_DEBUG") == "1" else "critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # nobody stands before it
+            limit_concurrency=_MOST_AT_ONCE,
+            timeout_graceful_shutdown=1,
+        )
+    )
+
+
+@contextlib.contextmanager
+def _opened(machine: Machine, url: str) -> Iterator[None]:
+    """Have a browser open it, where there is one. Its command line tells all users of the machine what it is
+    to open: a page of ours in a folder of ours, which leads on to the address with the token."""
+    program = next((each for each in _BROWSERS if machine.which(each)), None)
+    seen = machine.system[0] == "Darwin" or any(
+        machine.env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
+    )
+    if program is None or not seen or not os.isatty(1):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="dshpc-dashboard-") as folder:
+        path = os.path.join(folder, "open.html")
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(
+                '<!doctype html><html lang="en"><meta charset="utf-8"><title>dshpc dashboard</title>'
+                f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">'
+            )
+        argv = [program, path]
+        threading.Thread(target=lambda: machine.run(argv, deadline_s=_OPEN_S), daemon=True).start()
+        yield

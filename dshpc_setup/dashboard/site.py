@@ -1,0 +1,201 @@
+"""What all pages share: the templates, the forms' own token, errors as pages."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any
+
+import jinja2
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from dshpc_setup import resources
+from dshpc_setup.dashboard.access import Access
+from dshpc_setup.dashboard.board import Board
+from dshpc_setup.dashboard.guard import BEARER
+from dshpc_setup.dashboard.source import JobReport, Source
+from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.jobs import view
+from dshpc_setup.jobs.view import View
+from dshpc_setup.methods import description
+from dshpc_setup.problems import in_words
+from dshpc_setup.slurm import job_states
+from dshpc_setup.terminal.command_names import as_called
+from dshpc_setup.terminal.sanitize import counted, harmless
+
+FOLDER = "dashboard"
+_MOST_REPORTS = 100
+_CODES = {
+    Exit.USAGE: HTTPStatus.BAD_REQUEST,
+    Exit.INCOMPLETE: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """`scripts`: the names of the browser's files that are there; without them pages refresh themselves."""
+
+    source: Source
+    board: Board
+    access: Access
+    scripts: tuple[str, ...] = ()
+    _reports: dict[str, JobReport] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def _templates(self) -> jinja2.Environment:
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(resources.package() / FOLDER / "templates"),
+            undefined=jinja2.StrictUndefined,
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=_shown,
+        )
+        environment.filters |= {
+            "gib": lambda mib: "-" if mib is None else f"{mib / 1024:.1f}",
+            "called": lambda text: as_called(str(text)),
+            "counted": counted,
+            "duration": view.duration,
+            "clock": _clock,
+            "iso": lambda at: datetime.fromtimestamp(at, timezone.utc).isoformat(),
+            "outcome": outcome,
+            "gpus": view.which,
+            "problems": in_words,
+            "whole": lambda value: "-" if value is None else f"{value:.0f}",
+            "size": _size,
+            "needs": description.needs,
+            "shell": shlex.join,
+        }
+        return environment
+
+    def fragment(self, name: str, **values: Any) -> str:
+        return self._templates.get_template(name).render(site=self, time=time.time(), **values)
+
+    def page(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
+        return HTMLResponse(self.fragment(name, **values), code)
+
+    def report(self, number: str, *, again: bool) -> JobReport:
+        """What is told of a job; what it was made from stays the same, and does unless `again`."""
+        if again or number not in self._reports:
+            report = self.source.job(number)
+            while len(self._reports) >= _MOST_REPORTS:
+                self._reports.pop(next(iter(self._reports)), None)
+            self._reports[number] = report
+        return self._reports[number]
+
+    def failed(self, error: DshpcError, code: int | None = None) -> HTMLResponse:
+        return self.page("error.html", code or _code(error), error=error, here="")
+
+
+def _shown(value: Any) -> Any:
+    """Whatever a template prints: signs that turn the direction of letters, or command a terminal that it
+    is copied into, become question marks. What is markup of ours has another type."""
+    return harmless(value) if type(value) is str else value
+
+
+def outcome(one: View) -> str:
+    return view.outcome(one) if one.is_over else one.words
+
+
+def _clock(at: float | None) -> str:
+    return "" if not at else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _code(error: DshpcError) -> int:
+    return _CODES.get(Exit(error.exit_code), HTTPStatus.CONFLICT) if error.exit_code in list(
+        Exit
+    ) else HTTPStatus.CONFLICT  # fmt: skip
+
+
+Handler = Callable[[Site, Request], Response]
+FormHandler = Callable[[Site, Request, FormData], Response]
+
+
+def get(path: str, handler: Handler, site: Site) -> Route:
+    """A page: made in a thread, as it may ask; what it cannot be asked for is a page, too."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await run_in_threadpool(handler, site, request)
+        except DshpcError as error:
+            return _failed(site, request, error)
+
+    return Route(path, answer, methods=["GET"], name=path)
+
+
+def post(path: str, handler: FormHandler, site: Site) -> Route:
+    """What a form of ours sends, or a program that has the token."""
+
+    async def answer(request: Request) -> Response:
+        async with request.form(max_files=20, max_fields=200) as form:
+            given = form.get("csrf") or request.headers.get("x-csrf-token", "")
+            known = isinstance(given, str) and site.access.is_csrf(given)
+            if not (known or request.scope.get(BEARER)):
+                raise HTTPException(403, "This form is not of this run: load the page again.")
+            try:
+                return await run_in_threadpool(handler, site, request, form)
+            except DshpcError as error:
+                return _failed(site, request, error)
+
+    return Route(path, answer, methods=["POST"], name=f"POST {path}")
+
+
+def _failed(site: Site, request: Request, error: DshpcError) -> Response:
+    if request.url.path.startswith("/api/"):
+        return JSONResponse(error.to_object(), _code(error))
+    return site.failed(error)
+
+
+def not_found(site: Site) -> dict[Any, Callable[[Request, Exception], Awaitable[Response]]]:
+    """Pages for what goes wrong outside of the handlers."""
+
+    async def told(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            return _coded(site, request, DshpcError(error.detail), error.status_code)
+        defect = DshpcError(
+            "A defect of dsHPC setup itself.",
+            type(error).__name__,
+            ("Start the dashboard with DSHPC_DEBUG=1, and report what it says.",),
+        )
+        return _coded(site, request, defect, 500)
+
+    return {HTTPException: told, 500: told}
+
+
+def _coded(site: Site, request: Request, error: DshpcError, code: int) -> Response:
+    if request.url.path.startswith("/api/"):
+        return JSONResponse(error.to_object(), code)
+    return site.failed(error, code)
+
+
+def job_id(request: Request) -> str:
+    """Of the path; raises HTTPException (404) for what is none."""
+    text = str(request.path_params["job"])
+    try:
+        return str(job_states.parse_id(text))
+    except DshpcError:
+        raise HTTPException(404, "There is no such page.") from None
+
+
+def seen_other(path: str) -> RedirectResponse:
+    """Where to look after something was done: a reload then does nothing again."""
+    return RedirectResponse(path, 303)

@@ -1,0 +1,238 @@
+"""What the pages show and do, as values: the functions behind the commands, and nothing else.
+
+Jobs are known in the container: it is asked as the calling user, by the very calls of `dshpc job`. Each
+question has a deadline; each raises DshpcError where there is no answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dshpc_setup import checkup, codec, settings
+from dshpc_setup.checkup import report
+from dshpc_setup.cluster import config_diff, gpu_watch, operations, own_files
+from dshpc_setup.cluster.config_diff import Differences
+from dshpc_setup.cluster.gpus import GpusNow
+from dshpc_setup.diagnose.report import Report
+from dshpc_setup.documents import foreign
+from dshpc_setup.errors import DshpcError, Exit, told_error
+from dshpc_setup.jobs import request_building
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.request_building import CommandLine
+from dshpc_setup.jobs.staging import Incoming
+from dshpc_setup.jobs.view import View
+from dshpc_setup.machine import CommandResult, Machine
+from dshpc_setup.methods import store
+from dshpc_setup.methods.model import Method
+from dshpc_setup.methods.store import Entry
+from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.project.folder import Project
+from dshpc_setup.settings.overruled import Overruled
+
+_GPUS_S = 5.0
+_LIST_S, _ONE_S, _ACT_S, _SUBMIT_S = 20.0, 4.0, 40.0, 180.0
+_STATUS = "See its state: dshpc status"
+
+
+class Inside(Protocol):
+    """Runs a program in the cluster's container, as the calling user."""
+
+    def __call__(
+        self, words: Sequence[str], *, deadline_s: float, stdin: str | None = None
+    ) -> CommandResult: ...
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """A `dshpc.jobs/1`: the jobs as values, and as the object that it is."""
+
+    views: tuple[View, ...] = ()
+    notes: tuple[str, ...] = ()
+    told: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """A `dshpc.job-report/1`: the job, or the tasks of an array, and what it was made from."""
+
+    views: tuple[View, ...]
+    request: dict[str, Any] | None
+    sbatch: tuple[str, ...] | None
+    notes: tuple[str, ...]
+    told: dict[str, Any] = field(repr=False)
+
+
+class Source(Protocol):
+    """All that the pages ask for."""
+
+    @property
+    def work(self) -> str: ...
+    @property
+    def name(self) -> str:
+        """The cluster's container."""
+        ...
+
+    def gpus(self) -> Iterator[GpusNow]:
+        """A look each time that one is asked for."""
+        ...
+
+    def status(self) -> ClusterStatus: ...
+    def doctor(self) -> Report: ...
+    def jobs(self, *, older: bool = False) -> Jobs: ...
+    def job(self, job: str) -> JobReport: ...
+    def cancel(self, job: str) -> str:
+        """What became of it, in the words of `dshpc job cancel`."""
+        ...
+
+    def requeue(self, job: str) -> None: ...
+    def methods(self) -> tuple[Entry, ...]: ...
+    def method(self, name: str) -> Method: ...
+    def submit(self, asked: CommandLine) -> dict[str, Any]:
+        """A `dshpc.job-submitted/1`; with `dry_run` of what would be."""
+        ...
+
+    def check(self, asked: CommandLine) -> dict[str, Any]:
+        """A `dshpc.method-check/1`."""
+        ...
+
+    def settings(self) -> tuple[settings.Settings, tuple[Overruled, ...]]: ...
+    def differences(self) -> Differences: ...
+
+
+@dataclass(frozen=True)
+class LiveSource:
+    """Of a project on a machine. `owner`: whom files are for, where we are root for somebody else;
+    `prepare` has the caller's folder of workspaces made."""
+
+    machine: Machine
+    project: Project
+    inside: Inside
+    prepare: Callable[[], None]
+    work: str
+    owner: tuple[int, int] | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.project.runtime().get("container", ""))
+
+    def gpus(self) -> Iterator[GpusNow]:
+        chosen = self.project.settings(self.machine.env).simulate
+        return gpu_watch.watch(self.machine, self.project, chosen, _GPUS_S)
+
+    def status(self) -> ClusterStatus:
+        return operations.status(self.machine, self.project)
+
+    def doctor(self) -> Report:
+        return report.of(checkup.examine(self.machine, self.project))
+
+    def jobs(self, *, older: bool = False) -> Jobs:
+        told = self._job("list", *(["--all"] if older else []), deadline_s=_LIST_S)
+        return Jobs(_views(told), _texts(told.get("notes")), told)
+
+    def job(self, job: str) -> JobReport:
+        told = self._job("show", job, deadline_s=_ONE_S)
+        request, sbatch = told.get("request"), told.get("sbatch")
+        return JobReport(
+            _views(told),
+            request if isinstance(request, dict) else None,
+            _texts(sbatch) if isinstance(sbatch, list) else None,
+            _texts(told.get("notes")),
+            told,
+        )
+
+    def cancel(self, job: str) -> str:
+        told = self._job("cancel", job, deadline_s=_ACT_S)
+        done = next((each for each in told.get("jobs", ()) if isinstance(each, dict)), {})
+        result = str(done.get("result", ""))
+        if told.get("exit_code"):
+            raise DshpcError(f"Job {job} is not cancelled.", result)
+        return result
+
+    def requeue(self, job: str) -> None:
+        done = self.inside(["scontrol", "requeue", job], deadline_s=_ACT_S)
+        if not done.ok:
+            raise DshpcError(f"Job {job} is not requeued.", done.text or done.state)
+
+    def methods(self) -> tuple[Entry, ...]:
+        return store.survey(store.folders(self.project.folder))
+
+    def method(self, name: str) -> Method:
+        return store.find(store.folders(self.project.folder), name)
+
+    def submit(self, asked: CommandLine) -> dict[str, Any]:
+        incoming = Incoming(self.work, self.owner, asked.dry_run, self.prepare)
+        try:
+            request = (
+                request_building.of_command(asked, incoming)
+                if asked.command
+                else request_building.of_method(asked, str(self.project.folder), incoming)
+            )
+        except BaseException:
+            incoming.remove()
+            raise
+        return self._handed("submit", request)
+
+    def check(self, asked: CommandLine) -> dict[str, Any]:
+        incoming = Incoming(self.work, self.owner, True, self.prepare)
+        request, missing = request_building.to_check(asked, str(self.project.folder), incoming)
+        told = self._handed("check", request)
+        return {**told, "notes": [*told["notes"], *missing]}
+
+    def settings(self) -> tuple[settings.Settings, tuple[Overruled, ...]]:
+        values = self.project.settings(self.machine.env)
+        own = self.project.foreign is None
+        return values, own_files.of_project(self.project, values) if own else ()
+
+    def differences(self) -> Differences:
+        return config_diff.differences(self.machine, self.project)
+
+    def _job(self, verb: str, *words: str, deadline_s: float) -> dict[str, Any]:
+        whole = ["dshpc-node", "job", verb, *words, "--json", "--work", self.work]
+        return answer(self.inside(whole, deadline_s=deadline_s))
+
+    def _handed(self, verb: str, request: Request) -> dict[str, Any]:
+        whole = ["dshpc-node", "job", verb]
+        handed = json.dumps(request.to_json())
+        return answer(self.inside(whole, deadline_s=_SUBMIT_S, stdin=handed))
+
+
+def answer(done: CommandResult) -> dict[str, Any]:
+    """The JSON object that a `dshpc-node job` printed; raises the DshpcError that it is, or why there
+    is none."""
+    try:
+        value = foreign.value(done.stdout)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        if done.state == "timeout":
+            raise DshpcError("The cluster did not answer in time.", "", (_STATUS,), Exit.INCOMPLETE)
+        raise DshpcError(
+            "The cluster did not answer.", done.text or done.state, (_STATUS,), Exit.INCOMPLETE
+        )
+    error = value.get("error")
+    if isinstance(error, dict):
+        told = told_error(error)
+        code = value.get("exit_code")
+        raise DshpcError(
+            told.brief, told.details, told.steps, code if isinstance(code, int) else Exit.ERROR
+        )
+    return value
+
+
+def _views(told: dict[str, Any]) -> tuple[View, ...]:
+    jobs = told.get("jobs")
+    try:
+        return tuple(codec.from_json(View, each) for each in jobs or ())
+    except (ValueError, TypeError) as error:
+        raise DshpcError(
+            "The cluster's image is of another version: its jobs cannot be read.",
+            str(error),
+            ("Rebuild the image: configure-environment",),
+        ) from None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()

@@ -1,0 +1,261 @@
+"""The application on fakes of the functions, asked without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from dshpc_setup.cluster.config_diff import Differences
+from dshpc_setup.cluster.gpu_jobs import ClusterGpus, Job
+from dshpc_setup.cluster.gpus import GpusNow
+from dshpc_setup.dashboard.access import Access
+from dshpc_setup.dashboard.app import application
+from dshpc_setup.dashboard.board import Board
+from dshpc_setup.dashboard.site import Site
+from dshpc_setup.dashboard.source import JobReport, Jobs
+from dshpc_setup.diagnose.report import Report
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.facts import GpuDevice, Gpus
+from dshpc_setup.jobs.request_building import CommandLine
+from dshpc_setup.jobs.view import View
+from dshpc_setup.methods import store
+from dshpc_setup.methods.model import Method
+from dshpc_setup.methods.store import Entry
+from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.probes.readings import Reading, Readings
+from dshpc_setup.settings import Settings, load
+from dshpc_setup.settings.overruled import Overruled
+from dshpc_setup.slurm.gpus import SlurmGpu
+from dshpc_setup.slurm.nodes import Node
+
+PORT = 8410
+HOST = f"127.0.0.1:{PORT}"
+
+
+def a_job(number: int, state: str = "RUNNING", **more: Any) -> View:
+    known = {"user": "ada", "submitted": 1000.0 + number, "started": 1001.0 + number, "uid": 1000}
+    return View(
+        **{
+            "id": str(number),
+            "number": number,
+            "task": None,
+            "name": "train",
+            "state": state,
+            **known,
+            **more,
+        }
+    )
+
+
+def _status() -> ClusterStatus:
+    node = Node("node1", "mixed", gres_total={"gpu:h100": 2}, gres_in_use={"gpu:h100": 1})
+    return ClusterStatus(
+        "/home/ada/hpc", "hpc-slurm", "running", phase="ready", nodes=(node,), pending=()
+    )
+
+
+def _gpus() -> GpusNow:
+    devices = tuple(
+        GpuDevice(
+            index,
+            "nvidia",
+            name="NVIDIA H100 80GB HBM3",
+            uuid=f"GPU-{index}",
+            memory_mib=81920,
+            slurm_type="h100",
+            device_files=(f"/dev/nvidia{index}",),
+        )
+        for index in range(2)
+    )
+    readings = Readings(
+        (
+            Reading(utilization_percent=87, temperature_c=61, power_w=350.0, memory_used_mib=40960),
+            Reading(),
+        ),
+        (("nvidia", "present"),),
+    )
+    listed = tuple(SlurmGpu("h100", (f"/dev/nvidia{index}",)) for index in range(2))
+    held = (Job("3", "ada", "train", 1, (0,)),)
+    cluster = ClusterGpus("hpc-slurm", "ready", None, False, "node1", listed, held)
+    return GpusNow(Gpus("present", devices), readings, cluster)
+
+
+@dataclass
+class FakeSource:
+    """What the functions would say, and what was asked of them."""
+
+    work: str = "/home/ada/hpc/work"
+    name: str = "hpc-slurm"
+    told_status: ClusterStatus = field(default_factory=_status)
+    told_gpus: GpusNow = field(default_factory=_gpus)
+    told_jobs: Jobs = field(
+        default_factory=lambda: Jobs((a_job(3),), told={"schema": "dshpc.jobs/1"})
+    )
+    older: Jobs | None = None
+    reports: dict[str, JobReport] = field(default_factory=dict)
+    told_doctor: Report = field(default_factory=lambda: Report((), ()))
+    told_methods: tuple[Entry, ...] = ()
+    told_differences: Differences = field(default_factory=lambda: Differences(()))
+    fails: DshpcError | None = None
+    done: list[Any] = field(default_factory=list)
+
+    def _may_fail(self) -> None:
+        if self.fails is not None:
+            raise self.fails
+
+    def gpus(self) -> Iterator[GpusNow]:
+        while True:
+            yield self.told_gpus
+
+    def status(self) -> ClusterStatus:
+        self._may_fail()
+        return self.told_status
+
+    def doctor(self) -> Report:
+        return self.told_doctor
+
+    def jobs(self, *, older: bool = False) -> Jobs:
+        self._may_fail()
+        return self.older if older and self.older is not None else self.told_jobs
+
+    def job(self, job: str) -> JobReport:
+        self._may_fail()
+        if job not in self.reports:
+            raise DshpcError(f"There is no job {job}.")
+        return self.reports[job]
+
+    def cancel(self, job: str) -> str:
+        self._may_fail()
+        self.done.append(("cancel", job))
+        return "cancelled"
+
+    def requeue(self, job: str) -> None:
+        self._may_fail()
+        self.done.append(("requeue", job))
+
+    def methods(self) -> tuple[Entry, ...]:
+        return self.told_methods
+
+    def method(self, name: str) -> Method:
+        for each in self.told_methods:
+            if each.name == name and each.method is not None:
+                return each.method
+        raise store.unknown(name, self.told_methods, ())
+
+    def submit(self, asked: CommandLine) -> dict[str, Any]:
+        self._may_fail()
+        kept = {
+            Path(path).name: Path(path).read_bytes()
+            for path in asked.inputs
+            if Path(path).is_file()
+        }
+        self.done.append(("submit", asked, kept))
+        return {
+            "job_id": None if asked.dry_run else "7",
+            "sbatch": ["sbatch", "--parsable"],
+            "notes": ["A note."],
+        }
+
+    def check(self, asked: CommandLine) -> dict[str, Any]:
+        self._may_fail()
+        self.done.append(("check", asked))
+        return {"can_run": True, "where": "on 1 GPU h100", "notes": [], "whys": []}
+
+    def settings(self) -> tuple[Settings, tuple[Overruled, ...]]:
+        return load(flags={"simulate": "h100:2"}, env={}), ()
+
+    def differences(self) -> Differences:
+        self._may_fail()
+        return self.told_differences
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Made before the world is forbidden: a loop wakes itself by a pair of sockets."""
+    made = asyncio.new_event_loop()
+    yield made
+    made.run_until_complete(made.shutdown_default_executor())
+    made.close()
+
+
+@dataclass
+class Visitor:
+    """A browser without scripts; `headers` of each request may be replaced."""
+
+    loop: asyncio.AbstractEventLoop
+    site: Site
+    source: FakeSource
+    cookies: dict[str, str] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Each section is asked once, as the threads of the board would."""
+        board = self.site.board
+        for section in (board.status, board.gpus, board.jobs, board.doctor):
+            section.ask(board.time)
+
+    def ask(self, method: str, path: str, **more: Any) -> httpx2.Response:
+        headers = {"host": HOST, **more.pop("headers", {})}
+        if self.cookies:
+            headers.setdefault("cookie", "; ".join(f"{k}={v}" for k, v in self.cookies.items()))
+
+        async def answer() -> httpx2.Response:
+            transport = httpx2.ASGITransport(application(self.site), raise_app_exceptions=False)
+            async with httpx2.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
+                url = f"http://{HOST}{path}"
+                found: httpx2.Response = await client.request(method, url, headers=headers, **more)
+                return found
+
+        return self.loop.run_until_complete(answer())
+
+    def get(self, path: str, **more: Any) -> httpx2.Response:
+        return self.ask("GET", path, **more)
+
+    def raw(self, path: str) -> tuple[int, str]:
+        """Of a path that no client has made shorter: the code and the text of the answer."""
+        cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        scope = {
+            "type": "http", "method": "GET", "path": path, "raw_path": path.encode(),
+            "query_string": b"", "scheme": "http", "root_path": "", "http_version": "1.1",
+            "headers": [(b"host", HOST.encode()), (b"cookie", cookie.encode())],
+        }  # fmt: skip
+        said: list[Any] = []
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b""}
+
+        self.loop.run_until_complete(application(self.site)(scope, receive, send))
+        body = b"".join(each.get("body", b"") for each in said[1:])
+        return said[0]["status"], body.decode(errors="replace")
+
+    def page(self, path: str, code: int = 200) -> str:
+        answer = self.get(path)
+        assert answer.status_code == code, answer.text
+        return answer.text
+
+    def post(self, path: str, data: dict[str, str] | None = None, **more: Any) -> httpx2.Response:
+        whole = {"csrf": self.site.access.csrf, **(data or {})}
+        return self.ask("POST", path, data=whole, **more)
+
+    @property
+    def stranger(self) -> Visitor:
+        return replace(self, cookies={})
+
+
+@pytest.fixture
+def visitor(loop: asyncio.AbstractEventLoop) -> Visitor:
+    """One who is let in, and sees what was sampled once."""
+    source = FakeSource()
+    access = Access(PORT)
+    site = Site(source, Board(source), access)
+    one = Visitor(loop, site, source, {access.cookie: access.session})
+    one.look()
+    return one
