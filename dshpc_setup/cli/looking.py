@@ -1,4 +1,4 @@
-"""The commands that only look: detect, gpus, status, logs, passthrough, record."""
+"""The commands that look: detect, gpus, status, dashboard, logs, passthrough, record."""
 
 from __future__ import annotations
 
@@ -115,6 +115,28 @@ def status(
     recorded = None if machine is None else seen_machine("/", machine, "")
     project = needed_project(dir)
     show_status(cluster.status(recorded or machine_of(project), project), json_output)
+
+
+@app.command("dashboard", rich_help_panel="Inspect")
+def dashboard(
+    *,
+    port: Annotated[
+        int,
+        typer.Option("--port", metavar="N", min=0, max=65535, help="Port (default: a free one)."),
+    ] = 0,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="ADDRESS", help="Loopback address to listen on.")
+    ] = "127.0.0.1",
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only print the address; open no browser.")
+    ] = False,
+    dir: Dir = None,  # noqa: A002
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Show the cluster in a browser, until Ctrl-C: GPUs, jobs, logs, files; submit and cancel."""
+    from dshpc_setup.cli.dashboard import serve
+
+    finish(serve(needed_project(dir), dir, port=port, listen=listen, browser=not no_browser))
 
 
 @app.command("logs", rich_help_panel="Inspect")
