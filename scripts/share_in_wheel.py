@@ -19,6 +19,7 @@ SHARED = (
     "docs/findings",
     "docs/schemas",
 )
+FETCHED = "browser"  # by scripts/browser_files.py, before a release
 
 
 class ShareHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -33,3 +34,5 @@ class ShareHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data["force_include"][str(source)] = f"dshpc_setup/_share/{name}"
         # where man looks beside the folder of the commands
         build_data["shared_data"][str(Path(self.root) / "docs/man")] = "share/man/man1"
+        if (Path(self.root) / FETCHED).is_dir():
+            build_data["force_include"][FETCHED] = f"dshpc_setup/_share/{FETCHED}"

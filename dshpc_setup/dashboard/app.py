@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from dshpc_setup import resources
 from dshpc_setup.dashboard import api, live, pages, run_pages, state_pages
 from dshpc_setup.dashboard.guard import Guard
-from dshpc_setup.dashboard.site import FOLDER, Site, not_found
+from dshpc_setup.dashboard.site import FOLDER, Site, get, not_found
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+_KEPT = {"Cache-Control": "private, max-age=3600"}
 
-def application(site: Site, browser: Path | None = None) -> ASGIApp:
-    """`browser`: the folder that holds `site.scripts`."""
+
+def script(site: Site, request: Request) -> Response:
+    """One of the browser's files."""
+    found = site.browser.files.get(request.path_params["name"])
+    if found is None:
+        raise HTTPException(404)
+    return Response(found, media_type="text/javascript", headers=_KEPT)
+
+
+def application(site: Site) -> ASGIApp:
+    """The whole of it."""
     static = resources.package() / FOLDER / "static"
-    served = [Mount("/static", StaticFiles(directory=static))]
-    if browser is not None:
-        served.insert(0, Mount("/static/browser", StaticFiles(directory=browser)))
     routes = [
         *api.routes(site),
         *live.routes(site),
         *run_pages.routes(site),
         *state_pages.routes(site),
         *pages.routes(site),
-        *served,
+        get("/static/browser/{name}", script, site),
+        Mount("/static", StaticFiles(directory=static)),
     ]
     return Guard(Starlette(routes=routes, exception_handlers=not_found(site)), site.access)

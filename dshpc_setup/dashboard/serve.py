@@ -18,6 +18,7 @@ from dshpc_setup import diagnose  # before threads fork: see machine/workers.py
 from dshpc_setup.dashboard.access import LOOPBACK, Access
 from dshpc_setup.dashboard.app import application
 from dshpc_setup.dashboard.board import Board
+from dshpc_setup.dashboard.browser_files import of_machine
 from dshpc_setup.dashboard.site import Site
 from dshpc_setup.dashboard.source import LiveSource
 from dshpc_setup.errors import DshpcError, Exit, usage_error
@@ -43,7 +44,7 @@ def serve(source: LiveSource, place: Place, say: Callable[[str], None], *, brows
         named = f"[{host}]" if ":" in host else host
         access = Access(port, {*LOOPBACK, named})
         board = Board(source)
-        app = application(Site(source, board, access))
+        app = application(Site(source, board, access, of_machine(source.machine)))
         url = f"http://{named}:{port}/?token={access.token}"
         board.start()
         try:

@@ -22,6 +22,7 @@ from starlette.routing import Route
 from dshpc_setup import resources
 from dshpc_setup.dashboard.access import Access
 from dshpc_setup.dashboard.board import Board
+from dshpc_setup.dashboard.browser_files import Scripts
 from dshpc_setup.dashboard.guard import BEARER
 from dshpc_setup.dashboard.source import JobReport, Source
 from dshpc_setup.errors import DshpcError, Exit
@@ -43,13 +44,17 @@ _CODES = {
 
 @dataclass(frozen=True)
 class Site:
-    """`scripts`: the names of the browser's files that are there; without them pages refresh themselves."""
+    """`browser`: the scripts that there are; without them pages refresh themselves."""
 
     source: Source
     board: Board
     access: Access
-    scripts: tuple[str, ...] = ()
+    browser: Scripts = field(default_factory=lambda: Scripts((), ()))
     _reports: dict[str, JobReport] = field(default_factory=dict, repr=False)
+
+    @property
+    def scripts(self) -> tuple[str, ...]:
+        return self.browser.names
 
     @cached_property
     def _templates(self) -> jinja2.Environment:

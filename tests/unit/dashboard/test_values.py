@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import json
+import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from dshpc_setup.dashboard import charts
 from dshpc_setup.dashboard.board import LOOKED_S, Board
+from dshpc_setup.dashboard.browser_files import Package, Scripts, packages
 from dshpc_setup.dashboard.history import HOUR_S, History, key
 from dshpc_setup.dashboard.pages import free
 from dshpc_setup.dashboard.source import LiveSource, answer
@@ -187,3 +193,36 @@ def test_an_answer_that_is_none_is_an_error(said: CommandResult, brief: str, cod
 def test_jobs_of_another_version_are_told_as_that() -> None:
     with pytest.raises(DshpcError, match="another version"):
         live(result(json.dumps({"jobs": [{"id": 3}]})), []).jobs()
+
+
+def archived(tmp_path: Path, text: bytes = b"alert") -> Package:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as archive:
+        member = tarfile.TarInfo("package/a.js")
+        member.size = len(text)
+        archive.addfile(member, io.BytesIO(text))
+    (tmp_path / "a-1.tgz").write_bytes(data.getvalue())
+    digest = base64.b64encode(hashlib.sha512(data.getvalue()).digest()).decode()
+    return Package(
+        "a", "1", "0BSD", "https://x/a-1.tgz", f"sha512-{digest}", {"a.js": "package/a.js"}
+    )
+
+
+def test_scripts_are_taken_whole_or_not_at_all(tmp_path: Path) -> None:
+    package = archived(tmp_path)
+    scripts = Scripts((package,), (tmp_path / "none", tmp_path))
+    assert scripts.read()
+    assert scripts.files == {"a.js": b"alert"}
+    (tmp_path / "a-1.tgz").write_bytes((tmp_path / "a-1.tgz").read_bytes() + b" ")
+    changed = Scripts((package,), (tmp_path,))
+    assert not changed.read()
+    assert changed.names == ()
+    assert not Scripts((package, replace(package, name="b")), (tmp_path,)).read()
+
+
+def test_the_list_names_versions_hashes_and_licences() -> None:
+    for each in packages():
+        assert each.url.startswith("https://registry.npmjs.org/")
+        assert each.version in each.url
+        assert each.license in ("0BSD", "MIT")
+        assert len(base64.b64decode(each.integrity.removeprefix("sha512-"))) == 64
