@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +50,13 @@ def _inside(machine: Machine, runtime: dict[str, object]) -> Inside:
     """As `dshpc job` and `dshpc scontrol` call it: as the calling user."""
     asking = threading.Lock()  # a Call looks at our umask, which has to be changed for that
 
-    def run(words: Sequence[str], *, deadline_s: float, stdin: str | None = None) -> CommandResult:
+    def run(
+        words: Sequence[str],
+        *,
+        deadline_s: float,
+        stdin: str | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> CommandResult:
         program, *rest = words
         is_node = program == _NODE
         call = execution.Call(execution.NODE if is_node else program, rest, runtime)
@@ -58,7 +64,7 @@ def _inside(machine: Machine, runtime: dict[str, object]) -> Inside:
         call.more = execution.for_people(os.environ) if is_node else []
         with asking:
             argv = call.client(execution.calling_user(os.environ), os.environ)
-        return machine.run(argv, deadline_s=deadline_s, stdin=stdin)
+        return machine.run(argv, deadline_s=deadline_s, stdin=stdin, on_line=on_line)
 
     return run
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dshpc_setup import probes
@@ -235,13 +235,20 @@ def look(
     ended = machine.apart(questions, deadline_s=deadline_s)
     said = _of_cluster(ended.get("cluster"), project)
     ms = ended["cluster"].ms if "cluster" in ended else 0.0
-    if said is not None and said.simulated and said.reported is not None:
-        return GpusNow(said.reported, Readings(), said, ms, taken=machine.clock())
+    if made_up := made_up_by(said, machine.clock()):
+        return replace(made_up, cluster_ms=ms)
     if said is not None and said.simulated is False and simulate and hardware:
         question = {"gpus": _hardware(machine, listed, deadline_s)}
         ended = {**ended, **machine.apart(question, deadline_s=deadline_s)}
     gpus, found, evidence = _of_hardware(ended.get("gpus"))
     return GpusNow(gpus, found, said, ms, evidence, machine.clock())
+
+
+def made_up_by(said: ClusterGpus | None, taken: float) -> GpusNow | None:
+    """What a cluster of made-up GPUs says that it has; None of another one: the hardware tells that."""
+    if said is None or not said.simulated or said.reported is None:
+        return None
+    return GpusNow(said.reported, Readings(), said, taken=taken)
 
 
 def _hardware(machine: Machine, listed: Gpus | None, deadline_s: float) -> Callable[[Say], None]:

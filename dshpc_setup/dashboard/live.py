@@ -26,6 +26,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs.view import View
 
 _TICK_S = 0.5
+_CLOCK_S = 5.0  # how long jobs have run changes by itself
 _ALIVE_S = 15.0  # a line that says nothing would be closed by what lies between
 
 
@@ -63,12 +64,13 @@ def event(name: str, text: str) -> str:
 def _stream(site: Site, render: Callable[[], str]) -> Response:
     async def events() -> AsyncIterator[str]:
         before, said = "", time.monotonic()
-        seen: tuple[float, ...] = ()
+        seen: tuple[int, ...] = ()
+        drawn = 0.0
         while not site.board.is_over:
             now = site.board.look().stamp
             text = before
-            if now != seen:
-                seen = now
+            if now != seen or time.monotonic() - drawn > _CLOCK_S:
+                seen, drawn = now, time.monotonic()
                 with suppress(DshpcError, HTTPException):  # the page that is loaded next says what
                     text = await run_in_threadpool(render)
             if text != before:

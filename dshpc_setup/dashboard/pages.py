@@ -16,12 +16,12 @@ from starlette.responses import Response, StreamingResponse
 
 from dshpc_setup.cluster.gpus import Card
 from dshpc_setup.dashboard import charts, files
-from dshpc_setup.dashboard.board import Board, Snapshot
+from dshpc_setup.dashboard.board import Board, Seen, Snapshot
 from dshpc_setup.dashboard.history import HOUR_S, WEEK_S, Sample, key
 from dshpc_setup.dashboard.site import Site, get, job_id, post, seen_other
 from dshpc_setup.dashboard.source import JobReport
 from dshpc_setup.diagnose.report import groups
-from dshpc_setup.errors import DshpcError
+from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import view
 from dshpc_setup.jobs.view import View
 from dshpc_setup.observed.cluster_status import ClusterStatus
@@ -135,6 +135,7 @@ def gpu_values(site: Site, index: int) -> dict[str, Any]:
     cards = now.gpus.value.cards() if now.gpus.value else ()
     card = next((each for each in cards if each.device.index == index), None)
     if card is None:
+        _need(now.gpus)
         raise HTTPException(404, f"There is no GPU {index}.")
     end = site.board.time()
     hour, week = site.board.history.hour(key(card)), site.board.history.week(key(card))
@@ -146,6 +147,16 @@ def gpu_values(site: Site, index: int) -> dict[str, Any]:
         "spans": charts.spans([(each.at, each.jobs) for each in hour], end - HOUR_S, end),
         "findings": _about(now, card),
     }
+
+
+def _need(seen: Seen[Any]) -> None:
+    """Raises DshpcError where there is no answer yet, so that nobody knows what there is."""
+    if seen.error is not None:
+        raise seen.error
+    if seen.value is None:
+        raise DshpcError(
+            "It has not been asked yet.", "", ("Look again in a moment.",), Exit.INCOMPLETE
+        )
 
 
 def _drawn(
@@ -179,6 +190,7 @@ def node(site: Site, request: Request) -> Response:
     nodes = now.status.value.nodes if now.status.value else ()
     found = next((each for each in nodes if each.name == name), None)
     if found is None:
+        _need(now.status)
         raise HTTPException(404, "There is no such node.")
     views = now.jobs.value.views if now.jobs.value else ()
     return site.page(

@@ -13,13 +13,14 @@ from typing import Any, Protocol
 
 from dshpc_setup import checkup, codec, settings
 from dshpc_setup.checkup import report
-from dshpc_setup.cluster import config_diff, gpu_watch, operations, own_files
+from dshpc_setup.cluster import config_diff, gpu_jobs, gpu_watch, operations, own_files
 from dshpc_setup.cluster.config_diff import Differences
+from dshpc_setup.cluster.gpu_jobs import ClusterGpus
 from dshpc_setup.cluster.gpus import GpusNow
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import DshpcError, Exit, told_error
-from dshpc_setup.jobs import request_building
+from dshpc_setup.jobs import request_building, watch
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.request_building import CommandLine
 from dshpc_setup.jobs.staging import Incoming
@@ -33,6 +34,7 @@ from dshpc_setup.project.folder import Project
 from dshpc_setup.settings.overruled import Overruled
 
 _GPUS_S = 5.0
+_WATCH_S = 90.0  # the container ends it after a minute
 _LIST_S, _ONE_S, _ACT_S, _SUBMIT_S = 20.0, 4.0, 40.0, 180.0
 _STATUS = "See its state: dshpc status"
 
@@ -41,7 +43,12 @@ class Inside(Protocol):
     """Runs a program in the cluster's container, as the calling user."""
 
     def __call__(
-        self, words: Sequence[str], *, deadline_s: float, stdin: str | None = None
+        self,
+        words: Sequence[str],
+        *,
+        deadline_s: float,
+        stdin: str | None = None,
+        on_line: Callable[[str], None] | None = None,
     ) -> CommandResult: ...
 
 
@@ -51,7 +58,7 @@ class Jobs:
 
     views: tuple[View, ...] = ()
     notes: tuple[str, ...] = ()
-    told: dict[str, Any] = field(default_factory=dict, repr=False)
+    told: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,10 @@ class JobReport:
     told: dict[str, Any] = field(repr=False)
 
 
+Told = Jobs | bool
+"""The jobs, as they are now; whether the nodes are others than a moment ago."""
+
+
 class Source(Protocol):
     """All that the pages ask for."""
 
@@ -75,8 +86,16 @@ class Source(Protocol):
         """The cluster's container."""
         ...
 
-    def gpus(self) -> Iterator[GpusNow]:
-        """A look each time that one is asked for."""
+    def hardware(self) -> Iterator[GpusNow]:
+        """A look at this machine's GPUs each time that one is asked for."""
+        ...
+
+    def holders(self, before: ClusterGpus | None) -> ClusterGpus | None:
+        """Which jobs hold which of them; what stays as it was `before` is not asked again."""
+        ...
+
+    def watch_jobs(self, say: Callable[[Told], None]) -> None:
+        """For a minute, what is told; ends with what `say` raises."""
         ...
 
     def status(self) -> ClusterStatus: ...
@@ -118,9 +137,25 @@ class LiveSource:
     def name(self) -> str:
         return str(self.project.runtime().get("container", ""))
 
-    def gpus(self) -> Iterator[GpusNow]:
+    def hardware(self) -> Iterator[GpusNow]:
         chosen = self.project.settings(self.machine.env).simulate
-        return gpu_watch.watch(self.machine, self.project, chosen, _GPUS_S)
+        return gpu_watch.watch(self.machine, None, chosen, _GPUS_S)
+
+    def holders(self, before: ClusterGpus | None) -> ClusterGpus | None:
+        return gpu_jobs.ask(self.machine, self.project, _GPUS_S, before)
+
+    def watch_jobs(self, say: Callable[[Told], None]) -> None:
+        def heard(line: str) -> None:
+            told = _object(line) if line.startswith("{") else None
+            say(line == watch.NODES if told is None else _jobs(_without_error(told)))
+
+        words = ["dshpc-node", "job", "watch", "--work", self.work]
+        done = self.inside(words, deadline_s=_WATCH_S, on_line=heard)
+        if not done.ok:
+            raise DshpcError(
+                "The cluster does not tell its jobs.", done.text[-2000:] or done.state, (_STATUS,),
+                Exit.USAGE if done.code == Exit.USAGE else Exit.INCOMPLETE,
+            )  # fmt: skip
 
     def status(self) -> ClusterStatus:
         return operations.status(self.machine, self.project)
@@ -129,8 +164,7 @@ class LiveSource:
         return report.of(checkup.examine(self.machine, self.project))
 
     def jobs(self, *, older: bool = False) -> Jobs:
-        told = self._job("list", *(["--all"] if older else []), deadline_s=_LIST_S)
-        return Jobs(_views(told), _texts(told.get("notes")), told)
+        return _jobs(self._job("list", *(["--all"] if older else []), deadline_s=_LIST_S))
 
     def job(self, job: str) -> JobReport:
         told = self._job("show", job, deadline_s=_ONE_S)
@@ -202,16 +236,26 @@ class LiveSource:
 def answer(done: CommandResult) -> dict[str, Any]:
     """The JSON object that a `dshpc-node job` printed; raises the DshpcError that it is, or why there
     is none."""
-    try:
-        value = foreign.value(done.stdout)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
+    value = _object(done.stdout)
+    if value is None:
         if done.state == "timeout":
             raise DshpcError("The cluster did not answer in time.", "", (_STATUS,), Exit.INCOMPLETE)
         raise DshpcError(
             "The cluster did not answer.", done.text or done.state, (_STATUS,), Exit.INCOMPLETE
         )
+    return _without_error(value)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = foreign.value(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _without_error(value: dict[str, Any]) -> dict[str, Any]:
+    """Raises the DshpcError that it is."""
     error = value.get("error")
     if isinstance(error, dict):
         told = told_error(error)
@@ -220,6 +264,10 @@ def answer(done: CommandResult) -> dict[str, Any]:
             told.brief, told.details, told.steps, code if isinstance(code, int) else Exit.ERROR
         )
     return value
+
+
+def _jobs(told: dict[str, Any]) -> Jobs:
+    return Jobs(_views(told), _texts(told.get("notes")), told)
 
 
 def _views(told: dict[str, Any]) -> tuple[View, ...]:

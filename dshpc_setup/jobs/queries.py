@@ -33,17 +33,24 @@ def list_main(rest: Sequence[str]) -> int:
     words = parsed(rest)
     now = time.time()
     looked = command_words.look_at(words)
-    found = looked.all(whole=words.all)
     if words.json:
-        jobs = [each.to_json(now) for each in found]
-        notes, left_out = looked.notes(), dict(looked.left_out)
-        _print({"schema": JOBS, "exit_code": 0, "jobs": jobs, "left_out": left_out, "notes": notes})
-    elif not found:
+        _print(listed(looked, whole=words.all))
+        return 0
+    found = looked.all(whole=words.all)
+    if not found:
         sys.stdout.write(f"There are no jobs{'' if words.all else '; older ones: --all'}.\n")
     else:
         sys.stdout.write(f"{_table(_as_called(found), now)}\n")
     _tell_limits(looked, words)
     return 0
+
+
+def listed(looked: JobReader, *, whole: bool) -> dict[str, Any]:
+    """The `dshpc.jobs/1` object."""
+    now = time.time()
+    jobs = [each.to_json(now) for each in looked.all(whole=whole)]
+    notes, left_out = looked.notes(), dict(looked.left_out)
+    return {"schema": JOBS, "exit_code": 0, "jobs": jobs, "left_out": left_out, "notes": notes}
 
 
 def _tell_limits(looked: JobReader, words: Words) -> None:

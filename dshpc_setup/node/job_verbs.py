@@ -89,6 +89,12 @@ def _follow(rest: list[str]) -> int:
     return follow.main(rest)
 
 
+def _watch(rest: list[str]) -> int:
+    from dshpc_setup.jobs import watch
+
+    return _told(watch.main, rest)
+
+
 def _workflow(rest: list[str]) -> int:
     from dshpc_setup.workflows import inside
 
@@ -110,6 +116,7 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {
     "cancel": _cancel,
     "clean": _clean,
     "follow": _follow,
+    "watch": _watch,
     "workflow": _workflow,
     "ssh": _ssh,
 }

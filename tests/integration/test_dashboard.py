@@ -217,7 +217,7 @@ def _killed(cluster: Cluster, browser: Browser) -> None:
     assert "dshpc up" in browser.page("/")
     browser.page("/jobs")
     assert time.monotonic() - began < 2
-    assert browser.ask("GET", "/api/jobs").status in (409, 503)
+    wait_until(lambda: browser.ask("GET", "/api/jobs").status in (409, 503), "no old list is told")
     cluster.dshpc("up").good()
     browser.waits_for("/", "2 of 2 h100", 60)
     assert "The cluster is not running" not in browser.page("/")

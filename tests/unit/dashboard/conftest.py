@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from dshpc_setup.dashboard.access import Access
 from dshpc_setup.dashboard.app import application
 from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.site import Site
-from dshpc_setup.dashboard.source import JobReport, Jobs
+from dshpc_setup.dashboard.source import JobReport, Jobs, Told
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import GpuDevice, Gpus
@@ -102,6 +102,7 @@ class FakeSource:
     told_doctor: Report = field(default_factory=lambda: Report((), ()))
     told_methods: tuple[Entry, ...] = ()
     told_differences: Differences = field(default_factory=lambda: Differences(()))
+    watched: tuple[Told, ...] = ()
     fails: DshpcError | None = None
     done: list[Any] = field(default_factory=list)
 
@@ -109,9 +110,17 @@ class FakeSource:
         if self.fails is not None:
             raise self.fails
 
-    def gpus(self) -> Iterator[GpusNow]:
+    def hardware(self) -> Iterator[GpusNow]:
         while True:
             yield self.told_gpus
+
+    def holders(self, before: ClusterGpus | None) -> ClusterGpus | None:
+        return self.told_gpus.cluster
+
+    def watch_jobs(self, say: Callable[[Told], None]) -> None:
+        self._may_fail()
+        for told in self.watched:
+            say(told)
 
     def status(self) -> ClusterStatus:
         self._may_fail()
@@ -196,7 +205,7 @@ class Visitor:
     def look(self) -> None:
         """Each section is asked once, as the threads of the board would."""
         board = self.site.board
-        for section in (board.status, board.gpus, board.jobs, board.doctor):
+        for section in board.sections:
             section.ask(board.time)
 
     def ask(self, method: str, path: str, **more: Any) -> httpx2.Response:

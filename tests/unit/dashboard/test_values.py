@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from dshpc_setup.dashboard.board import LOOKED_S, Board
 from dshpc_setup.dashboard.browser_files import Package, Scripts, packages
 from dshpc_setup.dashboard.history import HOUR_S, History, key
 from dshpc_setup.dashboard.pages import free
-from dshpc_setup.dashboard.source import LiveSource, answer
+from dshpc_setup.dashboard.source import Jobs, LiveSource, Told, answer
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import CommandResult
 from tests.unit.dashboard.conftest import FakeSource, a_job
@@ -118,6 +118,45 @@ def test_while_nobody_looks_it_rests() -> None:
     assert not board.is_watched
 
 
+def watched_board(*told: Told) -> tuple[FakeSource, Board]:
+    """Somebody looks at a cluster that is up."""
+    source = FakeSource(watched=told)
+    board = Board(source)
+    board.status.ask(board.time)
+    board.look()
+    for section in board.sections:
+        section.now.clear()
+    return source, board
+
+
+def test_what_changes_with_jobs_is_asked_when_they_do() -> None:
+    first, second = Jobs((a_job(3),)), Jobs((a_job(3), a_job(4)))
+    for told, asked in (((first,), True), ((False, False), False), ((True,), True)):
+        _, board = watched_board(*told)
+        board.jobs.step(board)
+        assert (board.status.now.is_set(), board.cluster.now.is_set()) == (asked, asked), told
+    _, board = watched_board(first, second, replace(second, told={"seconds": 2}))
+    board.jobs.step(board)
+    assert board.snapshot.jobs.value == second
+    assert board.snapshot.jobs.version == 2
+
+
+def test_an_older_image_is_asked_for_its_jobs() -> None:
+    source, board = watched_board()
+    source.fails = DshpcError("There is no dshpc-node job 'watch'.", exit_code=64)
+    board.jobs.step(board)
+    source.fails = None
+    board.jobs.step(board)
+    assert board.snapshot.jobs.value == source.told_jobs
+
+
+def test_where_nobody_looks_any_more_the_watching_ends() -> None:
+    _, board = watched_board(False, False)
+    board.stop()
+    board.jobs.step(board)
+    assert board.jobs.rested.is_set()
+
+
 def test_only_nodes_that_take_jobs_have_free_gpus() -> None:
     status = FakeSource().told_status
     assert [(each.kind, each.free, each.total) for each in free(status)] == [("h100", 1, 2)]
@@ -133,9 +172,16 @@ def result(stdout: str, state: str = "present", code: int | None = 0) -> Command
 
 def live(said: CommandResult, asked: list[list[str]]) -> LiveSource:
     def inside(
-        words: Sequence[str], *, deadline_s: float, stdin: str | None = None
+        words: Sequence[str],
+        *,
+        deadline_s: float,
+        stdin: str | None = None,
+        on_line: Callable[[str], None] | None = None,
     ) -> CommandResult:
         asked.append([*words])
+        for line in said.stdout.splitlines() if on_line is not None else ():
+            assert on_line is not None
+            on_line(line)
         return said
 
     return LiveSource(None, None, inside, lambda: None, "/work")  # type: ignore[arg-type]
@@ -188,6 +234,16 @@ def test_an_answer_that_is_none_is_an_error(said: CommandResult, brief: str, cod
     with pytest.raises(DshpcError) as raised:
         answer(said)
     assert (raised.value.brief, raised.value.exit_code) == (brief, code)
+
+
+def test_what_the_container_tells_is_read_line_by_line() -> None:
+    one = {"schema": "dshpc.jobs/1", "jobs": [a_job(3).to_json(1.0)], "notes": []}
+    said: list[Told] = []
+    live(result(f"{json.dumps(one)}\n\nnodes\nTotal nonsense\n"), []).watch_jobs(said.append)
+    assert said == [Jobs((a_job(3),)), False, True, False]
+    with pytest.raises(DshpcError) as raised:
+        live(result("", code=64), []).watch_jobs(said.append)
+    assert raised.value.exit_code == 64
 
 
 def test_jobs_of_another_version_are_told_as_that() -> None:
