@@ -40,8 +40,11 @@ CONTAINERS = (
     "stop",
     "throughput",
 )  # have --prefix
-ALL = tuple(sorted({*ALONE, *CONTAINERS, "configure_again", "doctor", "method_run", "ssh"}))
+ALL = tuple(
+    sorted({*ALONE, *CONTAINERS, "configure_again", "dashboard", "doctor", "method_run", "ssh"})
+)
 QUICK = {
+    "dashboard": ("--rounds", "1", "--seconds", "2"),
     "image_size": (),  # has no rounds
     "restarts": ("--rounds", "1", "--kills", "1"),
     "sbatch": ("--rounds", "1", "--jobs", "20"),

@@ -82,7 +82,10 @@ class Board:
 
     def start(self) -> None:
         for section in self.sections:
-            section.now.set()
+            if (
+                section is not self.doctor
+            ):  # who costs most, and whom the first page need not wait for
+                section.now.set()
             threading.Thread(target=section.run, args=(self,), daemon=True).start()
 
     def stop(self) -> None:

@@ -44,7 +44,9 @@ def serve(source: LiveSource, place: Place, say: Callable[[str], None], *, brows
         named = f"[{host}]" if ":" in host else host
         access = Access(port, {*LOOPBACK, named})
         board = Board(source)
-        app = application(Site(source, board, access, of_machine(source.machine)))
+        site = Site(source, board, access, of_machine(source.machine))
+        site.prepare()
+        app = application(site)
         url = f"http://{named}:{port}/?token={access.token}"
         board.start()
         try:

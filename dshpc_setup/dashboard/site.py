@@ -83,6 +83,11 @@ class Site:
         }
         return environment
 
+    def prepare(self) -> None:
+        """Read the templates, which takes longer than all else of a first page."""
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)
+
     def fragment(self, name: str, **values: Any) -> str:
         return self._templates.get_template(name).render(site=self, time=time.time(), **values)
 

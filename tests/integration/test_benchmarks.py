@@ -31,7 +31,7 @@ BENCHMARKS = ROOT / "benchmarks"
 # Beside each other, for most of their time is waiting
 SIDE_BY_SIDE = (
     ("stop", "version", "validate", "completion", "ssh"),
-    ("doctor", "processes", "use", "metrics"),
+    ("doctor", "processes", "use", "metrics", "dashboard"),
     ("restarts", "srun", "configure_again"),
     ("sbatch", "throughput", "method_run", "detect"),
     ("bring_up",),

@@ -1,0 +1,150 @@
+"""`dshpc dashboard`: its first page, an update, and what an open page costs while nothing happens.
+
+    python benchmarks/dashboard.py [--dir PROJECT] [--seconds N]
+
+The project is the folder where configure-environment ran, with its cluster running. A short job is run in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from side_by_side import limited, parser, program, project_at, said
+
+from dshpc_setup import engine_client
+
+MOST_PAGE_S, MOST_PAGE_KB, MOST_UPDATE_KB, MOST_IDLE = 0.15, 200, 10, 0.03
+SETTLED_S = 12.0  # until the first looks are over
+TICKS = os.sysconf("SC_CLK_TCK")
+_LINKED = re.compile(r'(?:src|href)="(/static/[^"]+)"')
+
+
+@dataclass
+class Page:
+    """The overview, open: what comes of it is counted."""
+
+    port: int
+    cookie: str
+    updates: list[int] = field(default_factory=list)
+
+    def get(self, path: str) -> tuple[str, int]:
+        """The text, and how many bytes."""
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(line):
+            line.request("GET", path, headers={"Cookie": self.cookie})
+            answer = line.getresponse()
+            data = answer.read()
+        if answer.status != 200:
+            sys.exit(f"{path}: {answer.status}")
+        return data.decode(errors="replace"), len(data)
+
+    def whole(self) -> int:
+        """Bytes of the first page with all that it needs."""
+        text, size = self.get("/")
+        return size + sum(self.get(path)[1] for path in _LINKED.findall(text))
+
+    def listen(self) -> None:
+        """The size of each update, until the dashboard ends."""
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        line.request("GET", "/live/overview", headers={"Cookie": self.cookie})
+        size = 0
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            for data in line.getresponse():
+                size += len(data)
+                if data == b"\n":
+                    self.updates.append(size)
+                    size = 0
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[tuple[Page, int]]:
+    """The dashboard, and its process."""
+    argv = [program(), "dashboard", "--no-browser", "--dir", str(folder)]
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert child.stdout is not None
+        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/\?token=\S+)\n", child.stdout.readline())
+        if found is None:
+            sys.exit("It printed no address.")
+        line = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
+        with contextlib.closing(line):
+            line.request("GET", found[2])
+            cookie = line.getresponse().headers["set-cookie"].partition(";")[0]
+        yield Page(int(found[1]), cookie), child.pid
+    finally:
+        child.terminate()
+        child.communicate(timeout=30)
+
+
+def cpu_s(pid: int) -> float:
+    """Of a process and of all that it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / TICKS
+
+
+def container_s(runtime: dict[str, Any]) -> float:
+    """Of the container, by its own control group (v1 or v2)."""
+    script = (
+        "cat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null"
+        " || sed -n 's/^usage_usec \\(.*\\)/\\1000/p' /sys/fs/cgroup/cpu.stat"
+    )
+    argv = engine_client.of(runtime).run_in(str(runtime["container"]), "sh", "-c", script)
+    return int(said(argv)) / 1e9
+
+
+def main() -> int:
+    made = parser(__doc__, 20, project=True)
+    made.add_argument("--seconds", type=float, default=30.0, help="how long the page is left open")
+    options = made.parse_args()
+    project = project_at(options.dir)
+    runtime = project.runtime()
+    alone = _over(options.seconds, lambda: container_s(runtime))
+    with served(project.folder) as (page, pid):
+        began = time.perf_counter()
+        page.get("/")
+        first_s = time.perf_counter() - began
+        kilobytes = page.whole() / 1000
+        threading.Thread(target=page.listen, daemon=True).start()
+        time.sleep(SETTLED_S)
+        times = []
+        for _ in range(options.rounds):
+            began = time.perf_counter()
+            page.get("/")
+            times.append(time.perf_counter() - began)
+        idle = _over(options.seconds, lambda: cpu_s(pid))
+        idle += max(0.0, _over(options.seconds, lambda: container_s(runtime)) - alone)
+        said([program(), "run", "--dir", str(project.folder), "--wait", "--", "true"])
+        time.sleep(5)
+        largest = max(page.updates, default=0) / 1000
+    print(f"first page {first_s * 1000:.0f} ms, later ones {statistics.median(times) * 1000:.0f} ms,"
+          f" {len(page.updates)} updates: {json.dumps(page.updates)}")  # fmt: skip
+    return int(
+        limited("the first page", first_s, "s", most=MOST_PAGE_S)
+        | limited("it with all that it needs", kilobytes, "kB", most=MOST_PAGE_KB)
+        | limited("the largest update", largest, "kB", most=MOST_UPDATE_KB)
+        | limited("an open page, of a core", idle, most=MOST_IDLE)
+    )
+
+
+def _over(seconds: float, read: Any) -> float:
+    """By how much it rises in a second."""
+    before, began = read(), time.monotonic()
+    time.sleep(seconds)
+    return float((read() - before) / (time.monotonic() - began))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
