@@ -104,7 +104,10 @@ class Site:
         return self._reports[number]
 
     def failed(self, error: DshpcError, code: int | None = None) -> HTMLResponse:
-        return self.page("error.html", code or _code(error), error=error, here="")
+        """The error as a page; where it may pass by itself, the page looks again."""
+        told = code or _code(error)
+        again = told == HTTPStatus.SERVICE_UNAVAILABLE
+        return self.page("error.html", told, error=error, here="", again=again)
 
 
 def _shown(value: Any) -> Any:

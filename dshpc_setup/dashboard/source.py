@@ -35,7 +35,7 @@ from dshpc_setup.settings.overruled import Overruled
 
 _GPUS_S = 5.0
 _WATCH_S = 90.0  # the container ends it after a minute
-_LIST_S, _ONE_S, _ACT_S, _SUBMIT_S = 20.0, 4.0, 40.0, 180.0
+_LIST_S, _ONE_S, _ACT_S, _SUBMIT_S = 20.0, 8.0, 40.0, 180.0
 _STATUS = "See its state: dshpc status"
 
 

@@ -300,7 +300,10 @@ def test_a_job_says_what_it_was_made_from(visitor: Visitor) -> None:
 def test_a_job_that_is_sampled_is_shown_though_the_cluster_is_silent(visitor: Visitor) -> None:
     visitor.source.fails = DshpcError("The cluster did not answer in time.", exit_code=3)
     assert "did not answer in time" in visitor.page("/jobs/3")
-    assert "did not answer in time" in visitor.page("/jobs/5", 503)
+    again = visitor.page("/jobs/5", 503)
+    assert "did not answer in time" in again
+    assert 'http-equiv="refresh"' in again
+    assert "http-equiv" not in visitor.page("/none", 404)
 
 
 @pytest.mark.parametrize("path", ["/jobs/abc", "/jobs/3%2F..", "/jobs/-1", "/jobs/3/burn", "/gpus/9",
