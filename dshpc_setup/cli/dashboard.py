@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,17 +21,13 @@ if TYPE_CHECKING:
     from dshpc_setup.dashboard.source import Inside
 
 _NODE = "dshpc-node"
-_EXTRA = ("starlette", "uvicorn", "anyio", "h11", "python_multipart")
+_EXTRA = ("starlette", "uvicorn", "python_multipart")
 
 
 def serve(project: Project, folder: Path | None, *, port: int, listen: str, browser: bool) -> int:
     """Serve, and give the exit code; raises DshpcError where it cannot begin."""
-    try:
-        from dshpc_setup.dashboard import serve as serving
-    except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
-            raise
-        raise _not_installed(error) from None
+    _need_packages()
+    from dshpc_setup.dashboard import serve as serving
     from dshpc_setup.dashboard.source import LiveSource
 
     here = cluster(folder)
@@ -69,16 +66,19 @@ def _inside(machine: Machine, runtime: dict[str, object]) -> Inside:
     return run
 
 
-def _not_installed(error: ModuleNotFoundError) -> DshpcError:
-    return DshpcError(
-        "The packages of the dashboard are not installed.",
-        f"There is no {error.name}.",
-        (
-            Fix("Install them", "pip install 'dshpc-setup[dashboard]'"),
-            Fix(
-                "Or, where pipx has installed dshpc",
-                "pipx install --force 'dshpc-setup[dashboard]'",
-                step="alternative",
+def _need_packages() -> None:
+    """Raises DshpcError where the extra `dashboard` is not installed."""
+    missing = [name for name in _EXTRA if find_spec(name) is None]
+    if missing:
+        raise DshpcError(
+            "The packages of the dashboard are not installed.",
+            f"There is no {', '.join(missing)}.",
+            (
+                Fix("Install them", "pip install 'dshpc-setup[dashboard]'"),
+                Fix(
+                    "Or, where pipx has installed dshpc",
+                    "pipx install --force 'dshpc-setup[dashboard]'",
+                    step="alternative",
+                ),
             ),
-        ),
-    )
+        )
