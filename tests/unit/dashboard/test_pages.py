@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -11,13 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dshpc_setup.cluster.config_diff import Difference, Differences
+from dshpc_setup.cluster.gpus import GpusNow
+from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.live import event
 from dshpc_setup.dashboard.source import JobReport, Jobs
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.slurm.blocked_jobs import Stuck
-from tests.unit.dashboard.conftest import Visitor, a_job
+from tests.unit.dashboard.conftest import FakeSource, Visitor, a_job
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -221,6 +226,34 @@ def test_what_hangs_keeps_no_page(visitor: Visitor) -> None:
     visitor.source.told_gpus = replace(gpus, no_answer=True, age_s=12.0)
     visitor.look()
     assert "give no answer for 12 s" in visitor.page("/")
+
+
+def test_a_driver_that_hangs_keeps_no_page(visitor: Visitor) -> None:
+    """Its section waits for ever; the others are asked all the same, and pages are made of what is known."""
+    ended = threading.Event()
+
+    class Hanging(FakeSource):
+        def hardware(self) -> Iterator[GpusNow]:
+            ended.wait(60)
+            yield self.told_gpus
+
+    source = Hanging()
+    board = Board(source)
+    hung = replace(visitor, site=replace(visitor.site, source=source, board=board))
+    board.start()
+    try:
+        until = time.monotonic() + 30
+        while board.snapshot.jobs.value is None and time.monotonic() < until:
+            hung.page("/")
+            time.sleep(0.05)
+        began = time.monotonic()
+        page = hung.page("/")
+        assert time.monotonic() - began < 5
+        assert "The GPUs are being asked." in page
+        assert 'href="/jobs/3"' in page
+    finally:
+        ended.set()
+        board.stop()
 
 
 def test_before_the_first_answer_the_pages_say_so(visitor: Visitor) -> None:
