@@ -62,6 +62,7 @@ class Site:
             loader=jinja2.FileSystemLoader(resources.package() / FOLDER / "templates"),
             undefined=jinja2.StrictUndefined,
             autoescape=True,
+            auto_reload=False,  # pages are those of the program that runs
             trim_blocks=True,
             lstrip_blocks=True,
             finalize=_shown,

@@ -307,7 +307,7 @@ def test_jobs_are_filtered_and_sorted(visitor: Visitor) -> None:
     thousand(visitor)
     page = visitor.page("/jobs?state=queued&user=bo&sort=id&up=1")
     assert "167 jobs" in page
-    assert re.findall(r'scope="row"><a href="/jobs/(\d+)"', page)[:2] == ["3", "9"]
+    assert re.findall(r'scope="row"><a id="job-\d+" href="/jobs/(\d+)"', page)[:2] == ["3", "9"]
     assert "There are no such jobs." in visitor.page("/jobs?q=zebra")
     assert "state=queued" in re.findall(r'href="([^"]+page=2)"', page)[0]
 
@@ -439,3 +439,10 @@ def test_the_api_is_described(visitor: Visitor) -> None:
             assert answer.json()["schema"] == schema["properties"]["schema"]["const"]
         else:
             assert answer.json()["schema"].startswith("dshpc.")
+
+
+def test_what_is_live_has_ids_of_its_own_and_keeps_the_focus(visitor: Visitor) -> None:
+    for path in ("/", "/jobs", "/gpus/0", "/nodes/node1"):
+        ids = re.findall(r' id="([^"]+)"', visitor.page(path))
+        assert len(ids) == len(set(ids)), path
+        assert {"gpu-0", "job-3", "running-3"} & set(ids)
