@@ -12,6 +12,7 @@ those that shall.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 AS_USER = "/usr/local/lib/dshpc/as-user"
+_PIPE_CLOSED = 128 + signal.SIGPIPE
 NODE = "node"  # no command of ours: a Call of dshpc-node, which waits for the cluster as Slurm's do
 _SUBMITS = (["job", "submit"], ["job", "workflow"], ["job", "ssh"])
 _START_S = 60  # how long a Slurm command waits for a cluster that is still starting
@@ -204,8 +206,8 @@ def run(call: Call) -> int:
             f"Docker does not answer: SIG{session.gave_up} could not be delivered, and what was "
             "started may still run."
         )
-    elif died_by:
-        session.abandon(died_by)
+    elif died_by or code == _PIPE_CLOSED:  # Podman's client ends with that code, not by the signal
+        session.abandon(died_by or signal.SIGPIPE)
     elif code != 0:
         from dshpc_setup.cli.exec_trouble import explain
 

@@ -535,6 +535,7 @@ def test_a_command_that_was_never_begun_ran_nowhere(
         commands={
             "docker inspect": Answer(json.dumps([DESCRIBED])),
             "docker exec c cat": Answer(f"{phase}\n"),
+            "docker exec c stat": Answer(code=1),
         }
     )
     monkeypatch.setattr("dshpc_setup.machine.local.LocalMachine", lambda: running)
@@ -602,3 +603,19 @@ def test_a_folder_that_was_removed_under_us_is_named_as_the_reason(
     (tmp_path / "gone").rmdir()
     assert exec_command.main(["squeue"]) == 2
     assert "The folder that you are in was removed." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ended", [(141, 13), (141, 0)])
+def test_a_closed_pipe_ends_what_runs_inside(
+    ended: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Docker's client dies of SIGPIPE; Podman's ends with its code, and leaves the command running too."""
+    (tmp_path / ".dshpc").mkdir()
+    (tmp_path / ".dshpc/runtime.json").write_text(json.dumps(RUNTIME))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    monkeypatch.setattr(Session, "run", lambda _: ended)
+    told: list[int] = []
+    monkeypatch.setattr(Session, "abandon", lambda _, by: told.append(by))
+    assert exec_command.main(["srun", "yes"]) == 141
+    assert told == [13]
