@@ -38,7 +38,8 @@ def follow(
     """Have it serve as the setting says; what keeps it from that is a note: the cluster runs without."""
     if project.foreign is not None:
         return
-    wanted = project.settings(machine.env).metrics if wanted is None else wanted
+    if wanted is None and (wanted := _setting(machine, project)) is None:
+        return
     note = project.read_note(NOTE)
     running = _process(note)
     if running is not None and processes.runs(running) and note.get("address") == wanted:
@@ -52,6 +53,15 @@ def follow(
     except (DshpcError, OSError) as error:
         details = error.details if isinstance(error, DshpcError) else str(error)
         reporter.note(f"Metrics are not served at {wanted}: {details}")
+
+
+def _setting(machine: Machine, project: Project) -> str | None:
+    """None where settings are wrong, of which others tell: what serves goes on as it does."""
+    try:
+        read = project.read_settings(machine.env)
+    except DshpcError:
+        return None
+    return None if read.wrong else read.settings.metrics
 
 
 def stop(project: Project) -> bool:

@@ -17,6 +17,7 @@ from dshpc_setup.engine import containers, start_report
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
+from dshpc_setup.settings import Settings
 
 _SCHEMA = "dshpc.node-metrics/1"
 _ASK_S = 40.0
@@ -47,7 +48,10 @@ class Seen:
 def look(machine: Machine, project: Project, doctor: Doctor | None) -> Seen:
     """All but doctor's part, which takes longest; never raises for what a cluster is like."""
     began = time.monotonic()
-    settings = project.settings(machine.env)
+    try:
+        settings = project.read_settings(machine.env).settings
+    except DshpcError:  # what earlier runs remember is damaged
+        settings = Settings()
     now = replace(gpus.look(machine, project, settings.simulate), settings=settings)
     node, drift, up = _of_cluster(machine, project)
     name = str(project.runtime().get("prefix") or settings.prefix)

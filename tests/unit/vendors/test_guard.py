@@ -31,6 +31,7 @@ OF_A_VENDOR = {
 }
 # Others' rules and words, in which a name is no more than that
 REASONS = {
+    "metrics/families.py": "Xid is NVIDIA's word, and DCGM's metric of it",
     "facts/__init__.py": "a kernel module that has the name of its vendor",
     "machine/profiles.py": "made-up cards are of these two",
     "machine/simulated.py": "made-up cards are of these two",
