@@ -39,10 +39,10 @@ _SECOND_NODE = """
 conf=$(readlink -f /etc/slurm)/slurm.conf
 line=$(grep '^NodeName=' "$conf")
 echo "NodeName=two NodeHostname=$(hostname) Port=20001 ${line#* }" >>"$conf"
-s6-svc -r /run/dshpc/services/slurmctld
 sed -e 's#^SlurmdSpoolDir=.*#SlurmdSpoolDir=/var/spool/two#' \
     -e 's#^SlurmdPidFile=.*#SlurmdPidFile=/run/slurm/two.pid#' "$conf" >/etc/slurm/two.conf
 mkdir -p /var/spool/two
+s6-svc -wr -T 60000 -r /run/dshpc/services/slurmctld
 until scontrol ping | grep -q UP; do sleep 0.2; done
 slurmd -N two -f /etc/slurm/two.conf && s6-svc -r /run/dshpc/services/slurmd
 until [ "$(sinfo -h -N -t idle -o %N | wc -l)" = 2 ]; do sleep 0.2; done
