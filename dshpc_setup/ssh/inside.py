@@ -35,6 +35,7 @@ _PAUSE_S = (0.1, 1.0)  # between two questions: at first, and later
 _LISTENS_S = 20  # how long a job that runs may take until its listener is there
 _RUNNING = ("RUNNING", "COMPLETING")
 _KEYGEN_S = 20.0
+_GROUPS = "/proc/self/setgroups"  # "deny" where a user namespace has one id: user_namespaces(7)
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class _Search:
         self.told = ""
 
     def answer(self) -> dict[str, Any]:
+        if place.read(_GROUPS) == "deny\n":
+            raise _one_id()
         place.enter()
         if (key := self._uncertified()) is not None:
             return {"schema": ANSWER, "exit_code": 0, "certify": key}
@@ -255,6 +258,16 @@ class _Search:
         finally:
             os.close(log)
             os.close(nothing)
+
+
+def _one_id() -> DshpcError:
+    return DshpcError(
+        "ssh into a job takes a container with several ids: this one has its root alone.",
+        "sshd of root becomes another user before it speaks to a client. The built-in engine has one id "
+        "where its user has no range of them.",
+        ("Install newuidmap (Debian's package uidmap), with a line for you in /etc/subuid and "
+         "/etc/subgid; then: configure-environment",),
+    )  # fmt: skip
 
 
 def _step(job: SlurmJob) -> list[str]:

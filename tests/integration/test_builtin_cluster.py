@@ -212,10 +212,17 @@ def test_ssh_enters_a_job(user: User, tmp_path: Path) -> None:
     proxy, config = tmp_path / "proxy", tmp_path / "jobs"
     proxy.write_text(f'#!/bin/sh\ncd {user.home} && exec {shlex.join(line)} "$@"\n')
     proxy.chmod(0o755)
+    own = user.home / ".ssh"  # with a key: ssh-keygen refuses that user as well
+    own.mkdir(mode=0o700)
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(own / "id_ed25519")]).good()
+    run(["chown", "-R", f"{user.uid}:{user.gid}", str(own)]).good()
     text = user.dshpc("ssh-config", "--print")
     config.write_text(re.sub(r"ProxyCommand \S+", f"ProxyCommand {proxy}", text))
     script = "tty; echo $SLURM_JOB_NAME $CUDA_VISIBLE_DEVICES; exit 4"
     said = run(["ssh", "-tt", "-F", str(config), "-o", "BatchMode=yes", "gpu", script])
+    if user.way == "single":
+        assert (said.code, "takes a container with several ids" in said.stderr) == (255, True), said
+        return
     assert said.code == 4, said
     assert re.fullmatch(r"/dev/pts/\d+\s+ssh-gpu 0\s+", said.stdout), said
     user.dshpc("scancel", "--name", "ssh-gpu")
