@@ -17,7 +17,7 @@ ELSEWHERE = {
     "attacks": "test_benchmarks test_clean test_denial test_faults test_homes test_isolation test_limits "
     "test_rest test_security test_seed_recipes test_stopping test_throughput test_trust",
     "hosts": "test_bench test_builtin test_builtin_cluster test_ci test_compose_config test_compose_patch "
-    "test_debian_base test_debian_fetch test_demo test_engine_install "
+    "test_dashboard_browser test_debian_base test_debian_fetch test_demo test_engine_install "
     "test_every_machine test_gpu_places test_handed_over test_image test_launchers test_podman_cluster "
     "test_passthrough_engines test_slow_tools",
 }

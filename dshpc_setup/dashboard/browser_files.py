@@ -10,7 +10,6 @@ import base64
 import hashlib
 import hmac
 import io
-import json
 import os
 import tarfile
 import threading
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dshpc_setup import resources
+from dshpc_setup.documents import foreign
 from dshpc_setup.machine import Machine, web
 
 FOLDER = "browser"
@@ -44,7 +44,7 @@ class Package:
 
 
 def packages() -> tuple[Package, ...]:
-    return tuple(Package(**each) for each in json.loads(_LIST.read_text(encoding="utf-8")))
+    return tuple(Package(**each) for each in foreign.value(_LIST.read_text(encoding="utf-8")))
 
 
 class Scripts:

@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 from html import escape
 
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -22,6 +22,7 @@ from dshpc_setup.dashboard.pages import (
     sampled,
 )
 from dshpc_setup.dashboard.site import Site, job_id
+from dshpc_setup.dashboard.threads import in_thread
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs.view import View
 
@@ -72,7 +73,7 @@ def _stream(site: Site, render: Callable[[], str]) -> Response:
             if now != seen or time.monotonic() - drawn > _CLOCK_S:
                 seen, drawn = now, time.monotonic()
                 with suppress(DshpcError, HTTPException):  # the page that is loaded next says what
-                    text = await run_in_threadpool(render)
+                    text = await in_thread(render)
             if text != before:
                 yield event("part", text)
                 before, said = text, time.monotonic()
@@ -91,12 +92,12 @@ def _of_job(site: Site, number: str, begin: str) -> Response:
         before, said = "", time.monotonic()
         at = int(begin) if begin.isdecimal() else 0
         while not site.board.is_over:
-            one = await run_in_threadpool(sampled, site.board, number)
+            one = await in_thread(lambda: sampled(site.board, number))
             text = "" if one is None else site.fragment("_job.html", one=one)
             if text != before:
                 yield event("part", text)
                 before, said = text, time.monotonic()
-            part = await run_in_threadpool(_log_from, one, site.source.work, at)
+            part = await in_thread(partial(_log_from, one, site.source.work, at))
             if part is not None and part.end != at:
                 yield event("log", escape(part.text))
                 at, said = part.end, time.monotonic()

@@ -12,7 +12,6 @@ from http import HTTPStatus
 from typing import Any
 
 import jinja2
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -25,6 +24,7 @@ from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.browser_files import Scripts
 from dshpc_setup.dashboard.guard import BEARER
 from dshpc_setup.dashboard.source import JobReport, Source
+from dshpc_setup.dashboard.threads import in_thread
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import view
 from dshpc_setup.jobs.view import View
@@ -149,7 +149,7 @@ def get(path: str, handler: Handler, site: Site) -> Route:
 
     async def answer(request: Request) -> Response:
         try:
-            return await run_in_threadpool(handler, site, request)
+            return await in_thread(lambda: handler(site, request))
         except DshpcError as error:
             return _failed(site, request, error)
 
@@ -166,7 +166,7 @@ def post(path: str, handler: FormHandler, site: Site) -> Route:
             if not (known or request.scope.get(BEARER)):
                 raise HTTPException(403, "This form is not of this run: load the page again.")
             try:
-                return await run_in_threadpool(handler, site, request, form)
+                return await in_thread(lambda: handler(site, request, form))
             except DshpcError as error:
                 return _failed(site, request, error)
 

@@ -256,6 +256,19 @@ def test_a_driver_that_hangs_keeps_no_page(visitor: Visitor) -> None:
         board.stop()
 
 
+def test_the_dashboards_end_waits_for_no_question(visitor: Visitor) -> None:
+    """The interpreter joins all threads but daemons."""
+    asking: list[threading.Thread] = []
+
+    class Noting(FakeSource):
+        def job(self, job: str) -> JobReport:
+            asking.append(threading.current_thread())
+            return JobReport((a_job(9),), None, None, (), {})
+
+    replace(visitor, site=replace(visitor.site, source=Noting())).page("/jobs/9")
+    assert [thread.daemon for thread in asking] == [True]
+
+
 def test_before_the_first_answer_the_pages_say_so(visitor: Visitor) -> None:
     board = visitor.site.board
     for section in (board.status, board.gpus, board.jobs, board.doctor):
