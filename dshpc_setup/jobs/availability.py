@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dshpc_setup.jobs.offer import Offer
@@ -41,9 +41,22 @@ class Availability:
 
 def ask(machine: Machine, has: Offer) -> Availability | None:
     """None where the controller does not say."""
-    jobs = Slurm(machine).holders(deadline_s=_ASK_S).value
+    jobs = holders(machine)
+    return None if jobs is None else on(machine, jobs, has)
+
+
+def holders(machine: Machine) -> tuple[Holder, ...] | None:
+    """The jobs that hold GPUs of any node; None where the controller does not say."""
+    return Slurm(machine).holders(deadline_s=_ASK_S).value
+
+
+def on(machine: Machine, jobs: Sequence[Holder], has: Offer) -> Availability:
+    """What they leave of the node of that offer, less what is kept there for one that waits."""
+    if has.nodes > 1:
+        there = ((job, job.on(has.node)) for job in jobs if has.node in job.nodes)
+        jobs = [replace(job, held=(held,), nodes=(has.node,)) for job, held in there]
     types = tuple(gpu.slurm_type for gpu in has.gpus)
-    return None if jobs is None else _without_kept(of(jobs, types), types, _kept(machine, has.node))
+    return _without_kept(of(jobs, types), types, _kept(machine, has.node))
 
 
 def _kept(machine: Machine, node: str) -> Mapping[str, object]:

@@ -41,6 +41,7 @@ def argv(request: Request, fit: Fit, workspace: str) -> tuple[str, ...]:
         ("partition", request.partition),
         ("time", wanted.time_limit),
         ("nodes", wanted.nodes or 1),
+        ("nodelist", fit.node),
         ("ntasks", wanted.tasks),
         ("cpus-per-task", fit.cpus_per_task),
         ("mem", f"{fit.memory_mib}M" if fit.memory_mib else None),

@@ -44,6 +44,7 @@ class Fit:
     memory_mib: int | None = None
     notes: tuple[str, ...] = ()
     targeted: bool = False  # just the GPUs of `kind`, each by a type of its own
+    node: str | None = None  # the one that it must run on, of several
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def _gpus(
             else ""
         )
         has = gpu_words.have(offer, room, clock)
-        return Refusal((f"it needs {need}, this cluster has {has}{cuda}",))
+        return Refusal((f"it needs {need}, {offer.holder} has {has}{cuda}",))
 
     def order(kind: Kind) -> tuple[bool, bool, float, tuple[int, ...]]:
         free = _free(kind, room)
@@ -264,17 +265,18 @@ def _shards(wanted: Resources, offer: Offer) -> Fit | Refusal:
 
 def limits(wanted: Resources, offer: Offer, partition: str | None) -> Iterator[str]:
     """CPUs, memory, nodes and time: more than there is."""
-    if wanted.nodes is not None and wanted.nodes > 1:
-        yield f"it needs {wanted.nodes} nodes, this cluster has 1"
-    tasks = wanted.tasks or 1
+    nodes = wanted.nodes or 1
+    if nodes > offer.nodes:
+        yield f"it needs {nodes} nodes, this cluster has {offer.nodes}"
+    tasks = -(-(wanted.tasks or 1) // nodes)  # of one node
     cpus = (wanted.cpus or 1) * tasks
     if cpus > offer.cpus:
         of = f" ({tasks} tasks with {wanted.cpus or 1} each)" if tasks > 1 else ""
-        yield f"it needs {cpus} CPUs{of}, this cluster has {offer.cpus}"
+        yield f"it needs {cpus} CPUs{of}, {offer.holder} has {offer.cpus}"
     least = wanted.min_memory_mb if wanted.min_memory_mb is not None else wanted.memory_mb
     if least is not None and least > offer.memory_mib:
         yield (
-            f"it needs {gpu_words.asked_size(least)} of memory, this cluster has "
+            f"it needs {gpu_words.asked_size(least)} of memory, {offer.holder} has "
             f"{gpu_words.size(offer.memory_mib)} for jobs"
         )
     yield from _time(wanted, offer.partitions, partition)

@@ -14,6 +14,7 @@ from dshpc_setup import codec
 
 SCHEMA = "dshpc.offer/1"
 FILE = "/run/dshpc/offer.json"
+NODES = "/var/lib/dshpc/state/nodes"  # a folder for each node, where there are several
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,12 @@ class Offer:
     isolation: str = "default"
     simulated: bool = False
     max_array: int = field(default_factory=_array_size)  # tasks of one array: MaxArraySize
+    nodes: int = 1  # of the cluster, where this is one of several
+
+    @property
+    def holder(self) -> str:
+        """What has all that, in words."""
+        return "this cluster" if self.nodes == 1 else f"node {self.node}"
 
     def to_json(self) -> dict[str, Any]:
         return codec.to_json(self, SCHEMA)

@@ -23,6 +23,7 @@ from dshpc_setup.jobs import (
     choosing,
     gpu_words,
     node_availability,
+    node_choice,
     offer,
     removal,
     request,
@@ -62,7 +63,9 @@ def _answered(rest: list[str], command: Callable[[Machine, Request, Offer], dict
     try:
         if rest:
             raise usage_error("dshpc-node job submit and check take no words.")
-        said = command(LocalMachine(), _request(sys.stdin.read()), load_offer(offer.FILE))
+        machine, asked = LocalMachine(), _request(sys.stdin.read())
+        has = node_choice.chosen(machine, asked, node_choice.all_of(load_offer(offer.FILE)))
+        said = command(machine, asked, has)
     except DshpcError as error:
         said = error.to_object()
     sys.stdout.write(json.dumps(said) + "\n")
@@ -113,6 +116,8 @@ def submit(
     clock = Clock(time.time(), asked.utc_offset_s)
     _check_array(asked, has)
     now, jobs = choosing.planned(machine, asked, has, clock)
+    if has.nodes > 1 and asked.node is not None:
+        jobs = [(one, replace(found, node=has.node)) for one, found in jobs]
     no_wait = asked.if_busy == "refuse"
     if no_wait:
         choosing.check_free([found for _, found in jobs], asked, now, clock)

@@ -19,7 +19,7 @@ from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.methods.model import Resources
 
-_THIS_NODE = "localhost"  # as other tools call the one node; its own name does as well
+THIS_NODE = "localhost"  # as other tools call the one node; its own name does as well
 _FORM = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62})(?:::(.+))?", re.ASCII)
 _GPU = re.compile(r"[0-9A-Za-z][0-9A-Za-z./-]{0,79}", re.ASCII)
 _INDEX = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
@@ -43,19 +43,19 @@ def parse(texts: Sequence[str]) -> tuple[str | None, tuple[tuple[str, ...], ...]
             )
         nodes.append(match[1])
         found.append(words)
-    named = list(dict.fromkeys(node for node in nodes if node != _THIS_NODE))
+    named = list(dict.fromkeys(node for node in nodes if node != THIS_NODE))
     if len(named) > 1:
         raise usage_error(
             f"--target names several nodes: {gpu_words.listed(named)}.",
-            "This cluster has one.",
-            "Name that: dshpc status",
+            "All targets of one call are on one node.",
+            "Call it once for each node: dshpc node list",
         )
     return next(iter(named or nodes), None), tuple(found)
 
 
 def check_node(node: str | None, offer: Offer) -> None:
     """Raises DshpcError (usage) where the cluster has no such node."""
-    if node not in (None, _THIS_NODE, offer.node):
+    if node not in (None, THIS_NODE, offer.node):
         raise usage_error(
             f"This cluster has no node {gpu_words.shown(node or '')}.",
             f"Its node is {offer.node}.",

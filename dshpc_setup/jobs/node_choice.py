@@ -1,0 +1,75 @@
+"""Of several nodes the one whose offer a request is judged by: where it can run, and now if it may be.
+
+Which node a job runs on is Slurm's affair; what it asks for is said in the words of one that has it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dshpc_setup.documents import foreign
+from dshpc_setup.errors import usage_error
+from dshpc_setup.jobs import availability, gpu_words, offer
+from dshpc_setup.jobs.fit import Fit, fit
+from dshpc_setup.jobs.offer import Offer
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.targets import THIS_NODE
+from dshpc_setup.machine import Machine
+
+
+def all_of(own: Offer, folder: str = offer.NODES) -> tuple[Offer, ...]:
+    """The own node's first; one that cannot be read is left out."""
+    others = []
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return (own,)
+    for name in names:
+        try:
+            with open(f"{folder}/{name}/offer.json", encoding="utf-8") as file:
+                found = offer.from_json(foreign.of_file(file))
+        except (OSError, ValueError):
+            continue
+        if found.node != own.node:
+            others.append(found)
+    count = 1 + len(others)
+    return tuple(replace(each, nodes=count) for each in (own, *others))
+
+
+def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
+    """Raises DshpcError (usage) where the request names a node that is not there."""
+    own = offers[0]
+    if len(offers) == 1 or asked.node == THIS_NODE:
+        return own
+    if asked.node is not None:
+        for each in offers:
+            if each.node == asked.node:
+                return each
+        raise usage_error(
+            f"This cluster has no node {gpu_words.shown(asked.node)}.",
+            f"Its nodes are {gpu_words.listed([each.node for each in offers])}.",
+            "Name one of these: dshpc node list",
+        )
+    able = [each for each in offers if isinstance(_fit(asked, each, None), Fit)]
+    if not able:
+        return max(offers, key=lambda each: len(each.gpus))
+    if len(able) == 1 or not asked.resources.gpus:
+        return able[0]
+    jobs = availability.holders(machine)
+    if jobs is None:
+        return able[0]
+    return max(able, key=lambda each: _free(asked, each, availability.on(machine, jobs, each)))
+
+
+def _fit(asked: Request, each: Offer, room: availability.Availability | None) -> object:
+    return fit(asked.resources, each, room, asked.partition)
+
+
+def _free(asked: Request, each: Offer, room: availability.Availability) -> tuple[bool, int]:
+    """Whether it can begin there now, and how little is left over then."""
+    found = _fit(asked, each, room)
+    if not isinstance(found, Fit) or found.free is None:
+        return False, 0
+    return found.free >= asked.resources.gpus, -len(each.gpus)

@@ -1,0 +1,92 @@
+"""Of several nodes the one whose offer a request is judged by."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import availability, node_choice
+from dshpc_setup.jobs.fit import Refusal, fit, limits
+from dshpc_setup.jobs.offer import Offer, OfferedGpu
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.machine import Machine
+from dshpc_setup.methods.model import Resources
+from dshpc_setup.slurm.holders import Holder
+
+NOBODY = cast(Machine, None)
+
+
+def offer(node: str, *types: str) -> Offer:
+    gpus = tuple(
+        OfferedGpu(at, None, kind, kind, kind, "nvidia", 16384, None)
+        for at, kind in enumerate(types)
+    )
+    return Offer(node, 8, 8192, gpus, nodes=3)
+
+
+OFFERS = (offer("lab", "t4"), offer("lab-2", "h100", "h100"), offer("lab-3", "h100", "h100"))
+
+
+def request(node: str | None = None, **resources: Any) -> Request:
+    return Request("command", "x", ("true",), "/lab", Resources(**resources), node=node)
+
+
+def held(monkeypatch: pytest.MonkeyPatch, *holders: Holder) -> None:
+    monkeypatch.setattr(availability, "holders", lambda _: holders)
+
+
+def test_it_is_one_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    held(monkeypatch)
+    assert node_choice.chosen(NOBODY, request(), OFFERS).node == "lab"
+    assert node_choice.chosen(NOBODY, request(gpus=1, gpu_type="t4"), OFFERS).node == "lab"
+    assert node_choice.chosen(NOBODY, request(gpus=2), OFFERS).node == "lab-2"
+
+
+def test_of_those_one_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Holder("7", "ada", "x", ("gpu:h100:2(IDX:0-1)",), ("lab-2",), None)
+    held(monkeypatch, busy)
+    assert node_choice.chosen(NOBODY, request(gpus=2), OFFERS).node == "lab-3"
+    both = replace(busy, held=(busy.held[0], "gpu:h100:1(IDX:0)"), nodes=("lab-2", "lab-3"))
+    held(monkeypatch, both)
+    assert availability.on((both,), OFFERS[2]).used("h100") == 1
+    assert availability.on((both,), OFFERS[1]).used("h100") == 2
+    assert availability.on((both,), OFFERS[0]).used("h100") == 0
+
+
+def test_where_none_can_the_largest_says_why() -> None:
+    has = node_choice.chosen(NOBODY, request(gpus=3), OFFERS)
+    found = fit(Resources(gpus=3), has, None)
+    assert isinstance(found, Refusal)
+    assert found.whys == ("it needs 3 GPUs, node lab-2 has 2x h100 (16 GB)",)
+
+
+def test_a_node_that_is_named_is_that_one_or_refused() -> None:
+    assert node_choice.chosen(NOBODY, request("lab-3"), OFFERS).node == "lab-3"
+    assert node_choice.chosen(NOBODY, request("localhost"), OFFERS).node == "lab"
+    with pytest.raises(DshpcError, match="no node lab-9") as told:
+        node_choice.chosen(NOBODY, request("lab-9"), OFFERS)
+    assert "lab, lab-2 and lab-3" in told.value.details
+
+
+def test_tasks_are_spread_over_the_nodes() -> None:
+    assert not list(limits(Resources(nodes=3, tasks=24), OFFERS[0], None))
+    (why,) = limits(Resources(nodes=2, tasks=24), OFFERS[0], None)
+    assert "it needs 12 CPUs" in why
+    (why,) = limits(Resources(nodes=4), OFFERS[0], None)
+    assert why == "it needs 4 nodes, this cluster has 3"
+
+
+def test_they_are_read_where_each_has_left_its_own(tmp_path: Path) -> None:
+    for each in OFFERS[1:]:
+        (tmp_path / each.node).mkdir()
+        (tmp_path / each.node / "offer.json").write_text(json.dumps(each.to_json()))
+    (tmp_path / "lab-4").mkdir()
+    (tmp_path / "lab-4/offer.json").write_text("{")
+    found = node_choice.all_of(replace(OFFERS[0], nodes=1), str(tmp_path))
+    assert [(each.node, each.nodes) for each in found] == [("lab", 3), ("lab-2", 3), ("lab-3", 3)]
+    assert node_choice.all_of(OFFERS[0], str(tmp_path / "none")) == (OFFERS[0],)
