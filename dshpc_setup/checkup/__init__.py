@@ -210,10 +210,15 @@ def _machine(
         say(gpu_memory.in_use(seen, facts))
     if project is not None and project.foreign is None:
         from dshpc_setup.checkup import files  # reads YAML, which the container cannot
+        from dshpc_setup.cluster import workers
 
         plan = _plan(facts, settings) if settings else None
         chosen = settings or Settings()
-        questions["files"] = lambda tell: tell(files.project_files(project, facts, chosen, plan))
+        others = workers.planned(machine, facts, chosen) if plan is not None else ()
+        plan = plan and workers.with_image_of_all(plan, others)
+        questions["files"] = lambda tell: tell(
+            files.project_files(project, facts, chosen, plan, others)
+        )
     for end in machine.apart(questions, deadline_s=earlier(until - machine.clock())).values():
         for item in end.items:
             say(item)

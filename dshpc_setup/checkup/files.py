@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from dshpc_setup.observed.model import ProjectFile
 from dshpc_setup.plan import ClusterPlan
 from dshpc_setup.project.folder import MANIFEST, OWN, Project
 from dshpc_setup.render import gpu_part
+from dshpc_setup.render.stanza import Worker
 from dshpc_setup.settings import Settings
 from dshpc_setup.settings.overruled import Overruled
 from dshpc_setup.slurm import slurm_conf
@@ -46,14 +47,18 @@ class FolderSeen:
 
 
 def project_files(
-    project: Project, facts: HostFacts, settings: Settings, plan: ClusterPlan | None
+    project: Project,
+    facts: HostFacts,
+    settings: Settings,
+    plan: ClusterPlan | None,
+    workers: Sequence[Worker] = (),
 ) -> FolderSeen:
     """All of it; nothing is written or started, and nothing raises for what lies in the folder.
 
     Without a plan (the settings cannot be used) it is not known what would be written.
     """
     wanted = (
-        renderings.made_now(project, facts, settings, plan)
+        renderings.made_now(project, facts, settings, plan, workers)
         if plan is not None
         else renderings.Renderings({})
     )

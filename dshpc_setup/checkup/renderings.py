@@ -34,11 +34,15 @@ class Renderings:
 
 
 def made_now(
-    project: Project, facts: HostFacts, settings: Settings, plan: ClusterPlan
+    project: Project,
+    facts: HostFacts,
+    settings: Settings,
+    plan: ClusterPlan,
+    workers: Sequence[stanza.Worker] = (),
 ) -> Renderings:
     """As a run has it; nothing of a compose file where what is asked for cannot be had."""
     pairs = _outcomes(project, facts, settings, plan)
-    kept = _as_written(project, facts, settings, pairs)
+    kept = _as_written(project, facts, settings, pairs, workers)
     if kept is not None:
         part = gpu_part.words(
             gpu_part.parsed(kept[COMPOSE_FILE].encode("utf-8", "surrogateescape"))
@@ -53,7 +57,9 @@ def made_now(
     for seen, (proof, outcome) in product(_engines(facts), pairs):
         tag = stanza.image_tag(settings, outcome.gpu_type)
         try:
-            text = stanza.compose_text(project.folder, settings, seen, outcome, proof, tag, None)
+            text = stanza.compose_text(
+                project.folder, settings, seen, outcome, proof, tag, None, workers
+            )
         except DshpcError:
             continue
         texts[COMPOSE_FILE].append(text)
@@ -78,6 +84,7 @@ def _as_written(
     facts: HostFacts,
     settings: Settings,
     pairs: Sequence[tuple[Passthrough, ClusterPlan]],
+    workers: Sequence[stanza.Worker],
 ) -> Mapping[str, str] | None:
     """The files themselves, where they are what was last rendered, and that from the same inputs.
 
@@ -94,7 +101,7 @@ def _as_written(
             if digest(texts[path]) != digests.get(path):
                 return None
         tag = stanza.image_tag(settings, plan.gpu_type)
-        file = stanza.compose_file(project.folder, settings, facts, plan, proof, tag, None)
+        file = stanza.compose_file(project.folder, settings, facts, plan, proof, tag, None, workers)
     except DshpcError:
         return None
     return texts if inputs(plan, file) == note.get("inputs") else None
@@ -137,14 +144,17 @@ def _same_for(path: str) -> Callable[[str], Any]:
 def _compose_without_build(text: str) -> Any:
     """The document less its build section, which needs the base image, and less what hangs on it."""
     document = gpu_part.parsed(text.encode("utf-8", "surrogateescape"))
-    service = document.get("services", {}).get("slurm") if isinstance(document, dict) else None
-    if not isinstance(service, dict):
+    services = document.get("services") if isinstance(document, dict) else None
+    if not isinstance(services, dict):
         return document
-    labels = service.get("labels")
-    kept = dict(labels) if isinstance(labels, dict) else labels
-    if isinstance(kept, dict):
-        kept.pop(stanza.RENDERED_LABEL, None)
-    slim = {key: value for key, value in service.items() if key != "build"}
-    services = {**document["services"], "slurm": {**slim, "labels": kept}}
     rest = {key: value for key, value in document.items() if key != "secrets"}
-    return {**rest, "services": services}
+    return {**rest, "services": {name: _without_build(each) for name, each in services.items()}}
+
+
+def _without_build(service: Any) -> Any:
+    if not isinstance(service, dict):
+        return service
+    labels = service.get("labels")
+    if isinstance(labels, dict):
+        labels = {key: value for key, value in labels.items() if key != stanza.RENDERED_LABEL}
+    return {**{key: value for key, value in service.items() if key != "build"}, "labels": labels}

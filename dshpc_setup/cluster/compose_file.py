@@ -12,7 +12,7 @@ from dshpc_setup.engine.containers import Container
 from dshpc_setup.files import ownership
 from dshpc_setup.files.atomic import read_plain
 from dshpc_setup.project.folder import OWN, Project
-from dshpc_setup.render.stanza import RENDERED_LABEL, rendered_label
+from dshpc_setup.render.stanza import RENDERED_LABEL, parts, rendered_label
 
 USED = f"{OWN}/used.json"  # what `compose up` was last given, and the container that there was then
 _VARIABLES = ".env"  # what compose puts into a file of the user's own
@@ -26,7 +26,7 @@ def remember_used(project: Project, made: Container | None) -> None:
     """
     text = read_text(project.folder / compose.FILE)
     used = {
-        compose.FILE: ownership.digest(text or ""),
+        compose.FILE: ownership.digest(parts(text or "")[0]),
         _VARIABLES: _variables(project) or "",
         _CONFIG_HASH: _config_hash(made),
     }
@@ -34,7 +34,7 @@ def remember_used(project: Project, made: Container | None) -> None:
 
 
 def made_from(project: Project, text: str, found: Container) -> bool | None:
-    """Whether the container is what `compose up` makes of that text; None where nobody knows.
+    """Whether the controller's container is what `compose up` makes of that text; None where nobody knows.
 
     The label of a rendered text alone does not tell: it stays in a text that is edited by hand.
     """
@@ -44,7 +44,7 @@ def made_from(project: Project, text: str, found: Container) -> bool | None:
     used = project.read_note(USED)
     if not used or used.get(_CONFIG_HASH) != _config_hash(found):
         return None  # somebody has called compose himself since then
-    if used.get(compose.FILE) != ownership.digest(text):
+    if used.get(compose.FILE) != ownership.digest(parts(text)[0]):
         return False
     variables = _variables(project)
     return variables is None or (used.get(_VARIABLES) or variables) == variables

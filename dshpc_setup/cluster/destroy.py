@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dshpc_setup.builtin import ports
-from dshpc_setup.cluster import last_engine, metrics_service, neighbours, stopping
+from dshpc_setup.cluster import last_engine, metrics_service, neighbours, stopping, workers
 from dshpc_setup.cluster.operations import COMPOSE_LABEL, Target, find_compose, ours, target
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers
@@ -80,6 +80,8 @@ def removed(
         reporter.progress(f"removing {cluster.container}")
         _compose_down(machine, cluster, gone)
         gone.attempt(_remove_container, machine, cluster.container)
+    for each in workers.found(machine, str(cluster.project.folder), cluster.container).values():
+        gone.attempt(_remove_container, machine, each.name)
     for name in containers.networks(machine, f"{COMPOSE_LABEL}={cluster.prefix}"):
         gone.attempt(containers.remove_network, machine, name)
     reporter.progress("removing the volumes")

@@ -14,6 +14,7 @@ from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.project.folder import Project
 from dshpc_setup.slurm.paths import FROM_HOST
 from dshpc_setup.terminal.reporter import Reporter
+from dshpc_setup.terminal.sanitize import listed
 
 SCHEMA = "dshpc.key/1"
 STEP_SCHEMA = "dshpc.key-step/1"
@@ -39,6 +40,7 @@ class Rotated:
     former_until: datetime
     ms: float
     waiting: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()  # nodes that were not up
 
     def to_json(self) -> dict[str, Any]:
         """The `dshpc.key/1` object."""
@@ -50,6 +52,7 @@ class Rotated:
             "former_until": self.former_until.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "ms": self.ms,
             "waiting": list(self.waiting),
+            **({"away": list(self.away)} if self.away else {}),
         }
 
     def describe(self) -> str:
@@ -58,6 +61,8 @@ class Rotated:
             "The cluster has a new key. Running jobs are not affected; the former key is refused after "
             f"{until}."
         )
+        if self.away:
+            said += f"\nNot up: {listed(self.away)}. It reads the new key as it is started: dshpc node list"
         if not self.waiting:
             return said
         return (
@@ -152,7 +157,8 @@ def _parsed(text: str, container: str) -> Rotated:
         said = foreign.value(text)
         until = datetime.fromisoformat(str(said["former_until"]).replace("Z", "+00:00"))
         waiting = tuple(str(job) for job in said.get("waiting", ()))  # not of older images
-        return Rotated(container, str(said["key"]), until, float(said["ms"]), waiting)
+        away = tuple(str(node) for node in said.get("away", ()))
+        return Rotated(container, str(said["key"]), until, float(said["ms"]), waiting, away)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise DshpcError(
             "It is not known whether the key was changed: the cluster's answer cannot be read.",

@@ -21,6 +21,7 @@ from dshpc_setup.cluster import (
     stopping,
     trial,
     verify,
+    workers,
 )
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.awake import awake, awake_meanwhile
@@ -30,7 +31,7 @@ from dshpc_setup.engine import containers, start_report
 from dshpc_setup.engine.containers import Container
 from dshpc_setup.engine.images import inspect as inspect_image
 from dshpc_setup.engine_client import DOCKER
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import DshpcError, Exit, usage_error
 from dshpc_setup.facts import Compose
 from dshpc_setup.image import replaced
 from dshpc_setup.machine import Machine
@@ -39,6 +40,7 @@ from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import OWN, Project
 from dshpc_setup.render.stanza import PROJECT_LABEL
 from dshpc_setup.terminal.reporter import Reporter
+from dshpc_setup.terminal.sanitize import listed, plain
 
 _ASK_S = 20.0
 _LAST_LINES = 15
@@ -206,6 +208,8 @@ def down(
         if compose is not None:
             compose_tool.down(machine, compose, project.folder, cluster.prefix)
         elif found is not None:
+            for each in _workers(machine, cluster).values():
+                containers.remove(machine, each.name)
             _remove(machine, found)
     return found is not None
 
@@ -241,6 +245,9 @@ def restart(
             _may_stop(machine, cluster, reporter, stop_jobs, "restarted", "restart")
         reporter.progress(f"restarting {cluster.container}")
         containers.restart(machine, cluster.container)
+        for node, each in _workers(machine, cluster).items():
+            reporter.progress(f"restarting node {node}")
+            containers.restart(machine, each.name)
         return _ready(machine, cluster, reporter)
 
 
@@ -269,19 +276,38 @@ def status(machine: Machine, project: Project) -> ClusterStatus:
     if found is not None:
         now = replace(now, compose_late=compose_file.is_late(project, found))
         late += compose_file.notes(project, late=now.compose_late)
+    if others := _workers(machine, cluster):
+        late += workers.notes(machine, others)
     return replace(now, files=files, notes=(*now.notes, *late))
 
 
-def logs_argv(machine: Machine, project: Project, *, follow: bool, tail: int | None) -> list[str]:
+def logs_argv(
+    machine: Machine,
+    project: Project,
+    *,
+    follow: bool,
+    tail: int | None,
+    node: str | None = None,
+) -> list[str]:
     """What shows the log, to hand over to (exec.hand_over); raises where there is no container."""
     cluster = target(project)
-    if ours(machine, cluster) is None:
+    container = cluster.container
+    if node not in (None, cluster.prefix):
+        others = _workers(machine, cluster)
+        if node not in others:
+            raise usage_error(
+                f"This cluster has no node {plain(node or '')}.",
+                f"It has: {listed((cluster.prefix, *others))}.",
+                "List them: dshpc node list",
+            )
+        container = others[node].name
+    elif ours(machine, cluster) is None:
         raise DshpcError(
             "There is no log: the cluster is down.",
             f"There is no container {cluster.container}.",
             ("Start it: dshpc up",),
         )
-    return engine_client.of(project.runtime()).logs(cluster.container, tail=tail, follow=follow)
+    return engine_client.of(project.runtime()).logs(container, tail=tail, follow=follow)
 
 
 def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStatus:
@@ -297,11 +323,17 @@ def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStat
             steps = cluster_status.after_failure(error.fixes)
             raise replace(error, steps=steps) from None
         raise _fell_over(machine, cluster, now) from error
+    others = {node: each.name for node, each in _workers(machine, cluster).items()}
+    workers.wait_ready(machine, others, reporter)
     started = cluster_status.ask(machine, str(cluster.project.folder), cluster.container)
     if cluster.project.foreign is not None:
         return started
     late = not_in_force.settings(cluster.project, machine.env).in_short()
     return replace(started, notes=(*started.notes, *late))
+
+
+def _workers(machine: Machine, cluster: Target) -> dict[str, Container]:
+    return workers.of_project(machine, cluster.project, cluster.container)
 
 
 def _fell_over(machine: Machine, cluster: Target, now: Container | None) -> DshpcError:

@@ -20,6 +20,7 @@ from dshpc_setup.project.folder import SETTINGS, Project
 from dshpc_setup.render.configuration import CONFIG_FILES
 from dshpc_setup.settings import BY_NAME, Settings, applied
 from dshpc_setup.settings.overruled import Overruled
+from dshpc_setup.settings.texts import MOST_NODES
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.paths import Paths
 
@@ -143,6 +144,12 @@ def _wanted(settings: Settings, real_memory_mib: int | None) -> Iterator[_Wanted
     if settings.reserve_mib is not None and real_memory_mib is not None:
         words = f"RealMemory={real_memory_mib}"
         yield _Wanted("reserve_mib", "slurm.conf", words, _node_has(settings.node, words))
+    yield from _of_nodes(settings)
+
+
+def _of_nodes(settings: Settings) -> Iterator[_Wanted]:
+    if settings.place.role == "controller":
+        yield _key("nodes", f"MaxNodeCount={MOST_NODES}")
     yield from _of_gpus(settings)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dshpc_setup import settings as settings_module
-from dshpc_setup.cluster import queue_room
+from dshpc_setup.cluster import queue_room, workers
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.cluster.operations import Target, ours, target
 from dshpc_setup.documents import foreign
@@ -87,9 +87,15 @@ def reconfigure(
         queue_room.check_folder(machine, cluster.container, project)
         reporter.progress(f"{cluster.container} detects its hardware and reads config/ again")
         done = in_container(machine, cluster.container, reporter.progress)
-        code = _code(done, cluster)
+        code, told = _code(done, cluster), done.text.splitlines()
+        for node, each in workers.of_project(machine, project, cluster.container).items():
+            if each.status == "running":
+                reporter.progress(f"{each.name} detects its hardware and reads config/ again")
+                done = in_container(machine, each.name, reporter.progress)
+                code = code or _code(done, replace(cluster, container=each.name))
+                told += [f"{node}: {line}" for line in done.text.splitlines()]
         now = cluster_status.ask(machine, str(project.folder), cluster.container)
-    return Reconfigured(code, tuple(done.text.splitlines()), behind, now)
+    return Reconfigured(code, tuple(told), behind, now)
 
 
 def in_container(machine: Machine, container: str, on_line: Callable[[str], None]) -> CommandResult:

@@ -16,6 +16,7 @@ from dshpc_setup.cluster import (
     stopping,
     trial,
     verify,
+    workers,
 )
 from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import containers, start_report
@@ -103,7 +104,7 @@ def _agreed(
         return wanted
     conf = next((item for item in changes if item.path == "config/slurm.conf"), None)
     if conf is not None:
-        queue_room.check(machine, found.name, _text(conf))
+        queue_room.check(machine, found.name, text_of(conf))
     _try(machine, project, settings, compose, changes, wanted, reporter)
     if not wanted.live:
         _may_stop(machine, wanted, may_stop, reporter)
@@ -127,7 +128,7 @@ def _try(
     if wanted.live:
         trial.in_place(machine, wanted.found.name)
         return
-    text = next(_text(item) for item in changes if item.path == compose_tool.FILE)
+    text = next(text_of(item) for item in changes if item.path == compose_tool.FILE)
     note = trial.with_options(
         machine, compose, str(project.folder), settings.prefix, text, wanted.found
     )
@@ -171,6 +172,9 @@ def bring_up(
     if agreed.live and found is not None:
         reporter.progress("reconfiguring, with jobs going on")
         if reconfigure.in_container(machine, found.name, reporter.progress).ok:
+            for each in workers.of_project(machine, project, found.name).values():
+                if each.status == "running":
+                    reconfigure.in_container(machine, each.name, reporter.progress)
             return False
         _may_stop(machine, agreed, may_stop, reporter)
     reporter.progress("starting the container")
@@ -210,7 +214,7 @@ def _wanted(
     compose = next((item for item in changes if item.path == compose_tool.FILE), None)
     made: bool | None = True
     if compose is not None:
-        made = compose_file.made_from(project, _text(compose), found)
+        made = compose_file.made_from(project, text_of(compose), found)
         if made is False and compose.action not in _KEPT:
             return Agreed(found, "docker-compose.yml has changed")
     report = start_report.ask(machine, found.name)
@@ -248,6 +252,6 @@ def _inside(
     return None
 
 
-def _text(file: Change) -> str:
+def text_of(file: Change) -> str:
     """What is used of a file: the user's own where it is one, else what was rendered."""
     return file.old or "" if file.action in _KEPT else file.wanted.text

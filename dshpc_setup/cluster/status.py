@@ -220,6 +220,8 @@ def _back(node: Node) -> list[str]:
         return []
     if node.plain_state not in TAKEN_OUT:
         return ["Why it takes no jobs, and what helps: dshpc doctor"]
+    if node.stopped:
+        return [f"Its container was stopped. To start it: dshpc node resume {node.name}"]
     order = f"scontrol update {shlex.quote(f'NodeName={node.name}')} State=RESUME"
     again = f"To use node {node.name} again: dshpc exec --root -- {order}"
     if node.failed_program != "Prolog":

@@ -17,7 +17,7 @@ from dshpc_setup.project.folder import OWN, Project
 from dshpc_setup.slurm.client import Slurm
 from dshpc_setup.slurm.job_states import SlurmJob
 from dshpc_setup.terminal.reporter import Reporter
-from dshpc_setup.terminal.sanitize import counted, plain
+from dshpc_setup.terminal.sanitize import counted, listed, plain
 
 FLAG = "--stop-jobs"
 _ASK_S = 20.0
@@ -38,27 +38,43 @@ class RunningJob:
     name: str
     elapsed: str
     begins_anew: bool
+    nodes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        then = "starts again at the next start" if self.begins_anew else "ends for good"
-        return f"{self.brief}: {then}"
+        return self.told()
+
+    def told(self, again: str | None = None) -> str:
+        """What becomes of it; `again`: of one that does not end for good."""
+        again = again or "starts again at the next start"
+        return f"{self.brief}: {again if self.begins_anew else 'ends for good'}"
 
     @property
     def brief(self) -> str:
         return f"job {self.id} of {self.user} ({self.name}), for {self.elapsed}"
 
 
-def running_jobs(machine: Machine, container: str) -> tuple[RunningJob, ...] | None:
-    """None where some may run that nobody can name: squeue failed, and there are processes of jobs."""
-    told = Slurm(machine, container).rows(_COLUMNS, "R,S,CF", deadline_s=_ASK_S)
+def running_jobs(
+    machine: Machine, container: str, nodes: frozenset[str] | None = None
+) -> tuple[RunningJob, ...] | None:
+    """Those on any of `nodes`, where that is said.
+
+    None where some may run that nobody can name: squeue failed, and there are processes of jobs.
+    """
+    columns = _COLUMNS if nodes is None else f"NodeList {_COLUMNS}"
+    told = Slurm(machine, container).rows(columns, "R,S,CF", deadline_s=_ASK_S)
     if told.asked.ok:
-        return None if told.value is None else tuple(map(_running, told.value))
+        if told.value is None:
+            return None
+        found = (job for job in told.value if nodes is None or nodes & set(job.nodes))
+        return tuple(map(_running, found))
     shown = machine.run(DOCKER.processes(container, "pid,args"), deadline_s=_ASK_S)
     return () if shown.ok and _STEP not in shown.stdout else None
 
 
 def _running(job: SlurmJob) -> RunningJob:
-    return RunningJob(job.id, job.user, plain(job.name), job.elapsed, job.batch and job.requeue)
+    return RunningJob(
+        job.id, job.user, plain(job.name), job.elapsed, job.batch and job.requeue, job.nodes
+    )
 
 
 def for_good(machine: Machine, found: Container | None) -> str:
@@ -81,15 +97,18 @@ def may_stop(
     what: str,
     command: str,
     why: str = "",
+    nodes: frozenset[str] | None = None,
 ) -> None:
     """Let the jobs that run there be stopped, or raise DshpcError; nothing is said where none runs.
 
-    `agreed`: the flag was given. `what` is done to the cluster ("stopped"), by `command`; `why` it is.
+    `agreed`: the flag was given. `what` is done to the cluster ("stopped"), or to `nodes` of it,
+    by `command`; `why` it is.
     """
-    jobs = running_jobs(machine, container)
+    jobs = running_jobs(machine, container, nodes)
     if jobs == ():
         return
-    told = [f"  {job}" for job in (jobs or ())[:_SHOWN]]
+    again = "is queued again" if nodes is not None else None
+    told = [f"  {job.told(again)}" for job in (jobs or ())[:_SHOWN]]
     if jobs and len(jobs) > _SHOWN:
         told.append(f"  and {len(jobs) - _SHOWN} more: dshpc squeue")
     count = "jobs may run (squeue gave no answer)" if jobs is None else _counted(len(jobs))
@@ -97,17 +116,22 @@ def may_stop(
         note = f"{count}, stopped now with {GRACE_S:.0f} s to save work ({FLAG})"
         reporter.note("\n".join([f"{note}{':' if told else '.'}", *told]))
         return
-    question = f"The cluster would be {what}{f' ({why})' if why else ''}, and {count}:"
+    it = "The cluster" if nodes is None else _nodes(nodes)
+    question = f"{it} would be {what}{f' ({why})' if why else ''}, and {count}:"
     if reporter.ask("\n".join([question, *told, "Stop them?"]), by_yes=False):
         return
     raise DshpcError(
-        f"The cluster was not {what}: {count}.",
+        f"{it} {'was' if nodes is None or len(nodes) == 1 else 'were'} not {what}: {count}.",
         "\n".join([*([f"It would be, because {why}."] if why else []), *told]),
         (
             "Wait until they have ended: dshpc squeue",
             f"Or stop them, with {GRACE_S:.0f} s to save work: {command} {FLAG}",
         ),
     )
+
+
+def _nodes(nodes: frozenset[str]) -> str:
+    return f"Node{'' if len(nodes) == 1 else 's'} {listed(tuple(sorted(nodes)))}"
 
 
 def _counted(number: int) -> str:

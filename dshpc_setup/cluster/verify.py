@@ -16,6 +16,7 @@ from dshpc_setup.machine import CommandResult, Machine
 from dshpc_setup.machine.no_answer import answered, in_words
 from dshpc_setup.slurm import nodes as slurm_nodes
 from dshpc_setup.slurm.client import Slurm
+from dshpc_setup.terminal.sanitize import listed
 
 READY_S = 300.0  # a start that fails says so at once: this is for machines that are slow
 _WAY_S = 60.0  # for the way into the container and out of it
@@ -26,6 +27,7 @@ PATIENCE_S = 10  # how long the test job waits for other jobs
 LONGER_S = 60  # and where there are none, but the node has not taken it yet
 LEFT_S = 10.0  # for so long a node is asked again that a job which has ended is still leaving
 _TASK_PROLOG = slurm_releases.says("task_prolog_failed")
+_TAKES_JOBS = ("idle", "mixed", "allocated", "completing", "planned")
 _MARK = "dshpc-gpu="  # a TaskProlog may print more, and into the same stdout
 
 
@@ -151,29 +153,45 @@ def refuse_last_good(status: Mapping[str, Any]) -> None:
         )
 
 
-def judge_nodes(cluster: Cluster, gres: str, *, own_files: bool) -> None:
-    """Raises DshpcError where the node takes no jobs, or has not the GPUs that were planned.
+def judge_nodes(cluster: Cluster, planned: Mapping[str, str], *, own_files: bool) -> None:
+    """Raises DshpcError where a node takes no jobs, or has not the GPUs that were planned for it.
 
-    With files of the user's own, the GPUs are what those say.
+    `planned` is node -> GRES, the controller's own first. With files of the user's own, the GPUs and the
+    names are what those say.
     """
+    first = cluster.nodes[0].name if cluster.nodes else "NAME"
+    out = [node.name for node in cluster.nodes if node.state not in _TAKES_JOBS]
     if not cluster.ready:
+        which = "its node is" if len(cluster.nodes) < 2 else "not every node is"
+        how = "not ready for jobs" if len(cluster.nodes) < 2 else "ready for jobs"
         raise DshpcError(
-            f"Slurm runs, but its node is not ready for jobs: {cluster.describe()}.",
+            f"Slurm runs, but {which} {how}: {cluster.describe()}.",
             "",
             (
                 "See why: dshpc scontrol show node",
                 f"If somebody drained it: dshpc exec --root -- scontrol update "
-                f"nodename={cluster.nodes[0].name if cluster.nodes else 'NAME'} state=resume",
+                f"nodename={(out or [first])[0]} state=resume",
                 "Look at the log: dshpc logs",
             ),
         )
-    have = ",".join(node.gres for node in cluster.nodes if node.gres)
-    if not slurm_nodes.same_gres(have, gres) and not own_files:
+    have = {node.name: node.gres for node in cluster.nodes}
+    missing = tuple(name for name in planned if name not in have)
+    if missing and len(planned) > 1:
         raise DshpcError(
-            f"The node has {have or 'no GPU'}, but {gres or 'no GPU'} was planned.",
-            "The container sees other GPUs than this machine does.",
-            ("See what it says: dshpc status", "And its log: dshpc logs"),
+            f"Slurm runs without {listed(missing)}, which did not register.",
+            f"There are: {cluster.describe()}.",
+            (f"See why: dshpc logs --node {missing[0]}",),
         )
+    if len(planned) == 1:  # a slurm.conf of the user's may give the node another name
+        have = dict.fromkeys(planned, ",".join(filter(None, have.values())))
+    for name, gres in planned.items():
+        if not slurm_nodes.same_gres(have[name], gres) and not own_files:
+            which = "The node" if len(planned) == 1 else f"Node {name}"
+            raise DshpcError(
+                f"{which} has {have[name] or 'no GPU'}, but {gres or 'no GPU'} was planned.",
+                "The container sees other GPUs than this machine does.",
+                ("See what it says: dshpc status", "And its log: dshpc logs"),
+            )
 
 
 def run_first_job(machine: Machine, container: str, gpu: bool) -> str:

@@ -192,4 +192,4 @@ def save_last_good(paths: Paths, texts: Mapping[str, str]) -> None:
 
 
 def _last_good(paths: Paths) -> str:
-    return f"{paths.state}/last-good.json"
+    return f"{paths.own}/last-good.json"

@@ -47,6 +47,13 @@ def take_down(machine: Machine, paths: Paths, service: str) -> None:
     _control(machine, paths, service, "-D")
 
 
+def restart(machine: Machine, paths: Paths, service: str, port: int) -> bool:
+    """End a service and start it again; False where it does not listen then."""
+    take_down(machine, paths, service)
+    machine.run(["s6-svwait", "-D", "-t", "5000", f"{paths.services}/{service}"], deadline_s=_ASK_S)
+    return bring_up(machine, paths, service, port)
+
+
 def _control(machine: Machine, paths: Paths, service: str, order: str) -> None:
     until = time.monotonic() + _SUPERVISOR_S
     while True:

@@ -60,7 +60,7 @@ def save(paths: Paths, now: Mapping[str, Any]) -> None:
 
 
 def _path(paths: Paths) -> str:
-    return f"{paths.state}/facts.json"
+    return f"{paths.own}/facts.json"
 
 
 def compare(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> tuple[Change, ...]:

@@ -50,7 +50,7 @@ def hosts_names(text: str) -> dict[str, str]:
     return names
 
 
-def make_folders(paths: Paths, slurm: tuple[int, int]) -> None:
+def make_folders(paths: Paths, slurm: tuple[int, int], *, with_key: bool = True) -> None:
     """Runtime and state folders with their owners; `slurm` is SlurmUser's uid and gid.
 
     slurmd and slurmctld want a run folder of their own user each.
@@ -69,7 +69,7 @@ def make_folders(paths: Paths, slurm: tuple[int, int]) -> None:
         (ends.CONCLUDED, root, 0o755),
         (ledger.FOLDER, root, 0o711),
         (f"{ledger.FOLDER}/run", root, 0o700),
-        ("/var/lib/dshpc/key", slurm, 0o700),
+        *((("/var/lib/dshpc/key", slurm, 0o700),) if with_key else ()),
         (HOMES, root, 0o755),
         (f"{HOMES}/root", root, 0o700),
     ):

@@ -18,6 +18,7 @@ from dshpc_setup.container import (
     partitions,
     programs,
     state_volume,
+    worker,
 )
 from dshpc_setup.container import trial as trials
 from dshpc_setup.container.complaints import while_up
@@ -47,7 +48,7 @@ def in_force(run: Run, seen: Seen) -> Candidate:
             misfit = hardware_fit.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
             if misfit is not None:
                 raise misfit
-            error = check_text(run, chosen, _how_far(chosen, last))
+            error = check_text(run, chosen, _how_far(run, chosen, last))
             candidate = chosen if error is None else _fall_back(run, error, last)
         foreign = state_volume.foreign_error(run.paths, candidate)
         if foreign is not None:
@@ -71,6 +72,8 @@ def choose(run: Run, seen: Seen) -> Candidate | DshpcError:
         found, said = own_node.with_own_name(found, run.settings.node)
         if said is not None:
             run.status.note(said)
+        if run.is_worker:
+            found = worker.fitted(found)
         found = hardware_fit.following(found, run.settings.node)
         found = own_types.with_own_names(found, seen.plan, run.settings.node)
         found = partitions.with_former(found, config.load_last_good(run.paths))
@@ -81,8 +84,11 @@ def choose(run: Run, seen: Seen) -> Candidate | DshpcError:
         return found
 
 
-def _how_far(candidate: Candidate, last: Mapping[str, str] | None) -> Depth:
-    """With nothing to fall back on, the daemons themselves are the trial of our own files."""
+def _how_far(run: Run, candidate: Candidate, last: Mapping[str, str] | None) -> Depth:
+    """With nothing to fall back on, the daemons themselves are the trial of our own files. A worker has
+    no slurmctld."""
+    if run.is_worker:
+        return "parse"
     if last is None:
         return "parse" if candidate.customized else "look"
     return "look" if dict(candidate.texts) == dict(last) else "trial"
@@ -111,7 +117,8 @@ def check_text(run: Run, candidate: Candidate, depth: Depth) -> DshpcError | Non
 def write(run: Run, candidate: Candidate) -> str:
     """Its folder, with all of its files."""
     folder = f"{run.paths.run}/conf.{os.getpid()}.{time.monotonic_ns()}"  # never the one in force
-    trials.write_set(folder, candidate.texts, run.paths.key)
+    texts = worker.as_written(candidate.texts) if run.is_worker else candidate.texts
+    trials.write_set(folder, texts, run.paths.key, asked=candidate.texts["slurm.conf"])
     return folder
 
 
@@ -119,7 +126,8 @@ def remember(run: Run, candidate: Candidate) -> None:
     """The daemons run with it: former partitions without jobs go, and the texts count as good."""
     texts = partitions.settle(run, candidate)
     if texts != candidate.texts:  # slurmctld has them no more either
-        replace_text(f"{run.paths.etc_slurm}/slurm.conf", texts["slurm.conf"], sync=False)
+        written = worker.as_written(texts) if run.is_worker else texts
+        replace_text(f"{run.paths.etc_slurm}/slurm.conf", written["slurm.conf"], sync=False)
     config.save_last_good(run.paths, texts)
 
 
@@ -131,7 +139,7 @@ def _seen_error(run: Run, candidate: Candidate) -> DshpcError | None:
         return error
     return (
         check.device_error(candidate, run.machine.is_device, run.settings.node)
-        or check.host_error(candidate, socket.gethostname())
+        or (None if run.is_worker else check.host_error(candidate, socket.gethostname()))
         or programs.program_error(candidate, programs.fault)
         or _tier_error(run, candidate)
     )

@@ -61,19 +61,20 @@ class Interrupted:
         return " ".join(said)
 
 
-def look(machine: Machine, paths: Paths) -> Interrupted | None:
+def look(machine: Machine, paths: Paths, node: str | None = None) -> Interrupted | None:
     """What ran, and those whose script had ended concluded: they do not run it again. None where slurmctld
-    does not say.
+    does not say. On `node` alone, where there are others.
 
     Before slurmd registers: then slurmctld queues again or ends by itself what began 20 s ago or earlier,
     and nobody can tell such a job from one that a person has queued again.
     """
     slurm = Slurm(machine)
-    jobs = slurm.rows(_COLUMNS, deadline_s=_ASK_S).value
+    columns = _COLUMNS if node is None else f"{_COLUMNS} NodeList"
+    jobs = slurm.rows(columns, deadline_s=_ASK_S).value
     if jobs is None:
         return None
     ends.forget(paths, {job.own for job in jobs})  # they may wait by now
-    ran = [job for job in jobs if job.state in _RAN]
+    ran = [job for job in jobs if job.state in _RAN and (node is None or node in job.nodes)]
     concluded = {job.own for job in ran if job.batch and _conclude(paths, job)}
     left = [job for job in ran if job.own not in concluded]
     ended = [job for job in left if not (job.batch and job.requeue)]

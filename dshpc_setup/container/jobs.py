@@ -78,7 +78,7 @@ def tidy_queue(machine: Machine, node: str, *, fresh: bool) -> Tidied:
     """
     slurm = Slurm(machine)
     told = slurm.rows(_QUEUE, _QUEUED, deadline_s=_ASK_S)
-    cancel_proofs(machine)
+    cancel_proofs(machine, node)
     if told.value is None:
         return Tidied((f"The queue could not be looked at: {told.asked.text or told.asked.state}",))
     queue = sorted_queue(told.value, node, datetime.now())  # noqa: DTZ005 -- as Slurm's times
@@ -137,9 +137,13 @@ def put_in_front(machine: Machine, ids: Sequence[str]) -> None:
         slurm.update_jobs(plain, f"nice={_IN_FRONT}", deadline_s=_ASK_S)
 
 
-def cancel_proofs(machine: Machine) -> None:
-    """A killed srun leaves its job behind, which has a GPU or is given one later."""
-    Slurm(machine).cancel_named(PROOF, "root", deadline_s=_ASK_S)
+def cancel_proofs(machine: Machine, node: str) -> None:
+    """A killed srun leaves its job behind, which has a GPU or is given one later.
+
+    Where there are other nodes, these may be proving themselves now.
+    """
+    there = node if "DSHPC_ROLE" in machine.env else None
+    Slurm(machine).cancel_named(PROOF, "root", there, deadline_s=_ASK_S)
 
 
 def sorted_queue(jobs: Iterable[SlurmJob], node: str, now: datetime) -> Queue:

@@ -19,7 +19,7 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 
-from dshpc_setup.container import jobs
+from dshpc_setup.container import jobs, other_nodes
 from dshpc_setup.container.exclusive import alone
 from dshpc_setup.container.key_set import (
     LEAST_BYTES,
@@ -190,6 +190,8 @@ def rotate(machine: Machine, paths: Paths) -> int:
         "waiting": waiting,
         "ms": round((time.monotonic() - began) * 1000, 1),
     }
+    if away := other_nodes.away(machine, _own_node(paths)):
+        told["away"] = away
     print(json.dumps(told))
     return Exit.OK
 
@@ -253,6 +255,8 @@ def _refuse_unready(machine: Machine, paths: Paths) -> None:
 
 def _taken_up(machine: Machine, paths: Paths, kid: str, signs_with: Signer, say: Say) -> None:
     """Until both daemons sign with the key; one that a reconfigure does not reach is restarted."""
+    there = other_nodes.up(machine, _own_node(paths))
+    since = other_nodes.moment() if there else 0.0
     done = Slurm(machine).reconfigure(deadline_s=_ASK_S)
     for service in ("slurmctld", "slurmd"):
         if done.ok and _signed(signs_with, service, kid, _TAKEN_UP_S):
@@ -266,13 +270,21 @@ def _taken_up(machine: Machine, paths: Paths, kid: str, signs_with: Signer, say:
         else:
             raise _not_now(f"{service} has not taken up the new key.", done.text)
     _node_known(machine, paths)
+    if there and (late := other_nodes.late(machine, there, since)):
+        raise _not_now(
+            f"Not every node has taken up the new key: {', '.join(late)}.", "They answer, but late."
+        )
+
+
+def _own_node(paths: Paths) -> str:
+    return (read_text(f"{paths.run}/node") or "").strip()
 
 
 def _node_known(machine: Machine, paths: Paths) -> None:
     """Until slurmctld takes the node for up again: an srun that asks before is put off for a minute."""
     from dshpc_setup.container import daemons
 
-    node = (read_text(f"{paths.run}/node") or "").strip()
+    node = _own_node(paths)
 
     def is_up() -> bool:
         found = daemons.show_node(machine, node)

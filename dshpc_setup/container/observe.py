@@ -17,14 +17,22 @@ from itertools import islice
 from typing import Any
 
 from dshpc_setup import __version__
-from dshpc_setup.container import check, hardware, key_set, observe_daemons, programs, task_prolog
+from dshpc_setup.container import (
+    check,
+    hardware,
+    key_set,
+    observe_daemons,
+    programs,
+    task_prolog,
+    worker,
+)
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.files.storage import read_text
 from dshpc_setup.machine import Machine, Say, earlier
 from dshpc_setup.observed import idle
 from dshpc_setup.observed.model import Disk, Inside, KeyFile, NamedProgram
-from dshpc_setup.settings import Settings, load
+from dshpc_setup.settings import Settings, of_container
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.paths import Paths
 from dshpc_setup.usage import live
@@ -76,7 +84,7 @@ def to_json(inside: Inside) -> dict[str, Any]:
 
 def _hardware(machine: Machine, env: Mapping[str, str], deadline_s: float, say: Say) -> None:
     try:
-        settings = load(env=env)
+        settings = of_container(env)
     except DshpcError:  # the start says what is wrong with it
         settings = Settings()
     facts = hardware.look(machine, settings.simulate, deadline_s=deadline_s)
@@ -148,6 +156,7 @@ def _text(path: str) -> str | None:
         return None
     if text is None or len(text) > _MOST_TEXT:
         return None
+    text = worker.as_read(text)
     return slurm_conf.without_passwords(text.encode("utf-8", "replace").decode())
 
 

@@ -10,7 +10,7 @@ from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import completion_log
-from dshpc_setup.slurm.paths import HOMES
+from dshpc_setup.slurm.paths import ACCOUNTS, HOMES
 
 
 def prepare(run: Run) -> None:
@@ -21,8 +21,13 @@ def prepare(run: Run) -> None:
             raise _no_network()
         for name in dict.fromkeys((socket.gethostname(), run.settings.node)):
             let_resolve(run, name)
+    if run.is_worker:
+        _prepare_worker(run)
+        return
     with status.step("folders"):
         folders.make_folders(paths, run.slurm)
+        if run.settings.place.role == "controller":
+            os.makedirs(paths.at(ACCOUNTS), exist_ok=True)
         state_volume.ensure_room(paths)
         completion_log.trim(paths.at(completion_log.LOG), run.slurm)
         unclean.trim(paths)
@@ -42,8 +47,21 @@ def prepare(run: Run) -> None:
         note = keys.ensure_key(paths, run.slurm)
         if note:
             status.say(note)
-        if run.settings.rest != "off":
+        if run.settings.rest != "off" and not run.is_worker:
             rest.ensure_key(paths, run.slurm)
+
+
+def _prepare_worker(run: Run) -> None:
+    """Users and key are the controller's."""
+    from dshpc_setup.container import worker
+
+    with run.status.step("folders"):
+        folders.make_folders(run.paths, run.slurm, with_key=False)
+        os.makedirs(run.paths.own, exist_ok=True)
+    worker.await_cluster(run)
+    with run.status.step("key"):
+        keys.refuse_unusable(run.paths)
+        state_volume.ensure_room(run.paths)
 
 
 def let_resolve(run: Run, name: str) -> None:

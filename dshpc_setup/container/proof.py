@@ -100,7 +100,7 @@ def prove(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> Proof:
         if result.ok:
             gres = "--gres=gpu:1 " if with_gpu else ""
             return Proof(f"srun {gres}true passed in {result.ms:.0f} ms", reconciled)
-        jobs.cancel_proofs(machine)
+        jobs.cancel_proofs(machine, node)
         ended = result.state == "present"
         now = daemons.after_job(machine, node, failed=ended and programs.names_prolog(candidate))
         if others and result.state == "timeout" and now is not None and now.usable:

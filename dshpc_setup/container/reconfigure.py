@@ -26,6 +26,7 @@ from dshpc_setup.container import (
     rest,
     state_volume,
     up,
+    worker,
 )
 from dshpc_setup.container import status as status_module
 from dshpc_setup.container.complaints import while_up
@@ -50,7 +51,7 @@ def reconfigure(machine: Machine, paths: Paths, env: Mapping[str, str]) -> int:
     Raises DshpcError: with exit code 3 where it cannot be asked for now, else with 2, and what was in
     force before is so still.
     """
-    settings = settings_module.load(env=env)
+    settings = settings_module.of_container(env)
     with alone(paths, "dshpc reconfigure"):
         before = _ready(paths)
         status = Status(paths, say=_say, live=False)
@@ -101,7 +102,7 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
         _say_refused(run, before, error)
         raise error from None
     same = partitions.same(old_texts, candidate.texts)
-    if same and not seen.changes and _took_over(paths):
+    if same and not seen.changes and _took_over(paths, _daemons(run)):
         found = daemons.show_node(run.machine, node)
         if found is not None and (found.usable or not found.own_doing):
             _forget_refusal(run, before)
@@ -149,15 +150,23 @@ def _texts_in_force(paths: Paths) -> dict[str, str]:
         for name in sorted(os.listdir(folder))
         if name not in other
     }
-    return {name: text for name, text in found.items() if text is not None}
+    texts = {name: text for name, text in found.items() if text is not None}
+    return {**texts, "slurm.conf": worker.as_read(texts["slurm.conf"])}
 
 
-def _took_over(paths: Paths) -> bool:
-    """Whether both daemons were started with what /etc/slurm is now, and clients reach them."""
+_FOLDERS = {"slurmctld": "slurmctld", "slurmd": "slurm"}  # of /run, with the socket for clients
+
+
+def _daemons(run: Run) -> tuple[str, ...]:
+    return ("slurmd",) if run.is_worker else tuple(check.PORTS)
+
+
+def _took_over(paths: Paths, names: Collection[str] = tuple(check.PORTS)) -> bool:
+    """Whether the daemons were started with what /etc/slurm is now, and clients reach them."""
     now = os.readlink(paths.etc_slurm)
-    sockets = (paths.at(f"/run/{name}/sack.socket") for name in ("slurm", "slurmctld"))
+    sockets = (paths.at(f"/run/{_FOLDERS[name]}/sack.socket") for name in names)
     return all(map(os.path.exists, sockets)) and all(
-        (config.read_file(f"{paths.run}/{name}.conf") or "").strip() == now for name in check.PORTS
+        (config.read_file(f"{paths.run}/{name}.conf") or "").strip() == now for name in names
     )
 
 
@@ -169,7 +178,7 @@ def _checked(run: Run, seen: Seen, old_texts: Mapping[str, str]) -> Candidate:
         error = hardware_fit.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
         error = error or state_volume.foreign_error(run.paths, chosen)
         same = partitions.same(old_texts, chosen.texts)
-        depth: in_force.Depth = "look" if same else "trial"
+        depth: in_force.Depth = "look" if same else "parse" if run.is_worker else "trial"
         error = error or in_force.check_text(run, chosen, depth)
         if error is not None:
             raise error
@@ -218,19 +227,21 @@ def _restart(run: Run, candidate: Candidate, seen: Seen, folder: str, *, own_gre
     with run.status.step("restart"):
         up.name_node(run, node)
         run.up_since = time.time()
-        services = [f"{paths.services}/{name}" for name in check.PORTS]
+        services = [f"{paths.services}/{name}" for name in _daemons(run)]
         machine.start_daemon(
             ["sh", "-euc", _PUT_IN_FORCE, "sh", folder, paths.etc_slurm, *services],
             log=f"{paths.run}/reconfigure.log",
         )
-        for name, (key, default) in check.PORTS.items():
-            port = check.port(candidate.texts, key, default)
+        for name in _daemons(run):
+            port = check.port(candidate.texts, *check.PORTS[name])
             if _runs_with(paths, name, folder, port):
                 continue
             # A slurmd that was not understood for a while does not end on TERM (seen with 24.11.5)
             machine.run(["s6-svc", "-k", f"{paths.services}/{name}"], deadline_s=_ASK_S)
             if not _runs_with(paths, name, folder, port):
                 raise up.why_down(run, candidate, node, name)
+        if run.is_worker:
+            worker.register(run, candidate, node, fresh=False)
 
 
 def _runs_with(paths: Paths, service: str, folder: str, port: int) -> bool:

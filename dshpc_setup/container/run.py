@@ -28,6 +28,11 @@ class Run:
     drained_by_proof: bool = False  # the node, since the Prolog failed before the first job
     up_since: float = 0.0  # when slurmd was started last, in seconds of the epoch
 
+    @property
+    def is_worker(self) -> bool:
+        """Whether slurmctld is elsewhere."""
+        return self.settings.place.role == "worker"
+
 
 def slurm_user() -> tuple[int, int]:
     """uid and gid of SlurmUser."""

@@ -19,6 +19,7 @@ from dshpc_setup.container import (
     up,
 )
 from dshpc_setup.container.in_force import in_force, remember
+from dshpc_setup.container.interrupted import Interrupted
 from dshpc_setup.container.look import Seen, look
 from dshpc_setup.container.prepare import prepare
 from dshpc_setup.container.proof import prove
@@ -36,7 +37,7 @@ def start(machine: Machine, paths: Paths, env: Mapping[str, str]) -> int:
     settings = Settings()
     os.makedirs(paths.run, exist_ok=True)
     try:
-        settings = settings_module.load(env=env)
+        settings = settings_module.of_container(env)
         _start(Run(machine, paths, status, settings, slurm_user()))
     except DshpcError as error:
         outcome.failed(status, error)
@@ -57,9 +58,12 @@ def _start(run: Run) -> None:
     node = check.node_name(candidate, run.settings.node)
     status.values.update(node=node, gres=check.gres_of(candidate, node))
     up.name_node(run, node)
-    refuses = state_trial.refuses(run.machine, paths, candidate.texts)
-    saved_state.check(paths, candidate.texts["slurm.conf"], refuses)
-    run.restored = state_volume.holds_state(paths, candidate)
+    if run.is_worker:  # whatever ran here is over, and slurmctld may not know
+        run.restored, run.interrupted = True, Interrupted()
+    else:
+        refuses = state_trial.refuses(run.machine, paths, candidate.texts)
+        saved_state.check(paths, candidate.texts["slurm.conf"], refuses)
+        run.restored = state_volume.holds_state(paths, candidate)
     own_gres = "gres.conf" in candidate.customized or bool(status.values["kept_last_good"])
     up.tell_jobs(run, candidate, seen, paths.ask, own_gres=own_gres)
     up.bring_up(run, candidate, node)

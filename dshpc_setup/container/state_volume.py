@@ -16,7 +16,7 @@ _LEAST_BYTES = 256 * 1024  # slurmctld writes its state beside the one it has
 
 def ensure_room(paths: Paths) -> None:
     """DshpcError where nothing can be written, or next to nothing: jobs would be lost."""
-    path = f"{paths.state}/.dshpc-room"
+    path = f"{paths.own}/.dshpc-room"
     replace_bytes(path, bytes(4096), sync=False)
     try:
         os.unlink(path)

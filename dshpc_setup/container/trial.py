@@ -41,10 +41,12 @@ def without(text: str, keys: Iterable[str]) -> str:
     return "\n".join("" if re.match(pattern, line) else line for line in text.split("\n"))
 
 
-def write_set(folder: str, texts: Mapping[str, str], key: str) -> None:
-    """The files of one configuration in a new folder, and what a program is asked with."""
+def write_set(folder: str, texts: Mapping[str, str], key: str, *, asked: str | None = None) -> None:
+    """The files of one configuration in a new folder, and what a program is asked with: `asked`, where
+    that is another slurm.conf."""
     config.write_set(folder, texts, key)
-    replace_text(f"{folder}/{ASK}", asking(texts["slurm.conf"]), sync=False)
+    text = texts["slurm.conf"] if asked is None else asked
+    replace_text(f"{folder}/{ASK}", asking(text), sync=False)
 
 
 def parse_error(

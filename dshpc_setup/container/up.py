@@ -15,6 +15,7 @@ from dshpc_setup.container import (
     saved_state,
     state_trial,
     trial,
+    worker,
 )
 from dshpc_setup.container.config import Candidate
 from dshpc_setup.container.look import Seen
@@ -48,7 +49,14 @@ def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres:
             raise (
                 trial.parse_error(run.machine, candidate, os.path.dirname(ask), node) or error
             ) from None
-        offer.write(run.paths, offer.offer(candidate, seen, node, listed))
+        offered = offer.offer(candidate, seen, node, listed)
+        offer.write(run.paths, offered)
+    if run.settings.place.role != "alone":
+        from dshpc_setup.container import nodes
+
+        nodes.write(run.paths, offered)
+    if run.is_worker:
+        worker.say_what_it_has(run, candidate.texts["slurm.conf"], node)
     if seen.plan.sharing is not None and seen.plan.sharing.kind == "mps":
         from dshpc_setup.container import mps
 
@@ -59,8 +67,14 @@ def tell_jobs(run: Run, candidate: Candidate, seen: Seen, ask: str, *, own_gres:
 
 def bring_up(run: Run, candidate: Candidate, node: str) -> None:
     """Steps "slurmctld" and "slurmd"; DshpcError, and both down again, where one does not come up."""
-    machine, paths, status = run.machine, run.paths, run.status
-    with status.step("slurmctld"):
+    if not run.is_worker:
+        _controller_up(run, candidate, node)
+    _node_up(run, candidate, node)
+
+
+def _controller_up(run: Run, candidate: Candidate, node: str) -> None:
+    machine, paths = run.machine, run.paths
+    with run.status.step("slurmctld"):
         port = check.port(candidate.texts, *check.PORTS["slurmctld"])
         if network.listens(port):
             raise _port_taken(port)
@@ -69,13 +83,18 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
         if not daemons.bring_up(machine, paths, "slurmctld", port):
             raise _down(run, candidate, node, "slurmctld")
         if run.restored:
-            found = interrupted.look(machine, paths)
+            has_others = run.settings.place.role != "alone"
+            found = interrupted.look(machine, paths, node if has_others else None)
             over = _conclude_restored(run)
             run.interrupted = found and found.without(over)
             # Before slurmd registers: others would begin at once on what the interrupted ones have lost
             run.contested = jobs.interrupted_wait_beside_others(machine, node)
             run.held = run.contested and daemons.hold(machine, node)
-    with status.step("slurmd"):
+
+
+def _node_up(run: Run, candidate: Candidate, node: str) -> None:
+    machine, paths = run.machine, run.paths
+    with run.status.step("slurmd"):
         port = check.port(candidate.texts, *check.PORTS["slurmd"])
         run.up_since = time.time()
         up = daemons.bring_up(machine, paths, "slurmd", port)
@@ -83,6 +102,8 @@ def bring_up(run: Run, candidate: Candidate, node: str) -> None:
             raise _down(run, candidate, node, "slurmctld")
         if not up:
             raise _down(run, candidate, node, "slurmd")
+        if run.is_worker:
+            worker.register(run, candidate, node, fresh=True)
 
 
 def _conclude_restored(run: Run) -> tuple[str, ...]:
@@ -102,7 +123,7 @@ def _down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcError
 
 
 def _take_down(run: Run) -> None:
-    for service in ("slurmd", "slurmctld"):
+    for service in ("slurmd",) if run.is_worker else ("slurmd", "slurmctld"):
         daemons.take_down(run.machine, run.paths, service)
 
 
@@ -127,6 +148,8 @@ def why_down(run: Run, candidate: Candidate, node: str, program: str) -> DshpcEr
 def _refusal(run: Run, candidate: Candidate, node: str) -> DshpcError | None:
     """Asked of Slurm's programs, with the configuration that is in force."""
     folder = os.path.realpath(run.paths.etc_slurm)
+    if run.is_worker:
+        return trial.parse_error(run.machine, candidate, folder, node)
     return (
         trial.trial_error(run.machine, candidate, run.paths)
         or _queue_error(run, candidate)

@@ -24,7 +24,7 @@ from dshpc_setup.container import accounts, ends
 from dshpc_setup.container.accounts import Account, User
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.files.storage import open_lock, read_text, replace_text
-from dshpc_setup.slurm.paths import HOMES, Paths
+from dshpc_setup.slurm.paths import ACCOUNTS, HOMES, Paths
 
 
 def gpu_gids(paths: Paths) -> tuple[int, ...]:
@@ -94,6 +94,7 @@ def _apply(paths: Paths, users: Iterable[User]) -> tuple[Account, ...]:
         replace_text(group_path, found.group)
     if found.passwd != passwd:
         replace_text(passwd_path, found.passwd)
+    _share(paths)
     for known in found.known:
         ends.make_folder(paths, known.user.uid, known.user.gid)
         if known.home.startswith(f"{HOMES}/"):
@@ -105,6 +106,16 @@ def _apply(paths: Paths, users: Iterable[User]) -> tuple[Account, ...]:
             sync=False,
         )
     return found.known
+
+
+def _share(paths: Paths) -> None:
+    """With the other nodes, where the cluster has some: they link to these (container/worker.py)."""
+    if not os.path.isdir(paths.at(ACCOUNTS)):
+        return
+    for name in ("group", "passwd"):
+        text = read_text(paths.at(f"/etc/{name}")) or ""
+        if text != read_text(paths.at(f"{ACCOUNTS}/{name}")):
+            replace_text(paths.at(f"{ACCOUNTS}/{name}"), text)
 
 
 def _owners(paths: Paths) -> dict[str, int]:

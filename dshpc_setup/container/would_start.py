@@ -31,7 +31,7 @@ def would_start(machine: Machine, paths: Paths, env: Mapping[str, str]) -> int:
     runs = os.path.exists(paths.status)
     refused, code = None, Exit.OK
     try:
-        settings = settings_module.load(env=env)
+        settings = settings_module.of_container(env)
         with alone(paths, "dshpc reconfigure") if runs else nullcontext():
             _check(
                 Run(machine, paths, Status(paths, _nobody, live=False), settings, slurm_user()),
@@ -62,6 +62,8 @@ def _check(run: Run, *, thrown_away: bool) -> None:
         raise chosen
     same = dict(chosen.texts) == config.load_last_good(run.paths)
     depth: in_force.Depth = "look" if same and not thrown_away else "trial"
+    if run.is_worker:
+        depth = "parse"
     error = (
         hardware_fit.own_misfit(chosen, seen, run.settings.node, run.machine.is_device)
         or state_volume.foreign_error(run.paths, chosen)

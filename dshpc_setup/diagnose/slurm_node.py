@@ -32,6 +32,7 @@ from dshpc_setup.diagnose.slurm_prolog import prolog
 from dshpc_setup.errors import Fix
 from dshpc_setup.observed.model import Inside
 from dshpc_setup.slurm.nodes import Node
+from dshpc_setup.terminal.sanitize import listed
 
 
 def _of_nodes(
@@ -100,8 +101,9 @@ def _fewer_gpus(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
         for node in found
         if node.is_for("fewer_gres") and (node.invalid or (inside is None and node.drained))
     ]
-    wanted = sum(node.gpus for node in found)
-    seen = gpus_inside(known)
+    own = found if len(found) == 1 else [it for it in found if it.name == _own_name(known)]
+    wanted = sum(node.gpus for node in own)  # other nodes have GPUs of their own
+    seen = gpus_inside(known) if own else None
     short = seen is not None and seen < wanted
     if not told and not short:
         return fine(f"{counted(wanted, 'GPU')} configured")
@@ -128,6 +130,11 @@ def _fewer_gpus(known: CheckInput, found: tuple[Node, ...]) -> Verdict:
             *fixes,
         ),
     )
+
+
+def _own_name(known: CheckInput) -> str:
+    """The node of the container that was asked."""
+    return cluster(known).container.removesuffix("-slurm")
 
 
 def _gres_lines(inside: Inside | None) -> tuple[str, ...]:
@@ -170,6 +177,27 @@ def _down(_: CheckInput, found: tuple[Node, ...]) -> Verdict:
     if not bad:
         return fine(*map(described, found))
     node = bad[0]
+    if len(found) > 1 and (stopped := [each for each in bad if each.stopped]):
+        names = listed(tuple(each.name for each in stopped))
+        return fault(
+            f"The container of {names} does not run: it was stopped. The other nodes take jobs.",
+            *map(described, bad),
+            fix=tuple(Fix("Start it", f"dshpc node resume {quote(each.name)}") for each in stopped),
+        )
+    if len(found) > 1 and node.silent:
+        return fault(
+            f"slurmd, Slurm's daemon on {node.name}, does not answer the controller. The other nodes "
+            "take jobs.",
+            *map(described, bad),
+            fix=(
+                Fix(
+                    "See what it says",
+                    f"dshpc logs --node {quote(node.name)} --tail 50",
+                    step="look",
+                ),
+                Fix("Start it, where it does not run", f"dshpc node resume {quote(node.name)}"),
+            ),
+        )
     if node.by_a_person and not node.silent:
         cause = f"{node.who} set it down, with the reason: {node.reason}. dshpc leaves it so."
         return warning(cause, *map(described, bad), fix=resume(node))

@@ -8,6 +8,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dshpc_setup.errors import DshpcError
+    from dshpc_setup.slurm.paths import Paths
 
 _HELP = """usage: dshpc-node COMMAND [ARGUMENT...]
 
@@ -28,6 +29,7 @@ For the dshpc command on the host:
   check                         Try whether a start here would succeed; print a JSON object
   add-user UID GID NAME [HOME]  Make a user of the host known here
   add-ground WORK UID GID       Make the folder of a user's workspaces
+  forget-node NODE              Make the cluster forget a node that has left it
   ssh-certify UID GID NAME      Certify the host key of a user's sessions, read from stdin
   use [--live]                  Print what jobs have used, or those that run, as JSON
   metrics                       Print what slurmctld says of jobs and nodes, as JSON
@@ -68,6 +70,14 @@ def main(arguments: list[str]) -> int:
         return int(error.exit_code)
 
 
+def _paths() -> Paths:
+    from dshpc_setup.slurm.paths import Paths
+
+    if os.environ.get("DSHPC_ROLE") != "worker":
+        return Paths()
+    return Paths(worker=os.environ.get("DSHPC_NODE", ""))
+
+
 def _for_host() -> bool:
     """Whether it is the host's dshpc that asks."""
     from dshpc_setup.slurm.paths import FROM_HOST
@@ -90,10 +100,9 @@ def _start(rest: list[str]) -> int:
     gc.disable()  # short-lived, and the start is counted in milliseconds
     from dshpc_setup.container import start
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.paths import Paths
 
     _no_arguments(rest)
-    return start.start(LocalMachine(), Paths(), os.environ)
+    return start.start(LocalMachine(), _paths(), os.environ)
 
 
 def _wait(rest: list[str]) -> int:
@@ -115,13 +124,12 @@ def _print_status(timeout_s: float) -> int:
 
     from dshpc_setup.container import status, unclean
     from dshpc_setup.errors import Exit
-    from dshpc_setup.slurm.paths import Paths
 
-    found = status.wait(Paths(), timeout_s)
+    found = status.wait(_paths(), timeout_s)
     if found is None:
         print("The start has not begun yet.", file=sys.stderr)
         return Exit.INCOMPLETE
-    found["unclean_ends"] = unclean.told(Paths())
+    found["unclean_ends"] = unclean.told(_paths())
     if found["phase"] == "ready":
         found["idle_gpus"] = _idle_gpus()
         found["notes"] = [*found["notes"], *_programs_that_cannot_run()]
@@ -143,9 +151,8 @@ def _programs_that_cannot_run() -> list[str]:
     import re
 
     from dshpc_setup.files.storage import read_text
-    from dshpc_setup.slurm.paths import Paths
 
-    paths = Paths()
+    paths = _paths()
     theirs = r"(?im)^\s*\w*(?:prolog|epilog|healthcheckprogram)\w*\s*=(?!/usr/bin/true|/usr/local/lib/dshpc/)"
     try:
         text = read_text(f"{paths.etc_slurm}/slurm.conf") or ""
@@ -174,10 +181,9 @@ def _observe(rest: list[str]) -> int:
 
     from dshpc_setup.container import observe
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.paths import Paths
 
     _no_arguments(rest)
-    print(json.dumps(observe.to_json(observe.observe(LocalMachine(), Paths(), os.environ))))
+    print(json.dumps(observe.to_json(observe.observe(LocalMachine(), _paths(), os.environ))))
     return 0
 
 
@@ -205,49 +211,53 @@ def _doctor(rest: list[str]) -> int:
 
 def _add_user(rest: list[str]) -> int:
     from dshpc_setup.container import accounts, users
-    from dshpc_setup.slurm.paths import Paths
 
     if len(rest) not in (3, 4):
         raise _usage("dshpc-node add-user takes UID GID NAME and maybe HOME.")
-    users.add(Paths(), accounts.checked(*rest))
+    users.add(_paths(), accounts.checked(*rest))
     return 0
 
 
 def _add_ground(rest: list[str]) -> int:
     from dshpc_setup.container import users
-    from dshpc_setup.slurm.paths import Paths
 
     if len(rest) != 3:
         raise _usage("dshpc-node add-ground takes WORK UID GID.")
-    users.add_ground(Paths(), *rest)
+    users.add_ground(_paths(), *rest)
+    return 0
+
+
+def _forget_node(rest: list[str]) -> int:
+    from dshpc_setup.container import nodes
+
+    if len(rest) != 1:
+        raise _usage("dshpc-node forget-node takes NODE.")
+    nodes.forget(_paths(), *rest)
     return 0
 
 
 def _reconfigure(rest: list[str]) -> int:
     from dshpc_setup.container import reconfigure
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.paths import Paths
 
     _no_arguments(rest)
-    return reconfigure.reconfigure(LocalMachine(), Paths(), os.environ)
+    return reconfigure.reconfigure(LocalMachine(), _paths(), os.environ)
 
 
 def _check(rest: list[str]) -> int:
     from dshpc_setup.container import would_start
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.paths import Paths
 
     _no_arguments(rest)
-    return would_start.would_start(LocalMachine(), Paths(), os.environ)
+    return would_start.would_start(LocalMachine(), _paths(), os.environ)
 
 
 def _rotate_key(rest: list[str]) -> int:
     from dshpc_setup.container import keys
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.paths import Paths
 
     _no_arguments(rest)
-    return keys.rotate(LocalMachine(), Paths())
+    return keys.rotate(LocalMachine(), _paths())
 
 
 def _saved_state(rest: list[str]) -> int:
@@ -255,9 +265,8 @@ def _saved_state(rest: list[str]) -> int:
     from dshpc_setup.container.run import slurm_user
     from dshpc_setup.files.storage import read_text
     from dshpc_setup.machine.local import LocalMachine
-    from dshpc_setup.slurm.paths import Paths
 
-    paths = Paths()
+    paths = _paths()
     text = read_text(f"{paths.etc_slurm}/slurm.conf") or ""
     refuses = state_trial.in_force(LocalMachine(), paths)
     match rest:
@@ -368,6 +377,7 @@ _COMMANDS = {
     "saved-state": _saved_state,
     "add-user": _add_user,
     "add-ground": _add_ground,
+    "forget-node": _forget_node,
     "reconfigure": _reconfigure,
     "check": _check,
     "rotate-key": _rotate_key,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, cast
 
 from dshpc_setup import gpu_vendors
+from dshpc_setup.errors import Fix, usage_error
 from dshpc_setup.plan import affinity, devices, extra, limits, names, node
 from dshpc_setup.plan.model import (
     ClusterPlan,
@@ -29,7 +30,9 @@ __all__ = [
     "Isolation",
     "Partition",
     "Sharing",
+    "most_nodes",
     "plan_cluster",
+    "refuse_too_many",
     "wrong_settings",
 ]
 
@@ -53,6 +56,8 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
     memory = node.memory(facts, settings.reserve_mib)
     shape = node.topology(facts, cpus)
     threads = shape[2] if shape else 1
+    # Partitions, and with them what a job gets that does not say, are the same for all nodes
+    most_gpus = max(len(gres), settings.place.most_gpus)
     sharing, reason = _sharing(settings.gpu_sharing, gres)
     if reason:
         left_out.append(reason)
@@ -68,11 +73,11 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         partition=settings.partition,
         cpus=cpus,
         real_memory_mib=memory,
-        def_mem_per_cpu_mib=node.memory_per_cpu(memory, cpus, len(gres), threads),
+        def_mem_per_cpu_mib=node.memory_per_cpu(memory, cpus, most_gpus, threads),
         sockets=shape[0] if shape else None,
         cores_per_socket=shape[1] if shape else None,
         threads_per_core=shape[2] if shape else None,
-        oversubscribe=node.oversubscribe(len(gres), cpus, shape),
+        oversubscribe=node.oversubscribe(most_gpus, cpus, shape),
         gres=affinity.placed(gres, used, facts.cpu, shape),
         aliases=aliases,
         gres_type=cast(GresType, settings.gres_type),
@@ -86,8 +91,8 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         sharing=sharing,
         device_links=device_links,
         isolation=cast(Isolation, settings.isolation),
-        def_cpu_per_gpu=node.share_of_a_gpu(cpus, len(gres), threads),
-        def_mem_per_gpu_mib=node.share_of_a_gpu(memory, len(gres)),
+        def_cpu_per_gpu=node.share_of_a_gpu(cpus, most_gpus, threads),
+        def_mem_per_gpu_mib=node.share_of_a_gpu(memory, most_gpus),
         tmp_disk_mib=node.tmp_disk(facts),
         more_partitions=_more_partitions(settings),
         ports=settings.slurm_ports,
@@ -95,7 +100,39 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         max_job_count=limits.max_job_count(settings),
         extra=extra.lines(settings),
         rest=settings.rest != "off",
+        role=settings.place.role,
+        controller=settings.prefix if settings.place.role == "worker" else "",
+        shared_as=_shared_as(settings),
     )
+
+
+def _shared_as(settings: Settings) -> str:
+    kind = settings.gpu_sharing.partition(":")[0]
+    return kind if settings.place.most_gpus and kind != "none" else ""
+
+
+_NODES_PER_CPU = 16
+_NODE_MIB = 512
+
+
+def most_nodes(facts: HostFacts) -> int:
+    """How many nodes this machine can carry, all of which share its CPUs and memory.
+
+    A node that does nothing takes some 60 MiB; each start takes a CPU for some seconds.
+    """
+    return max(1, min(node.cpus(facts) * _NODES_PER_CPU, node.memory(facts, 0) // _NODE_MIB))
+
+
+def refuse_too_many(facts: HostFacts, settings: Settings) -> None:
+    """Raises DshpcError (usage) where the machine is too small for so many nodes."""
+    wanted, most = len(settings.profiles), most_nodes(facts)
+    if wanted > max(most, 1):
+        raise usage_error(
+            f"{wanted} nodes are too many for this machine: {most} at most.",
+            f"A node takes {_NODE_MIB} MiB of memory at least, and {_NODES_PER_CPU} share a CPU; there are "
+            f"{node.cpus(facts)} CPUs and {node.memory(facts, 0)} MiB.",
+            Fix("Ask for fewer", f"configure-environment --nodes {most}"),
+        )
 
 
 def wrong_settings(settings: Settings) -> tuple[WrongSetting, ...]:

@@ -99,6 +99,13 @@ class ClusterPlan:
     max_job_count: int = 100_000  # each task of an array is a job
     extra: tuple[ExtraLine, ...] = ()
     rest: bool = False  # whether clients of slurmrestd have tokens
+    role: Literal["alone", "controller", "worker"] = "alone"
+    controller: str = ""  # the controller's node, of a worker
+    shared_as: str = ""  # the kind of `sharing` on any node, where there are others
+
+    @property
+    def has_other_nodes(self) -> bool:
+        return self.role != "alone"
 
     @property
     def gres_counts(self) -> Mapping[str, int]:
@@ -128,7 +135,8 @@ class ClusterPlan:
     @property
     def gres_types(self) -> str:
         """`GresTypes=`: always with "gpu", for without it a GPU job would run with no GPU."""
-        return f"gpu,{self.sharing.kind}" if self.sharing else "gpu"
+        kind = self.sharing.kind if self.sharing else self.shared_as
+        return f"gpu,{kind}" if kind else "gpu"
 
     @property
     def partitions(self) -> tuple[Partition, ...]:

@@ -56,6 +56,12 @@ class ComposeFile:
     build: Mapping[str, Any] | None = None  # {"build": ..., "secrets": ...} of image/build.py
     simulated: bool = False
     ports: tuple[str, ...] = ()  # ADDRESS:PORT:PORT
+    service: str = "slurm"
+    workers: tuple[ComposeFile, ...] = ()  # further nodes: of each counts what its service needs
+
+    @property
+    def services(self) -> tuple[ComposeFile, ...]:
+        return (self, *self.workers)
 
     @property
     def gpu_lines(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,18 +62,40 @@ def image_tag(settings: Settings, gpu_type: str) -> str:
     return f"{settings.container}:{gpu_type}"
 
 
+_WORKER = re.compile(r"^  slurm-\d+:\n.*?(?=^  slurm-\d+:\n|^\nvolumes:\n|\Z)", re.M | re.S)
+
+
+def parts(text: str) -> tuple[str, tuple[str, ...]]:
+    """A compose file without its workers, and the lines of each worker: each part carries a label of its
+    own, so that a node that comes or goes makes no other container anew."""
+    return _WORKER.sub("", text), tuple(found[0] for found in _WORKER.finditer(text))
+
+
+def part_of(text: str, container: str) -> str | None:
+    """The part that a container is made from; None of one that is none of these."""
+    main, workers = parts(text)
+    name = re.compile(rf'^    container_name: "{re.escape(container)}"$', re.M)
+    found = next((each for each in workers if name.search(each)), None)
+    return found or (main if re.search(r"-slurm-\d+$", container) is None else None)
+
+
 def rendered_label(text: str) -> str | None:
-    """The digest that a compose file of ours carries in its label."""
+    """The digest that a part of a compose file of ours carries in its label."""
     found = re.search(rf'^ +{re.escape(RENDERED_LABEL)}: "([0-9a-f]+)"$', text, re.MULTILINE)
     return found[1] if found else None
 
 
 def is_as_rendered(text: str) -> bool:
     """Whether a compose file is one that we wrote and nobody has changed since: its label proves it."""
-    label = rendered_label(text)
+    main, workers = parts(text)
+    return all(map(_is_labelled, (main, *workers)))
+
+
+def _is_labelled(part: str) -> bool:
+    label = rendered_label(part)
     if label is None:
         return False
-    blank = text.replace(f'{RENDERED_LABEL}: "{label}"', f'{RENDERED_LABEL}: ""')
+    blank = part.replace(f'{RENDERED_LABEL}: "{label}"', f'{RENDERED_LABEL}: ""')
     return ownership.digest(blank)[:_LABEL_LENGTH] == label
 
 
@@ -134,15 +156,34 @@ def compose_text(
     passthrough: Passthrough,
     image: str,
     build: Mapping[str, Any] | None,
+    workers: Sequence[Worker] = (),
 ) -> str:
     """docker-compose.yml for this machine; raises as compose_file does."""
-    return text_of(compose_file(project, settings, facts, plan, passthrough, image, build))
+    return text_of(compose_file(project, settings, facts, plan, passthrough, image, build, workers))
 
 
 def text_of(file: ComposeFile) -> str:
-    """The text, in which a label names the digest of the rest of it."""
-    labels = {**file.labels, RENDERED_LABEL: ownership.digest(render_compose(file))[:_LABEL_LENGTH]}
-    return render_compose(replace(file, labels=labels))
+    """The text, in which a label names the digest of the rest of it; of a worker, of its own lines."""
+    main, workers = parts(render_compose(file))
+    labelled = tuple(
+        _with_label(worker, part) for worker, part in zip(file.workers, workers, strict=True)
+    )
+    return render_compose(replace(_with_label(file, main), workers=labelled))
+
+
+def _with_label(file: ComposeFile, part: str) -> ComposeFile:
+    return replace(
+        file, labels={**file.labels, RENDERED_LABEL: ownership.digest(part)[:_LABEL_LENGTH]}
+    )
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A further node on this machine: what it is to be, and how it gets its GPUs."""
+
+    settings: Settings
+    plan: ClusterPlan
+    passthrough: Passthrough
 
 
 def compose_file(
@@ -153,6 +194,7 @@ def compose_file(
     passthrough: Passthrough,
     image: str,
     build: Mapping[str, Any] | None,
+    workers: Sequence[Worker] = (),
 ) -> ComposeFile:
     """All that stands in docker-compose.yml but the digest in its label.
 
@@ -174,7 +216,7 @@ def compose_file(
         gpu = with_profile(gpu)
         option = f"seccomp={_profile_path(project, rights.seccomp)}"
         rights = replace(rights, security_opt=(*rights.security_opt, option))
-    return ComposeFile(
+    whole = ComposeFile(
         prefix=settings.prefix,
         container=settings.container,
         node=settings.node,
@@ -187,6 +229,7 @@ def compose_file(
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
             **_rest_inside(settings, facts),
+            **settings.place.to_env(),
             **_left_out(settings, gpu.devices),
             **gpu.environment,
         },
@@ -196,8 +239,45 @@ def compose_file(
         rights=rights,
         ulimits=ulimits(facts),
         build=build,
-        simulated=plan.simulated,
+        simulated=plan.simulated or any(each.plan.simulated for each in workers),
         ports=rest_ports(settings, facts),
+    )
+    return replace(whole, workers=tuple(_worker(whole, each, project, facts) for each in workers))
+
+
+def _worker(whole: ComposeFile, worker: Worker, project: Path, facts: HostFacts) -> ComposeFile:
+    """The service of a worker: the controller's, but for its names, its place and its GPUs."""
+    settings = worker.settings
+    gpu = gpu_stanza(
+        worker.passthrough.handover,
+        facts.engine.compose.version if facts.engine.compose else None,
+        profiling=settings.amd_profiling == "yes",
+    )
+    gpu = with_profile(gpu) if whole.rights.seccomp else gpu
+    number = settings.node.rpartition("-")[2]
+    return replace(
+        whole,
+        service=f"slurm-{number}",
+        container=f"{settings.container}-{number}",
+        node=settings.node,
+        environment={
+            **settings.container_env(),
+            "DSHPC_PREFIX": settings.prefix,
+            **settings.place.to_env(),
+            **_left_out(settings, gpu.devices),
+            **gpu.environment,
+        },
+        labels={PROJECT_LABEL: str(project), RENDERED_LABEL: ""},
+        volumes=(
+            *(
+                f"{each}:ro" if each.startswith("key:") else each
+                for each in _volumes(project, settings, facts)
+            ),
+            *gpu.volumes,
+        ),
+        gpu=gpu,
+        build=None,
+        ports=(),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.settings.declarations import BY_NAME, DECLARATIONS, Declaration
@@ -28,15 +28,36 @@ __all__ = [
     "DECLARATIONS",
     "Declaration",
     "Origin",
+    "Place",
     "Reading",
     "Settings",
     "SettingsError",
     "Source",
     "WrongSetting",
     "load",
+    "of_container",
     "read",
     "together",
 ]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which node of the cluster: alone, the controller's own beside workers, or a worker."""
+
+    role: Literal["alone", "controller", "worker"] = "alone"
+    node: str = ""  # "": named as the cluster is
+    most_gpus: int = 0  # that a node of the cluster has: the defaults of jobs are the same on all
+
+    def to_env(self) -> dict[str, str]:
+        """Variables that tell a container its place; none where it is alone."""
+        if self.role == "alone":
+            return {}
+        named = {"DSHPC_NODE": self.node} if self.node else {}
+        return {"DSHPC_ROLE": self.role, **named, "DSHPC_MOST_GPUS": str(self.most_gpus)}
+
+
+ALONE = Place()
 
 
 @dataclass(frozen=True)
@@ -51,6 +72,7 @@ class Settings:
     devices: tuple[str, ...] = ()
     unhealthy_gpus: str = "exclude"  # exclude | use
     simulate: str = ""
+    nodes: int | tuple[str, ...] = 1  # how many, or what each one simulates
     engine: str = "auto"  # auto | docker | podman | builtin
     work: str = "work"
     workspace_access: str = "private"  # private | group
@@ -77,6 +99,7 @@ class Settings:
     apt_mirror: str = ""
     cuda_runtime: str = "no"
     amd_profiling: str = "no"
+    place: Place = ALONE  # of the node that these are for
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False)
     texts: Mapping[str, str] = field(default_factory=dict, compare=False)
     hidden: Mapping[str, tuple[Any, Source]] = field(default_factory=dict, compare=False)
@@ -93,8 +116,30 @@ class Settings:
         return f"{self.prefix}-slurm"
 
     @property
+    def worker_containers(self) -> dict[str, str]:
+        """Node -> container of each worker on this machine."""
+        numbers = range(2, len(self.profiles) + 1)
+        return {f"{self.prefix}-{each}": f"{self.container}-{each}" for each in numbers}
+
+    @property
     def node(self) -> str:
-        return self.prefix
+        return self.place.node or self.prefix
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """What each node of this machine simulates, the controller's first; "": what is there."""
+        if isinstance(self.nodes, tuple):
+            return self.nodes
+        return (self.simulate,) * self.nodes
+
+    def of_worker(self, number: int) -> Settings:
+        """Those of a worker: the second node is number 2. One that simulates none has no GPU: those of
+        the machine are the first node's."""
+        profile = self.profiles[number - 1]
+        place = replace(self.place, role="worker", node=f"{self.prefix}-{number}")
+        gpu = self.gpu if profile else "none"
+        texts = {**self.texts, "simulate": profile or "none", "gpu": gpu}
+        return replace(self, place=place, simulate=profile, devices=(), gpu=gpu, texts=texts)
 
     def container_env(self) -> dict[str, str]:
         """Variables that give the entrypoint the same settings: those that are not the default."""
@@ -103,6 +148,19 @@ class Settings:
             for item in DECLARATIONS
             if item.in_container and item.name in self.texts
         }
+
+
+def of_container(env: Mapping[str, str]) -> Settings:
+    """The settings in a container, with its place in the cluster; raises as `load` does."""
+    settings = load(env=env)
+    role = env.get("DSHPC_ROLE")
+    if role not in ("controller", "worker"):
+        return settings
+    most = env.get("DSHPC_MOST_GPUS", "")
+    count = int(most) if re.fullmatch(r"[0-9]{1,6}", most, re.ASCII) else 0
+    node = env.get("DSHPC_NODE", "") if role == "worker" else ""
+    is_worker = role == "worker"
+    return replace(settings, place=Place("worker" if is_worker else "controller", node, count))
 
 
 @dataclass(frozen=True)
@@ -174,7 +232,47 @@ def read(
             else:
                 values[item.name], texts[item.name] = value, text
     settings = Settings(**values, sources=sources, texts=texts, hidden=hidden)
-    return Reading(settings, tuple(wrong))
+    return Reading(_placed(settings), (*wrong, *_contradicting(settings)))
+
+
+def _contradicting(settings: Settings) -> tuple[WrongSetting, ...]:
+    """A list of nodes, and beside it another word on what the first one simulates."""
+    source = settings.sources["simulate"]
+    if not isinstance(settings.nodes, tuple) or settings.simulate == settings.nodes[0]:
+        return ()
+    if source.origin not in ("flag", "environment", "file"):
+        return ()
+    said = (
+        f"simulate = {settings.simulate or 'none'}, but {settings.sources['nodes'].where} says that "
+        f"the first node simulates {settings.nodes[0] or 'none'}."
+    )
+    return (
+        WrongSetting(
+            "value",
+            source.origin,
+            source.where,
+            f"{source.where}: {said}",
+            "A list of nodes says what each one simulates.",
+            "simulate",
+            steps=("Leave one of the two out.",),
+        ),
+    )
+
+
+def _placed(settings: Settings) -> Settings:
+    """As those of the first node, where there are several: a list says what it simulates, too."""
+    if isinstance(settings.nodes, tuple):
+        first = settings.nodes[0]
+        texts = {**settings.texts, "simulate": first or "none"}
+        sources = {**settings.sources, "simulate": settings.sources["nodes"]}
+        settings = replace(settings, simulate=first, texts=texts, sources=sources)
+    if len(settings.profiles) == 1:
+        return settings
+    from dshpc_setup.machine.profiles import parse_profile
+
+    cards = (parse_profile(each).cards if each else () for each in set(settings.profiles))
+    most = max(sum(len(card.model.mig) or 1 for card in each) for each in cards)
+    return replace(settings, place=Place("controller", most_gpus=most))
 
 
 class _WrongError(Exception):

@@ -74,6 +74,14 @@ DECLARATIONS: tuple[Declaration, ...] = (
         in_container=True,
     ),
     Declaration(
+        "nodes",
+        1,
+        "Nodes of this cluster on this machine, a container each, the controller's own among them: a "
+        "number, or what each one simulates: h100:8,h100:8,mi300x:8,none.",
+        texts.nodes,
+        "N|LIST",
+    ),
+    Declaration(
         "engine",
         "auto",
         "What runs the container: docker, podman (by its own command), builtin (no Docker and no root "

@@ -9,6 +9,8 @@ import ipaddress
 import re
 from collections.abc import Callable
 
+from dshpc_setup.errors import DshpcError
+
 
 class BadItemError(ValueError):
     """Of a list or of several lines one that cannot be used: its index, and words that follow it.
@@ -190,6 +192,32 @@ def profile(text: str) -> str:
 
     parse_profile(text)
     return text
+
+
+MOST_NODES = 1024
+
+
+def nodes(text: str) -> int | tuple[str, ...]:
+    """How many nodes, or what each of them simulates, "" for one without GPUs."""
+    if re.fullmatch(r"[0-9]{1,9}", text.strip(), re.ASCII):
+        if not 1 <= int(text) <= MOST_NODES:
+            raise ValueError(f"must be a number from 1 to {MOST_NODES}")
+        return int(text)
+    found = []
+    for index, item in _items(text):
+        try:
+            found.append(profile(item))
+        except DshpcError as error:
+            raise BadItemError(
+                index,
+                f"is {item!r}, neither a number of nodes nor what one simulates: h100:8, mig, "
+                f"none ({error.brief.rstrip('.')})",
+            ) from None
+    if not found:
+        raise ValueError("names no node: a number such as 4, or what each node simulates")
+    if len(found) > MOST_NODES:
+        raise ValueError(f"must be {MOST_NODES} nodes at most")
+    return tuple(found)
 
 
 def folder(text: str) -> str:

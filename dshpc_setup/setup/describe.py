@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from dshpc_setup.apply.apply import Change
 from dshpc_setup.facts import Engine, Gpus, HostFacts, Platform
 from dshpc_setup.plan import ClusterPlan
+from dshpc_setup.terminal.sanitize import listed
 
 # By ID of /etc/os-release, or ours; as their makers write them
 _SYSTEMS = {
@@ -103,10 +105,21 @@ def describe_gpus(gpus: Gpus) -> str:
     return f"SIMULATED {text}" if gpus.simulated else text
 
 
-def describe_plan(plan: ClusterPlan) -> str:
+def describe_plans(plans: Sequence[ClusterPlan]) -> str:
+    """Of each node; those that are alike together."""
+    alike: dict[str, list[str]] = {}
+    for plan in plans:
+        alike.setdefault(_describe_plan(plan), []).append(plan.node)
+    return "; ".join(
+        f"node{'' if len(nodes) == 1 else 's'} {listed(tuple(nodes))}: {what}"
+        for what, nodes in alike.items()
+    )
+
+
+def _describe_plan(plan: ClusterPlan) -> str:
     simulated = "SIMULATED " if plan.simulated and plan.gres else ""
     gpus = f", {simulated}{plan.gres_text}" if plan.gres else ", no GPU"
-    return f"node {plan.node}: {plan.cpus} CPUs, {gib(plan.real_memory_mib)}{gpus}"
+    return f"{plan.cpus} CPUs, {gib(plan.real_memory_mib)}{gpus}"
 
 
 def describe_changes(changes: tuple[Change, ...]) -> str:

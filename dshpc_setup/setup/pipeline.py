@@ -19,9 +19,12 @@ from dshpc_setup.cluster import (
     refused,
     start,
     verify,
+    worker_changes,
+    workers,
 )
 from dshpc_setup.cluster.owner import former_owner, refuse_others
 from dshpc_setup.cluster.start import MayStop
+from dshpc_setup.engine import compose as compose_tool
 from dshpc_setup.engine import refusals, start_report, tools
 from dshpc_setup.engine.images import inspect
 from dshpc_setup.errors import DshpcError, Exit
@@ -35,7 +38,7 @@ from dshpc_setup.machine.longer_deadlines import patient
 from dshpc_setup.machine.overlay import with_simulated_gpus
 from dshpc_setup.passthrough import Passthrough
 from dshpc_setup.passthrough.words import describe_proof
-from dshpc_setup.plan import ClusterPlan, plan_cluster, wrong_settings
+from dshpc_setup.plan import ClusterPlan, plan_cluster, refuse_too_many, wrong_settings
 from dshpc_setup.plan.devices import unhealthy_reasons, unhealthy_told
 from dshpc_setup.project.folder import GPUS_LABEL, Project
 from dshpc_setup.render import configuration, stanza
@@ -46,8 +49,9 @@ from dshpc_setup.setup.describe import (
     describe_facts,
     describe_mapping,
     describe_missing,
-    describe_plan,
+    describe_plans,
 )
+from dshpc_setup.setup.other_nodes import no_other_nodes
 from dshpc_setup.setup.proven import Proving, prove
 from dshpc_setup.setup.report import Report, StepReporter
 from dshpc_setup.setup.steps import Steps
@@ -95,6 +99,7 @@ class Configure:
         ] = {}  # what the container says of its start, where it is over
         self._flags = dict(options.flags)
         self._engine: engine_choice.Kind = "docker"  # what starts the container
+        self._workers: tuple[stanza.Worker, ...] = ()
 
     def run(self) -> Report:
         """All steps; an error ends the run and stands in the report, nothing is raised but Ctrl-C."""
@@ -199,7 +204,10 @@ class Configure:
     def _ideal(self, facts: HostFacts, settings: Settings) -> ClusterPlan:
         """The plan where all GPUs can be used: a setting that none can follow is told before what is slow."""
         try:
-            return plan_cluster(facts, settings)
+            refuse_too_many(facts, settings)
+            plan = plan_cluster(facts, settings)
+            self._workers = workers.planned(self.machine, facts, settings)
+            return workers.with_image_of_all(plan, self._workers)
         except DshpcError:
             with self.steps.step("plan"):
                 raise
@@ -218,6 +226,8 @@ class Configure:
         engine_choice.need(
             self._given, chosen, self.project.runtime(), looks_only=self.options.dry_run
         )
+        if chosen.kind != "docker" and len(settings.profiles) > 1:
+            raise no_other_nodes(chosen.kind)
         if chosen.note is not None:
             self.steps.note(chosen.note)
         self._engine = chosen.kind
@@ -321,11 +331,19 @@ class Configure:
             if plan.gres and not proof.works:
                 plan = plan_cluster(facts, replace(settings, gpu="none"))
                 plan = replace(plan, left_out=(describe_proof(proof),))
+            plan = workers.with_image_of_all(plan, self._workers)
             told = unhealthy_reasons(facts.gpus)
             for reason in plan.left_out if plan.gres else ():
                 if reason not in told:
                     self.steps.note(f"Not used: {reason}")
-            say(describe_plan(plan))
+            say(describe_plans((plan, *(each.plan for each in self._workers))))
+            if self._workers:
+                self.steps.note(
+                    f"The {len(self._workers) + 1} nodes share this machine's CPUs and memory: each one "
+                    "offers all of them to jobs."
+                )
+            if self._workers and not settings.simulate and plan.gres:
+                self.steps.note(f"Node {plan.node} has the GPUs; the other nodes have none.")
             return plan
 
     def _render(
@@ -360,6 +378,7 @@ class Configure:
                 proof,
                 stanza.image_tag(settings, plan.gpu_type),
                 recipe.for_compose(self.project.folder) if recipe else None,
+                self._workers,
             )
             changes = written.compared(self.project, plan, stanza.text_of(file))
             self._inputs, self._memory_mib = configuration.inputs(plan, file), plan.real_memory_mib
@@ -448,6 +467,10 @@ class Configure:
                     may_stop,
                     self.reporter,
                 )
+                file = next(item for item in changes if item.path == compose_tool.FILE)
+                nodes = worker_changes.foreseen(self.machine, self.project, settings, image, file)
+                if agreed.why is None or agreed.live:  # else all jobs were asked about
+                    worker_changes.may_end(self.machine, settings, nodes, may_stop, self.reporter)
             except DshpcError:
                 # Nothing is in force of it, and who has edited a file can look at it and take it
                 apply.offer(self.project, changes)
@@ -459,9 +482,14 @@ class Configure:
             self._write(settings, changes)
             self._ready = agreed.report
             self._replaced.append(agreed.found.image_id if agreed.found else None)
+            worker_changes.make_way(self.machine, nodes, self.reporter)
             started = start.bring_up(
                 self.machine, self.project, settings, compose, agreed, may_stop, self.reporter
             )
+            if not started:
+                started = worker_changes.bring_up(
+                    self.machine, self.project, settings, compose, nodes, self.reporter
+                )
             if stays is not None:
                 self.steps.note(stays)
             last_engine.remember(self.project, facts.engine, prefix)
@@ -483,11 +511,18 @@ class Configure:
             told = {} if started else self._ready
             told = told or verify.wait_ready(self.machine, settings.container)
             verify.refuse_last_good(told)
-            cluster = self.report.cluster = verify.ask_cluster(self.machine, settings.container)
+            wanted = settings.worker_containers
+            workers.wait_ready(self.machine, wanted, self.reporter)
+            cluster = verify.ask_cluster(self.machine, settings.container)
+            known = [node.name for node in cluster.nodes]
+            if worker_changes.settle(self.machine, settings.container, known, tuple(wanted)):
+                cluster = verify.ask_cluster(self.machine, settings.container)
+            self.report.cluster = cluster
             for note in start_report.notes(told, cluster.usable):
                 self.steps.note(note)
             own = any(item.action.startswith("kept-") for item in self.report.changes)
-            verify.judge_nodes(cluster, plan.gres_text, own_files=own)
+            planned = {each.plan.node: each.plan.gres_text for each in self._workers}
+            verify.judge_nodes(cluster, {plan.node: plan.gres_text, **planned}, own_files=own)
             has_gpu = any(node.gres for node in cluster.nodes)
             said = "ready"
             if started:

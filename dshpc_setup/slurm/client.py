@@ -227,8 +227,14 @@ class Slurm:
         """Not where it runs by then."""
         return self.run("scancel", "--state=PENDING", job, deadline_s=deadline_s)
 
-    def cancel_named(self, name: str, user: str, *, deadline_s: float) -> CommandResult:
-        return self.run("scancel", f"--name={name}", f"--user={user}", deadline_s=deadline_s)
+    def cancel_named(
+        self, name: str, user: str, node: str | None = None, *, deadline_s: float
+    ) -> CommandResult:
+        """Those on `node` alone, where that is said."""
+        there = () if node is None else (f"--nodelist={node}",)
+        return self.run(
+            "scancel", f"--name={name}", f"--user={user}", *there, deadline_s=deadline_s
+        )
 
     def update_jobs(self, ids: Sequence[str], change: str, *, deadline_s: float) -> CommandResult:
         """`change`: "starttime=now"."""
@@ -264,6 +270,15 @@ class Slurm:
 
     def resume(self, node: str, *, deadline_s: float) -> CommandResult:
         return self.run(*resume_argv(node), deadline_s=deadline_s)
+
+    def take_down(self, node: str, reason: str, *, deadline_s: float) -> CommandResult:
+        """Its jobs are queued again, or end: slurmctld takes it for dead."""
+        argv = ("scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}")
+        return self.run(*argv, deadline_s=deadline_s)
+
+    def delete_node(self, node: str, *, deadline_s: float) -> CommandResult:
+        """One that has registered itself."""
+        return self.run("scontrol", "delete", f"nodename={node}", deadline_s=deadline_s)
 
     def delete_partition(self, name: str, *, deadline_s: float) -> CommandResult:
         return self.run("scontrol", "delete", f"partitionname={name}", deadline_s=deadline_s)

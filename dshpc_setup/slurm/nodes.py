@@ -13,6 +13,7 @@ _USABLE = ("idle", "mixed", "allocated", "completing", "planned")
 TAKEN_OUT = ("drained", "draining", "down")  # and to be resumed by a person
 _FLAGS = "*~#!%$@^-+"  # sinfo(1), NODE STATE CODES: what may stand behind a state
 _BAD = ("DRAIN", "DOWN", "INVALID_REG", "FAIL", "FUTURE", "INVAL")
+STOPPED = "dshpc:stopped"
 _SLURM = ("", "slurm", "Unknown")
 COLUMNS = "NodeList:|,Gres:|,GresUsed:|,StateLong:|,Reason:"
 
@@ -108,6 +109,11 @@ class Node:
     def by_slurm(self) -> bool:
         """Whether slurmctld itself gave the reason."""
         return (self.who or "") in _SLURM
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its container said so as it stopped (container/rootfs/.../stop)."""
+        return self.down and self.why == STOPPED
 
     @property
     def own_doing(self) -> bool:

@@ -17,9 +17,14 @@ ASK = "ask.conf"  # beside slurm.conf
 FROM_HOST = "DSHPC_FROM_HOST=1"  # in the environment of what the host's dshpc asks of dshpc-node
 
 
+# Users and groups as the controller has them, which workers link to
+ACCOUNTS = "/var/lib/dshpc/state/accounts"
+
+
 @dataclass(frozen=True)
 class Paths:
     root: str = ""
+    worker: str = ""  # its node; "" in the controller's container
 
     def at(self, path: str) -> str:
         return self.root + path
@@ -31,8 +36,13 @@ class Paths:
 
     @property
     def state(self) -> str:
-        """The state volume: jobs, users, last facts, last good configuration."""
+        """The state volume, one for all nodes: jobs, users."""
         return self.at("/var/lib/dshpc/state")
+
+    @property
+    def own(self) -> str:
+        """What is this node's alone in it: last facts, last good configuration."""
+        return f"{self.state}/nodes/{self.worker}" if self.worker else self.state
 
     @property
     def key(self) -> str:

@@ -30,6 +30,7 @@ _OTHERS = "another program's words"
 ALLOWED: dict[str, str] = {
     "cluster/destroy.py: error.details.split()": _LAID_OUT,
     "container/daemons.py: found.reason == HELD": _SLURM,
+    "slurm/nodes.py: self.why == STOPPED": _SLURM,
     "container/end_jobs.py: '.batch]' in table[pid].title": "the name of a process, as slurmstepd sets it",
     "diagnose/engine.py: item.what == 'engine'": _NO_WORDS,
     "diagnose/engine_state.py: 'refused' in (engine.detail or '').lower()": _ENGINE,

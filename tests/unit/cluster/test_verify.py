@@ -162,12 +162,25 @@ def test_a_configuration_that_was_refused_is_an_error() -> None:
 
 def test_the_node_must_have_what_was_planned_unless_the_user_says_otherwise() -> None:
     cluster = Cluster(True, (Node("a", "gpu:h100:1", "idle"),))
-    verify.judge_nodes(cluster, "gpu:h100:1", own_files=False)
-    verify.judge_nodes(cluster, "gpu:h100:2", own_files=True)
+    verify.judge_nodes(cluster, {"a": "gpu:h100:1"}, own_files=False)
+    verify.judge_nodes(cluster, {"a": "gpu:h100:2"}, own_files=True)
     with pytest.raises(DshpcError, match="gpu:h100:2 was planned"):
-        verify.judge_nodes(cluster, "gpu:h100:2", own_files=False)
+        verify.judge_nodes(cluster, {"a": "gpu:h100:2"}, own_files=False)
     with pytest.raises(DshpcError, match="a drained"):
-        verify.judge_nodes(Cluster(False, (Node("a", "", "drained"),)), "", own_files=True)
+        verify.judge_nodes(Cluster(False, (Node("a", "", "drained"),)), {"a": ""}, own_files=True)
+
+
+def test_each_of_several_nodes_must_be_there_and_have_what_was_planned_for_it() -> None:
+    cluster = Cluster(True, (Node("a", "gpu:h100:2", "idle"), Node("a-2", "", "idle")))
+    verify.judge_nodes(cluster, {"a": "gpu:h100:2", "a-2": ""}, own_files=False)
+    with pytest.raises(DshpcError, match="Node a-2 has no GPU, but gpu:t4:1 was planned"):
+        verify.judge_nodes(cluster, {"a": "gpu:h100:2", "a-2": "gpu:t4:1"}, own_files=False)
+    with pytest.raises(DshpcError, match="runs without a-3"):
+        verify.judge_nodes(cluster, {"a": "gpu:h100:2", "a-2": "", "a-3": ""}, own_files=False)
+    down = Cluster(False, (Node("a", "", "idle"), Node("a-2", "", "down")))
+    with pytest.raises(DshpcError, match="not every node is ready") as told:
+        verify.judge_nodes(down, {"a": "", "a-2": ""}, own_files=False)
+    assert "nodename=a-2 state=resume" in str(told.value.resolution)
 
 
 def test_jobs_run_nowhere_while_the_cluster_is_not_ready() -> None:

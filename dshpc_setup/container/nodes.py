@@ -1,0 +1,91 @@
+"""What the nodes of the cluster have, as each has left it in the state volume at its start.
+
+Jobs are submitted on the controller: what it says of GPU names and of what fits where is of all nodes.
+A table that slurmctld's and the clients' Lua reads lies beside that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+
+from dshpc_setup.documents import foreign
+from dshpc_setup.files.storage import open_lock, read_text, replace_text
+from dshpc_setup.jobs.offer import NODES, Offer, from_json
+from dshpc_setup.slurm.paths import Paths
+
+_GPUS = "gpus.lua"
+_NAME = re.compile(r"[\w.+-]+", re.ASCII)
+
+
+def write(paths: Paths, offer: Offer) -> None:
+    """What this node offers now, and the table of all."""
+    folder = paths.at(f"{NODES}/{offer.node}")
+    os.makedirs(folder, exist_ok=True)
+    with _locked(paths):
+        replace_text(f"{folder}/offer.json", json.dumps(offer.to_json()) + "\n", sync=False)
+        _tabulate(paths)
+
+
+def forget(paths: Paths, node: str) -> None:
+    """The node is none of the cluster's any more."""
+    if not _NAME.fullmatch(node):
+        return
+    with _locked(paths):
+        shutil.rmtree(paths.at(f"{NODES}/{node}"), ignore_errors=True)
+        _tabulate(paths)
+
+
+@contextlib.contextmanager
+def _locked(paths: Paths) -> Iterator[None]:
+    os.makedirs(paths.at(NODES), exist_ok=True)
+    with open_lock(paths.at(f"{NODES}/.lock")) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _tabulate(paths: Paths) -> None:
+    replace_text(paths.at(f"{NODES}/{_GPUS}"), table(offers(paths)), sync=False)
+
+
+def offers(paths: Paths) -> tuple[Offer, ...]:
+    """Those of all nodes, in the order of their names; one that cannot be read is left out."""
+    found = []
+    for name in sorted(os.listdir(paths.at(NODES))):
+        text = read_text(paths.at(f"{NODES}/{name}/offer.json")) if _NAME.fullmatch(name) else None
+        with contextlib.suppress(ValueError):
+            if text is not None:
+                found.append(from_json(foreign.value(text)))
+    return tuple(found)
+
+
+def table(offered: Sequence[Offer]) -> str:
+    """Names and types as templates/gpu_names.lua.j2 has them: of a type as many as one node has."""
+    most: dict[str, int] = {}
+    names: dict[str, list[str]] = {}
+    for offer in offered:
+        counts: dict[str, int] = {}
+        for gpu in offer.gpus:
+            counts[gpu.slurm_type] = counts.get(gpu.slurm_type, 0) + 1
+        most |= {kind: max(count, most.get(kind, 0)) for kind, count in counts.items()}
+        for said, types in offer.aliases.items():
+            known = names.setdefault(said, [])
+            known += [it for it in types if it not in known]
+    plain = {said: kinds for said, kinds in names.items() if said not in most}
+    lines = [f"   [{_quoted(said)}] = {{ {_listed(kinds)} }}," for said, kinds in plain.items()]
+    rows = [f"   {{ {_quoted(kind)}, {count} }}," for kind, count in most.items()]
+    return "\n".join(["return { names = {", *lines, "}, types = {", *rows, "} }", ""])
+
+
+def _listed(kinds: Sequence[str]) -> str:
+    return ", ".join(map(_quoted, kinds))
+
+
+def _quoted(text: str) -> str:
+    """A Lua string: what is no plain word is left out of it."""
+    return '"' + "".join(it for it in text if _NAME.fullmatch(it)) + '"'
