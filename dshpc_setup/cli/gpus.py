@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
@@ -15,13 +15,13 @@ from dshpc_setup import engine_door
 from dshpc_setup.cli import interrupt_code, print_json, put
 from dshpc_setup.cli.seen import seen_machine
 from dshpc_setup.cluster.gpu_watch import watch
-from dshpc_setup.cluster.gpus import Card, GpusNow, Part, look
+from dshpc_setup.cluster.gpus import Card, GpusNow, Part, look, of_workers
 from dshpc_setup.errors import usage_error
 from dshpc_setup.observed import idle
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.command_names import as_called
-from dshpc_setup.terminal.sanitize import counted, harmless, plain
+from dshpc_setup.terminal.sanitize import counted, harmless, listed, plain
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -60,6 +60,7 @@ def show(
     interval: float | None = None,
     root: str = "/",
     machine: str | None = None,
+    node: str | None = None,
 ) -> int:
     """Look, print, and give the exit code; raises DshpcError for what cannot be asked for."""
     _check(json_output, watching, interval)
@@ -75,11 +76,28 @@ def show(
         typed = (replace(each, settings=settings) for each in looks)
         return _watch(typed, INTERVAL_S if interval is None else interval)
     now = replace(look(seen, project, simulate), settings=settings)
+    others = () if project is None else of_workers(seen, project)
+    if node is None:
+        now = replace(now, others=others)
+    elif node != now.node:
+        now = _of_node(node, now, others)
     if json_output:
         print_json(now.to_json())
     else:
         _print(now)
     return now.exit_code
+
+
+def _of_node(node: str, own: GpusNow, others: Sequence[GpusNow]) -> GpusNow:
+    for each in others:
+        if each.node == node:
+            return each
+    names = tuple(each.node or "?" for each in (own, *others))
+    raise usage_error(
+        f"This cluster has no node {plain(node)}.",
+        f"It has: {listed(names)}.",
+        "List them: dshpc node list",
+    )
 
 
 def _check(json_output: bool, watching: bool, interval: float | None) -> None:
@@ -157,7 +175,10 @@ def _print(now: GpusNow) -> None:
     """Once, without the spaces that fill the table's lines up."""
     page = io.StringIO()
     console = _console(page)
-    console.print(_page(now, console.width))
+    for each in (now, *now.others):
+        if now.others:
+            console.print(f"Node {each.node or '?'}:", style="bold")
+        console.print(_page(each, console.width))
     lines = [line.rstrip() for line in page.getvalue().splitlines()]
     put("\n".join(lines) + "\n")
 

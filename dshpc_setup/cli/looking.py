@@ -81,6 +81,9 @@ def gpus(
             "--interval", metavar="SECONDS", help="Seconds between two readings (default: 2)."
         ),
     ] = None,
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NODE", help="Only those of this node.")
+    ] = None,
     dir: Dir = None,  # noqa: A002
     root: _RootText = "/",
     machine: _MachineText = None,
@@ -97,6 +100,7 @@ def gpus(
             interval=interval,
             root=root,
             machine=machine,
+            node=node,
         )
     )
 
@@ -150,6 +154,10 @@ def logs(
         int | None,
         typer.Option("--tail", "-n", min=0, metavar="N", help="Show only the last lines."),
     ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="NODE", help="Of this node (default: the controller's)."),
+    ] = None,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Show the container's log: its start, slurmctld and slurmd."""
@@ -157,7 +165,7 @@ def logs(
     from dshpc_setup.cluster import operations as cluster
 
     project = needed_project(dir)
-    hand_over(cluster.logs_argv(machine_of(project), project, follow=follow, tail=tail))
+    hand_over(cluster.logs_argv(machine_of(project), project, follow=follow, tail=tail, node=node))
 
 
 @app.command("passthrough", rich_help_panel="Inspect")

@@ -15,6 +15,7 @@ from dshpc_setup import codec, gpu_vendors
 from dshpc_setup.cluster.operations import ours, target
 from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers, start_report
+from dshpc_setup.engine.containers import Container
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.facts import Gpus
 from dshpc_setup.jobs.allocated_gpus import parse_held as parse_held
@@ -103,7 +104,28 @@ def ask(
         return replace(now, state=state, detail=error.brief)
 
 
-def _standing(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterGpus:
+def ask_worker(machine: Machine, found: Container, node: str, deadline_s: float) -> ClusterGpus:
+    """The same of a worker, by its container; never raises for what it is like."""
+    now = ClusterGpus(found.name, found.status, node=node, run=(found.id, found.started))
+    if found.status != "running":
+        return replace(
+            now,
+            detail=f"It {containers.how(found.status)}. Start it: dshpc node resume {node}",
+        )
+    try:
+        now = _standing(machine, now, deadline_s, Paths(worker=node))
+        return _with_jobs(machine, now, deadline_s) if now.state == "ready" else now
+    except DshpcError as error:
+        state = "timeout" if error.exit_code == Exit.INCOMPLETE else "error"
+        return replace(now, state=state, detail=error.brief)
+
+
+_HERE = Paths()
+
+
+def _standing(
+    machine: Machine, now: ClusterGpus, deadline_s: float, paths: Paths = _HERE
+) -> ClusterGpus:
     """What stays as it is until the next start."""
     report = start_report.ask(machine, now.container)
     if not report.get("ready"):
@@ -120,7 +142,7 @@ def _standing(machine: Machine, now: ClusterGpus, deadline_s: float) -> ClusterG
         idle=idle.read(report),
     )
     if simulated:
-        argv = ["cat", f"{Paths().state}/facts.json"]
+        argv = ["cat", f"{paths.own}/facts.json"]
         told = containers.exec_in(machine, now.container, argv, deadline_s=deadline_s)
         if told.state == "timeout":
             return _failed(now, told, "its facts cannot be read")

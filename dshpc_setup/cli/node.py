@@ -1,0 +1,138 @@
+"""`dshpc node`: the nodes of the cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dshpc_setup.cli import print_json, put
+from dshpc_setup.cli.command_line import (
+    HELP,
+    Dir,
+    Json,
+    Yes,
+    app,
+    finish,
+    machine_of,
+    needed_project,
+    reporter,
+)
+from dshpc_setup.cli.options import NoMachine
+from dshpc_setup.errors import Exit
+from dshpc_setup.terminal.command_names import as_called
+from dshpc_setup.terminal.sanitize import harmless
+
+node_app = typer.Typer(
+    help="List, drain and resume nodes.", no_args_is_help=True, context_settings=HELP
+)
+app.add_typer(node_app, name="node", rich_help_panel="Run")
+
+Name = Annotated[str, typer.Argument(metavar="NODE", help="As dshpc node list has it.")]
+
+
+@node_app.callback()
+def node() -> None:
+    """List, drain and resume nodes."""
+
+
+@node_app.command("list")
+def node_list(
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """List the nodes with state, GPUs and address."""
+    from dshpc_setup.cluster import nodes
+
+    project = needed_project(dir)
+    now = nodes.look(machine_of(project), project)
+    if json_output:
+        print_json(now.to_json())
+    else:
+        _print(nodes.lines(now))
+    finish(now.exit_code)
+
+
+@node_app.command("show")
+def node_show(
+    name: Name,
+    *,
+    dir: Dir = None,  # noqa: A002
+    json_output: Json = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Show one node: its state, what changed at its last start, and its jobs."""
+    from dshpc_setup.cluster import nodes
+
+    project = needed_project(dir)
+    here = machine_of(project)
+    now = nodes.look(here, project)
+    found = now.named(name)
+    if json_output:
+        print_json(nodes.NodesNow((found,)).to_json())
+    else:
+        _print(nodes.shown(here, project, found))
+    finish(now.exit_code)
+
+
+@node_app.command("drain")
+def node_drain(
+    name: Name,
+    *,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for all who ask.")],
+    dir: Dir = None,  # noqa: A002
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Keep new jobs from starting on a node; running jobs continue."""
+    from dshpc_setup.cluster import nodes
+
+    project = needed_project(dir)
+    nodes.drain(machine_of(project), project, name, reason)
+    print(as_called(f"Drained: {name}. To take it back: dshpc node resume {name}"))
+    finish(Exit.OK)
+
+
+@node_app.command("resume")
+def node_resume(
+    name: Name,
+    *,
+    dir: Dir = None,  # noqa: A002
+    yes: Yes = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Take a node back: jobs start there again. One that was stopped is started."""
+    from dshpc_setup.cluster import nodes
+
+    project = needed_project(dir)
+    nodes.resume(machine_of(project), project, name, reporter(yes))
+    print(f"Resumed: {name}.")
+    finish(Exit.OK)
+
+
+@node_app.command("logs")
+def node_logs(
+    name: Name,
+    *,
+    dir: Dir = None,  # noqa: A002
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the log as it grows.")
+    ] = False,
+    tail: Annotated[
+        int | None,
+        typer.Option("--tail", "-n", min=0, metavar="N", help="Show only the last lines."),
+    ] = None,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Show the log of a node's container."""
+    from dshpc_setup.cli.exec import hand_over
+    from dshpc_setup.cluster import operations
+
+    project = needed_project(dir)
+    here = machine_of(project)
+    hand_over(operations.logs_argv(here, project, follow=follow, tail=tail, node=name))
+
+
+def _print(lines: list[str]) -> None:
+    put("".join(f"{as_called(harmless(line))}\n" for line in lines))
