@@ -39,21 +39,16 @@ class Wanted:
 
 
 def wanted(env: Mapping[str, str], here: str) -> Wanted:
-    """Raises DshpcError for what this cannot do; what a setting may be is for configure to say."""
-    nodes = env.get("DSHPC_CI_NODES", "").strip() or "1"
-    if nodes != "1":
-        raise usage_error(
-            f"A cluster of nodes: {nodes!r} cannot be set up: it has one node.",
-            "Several nodes on one runner are not built yet.",
-            "Leave out nodes, or say 1.",
-            "Several GPUs on the one node: simulate: h100:8",
-        )
+    """What a setting may be is for configure to say."""
     # each is said, also where it is the default: a runner that is kept would remember the last job's
-    simulate = env.get("DSHPC_CI_SIMULATE", "").strip() or "none"
+    nodes = env.get("DSHPC_CI_NODES", "").strip() or "1"
+    simulate = env.get("DSHPC_CI_SIMULATE", "").strip()
+    # A list of nodes says what the first one simulates
+    made_up = (f"--simulate={simulate or 'none'}",) if simulate or nodes.isdecimal() else ()
     engine = env.get("DSHPC_CI_ENGINE", "").strip() or "auto"
     work = env.get("GITHUB_WORKSPACE") or env.get("CI_PROJECT_DIR") or here
     files = (env.get("GITHUB_PATH") or None, env.get("GITHUB_OUTPUT") or None)
-    return Wanted((f"--simulate={simulate}", f"--engine={engine}"), work, *files)
+    return Wanted((*made_up, f"--nodes={nodes}", f"--engine={engine}"), work, *files)
 
 
 def candidates(env: Mapping[str, str], home: str) -> list[str]:

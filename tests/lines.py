@@ -13,7 +13,7 @@ ELSEWHERE = {
     "jobs": "test_doctor test_job_ends test_job_log test_job_signals test_jobs test_methods "
     "test_shipped_methods test_ssh test_targets test_usage test_workflows test_workspaces",
     # The extended stage: ended at any moment; taken to its limits by people or faults; any host and engine
-    "kills": "test_durable test_keep_running test_key test_restarts test_soak test_start_faults",
+    "kills": "test_durable test_keep_running test_key test_nodes test_restarts test_soak test_start_faults",
     "attacks": "test_benchmarks test_clean test_denial test_faults test_homes test_isolation test_limits "
     "test_rest test_security test_seed_recipes test_stopping test_throughput test_trust",
     "hosts": "test_bench test_builtin test_builtin_cluster test_ci test_compose_config test_compose_patch "

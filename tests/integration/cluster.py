@@ -184,7 +184,10 @@ class Cluster:
     def remove(self) -> None:
         """Whatever of it is there, from a run that crashed too."""
         quietly = self.engine.run  # what may be missing; `assert_removed` looks at the result
-        quietly("rm", "-f", "-v", self.container)
+        others = (
+            it for it in self.engine.names("container") if it.startswith(f"{self.container}-")
+        )
+        quietly("rm", "-f", "-v", self.container, *others)
         quietly("network", "rm", f"{self.prefix}_default")
         quietly(
             "volume", "rm", "-f", *(f"{self.prefix}-{part}" for part in ("state", "key", "home"))

@@ -289,11 +289,11 @@ def test_an_input_is_never_run(permitted: Runner, name: str, text: str) -> None:
     assert permitted.exec("test", "-e", mark).code == 1
 
 
-def test_several_nodes_are_refused(permitted: Runner) -> None:
+def test_several_nodes_take_docker(permitted: Runner) -> None:
     permitted.fresh_job()
     done = permitted.action({"nodes": 2})
     assert done.code == 64
-    assert "'2' cannot be set up: it has one node" in done.stderr
+    assert "The built-in engine runs one node here" in done.stderr
 
 
 def test_where_namespaces_are_forbidden_it_says_so(denied: Runner) -> None:

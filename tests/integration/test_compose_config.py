@@ -194,6 +194,23 @@ def written(
     )
 
 
+def several_nodes(tool: Tool) -> str:
+    """The file of a controller and two workers, one of which has made-up GPUs."""
+    facts, _ = machines()[next(iter(machines()))]
+    facts = replace(facts, engine=replace(facts.engine, compose=tool.compose))
+    whole = load(flags={"prefix": "shown", "nodes": "none,h100:2,none"})
+    none = Passthrough(Handover("none"), "for the test")
+    made_up = Passthrough(Handover("simulated", devices=("/dev/null:/dev/nvidia0",)), "made up")
+    workers = [
+        stanza.Worker(own := whole.of_worker(number), plan_cluster(facts, own), way)
+        for number, way in ((2, made_up), (3, none))
+    ]
+    plan = plan_cluster(facts, replace(whole, gpu="none"))
+    return stanza.compose_text(
+        Path("/srv/häuser $x"), whole, facts, plan, none, "dshpc:nvidia", None, workers
+    )
+
+
 # -- every file is taken ----------------------------------------------------------------------------
 
 
@@ -206,6 +223,7 @@ def test_every_file_is_taken(tool: Tool, local_machine: LocalMachine, tmp_path: 
                 text = written(facts, plan, case.handover, tool, amd_profiling=profiling)
                 texts[f"{name}: {label}, profiling {profiling}"] = text
     assert len(texts) > 120
+    texts["several nodes: each a service"] = several_nodes(tool)
     if tool.compose.major == 1:  # it is slow: one machine for each mechanism
         texts = {key.split(": ")[1]: text for key, text in reversed(texts.items())}
         assert len(texts) > 14

@@ -59,6 +59,14 @@ NOT_TYPED = {
         "ssh workstation dshpc ssh-config --dir PROJECT --through workstation >>~/.ssh/config",
     ): "there is no such machine; test_ssh.py prints that block, and uses it",
     (
+        "docs/how-to/many-nodes.md",
+        "./configure-environment --yes --simulate h100:8 --nodes 4",
+    ): "test_nodes.py does the same with smaller nodes",
+    (
+        "docs/how-to/many-nodes.md",
+        "./dshpc env add --apt python3-mpi4py && ./dshpc env lock && ./configure-environment --yes",
+    ): "fetches 100 MB; test_nodes.py lets tasks meet by PMIx",
+    (
         "docs/how-to/without-docker.md",
         "./configure-environment --yes --engine builtin --simulate h100:2",
     ): "test_builtin_cluster.py types it",
@@ -95,6 +103,7 @@ NOT_TYPED = {
 FILES = {
     ("docs/how-to/rest.md", "yaml"): "tests/unit/settings/test_rest.py",
     ("docs/how-to/rest.md", "python"): "tests/integration/test_rest.py",
+    ("docs/how-to/many-nodes.md", "text"): "tests/integration/test_nodes.py",
     ("README.md", "json"): "tests/unit/cli/test_documents.py",
     ("README.md", "yaml"): "tests/unit/cli/test_documents.py",
     ("docs/how-to/ci.md", "yaml"): "tests/integration/test_ci.py",

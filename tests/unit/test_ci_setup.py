@@ -46,8 +46,8 @@ def test_its_own_values_are_understood() -> None:
     (step,) = ACTION["runs"]["steps"]
     defaults = {name: item["default"] for name, item in ACTION["inputs"].items()}
     env = {name: defaults[text[11:-3]] for name, text in step["env"].items()}
-    assert ci_setup.wanted(env, "/w").flags == ("--simulate=none", "--engine=auto")
-    assert ci_setup.wanted({}, "/w").flags == ("--simulate=none", "--engine=auto")
+    assert ci_setup.wanted(env, "/w").flags == ("--simulate=none", "--nodes=1", "--engine=auto")
+    assert ci_setup.wanted({}, "/w").flags == ("--simulate=none", "--nodes=1", "--engine=auto")
 
 
 @given(HOSTILE, HOSTILE)
@@ -55,16 +55,23 @@ def test_an_input_is_one_word(simulate: str, engine: str) -> None:
     env = {"DSHPC_CI_SIMULATE": simulate, "DSHPC_CI_ENGINE": engine}
     assert ci_setup.wanted(env, "/w").flags == (
         f"--simulate={simulate.strip() or 'none'}",
+        "--nodes=1",
         f"--engine={engine.strip() or 'auto'}",
     )
 
 
-@given(HOSTILE.filter(lambda text: text.strip() not in ("", "1")))
-def test_other_numbers_of_nodes_are_refused(nodes: str) -> None:
-    with pytest.raises(DshpcError) as told:
-        ci_setup.wanted({"DSHPC_CI_NODES": nodes}, "/w")
-    assert told.value.exit_code == 64
-    assert told.value.resolution
+@given(HOSTILE)
+def test_so_is_a_number_or_a_list_of_nodes(nodes: str) -> None:
+    flags = ci_setup.wanted({"DSHPC_CI_NODES": nodes}, "/w").flags
+    assert f"--nodes={nodes.strip() or '1'}" in flags
+    assert ("--simulate=none" in flags) == (nodes.strip() or "1").isdecimal()
+
+
+def test_a_list_of_nodes_says_what_the_first_one_simulates() -> None:
+    env = {"DSHPC_CI_NODES": "h100:2,none"}
+    assert ci_setup.wanted(env, "/w").flags == ("--nodes=h100:2,none", "--engine=auto")
+    both = ci_setup.wanted({**env, "DSHPC_CI_SIMULATE": "h100:2"}, "/w").flags
+    assert both == ("--simulate=h100:2", "--nodes=h100:2,none", "--engine=auto")
 
 
 @pytest.mark.parametrize(
