@@ -27,7 +27,16 @@ HERE = Path(__file__).parent
 DEADLINE_S = 3600
 # Without --dir
 ALONE = (
-    *("bring_up", "completion", "detect", "image_size", "metrics", "passthrough", "processes", "use"),
+    *(
+        "bring_up",
+        "completion",
+        "detect",
+        "image_size",
+        "metrics",
+        "passthrough",
+        "processes",
+        "use",
+    ),
     "validate",
     "version",
 )

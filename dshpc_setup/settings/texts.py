@@ -168,7 +168,11 @@ def age_s(text: str) -> float:
 
 
 def listener(text: str) -> str:
-    return text if text == "off" else _address(text, "off, or an IP address with a port: 127.0.0.1:9410")
+    return (
+        text
+        if text == "off"
+        else _address(text, "off, or an IP address with a port: 127.0.0.1:9410")
+    )
 
 
 def log_size(text: str) -> str:
