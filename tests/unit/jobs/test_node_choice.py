@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,11 +14,11 @@ from dshpc_setup.jobs import availability, node_choice
 from dshpc_setup.jobs.fit import Refusal, fit, limits
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.jobs.request import Request
-from dshpc_setup.machine import Machine
 from dshpc_setup.methods.model import Resources
 from dshpc_setup.slurm.holders import Holder
+from tests.unit.engine.fake import FakeMachine
 
-NOBODY = cast(Machine, None)
+NOBODY = FakeMachine()
 
 
 def offer(node: str, *types: str) -> Offer:
@@ -53,9 +53,9 @@ def test_of_those_one_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     assert node_choice.chosen(NOBODY, request(gpus=2), OFFERS).node == "lab-3"
     both = replace(busy, held=(busy.held[0], "gpu:h100:1(IDX:0)"), nodes=("lab-2", "lab-3"))
     held(monkeypatch, both)
-    assert availability.on((both,), OFFERS[2]).used("h100") == 1
-    assert availability.on((both,), OFFERS[1]).used("h100") == 2
-    assert availability.on((both,), OFFERS[0]).used("h100") == 0
+    assert availability.on(NOBODY, (both,), OFFERS[2]).used("h100") == 1
+    assert availability.on(NOBODY, (both,), OFFERS[1]).used("h100") == 2
+    assert availability.on(NOBODY, (both,), OFFERS[0]).used("h100") == 0
 
 
 def test_where_none_can_the_largest_says_why() -> None:
