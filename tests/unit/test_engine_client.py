@@ -13,7 +13,7 @@ from dshpc_setup import engine_client, engine_door
 from dshpc_setup.engine_client import DOCKER, Client
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.terminal import command_names
-from tests.unit.engine.fake import FakeMachine
+from tests.unit.engine.fake import Answer, FakeMachine
 
 TOP = Path(__file__).parents[2] / "dshpc_setup"
 # Of a cluster's container, its image, its volumes and its network. What asks about the engine itself
@@ -98,5 +98,8 @@ def test_advice_of_the_built_in_engine_can_be_typed() -> None:
     ):
         assert engine_client.in_builtins_words(text) == said
     error = DshpcError("x", "", ("See whose it is: docker ps -a",))
-    engine_door.through(FakeMachine(uid=1000), engine_client.BUILTIN)
+    engine_door.through(
+        FakeMachine(commands={"getent passwd": Answer("ada:x:0:0::/root:/bin/sh\n")}),
+        engine_client.BUILTIN,
+    )
     assert command_names.as_called(error.resolution[0]) == f"See whose it is: {client} ps -a"
