@@ -50,7 +50,7 @@ def test_one_whose_name_is_taken_stays_as_long_as_it_is_used(
     store = Store({"XDG_CACHE_HOME": str(tmp_path)})
     machine = cast("Machine", None)
     gone: list[str] = []
-    monkeypatch.setattr(rootfs, "remove", lambda _, digest, __: gone.append(digest))
+    monkeypatch.setattr(rootfs, "remove_all", lambda _, digest: gone.append(digest))
     monkeypatch.setattr(containers, "ids_of", lambda _: None)
 
     def register(digest: str) -> None:
