@@ -83,8 +83,8 @@ def test_a_label_holds_no_sign_that_is_none() -> None:
     ("text", "wanted"),
     [
         ("127.0.0.1:9410", ("127.0.0.1", 9410)),
-        ("[::1]:80", ("::1", 80)),
-        ("0.0.0.0:1", ("0.0.0.0", 1)),
+        ("[::1]:8080", ("::1", 8080)),
+        ("0.0.0.0:1024", ("0.0.0.0", 1024)),
     ],
 )
 def test_where_it_listens(text: str, wanted: tuple[str, int]) -> None:
