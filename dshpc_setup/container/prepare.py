@@ -47,7 +47,7 @@ def prepare(run: Run) -> None:
         note = keys.ensure_key(paths, run.slurm)
         if note:
             status.say(note)
-        if run.settings.rest != "off" and not run.is_worker:
+        if run.settings.rest != "off":
             rest.ensure_key(paths, run.slurm)
 
 

@@ -135,7 +135,8 @@ def _reconfigure(run: Run, before: Mapping[str, object]) -> None:
     outcome.drift(status, changes)
     drift.save(paths, drift.remembered(seen.facts, seen.image))
     in_force.remember(run, candidate)
-    rest.restart(run, before.get("rest"))
+    if not run.is_worker:
+        rest.restart(run, before.get("rest"))
     status.values["reconfigured"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status.ready()
     outcome.ready(run, seen.plan, candidate, proof.summary)

@@ -56,7 +56,7 @@ def ensure_key(paths: Paths, slurm: tuple[int, int]) -> None:
 def start(run: Run) -> None:
     """Start slurmrestd where the setting asks for it; what is wrong with it is a note, and jobs run."""
     wanted = run.settings.rest
-    if wanted == "off" or run.is_worker:  # the controller has it
+    if wanted == "off":
         return
     listen = run.machine.env.get(REST_LISTEN) or ("" if wanted == "on" else wanted)
     _write_listen(run.paths, listen)

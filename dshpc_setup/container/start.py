@@ -82,7 +82,8 @@ def _start(run: Run) -> None:
     if not status.values["kept_last_good"]:  # else the next start compares with what was good
         drift.save(paths, drift.remembered(seen.facts, seen.image))
         remember(run, candidate)
-    rest.start(run)
+    if not run.is_worker:
+        rest.start(run)
     status.ready()
     outcome.ready(run, seen.plan, candidate, proof.summary)
     jobs.let_begin(run.machine, proof.reconciled.again, proof.reconciled.queued)
