@@ -168,9 +168,13 @@ def serve(machine: Machine, project: Project, *, until: Callable[[], bool] = lam
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     doctor: Doctor | None = None
+
+    def is_over() -> bool:
+        return until() or not project.own.is_dir()  # nobody can end it by a folder that is gone
+
     examined = float("-inf")
     try:
-        while not until():
+        while not is_over():
             began = time.monotonic()
             pages.asked.clear()
             pages.show(families.Snapshot(look.look(machine, project, doctor)))
@@ -179,9 +183,9 @@ def serve(machine: Machine, project: Project, *, until: Callable[[], bool] = lam
                 pages.show(families.Snapshot(look.look(machine, project, doctor)))
             left_s = LOOK_S - (time.monotonic() - began)
             if began - pages.last_asked < _ASKED_S:
-                _wait(left_s, until)
+                _wait(left_s, is_over)
             else:
-                while not (pages.asked.wait(1.0) or until()):
+                while not (pages.asked.wait(1.0) or is_over()):
                     pass
     finally:
         server.shutdown()
