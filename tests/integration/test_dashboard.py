@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.integration.cluster import Cluster, command, environment, wait_until
+from tests.integration.engines import DOCKER
 
 pytestmark = pytest.mark.engines("docker", "builtin")
 
@@ -211,7 +212,8 @@ def _hostile(cluster: Cluster, browser: Browser) -> None:
 
 def _killed(cluster: Cluster, browser: Browser) -> None:
     """The page says so, and comes back by itself."""
-    cluster.engine.said("kill", cluster.container)
+    kills = ("kill",) if cluster.engine == DOCKER else ("stop", "-t", "1")  # ours has no other
+    cluster.engine.said(*kills, cluster.container)
     browser.waits_for("/", "The cluster is not running")
     began = time.monotonic()
     assert "dshpc up" in browser.page("/")
