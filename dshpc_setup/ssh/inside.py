@@ -153,7 +153,7 @@ class _Search:
         if self.asked.request is None:
             return names.parse(self.asked.name).job
         try:
-            number = str(json.loads(place.read(f"{self.asked.name}.json") or "{}")["job_id"])
+            number = str(foreign.value(place.read(f"{self.asked.name}.json") or "{}")["job_id"])
         except (ValueError, LookupError, TypeError):
             return None
         row = self._row(number)

@@ -22,6 +22,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dshpc_setup import codec
+from dshpc_setup.documents import foreign
 from dshpc_setup.files.storage import replace_bytes
 from dshpc_setup.usage import sums
 from dshpc_setup.usage.records import JobUse, of_line, to_line
@@ -147,8 +148,8 @@ def _folded(line: bytes) -> list[Sum]:
     if not line.startswith(b'{"sums":'):
         return []
     try:
-        return [codec.from_json(Sum, each) for each in json.loads(line)["sums"]]
-    except (ValueError, TypeError, RecursionError):
+        return [codec.from_json(Sum, each) for each in foreign.value(line)["sums"]]
+    except (ValueError, TypeError):
         return []
 
 

@@ -6,9 +6,9 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from dshpc_setup import codec
+from dshpc_setup.documents import foreign
 from dshpc_setup.files.storage import replace_text
 from dshpc_setup.probes.readings.values import PartReading, Reading
 from dshpc_setup.usage.ledger import FOLDER, give
@@ -164,8 +164,7 @@ def _text(kept: Kept) -> str:
 
 def parse(text: str) -> Kept:
     """Raises ValueError."""
-    value: Any = json.loads(text)
-    return codec.from_json(Kept, value, SCHEMA)
+    return codec.from_json(Kept, foreign.value(text), SCHEMA)
 
 
 def read(uid: int | None = None, folder: str = FOLDER) -> Kept:
@@ -174,7 +173,7 @@ def read(uid: int | None = None, folder: str = FOLDER) -> Kept:
     try:
         with open(path, encoding="utf-8") as file:
             return parse(file.read())
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return Kept()
 
 
@@ -191,7 +190,7 @@ def save_place(folder: str, offset: int, last: bytes) -> None:
 def load_place(folder: str) -> tuple[int, bytes]:
     try:
         with open(f"{folder}/place.json", encoding="utf-8") as file:
-            found = json.load(file)
+            found = foreign.of_file(file)
         return int(found["offset"]), str(found["last"]).encode("latin-1")
     except (OSError, ValueError, KeyError, TypeError):
         return 0, b""

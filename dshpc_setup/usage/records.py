@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dshpc_setup import codec
+from dshpc_setup.documents import foreign
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,8 @@ def _known(value: Any) -> Any:
 def of_line(line: str | bytes) -> JobUse | None:
     """None for a line that is cut off, or none of ours."""
     try:
-        return codec.from_json(JobUse, json.loads(line))
-    except (ValueError, RecursionError):
+        return codec.from_json(JobUse, foreign.value(line))
+    except ValueError:
         return None
 
 
