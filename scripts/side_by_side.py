@@ -5,8 +5,8 @@ do not wait: they run on what the others leave of the processor. The output of t
 the first one's.
 
 The first stage has the unit tests and each feature on a real engine. With --all the extended stage follows:
-kills, attacks and limits, other engines and hosts; with --full both, the long tests whole. All other
-arguments are handed on to pytest.
+kills, attacks and limits, other engines and hosts, other ways in; with --full both, the long tests whole.
+All other arguments are handed on to pytest.
 
 Nothing that failed is run again: docs/decisions/0023-no-second-look.md. Exit code: 0 where all passed,
 else that of the first line that failed.
@@ -27,7 +27,7 @@ from typing import IO, Any
 _OWN_GROUP: dict[str, Any] = (
     {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 )
-STAGES = (("engine", "others", "jobs", "unit"), ("kills", "attacks", "hosts"))
+STAGES = (("engine", "others", "jobs", "unit"), ("kills", "attacks", "hosts", "extras"))
 LINES = tuple(line for stage in STAGES for line in stage)
 
 

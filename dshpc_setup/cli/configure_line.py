@@ -30,7 +30,7 @@ _KNOWN = Options(
     },
     {
         **{f"--{name.replace('_', '-')}": name for name in _PLACES},
-        **{each.flag: f"flag {each.name}" for each in DECLARATIONS},
+        **{each.flag: f"flag:{each.name}" for each in DECLARATIONS},
     },
 )
 
@@ -61,7 +61,7 @@ def parsed(arguments: Sequence[str]) -> Line | None:
     if read_line is None or read_line[1]:
         return None
     found = read_line[0]
-    flags = {each.name: found.pop(f"flag {each.name}", None) for each in DECLARATIONS}
+    flags = {each.name: found.pop(f"flag:{each.name}", None) for each in DECLARATIONS}
     found.update({name: Path(found[name]) for name in _PLACES if name in found})
     return Line(**found, flags=flags)
 

@@ -32,6 +32,7 @@ from dshpc_setup.methods.store import Entry
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import Project
 from dshpc_setup.settings.overruled import Overruled
+from dshpc_setup.slurm.client import requeue_argv
 
 _GPUS_S = 5.0
 _WATCH_S = 90.0  # the container ends it after a minute
@@ -186,7 +187,7 @@ class LiveSource:
         return result
 
     def requeue(self, job: str) -> None:
-        done = self.inside(["scontrol", "requeue", job], deadline_s=_ACT_S)
+        done = self.inside(requeue_argv([job]), deadline_s=_ACT_S)
         if not done.ok:
             raise DshpcError(f"Job {job} is not requeued.", done.text or done.state)
 

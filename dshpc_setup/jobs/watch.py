@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs import command_words, queries
 from dshpc_setup.jobs.command_words import parsed, put
+from dshpc_setup.machine import CommandResult
 from dshpc_setup.machine.local import LocalMachine
 from dshpc_setup.slurm.client import Slurm
 
@@ -22,8 +23,6 @@ _NODES_EACH = 4  # looks of which one is at the nodes, too
 _SHARE = 10
 QUEUE, NODES = "queue", "nodes"
 _ASK_S = 10.0
-_QUEUE = ("squeue", "-h", "-a", "-t", "all", "-o", "%i|%T|%r|%S|%b")
-_STATES = ("sinfo", "-h", "-N", "-O", "NodeList:|,StateLong:|,Reason:")
 
 
 def main(rest: Sequence[str]) -> int:
@@ -34,7 +33,10 @@ def main(rest: Sequence[str]) -> int:
         return json.dumps(queries.listed(command_words.look_at(words), whole=False))
 
     slurm = Slurm(LocalMachine())
-    looks = Looks(lambda: _said(slurm, _QUEUE), lambda: _said(slurm, _STATES))
+    looks = Looks(
+        lambda: _said(slurm.queue_text(deadline_s=_ASK_S)),
+        lambda: _said(slurm.nodes_text(deadline_s=_ASK_S)),
+    )
     until = time.monotonic() + WHOLE_S
     try:
         while (began := time.monotonic()) < until:
@@ -66,8 +68,7 @@ class Looks:
         return NODES if now[1] != before[1] else ""
 
 
-def _said(slurm: Slurm, argv: Sequence[str]) -> str:
-    asked = slurm.run(*argv, deadline_s=_ASK_S)
+def _said(asked: CommandResult) -> str:
     if not asked.ok:
         raise DshpcError("Slurm's controller does not answer.", asked.text, (), Exit.INCOMPLETE)
     return asked.stdout

@@ -31,6 +31,11 @@ HOLDING = "RUNNING,SUSPENDED,STOPPED,COMPLETING,CONFIGURING,SIGNALING,STAGE_OUT,
 """Job states in which GPUs are held."""
 
 
+def requeue_argv(ids: Sequence[str]) -> list[str]:
+    """For who runs it as the user who asks."""
+    return ["scontrol", "requeue", ",".join(ids)]
+
+
 @dataclass(frozen=True)
 class Answer(Generic[T]):
     """`value` is None where the program failed, or said what nobody can read."""
@@ -214,7 +219,18 @@ class Slurm:
         return self.run("scontrol", "release", ",".join(ids), deadline_s=deadline_s)
 
     def requeue(self, ids: Sequence[str], *, deadline_s: float) -> CommandResult:
-        return self.run("scontrol", "requeue", ",".join(ids), deadline_s=deadline_s)
+        return self.run(*requeue_argv(ids), deadline_s=deadline_s)
+
+    def queue_text(self, *, deadline_s: float) -> CommandResult:
+        """A line for each job, which is another one where something has changed; cheap enough to poll."""
+        return self.run(
+            *("squeue", "-h", "-a", "-t", "all", "-o", "%i|%T|%r|%S|%b"), deadline_s=deadline_s
+        )
+
+    def nodes_text(self, *, deadline_s: float) -> CommandResult:
+        """The same of the nodes."""
+        columns = "NodeList:|,StateLong:|,Reason:"
+        return self.run("sinfo", "-h", "-N", "-O", columns, deadline_s=deadline_s)
 
     def cancel(self, *ids: str, deadline_s: float) -> CommandResult:
         return self.run("scancel", *ids, deadline_s=deadline_s)

@@ -38,6 +38,7 @@ TESTS = """
     def test_kills(): runs("kills")
     def test_attacks(): runs("attacks")
     def test_hosts(): runs("hosts")
+    def test_extras(): runs("extras")
 """
 
 

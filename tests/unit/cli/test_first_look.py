@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +100,11 @@ def test_a_cluster(
 def test_configure_environment_without_a_word_is_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
 
-    def run(_: str, words: list[str], __: str) -> int:
+    def plain(_: str, words: list[str]) -> Callable[[], int]:
         called.append(words)
-        return 0
+        return lambda: 0
 
-    monkeypatch.setattr(cli, "_run_command", run)
+    monkeypatch.setattr(cli, "_plain", plain)
     monkeypatch.setattr("sys.argv", ["configure-environment"])
     assert cli.configure_environment_main() == 0
     assert called == [["configure"]]
