@@ -31,8 +31,8 @@ BENCHMARKS = ROOT / "benchmarks"
 # Beside each other, for most of their time is waiting
 SIDE_BY_SIDE = (
     ("stop", "version", "validate", "completion", "ssh"),
-    ("doctor", "processes", "use", "metrics", "dashboard"),
-    ("restarts", "srun", "configure_again"),
+    ("processes", "use", "metrics", "dashboard"),
+    ("doctor", "restarts", "srun", "configure_again"),  # doctor would name a slurmctld that was killed
     ("sbatch", "throughput", "method_run", "detect"),
     ("bring_up",),
 )
