@@ -17,7 +17,6 @@ from dshpc_setup.machine import CommandResult
 
 SCHEMA = "dshpc.rest-token/1"
 _ASK_S = 30.0
-_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 rest_app = typer.Typer(
     help="Manage access to Slurm's REST API.", no_args_is_help=True, context_settings=HELP
@@ -58,9 +57,13 @@ def rest_token(
 
 
 def _seconds(text: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,8})([smhd])", text)
-    seconds = int(found[1]) * _UNIT_S[found[2]] if found else 0
-    if not 0 < seconds <= 3650 * _UNIT_S["d"]:
+    from dshpc_setup.settings import texts
+
+    try:
+        seconds = 0 if text == "none" else texts.seconds(texts.wait(text))
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= texts.seconds("3650d"):
         raise usage_error(
             f"--lifespan {text!r} must be a time such as 30m, 12h or 7d, 3650d at most."
         )

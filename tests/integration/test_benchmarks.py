@@ -32,7 +32,12 @@ BENCHMARKS = ROOT / "benchmarks"
 SIDE_BY_SIDE = (
     ("stop", "version", "validate", "completion", "ssh"),
     ("processes", "use", "metrics", "dashboard"),
-    ("doctor", "restarts", "srun", "configure_again"),  # doctor would name a slurmctld that was killed
+    (
+        "doctor",
+        "restarts",
+        "srun",
+        "configure_again",
+    ),  # doctor would name a slurmctld that was killed
     ("sbatch", "throughput", "method_run", "detect"),
     ("bring_up",),
 )
