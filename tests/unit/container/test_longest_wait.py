@@ -99,6 +99,7 @@ def test_what_is_so_already_is_left() -> None:
 @pytest.mark.parametrize(
     "known",
     [reserved("longest_wait-7", timedelta(seconds=50)), reserved("longest_wait-7", nodes="a,lab")],
+    ids=["ends soon", "other nodes"],  # a time in an id is another one in each process of xdist
 )
 def test_it_lasts_as_long_as_the_job_waits(known: str) -> None:
     here = machine(row("7", 2, reservation="longest_wait-7"), known)
