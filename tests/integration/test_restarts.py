@@ -607,7 +607,7 @@ def test_what_an_earlier_start_left_is_not_believed_by_any_of_its_readers(fresh:
     fresh.exec("touch", "/tmp/go")
     assert ready(fresh)["steps"]
     told = json.loads(fresh.exec("dshpc-node", "status"))
-    assert told.pop("unclean_ends") == []  # which is looked up as it is asked for
+    assert (told.pop("unclean_ends"), told.pop("idle_gpus")) == ([], [])  # looked up as asked for
     assert json.loads(fresh.exec("sh", "-c", READ_REPORT)) == told
 
 
