@@ -70,14 +70,21 @@ def main(argv: list[str]) -> int:
     """
     run = Path(argv[0])
     os.umask(0o022)
-    if not run.is_dir() or (run / STOPPED).exists():
+    if not run.is_dir():
         return 0
     own_program.protect()
     lock = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if not locks.hold(lock, fcntl.LOCK_EX):
         return BUSY
+    if (run / STOPPED).exists():
+        before = read_record(run)
+        if before is not None and before.state == "restarting":  # the order came as this one began
+            write_record(run, replace(before, state="exited"))
+        return 0
     soon = _Supervisor(run, read_wanted(run)).live(int(argv[1]) if argv[1:] else 0)
     if soon is not None:  # begun anew, with nothing left of before
+        # An order to end that comes meanwhile is kept for who can answer it
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
         whole = sys.orig_argv if not argv[1:] else sys.orig_argv[:-1]
         os.execv(sys.executable, [*whole, str(soon)])
     return 0
@@ -116,6 +123,7 @@ class _Supervisor:
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
         said, saying = os.pipe()
         report, reporting = os.pipe()
         child = os.fork()
