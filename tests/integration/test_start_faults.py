@@ -61,10 +61,9 @@ def right(node: Node, hardware: Hardware, job: str = "") -> dict[str, Any]:
     status = node.ready()
     assert gres_of(status["gres"]) == hardware.gres
     assert node.said("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0"
-    left = node.shell(
-        "find /var/lib/dshpc /etc /run /config -ignore_readdir_race -name '*.dshpc-tmp'"
-    )
-    assert left == ""
+    find = "find /var/lib/dshpc /etc /run /config -ignore_readdir_race -name '*.dshpc-tmp'"
+    # The service `use` may be writing what it keeps
+    wait_until(lambda: node.shell(find) == "", "no file is half written", 20)
     if job:
         assert node.states()[job][0] == "PENDING"
         node.said("scontrol", "release", job)
