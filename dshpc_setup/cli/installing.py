@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,6 +73,8 @@ def install_commands(
     shared = on_path.put(_shared(folder))
     done.foreign += shared.foreign
     _tell(say, folder, done)
+    where = "" if to is None else f" --to {shlex.quote(str(folder))}"
+    say.note(f"Undo it: dshpc install-commands{where} --remove")
     finish(Exit.OK)
 
 
@@ -173,7 +176,6 @@ def _tell(say: ConsoleReporter, folder: Path, done: Outcome) -> None:
         say.note(f"For zsh, in ~/.zshrc before compinit: fpath+=({place.parent})")
     if (project := found_project(None)) is not None:
         say.note(f"Outside of projects they use {project.folder}; DSHPC_DIR names another.")
-    say.note("Undo it: dshpc install-commands --remove")
 
 
 def _uses(environ: Mapping[str, str], shell: str) -> bool:

@@ -48,9 +48,12 @@ def test_everything_is_put_and_taken_away_again(
     assert files(home / ".local") == set()
 
 
-def test_slurms_commands_are_left_out_where_that_is_said(home: Path) -> None:
+def test_slurms_commands_are_left_out_where_that_is_said(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert install("--no-slurm", "--yes", "--to", str(home / "b")) == 0
     assert files(home / "b") == {"dshpc"}
+    assert f"install-commands --to {home / 'b'} --remove" in capsys.readouterr().err
 
 
 def test_nothing_is_done_unasked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
