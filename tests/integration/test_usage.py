@@ -37,7 +37,7 @@ CARD = (
 )
 ENDED = (
     "JobId=7 UserId=root(0) GroupId=root(0) Name=train JobState=COMPLETED Partition=debug TimeLimit=1 "
-    "StartTime={} EndTime={} NodeList=node NodeCnt=1 ProcCnt=2 WorkDir=/work ReservationName= "
+    "StartTime={} EndTime={} NodeList=node NodeCnt=1 ProcCnt=2 WorkDir=/lab ReservationName= "
     "Tres=cpu=2,mem=4G,node=1,billing=2 Account= QOS= WcKey= Cluster=unknown SubmitTime={} "
     "EligibleTime={} DerivedExitCode=0:0 ExitCode=3:0 \n"
 )
@@ -62,7 +62,7 @@ class Ordered:
                 "root",
                 "1",
                 "%j.log",
-                "/work",
+                "/lab",
                 "a\x1b]0;b\njob",
             )
             return CommandResult(tuple(argv), "present", 0, "\x1f".join((*cells, "\n")), "", 1.0)
@@ -130,7 +130,7 @@ def test_readings_that_move_become_means_and_peaks(sampler: Sampler, tmp_path: P
     sampler.begin()
     found = end(sampler, 30)
     job = found["job"]
-    assert (job.id, job.name, job.exit_code, job.log) == ("7", "train", 3, "/work/7.log")
+    assert (job.id, job.name, job.exit_code, job.log) == ("7", "train", 3, "/lab/7.log")
     assert (job.cpus, job.memory_mib, job.peak_memory_mib, job.mean_cpus) == (2, 4096, 2048, 2.0)
     assert [(gpu.index, gpu.uuid, gpu.type, gpu.node) for gpu in job.gpus] == [
         (0, "GPU-0", "h100", "node"), (1, "GPU-1", "h100", "node"),

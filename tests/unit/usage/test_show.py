@@ -16,7 +16,7 @@ UUIDS = tuple(f"GPU-{each}-0000-0000-0000-000000000000" for each in ("5a3c9f4e",
 BEGAN = 1_795_687_200.0  # 2026-11-26 10:00, UTC
 BUSY, IDLE = GpuUse(3600.0, 80.0, 100, 40960, 61440, 3.6e6), GpuUse(3600.0, 0.0, 0, 0, 0)
 USED = JobUse(
-    "12", 12, 0, "ada", 1000, "train", "COMPLETED", BEGAN + 3600, BEGAN, log="/work/slurm-12.out",
+    "12", 12, 0, "ada", 1000, "train", "COMPLETED", BEGAN + 3600, BEGAN, log="/lab/slurm-12.out",
     gpus=tuple(HeldGpu(at, uuid, "h100", "node", use)
                for at, (uuid, use) in enumerate(zip(UUIDS, (BUSY, IDLE), strict=True))),
     cpus=4, cpu_s=7200.0, memory_mib=65536, peak_memory_mib=3072,
@@ -43,9 +43,9 @@ def test_what_slurm_has_forgotten_is_there() -> None:
     assert [(gpu.index, gpu.uuid, gpu.type, gpu.node) for gpu in one.gpus] == [
         (0, UUIDS[0], "h100", "node"), (1, UUIDS[1], "h100", "node"),
     ]  # fmt: skip
-    assert one.log == "/work/slurm-12.out"
+    assert one.log == "/lab/slurm-12.out"
     told = one.to_json(time.time())
     assert (told["use"]["gpu_seconds"], told["use"]["gpu_used_seconds"]) == (7200.0, 2880.0)
-    known = view.with_use(View(**{**vars(SEEN), "log": "/work/own.log"}), USED)
-    assert known.log == "/work/own.log"
+    known = view.with_use(View(**{**vars(SEEN), "log": "/lab/own.log"}), USED)
+    assert known.log == "/lab/own.log"
     assert SEEN.to_json(time.time())["use"] is None

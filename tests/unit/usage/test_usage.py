@@ -63,7 +63,7 @@ def test_an_allocation_is_noted_as_the_plugin_does(tmp_path: Path) -> None:
 
 def test_a_line_is_read_back_whatever_a_job_is_called() -> None:
     use = GpuUse(60.0, 12.5, 100, 900, 1000, 3000.0, NOW)
-    one = job(7, name=HOSTILE, user=HOSTILE, method=HOSTILE, log="/work/a\nb",
+    one = job(7, name=HOSTILE, user=HOSTILE, method=HOSTILE, log="/lab/a\nb",
               gpus=(HeldGpu(0, "GPU-0", "h100", "n", use), HeldGpu()))  # fmt: skip
     line = records.to_line(one)
     assert line.count("\n") == 1
