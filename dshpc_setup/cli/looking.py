@@ -22,7 +22,7 @@ from dshpc_setup.cli.command_line import (
 )
 from dshpc_setup.cli.console import is_interactive
 from dshpc_setup.cli.folders import found_project
-from dshpc_setup.cli.options import Machine, NoMachine, Root
+from dshpc_setup.cli.options import FollowLog, Machine, NoMachine, Root, Tail
 from dshpc_setup.errors import Exit
 from dshpc_setup.probes import DEADLINE_S
 from dshpc_setup.terminal.command_names import as_called
@@ -147,13 +147,8 @@ def dashboard(
 def logs(
     *,
     dir: Dir = None,  # noqa: A002
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow the log as it grows.")
-    ] = False,
-    tail: Annotated[
-        int | None,
-        typer.Option("--tail", "-n", min=0, metavar="N", help="Show only the last lines."),
-    ] = None,
+    follow: FollowLog = False,
+    tail: Tail = None,
     node: Annotated[
         str | None,
         typer.Option("--node", metavar="NODE", help="Of this node (default: the controller's)."),

@@ -18,7 +18,7 @@ from dshpc_setup.cli.command_line import (
     needed_project,
     reporter,
 )
-from dshpc_setup.cli.options import NoMachine
+from dshpc_setup.cli.options import FollowLog, NoMachine, Tail
 from dshpc_setup.errors import Exit
 from dshpc_setup.terminal.command_names import as_called
 from dshpc_setup.terminal.sanitize import harmless
@@ -116,13 +116,8 @@ def node_logs(
     name: Name,
     *,
     dir: Dir = None,  # noqa: A002
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow the log as it grows.")
-    ] = False,
-    tail: Annotated[
-        int | None,
-        typer.Option("--tail", "-n", min=0, metavar="N", help="Show only the last lines."),
-    ] = None,
+    follow: FollowLog = False,
+    tail: Tail = None,
     machine: NoMachine = None,  # noqa: ARG001
 ) -> None:
     """Show the log of a node's container."""

@@ -87,3 +87,9 @@ def with_settings(function: Callable[..., None]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {item.name: item.annotation for item in parameters}
     return command
+
+
+FollowLog = Annotated[bool, typer.Option("--follow", "-f", help="Follow the log as it grows.")]
+Tail = Annotated[
+    int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Show only the last lines.")
+]

@@ -15,6 +15,7 @@ from dshpc_setup import cli
 from dshpc_setup.cli import app, configure_line
 from dshpc_setup.cli.configure_line import Line, parsed
 from dshpc_setup.settings import DECLARATIONS
+from tests.unit.cli.command_lines import any_words, well_formed
 
 H100 = str(Path(__file__).parents[2] / "machines" / "workstation-rtx4090")
 _COMMAND: Any = typer.main.get_command(app.app).commands["configure"]  # type: ignore[attr-defined]
@@ -35,24 +36,8 @@ _ODD = [
     "--dir=",
     "--sim",
 ]
-_WORD = st.one_of(
-    st.sampled_from(_SWITCHES + _VALUED),
-    st.sampled_from(_VALUES + _ODD),
-    st.builds(
-        "{}={}".format, st.sampled_from(_SWITCHES + _VALUED), st.sampled_from(_VALUES + _ODD)
-    ),
-    st.text(max_size=4),
-)
-_WELL_FORMED = st.lists(
-    st.one_of(
-        st.sampled_from(_SWITCHES).map(lambda word: [word]),
-        st.tuples(st.sampled_from(_VALUED), st.sampled_from(_VALUES)).map(list),
-        st.builds("{}={}".format, st.sampled_from(_VALUED), st.sampled_from(_VALUES)).map(
-            lambda word: [word]
-        ),
-    ),
-    max_size=5,
-).map(lambda parts: [word for part in parts for word in part])
+_WORDS = any_words(_SWITCHES, _VALUED, _VALUES, _ODD)
+_WELL_FORMED = well_formed(_SWITCHES, _VALUED, _VALUES)
 
 
 def as_typer_reads(arguments: list[str]) -> Line | None:
@@ -66,7 +51,7 @@ def as_typer_reads(arguments: list[str]) -> Line | None:
     return Line(flags={each.name: found.pop(each.name) for each in DECLARATIONS}, **found)
 
 
-@given(st.one_of(st.lists(_WORD, max_size=6), _WELL_FORMED))
+@given(st.one_of(_WORDS, _WELL_FORMED))
 def test_the_quick_reader_agrees_with_typer_or_declines(arguments: list[str]) -> None:
     mine = parsed(arguments)
     if mine is not None:

@@ -21,6 +21,7 @@ from dshpc_setup.cli.checking import DoctorOptions
 from dshpc_setup.cli.doctor_line import Line, look, parsed
 from dshpc_setup.machine import CommandResult, Ended
 from dshpc_setup.project.folder import Project
+from tests.unit.cli.command_lines import any_words, well_formed
 from tests.unit.machine.in_place import InPlace
 
 HEALTHY = str(Path(__file__).parents[2] / "machines" / "workstation-rtx4090")
@@ -31,25 +32,8 @@ _VALUED = ["--only", "--skip", "--junit", "--dir", "--machine"]
 _CHANGING = ["--fix", "--dry-run", "--yes", "-y", "--list-checks", "--bundle", "--bundle=x"]
 _VALUES = ["gpu", "gpu,DSH-NV-*", "report.xml", "/", ".", "~", "a b", "x=y"]
 _ODD = ["", "-", "--", "-h", "--help", "-j", "-vv", "--no-json", "--jsonx", "x", "-1", "--only="]
-_WORD = st.one_of(
-    st.sampled_from(_SWITCHES + _VALUED),
-    st.sampled_from(_VALUES),
-    st.sampled_from(_ODD + _CHANGING),
-    st.builds(
-        "{}={}".format, st.sampled_from(_SWITCHES + _VALUED), st.sampled_from(_VALUES + _ODD)
-    ),
-    st.text(max_size=4),
-)
-_WELL_FORMED = st.lists(
-    st.one_of(
-        st.sampled_from(_SWITCHES).map(lambda word: [word]),
-        st.tuples(st.sampled_from(_VALUED), st.sampled_from(_VALUES)).map(list),
-        st.builds("{}={}".format, st.sampled_from(_VALUED), st.sampled_from(_VALUES)).map(
-            lambda word: [word]
-        ),
-    ),
-    max_size=5,
-).map(lambda parts: [word for part in parts for word in part])
+_WORDS = any_words(_SWITCHES, _VALUED, _VALUES, _ODD + _CHANGING)
+_WELL_FORMED = well_formed(_SWITCHES, _VALUED, _VALUES)
 
 
 def as_typer_reads(arguments: list[str]) -> Line | None:
@@ -70,7 +54,7 @@ def as_typer_reads(arguments: list[str]) -> Line | None:
     return Line(asked, found["dir"], found["machine"])
 
 
-@given(st.one_of(st.lists(_WORD, max_size=6), _WELL_FORMED))
+@given(st.one_of(_WORDS, _WELL_FORMED))
 def test_the_quick_reader_agrees_with_typer_or_declines(arguments: list[str]) -> None:
     mine = parsed(arguments)
     if mine is not None:
