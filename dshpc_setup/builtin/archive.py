@@ -287,9 +287,8 @@ class _Tree:
     def _at_folder(self, parts: tuple[str, ...]) -> int:
         """Open as long as no other one is asked for; made where it is missing."""
         if self._at[0] != parts:
-            handle = self._open(parts, make=True)
-            os.close(self._at[1])
-            self._at = (parts, handle)
+            (_, before), self._at = self._at, (parts, self._open(parts, make=True))
+            os.close(before)
         return self._at[1]
 
     def _open(self, parts: tuple[str, ...], *, make: bool) -> int:

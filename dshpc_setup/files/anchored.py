@@ -126,15 +126,17 @@ def _folder(path: str) -> int:
                         raise _refused(path)
                     text = os.readlink("", dir_fd=place)
                     parts.extend(reversed(text.split("/")))
-                    os.close(place)
-                    place = os.open("/" if text.startswith("/") else ".", _PLACE, dir_fd=at)
+                    start = "/" if text.startswith("/") else "."
+                    place, link = os.open(start, _PLACE, dir_fd=at), place
+                    os.close(link)
                 elif not stat.S_ISDIR(seen.st_mode):
                     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             except BaseException:
                 os.close(place)
                 raise
-            os.close(at)
-            at = place
+            # In this order: a Ctrl-C between the two must not let it be closed twice
+            at, above_it = place, at
+            os.close(above_it)
     except BaseException:
         os.close(at)
         raise

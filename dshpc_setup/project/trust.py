@@ -237,9 +237,9 @@ def _down(path: str) -> tuple[list[_Part], bool]:
     try:
         parts.append(_part("/", at))
         for name in names:
-            below = os.open(name, _FOLDER, dir_fd=at)
-            os.close(at)
-            at = below
+            # In this order: a Ctrl-C between the two must not let it be closed twice
+            at, above_it = os.open(name, _FOLDER, dir_fd=at), at
+            os.close(above_it)
             folder = f"{folder}/{name}"
             parts.append(_part(folder, at))
     except OSError:  # it is not there, or not to be looked into: what lies above it is known
