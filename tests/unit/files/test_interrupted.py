@@ -39,19 +39,19 @@ def test_ctrl_c_behind_each_close(
     monkeypatch.setattr(anchored, "_is_needed", lambda: True)
     monkeypatch.setattr(anchored, "_is_roots", lambda _at, _link: True)
     calls: list[int] = []
-    last = 0
+    last = [0]
 
     def interrupted(handle: int) -> None:
         _close(handle)
         calls.append(handle)
-        if len(calls) == last:
+        if len(calls) == last[0]:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "close", interrupted)
     walk(deep)
     closes = len(calls)
     assert closes > 3
-    for last in range(1, closes + 1):
+    for last[0] in range(1, closes + 1):
         calls.clear()
         with pytest.raises(KeyboardInterrupt):
             walk(deep)
