@@ -131,6 +131,12 @@ def choose_place(places: Sequence[Path]) -> Path:
     for venv in places:
         marker = venv / MARKER
         try:
+            # No venv is made through one, and what it leads to may be another checkout's
+            if venv.is_symlink():
+                raise SetupError(
+                    f"{venv} is a link, to {os.path.realpath(venv)}: it is left alone.",
+                    "Remove the link, or name the folder itself: DSHPC_VENV=DIR",
+                )
             if venv.is_dir() and any(venv.iterdir()) and not marker.is_dir():
                 raise SetupError(
                     f"{venv} is in use by something else.",

@@ -267,6 +267,17 @@ def test_a_place_in_use_is_refused_and_an_unwritable_one_passed_over(tmp_path: P
     assert str(blocked) in caught.value.details[0]
 
 
+def test_another_checkouts_environment_behind_a_link_is_left_alone(tmp_path: Path) -> None:
+    theirs, link = tmp_path / "theirs", tmp_path / ".venv"
+    (theirs / environment.MARKER).mkdir(parents=True)
+    (theirs / "bin").mkdir()
+    link.symlink_to(theirs)
+    with pytest.raises(environment.SetupError, match="is a link") as refused:
+        environment.choose_place([link])
+    assert "DSHPC_VENV" in refused.value.details[0]
+    assert sorted(os.listdir(theirs)) == [environment.MARKER, "bin"]
+
+
 def test_an_environment_is_open_to_who_may_run_the_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
