@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import exec_stdin, job_request, print_json
+from dshpc_setup.cli import exec_stdin, exec_trouble, job_request, print_json
 from dshpc_setup.cli.command_line import HELP, Dir, Json, app, examples, finish, this_machine
 from dshpc_setup.cli.options import NoMachine
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
@@ -44,7 +44,7 @@ def rest_token(
     """Print a token for Slurm's REST API. Whoever has it is you, until it expires."""
     seconds = _seconds(lifespan)
     runtime = execution.runtime(job_request.environ(dir))
-    done = _in_cluster(runtime, "scontrol", "token", f"lifespan={seconds}")
+    done = _asked(_call(runtime, "scontrol", "token", f"lifespan={seconds}"))
     found = re.fullmatch(r"SLURM_JWT=(\S+)", done.stdout.strip())
     if not done.ok or found is None:
         raise _no_token(runtime, done)
@@ -70,16 +70,21 @@ def _seconds(text: str) -> int:
     return seconds
 
 
-def _in_cluster(runtime: dict[str, Any], *words: str) -> CommandResult:
-    """As the calling user; what is printed holds a token, and is shown nowhere."""
+def _call(runtime: dict[str, Any], *words: str) -> execution.Call:
     call = execution.Call("exec", [*words], runtime)
     call.mode = exec_stdin.NONE
+    return call
+
+
+def _asked(call: execution.Call) -> CommandResult:
+    """As the calling user; what is printed holds a token, and is shown nowhere."""
     argv = call.client(execution.calling_user(os.environ), os.environ)
     return this_machine().run(argv, deadline_s=_ASK_S)
 
 
 def _no_token(runtime: dict[str, Any], done: CommandResult) -> DshpcError:
-    asked = _in_cluster(runtime, "scontrol", "show", "config")
+    call = _call(runtime, "scontrol", "show", "config")
+    asked = _asked(call)
     if asked.ok and not re.search(r"(?m)^AuthAltTypes\s*=.*\bauth/jwt\b", asked.stdout):
         return DshpcError(
             "Slurm's REST API is off in this cluster, so it gives no tokens.",
@@ -92,6 +97,8 @@ def _no_token(runtime: dict[str, Any], done: CommandResult) -> DshpcError:
                 Fix("Then put it in force", "configure-environment", step="after"),
             ),
         )
+    if asked.state != "timeout":
+        exec_trouble.explain(call, asked.code or 1, folder_said=True)
     return DshpcError(
         "There is no token: the cluster did not give one.",
         asked.text if not asked.ok else done.stderr.strip(),

@@ -9,7 +9,8 @@ import pytest
 
 from dshpc_setup import cli
 from dshpc_setup.cli import exec as execution
-from dshpc_setup.cli import rest
+from dshpc_setup.cli import exec_trouble, rest
+from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import CommandResult
 
 TOKEN = "eyJ.eyJ.c2ln"
@@ -24,15 +25,26 @@ def done(stdout: str = "", code: int = 0, stderr: str = "") -> CommandResult:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the cluster answers to `scontrol token`, and to `scontrol show config`; what it was asked."""
-    given: dict[str, Any] = {"token": done(f"SLURM_JWT={TOKEN}\n"), "show": done(ON), "argv": []}
+    given: dict[str, Any] = {
+        "token": done(f"SLURM_JWT={TOKEN}\n"),
+        "show": done(ON),
+        "argv": [],
+        "down": False,
+    }
 
-    def answer(_: Any, *words: str) -> CommandResult:
-        given["argv"].append(words)
-        found = given[words[1]]
+    def answer(call: execution.Call) -> CommandResult:
+        given["argv"].append(tuple(call.argv))
+        found = given[call.argv[1]]
         assert isinstance(found, CommandResult)
         return found
 
-    monkeypatch.setattr(rest, "_in_cluster", answer)
+    def explain(call: execution.Call, code: int, *, folder_said: bool) -> None:
+        assert (call.container, code, folder_said) == ("p-slurm", 1, True)
+        if given["down"]:
+            raise DshpcError("The cluster is not running.")
+
+    monkeypatch.setattr(rest, "_asked", answer)
+    monkeypatch.setattr(exec_trouble, "explain", explain)
     monkeypatch.setattr(execution, "runtime", lambda _: {"container": "p-slurm", "work": "/w"})
     return given
 
@@ -81,3 +93,11 @@ def test_why_there_is_none(
     said = capsys.readouterr()
     assert words in said.err
     assert TOKEN not in said.out + said.err
+
+
+def test_a_cluster_that_is_down_is_named(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked.update(token=done("", 1), show=done("", 1), down=True)
+    assert cli.run(["rest", "token"], "dshpc") == 2
+    assert capsys.readouterr().err == "dshpc: The cluster is not running.\n"
