@@ -142,7 +142,7 @@ def _stopped_meanwhile(
 
 def _not_there(container: str) -> DshpcError:
     return DshpcError(
-        f"The cluster is not there: no container is called {container}.",
+        f"The cluster is not running: there is no container {container}.",
         "",
         ("Start it: dshpc up",),
     )
