@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 from dshpc_setup.errors import DshpcError, Exit, Fix, usage_error
 from dshpc_setup.files.atomic import write_atomic
@@ -196,7 +195,3 @@ def _wait(seconds: float, until: Callable[[], bool]) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end and not until():
         time.sleep(min(1.0, max(0.05, end - time.monotonic())))
-
-
-def token_path(project: Project) -> Path:
-    return project.folder / TOKEN

@@ -23,11 +23,6 @@ class GpuUse:
     energy_j: float | None = None
     last_used: float | None = None  # seconds since 1970; None where it never was
 
-    @property
-    def was_idle(self) -> bool:
-        """All the time; not where nobody could see."""
-        return self.peak_percent == 0
-
 
 @dataclass(frozen=True)
 class HeldGpu:
