@@ -179,6 +179,15 @@ def _told(read: Reading) -> tuple[Settings, tuple[WrongSetting, ...]]:
     return replace(read.settings, **default), (*read.wrong, *clashing)
 
 
+def _of_projects_engine(facts: HostFacts, project: Project | None) -> HostFacts:
+    """An engine that is silent does not say what it is; the folder says it of the built-in one."""
+    if facts.engine.state != "timeout" or project is None:
+        return facts
+    if project.runtime().get("engine") != BUILTIN:
+        return facts
+    return replace(facts, engine=replace(facts.engine, kind=BUILTIN))
+
+
 def _machine(
     machine: Machine, seen: Machine, project: Project | None, settings: Settings | None, say: Say
 ) -> None:
@@ -193,6 +202,7 @@ def _machine(
         say(facts)  # should the machine not answer at all now
         left_s = until - machine.clock() - (DEADLINE_S - _FACTS_S)
         facts = probes.gather(seen, deadline_s=left_s)
+    facts = _of_projects_engine(facts, project)
     say(facts)
     folder = project.folder if project else None
     questions: dict[str, Callable[[Say], None]] = {

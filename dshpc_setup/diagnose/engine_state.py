@@ -9,7 +9,7 @@ from dshpc_setup import remedies
 from dshpc_setup.diagnose.common import set_up
 from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, unknown
 from dshpc_setup.diagnose.proof import from_proof
-from dshpc_setup.engine_client import PODMAN
+from dshpc_setup.engine_client import BUILTIN, PODMAN
 from dshpc_setup.errors import Fix
 from dshpc_setup.facts import Because, Platform
 from dshpc_setup.passthrough import findings
@@ -108,6 +108,15 @@ def _silent(known: CheckInput) -> Verdict:
             "Podman was asked about itself, and the deadline passed: this machine is very busy, or "
             "Podman hangs.",
             Fix("See how long it takes", "podman info", step="look"),
+        )
+    if known.facts.engine.kind == BUILTIN:
+        return _told(
+            known,
+            "This machine is too busy to be asked",
+            "The cluster of this folder is on the built-in engine, and its state was not read within the "
+            "deadline: this machine is very busy.",
+            Fix("See what keeps it busy", "uptime", step="look"),
+            Fix("Ask again later", "dshpc doctor"),
         )
     return _told(
         known,

@@ -535,3 +535,9 @@ def test_podmans_own_command_that_is_silent_is_called_podman() -> None:
     told = found(on("vm-no-gpu", state="timeout", host="podman"), "DSH-DK-001")
     assert told.title == "Podman does not answer in time"
     assert [fix.command for fix in told.fix] == ["podman info"]
+
+
+def test_the_built_in_engine_that_is_silent_is_not_called_docker() -> None:
+    told = found(on("vm-no-gpu", state="timeout", kind="builtin"), "DSH-DK-001")
+    assert told.title == "This machine is too busy to be asked"
+    assert [fix.command for fix in told.fix] == ["uptime", "dshpc doctor"]
