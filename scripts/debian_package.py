@@ -82,16 +82,30 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def build(wheel: Path, out: Path, architecture: str, *, level: int = 6) -> Path:
-    """Write the package into `out`. `level`: of xz."""
+def build(wheel: Path, out: Path, architecture: str) -> Path:
+    """Write the package into `out`."""
     version = debian_version(parse_wheel_filename(wheel.name)[1])
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"dshpc_{version}_{architecture}.deb"
+    with tempfile.TemporaryDirectory(prefix="dshpc-deb-") as fetched:
+        fetch(wheel, architecture, Path(fetched))
+        assemble(Path(fetched), path)
+    return path
+
+
+def fetch(wheel: Path, architecture: str, into: Path) -> None:
+    """The wheel and what it needs, installed for each Python into a folder of its own."""
+    for minor in PYTHONS:
+        _install(wheel, PLATFORMS[architecture], minor, into / str(minor))
+
+
+def assemble(fetched: Path, path: Path, *, level: int = 6) -> None:
+    """The package `path`, whose name says version and architecture, of what was fetched. `level`: of xz."""
+    _, version, architecture = path.stem.split("_")
     with tempfile.TemporaryDirectory(prefix="dshpc-deb-") as made:
-        tree, fetched = Path(made) / "tree", Path(made) / "fetched"
+        tree = Path(made)
         packages = tree / PACKAGES
         for minor in PYTHONS:
-            _fetch(wheel, PLATFORMS[architecture], minor, fetched / str(minor))
             merge(fetched / str(minor), packages)
         _lay_out(tree, packages)
         _describe(tree, packages)
@@ -99,7 +113,6 @@ def build(wheel: Path, out: Path, architecture: str, *, level: int = 6) -> Path:
         epoch = source_date()
         _settle(tree, epoch)
         _pack(tree, path, epoch, level)
-    return path
 
 
 def debian_version(version: Version) -> str:
@@ -169,13 +182,13 @@ def own_architecture() -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _fetch(wheel: Path, platform: str, minor: int, into: Path) -> None:
+def _install(wheel: Path, platform: str, minor: int, into: Path) -> None:
     """The wheel and all that it needs, by the lock, as uv installs it for that Python."""
     told = pip_options()
     argv = [
         *(str(Path(sys.executable).parent / "uv"), "pip", "install", "--quiet", "--no-config"),
         *(f"--target={into}", f"--python-platform={platform}", f"--python-version=3.{minor}"),
-        *("--only-binary=:all:", "--verify-hashes", "--link-mode=copy"),
+        *("--only-binary=:all:", "--verify-hashes", "--link-mode=hardlink"),
         *(f"--constraints={ROOT / 'requirements.lock'}", f"{wheel}[dashboard]"),
         *(("--no-index",) if pip_settings.is_on(told.get("no-index")) else ()),
     ]

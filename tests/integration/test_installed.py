@@ -37,8 +37,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("SOURCE_DATE_EPOCH", "1767225600")
         wheel = folder / hatchling.build.build_wheel(str(folder))
         architecture = debian_package.own_architecture()
-        deb = debian_package.build(wheel, folder, architecture, level=0)
-        again = debian_package.build(wheel, folder / "again", architecture, level=0)
+        fetched = tmp_path_factory.mktemp("fetched")
+        debian_package.fetch(wheel, architecture, fetched)
+        deb = folder / f"dshpc_{__version__}_{architecture}.deb"
+        debian_package.assemble(fetched, deb, level=0)
+        again = fetched / deb.name
+        before = os.umask(0o077)
+        try:
+            debian_package.assemble(fetched, again, level=0)
+        finally:
+            os.umask(before)
     assert deb.read_bytes() == again.read_bytes()
     folder.chmod(0o755)
     return folder
@@ -51,14 +59,14 @@ class Bare:
         self.name = name
 
     def root(self, script: str) -> str:
-        return docker("exec", self.name, "sh", "-euc", script)
+        return docker("exec", self.name, "sh", "-euc", script).strip()
 
     def ada(self, script: str) -> str:
         path = f"PATH={HOME}/tools/bin:{HOME}/.local/bin:/usr/bin:/bin"
         return docker(
             "exec", "--user=ada", f"--workdir={PROJECT}", f"--env=HOME={HOME}", f"--env={path}",
             self.name, "sh", "-euc", script,
-        )  # fmt: skip
+        ).strip()  # fmt: skip
 
 
 @pytest.fixture(scope="module")
