@@ -18,6 +18,7 @@ from dshpc_setup import __version__
 from dshpc_setup.image.base import BaseImage
 from scripts import debian_package
 from tests.integration.cluster import PREFIX, ROOT, docker
+from tests.integration.engines import DOCKER
 from tests.integration.leftovers import remember
 from tests.integration.test_ci import UNCONFINED
 from tests.integration.test_launchers import host_apt_settings, site_ca_bundle
@@ -25,7 +26,10 @@ from tests.integration.test_launchers import host_apt_settings, site_ca_bundle
 HOME = "/home/ada"
 PROJECT = f"{HOME}/project"
 NOT_SLIM = ("-o", "DPkg::Options::=--path-include=/usr/share/man/man1/*")
-pytestmark = pytest.mark.engines("docker", why="a container in which nothing is installed")
+pytestmark = [
+    pytest.mark.engines("docker", why="a container in which nothing is installed"),
+    pytest.mark.timeout(1800),
+]
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +63,17 @@ class Bare:
         self.name = name
 
     def root(self, script: str) -> str:
-        return docker("exec", self.name, "sh", "-euc", script).strip()
+        return self._said(script, "--user=root")
 
     def ada(self, script: str) -> str:
         path = f"PATH={HOME}/tools/bin:{HOME}/.local/bin:/usr/bin:/bin"
-        return docker(
-            "exec", "--user=ada", f"--workdir={PROJECT}", f"--env=HOME={HOME}", f"--env={path}",
-            self.name, "sh", "-euc", script,
-        ).strip()  # fmt: skip
+        return self._said(
+            script, "--user=ada", f"--workdir={PROJECT}", f"--env=HOME={HOME}", f"--env={path}"
+        )
+
+    def _said(self, script: str, *options: str) -> str:
+        argv = ("exec", *options, self.name, "sh", "-euc", script)
+        return DOCKER.run(*argv, timeout_s=800).good().stdout.strip()
 
 
 @pytest.fixture(scope="module")
