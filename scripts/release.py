@@ -157,7 +157,10 @@ def generated_is_fresh(_: Release) -> str:
 
 
 def fresh_locks(_: Release) -> str:
-    """Resolving again with what is locked gives the same files: pyproject.toml was locked."""
+    """Resolving again with what is locked gives the same files: pyproject.toml was locked.
+
+    As CONTRIBUTING.md does it, without pip's settings: a site's index may have other files.
+    """
     for name, options in LOCKS.items():
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / name
@@ -165,7 +168,7 @@ def fresh_locks(_: Release) -> str:
             _run(
                 str(BIN / "uv"), "pip", "compile", "--quiet", "--universal", "--generate-hashes",
                 "--no-header", "--no-emit-index-url", "--python-version=3.10", *options,
-                "pyproject.toml", f"--output-file={made}", env=_uv_environment(),
+                "pyproject.toml", f"--output-file={made}", env=uv_environment(os.environ),
             )  # fmt: skip
             if made.read_text() != (ROOT / name).read_text():
                 raise NotReadyError(
