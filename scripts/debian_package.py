@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from packaging.utils import parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from dshpc_setup.cli import completing
@@ -78,7 +78,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--architecture", choices=PLATFORMS, default=None)
     given = parser.parse_args(arguments)
-    print(build(given.wheel.resolve(), given.out, given.architecture or own_architecture()))
+    if not given.wheel.is_file() or given.wheel.suffix != ".whl":
+        parser.error(f"{given.wheel} is no wheel; make one: uv build --wheel")
+    try:
+        print(build(given.wheel.resolve(), given.out, given.architecture or own_architecture()))
+    except (OSError, subprocess.SubprocessError, InvalidWheelFilename) as error:
+        raise SystemExit(f"The package could not be built: {error}") from None
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
@@ -129,10 +136,17 @@ def debian_version(version: Version) -> str:
 
 def source_date() -> int:
     """The date of all files: SOURCE_DATE_EPOCH, else that of the last commit."""
-    if named := os.environ.get("SOURCE_DATE_EPOCH"):
-        return int(named)
     argv = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
-    return int(subprocess.run(argv, capture_output=True, check=True, timeout=60).stdout)
+    named = os.environ.get("SOURCE_DATE_EPOCH", "")
+    try:
+        return int(
+            named or subprocess.run(argv, capture_output=True, timeout=60, check=True).stdout
+        )
+    except (ValueError, OSError, subprocess.SubprocessError):
+        raise SystemExit(
+            f"No date for what is built: {named or 'this is no checkout of git'}.\n"
+            "Set SOURCE_DATE_EPOCH to seconds since 1970."
+        ) from None
 
 
 def merge(source: Path, into: Path) -> None:
@@ -308,10 +322,15 @@ def _is_program(path: Path, tree: Path) -> bool:
 
 def _pack(tree: Path, path: Path, epoch: int, level: int) -> None:
     env = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "DPKG_DEB_THREADS_MAX": "1"}
-    argv = ["dpkg-deb", "--root-owner-group", "-Zxz", f"-z{level}", "--build", str(tree), str(path)]
-    subprocess.run(
-        argv, env=env, check=True, timeout=DEADLINE_S, stdout=subprocess.DEVNULL, umask=0o022
-    )
+    half = path.with_name(f".{path.name}.part")  # nothing that was cut off has a package's name
+    argv = ["dpkg-deb", "--root-owner-group", "-Zxz", f"-z{level}", "--build", str(tree), str(half)]
+    try:
+        subprocess.run(
+            argv, env=env, check=True, timeout=DEADLINE_S, stdout=subprocess.DEVNULL, umask=0o022
+        )
+        half.replace(path)
+    finally:
+        half.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -140,6 +140,19 @@ def test_licences_of_what_it_has_with_it(tmp_path: Path) -> None:
 def test_the_date_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
     assert debian_package.source_date() == 1767225600
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    with pytest.raises(SystemExit, match="No date for what is built: yesterday"):
+        debian_package.source_date()
+
+
+@pytest.mark.parametrize("name", ["missing.whl", "there.tar.gz"])
+def test_what_is_no_wheel_is_told(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "there.tar.gz").write_text("")
+    with pytest.raises(SystemExit, match="2"):
+        debian_package.main([str(tmp_path / name)])
+    assert f"{name} is no wheel; make one" in capsys.readouterr().err
 
 
 def test_modes_and_dates_are_nobodys(tmp_path: Path) -> None:
