@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, get_args
 
@@ -37,7 +37,7 @@ from dshpc_setup.problems import NO_NODE, RAS_BROKEN, WORDS
 from tests.unit.machine.test_machines import FOLDER, NAMES, look
 
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-EACH = pytest.mark.parametrize("name", NAMES)
+_INVARIANTS: list[Callable[[str], None]] = []
 
 # dshpc.facts/1: a type, a tuple of the words that are allowed, or a list of one of them; "?" after
 # a key for what may be null, "*" for what is there only where it says something.
@@ -238,6 +238,19 @@ SCHEMA: dict[str, Any] = {
 }
 
 
+def invariant(holds: Callable[[str], None]) -> Callable[[str], None]:
+    """One of those that `test_each_machine` asks for; its name stands in the traceback of a failure."""
+    _INVARIANTS.append(holds)
+    return holds
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_machine(name: str) -> None:
+    """A case a machine, and not one an invariant as well: of those there would be thousands."""
+    for holds in _INVARIANTS:
+        holds(name)
+
+
 @cache
 def machine(name: str) -> RecordedMachine:
     return RecordedMachine(FOLDER / name)
@@ -270,8 +283,8 @@ def wrong(value: Any, schema: Any, where: str) -> Iterator[str]:
         yield f"{where}: {value!r}"
 
 
-@EACH
-def test_the_json_is_as_the_schema_says(name: str) -> None:
+@invariant
+def the_json_is_as_the_schema_says(name: str) -> None:
     found = json.loads(json.dumps(look(name).to_json(explain=True)))
     assert list(wrong(found, SCHEMA, "facts")) == [], "what may stand there is listed in SCHEMA"
 
@@ -293,8 +306,8 @@ def about(device: GpuDevice) -> str:
     return f"gpu {device.pci_bus_id or device.uuid or device.index}"
 
 
-@EACH
-def test_all_that_is_said_has_a_reason(name: str) -> None:
+@invariant
+def all_that_is_said_has_a_reason(name: str) -> None:
     facts = look(name)
     told = Counter(item.about for item in facts.conclusions)
     assert {about(device) for device in facts.gpus.devices} <= set(told)
@@ -307,8 +320,8 @@ def test_all_that_is_said_has_a_reason(name: str) -> None:
         assert all(reason.says for reason in (*item.because, *item.instead)), item.about
 
 
-@EACH
-def test_each_layer_left_its_evidence(name: str) -> None:
+@invariant
+def each_layer_left_its_evidence(name: str) -> None:
     facts = look(name)
     seen = {item.probe for item in facts.evidence}
     assert {"platform", "virtual machine", "cpu", "memory"} <= seen
@@ -320,8 +333,8 @@ def test_each_layer_left_its_evidence(name: str) -> None:
         assert item.detail or item.state in ("present", "absent"), item
 
 
-@EACH
-def test_a_state_says_why(name: str) -> None:
+@invariant
+def a_state_says_why(name: str) -> None:
     facts = look(name)
     assert (facts.gpus.state == "present") == bool(facts.gpus.devices)
     assert facts.gpus.devices or facts.gpus.detail
@@ -332,8 +345,8 @@ def test_a_state_says_why(name: str) -> None:
     assert bool(facts.unanswered()) == bool(open_), "what makes the exit code 3"
 
 
-@EACH
-def test_numbers_fit_each_other(name: str) -> None:
+@invariant
+def numbers_fit_each_other(name: str) -> None:
     facts = look(name)
     cpu, memory = facts.cpu, facts.memory
     assert cpu.usable
@@ -358,8 +371,8 @@ def test_numbers_fit_each_other(name: str) -> None:
         assert all(0 < link.count <= 64 for link in device.links)
 
 
-@EACH
-def test_devices_are_told_apart(name: str) -> None:
+@invariant
+def devices_are_told_apart(name: str) -> None:
     devices = look(name).gpus.devices
     uuids = [item.uuid for item in devices if item.uuid]
     uuids += [part.uuid for item in devices for part in item.mig if part.uuid]
@@ -375,8 +388,8 @@ def test_devices_are_told_apart(name: str) -> None:
         assert not item.slurm_type.isdigit(), "Slurm refuses a type that is a number"
 
 
-@EACH
-def test_device_files_are_there_or_a_disagreement_says_so(name: str) -> None:
+@invariant
+def device_files_are_there_or_a_disagreement_says_so(name: str) -> None:
     facts = look(name)
     told = {item.about for item in facts.gpus.disagreements}
     for device in facts.gpus.devices:
@@ -387,8 +400,8 @@ def test_device_files_are_there_or_a_disagreement_says_so(name: str) -> None:
         assert files or device.problems or alone, "nothing to give to a job, and no reason"
 
 
-@EACH
-def test_unused_cards_are_on_the_bus_and_not_in_the_list(name: str) -> None:
+@invariant
+def unused_cards_are_on_the_bus_and_not_in_the_list(name: str) -> None:
     facts = look(name)
     counted = {item.pci_bus_id for item in facts.gpus.devices}
     for card in facts.gpus.unused:
@@ -400,8 +413,8 @@ def test_unused_cards_are_on_the_bus_and_not_in_the_list(name: str) -> None:
         assert card.driver == (link.rsplit("/", 1)[-1] if link else None)
 
 
-@EACH
-def test_every_card_on_the_bus_is_accounted_for(name: str) -> None:
+@invariant
+def every_card_on_the_bus_is_accounted_for(name: str) -> None:
     """Listed, unused or contradicted; where all failed, the state says so."""
     facts = look(name)
     if facts.platform.in_container or facts.gpus.state not in ("present", "absent"):
@@ -418,8 +431,8 @@ def test_every_card_on_the_bus_is_accounted_for(name: str) -> None:
             assert path in found, f"{path} of {vendors[vendor]}"
 
 
-@EACH
-def test_texts_are_for_people(name: str) -> None:
+@invariant
+def texts_are_for_people(name: str) -> None:
     """No value of the program's own in a sentence, nothing empty, nothing half said."""
     facts = look(name)
     gpus = facts.gpus
@@ -439,8 +452,8 @@ def test_texts_are_for_people(name: str) -> None:
     assert explain.lines(facts)[0] == "Why"
 
 
-@EACH
-def test_a_finding_is_an_id(name: str) -> None:
+@invariant
+def a_finding_is_an_id(name: str) -> None:
     gpus = look(name).gpus
     found = [item.finding for item in gpus.disagreements if item.finding]
     found += [problem for device in gpus.devices for problem in device.problems]
@@ -454,8 +467,8 @@ def test_every_problem_has_words() -> None:
     assert ids | {NO_NODE, RAS_BROKEN} == set(WORDS)
 
 
-@EACH
-def test_its_folder_is_whole(name: str) -> None:
+@invariant
+def its_folder_is_whole(name: str) -> None:
     remark = json.loads(
         re.search(r"(?m)^remark: (\".*\")$", (FOLDER / name / "machine.yaml").read_text())[1]  # type: ignore[index]
     )
