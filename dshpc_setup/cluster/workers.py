@@ -37,7 +37,7 @@ def planned(machine: Machine, facts: HostFacts, settings: Settings) -> tuple[Wor
     """What each worker is to be; `facts` are of the first node, on this machine."""
     seen = {settings.simulate: facts.gpus}
     found = []
-    for number in range(2, len(settings.profiles) + 1):
+    for number in settings.worker_numbers:
         own = settings.of_worker(number)
         if own.simulate not in seen:
             simulated = with_simulated_gpus(machine, own.simulate)

@@ -125,7 +125,7 @@ def most_nodes(facts: HostFacts) -> int:
 
 def refuse_too_many(facts: HostFacts, settings: Settings) -> None:
     """Raises DshpcError (usage) where the machine is too small for so many nodes."""
-    wanted, most = len(settings.profiles), most_nodes(facts)
+    wanted, most = 1 + len(settings.worker_numbers), most_nodes(facts)
     if wanted > max(most, 1):
         raise usage_error(
             f"{wanted} nodes are too many for this machine: {most} at most.",

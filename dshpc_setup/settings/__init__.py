@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.settings.declarations import BY_NAME, DECLARATIONS, Declaration
-from dshpc_setup.settings.texts import BadItemError
+from dshpc_setup.settings.texts import REMOVED, BadItemError
 from dshpc_setup.settings.wrong import (
     OWN_FILE,
     Origin,
@@ -118,8 +118,27 @@ class Settings:
     @property
     def worker_containers(self) -> dict[str, str]:
         """Node -> container of each worker on this machine."""
-        numbers = range(2, len(self.profiles) + 1)
-        return {f"{self.prefix}-{each}": f"{self.container}-{each}" for each in numbers}
+        return {
+            f"{self.prefix}-{each}": f"{self.container}-{each}" for each in self.worker_numbers
+        }
+
+    @property
+    def worker_numbers(self) -> tuple[int, ...]:
+        """The second node is number 2; one that was removed leaves its number free."""
+        return tuple(
+            number
+            for number, profile in enumerate(self.profiles, 1)
+            if number > 1 and profile != REMOVED
+        )
+
+    def without_worker(self, number: int) -> str:
+        """The setting `nodes` with that worker gone and each other one under its name."""
+        kept = [profile or "none" for profile in self.profiles]
+        kept[number - 1] = REMOVED
+        while kept[-1] == REMOVED:
+            kept.pop()
+        is_count = isinstance(self.nodes, int) and REMOVED not in kept
+        return str(len(kept)) if is_count else ",".join(kept)
 
     @property
     def node(self) -> str:
@@ -127,7 +146,8 @@ class Settings:
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """What each node of this machine simulates, the controller's first; "": what is there."""
+        """What each node of this machine simulates, the controller's first; "": what is there; `REMOVED`
+        of a number that no node has."""
         if isinstance(self.nodes, tuple):
             return self.nodes
         return (self.simulate,) * self.nodes
@@ -266,11 +286,12 @@ def _placed(settings: Settings) -> Settings:
         texts = {**settings.texts, "simulate": first or "none"}
         sources = {**settings.sources, "simulate": settings.sources["nodes"]}
         settings = replace(settings, simulate=first, texts=texts, sources=sources)
-    if len(settings.profiles) == 1:
+    if not settings.worker_numbers:
         return settings
     from dshpc_setup.machine.profiles import parse_profile
 
-    cards = (parse_profile(each).cards if each else () for each in set(settings.profiles))
+    profiles = set(settings.profiles) - {REMOVED}
+    cards = (parse_profile(each).cards if each else () for each in profiles)
     most = max(sum(len(card.model.mig) or 1 for card in each) for each in cards)
     return replace(settings, place=Place("controller", most_gpus=most))
 

@@ -199,16 +199,24 @@ def profile(text: str) -> str:
 
 
 MOST_NODES = 1024
+REMOVED = "removed"
+"""In a list of nodes the place of one that is not there: those behind it keep their names."""
 
 
 def nodes(text: str) -> int | tuple[str, ...]:
-    """How many nodes, or what each of them simulates, "" for one without GPUs."""
+    """How many nodes, or what each of them simulates, "" for one without GPUs; `REMOVED` of one that is
+    not there, never the first or the last."""
     if re.fullmatch(r"[0-9]{1,9}", text.strip(), re.ASCII):
         if not 1 <= int(text) <= MOST_NODES:
             raise ValueError(f"must be a number from 1 to {MOST_NODES}")
         return int(text)
     found = []
     for index, item in _items(text):
+        if item == REMOVED:
+            if index == 0:
+                raise BadItemError(index, "removes the controller's own node, without which none is")
+            found.append(item)
+            continue
         try:
             found.append(profile(item))
         except DshpcError as error:
@@ -221,6 +229,8 @@ def nodes(text: str) -> int | tuple[str, ...]:
         raise ValueError("names no node: a number such as 4, or what each node simulates")
     if len(found) > MOST_NODES:
         raise ValueError(f"must be {MOST_NODES} nodes at most")
+    while found[-1] == REMOVED:
+        found.pop()
     return tuple(found)
 
 

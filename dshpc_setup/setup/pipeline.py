@@ -226,7 +226,7 @@ class Configure:
         engine_choice.need(
             self._given, chosen, self.project.runtime(), looks_only=self.options.dry_run
         )
-        if chosen.kind != "docker" and len(settings.profiles) > 1:
+        if chosen.kind != "docker" and settings.worker_numbers:
             raise no_other_nodes(chosen.kind)
         if chosen.note is not None:
             self.steps.note(chosen.note)
