@@ -118,9 +118,7 @@ class Settings:
     @property
     def worker_containers(self) -> dict[str, str]:
         """Node -> container of each worker on this machine."""
-        return {
-            f"{self.prefix}-{each}": f"{self.container}-{each}" for each in self.worker_numbers
-        }
+        return {f"{self.prefix}-{each}": f"{self.container}-{each}" for each in self.worker_numbers}
 
     @property
     def worker_numbers(self) -> tuple[int, ...]:

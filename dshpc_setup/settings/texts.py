@@ -214,7 +214,9 @@ def nodes(text: str) -> int | tuple[str, ...]:
     for index, item in _items(text):
         if item == REMOVED:
             if index == 0:
-                raise BadItemError(index, "removes the controller's own node, without which none is")
+                raise BadItemError(
+                    index, "removes the controller's own node, without which none is"
+                )
             found.append(item)
             continue
         try:
