@@ -11,12 +11,15 @@ from dataclasses import replace
 
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import usage_error
-from dshpc_setup.jobs import availability, gpu_words, offer
-from dshpc_setup.jobs.fit import Fit, fit
+from dshpc_setup.jobs import availability, choosing, gpu_words, offer
+from dshpc_setup.jobs.fit import Fit, Refusal, fit
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.targets import THIS_NODE
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.client import Slurm
+
+_ASK_S = 10.0
 
 
 def all_of(own: Offer, folder: str = offer.NODES) -> tuple[Offer, ...]:
@@ -41,6 +44,8 @@ def all_of(own: Offer, folder: str = offer.NODES) -> tuple[Offer, ...]:
 def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
     """Raises DshpcError (usage) where the request names a node that is not there."""
     own = offers[0]
+    if asked.target_nodes:
+        asked = replace(asked, node=asked.target_nodes[0])
     if len(offers) == 1 or asked.node == THIS_NODE:
         return own
     if asked.node is not None:
@@ -55,6 +60,11 @@ def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
     able = [each for each in offers if isinstance(_fit(asked, each, None), Fit)]
     if not able:
         return max(offers, key=lambda each: len(each.gpus))
+    nodes = asked.resources.nodes or 1
+    if nodes > len(able):
+        need = gpu_words.need(asked.resources) if asked.resources.gpus else "what it asks for"
+        why = f"it needs {nodes} nodes with {need} each, this cluster has {len(able)}"
+        raise choosing.refused(asked, Refusal((why,)))
     if len(able) == 1 or not asked.resources.gpus:
         return able[0]
     jobs = availability.holders(machine)
@@ -73,3 +83,23 @@ def _free(asked: Request, each: Offer, room: availability.Availability) -> tuple
     if not isinstance(found, Fit) or found.free is None:
         return False, 0
     return found.free >= asked.resources.gpus, -len(each.gpus)
+
+
+def free_now(machine: Machine, asked: Request, has: Offer) -> tuple[Offer, tuple[str, ...]]:
+    """The offer to judge a request by, of a node that takes jobs if one can run it; and all nodes that have
+    the GPUs that it wants free now."""
+    offers = all_of(has)
+    told = Slurm(machine).nodes(deadline_s=_ASK_S).value
+    usable = {each.name for each in told or () if each.usable}
+    there = [each for each in offers if told is None or each.node in usable]
+    jobs = availability.holders(machine) if asked.resources.gpus else None
+    free = []
+    for each in there if jobs is not None else ():
+        found = _fit(asked, each, availability.on(machine, jobs or (), each))
+        if isinstance(found, Fit) and found.kind is not None and (found.free or 0) >= found.gpus:
+            free.append(each)
+    names = tuple(each.node for each in free)
+    if has.node in names or (not free and any(each.node == has.node for each in there)):
+        return has, names
+    able = [each for each in there if isinstance(_fit(asked, each, None), Fit)]
+    return next(iter([*free, *able]), has), names

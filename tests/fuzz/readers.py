@@ -17,9 +17,9 @@ from random import Random
 from dshpc_setup import settings
 from dshpc_setup.builtin_client.failing import ClientError
 from dshpc_setup.bundle import replay
+from dshpc_setup.checkup import inside_answer
 from dshpc_setup.cli import job_request
 from dshpc_setup.cluster import gpu_jobs, key, reconfigure
-from dshpc_setup.checkup import inside_answer
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.compose_patch import document as compose_document
 from dshpc_setup.container import key_set
