@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from dshpc_setup.terminal.sanitize import counted, harmless, plain
 if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.table import Table
+    from rich.text import Text
 
     from dshpc_setup.cluster.gpu_jobs import Job
     from dshpc_setup.project.folder import Project
@@ -240,11 +241,15 @@ def _notes(now: GpusNow) -> list[str]:
     return said
 
 
-def _table(cards: tuple[Card, ...], width: int) -> Table:
-    from rich.table import Table
+def _table(cards: tuple[Card, ...], width: int) -> Table | Text:
     from rich.text import Text
 
     rows = [row for card in cards for row in _rows(card)]
+    if (lines := fitting(rows, width)) is not None:
+        text = Text(f"{lines[0]}\n", style="bold", no_wrap=True, end="")
+        return text.append("\n".join([*lines[1:], ""]), style="not bold")
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
     shown = columns(rows, width)
     for number in shown:
@@ -252,6 +257,19 @@ def _table(cards: tuple[Card, ...], width: int) -> Table:
     for row in rows:
         table.add_row(*(Text(harmless(row[number])) for number in shown))
     return table
+
+
+def fitting(rows: Sequence[tuple[str, ...]], width: int) -> list[str] | None:
+    """The table's lines where each row stands in one of plain letters; None: something has to give way.
+
+    A table of rich's takes half a millisecond for each row, and a cluster may have thousands.
+    """
+    whole = [tuple(name for name, _ in _COLUMNS), *(tuple(map(harmless, row)) for row in rows)]
+    widths = [max(map(len, texts)) for texts in zip(*whole, strict=True)]
+    if sum(widths) + _GAP * (len(widths) - 1) > width or not "".join(map("".join, whole)).isascii():
+        return None
+    gap = " " * _GAP
+    return [gap.join(text.ljust(at) for text, at in zip(row, widths, strict=True)) for row in whole]
 
 
 def columns(rows: list[tuple[str, ...]], width: int) -> dict[int, int]:
