@@ -125,8 +125,8 @@ def submit(
             made.append(Workspace(asked.work, os.getuid(), workspace.new_name(asked.name)))
             is_last = place == len(jobs)
             done.append(_submitted(machine, each.request, each.fit, made[-1], is_last=is_last))
-            told = answer.notes(each.fit, each.has, each.now, clock)
-            done[-1]["notes"] += [*told, *answer.place(each.request)]
+            notes = answer.notes(each.fit, each.has, each.now, clock)
+            done[-1]["notes"] += [*notes, *answer.place(each.request)]
             if no_wait and not asked.dry_run:
                 _begin_or_go(machine, asked, done[-1], made[-1])
     except DshpcError as error:

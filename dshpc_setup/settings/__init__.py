@@ -89,7 +89,7 @@ class Settings:
     array_limit: int = 10001
     job_limit: int | None = None  # None: by array_limit
     longest_wait: str = "1h"  # "none": without end
-    slurm_ports: tuple[int, int] = (6817, 6818)
+    slurm_ports: tuple[int, ...] = (6817, 6818)  # slurmctld, slurmd, those of workers here
     clean_after: str = "30d"
     rest: str = "off"  # off | on | ADDRESS:PORT
     idle_gpu: str = "30m"
@@ -157,7 +157,13 @@ class Settings:
         place = replace(self.place, role="worker", node=f"{self.prefix}-{number}")
         gpu = self.gpu if profile else "none"
         texts = {**self.texts, "simulate": profile or "none", "gpu": gpu}
-        return replace(self, place=place, simulate=profile, devices=(), gpu=gpu, texts=texts)
+        ports = self.slurm_ports
+        if len(ports) > number:  # they share the machine's network
+            ports = (ports[0], ports[number])
+            texts["slurm_ports"] = ",".join(map(str, ports))
+        return replace(
+            self, place=place, simulate=profile, devices=(), gpu=gpu, slurm_ports=ports, texts=texts
+        )
 
     def container_env(self) -> dict[str, str]:
         """Variables that give the entrypoint the same settings: those that are not the default."""

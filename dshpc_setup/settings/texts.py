@@ -102,12 +102,16 @@ def job_limit(text: str) -> int:
     return found
 
 
-def ports(text: str) -> tuple[int, int]:
-    """Two different ports that an ordinary user may listen on."""
+def ports(text: str) -> tuple[int, ...]:
+    """Two or more different ports that an ordinary user may listen on."""
     found = tuple(count(item.strip()) for item in text.split(","))
-    if len(found) != 2 or found[0] == found[1] or not all(1024 <= each < 65536 for each in found):
+    if (
+        len(found) < 2
+        or len(set(found)) < len(found)
+        or not all(1024 <= it < 65536 for it in found)
+    ):
         raise ValueError("must be two different ports from 1024 to 65535: 6817,6818")
-    return found[0], found[1]
+    return found
 
 
 def rest(text: str) -> str:
