@@ -149,7 +149,8 @@ def node_remove(
     project = needed_project(dir)
     here = this_machine()
     say = reporter(yes)
-    options = Options(may_stop=MayStop(stop_jobs), interactive=is_interactive(), env=here.env)
+    may = MayStop(stop_jobs)
+    options = Options(build=False, may_stop=may, interactive=is_interactive(), env=here.env)
     rotated = node_removal.remove(here, project, name, say, options)
     if rotated is not None:
         print(as_called(rotated.describe()))
