@@ -14,7 +14,7 @@ from tests.integration.test_nodes import PMIX, names
 
 pytestmark = pytest.mark.engines("builtin", "docker")
 
-LIST = "h100:2,t4:1,none"
+LIST = "h100:2,t4:1,h100:1"
 MANY = 130  # more than Slurm looks at as a job ends
 
 
@@ -35,7 +35,9 @@ def listed(cluster: Cluster) -> dict[str, str]:
 
 
 def test_jobs_on_all_of_them_and_from_one_to_others(cluster: Cluster) -> None:
-    assert listed(cluster) == dict(zip(own(cluster), ("gpu:h100:2", "gpu:t4:1", ""), strict=True))
+    assert listed(cluster) == dict(
+        zip(own(cluster), ("gpu:h100:2", "gpu:t4:1", "gpu:h100:1"), strict=True)
+    )
     assert set(cluster.said("srun", "-N3", "hostname").split()) == set(own(cluster))
     (cluster.work / "hello.py").write_text(PMIX)
     script = "srun -N2 -n2 hostname; srun --mpi=pmix -N2 -n4 --overcommit python3 hello.py"
@@ -57,7 +59,7 @@ def test_a_job_is_told_the_gpus_of_its_own_node(cluster: Cluster) -> None:
 
 
 def test_one_job_for_each_target_and_one_on_several_nodes(cluster: Cluster) -> None:
-    first, second, _ = own(cluster)
+    first, second, third = own(cluster)
     words = ("--target", f"{first}::0,1", "-t", f"{second}::0", "--json", "--", "hostname")
     told = json.loads(cluster.dshpc("run", *words).good().stdout)
     assert len(told["jobs"]) == 2
@@ -66,12 +68,12 @@ def test_one_job_for_each_target_and_one_on_several_nodes(cluster: Cluster) -> N
         shown = cluster.said("scontrol", "show", "job", job["job_id"])
         assert f" NodeList={node}\n" in shown
     both = cluster.dshpc("run", "--nodes", "2", "--gpus", "1", "--wait", "--", "hostname").good()
-    assert set(both.stdout.split()) == {first, second}
+    assert set(both.stdout.split()) == {first, third}
     refused = cluster.dshpc("run", "--nodes", "2", "--gpus", "2", "--", "true")
     assert refused.code == 2
     assert "it needs 2 nodes with 2 GPUs each, this cluster has 1" in refused.stderr
-    check = cluster.dshpc("method", "check", "gpu-report").good().stdout
-    assert "2 nodes have 1x" in check
+    check = cluster.dshpc("method", "check", "gpu-report", "--gpu-type", "h100").good().stdout
+    assert f"2 nodes have 1x h100 (80 GB) free now: {first}, {third}." in check
 
 
 def test_what_looks_looks_at_all_of_them(cluster: Cluster) -> None:
@@ -112,7 +114,7 @@ def test_one_is_removed_and_the_others_keep_name_and_jobs(cluster: Cluster) -> N
     for name, code in (("nobody", 64), (first, 64)):
         assert cluster.dshpc("node", "remove", name).code == code
     cluster.dshpc("node", "remove", second, "--stop-jobs").good()
-    assert listed(cluster) == {first: "gpu:h100:2", third: ""}
+    assert listed(cluster) == {first: "gpu:h100:2", third: "gpu:h100:1"}
     assert cluster.job_state(stays)[0] == "RUNNING"
     assert f"{cluster.container}-2" not in cluster.engine.names("container")
     rotated = json.loads(cluster.dshpc("key", "rotate", "--json").good().stdout)

@@ -99,6 +99,9 @@ def test_more_nodes_than_have_what_is_asked_for(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(DshpcError) as told:
         node_choice.chosen(NOBODY, request(gpus=2, nodes=3), OFFERS)
     assert "it needs 3 nodes with 2 GPUs each, this cluster has 2" in told.value.brief
+    with pytest.raises(DshpcError) as told:
+        node_choice.chosen(NOBODY, request(gpus=1, nodes=3), OFFERS)
+    assert "it needs 3 nodes with 1 GPU each, of one kind, this cluster has 2" in told.value.brief
 
 
 def test_each_target_is_judged_by_its_own_node(
@@ -135,6 +138,8 @@ def test_what_is_free_now_is_counted_over_the_nodes_that_take_jobs(
     held(monkeypatch)
     has, free = node_choice.free_now(machine, request(gpus=2), OFFERS[1])
     assert (has.node, free) == ("lab-3", ("lab-3",))
+    has, free = node_choice.free_now(machine, request(gpus=1), OFFERS[0])
+    assert (has.node, free) == ("lab", ("lab",))  # of its kind
     held(monkeypatch, Holder("7", "ada", "x", ("gpu:h100:1(IDX:0)",), ("lab-3",), None))
     has, free = node_choice.free_now(machine, request(gpus=2), OFFERS[1])
     assert (has.node, free) == ("lab-3", ())
