@@ -373,7 +373,7 @@ def _round(
 
 def whole(prefix: str, count: int) -> bool:
     """Clusters of half as many and of all nodes, from nothing but the image: seconds for each node."""
-    took = {}
+    took: dict[int, float] = {}
     for nodes in (max(count // 2, 1), count):
         with tempfile.TemporaryDirectory() as folder:
             own = f"{prefix}-whole"

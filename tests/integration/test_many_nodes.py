@@ -34,6 +34,10 @@ def listed(cluster: Cluster) -> dict[str, str]:
     return {node["name"]: node["gres"] for node in told}
 
 
+def ran(cluster: Cluster, job: str) -> None:
+    wait_until(lambda: cluster.job_state(job)[0] == "COMPLETED", f"job {job} has ended")
+
+
 def test_jobs_on_all_of_them_and_from_one_to_others(cluster: Cluster) -> None:
     assert listed(cluster) == dict(
         zip(own(cluster), ("gpu:h100:2", "gpu:t4:1", "gpu:h100:1"), strict=True)
@@ -64,7 +68,7 @@ def test_one_job_for_each_target_and_one_on_several_nodes(cluster: Cluster) -> N
     told = json.loads(cluster.dshpc("run", *words).good().stdout)
     assert len(told["jobs"]) == 2
     for job, node in zip(told["jobs"], (first, second), strict=True):
-        wait_until(lambda job=job: cluster.job_state(job["job_id"])[0] == "COMPLETED", "it ran")
+        ran(cluster, job["job_id"])
         shown = cluster.said("scontrol", "show", "job", job["job_id"])
         assert f" NodeList={node}\n" in shown
     both = cluster.dshpc("run", "--nodes", "2", "--gpus", "1", "--wait", "--", "hostname").good()
