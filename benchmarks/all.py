@@ -42,6 +42,7 @@ ALONE = (
 )
 CONTAINERS = (
     "bring_up",
+    "nodes",
     "restarts",
     "sbatch",
     "srun",
@@ -55,6 +56,7 @@ ALL = tuple(
 QUICK = {
     "dashboard": ("--rounds", "1", "--seconds", "2"),
     "image_size": (),  # has no rounds
+    "nodes": ("--rounds", "1", "--slurmds", "4", "--jobs", "10", "--whole", "0"),
     "restarts": ("--rounds", "1", "--kills", "1"),
     "sbatch": ("--rounds", "1", "--jobs", "20"),
     "throughput": ("--rounds", "1", "--jobs", "10", "--alone"),

@@ -1,4 +1,4 @@
-"""`docker compose` for the file that we render: one service, its volumes, and nothing that is passed over.
+"""`docker compose` for the file that we render: its services, its volumes, and nothing that is passed over.
 
 A key that this engine does not carry out is an error, as a container without it would be another one than the
 file says.
@@ -21,10 +21,11 @@ from dshpc_setup.builtin_client.compose_text import (
     HASH,
     PROJECT,
     SERVICE,
+    OneService,
     mapping,
     named,
-    one_service,
     seconds_of,
+    services,
     size_of,
     texts,
     variables,
@@ -71,15 +72,23 @@ def main(machine: Machine, store: Store, argv: list[str]) -> int:
         keeps = Options(
             rest, {"-d": "nothing", "--no-build": "nothing", "--no-recreate": "nothing"}
         )
-        return _up(machine, store, planned, recreate=not keeps.has("--no-recreate"))
+        for each in planned:
+            _up(machine, store, each, recreate=not keeps.has("--no-recreate"))
+        return 0
     if verb == "run":
-        return _run(machine, store, planned, rest)
+        return _run(machine, store, planned[0], rest)
     raise ClientError(f'unknown docker command: "compose {verb}"', 16)
 
 
-def planned_of(text: str, folder: Path, project: str, env: Mapping[str, str]) -> Planned:
-    """The container of the file's one service. Pure; ClientError names what this engine cannot do."""
-    found = one_service(text, env, _WITHOUT_EFFECT | _CARRIED_OUT, "the built-in engine")
+def planned_of(
+    text: str, folder: Path, project: str, env: Mapping[str, str]
+) -> tuple[Planned, ...]:
+    """The containers of the file's services. Pure; ClientError names what this engine cannot do."""
+    found = services(text, env, _WITHOUT_EFFECT | _CARRIED_OUT, "the built-in engine")
+    return tuple(_planned(each, folder, project) for each in found)
+
+
+def _planned(found: OneService, folder: Path, project: str) -> Planned:
     name, service, declared, image = found.name, found.keys, found.declared, found.image
     digest = hashlib.sha256(json.dumps(service, sort_keys=True).encode()).hexdigest()
     labels = {**texts(service, "labels"), PROJECT: project, SERVICE: name, HASH: digest}
@@ -121,7 +130,7 @@ def _of(store: Store, project: str) -> list[Container]:
     return [each for each in store.all("container") if each.labels.get(PROJECT) == project]
 
 
-def _up(machine: Machine, store: Store, planned: Planned, *, recreate: bool) -> int:
+def _up(machine: Machine, store: Store, planned: Planned, *, recreate: bool) -> None:
     with store.changing():
         found: Container | None = store.find("container", planned.name)
         if found is not None and found.labels.get(PROJECT) != planned.labels[PROJECT]:
@@ -143,7 +152,6 @@ def _up(machine: Machine, store: Store, planned: Planned, *, recreate: bool) -> 
         else:
             put(f"Starting {planned.name}")
             containers.start(machine, store, found)
-    return 0
 
 
 def _refuse_others(store: Store, planned: Planned) -> None:

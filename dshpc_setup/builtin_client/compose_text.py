@@ -22,7 +22,7 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 @dataclass(frozen=True)
 class OneService:
-    """The file's one service by its name, and the volumes that the file declares."""
+    """A service by its name, and the volumes that the file declares."""
 
     name: str
     keys: Mapping[str, Any]
@@ -39,7 +39,17 @@ class OneService:
 def one_service(
     text: str, env: Mapping[str, str], known: frozenset[str], engine: str
 ) -> OneService:
-    """Raises ClientError where there is another number of services, or a key that is not `known`.
+    """As `services`, of a file that must have one."""
+    found = services(text, env, known, engine)
+    if len(found) != 1:
+        raise wrong("services", f"{engine} runs one service")
+    return found[0]
+
+
+def services(
+    text: str, env: Mapping[str, str], known: frozenset[str], engine: str
+) -> tuple[OneService, ...]:
+    """In their order; raises ClientError where there is none, or a key that is not `known`.
 
     `engine`: who does not carry it out, in words.
     """
@@ -47,14 +57,20 @@ def one_service(
         top = mapping(_filled(yaml_nodes.load(text), env), "the file")
     except ValueError as error:
         raise ClientError(f"yaml: {error}", 15) from None
-    services = mapping(top.get("services"), "services")
-    if len(services) != 1:
-        raise wrong("services", f"{engine} runs one service")
-    ((name, keys),) = services.items()
-    keys = mapping(keys, name)
+    found = mapping(top.get("services"), "services")
+    if not found:
+        raise wrong("services", "it has none")
+    declared = mapping(top.get("volumes") or {}, "volumes")
+    return tuple(_service(name, keys, declared, known, engine) for name, keys in found.items())
+
+
+def _service(
+    name: str, told: Any, declared: Mapping[str, Any], known: frozenset[str], engine: str
+) -> OneService:
+    keys = mapping(told, name)
     if unknown := sorted(set(keys) - known):
         raise wrong(f"services.{name}.{unknown[0]}", f"{engine} does not carry it out")
-    return OneService(name, keys, mapping(top.get("volumes") or {}, "volumes"))
+    return OneService(name, keys, declared)
 
 
 def variables(folder: Path) -> dict[str, str]:

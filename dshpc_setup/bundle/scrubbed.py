@@ -84,10 +84,10 @@ def _without_comments(values: dict[str, Any]) -> None:
     for file in observed["files"]:
         if file["text"] is not None:
             file["text"] = _config(file["path"], file["text"])
-    inside = observed["inside"] or {}
-    for name in ("slurm_conf", "gres_conf", "cgroup_conf"):
-        if inside.get(name) is not None:
-            inside[name] = configs.slurm(inside[name])
+    for inside in (observed["inside"], *(each["inside"] for each in observed["others"])):
+        for name in ("slurm_conf", "gres_conf", "cgroup_conf"):
+            if inside is not None and inside.get(name) is not None:
+                inside[name] = configs.slurm(inside[name])
     texts = values.get("settings/settings.json", {}).get("texts", {})
     if "slurm_conf_extra" in texts:
         texts["slurm_conf_extra"] = configs.slurm(texts["slurm_conf_extra"])
@@ -128,8 +128,9 @@ def _scrubber(machine: Machine, sources: Sources) -> Scrubber:
 
 def _nodes(observed: Observed) -> list[str]:
     names = [node.name for node in observed.cluster.nodes] if observed.cluster else []
-    inside = observed.inside
-    return [*names, inside.host_name] if inside and inside.host_name else names
+    names += [each.name for each in observed.others]
+    seen = (observed.inside, *(each.inside for each in observed.others))
+    return [*names, *(inside.host_name for inside in seen if inside and inside.host_name)]
 
 
 def _images(sources: Sources) -> list[str]:
@@ -206,19 +207,22 @@ def _learn_people(observed: Observed, scrubber: Scrubber) -> None:
     """Users and jobs, wherever they stand."""
     for stuck in (observed.cluster.pending if observed.cluster else None) or ():
         scrubber.learn({"user": stuck.user, "job_name": stuck.name})
-    for killed in observed.inside.out_of_memory if observed.inside else ():
+    seen = (observed.inside, *(each.inside for each in observed.others))
+    for killed in (text for inside in seen if inside for text in inside.out_of_memory):
         if found := _KILLED.fullmatch(killed):
             scrubber.learn({"job_name": found["name"]})
 
 
 def _named(observed: dict[str, Any], scrubber: Scrubber) -> dict[str, Any]:
     """With the names of nodes and jobs replaced where nothing but their place tells them."""
-    cluster, inside = observed["cluster"] or {}, observed["inside"] or {}
-    for node in cluster.get("nodes", ()):
+    cluster = observed["cluster"] or {}
+    for node in (*cluster.get("nodes", ()), *observed["others"]):
         node["name"] = scrubber.host(node["name"])
     for stuck in cluster.get("pending") or ():
         stuck["name"] = scrubber.job(stuck["name"])
-    if inside:
+    for inside in (observed["inside"], *(each["inside"] for each in observed["others"])):
+        if inside is None:
+            continue
         inside["out_of_memory"] = [
             _KILLED.sub(lambda one: f"{one['job']} ({scrubber.job(one['name'])})", text)
             for text in inside["out_of_memory"]

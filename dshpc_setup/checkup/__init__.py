@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dshpc_setup import __version__, probes
 from dshpc_setup import settings as settings_module
-from dshpc_setup.checkup import cluster, device_links, disks, gpu_memory, kernel
+from dshpc_setup.checkup import cluster, device_links, disks, gpu_memory, kernel, other_nodes
 from dshpc_setup.diagnose import CheckInput, catalogue
 from dshpc_setup.engine import inspecting
 from dshpc_setup.engine_client import BUILTIN
@@ -54,6 +54,7 @@ def examine(machine: Machine, project: Project | None, early: Early | None = Non
     seen = with_simulated_gpus(machine, settings.simulate)
     usable = None if wrong else settings
     deadline_s = DEADLINE_S * inspecting.patience(project.runtime() if project else {})
+    deadline_s += other_nodes.more_s(project)
     questions: dict[str, Callable[[Say], None]] = {
         "machine": lambda say: _machine(machine, seen, project, usable, say)
     }

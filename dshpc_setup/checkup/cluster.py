@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from dshpc_setup import codec, slurm_releases
+from dshpc_setup import slurm_releases
+from dshpc_setup.checkup import other_nodes
+from dshpc_setup.checkup.inside_answer import said_inside
 from dshpc_setup.checkup.limited import at_once, inspecting_once, unwrapped, with_deadline
 from dshpc_setup.cluster import status as cluster_status
 from dshpc_setup.container.status import printable
-from dshpc_setup.documents import foreign
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.containers import Container
-from dshpc_setup.engine.inspecting import INSIDE_S, Answer, Early, ask_inside, patience
+from dshpc_setup.engine.inspecting import INSIDE_S, Early, ask_inside, patience
 from dshpc_setup.engine_client import DOCKER
-from dshpc_setup.errors import DshpcError, Exit
-from dshpc_setup.machine import CommandResult, Ended, Machine, Say, earlier
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.observed.model import ContainerSeen, Inside, Observed, OtherCluster
 from dshpc_setup.probes.platform import in_container
@@ -110,11 +111,16 @@ def _found(
     if running and not asking:
         inside_s = earlier(min(INSIDE_S * patience(project.runtime()), deadline_s))
         questions["inside"] = lambda say: say(ask_inside(machine, found.name, inside_s))
+    questions["others"] = lambda say: say(
+        other_nodes.look(machine, project, found.name, deadline_s)
+    )
     ended = machine.apart(questions, deadline_s=deadline_s)
     status = ended["status"].items[0] if ended["status"].items else _without(project, found, ended)
     *_, seen = (_described(found), *ended["container"].items)
     problem = None if running else f"The container {found.name} {containers.how(found.status)}."
     observed = Observed(cluster=status, container=seen, inside_problem=problem)
+    if others := next(iter(ended["others"].items), ()):
+        observed = replace(observed, others=others, work=other_nodes.work_here(project))
     return with_inside(observed, ended["inside"]) if "inside" in ended else observed
 
 
@@ -125,7 +131,7 @@ def with_inside(observed: Observed, asked: Ended) -> Observed:
         return observed
     inside, problem = None, _why(asked)
     for answer in asked.items[:1]:
-        inside, problem = _said_inside(answer, seen.name)
+        inside, problem = said_inside(answer, seen.name)
     if inside is not None:
         inside = replace(inside, errors=errors_of(seen.log))
     return replace(observed, inside=inside, inside_problem=problem or None)
@@ -236,40 +242,6 @@ def errors_of(log: Sequence[str]) -> tuple[str, ...]:
     """The last lines of a log in which a daemon tells of an error."""
     told = [line for line in log if _ERROR.search(line) and not line.startswith("dshpc: ")]
     return tuple(told[-_MOST_ERRORS:])
-
-
-def _said_inside(answer: Answer, container: str) -> tuple[Inside | None, str]:
-    """What a running container said of itself; or why it did not."""
-    try:
-        asked = containers.ran(answer.result, container)
-    except DshpcError as error:
-        return None, f"{error.brief}. {error.details}".strip()
-    if not asked.ok:
-        return None, _refusal(asked)
-    inside = parse_inside(asked.stdout)
-    if inside is None:
-        return None, "Its answer cannot be read: the image is of another version of dshpc."
-    return replace(inside, asked_at=answer.at), ""
-
-
-def _refusal(asked: CommandResult) -> str:
-    if asked.state == "timeout":
-        return f"dshpc-node observe did not answer within {asked.ms / 1000:.0f} seconds."
-    if asked.code == Exit.USAGE:
-        return "Its image was built by an older version of dshpc, which cannot be asked that."
-    said = printable(asked.text).splitlines()
-    return f"dshpc-node observe failed: {said[-1] if said else f'exit code {asked.code}'}"
-
-
-def parse_inside(text: str) -> Inside | None:
-    """What `dshpc-node observe` printed, None where it is no such object; unknown fields are left."""
-    try:
-        value = foreign.value(text)
-        if not isinstance(value, dict) or "wheel_version" not in value:
-            return None
-        return codec.from_json(Inside, value, halves=False)
-    except (ValueError, RecursionError):
-        return None
 
 
 # From inside

@@ -31,11 +31,13 @@ _ARGUMENTS = {
     ("config", "set"): "settings",
     ("config", "unset"): "settings",
     ("explain",): "findings",
+    **{("node", verb): "named_nodes" for verb in ("show", "drain", "resume", "logs", "remove")},
 }
 _OPTIONS = {
     "--target": "nodes",
     "-t": "nodes",
     "--nodelist": "nodes",
+    "--node": "named_nodes",
     "-w": "nodes",
     "--only": "findings",
     "--skip": "findings",
@@ -122,10 +124,25 @@ def _methods() -> Iterator[Answer]:
 
 
 def _nodes() -> Iterator[Answer]:
+    yield from _named_nodes()
+    yield "localhost", "the controller's node"
+
+
+def _named_nodes() -> Iterator[Answer]:
+    """The controller's, and those of docker-compose.yml."""
+    import re
+    from pathlib import Path
+
     from dshpc_setup.cli import exec as cli_exec
 
     name = str(cli_exec.runtime(os.environ)["container"]).removesuffix("-slurm")
-    yield from ((name, "the cluster's node"), ("localhost", "the same"))
+    yield name, "the controller's node"
+    try:
+        text = (Path(cli_exec.project_folder(os.environ)) / "docker-compose.yml").read_text()
+    except (OSError, UnicodeDecodeError):
+        return
+    workers = re.findall(r'(?m)^    hostname: "([A-Za-z0-9._-]+)"$', text)
+    yield from ((each, "a worker") for each in workers if each != name)
 
 
 def _settings() -> Iterator[Answer]:
@@ -152,6 +169,7 @@ _KINDS: dict[str, Callable[[], Iterable[Answer]]] = {
     "jobs": _jobs,
     "methods": _methods,
     "nodes": _nodes,
+    "named_nodes": _named_nodes,
     "settings": _settings,
     "findings": _findings,
     "profiles": _profiles,

@@ -32,6 +32,7 @@ _VALUES = {
     "--root": "root",
     "--machine": "machine",
     "--simulate": "simulate",
+    "--node": "node",
 }
 
 
@@ -46,6 +47,7 @@ class DetectOptions:
     root: str = "/"
     machine: str | None = None
     simulate: str = ""
+    node: str | None = None
 
 
 def parsed(arguments: Sequence[str]) -> DetectOptions | None:
@@ -76,6 +78,10 @@ def detect(asked: DetectOptions) -> int:
     """Look, print, and give the exit code; raises DshpcError for what cannot be asked for."""
     sections = sections_of(asked.only)
     check_deadline(asked.deadline)
+    if asked.node is not None:
+        from dshpc_setup.cli import detect_node
+
+        return detect_node.detect(asked, asked.node)
     machine = seen_machine(asked.root, asked.machine, asked.simulate)
     facts = gather(machine, only=sections, deadline_s=asked.deadline)
     asks_engine = "docker" in sections
@@ -85,14 +91,41 @@ def detect(asked: DetectOptions) -> int:
         found = facts.to_json(sections, explain=asked.explain)
         print_json({**found, "cluster_engine": engine.to_json() if engine else None})
     else:
-        from dshpc_setup.cli.facts import lines
-        from dshpc_setup.facts import explain
-
-        text = lines(facts, sections, *([here.settings] if here else []), engine=engine)
-        if asked.explain:
-            text += ["", *explain.lines(facts, sections)]
-        put("\n".join([*text, ""]))
+        _print(facts, sections, asked, here, engine)
     return Exit.INCOMPLETE if facts.unanswered(sections) else Exit.OK
+
+
+def detect_inside(asked: DetectOptions) -> int:
+    """The same in a container of the cluster, by the settings that it was given; it has no engine."""
+    from dshpc_setup.container import hardware
+    from dshpc_setup.machine.local import LocalMachine
+    from dshpc_setup.settings import of_container
+
+    sections = tuple(each for each in sections_of(asked.only) if each != "docker")
+    settings = of_container(os.environ)
+    facts = hardware.look(LocalMachine(), settings.simulate, deadline_s=asked.deadline)
+    if asked.json:
+        found = facts.to_json(sections, explain=asked.explain)
+        print_json({**found, "cluster_engine": None})
+    else:
+        _print(facts, sections, asked, _Here(settings, {}))
+    return Exit.INCOMPLETE if facts.unanswered(sections) else Exit.OK
+
+
+def _print(
+    facts: HostFacts,
+    sections: tuple[Section, ...],
+    asked: DetectOptions,
+    here: _Here | None,
+    engine: Choice | None = None,
+) -> None:
+    from dshpc_setup.cli.facts import lines
+    from dshpc_setup.facts import explain
+
+    text = lines(facts, sections, *([here.settings] if here else []), engine=engine)
+    if asked.explain:
+        text += ["", *explain.lines(facts, sections)]
+    put("\n".join([*text, ""]))
 
 
 class _Here(NamedTuple):

@@ -14,18 +14,20 @@ from typing import IO, TYPE_CHECKING
 from dshpc_setup import engine_door
 from dshpc_setup.cli import interrupt_code, print_json, put
 from dshpc_setup.cli.seen import seen_machine
+from dshpc_setup.cluster.gpu_nodes import of_node, with_others
 from dshpc_setup.cluster.gpu_watch import watch
-from dshpc_setup.cluster.gpus import Card, GpusNow, Part, look, of_workers
+from dshpc_setup.cluster.gpus import Card, GpusNow, Part, look
 from dshpc_setup.errors import usage_error
 from dshpc_setup.observed import idle
 from dshpc_setup.problems import in_words
 from dshpc_setup.settings import Settings
 from dshpc_setup.terminal.command_names import as_called
-from dshpc_setup.terminal.sanitize import counted, harmless, listed, plain
+from dshpc_setup.terminal.sanitize import counted, harmless, plain
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.table import Table
+    from rich.text import Text
 
     from dshpc_setup.cluster.gpu_jobs import Job
     from dshpc_setup.project.folder import Project
@@ -73,14 +75,10 @@ def show(
     simulate = "" if project is None else settings.simulate
     if watching:
         looks = watch(seen, project, simulate, _WATCH_DEADLINE_S)
-        typed = (replace(each, settings=settings) for each in looks)
+        typed = (_named(replace(each, settings=settings), node) for each in looks)
         return _watch(typed, INTERVAL_S if interval is None else interval)
-    now = replace(look(seen, project, simulate), settings=settings)
-    others = () if project is None else of_workers(seen, project)
-    if node is None:
-        now = replace(now, others=others)
-    elif node != now.node:
-        now = _of_node(node, now, others)
+    now = with_others(seen, project, lambda: look(seen, project, simulate))
+    now = _named(replace(now, settings=settings), node)
     if json_output:
         print_json(now.to_json())
     else:
@@ -88,16 +86,8 @@ def show(
     return now.exit_code
 
 
-def _of_node(node: str, own: GpusNow, others: Sequence[GpusNow]) -> GpusNow:
-    for each in others:
-        if each.node == node:
-            return each
-    names = tuple(each.node or "?" for each in (own, *others))
-    raise usage_error(
-        f"This cluster has no node {plain(node)}.",
-        f"It has: {listed(names)}.",
-        "List them: dshpc node list",
-    )
+def _named(now: GpusNow, node: str | None) -> GpusNow:
+    return now if node is None else of_node(now, node)
 
 
 def _check(json_output: bool, watching: bool, interval: float | None) -> None:
@@ -141,7 +131,7 @@ def _redraw(looks: Iterator[GpusNow], interval_s: float) -> None:
     # No thread of its own: what is asked of the hardware is asked in forked processes
     with Live(console=console, auto_refresh=False) as live:
         for now in looks:
-            live.update(_page(now, console.width), refresh=True)
+            live.update(_pages(now, console.width), refresh=True)
             time.sleep(interval_s)
 
 
@@ -175,12 +165,25 @@ def _print(now: GpusNow) -> None:
     """Once, without the spaces that fill the table's lines up."""
     page = io.StringIO()
     console = _console(page)
-    for each in (now, *now.others):
-        if now.others:
-            console.print(f"Node {each.node or '?'}:", style="bold")
-        console.print(_page(each, console.width))
+    console.print(_pages(now, console.width))
     lines = [line.rstrip() for line in page.getvalue().splitlines()]
     put("\n".join(lines) + "\n")
+
+
+def _pages(now: GpusNow, width: int) -> Group:
+    """A page for each node, under its name where there are several."""
+    from rich.console import Group
+    from rich.text import Text
+
+    if not now.others:
+        return _page(now, width)
+    return Group(
+        *(
+            part
+            for each in (now, *now.others)
+            for part in (Text(f"Node {plain(each.node or '?')}:", style="bold"), _page(each, width))
+        )
+    )
 
 
 def _page(now: GpusNow, width: int) -> Group:
@@ -238,11 +241,15 @@ def _notes(now: GpusNow) -> list[str]:
     return said
 
 
-def _table(cards: tuple[Card, ...], width: int) -> Table:
-    from rich.table import Table
+def _table(cards: tuple[Card, ...], width: int) -> Table | Text:
     from rich.text import Text
 
     rows = [row for card in cards for row in _rows(card)]
+    if (lines := fitting(rows, width)) is not None:
+        text = Text(f"{lines[0]}\n", style="bold", no_wrap=True, end="")
+        return text.append("\n".join([*lines[1:], ""]), style="not bold")
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
     shown = columns(rows, width)
     for number in shown:
@@ -250,6 +257,19 @@ def _table(cards: tuple[Card, ...], width: int) -> Table:
     for row in rows:
         table.add_row(*(Text(harmless(row[number])) for number in shown))
     return table
+
+
+def fitting(rows: Sequence[tuple[str, ...]], width: int) -> list[str] | None:
+    """The table's lines where each row stands in one of plain letters; None: something has to give way.
+
+    A table of rich's takes half a millisecond for each row, and a cluster may have thousands.
+    """
+    whole = [tuple(name for name, _ in _COLUMNS), *(tuple(map(harmless, row)) for row in rows)]
+    widths = [max(map(len, texts)) for texts in zip(*whole, strict=True)]
+    if sum(widths) + _GAP * (len(widths) - 1) > width or not "".join(map("".join, whole)).isascii():
+        return None
+    gap = " " * _GAP
+    return [gap.join(text.ljust(at) for text, at in zip(row, widths, strict=True)) for row in whole]
 
 
 def columns(rows: list[tuple[str, ...]], width: int) -> dict[int, int]:

@@ -62,12 +62,16 @@ def detect(
     simulate: Annotated[
         str, typer.Option("--simulate", metavar="PROFILE", help="Made-up GPUs, as configure has.")
     ] = "",
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="NODE", help="What this node of the cluster sees."),
+    ] = None,
 ) -> None:
     """Show what this machine has: platform, CPUs, memory, GPUs, Docker; how each was read."""
     from dshpc_setup.cli.detect import DetectOptions
     from dshpc_setup.cli.detect import detect as look
 
-    finish(look(DetectOptions(json_output, explain, only, deadline, root, machine, simulate)))
+    finish(look(DetectOptions(json_output, explain, only, deadline, root, machine, simulate, node)))
 
 
 @app.command("gpus", rich_help_panel="Inspect")

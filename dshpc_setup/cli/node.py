@@ -11,20 +11,23 @@ from dshpc_setup.cli.command_line import (
     HELP,
     Dir,
     Json,
+    StopJobs,
     Yes,
     app,
     finish,
     machine_of,
     needed_project,
     reporter,
+    this_machine,
 )
+from dshpc_setup.cli.console import is_interactive
 from dshpc_setup.cli.options import FollowLog, NoMachine, Tail
 from dshpc_setup.errors import Exit
 from dshpc_setup.terminal.command_names import as_called
 from dshpc_setup.terminal.sanitize import harmless
 
 node_app = typer.Typer(
-    help="List, drain and resume nodes.", no_args_is_help=True, context_settings=HELP
+    help="List, drain, resume and remove nodes.", no_args_is_help=True, context_settings=HELP
 )
 app.add_typer(node_app, name="node", rich_help_panel="Run")
 
@@ -33,7 +36,7 @@ Name = Annotated[str, typer.Argument(metavar="NODE", help="As dshpc node list ha
 
 @node_app.callback()
 def node() -> None:
-    """List, drain and resume nodes."""
+    """List, drain, resume and remove nodes."""
 
 
 @node_app.command("list")
@@ -127,6 +130,32 @@ def node_logs(
     project = needed_project(dir)
     here = machine_of(project)
     hand_over(operations.logs_argv(here, project, follow=follow, tail=tail, node=name))
+
+
+@node_app.command("remove")
+def node_remove(
+    name: Name,
+    *,
+    dir: Dir = None,  # noqa: A002
+    yes: Yes = False,
+    stop_jobs: StopJobs = False,
+    machine: NoMachine = None,  # noqa: ARG001
+) -> None:
+    """Take a node out of the cluster for good. Asks while jobs run there; other nodes keep theirs."""
+    from dshpc_setup.cluster.start import MayStop
+    from dshpc_setup.setup import node_removal
+    from dshpc_setup.setup.pipeline import Options
+
+    project = needed_project(dir)
+    here = this_machine()
+    say = reporter(yes)
+    may = MayStop(stop_jobs)
+    options = Options(build=False, may_stop=may, interactive=is_interactive(), env=here.env)
+    rotated = node_removal.remove(here, project, name, say, options)
+    if rotated is not None:
+        print(as_called(rotated.describe()))
+    print(as_called(f"Removed: {name}. The others: dshpc node list"))
+    finish(Exit.OK)
 
 
 def _print(lines: list[str]) -> None:

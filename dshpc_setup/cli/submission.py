@@ -33,6 +33,7 @@ _GPUS = {"--gpus": "gpus", "--gpu-type": "gpu_type", "--gpu-memory": "gpu_memory
 OTHER_NAMES = {"gpu": "gpus", "cores": "cpus", "max-memory": "memory", "upload": "input"}
 _RESOURCES = {
     **_GPUS, "--cpus": "cpus", "--memory": "memory", "--time": "time", "--shards": "shards",
+    "--nodes": "nodes",
     "--partition": "partition", "--max-cpu": "max_cpu",
 }  # fmt: skip
 _SHOWN = {

@@ -54,6 +54,9 @@ _Time = Annotated[str | None, _resource("--time", "TIME", "Time limit: 30m, 2h, 
 _Shards = Annotated[
     str | None, _resource("--shards", "N", "Shares of one GPU, where GPUs are shared.")
 ]
+_Nodes = Annotated[
+    str | None, _resource("--nodes", "N", "Nodes; each has the GPUs that are asked for.")
+]
 _Partition = Annotated[
     str | None, _resource("--partition", "NAME", "Slurm's partition (default: the cluster's).")
 ]
@@ -105,6 +108,7 @@ def method_run(
     memory: _Memory = None,
     time: _Time = None,
     shards: _Shards = None,
+    nodes: _Nodes = None,
     partition: _Partition = None,
     target: _Target = None,
     no_wait: _NoWait = False,
@@ -115,8 +119,8 @@ def method_run(
     asked = CommandLine(
         name, parameters=tuple(param or ()), inputs=tuple(input or ()), array=array, gpus=gpus,
         gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu), memory=memory,
-        time=time, shards=shards, partition=partition, targets=tuple(target or ()), dry_run=dry_run,
-        no_wait=no_wait,
+        time=time, shards=shards, nodes=nodes, partition=partition, targets=tuple(target or ()),
+        dry_run=dry_run, no_wait=no_wait,
     )  # fmt: skip
     finish(carry_out(Line("method run", asked, dir, wait, json_output)))
 
@@ -139,6 +143,7 @@ def method_check(
     memory: _Memory = None,
     time: _Time = None,
     shards: _Shards = None,
+    nodes: _Nodes = None,
     partition: _Partition = None,
     json_output: Json = False,
     dir: _Dir = None,  # noqa: A002
@@ -146,7 +151,7 @@ def method_check(
     """Check whether a method can run here: on what and when, or why not. Exit code 2 is no."""
     asked = CommandLine(
         name, gpus=gpus, gpu_type=gpu_type, gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu),
-        memory=memory, time=time, shards=shards, partition=partition,
+        memory=memory, time=time, shards=shards, nodes=nodes, partition=partition,
     )  # fmt: skip
     finish(carry_out(Line("method check", asked, dir, json=json_output)))
 
@@ -181,6 +186,7 @@ def run(
     memory: _Memory = None,
     time: _Time = None,
     shards: _Shards = None,
+    nodes: _Nodes = None,
     partition: _Partition = None,
     target: _Target = None,
     no_wait: _NoWait = False,
@@ -191,6 +197,6 @@ def run(
     asked = CommandLine(
         name, tuple(command), inputs=tuple(input or ()), gpus=gpus, gpu_type=gpu_type,
         gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu), memory=memory, time=time, shards=shards,
-        partition=partition, targets=tuple(target or ()), dry_run=dry_run, no_wait=no_wait,
+        nodes=nodes, partition=partition, targets=tuple(target or ()), dry_run=dry_run, no_wait=no_wait,
     )  # fmt: skip
     finish(carry_out(Line("run", asked, dir, wait, json_output)))

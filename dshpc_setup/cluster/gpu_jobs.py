@@ -104,7 +104,13 @@ def ask(
         return replace(now, state=state, detail=error.brief)
 
 
-def ask_worker(machine: Machine, found: Container, node: str, deadline_s: float) -> ClusterGpus:
+def ask_worker(
+    machine: Machine,
+    found: Container,
+    node: str,
+    deadline_s: float,
+    before: ClusterGpus | None = None,
+) -> ClusterGpus:
     """The same of a worker, by its container; never raises for what it is like."""
     now = ClusterGpus(found.name, found.status, node=node, run=(found.id, found.started))
     if found.status != "running":
@@ -113,7 +119,10 @@ def ask_worker(machine: Machine, found: Container, node: str, deadline_s: float)
             detail=f"It {containers.how(found.status)}. Start it: dshpc node resume {node}",
         )
     try:
-        now = _standing(machine, now, deadline_s, Paths(worker=node))
+        if before is not None and before.run == now.run and before.listed is not None:
+            now = replace(before, state="ready", detail=None, jobs=None)
+        else:
+            now = _standing(machine, now, deadline_s, Paths(worker=node))
         return _with_jobs(machine, now, deadline_s) if now.state == "ready" else now
     except DshpcError as error:
         state = "timeout" if error.exit_code == Exit.INCOMPLETE else "error"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
+from dshpc_setup.cluster.gpu_nodes import with_others
 from dshpc_setup.cluster.gpus import GpusNow, look
 from dshpc_setup.machine import Machine
 from dshpc_setup.project.folder import Project
@@ -24,7 +26,8 @@ def watch(
         began = machine.clock()
         resting = before is not None and began - hung_at < _REST_S
         listing = good is None or good.readings.refused or began - listed_at > _LIST_AGAIN_S
-        now = look(
+        ask = partial(
+            look,
             machine,
             project,
             simulate,
@@ -33,6 +36,8 @@ def watch(
             cluster=before.cluster if before is not None else None,
             hardware=not resting,
         )
+        others = before.others if before is not None else ()
+        now = with_others(machine, project, ask, before=others, deadline_s=deadline_s)
         if resting or now.hung:
             hung_at = hung_at if resting else machine.clock()
             shown = good or (before if resting else now) or now

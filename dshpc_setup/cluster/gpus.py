@@ -9,7 +9,7 @@ from typing import Any
 from dshpc_setup import probes
 from dshpc_setup.cluster import gpu_jobs
 from dshpc_setup.cluster.gpu_jobs import ClusterGpus, Job
-from dshpc_setup.errors import DshpcError, Exit
+from dshpc_setup.errors import Exit
 from dshpc_setup.facts import Evidence, GpuDevice, Gpus, MigInstance, Section, State
 from dshpc_setup.machine import Ended, Machine, Say, earlier
 from dshpc_setup.machine.overlay import with_simulated_gpus
@@ -87,7 +87,8 @@ class GpusNow:
     def exit_code(self) -> int:
         unread = self.gpus.state in ("timeout", "denied", "error") or self.readings.refused
         silent = self.cluster is not None and self.cluster.hung
-        return int(Exit.INCOMPLETE if self.hung or unread or silent else Exit.OK)
+        late = any(each.exit_code for each in self.others)
+        return int(Exit.INCOMPLETE if self.hung or unread or silent or late else Exit.OK)
 
     def cards(self) -> tuple[Card, ...]:
         holders = _Holders(self.gpus, self.cluster)
@@ -265,33 +266,6 @@ def made_up_by(said: ClusterGpus | None, taken: float) -> GpusNow | None:
     if said is None or not said.simulated or said.reported is None:
         return None
     return GpusNow(said.reported, Readings(), said, taken=taken)
-
-
-def of_workers(
-    machine: Machine, project: Project, *, deadline_s: float = DEADLINE_S
-) -> tuple[GpusNow, ...]:
-    """Those of the other nodes, asked beside each other: one that is silent holds up no other."""
-    from dshpc_setup.cluster import operations, workers
-
-    try:
-        cluster = operations.target(project)
-        there = workers.of_project(machine, project, cluster.container)
-    except DshpcError:
-        return ()
-    left_s = earlier(deadline_s, _HEADROOM_S)
-
-    def asking(node: str) -> Callable[[Say], None]:
-        return lambda say: say(gpu_jobs.ask_worker(machine, there[node], node, left_s))
-
-    ended = machine.apart({node: asking(node) for node in there}, deadline_s=deadline_s)
-    told = []
-    for node, end in ended.items():
-        said = end.items[0] if end.items else None
-        if not isinstance(said, ClusterGpus):
-            said = ClusterGpus(there[node].name, "timeout", end.detail, node=node)
-        gpus = said.reported or Gpus("absent" if said.state == "ready" else "unsupported")
-        told.append(GpusNow(gpus, Readings(), said, end.ms, taken=machine.clock()))
-    return tuple(told)
 
 
 def _hardware(machine: Machine, listed: Gpus | None, deadline_s: float) -> Callable[[Say], None]:

@@ -290,24 +290,32 @@ def logs_argv(
     node: str | None = None,
 ) -> list[str]:
     """What shows the log, to hand over to (exec.hand_over); raises where there is no container."""
-    cluster = target(project)
-    container = cluster.container
-    if node not in (None, cluster.prefix):
-        others = _workers(machine, cluster)
-        if node not in others:
-            raise usage_error(
-                f"This cluster has no node {plain(node or '')}.",
-                f"It has: {listed((cluster.prefix, *others))}.",
-                "List them: dshpc node list",
-            )
-        container = others[node].name
-    elif ours(machine, cluster) is None:
+    found = container_of(machine, project, node)
+    if found is None:
         raise DshpcError(
             "There is no log: the cluster is down.",
-            f"There is no container {cluster.container}.",
+            f"There is no container {target(project).container}.",
             ("Start it: dshpc up",),
         )
-    return engine_client.of(project.runtime()).logs(container, tail=tail, follow=follow)
+    return engine_client.of(project.runtime()).logs(found.name, tail=tail, follow=follow)
+
+
+def container_of(machine: Machine, project: Project, node: str | None) -> Container | None:
+    """Of a node, by default the controller's own; None where the cluster is down.
+
+    Raises DshpcError (usage) where the cluster has no node of that name.
+    """
+    cluster = target(project)
+    if node in (None, cluster.prefix):
+        return ours(machine, cluster)
+    others = _workers(machine, cluster)
+    if node not in others:
+        raise usage_error(
+            f"This cluster has no node {plain(node or '')}.",
+            f"It has: {listed((cluster.prefix, *others))}.",
+            "List them: dshpc node list",
+        )
+    return others[node]
 
 
 def _ready(machine: Machine, cluster: Target, reporter: Reporter) -> ClusterStatus:

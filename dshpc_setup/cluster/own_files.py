@@ -134,7 +134,7 @@ def _wanted(settings: Settings, real_memory_mib: int | None) -> Iterator[_Wanted
     if _chosen(settings, "job_limit") and "maxjobcount" not in said:
         yield _key("job_limit", f"MaxJobCount={limits.max_job_count(settings)}")
     if _chosen(settings, "slurm_ports"):
-        for key, port in zip(("SlurmctldPort", "SlurmdPort"), settings.slurm_ports, strict=True):
+        for key, port in zip(("SlurmctldPort", "SlurmdPort"), settings.slurm_ports, strict=False):
             if key.lower() not in said:
                 yield _key("slurm_ports", f"{key}={port}")
     yield from _of_rest(settings, said)

@@ -37,7 +37,7 @@ def planned(machine: Machine, facts: HostFacts, settings: Settings) -> tuple[Wor
     """What each worker is to be; `facts` are of the first node, on this machine."""
     seen = {settings.simulate: facts.gpus}
     found = []
-    for number in range(2, len(settings.profiles) + 1):
+    for number in settings.worker_numbers:
         own = settings.of_worker(number)
         if own.simulate not in seen:
             simulated = with_simulated_gpus(machine, own.simulate)
@@ -58,8 +58,21 @@ def with_image_of_all(plan: ClusterPlan, workers: Sequence[Worker]) -> ClusterPl
 
 def of_project(machine: Machine, project: Project, container: str) -> dict[str, Container]:
     """As `found`, of a project whose compose file has workers: else nobody is asked."""
-    text = read_text(project.folder / compose_tool.FILE) or ""
-    return found(machine, str(project.folder), container) if stanza.parts(text)[1] else {}
+    return found(machine, str(project.folder), container) if has_some(project) else {}
+
+
+def has_some(project: Project) -> bool:
+    """Whether the compose file has workers."""
+    return count(project) > 0
+
+
+def count(project: Project) -> int:
+    """How many workers the compose file has; none in one that cannot be read."""
+    try:
+        text = read_text(project.folder / compose_tool.FILE) or ""
+    except DshpcError:
+        return 0
+    return len(stanza.parts(text)[1])
 
 
 def found(machine: Machine, folder: str, container: str) -> dict[str, Container]:

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 
 from dshpc_setup.documents import foreign
 from dshpc_setup.files.storage import open_lock, read_text, replace_text
+from dshpc_setup.jobs.allocated_gpus import PLACES_FILE
+from dshpc_setup.jobs.gpu_variables import TABLE
 from dshpc_setup.jobs.offer import NODES, Offer, from_json
 from dshpc_setup.slurm.paths import Paths
 
@@ -29,6 +31,8 @@ def write(paths: Paths, offer: Offer) -> None:
     os.makedirs(folder, exist_ok=True)
     with _locked(paths):
         replace_text(f"{folder}/offer.json", json.dumps(offer.to_json()) + "\n", sync=False)
+        table = read_text(paths.at(TABLE)) or ""
+        replace_text(f"{folder}/{PLACES_FILE}", table, sync=False)
         _tabulate(paths)
 
 

@@ -31,7 +31,7 @@ from dshpc_setup.facts import GpuDevice, HostFacts
 from dshpc_setup.files.storage import read_text
 from dshpc_setup.machine import Machine, Say, earlier
 from dshpc_setup.observed import idle
-from dshpc_setup.observed.model import Disk, Inside, KeyFile, NamedProgram
+from dshpc_setup.observed.model import Disk, Inside, KeyFile, NamedProgram, WorkFolder
 from dshpc_setup.settings import Settings, of_container
 from dshpc_setup.slurm import slurm_conf
 from dshpc_setup.slurm.paths import Paths
@@ -39,6 +39,7 @@ from dshpc_setup.usage import live
 
 DEADLINE_S = 5.0
 _PACKAGES = "/etc/dshpc/packages"
+WORK = "DSHPC_OBSERVED_WORK"
 _MOST_TEXT = 64 << 10
 _MOST_FILES = 100_000
 
@@ -59,6 +60,8 @@ def observe(
         "devices": lambda say: _devices(machine, paths, say),
         "files": lambda say: _files(paths, say),
         "name": lambda say: say(_name(machine, left_s)),
+        "controller": lambda say: say(_controller(machine, env, left_s)),
+        "work": lambda say: say(work_folder(env.get(WORK))),
         "tasks": lambda say: say({"task_prolog": task_prolog.failed(machine, paths, left_s)}),
     }
     found: dict[str, Any] = {"time": time.time(), "wheel_version": __version__}
@@ -227,7 +230,7 @@ def key_file(paths: Paths) -> KeyFile:
         return replace(seen, detail=problem)
     try:
         with open(paths.key, "rb") as file:
-            key_set.parse(file.read())
+            seen = replace(seen, kid=key_set.parse(file.read()).current.kid)
     except PermissionError:
         return replace(seen, state="denied")
     except OSError as error:
@@ -250,6 +253,16 @@ def _user(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def work_folder(path: str | None) -> dict[str, WorkFolder]:
+    """By its number, which is the same wherever one file system is mounted; {} where none is named."""
+    if not path:
+        return {}
+    try:
+        return {"work": WorkFolder(os.stat(path).st_ino)}
+    except OSError:
+        return {"work": WorkFolder()}
 
 
 def _volume(paths: Paths) -> Disk | None:
@@ -286,3 +299,11 @@ def _name(machine: Machine, deadline_s: float) -> dict[str, Any]:
     asked = machine.run(["getent", "hosts", name], deadline_s=deadline_s)
     resolves = asked.ok if asked.state == "present" else None
     return {"host_name": name, "host_name_resolves": resolves}
+
+
+def _controller(machine: Machine, env: Mapping[str, str], deadline_s: float) -> dict[str, Any]:
+    """Of a worker: whether it finds the controller by the name that its slurm.conf has."""
+    if env.get("DSHPC_ROLE") != "worker":
+        return {}
+    asked = machine.run(["getent", "hosts", env.get("DSHPC_PREFIX", "")], deadline_s=deadline_s)
+    return {"controller_resolves": asked.ok if asked.state == "present" else None}

@@ -10,7 +10,7 @@ from dshpc_setup.container.run import Run
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import Machine
 from dshpc_setup.slurm import completion_log
-from dshpc_setup.slurm.paths import ACCOUNTS, HOMES
+from dshpc_setup.slurm.paths import ACCOUNTS, HOMES, SHARED_NETWORK
 
 
 def prepare(run: Run) -> None:
@@ -19,7 +19,10 @@ def prepare(run: Run) -> None:
     with status.step("host name"):
         if run.machine.listdir("/sys/class/net") == ("lo",):
             raise _no_network()
-        for name in dict.fromkeys((socket.gethostname(), run.settings.node)):
+        names = [socket.gethostname(), run.settings.node]
+        if run.is_worker and run.machine.env.get(SHARED_NETWORK):
+            names.append(run.settings.prefix)  # all of them are at the loopback
+        for name in dict.fromkeys(names):
             let_resolve(run, name)
     if run.is_worker:
         _prepare_worker(run)

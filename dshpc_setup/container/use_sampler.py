@@ -39,7 +39,10 @@ _ASK_S = 10.0
 _HOUSE_S = 3600.0
 _LOST_S = 600.0  # a run of which slurmctld knows nothing is taken for ended after so long
 _HOLDING = "RUNNING,SUSPENDED,STOPPED,COMPLETING"
-_COLUMNS = "JobID JobArrayID ArrayJobID ArrayTaskID RestartCnt UserID UserName BatchFlag STDOUT WorkDir Name"
+_COLUMNS = (
+    "JobID JobArrayID ArrayJobID ArrayTaskID RestartCnt UserID UserName BatchFlag NodeList STDOUT "
+    "WorkDir Name"
+)
 _MOST_IDS = 200
 _WARN_BEFORE_S = 600.0
 _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
@@ -90,6 +93,7 @@ class Sampler:
     # What runs
 
     def _sample(self, step_s: float, now: float) -> None:
+        self.places = replace(self.places)  # another node may have other GPUs by now
         noted = runs.names(self.folder)
         for key in noted - self.jobs.keys():
             if (run := runs.read(*key, self.folder)) is not None:
@@ -120,12 +124,25 @@ class Sampler:
     def _live(self, run: Run) -> LiveJob:
         return LiveJob(run.own, run.run, run.uid or 0, run.began or time.time(), self._held(run))
 
-    def _held(self, run: Run) -> tuple[HeldGpu, ...]:
+    def _held(self, run: Run, node: str | None = None) -> tuple[HeldGpu, ...]:
+        """Of a run on one node, by default this one."""
+        places = self.places.on(node)
         seen = {"UUIDS": ",".join(run.uuids), "SLURM_JOB_GPUS": ",".join(map(str, run.places))}
         return tuple(
-            HeldGpu(gpu.index, gpu.uuid, gpu.type, self.node)
-            for gpu in self.places.of_variables(seen)
+            HeldGpu(gpu.index, gpu.uuid, gpu.type, places.node or self.node)
+            for gpu in places.of_variables(seen)
         )
+
+    def _held_by(self, job: SlurmJob) -> tuple[HeldGpu, ...]:
+        """On whichever nodes it runs."""
+        return tuple(
+            HeldGpu(gpu.index, gpu.uuid, gpu.type, gpu.node or self.node)
+            for gpu in self.places.of_job(job.held, job.nodes)
+        )
+
+    def _is_elsewhere(self, job: SlurmJob) -> bool:
+        """Whether it has another node of the cluster, too: the notes of steps do not say whose places."""
+        return bool(set(job.nodes) - {self.node})
 
     def _ask_slurm(self, now: float) -> None:
         """Names for those that run, allocations without a step, and runs of which nothing is left."""
@@ -142,19 +159,23 @@ class Sampler:
                 self._give_up(job, now)
         # Of what a batch script has, its step tells all; a step of salloc's may have less than the job
         silent = [job for key, job in known.items()
-                  if key not in self._checked and not (job.batch and key in self.jobs)
-                  and not _is_proof(job)]  # fmt: skip
+                  if key not in self._checked and not _is_proof(job)
+                  and (self._is_elsewhere(job) or not (job.batch and key in self.jobs))]  # fmt: skip
         self._checked &= known.keys()
         for full in self._in_full(silent):
             self._checked.add((full.own, full.restarts))
             if full.gres and (places := allocated_gpus.parse_held(full.gres)):
-                run = Run(full.own, full.restarts, full.uid, full.started or now, now, places,
-                          self._uuids(places))  # fmt: skip
+                uuids = () if self._is_elsewhere(full) else self._uuids(places)
+                run = Run(
+                    full.own, full.restarts, full.uid, full.started or now, now, places, uuids
+                )
                 runs.note_allocation(run, self.folder)
                 key, all_of_it = (run.own, run.run), runs.read(run.own, run.run, self.folder) or run
                 before = self.jobs.get(key) or self._live(all_of_it)
                 new = _named(before, full)
-                self.jobs[key] = replace(new, gpus=self._held(all_of_it), seen=now)
+                elsewhere = self._is_elsewhere(full)
+                held = self._held_by(full) if elsewhere else self._held(all_of_it)
+                self.jobs[key] = replace(new, gpus=held, seen=now)
 
     def _in_full(self, jobs: Sequence[SlurmJob]) -> Iterable[SlurmJob]:
         if not jobs:
@@ -176,6 +197,8 @@ class Sampler:
             gauges = dict(job.gauges)
             for gpu in job.gpus:
                 name = live.key_of(gpu)
+                if gpu.node != self.node:
+                    continue  # whose driver is that node's
                 if (reading := measured.get(name)) is not None:
                     gauges[name] = gauges.get(name, Gauge()).with_reading(reading, step, now)
             memory = max(job.peak_memory_mib or 0, taken.get(job.own, 0)) or None
@@ -291,7 +314,7 @@ class Sampler:
 
     def _use(self, job: Ended, run: Run, log: str | None, *, is_last: bool) -> JobUse:
         watched = self.jobs.get((run.own, run.run))
-        gpus = watched.gpus if watched is not None and watched.gpus else self._held(run)
+        gpus = watched.gpus if watched is not None and watched.gpus else self._held(run, job.node)
         gauges: Mapping[str, Gauge] = watched.gauges if watched is not None else {}
         peaks = [run.peak_kib and -(-run.peak_kib // 1024), watched and watched.peak_memory_mib]
         method, own_log = _of_workspace(job)

@@ -103,8 +103,9 @@ def link_accounts(paths: Paths) -> None:
 
 
 def say_what_it_has(run: Run, text: str, node: str) -> None:
-    """For services/slurmd/run."""
-    replace_text(f"{run.paths.run}/registration", f"{registration(text, node)}\n", sync=False)
+    """For services/slurmd/run. slurmctld takes a node's port for its own SlurmdPort unless it is told."""
+    said = f"{registration(text, node)} Port={run.settings.slurm_ports[1]}"
+    replace_text(f"{run.paths.run}/registration", f"{said}\n", sync=False)
 
 
 def register(run: Run, candidate: Candidate, node: str, *, fresh: bool) -> None:

@@ -16,10 +16,12 @@ from dshpc_setup.diagnose.model import (
     note,
     warning,
 )
+from dshpc_setup.diagnose.slurm_across import ACROSS_CHECKS
 from dshpc_setup.diagnose.slurm_container import CONTAINER_CHECKS
 from dshpc_setup.diagnose.slurm_daemons import DAEMON_CHECKS
 from dshpc_setup.diagnose.slurm_gpus import GPU_CHECKS
 from dshpc_setup.diagnose.slurm_known import (
+    ACROSS,
     CONTROLLER,
     DOWN,
     DRAINED,
@@ -126,8 +128,9 @@ CHECKS: tuple[Check, ...] = (
     *DAEMON_CHECKS,
     *GPU_CHECKS,
     *NODE_CHECKS,
+    *ACROSS_CHECKS,
     Check("DSH-SL-002", "slurm", "The node takes jobs", "The node takes no jobs", _takes_jobs,
-          needs=(RUNS,), because=(START, STARTING, CONTROLLER, DRAINED, DOWN, INVALID)),
+          needs=(RUNS,), because=(START, STARTING, CONTROLLER, *ACROSS, DRAINED, DOWN, INVALID)),
     Check("DSH-SL-003", "slurm", "Jobs are kept to their own GPUs",
           "Jobs are not kept to their own GPUs", _isolation, needs=(RUNS, CONTROLLER)),
     *PROGRAM_CHECKS,

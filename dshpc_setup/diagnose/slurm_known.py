@@ -26,6 +26,8 @@ STATE_VOLUME = "DSH-SL-027"
 LOST_SINCE = "DSH-SL-038"
 PROLOG = "DSH-SL-016"
 PROGRAMS = "DSH-SL-050"
+ACROSS = ("DSH-SL-061", "DSH-SL-062", "DSH-SL-063", "DSH-SL-064")
+"""What keeps one of several nodes from registering."""
 
 
 def of_inside(look: Callable[[CheckInput, Inside], Verdict]) -> Callable[[CheckInput], Verdict]:

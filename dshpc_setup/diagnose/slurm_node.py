@@ -9,6 +9,7 @@ from shlex import quote
 from dshpc_setup.diagnose.common import cluster
 from dshpc_setup.diagnose.model import Check, CheckInput, Verdict, fault, fine, unknown, warning
 from dshpc_setup.diagnose.slurm_known import (
+    ACROSS,
     CONTROLLER,
     DOWN,
     DRAINED,
@@ -258,5 +259,5 @@ NODE_CHECKS: tuple[Check, ...] = (
     Check(DRAINED, "slurm", "The node is not drained", "The node is drained", _of_nodes(_drained),
           needs=_NEEDS, because=(*_REASONS, INVALID)),
     Check(DOWN, "slurm", "The node is up", "The node is down, or does not respond",
-          _of_nodes(_down), needs=_NEEDS, because=(NODE_DAEMON_UP, "DSH-SL-032", "DSH-SL-026")),
+          _of_nodes(_down), needs=_NEEDS, because=(NODE_DAEMON_UP, "DSH-SL-032", "DSH-SL-026", *ACROSS)),
 )  # fmt: skip

@@ -123,13 +123,13 @@ def _versions(_: CheckInput, inside: Inside) -> Verdict:
     if first is None or second is None or first.version == second.version:
         return fine(*evidence)
     anew = Fix("Rebuild the image, with one version", "configure-environment")
-    if _release(second.version) > _release(first.version):
+    if release(second.version) > release(first.version):
         cause = "slurmd is newer than slurmctld. Slurm allows only the reverse."
         return fault(cause, *evidence, fix=(anew,))
     return warning("slurmctld and slurmd are of different versions.", *evidence, fix=(anew,))
 
 
-def _release(version: str | None) -> tuple[int, ...]:
+def release(version: str | None) -> tuple[int, ...]:
     """ "24.11.5" -> (24, 11): what daemons must agree on; () where it is no such text."""
     parts = (version or "").split(".")[:2]
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()

@@ -11,6 +11,7 @@ from dshpc_setup.engine_client import DOCKER, PODMAN
 from dshpc_setup.machine import CommandResult, Machine
 
 INSIDE_S = 7.0
+WORK = "DSHPC_OBSERVED_WORK"  # the same as container/observe.py has
 _PODMAN_TAKES = 3.0
 
 
@@ -44,7 +45,12 @@ class Answer:
     at: float
 
 
-def ask_inside(machine: Machine, container: str, deadline_s: float = INSIDE_S) -> Answer:
+def ask_inside(
+    machine: Machine, container: str, deadline_s: float = INSIDE_S, work: str | None = None
+) -> Answer:
+    """`work`: the work folder, to be looked at as well."""
     began = time.time()
-    result = machine.run(DOCKER.run_in(container, "dshpc-node", "observe"), deadline_s=deadline_s)
+    told = ("env", f"{WORK}={work}") if work is not None else ()
+    argv = DOCKER.run_in(container, *told, "dshpc-node", "observe")
+    result = machine.run(argv, deadline_s=deadline_s)
     return Answer(result, (began + time.time()) / 2)

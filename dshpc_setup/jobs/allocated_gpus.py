@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dshpc_setup import gpu_vendors
@@ -14,6 +14,8 @@ from dshpc_setup.jobs.gpu_variables import PLACES, TABLE, UUIDS
 from dshpc_setup.jobs.offer import OfferedGpu
 from dshpc_setup.probes import ranges
 
+PLACES_FILE = "gpu-places"  # beside the offer of each node of several
+_NODE = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _NO_UUID = ("", "all", "none", "void")
 
 
@@ -48,6 +50,29 @@ class Places:
     rows: Mapping[int, tuple[str, int | None, str | None]]
     gpus: tuple[OfferedGpu, ...] = ()
     node: str | None = None
+    nodes: str = offer_module.NODES  # where the other nodes of a cluster have left the same
+    _read: dict[str, Places] = field(init=False, default_factory=dict, compare=False, repr=False)
+
+    def on(self, node: str | None) -> Places:
+        """Those of another node of the cluster; these where it is not another, or has left nothing."""
+        if node in (None, self.node) or not _NODE.fullmatch(node or ""):
+            return self
+        name = node or ""
+        if name not in self._read:
+            folder = f"{self.nodes}/{name}"
+            there = known(f"{folder}/{PLACES_FILE}", f"{folder}/offer.json")
+            self._read[name] = self if there.node is None else there
+        return self._read[name]
+
+    def of_job(self, held: Sequence[str], nodes: Sequence[str]) -> tuple[Gpu, ...]:
+        """Of squeue's "gpu:h100:2(IDX:0-1)" for each node of a job."""
+        if len(nodes) != len(held):
+            nodes = [*nodes[:1], *([""] * len(held))]
+        return tuple(
+            gpu
+            for text, node in zip(held, nodes, strict=False)
+            for gpu in self.on(node).of_gres(text)
+        )
 
     def of_gres(self, text: str) -> tuple[Gpu, ...]:
         """Of squeue's "gpu:h100:2(IDX:0-1)"; those of which it has a share, too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dshpc_setup.jobs import gpu_words
@@ -10,6 +11,8 @@ from dshpc_setup.jobs.fit import Fit
 from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
+
+_MOST_NAMED = 8  # nodes
 
 
 def gpus(found: Fit) -> dict[str, Any] | None:
@@ -53,6 +56,20 @@ def busy(found: Fit, now: Availability | None, clock: Clock) -> str:
     from dshpc_setup.jobs import targets
 
     return targets.taken(found.kind.gpus, now, clock)
+
+
+def free_nodes(found: Fit, nodes: Sequence[str]) -> list[str]:
+    """ "2 nodes have 4x h100 (80 GB) free now: lab, lab-3.", of a cluster with several nodes."""
+    if found.kind is None:
+        return []
+    count = len(nodes)
+    models = list(dict.fromkeys(gpu_words.model(gpu) for gpu in found.kind.gpus))
+    what = f"{found.gpus}x {gpu_words.listed(models)}"
+    if not nodes:
+        return [f"No node has {what} free now."]
+    more = f" and {count - _MOST_NAMED} more" if count > _MOST_NAMED else ""
+    named = ", ".join(nodes[:_MOST_NAMED])
+    return [f"{count} node{' has' if count == 1 else 's have'} {what} free now: {named}{more}."]
 
 
 def place(asked: Request) -> list[str]:

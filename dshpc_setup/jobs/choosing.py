@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import answer, availability, gpu_words
@@ -15,13 +15,23 @@ from dshpc_setup.jobs.request import Request
 from dshpc_setup.machine import Machine
 
 
-def planned(
-    machine: Machine, asked: Request, has: Offer, clock: Clock
-) -> tuple[Availability | None, list[tuple[Request, Fit]]]:
-    """What is free, where it had to be asked for, and the jobs: one, or one for each target.
+@dataclass(frozen=True)
+class Planned:
+    """One job: what it asks for, what it gets of which node, and what was free there."""
+
+    request: Request
+    fit: Fit
+    has: Offer
+    now: Availability | None
+
+
+def planned(machine: Machine, asked: Request, has: Offer, clock: Clock) -> list[Planned]:
+    """The jobs: one, or one for each target. What is free is asked for where it has to be.
 
     Raises DshpcError where one of them can never run.
     """
+    if asked.target_nodes:
+        return _on_several_nodes(machine, asked, has, clock)
     if asked.targets:
         return _of_targets(machine, asked, has, clock)
     must_ask = asked.if_busy == "refuse" and asked.resources.gpus > 0
@@ -31,13 +41,25 @@ def planned(
         again = fit(
             asked.resources, has, now or availability.ask(machine, has), asked.partition, clock
         )
-        raise _refused(asked, again if isinstance(again, Refusal) else found)
-    return now, [(asked, found)]
+        raise refused(asked, again if isinstance(again, Refusal) else found)
+    if asked.node is not None and has.nodes > 1:
+        found = replace(found, node=has.node)
+    return [Planned(asked, found, has, now)]
 
 
-def _of_targets(
-    machine: Machine, asked: Request, has: Offer, clock: Clock
-) -> tuple[Availability | None, list[tuple[Request, Fit]]]:
+def _on_several_nodes(machine: Machine, asked: Request, has: Offer, clock: Clock) -> list[Planned]:
+    """Each target judged by its own node; raises DshpcError (usage) where there is no such node."""
+    from dshpc_setup.jobs import node_choice
+
+    offers = node_choice.all_of(has)
+    jobs = []
+    for node, words in zip(asked.target_nodes, asked.targets, strict=True):
+        one = replace(asked, node=node, targets=(words,), target_nodes=())
+        jobs += _of_targets(machine, one, node_choice.chosen(machine, one, offers), clock)
+    return jobs
+
+
+def _of_targets(machine: Machine, asked: Request, has: Offer, clock: Clock) -> list[Planned]:
     from dshpc_setup.jobs import targets
 
     targets.check_node(asked.node, has)
@@ -52,16 +74,23 @@ def _of_targets(
             else fit(asked.resources, has, now, asked.partition, clock)
         )
         if isinstance(found, Refusal):
-            raise _refused(asked, found)
-        jobs.append((replace(asked, targets=(words,)), found))
-    return now, jobs
+            raise refused(asked, found)
+        if has.nodes > 1:
+            found = replace(found, node=has.node)
+        jobs.append(Planned(replace(asked, targets=(words,)), found, has, now))
+    return jobs
 
 
-def check_free(jobs: Sequence[Fit], asked: Request, now: Availability | None, clock: Clock) -> None:
+def check_free(jobs: Sequence[Planned], asked: Request, clock: Clock) -> None:
     """Before anything is submitted that may not wait; raises DshpcError where a GPU is taken, by
     others or by two of these jobs."""
-    whys = [answer.busy(found, now, clock) for found in jobs]
-    named = [kind for found in jobs if found.targeted and found.kind for kind in found.kind.types]
+    whys = [answer.busy(each.fit, each.now, clock) for each in jobs]
+    named = [
+        (each.has.node, kind)
+        for each in jobs
+        if each.fit.targeted and each.fit.kind
+        for kind in each.fit.kind.types
+    ]
     if len(set(named)) < len(named):
         whys.append("several targets name one GPU, and one job would wait for the other")
     if any(whys):
@@ -72,7 +101,7 @@ def check_free(jobs: Sequence[Fit], asked: Request, now: Availability | None, cl
         )
 
 
-def _refused(asked: Request, found: Refusal) -> DshpcError:
+def refused(asked: Request, found: Refusal) -> DshpcError:
     return DshpcError(
         f"{gpu_words.shown(asked.name)} cannot run here: {'; '.join(found.whys)}.",
         "Not queued: this cluster can never run it.",

@@ -131,7 +131,7 @@ class _Follower:
             return
         self._take_log(job)
         if job.state == "RUNNING":
-            gpus = "; ".join(gpu.text for gpu in self.look.places.of_gres(job.gres))
+            gpus = "; ".join(gpu.text for gpu in self.look.places.of_job(job.held, job.nodes))
             self._tell(f"job {job.id} is running{f' on {gpus}' if gpus else ''}")
         else:
             self._tell(f"job {job.id} is {job_states.words(job.state)}")

@@ -11,12 +11,15 @@ from dataclasses import replace
 
 from dshpc_setup.documents import foreign
 from dshpc_setup.errors import usage_error
-from dshpc_setup.jobs import availability, gpu_words, offer
-from dshpc_setup.jobs.fit import Fit, fit
+from dshpc_setup.jobs import availability, choosing, gpu_words, offer
+from dshpc_setup.jobs.fit import Fit, Refusal, fit
 from dshpc_setup.jobs.offer import Offer
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.targets import THIS_NODE
 from dshpc_setup.machine import Machine
+from dshpc_setup.slurm.client import Slurm
+
+_ASK_S = 10.0
 
 
 def all_of(own: Offer, folder: str = offer.NODES) -> tuple[Offer, ...]:
@@ -41,6 +44,8 @@ def all_of(own: Offer, folder: str = offer.NODES) -> tuple[Offer, ...]:
 def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
     """Raises DshpcError (usage) where the request names a node that is not there."""
     own = offers[0]
+    if asked.target_nodes:
+        asked = replace(asked, node=asked.target_nodes[0])
     if len(offers) == 1 or asked.node == THIS_NODE:
         return own
     if asked.node is not None:
@@ -55,6 +60,8 @@ def chosen(machine: Machine, asked: Request, offers: Sequence[Offer]) -> Offer:
     able = [each for each in offers if isinstance(_fit(asked, each, None), Fit)]
     if not able:
         return max(offers, key=lambda each: len(each.gpus))
+    if (asked.resources.nodes or 1) > 1:
+        able = _alike(asked, able)
     if len(able) == 1 or not asked.resources.gpus:
         return able[0]
     jobs = availability.holders(machine)
@@ -73,3 +80,43 @@ def _free(asked: Request, each: Offer, room: availability.Availability) -> tuple
     if not isinstance(found, Fit) or found.free is None:
         return False, 0
     return found.free >= asked.resources.gpus, -len(each.gpus)
+
+
+def _alike(asked: Request, able: Sequence[Offer]) -> list[Offer]:
+    """Those of nodes that are enough for a job on several: all of its GPUs are asked for by one type.
+
+    Raises DshpcError where there are too few.
+    """
+    groups: dict[tuple[str, ...], list[Offer]] = {}
+    for each in able:
+        found = _fit(asked, each, None)
+        groups.setdefault(found.gres if isinstance(found, Fit) else (), []).append(each)
+    wanted = asked.resources.nodes or 1
+    enough = [each for group in groups.values() if len(group) >= wanted for each in group]
+    if enough:
+        return enough
+    need = gpu_words.need(asked.resources) if asked.resources.gpus else "what it asks for"
+    kind = ", of one kind" if len(able) >= wanted else ""
+    most = max(map(len, groups.values()))
+    why = f"it needs {wanted} nodes with {need} each{kind}, this cluster has {most}"
+    raise choosing.refused(asked, Refusal((why,)))
+
+
+def free_now(machine: Machine, asked: Request, has: Offer) -> tuple[Offer, tuple[str, ...]]:
+    """The offer to judge a request by, of a node that takes jobs if one can run it; and all nodes that have
+    GPUs of the same kind, as many as it wants, free now."""
+    offers = all_of(has)
+    told = Slurm(machine).nodes(deadline_s=_ASK_S).value
+    usable = {each.name for each in told or () if each.usable}
+    there = [each for each in offers if told is None or each.node in usable]
+    jobs = availability.holders(machine) if asked.resources.gpus else None
+    free: dict[str, tuple[Offer, frozenset[str]]] = {}
+    for each in there if jobs is not None else ():
+        found = _fit(asked, each, availability.on(machine, jobs or (), each))
+        if isinstance(found, Fit) and found.kind is not None and (found.free or 0) >= found.gpus:
+            free[each.node] = each, frozenset(gpu.model for gpu in found.kind.gpus)
+    if has.node not in free and (free or has.node not in (each.node for each in there)):
+        able = [each for each in there if isinstance(_fit(asked, each, None), Fit)]
+        has = next(iter([*(each for each, _ in free.values()), *able]), has)
+    models = free[has.node][1] if has.node in free else frozenset[str]()
+    return has, tuple(node for node, (_, own) in free.items() if own == models)

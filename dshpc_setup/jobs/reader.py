@@ -110,7 +110,8 @@ class JobReader:
     def _with_notes(self, one: View, job: SlurmJob | Ended) -> View:
         if job.uid is None or job_states.is_group(one.id):
             return one
-        one = view.with_notes(one, end_notes.read(job.uid, job.own), self.places)
+        node = job.node if isinstance(job, Ended) else next(iter(job.nodes), None)
+        one = view.with_notes(one, end_notes.read(job.uid, job.own), self.places.on(node))
         used = self.uses.find(job.own, one.ended)
         return one if used is None else view.with_use(one, used)
 

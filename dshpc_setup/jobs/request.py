@@ -44,6 +44,7 @@ class Request:
     dependency: str | None = None
     targets: tuple[tuple[str, ...], ...] = ()
     node: str | None = None
+    target_nodes: tuple[str, ...] = ()  # of each target, where they are on several
     cwd: str | None = None  # where it runs; None: in the workspace
     partition: str | None = None
     if_busy: Literal["wait", "refuse"] = "wait"

@@ -43,6 +43,7 @@ class CommandLine:
     memory: str | None = None
     time: str | None = None
     shards: str | None = None
+    nodes: str | None = None
     partition: str | None = None
     dry_run: bool = False
     targets: tuple[str, ...] = ()
@@ -146,7 +147,8 @@ def _is_file(word: str) -> bool:
 def _request(asked: CommandLine, wanted: Resources, work: str) -> Request:
     for text in filter(None, (asked.partition, asked.gpu_type)):
         _check_text(text)
-    node, targets = _targets(asked)
+    nodes, targets = _targets(asked)
+    several = len(set(nodes)) > 1
     return Request(
         kind="command",
         name="",
@@ -155,20 +157,27 @@ def _request(asked: CommandLine, wanted: Resources, work: str) -> Request:
         resources=with_asked(wanted, asked),
         partition=asked.partition,
         targets=targets,
-        node=node,
+        node=None if several or not nodes else nodes[0],
+        target_nodes=nodes if several else (),
         if_busy="refuse" if asked.no_wait else "wait",
         dry_run=asked.dry_run,
         utc_offset_s=time.localtime().tm_gmtoff,
     )
 
 
-def _targets(asked: CommandLine) -> tuple[str | None, tuple[tuple[str, ...], ...]]:
+def _targets(asked: CommandLine) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """The node and the GPUs of each target, which `--gpus` may count again but not contradict."""
     if not asked.targets:
-        return None, ()
+        return (), ()
     from dshpc_setup.jobs import targets
 
-    node, found = targets.parse(asked.targets)
+    if asked.nodes is not None:
+        raise usage_error(
+            "--nodes and --target exclude each other.",
+            "A target is one node, and a job of its own.",
+            "Leave one of them out.",
+        )
+    nodes, found = targets.parse(asked.targets)
     count = _count("--gpus", asked.gpus)
     for text, words in zip(asked.targets, found, strict=True):
         if words and count is not None and count != len(words):
@@ -177,7 +186,7 @@ def _targets(asked: CommandLine) -> tuple[str | None, tuple[tuple[str, ...], ...
                 "A target says itself how many GPUs a job gets.",
                 "Leave --gpus out.",
             )
-    return node, found
+    return nodes, found
 
 
 def with_asked(wanted: Resources, asked: CommandLine) -> Resources:
@@ -186,6 +195,7 @@ def with_asked(wanted: Resources, asked: CommandLine) -> Resources:
         "gpus": _count("--gpus", asked.gpus),
         "cpus": _count("--cpus", asked.cpus),
         "shards": _count("--shards", asked.shards),
+        "nodes": _nodes(asked.nodes),
         "gpu_type": asked.gpu_type,
         "gpu_memory_mb": _size("--gpu-memory", asked.gpu_memory),
         "memory_mb": _size("--memory", asked.memory),
@@ -219,6 +229,13 @@ def _count(option: str, text: str | None) -> int | None:
     if not (text.isascii() and text.isdecimal() and len(text) <= 6):
         raise usage_error(f"{option} {text!r} is not a count.", "", f"Such as: {option} 1")
     return int(text)
+
+
+def _nodes(text: str | None) -> int | None:
+    count = _count("--nodes", text)
+    if count == 0:
+        raise usage_error("--nodes 0: a job runs on one node at least.", "", "Such as: --nodes 2")
+    return count
 
 
 def _size(option: str, text: str | None) -> int | None:

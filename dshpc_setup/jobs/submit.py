@@ -115,18 +115,18 @@ def submit(
     made = [] if made is None else made
     clock = Clock(time.time(), asked.utc_offset_s)
     _check_array(asked, has)
-    now, jobs = choosing.planned(machine, asked, has, clock)
-    if has.nodes > 1 and asked.node is not None:
-        jobs = [(one, replace(found, node=has.node)) for one, found in jobs]
+    jobs = choosing.planned(machine, asked, has, clock)
     no_wait = asked.if_busy == "refuse"
     if no_wait:
-        choosing.check_free([found for _, found in jobs], asked, now, clock)
+        choosing.check_free(jobs, asked, clock)
     done: list[dict[str, Any]] = []
     try:
-        for place, (one, found) in enumerate(jobs, 1):
+        for place, each in enumerate(jobs, 1):
             made.append(Workspace(asked.work, os.getuid(), workspace.new_name(asked.name)))
-            done.append(_submitted(machine, one, found, made[-1], is_last=place == len(jobs)))
-            done[-1]["notes"] += [*answer.notes(found, has, now, clock), *answer.place(one)]
+            is_last = place == len(jobs)
+            done.append(_submitted(machine, each.request, each.fit, made[-1], is_last=is_last))
+            notes = answer.notes(each.fit, each.has, each.now, clock)
+            done[-1]["notes"] += [*notes, *answer.place(each.request)]
             if no_wait and not asked.dry_run:
                 _begin_or_go(machine, asked, done[-1], made[-1])
     except DshpcError as error:
@@ -329,6 +329,9 @@ def _remember(
 def check(machine: Machine, asked: Request, has: Offer) -> dict[str, Any]:
     """The `dshpc.method-check/1` object: whether it could run, on what, and when."""
     clock = Clock(time.time(), asked.utc_offset_s)
+    free_on: tuple[str, ...] = ()
+    if has.nodes > 1:
+        has, free_on = node_choice.free_now(machine, asked, has)
     now = availability.ask(machine, has) if asked.resources.gpus else None
     found = fit(asked.resources, has, now, asked.partition, clock)
     refused = isinstance(found, Refusal)
@@ -345,5 +348,9 @@ def check(machine: Machine, asked: Request, has: Offer) -> dict[str, Any]:
         "whys": list(found.whys) if isinstance(found, Refusal) else [],
         "notes": []
         if isinstance(found, Refusal)
-        else [*([out] if out else []), *answer.notes(found, has, now, clock)],
+        else [
+            *([out] if out else []),
+            *answer.notes(found, has, now, clock),
+            *(answer.free_nodes(found, free_on) if has.nodes > 1 else ()),
+        ],
     }

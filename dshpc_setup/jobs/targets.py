@@ -25,10 +25,10 @@ _GPU = re.compile(r"[0-9A-Za-z][0-9A-Za-z./-]{0,79}", re.ASCII)
 _INDEX = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 
 
-def parse(texts: Sequence[str]) -> tuple[str | None, tuple[tuple[str, ...], ...]]:
-    """(node, the GPUs of each target, () for one that names none); (None, ()) without a target.
+def parse(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """The node of each target, and its GPUs, () for one that names none.
 
-    Raises DshpcError (usage) for what is none, and for several nodes.
+    Raises DshpcError (usage) for what is none.
     """
     nodes: list[str] = []
     found = []
@@ -43,14 +43,7 @@ def parse(texts: Sequence[str]) -> tuple[str | None, tuple[tuple[str, ...], ...]
             )
         nodes.append(match[1])
         found.append(words)
-    named = list(dict.fromkeys(node for node in nodes if node != THIS_NODE))
-    if len(named) > 1:
-        raise usage_error(
-            f"--target names several nodes: {gpu_words.listed(named)}.",
-            "All targets of one call are on one node.",
-            "Call it once for each node: dshpc node list",
-        )
-    return next(iter(named or nodes), None), tuple(found)
+    return tuple(nodes), tuple(found)
 
 
 def check_node(node: str | None, offer: Offer) -> None:

@@ -84,14 +84,14 @@ def of_known(
     view = replace(
         _of(job, record),
         reason=reason,
-        gpus=places.of_gres(job.gres) if job.gres and not job.has_ended else (),
+        gpus=places.of_job(job.held, job.nodes) if job.gres and not job.has_ended else (),
         asked_gres=job.asked or None,
         log=None
         if job_states.is_group(job.id)
         else _log(record, job.task) or job_states.log_of(job) or None,
         restarts=job.restarts,
     )
-    return _with_result(view, result, places)
+    return _with_result(view, result, places.on(next(iter(job.nodes), None)))
 
 
 def of_ended(job: Ended, record: Record | None, places: Places) -> View:
@@ -101,7 +101,7 @@ def of_ended(job: Ended, record: Record | None, places: Places) -> View:
     if rest:
         view = replace(view, id=f"{job.number}_[{rest}]", log=None)
     result = (record.result(job.task) if record else None) or {}
-    return _with_result(view, result, places)
+    return _with_result(view, result, places.on(job.node))
 
 
 def _of(job: SlurmJob | Ended, record: Record | None) -> View:

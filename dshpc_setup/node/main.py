@@ -26,6 +26,7 @@ _HELP = """usage: dshpc-node COMMAND [ARGUMENT...]
 
 For the dshpc command on the host:
   observe                       Print what `dshpc doctor` asks, as a JSON object
+  detect [OPTION...]            Print what this node sees, as `dshpc detect` has it
   check                         Try whether a start here would succeed; print a JSON object
   add-user UID GID NAME [HOME]  Make a user of the host known here
   add-ground WORK UID GID       Make the folder of a user's workspaces
@@ -185,6 +186,15 @@ def _observe(rest: list[str]) -> int:
     _no_arguments(rest)
     print(json.dumps(observe.to_json(observe.observe(LocalMachine(), _paths(), os.environ))))
     return 0
+
+
+def _detect(rest: list[str]) -> int:
+    from dshpc_setup.cli import detect
+
+    asked = detect.parsed(rest)
+    if asked is None or asked.node is not None:
+        raise _usage("dshpc-node detect takes --json, --explain, --only and --deadline.")
+    return detect.detect_inside(asked)
 
 
 def _doctor(rest: list[str]) -> int:
@@ -374,6 +384,7 @@ _COMMANDS = {
     "health": _health,
     "doctor": _doctor,
     "observe": _observe,
+    "detect": _detect,
     "saved-state": _saved_state,
     "add-user": _add_user,
     "add-ground": _add_ground,

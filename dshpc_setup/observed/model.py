@@ -142,6 +142,7 @@ class KeyFile:
     owner: str | None = None  # user name
     size: int | None = None
     detail: str | None = None  # why it is no key that Slurm takes
+    kid: str | None = None  # the name of the one that signs, which is no secret
 
 
 ProgramFault = Literal["missing", "no_file", "not_executable", "no_interpreter"]
@@ -154,6 +155,13 @@ class NamedProgram:
     key: str  # "TaskProlog"
     path: str
     fault: ProgramFault
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """The work folder as a node sees it; None: it has no such folder."""
+
+    inode: int | None = None
 
 
 @dataclass(frozen=True)
@@ -187,6 +195,8 @@ class Inside:
     pids_refused: int = 0  # how often the kernel has refused it one more
     host_name: str | None = None
     host_name_resolves: bool | None = None
+    controller_resolves: bool | None = None  # of a worker: whether it finds the controller by name
+    work: WorkFolder | None = None  # None: not asked
     node_lines: tuple[str, ...] = ()  # `scontrol show node -o`
     errors: tuple[str, ...] = ()  # last lines of the daemons with error: or fatal:
     task_prolog: tuple[str, ...] = ()  # jobs that ended lately at one: "17 (exit code 3)"
@@ -195,6 +205,16 @@ class Inside:
     steps_without_process: tuple[str, ...] = ()  # steps of srun that it takes for running: "17_2.0"
     gpus_state: State | None = None  # timeout, error, denied: `gpus` says nothing
     idle_gpus: tuple[IdleGpu, ...] = ()  # held for longer than idle_gpu without use
+
+
+@dataclass(frozen=True)
+class NodeSeen:
+    """Another node of the cluster; `status` is its container's, `problem` why it could not be asked."""
+
+    name: str
+    status: str
+    inside: Inside | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -208,6 +228,8 @@ class Observed:
     container: ContainerSeen | None = None
     inside: Inside | None = None
     inside_problem: str | None = None  # why the container could not be asked
+    others: tuple[NodeSeen, ...] = ()  # the nodes beside the controller's own
+    work: WorkFolder | None = None  # on this machine; None: there are no others to compare it with
     files: tuple[ProjectFile, ...] = ()
     disks: tuple[Disk, ...] = ()
     kernel: KernelLog = field(default_factory=KernelLog)

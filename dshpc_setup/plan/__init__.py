@@ -95,7 +95,7 @@ def plan_cluster(facts: HostFacts, settings: Settings) -> ClusterPlan:
         def_mem_per_gpu_mib=node.share_of_a_gpu(memory, most_gpus),
         tmp_disk_mib=node.tmp_disk(facts),
         more_partitions=_more_partitions(settings),
-        ports=settings.slurm_ports,
+        ports=(settings.slurm_ports[0], settings.slurm_ports[1]),
         max_array_size=limits.max_array_size(settings),
         max_job_count=limits.max_job_count(settings),
         extra=extra.lines(settings),
@@ -125,7 +125,7 @@ def most_nodes(facts: HostFacts) -> int:
 
 def refuse_too_many(facts: HostFacts, settings: Settings) -> None:
     """Raises DshpcError (usage) where the machine is too small for so many nodes."""
-    wanted, most = len(settings.profiles), most_nodes(facts)
+    wanted, most = 1 + len(settings.worker_numbers), most_nodes(facts)
     if wanted > max(most, 1):
         raise usage_error(
             f"{wanted} nodes are too many for this machine: {most} at most.",

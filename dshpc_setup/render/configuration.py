@@ -57,6 +57,7 @@ class ComposeFile:
     simulated: bool = False
     ports: tuple[str, ...] = ()  # ADDRESS:PORT:PORT
     service: str = "slurm"
+    own_network: bool = True  # of the cluster; else its containers have the machine's
     workers: tuple[ComposeFile, ...] = ()  # further nodes: of each counts what its service needs
 
     @property

@@ -21,7 +21,7 @@ from dshpc_setup.render.configuration import ComposeFile, render_compose
 from dshpc_setup.render.gpu_stanza import gpu_stanza, with_profile
 from dshpc_setup.render.log_bounds import log_bounds
 from dshpc_setup.settings import Settings
-from dshpc_setup.slurm.paths import HOMES, LEFT_OUT, REST_LISTEN
+from dshpc_setup.slurm.paths import HOMES, LEFT_OUT, REST_LISTEN, SHARED_NETWORK
 
 PROJECT_LABEL = LABEL
 RENDERED_LABEL = "org.dshpc.rendered"
@@ -241,6 +241,7 @@ def compose_file(
         build=build,
         simulated=plan.simulated or any(each.plan.simulated for each in workers),
         ports=rest_ports(settings, facts),
+        own_network=facts.engine.kind != "builtin",
     )
     return replace(whole, workers=tuple(_worker(whole, each, project, facts) for each in workers))
 
@@ -264,6 +265,7 @@ def _worker(whole: ComposeFile, worker: Worker, project: Path, facts: HostFacts)
             **settings.container_env(),
             "DSHPC_PREFIX": settings.prefix,
             **settings.place.to_env(),
+            **({} if whole.own_network else {SHARED_NETWORK: "1"}),
             **_left_out(settings, gpu.devices),
             **gpu.environment,
         },

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.settings.declarations import BY_NAME, DECLARATIONS, Declaration
-from dshpc_setup.settings.texts import BadItemError
+from dshpc_setup.settings.texts import REMOVED, BadItemError
 from dshpc_setup.settings.wrong import (
     OWN_FILE,
     Origin,
@@ -89,7 +89,7 @@ class Settings:
     array_limit: int = 10001
     job_limit: int | None = None  # None: by array_limit
     longest_wait: str = "1h"  # "none": without end
-    slurm_ports: tuple[int, int] = (6817, 6818)
+    slurm_ports: tuple[int, ...] = (6817, 6818)  # slurmctld, slurmd, those of workers here
     clean_after: str = "30d"
     rest: str = "off"  # off | on | ADDRESS:PORT
     idle_gpu: str = "30m"
@@ -118,8 +118,25 @@ class Settings:
     @property
     def worker_containers(self) -> dict[str, str]:
         """Node -> container of each worker on this machine."""
-        numbers = range(2, len(self.profiles) + 1)
-        return {f"{self.prefix}-{each}": f"{self.container}-{each}" for each in numbers}
+        return {f"{self.prefix}-{each}": f"{self.container}-{each}" for each in self.worker_numbers}
+
+    @property
+    def worker_numbers(self) -> tuple[int, ...]:
+        """The second node is number 2; one that was removed leaves its number free."""
+        return tuple(
+            number
+            for number, profile in enumerate(self.profiles, 1)
+            if number > 1 and profile != REMOVED
+        )
+
+    def without_worker(self, number: int) -> str:
+        """The setting `nodes` with that worker gone and each other one under its name."""
+        kept = [profile or "none" for profile in self.profiles]
+        kept[number - 1] = REMOVED
+        while kept[-1] == REMOVED:
+            kept.pop()
+        is_count = isinstance(self.nodes, int) and REMOVED not in kept
+        return str(len(kept)) if is_count else ",".join(kept)
 
     @property
     def node(self) -> str:
@@ -127,7 +144,8 @@ class Settings:
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """What each node of this machine simulates, the controller's first; "": what is there."""
+        """What each node of this machine simulates, the controller's first; "": what is there; `REMOVED`
+        of a number that no node has."""
         if isinstance(self.nodes, tuple):
             return self.nodes
         return (self.simulate,) * self.nodes
@@ -139,7 +157,13 @@ class Settings:
         place = replace(self.place, role="worker", node=f"{self.prefix}-{number}")
         gpu = self.gpu if profile else "none"
         texts = {**self.texts, "simulate": profile or "none", "gpu": gpu}
-        return replace(self, place=place, simulate=profile, devices=(), gpu=gpu, texts=texts)
+        ports = self.slurm_ports
+        if len(ports) > number:  # they share the machine's network
+            ports = (ports[0], ports[number])
+            texts["slurm_ports"] = ",".join(map(str, ports))
+        return replace(
+            self, place=place, simulate=profile, devices=(), gpu=gpu, slurm_ports=ports, texts=texts
+        )
 
     def container_env(self) -> dict[str, str]:
         """Variables that give the entrypoint the same settings: those that are not the default."""
@@ -266,11 +290,12 @@ def _placed(settings: Settings) -> Settings:
         texts = {**settings.texts, "simulate": first or "none"}
         sources = {**settings.sources, "simulate": settings.sources["nodes"]}
         settings = replace(settings, simulate=first, texts=texts, sources=sources)
-    if len(settings.profiles) == 1:
+    if not settings.worker_numbers:
         return settings
     from dshpc_setup.machine.profiles import parse_profile
 
-    cards = (parse_profile(each).cards if each else () for each in set(settings.profiles))
+    profiles = set(settings.profiles) - {REMOVED}
+    cards = (parse_profile(each).cards if each else () for each in profiles)
     most = max(sum(len(card.model.mig) or 1 for card in each) for each in cards)
     return replace(settings, place=Place("controller", most_gpus=most))
 

@@ -211,8 +211,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "slurm_ports",
         (6817, 6818),
-        "Ports of slurmctld and slurmd. The built-in engine, whose container has the machine's own network, "
-        "chooses two that are free.",
+        "Ports of slurmctld and slurmd. The built-in engine, whose containers have the machine's own "
+        "network, chooses those that are free, with one more for each further node.",
         texts.ports,
         "N,N",
         in_container=True,

@@ -102,12 +102,16 @@ def job_limit(text: str) -> int:
     return found
 
 
-def ports(text: str) -> tuple[int, int]:
-    """Two different ports that an ordinary user may listen on."""
+def ports(text: str) -> tuple[int, ...]:
+    """Two or more different ports that an ordinary user may listen on."""
     found = tuple(count(item.strip()) for item in text.split(","))
-    if len(found) != 2 or found[0] == found[1] or not all(1024 <= each < 65536 for each in found):
+    if (
+        len(found) < 2
+        or len(set(found)) < len(found)
+        or not all(1024 <= it < 65536 for it in found)
+    ):
         raise ValueError("must be two different ports from 1024 to 65535: 6817,6818")
-    return found[0], found[1]
+    return found
 
 
 def rest(text: str) -> str:
@@ -199,16 +203,26 @@ def profile(text: str) -> str:
 
 
 MOST_NODES = 1024
+REMOVED = "removed"
+"""In a list of nodes the place of one that is not there: those behind it keep their names."""
 
 
 def nodes(text: str) -> int | tuple[str, ...]:
-    """How many nodes, or what each of them simulates, "" for one without GPUs."""
+    """How many nodes, or what each of them simulates, "" for one without GPUs; `REMOVED` of one that is
+    not there, never the first or the last."""
     if re.fullmatch(r"[0-9]{1,9}", text.strip(), re.ASCII):
         if not 1 <= int(text) <= MOST_NODES:
             raise ValueError(f"must be a number from 1 to {MOST_NODES}")
         return int(text)
     found = []
     for index, item in _items(text):
+        if item == REMOVED:
+            if index == 0:
+                raise BadItemError(
+                    index, "removes the controller's own node, without which none is"
+                )
+            found.append(item)
+            continue
         try:
             found.append(profile(item))
         except DshpcError as error:
@@ -221,6 +235,8 @@ def nodes(text: str) -> int | tuple[str, ...]:
         raise ValueError("names no node: a number such as 4, or what each node simulates")
     if len(found) > MOST_NODES:
         raise ValueError(f"must be {MOST_NODES} nodes at most")
+    while found[-1] == REMOVED:
+        found.pop()
     return tuple(found)
 
 

@@ -226,8 +226,8 @@ class Configure:
         engine_choice.need(
             self._given, chosen, self.project.runtime(), looks_only=self.options.dry_run
         )
-        if chosen.kind != "docker" and len(settings.profiles) > 1:
-            raise no_other_nodes(chosen.kind)
+        if chosen.kind == "podman" and settings.worker_numbers:
+            raise no_other_nodes()
         if chosen.note is not None:
             self.steps.note(chosen.note)
         self._engine = chosen.kind

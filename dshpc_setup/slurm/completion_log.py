@@ -54,6 +54,7 @@ class Ended:
     tres: str = (
         ""  # "cpu=1,mem=2711M,node=1,billing=1"; no GPUs, which Slurm counts with a database alone
     )
+    node: str | None = None  # the first of those that it ran on
 
     @property
     def id(self) -> str:
@@ -90,7 +91,14 @@ def parse(line: str) -> Ended | None:
         folder=match["folder"],
         own=int(match["raw"]),
         tres=match["tres"],
+        node=_first_node(match["nodes"]) if had_node else None,
     )
+
+
+def _first_node(text: str) -> str | None:
+    """ "lab-[2-3,5],other" -> "lab-2"."""
+    found = re.match(r"([\w.-]+?)(?:\[(\d+)[^\]]*\])?(?:,|$)", text, re.ASCII)
+    return None if found is None else found[1] + (found[2] or "")
 
 
 def default_log(job: Ended) -> str:

@@ -71,7 +71,8 @@ class SlurmJob:
     user: str = "?"
     state: str = ""
     reason: str = ""
-    gres: str = ""  # "gpu:h100:2(IDX:0-1)", of its only node
+    gres: str = ""  # "gpu:h100:2(IDX:0-1)", of its first node
+    held: tuple[str, ...] = ()  # the same of each of its nodes
     asked: str = ""  # what it asks for: "gpu:h100:2"; "" for none that is known
     submitted: float | None = None
     started: float | None = None
@@ -87,10 +88,10 @@ class SlurmJob:
     uid: int | None = None
     own: int = 0  # its own number, also of a task of an array
     reservation: str = ""
+    nodes: tuple[str, ...] = ()
     # Asked for in columns alone
     batch: bool = False  # of sbatch, and not of srun or salloc
     requeue: bool = False  # may be queued again
-    nodes: tuple[str, ...] = ()
     nice: int = 0
     eligible: str = ""  # "2026-01-31T12:00:00", of Slurm's clock and zone; "N/A"
     elapsed: str = ""  # "1:02:03"
@@ -142,6 +143,8 @@ def _known(item: Mapping[str, Any]) -> SlurmJob:
         state=state,
         reason=str(item.get("state_reason") or ""),
         gres=texts[0] if texts else "",
+        held=tuple(texts),
+        nodes=_nodes(item),
         asked=str(item.get("tres_per_job") or item.get("tres_per_node") or ""),
         submitted=_time(item.get("submit_time")),
         started=started if _has_begun(item, state) else None,
@@ -158,6 +161,18 @@ def _known(item: Mapping[str, Any]) -> SlurmJob:
         own=number(item.get("job_id")) or 0,
         reservation=str(item.get("resv_name") or ""),
     )
+
+
+def _nodes(item: Mapping[str, Any]) -> tuple[str, ...]:
+    """In the order of `gres_detail`; of one that has ended the first alone is told."""
+    resources = item.get("job_resources")
+    nodes = resources.get("nodes") if isinstance(resources, dict) else None
+    places = nodes.get("allocation") if isinstance(nodes, dict) else None
+    found = [
+        str(each["name"]) for each in places or () if isinstance(each, dict) and "name" in each
+    ]
+    host = item.get("batch_host")
+    return tuple(found) or ((host,) if isinstance(host, str) and host else ())
 
 
 def is_refused(state: str, signal: int | None, had_node: bool) -> bool:

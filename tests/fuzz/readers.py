@@ -17,7 +17,7 @@ from random import Random
 from dshpc_setup import settings
 from dshpc_setup.builtin_client.failing import ClientError
 from dshpc_setup.bundle import replay
-from dshpc_setup.checkup import cluster as checkup_cluster
+from dshpc_setup.checkup import inside_answer
 from dshpc_setup.cli import job_request
 from dshpc_setup.cluster import gpu_jobs, key, reconfigure
 from dshpc_setup.cluster import status as cluster_status
@@ -242,7 +242,7 @@ READERS = (
     Reader("a rotated key", _quiet(lambda text: key._parsed(text, "c")), json.dumps(_ROTATED), _SAID),
     Reader("an answer", _quiet(job_request._answer), json.dumps(_ERROR), _SAID),
     Reader("the settings of a container", _quiet(lambda text: reconfigure.differing(text, {})), '["A=b"]'),
-    Reader("what was seen inside", _quiet(checkup_cluster.parse_inside),
+    Reader("what was seen inside", _quiet(inside_answer.parse_inside),
            json.dumps({"wheel_version": "1", "cpus": 5, "files": []})),
     Reader("a report's observed.json", _quiet(lambda text: stored.from_json(text, "x")), _OBSERVED, _SAID),
     Reader("a report's facts.json", _quiet(lambda text: replay._object(text, "x", "s")), '{"schema": "s"}',

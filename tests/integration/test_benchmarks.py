@@ -31,7 +31,7 @@ BENCHMARKS = ROOT / "benchmarks"
 # Beside each other, for most of their time is waiting
 SIDE_BY_SIDE = (
     ("stop", "version", "validate", "completion", "ssh"),
-    ("processes", "use", "metrics", "dashboard"),
+    ("processes", "use", "metrics", "dashboard", "nodes"),
     (
         "doctor",
         "restarts",

@@ -14,7 +14,8 @@ from tests.integration.conftest import docker
 from tests.integration.engines import Engine
 
 pytestmark = pytest.mark.engines(
-    "docker", why="several nodes run on Docker alone: each has an address in the cluster's network"
+    "docker",
+    why="kills and pauses containers by Docker's words; the built-in engine: test_many_nodes",
 )
 
 LIST = "h100:2,h100:2,t4:1,none"

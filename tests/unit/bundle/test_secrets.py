@@ -20,7 +20,14 @@ from dshpc_setup.diagnose import Finding, diagnose
 from dshpc_setup.errors import Fix
 from dshpc_setup.files.ownership import digest
 from dshpc_setup.observed import stored
-from dshpc_setup.observed.model import ContainerSeen, Disk, Inside, KernelLog, ProjectFile
+from dshpc_setup.observed.model import (
+    ContainerSeen,
+    Disk,
+    Inside,
+    KernelLog,
+    NodeSeen,
+    ProjectFile,
+)
 from dshpc_setup.record import recorder
 from dshpc_setup.settings import load
 from dshpc_setup.slurm.blocked_jobs import Stuck
@@ -31,6 +38,7 @@ from tests.unit.diagnose import known as cases
 UUID = "GPU-8a5c1b2d-1111-4222-8333-444455556666"
 SECRETS = {
     # names
+    "other node": "zetafarm-2",
     "node name": "rack4-n3", "domain": "hpc.corp-zeta.test", "login node": "login-zeta9",
     "mail server": "mail.zeta-mail.test", "prefix": "zeta-lab", "user": "carolz", "other user": "davez",
     "user of the queue": "erinz", "user in a log": "frankz", "user of a reason": "gracez",
@@ -213,6 +221,7 @@ def _sources(machine: made.Made) -> Sources:
                ProjectFile("docker-compose.yml", "edited", text=COMPOSE)),
         disks=(Disk("engine", S["engine's disk"], 1, 2), Disk("project", S["project folder"], 1, 2)),
         kernel=kernel,
+        others=(NodeSeen(S["other node"], "running", replace(inside, host_name=S["other node"])),),
     )  # fmt: skip
     settings = load(
         yaml_text=YAML.replace("my_token", "# my_token"), flags={"work": S["work folder"]}
@@ -276,8 +285,8 @@ def test_fifty_secrets_are_planted() -> None:
     assert len(set(SECRETS.values())) >= 50
     elsewhere = {"prefix", "job name", "killed job", "user of the queue", "program", "usb serial",
                  "project folder", "work folder", "engine's disk", "env file", "evidence token",
-                 "fix password", "key cut off", "key in lines", "node name", "home", "other user",
-                 "basic", "basic password"}  # fmt: skip
+                 "fix password", "key cut off", "key in lines", "node name", "other node", "home",
+                 "other user", "basic", "basic password"}  # fmt: skip
     for what, secret in SECRETS.items():
         assert secret in _planted() or what in elsewhere, f"{what} is not planted"
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dshpc_setup import checkup, probes
-from dshpc_setup.checkup import cluster, disks, kernel
+from dshpc_setup.checkup import cluster, disks, inside_answer, kernel
 from dshpc_setup.container import observe
 from dshpc_setup.engine import containers
 from dshpc_setup.engine.inspecting import INSIDE_S, Early, ask_inside
@@ -305,12 +305,12 @@ def test_what_hangs_takes_nothing_along(project: Project) -> None:
 
 def test_a_newer_containers_words_are_passed_over() -> None:
     value = {**asdict(INSIDE), "moon": "full"}
-    assert cluster.parse_inside(json.dumps(value)) == INSIDE
+    assert inside_answer.parse_inside(json.dumps(value)) == INSIDE
 
 
 @given(st.text(max_size=60) | st.just("[" * 100_000))
 def test_any_answer_is_read(text: str) -> None:
-    assert cluster.parse_inside(text) is None
+    assert inside_answer.parse_inside(text) is None
 
 
 def test_only_the_last_errors_are_kept() -> None:

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from dshpc_setup.errors import DshpcError
-from dshpc_setup.jobs import availability, node_choice
-from dshpc_setup.jobs.fit import Refusal, fit, limits
+from dshpc_setup.jobs import answer, availability, choosing, node_choice
+from dshpc_setup.jobs.fit import Fit, Refusal, fit, limits
+from dshpc_setup.jobs.gpu_words import Clock
 from dshpc_setup.jobs.offer import Offer, OfferedGpu
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.methods.model import Resources
 from dshpc_setup.slurm.holders import Holder
-from tests.unit.engine.fake import FakeMachine
+from tests.unit.engine.fake import Answer, FakeMachine
 
 NOBODY = FakeMachine()
 
@@ -90,3 +91,61 @@ def test_they_are_read_where_each_has_left_its_own(tmp_path: Path) -> None:
     found = node_choice.all_of(replace(OFFERS[0], nodes=1), str(tmp_path))
     assert [(each.node, each.nodes) for each in found] == [("lab", 3), ("lab-2", 3), ("lab-3", 3)]
     assert node_choice.all_of(OFFERS[0], str(tmp_path / "none")) == (OFFERS[0],)
+
+
+def test_more_nodes_than_have_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    held(monkeypatch)
+    assert node_choice.chosen(NOBODY, request(gpus=2, nodes=2), OFFERS).node == "lab-2"
+    with pytest.raises(DshpcError) as told:
+        node_choice.chosen(NOBODY, request(gpus=2, nodes=3), OFFERS)
+    assert "it needs 3 nodes with 2 GPUs each, this cluster has 2" in told.value.brief
+    with pytest.raises(DshpcError) as told:
+        node_choice.chosen(NOBODY, request(gpus=1, nodes=3), OFFERS)
+    assert "it needs 3 nodes with 1 GPU each, of one kind, this cluster has 2" in told.value.brief
+
+
+def test_each_target_is_judged_by_its_own_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_choice, "all_of", lambda _: OFFERS)
+    monkeypatch.setattr(availability, "ask", lambda *_: availability.Availability())
+    clock = Clock(0.0)
+    wanted = replace(request(gpus=1), targets=(("0", "1"), ("0",)), target_nodes=("lab-3", "lab"))
+    first, second = choosing.planned(NOBODY, wanted, OFFERS[0], clock)
+    assert (first.fit.node, first.fit.gres) == ("lab-3", ("gpu:h100:2",))
+    assert (second.fit.node, second.fit.gres) == ("lab", ("gpu:t4:1",))
+    assert second.request.targets == (("0",),)
+    choosing.check_free([first, second], wanted, clock)
+    twice = choosing.planned(
+        NOBODY,
+        replace(wanted, targets=(("0",), ("0",)), target_nodes=("lab", "lab")),
+        OFFERS[0],
+        clock,
+    )
+    with pytest.raises(DshpcError, match="several targets name one GPU"):
+        choosing.check_free(twice, wanted, clock)
+    with pytest.raises(DshpcError, match="no node lab-9"):
+        choosing.planned(NOBODY, replace(wanted, target_nodes=("lab-3", "lab-9")), OFFERS[0], clock)
+
+
+def test_what_is_free_now_is_counted_over_the_nodes_that_take_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_choice, "all_of", lambda _: OFFERS)
+    states = {"lab": "idle", "lab-2": "drained", "lab-3": "idle"}
+    said = "".join(f"{name}|gpu:h100:2|gpu:0|{state}|none\n" for name, state in states.items())
+    machine = FakeMachine(commands={"sinfo": Answer(said)})
+    held(monkeypatch)
+    has, free = node_choice.free_now(machine, request(gpus=2), OFFERS[1])
+    assert (has.node, free) == ("lab-3", ("lab-3",))
+    has, free = node_choice.free_now(machine, request(gpus=1), OFFERS[0])
+    assert (has.node, free) == ("lab", ("lab",))  # of its kind
+    held(monkeypatch, Holder("7", "ada", "x", ("gpu:h100:1(IDX:0)",), ("lab-3",), None))
+    has, free = node_choice.free_now(machine, request(gpus=2), OFFERS[1])
+    assert (has.node, free) == ("lab-3", ())
+    found = fit(Resources(gpus=2), OFFERS[2], None)
+    assert isinstance(found, Fit)
+    assert answer.free_nodes(found, ("lab-2", "lab-3")) == [
+        "2 nodes have 2x h100 (16 GB) free now: lab-2, lab-3."
+    ]
+    assert answer.free_nodes(found, ()) == ["No node has 2x h100 (16 GB) free now."]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -339,6 +340,23 @@ def test_targets_and_no_waiting(project: Path) -> None:
     assert (found.node, found.targets, found.if_busy) == ("n", (("0", "2"), ()), "refuse")
     plain = request_building.of_command(CommandLine(command=("true",)), incoming(project))
     assert (plain.node, plain.targets, plain.if_busy) == (None, (), "wait")
+
+
+def test_targets_on_several_nodes(project: Path) -> None:
+    asked = CommandLine(command=("true",), targets=("n::0,2", "m"))
+    found = request_building.of_command(asked, incoming(project))
+    assert (found.node, found.target_nodes) == (None, ("n", "m"))
+    with pytest.raises(DshpcError, match="--nodes and --target exclude each other"):
+        request_building.of_command(replace(asked, nodes="2"), incoming(project))
+
+
+@pytest.mark.parametrize("count", ["0", "x", "-1", "1.5", "\u0662"])
+def test_what_is_no_number_of_nodes_is_refused(project: Path, count: str) -> None:
+    with pytest.raises(DshpcError) as told:
+        request_building.of_command(CommandLine(command=("true",), nodes=count), incoming(project))
+    assert told.value.exit_code == 64
+    two = request_building.of_command(CommandLine(command=("true",), nodes="2"), incoming(project))
+    assert two.resources.nodes == 2
 
 
 def test_a_count_that_contradicts_a_target_is_refused(project: Path) -> None:

@@ -31,19 +31,19 @@ NODE = by_index("h100", "h100", "t4")
 
 
 @pytest.mark.parametrize(
-    ("texts", "node", "found"),
+    ("texts", "nodes", "found"),
     [
-        ((), None, ()),
-        (("node",), "node", ((),)),
-        (("node::0,2",), "node", (("0", "2"),)),
-        (("a-b::GPU-1f3a", "a-b::0.1"), "a-b", (("GPU-1f3a",), ("0.1",))),
-        (("node::MIG-GPU-5/1/0",), "node", (("MIG-GPU-5/1/0",),)),
+        ((), (), ()),
+        (("node",), ("node",), ((),)),
+        (("node::0,2",), ("node",), (("0", "2"),)),
+        (("a-b::GPU-1f3a", "c::0.1"), ("a-b", "c"), (("GPU-1f3a",), ("0.1",))),
+        (("node::MIG-GPU-5/1/0",), ("node",), (("MIG-GPU-5/1/0",),)),
     ],
 )
 def test_what_stands_there(
-    texts: tuple[str, ...], node: str | None, found: tuple[tuple[str, ...], ...]
+    texts: tuple[str, ...], nodes: tuple[str, ...], found: tuple[tuple[str, ...], ...]
 ) -> None:
-    assert targets.parse(texts) == (node, found)
+    assert targets.parse(texts) == (nodes, found)
 
 
 @pytest.mark.parametrize(
@@ -57,28 +57,23 @@ def test_what_is_no_target(text: str) -> None:
     assert told.value.exit_code == 64
 
 
-def test_two_nodes_are_refused() -> None:
-    with pytest.raises(DshpcError, match="several nodes: a and b"):
-        targets.parse(("a::0", "b::1", "a"))
-
-
 _ITEM = st.from_regex(r"[0-9A-Za-z][0-9A-Za-z./-]{0,20}", fullmatch=True)
 
 
 @given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True), st.lists(_ITEM))
 def test_what_is_written_is_read_again(node: str, words: list[str]) -> None:
     text = f"{node}::{','.join(words)}" if words else node
-    assert targets.parse((text,)) == (node, (tuple(words),))
+    assert targets.parse((text,)) == ((node,), (tuple(words),))
 
 
 @given(st.text(max_size=30) | st.text("n:0,.-/G", max_size=12))
 def test_any_text_is_read_or_refused_and_never_more_than_words(text: str) -> None:
     try:
-        node, found = targets.parse((text,))
+        (node,), found = targets.parse((text,))
     except DshpcError as error:
         assert error.exit_code == 64
         return
-    assert re.fullmatch(r"[A-Za-z0-9._-]+", node or "")
+    assert re.fullmatch(r"[A-Za-z0-9._-]+", node)
     assert all(re.fullmatch(r"[A-Za-z0-9./-]+", word) for word in found[0])
 
 
@@ -175,8 +170,7 @@ def test_by_model_one_of_several_cannot_be_named_and_how_to_change_is_said() -> 
 def test_the_node_is_checked() -> None:
     targets.check_node(None, NODE)
     targets.check_node("node", NODE)
-    for texts in (("localhost::0",), ("localhost::0", "node::1"), ("node", "localhost")):
-        targets.check_node(targets.parse(texts)[0], NODE)
+    targets.check_node("localhost", NODE)
     with pytest.raises(DshpcError, match="no node nod") as told:
         targets.check_node("nod", NODE)
     assert told.value.resolution == ("Name that: --target node",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,7 @@ def test_real_gpus_are_the_first_nodes() -> None:
         ("-1", "item 1 is '-1'"),
         ("", "names no node"),
         (" , ", "names no node"),
+        ("removed,h100:2", "item 1 removes the controller's own node"),
     ],
 )
 def test_what_is_no_number_and_no_list_is_named(text: str, words: str) -> None:
@@ -84,6 +87,35 @@ def test_each_node_is_told_its_place(profiles: list[str]) -> None:
         assert inside.place == own.place
     first = of_container({**found.container_env(), **found.place.to_env()})
     assert (first.node, first.simulate) == (found.node, found.simulate)
+
+
+def test_one_that_is_removed_leaves_the_others_their_names() -> None:
+    found = settings(nodes="h100:2,removed,t4,none,removed")
+    assert found.worker_containers == {"dshpc-3": "dshpc-slurm-3", "dshpc-4": "dshpc-slurm-4"}
+    assert found.of_worker(3).simulate == "t4"
+    assert found.place == Place("controller", most_gpus=2)
+    assert settings(nodes="h100:2,removed").place == Place()
+    whole = settings(nodes="3", simulate="h100:2")
+    assert whole.without_worker(2) == "h100:2,removed,h100:2"
+    assert whole.without_worker(3) == "2"
+    assert settings(nodes="2").without_worker(2) == "1"
+    assert settings(nodes="3").without_worker(2) == "none,removed,none"
+
+
+@given(st.lists(PROFILES, min_size=2, max_size=9), st.randoms(use_true_random=False))
+def test_removed_one_by_one_none_is_left(profiles: list[str], random: Random) -> None:
+    found = settings(nodes=",".join(profiles))
+    left = dict(found.worker_containers)
+    while left:
+        gone = random.choice(list(left))
+        text = found.without_worker(int(gone.rpartition("-")[2]))
+        found = settings(nodes=text)
+        del left[gone]
+        assert found.worker_containers == left
+        for node in left:
+            number = int(node.rpartition("-")[2])
+            assert found.of_worker(number).simulate == profiles[number - 1].replace("none", "")
+    assert found.nodes == (found.simulate,)
 
 
 @given(st.text(max_size=30))
