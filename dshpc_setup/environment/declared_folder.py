@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import re
 import stat
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ class Declared:
     @property
     def architecture(self) -> str:
         """As the image has it, which runs on this machine's processor; DshpcError for another one."""
-        machine = platform.machine()
+        machine = os.uname().machine
         if machine not in _ARCHITECTURES:
             raise DshpcError(f"There are no wheels for the processor of this machine ({machine}).")
         return _ARCHITECTURES[machine]
