@@ -96,7 +96,7 @@ def install_prefix(
     done = machine.run(
         argv, deadline_s=DEADLINE_S, env=env, cwd=str(file.parent), on_line=_shown(say)
     )
-    _good(done, uv)
+    _good(done, uv, of_cluster=False)
 
 
 def export(machine: Machine, uv: Uv, folder: Path) -> str:
@@ -105,7 +105,9 @@ def export(machine: Machine, uv: Uv, folder: Path) -> str:
         *(uv.program, "export", *_QUIET, "--quiet", f"--python={uv.python}", "--frozen"),
         *("--format=pylock.toml", "--no-header", "--no-emit-workspace", "--no-emit-local"),
     ]
-    return _good(machine.run(argv, deadline_s=_EXPORT_S, env=uv.env, cwd=str(folder)), uv).stdout
+    return _good(
+        machine.run(argv, deadline_s=_EXPORT_S, env=uv.env, cwd=str(folder)), uv, of_cluster=False
+    ).stdout
 
 
 def _shown(say: Callable[[str], None]) -> Callable[[str], None]:
@@ -128,7 +130,7 @@ def _call(uv: Uv, command: str) -> list[str]:
     ]
 
 
-def _good(done: CommandResult, uv: Uv) -> CommandResult:
+def _good(done: CommandResult, uv: Uv, *, of_cluster: bool = True) -> CommandResult:
     if not done.ok:
-        raise uv_failures.error(done, uv.secrets)
+        raise uv_failures.error(done, uv.secrets, of_cluster=of_cluster)
     return done

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dshpc_setup.environment import prefix
+from dshpc_setup.environment import prefix, uv_failures
+from dshpc_setup.machine import CommandResult
 
 HOSTS = "/srv/dshpc/.venv/bin/python"
 FINALS = ("/w/jobs/1/.envs/ab", '/a folder/with $HOME and `x` and "quotes"/ab', f"/{'d' * 200}/ab")
@@ -62,3 +63,12 @@ def test_a_changed_script_leaves_uvs_cache_as_it_is(tmp_path: Path) -> None:
     os.link(tree / "bin/tool", tmp_path / "cached")
     prefix.finish(tree, "/w/ab", HOSTS)
     assert (tmp_path / "cached").read_text().startswith(f"#!{HOSTS}\n")
+
+
+def test_what_uv_says_of_a_folder_names_no_command_for_the_cluster() -> None:
+    done = CommandResult(("uv",), "present", 1, "", "x was not found in the package registry", 1.0)
+    of_cluster, of_folder = (
+        uv_failures.error(done, (), of_cluster=of_cluster) for of_cluster in (True, False)
+    )
+    assert any("dshpc env show" in step for step in of_cluster.resolution)
+    assert of_folder.resolution == ("Correct its name.",)
