@@ -51,7 +51,9 @@ CONTAINERS = (
     "throughput",
 )  # have --prefix
 ALL = tuple(
-    sorted({*ALONE, *CONTAINERS, "configure_again", "dashboard", "doctor", "method_run", "ssh"})
+    sorted(
+        {*ALONE, *CONTAINERS, "configure_again", "dashboard", "doctor", "env", "method_run", "ssh"}
+    )
 )
 QUICK = {
     "dashboard": ("--rounds", "1", "--seconds", "2"),

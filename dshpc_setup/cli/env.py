@@ -37,6 +37,9 @@ app.add_typer(env_app, name="env", rich_help_panel="Methods and jobs")
 _Names = Annotated[
     list[str], typer.Argument(metavar="NAME...", help="Packages, as numpy or pandas==2.2.")
 ]
+_Added = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME...", help="Packages, as numpy or pandas==2.2.")
+]
 _Apt = Annotated[bool, typer.Option("--apt", help="Debian packages.")]
 _R = Annotated[bool, typer.Option("--r", help="R packages.")]
 
@@ -52,23 +55,37 @@ def env() -> None:
         'dshpc env add numpy "pandas>=2,<3"',
         "dshpc env add --apt libgomp1",
         "dshpc env add --r dplyr",
+        "dshpc env add --tools",
     ),
 )
 def env_add(
-    names: _Names,
+    names: _Added = None,
     *,
     apt: _Apt = False,
     r: _R = False,
+    tools: Annotated[
+        bool, typer.Option("--tools", help="git, curl, vim, less, tmux, rsync, pip, venv and uv.")
+    ] = False,
     json_output: Json = False,
     dir: Dir = None,  # noqa: A002
 ) -> None:
     """Declare packages in environment/; `dshpc env lock` then fixes their versions."""
     from dshpc_setup.environment import editing
+    from dshpc_setup.environment.schema import TOOLS
 
-    project, kind = project_of(dir), _kind(apt, r)
-    before = editing.replaced(project, kind, names)
-    file = editing.add(project, kind, names)
-    _told("added", names, [file], json_output, before)
+    if tools and (names or apt or r):
+        raise usage_error("--tools names its packages itself.", "", "Add others by a second call.")
+    if not tools and not names:
+        raise usage_error("No package is named.", "", "Such as: dshpc env add numpy")
+    project = project_of(dir)
+    wanted = TOOLS if tools else {_kind(apt, r): tuple(names or ())}
+    before: dict[str, str] = {}
+    for kind, words in wanted.items():
+        before |= editing.replaced(project, kind, words)
+    files = [editing.add(project, kind, words) for kind, words in wanted.items()]
+    _told(
+        "added", [word for words in wanted.values() for word in words], files, json_output, before
+    )
 
 
 @env_app.command("remove", epilog=examples("dshpc env remove numpy"))

@@ -66,7 +66,7 @@ _LINES = {
         "method check": Options({"--json": "json"}, {**_RESOURCES, "--dir": "dir"}),
         "run": Options(
             _SHOWN,
-            {**_RESOURCES, "--name": "name", "--dir": "dir"},
+            {**_RESOURCES, "--name": "name", "--env": "env", "--dir": "dir"},
             {**_INPUTS, **_TARGETS},
         ),
     }.items()

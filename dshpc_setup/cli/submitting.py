@@ -163,6 +163,7 @@ def method_check(
     epilog=examples(
         "dshpc run --gpus 1 --wait -- python3 train.py --epochs 3",
         "dshpc run --gpu-memory 40GB --memory 16G --time 2h -- python3 train.py",
+        "dshpc run --env . --wait -- python train.py",
         "dshpc run --input data.csv -- sh -c 'wc -l < \"$INPUT_FILE\"'",
     ),
 )
@@ -174,6 +175,12 @@ def run(
     name: Annotated[
         str | None,
         typer.Option("--name", metavar="NAME", help="The job's (default: the program's)."),
+    ] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            "--env", metavar="FOLDER", help="Run it with the packages that a folder declares."
+        ),
     ] = None,
     input: _Inputs = None,  # noqa: A002
     wait: _Wait = False,
@@ -198,5 +205,6 @@ def run(
         name, tuple(command), inputs=tuple(input or ()), gpus=gpus, gpu_type=gpu_type,
         gpu_memory=gpu_memory, cpus=all_cpus(cpus, max_cpu), memory=memory, time=time, shards=shards,
         nodes=nodes, partition=partition, targets=tuple(target or ()), dry_run=dry_run, no_wait=no_wait,
+        env=env,
     )  # fmt: skip
     finish(carry_out(Line("run", asked, dir, wait, json_output)))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import ipaddress
 import os
 import socket
-import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import uvicorn
@@ -22,10 +19,9 @@ from dshpc_setup.dashboard.browser_files import of_machine
 from dshpc_setup.dashboard.site import Site
 from dshpc_setup.dashboard.source import LiveSource
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.machine import Machine, listeners
+from dshpc_setup.machine import browser as browser_of
+from dshpc_setup.machine import listeners
 
-_BROWSERS = ("xdg-open", "wslview", "open")
-_OPEN_S = 20.0
 _MOST_AT_ONCE = 200
 
 
@@ -50,7 +46,11 @@ def serve(source: LiveSource, place: Place, say: Callable[[str], None], *, brows
         url = f"http://{named}:{port}/?token={access.token}"
         board.start()
         try:
-            with _opened(source.machine, url) if browser else contextlib.nullcontext():
+            with (
+                browser_of.opened(source.machine, url, "dshpc dashboard")
+                if browser and os.isatty(1)
+                else contextlib.nullcontext()
+            ):
                 say(url)
                 _server(app).run(sockets=[listening])
         finally:
@@ -112,26 +112,3 @@ def _server(app: object) -> uvicorn.Server:
             timeout_graceful_shutdown=1,
         )
     )
-
-
-@contextlib.contextmanager
-def _opened(machine: Machine, url: str) -> Iterator[None]:
-    """Have a browser open it, where there is one. Its command line tells all users of the machine what it is
-    to open: a page of ours in a folder of ours, which leads on to the address with the token."""
-    program = next((each for each in _BROWSERS if machine.which(each)), None)
-    seen = machine.system[0] == "Darwin" or any(
-        machine.env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
-    )
-    if program is None or not seen or not os.isatty(1):
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="dshpc-dashboard-") as folder:
-        path = os.path.join(folder, "open.html")
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(
-                '<!doctype html><html lang="en"><meta charset="utf-8"><title>dshpc dashboard</title>'
-                f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">'
-            )
-        argv = [program, path]
-        threading.Thread(target=lambda: machine.run(argv, deadline_s=_OPEN_S), daemon=True).start()
-        yield

@@ -44,7 +44,7 @@ def pack(tree: Path, into: Path, python: str) -> None:
             info.mode = 0o755 if info.isdir() or info.mode & 0o100 else 0o644
             info.mtime, info.uid, info.gid, info.uname, info.gname = _DATE, 0, 0, "root", "root"
             if path.parent == tree / "bin" and info.isfile():
-                text = _script(path.read_bytes(), python)
+                text = script(path.read_bytes(), python)
                 info.size = len(text)
                 archive.addfile(info, io.BytesIO(text))
             elif info.isfile():
@@ -54,10 +54,11 @@ def pack(tree: Path, into: Path, python: str) -> None:
                 archive.addfile(info)
 
 
-def _script(text: bytes, python: str) -> bytes:
-    """uv starts a Python with a blank in its path, or a long one, by a line of sh."""
+def script(text: bytes, python: str, instead: bytes = f"#!{INTERPRETER}".encode()) -> bytes:
+    """A script of uv's with another first line than that which starts `python`.
+
+    uv starts a Python with a blank in its path, or a long one, by a line of sh.
+    """
     plain = b"#!" + re.escape(python.encode())
     by_sh = rb"#!/bin/sh\n'''exec' [^\n]*\n' '''"
-    return re.sub(
-        rb"\A(?:%s|%s)(?=\n)" % (plain, by_sh), f"#!{INTERPRETER}".encode(), text, count=1
-    )
+    return re.sub(rb"\A(?:%s|%s)(?=\n)" % (plain, by_sh), lambda _: instead, text, count=1)

@@ -10,6 +10,11 @@ PYTHON_FILE = "python.json"
 APT_FILE = "system_deps.json"
 R_FILE = "r.json"
 REQUIREMENTS_FILE = "requirements.txt"
+TOOLS: dict[str, tuple[str, ...]] = {
+    "apt": ("curl", "git", "less", "python3-pip", "python3-venv", "rsync", "tmux", "vim"),
+    "python": ("uv",),
+}
+"""What people expect of a machine that they log in to, and an image of 64 MiB has not."""
 LOCK_PARTS = ("python", "apt", "r")
 
 _END = r"$(?!\n)"

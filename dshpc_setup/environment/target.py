@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 PYTHON = "3.13"  # of Debian trixie
-_FULL = "3.13.5"
+FULL = "3.13.5"
 _GLIBC = "2_40"  # the newest that uv knows; trixie has 2.41
 SITE = f"usr/local/lib/python{PYTHON}/dist-packages"  # where Debian's Python looks
 INTERPRETER = "/usr/bin/python3"
@@ -14,6 +14,6 @@ def options(architecture: str) -> list[str]:
     """uv's options that choose wheels for that machine alone ("amd64" or "arm64")."""
     return [
         "--only-binary=:all:",
-        f"--python-version={_FULL}",
+        f"--python-version={FULL}",
         f"--python-platform={MACHINES[architecture]}-manylinux_{_GLIBC}",
     ]

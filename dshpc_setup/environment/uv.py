@@ -16,6 +16,7 @@ from dshpc_setup.errors import DshpcError
 from dshpc_setup.machine import CommandResult, Machine
 
 DEADLINE_S = 6 * 3600.0  # PyTorch's 3 GB on a slow line; where nothing comes, uv gives up by itself
+_EXPORT_S = 120.0
 # No uv.toml is read: it would be looked for in all folders above the one that uv is run in
 _QUIET = ("--no-config", "--no-progress", "--color=never")
 
@@ -66,13 +67,6 @@ def install(
     machine: Machine, uv: Uv, requirements: Path, into: Path, say: Callable[[str], None]
 ) -> None:
     """Install what a file with hashes names, and nothing else, into a folder of its own."""
-
-    def show(line: str) -> None:
-        found = re.match(r"\s*Downloading (\S+)(?: \(([0-9.]+)([KMG]iB)\))?", line)
-        if found:
-            size = f" ({found[2]} {found[3]})" if found[2] else ""
-            say(f"packages: downloading {found[1]}{size}")
-
     argv = [
         *_call(uv, "install"),
         *("--no-deps", "--require-hashes", "--link-mode=hardlink"),
@@ -84,9 +78,48 @@ def install(
         deadline_s=DEADLINE_S,
         env={**uv.env, "UV_CONSTRAINT": ""},  # what is locked is constrained enough
         cwd=str(requirements.parent),
-        on_line=show,
+        on_line=_shown(say),
     )
     _good(done, uv)
+
+
+def install_prefix(
+    machine: Machine, uv: Uv, file: Path, into: Path, say: Callable[[str], None]
+) -> None:
+    """Install what a requirements file, or a pylock.toml, comes down to, in the layout of an environment."""
+    argv = [
+        *_call(uv, "install"),
+        *("--preview-features=pylock", f"--prefix={into}", f"--requirements={file}"),
+    ]
+    # What is locked is constrained enough, and uv takes no constraints beside a lock
+    env = {**uv.env, "UV_CONSTRAINT": ""} if file.suffix == ".toml" else uv.env
+    done = machine.run(
+        argv, deadline_s=DEADLINE_S, env=env, cwd=str(file.parent), on_line=_shown(say)
+    )
+    _good(done, uv, of_cluster=False)
+
+
+def export(machine: Machine, uv: Uv, folder: Path) -> str:
+    """A project's uv.lock as the text of a pylock.toml, without what lies in folders of this machine."""
+    argv = [
+        *(uv.program, "export", *_QUIET, "--quiet", f"--python={uv.python}", "--frozen"),
+        *("--format=pylock.toml", "--no-header", "--no-emit-workspace", "--no-emit-local"),
+    ]
+    return _good(
+        machine.run(argv, deadline_s=_EXPORT_S, env=uv.env, cwd=str(folder)), uv, of_cluster=False
+    ).stdout
+
+
+def _shown(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Of what uv prints, which packages are being fetched."""
+
+    def show(line: str) -> None:
+        found = re.match(r"\s*Downloading (\S+)(?: \(([0-9.]+)([KMG]iB)\))?", line)
+        if found:
+            size = f" ({found[2]} {found[3]})" if found[2] else ""
+            say(f"packages: downloading {found[1]}{size}")
+
+    return show
 
 
 def _call(uv: Uv, command: str) -> list[str]:
@@ -97,7 +130,7 @@ def _call(uv: Uv, command: str) -> list[str]:
     ]
 
 
-def _good(done: CommandResult, uv: Uv) -> CommandResult:
+def _good(done: CommandResult, uv: Uv, *, of_cluster: bool = True) -> CommandResult:
     if not done.ok:
-        raise uv_failures.error(done, uv.secrets)
+        raise uv_failures.error(done, uv.secrets, of_cluster=of_cluster)
     return done

@@ -86,8 +86,10 @@ def why(done: CommandResult) -> Why:
     return next(found for found, sign, _, _ in _REASONS if re.search(sign, done.text))
 
 
-def error(done: CommandResult, secrets: tuple[str, ...]) -> DshpcError:
-    """The same for people, with uv's own words."""
+def error(done: CommandResult, secrets: tuple[str, ...], *, of_cluster: bool = True) -> DshpcError:
+    """The same for people, with uv's own words. `of_cluster`: whether `dshpc env` tells what is declared."""
     reason = why(done)
     brief, steps = next((brief, steps) for found, _, brief, steps in _REASONS if found is reason)
+    if not of_cluster:
+        steps = tuple(step for step in steps if step not in (_SHOW, _LOCK_AGAIN))
     return DshpcError(f"{brief}.", redacted(tail(done.text), secrets), steps)

@@ -29,6 +29,7 @@ _OF_INSTALLERS = ("RECORD", "WHEEL", "INSTALLER", "REQUESTED", "direct_url.json"
 _NOT_INSIDE = (
     "_share",
     "dashboard",
+    "notebooks",
 )  # the host alone serves pages: editing one makes no other image
 _SHARED = ("templates", "container", "methods", "docker-compose.yml.j2")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip archive knows

@@ -17,6 +17,7 @@ from typing import Any
 from dshpc_setup.documents import foreign
 from dshpc_setup.jobs import (
     end_record,
+    environments,
     gpu_variables,
     memory_kills,
     own_workspace,
@@ -70,6 +71,15 @@ def main() -> int:
         _say(f"{folder}/{OWN} is gone: the job was taken back")
         return NOT_FOUND
     run = _Run(at, task, argv)
+    if environment := request.get("environment"):
+        try:
+            environments.hold(str(environment))
+        except OSError as error:
+            why = (
+                f"its environment {environment} is not there any more: {error.strerror}. "
+                "Submit it again: it is made anew then."
+            )
+            return run.not_started(why, NOT_RUN, time.time())
     where = str(request.get("cwd") or variables["JOB_WORKSPACE"])
     try:
         os.chdir(where)
@@ -99,6 +109,9 @@ def prepared(at: OwnWorkspace, request: Mapping[str, Any], task: int | None) -> 
     found["INPUT_FILES"] = json.dumps(inputs)
     if inputs:
         found["INPUT_FILE"] = inputs[0]
+    if environment := request.get("environment"):
+        path = found.get("PATH") or os.environ.get("PATH", os.defpath)
+        found.update(environments.variables(str(environment), path))
     if request.get("method_dir"):
         found["METHOD_DIR"] = str(request["method_dir"])
     if request.get("requires"):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from dshpc_setup import resources as shipped
+from dshpc_setup.jobs import environments
 from dshpc_setup.jobs.staging import Incoming
 from dshpc_setup.methods import store
 from dshpc_setup.methods.model import Method, Value
@@ -26,6 +27,11 @@ def folder(method: Method, project: str, incoming: Incoming) -> str:
 def argv(method: Method, folder: str) -> tuple[str, ...]:
     """The words that run its script, which lies in that folder."""
     return (*method.command, f"{folder}/{method.script_path}")
+
+
+def environment(method: Method, incoming: Incoming) -> str | None:
+    """The venv that it runs in, made where it is not there yet; None where it declares none."""
+    return environments.ready(str(method.folder / method.env), incoming) if method.env else None
 
 
 def with_files(method: Method, given: Mapping[str, Value], incoming: Incoming) -> dict[str, Value]:

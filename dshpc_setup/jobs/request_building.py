@@ -11,7 +11,7 @@ from typing import Any
 
 from dshpc_setup.documents.document import Problem
 from dshpc_setup.errors import DshpcError, usage_error
-from dshpc_setup.jobs import method_parts, records
+from dshpc_setup.jobs import environments, method_parts, records
 from dshpc_setup.jobs.records import Record
 from dshpc_setup.jobs.request import Request
 from dshpc_setup.jobs.results import ended_well
@@ -48,6 +48,7 @@ class CommandLine:
     dry_run: bool = False
     targets: tuple[str, ...] = ()
     no_wait: bool = False
+    env: str | None = None
 
 
 def of_method(asked: CommandLine, project: str, incoming: Incoming) -> Request:
@@ -94,6 +95,7 @@ def _method(asked: CommandLine, project: str, incoming: Incoming) -> tuple[Metho
         name=found.name,
         argv=method_parts.argv(found, folder),
         method_dir=folder,
+        environment=method_parts.environment(found, incoming),
     )
     return found, request
 
@@ -115,6 +117,7 @@ def of_command(asked: CommandLine, incoming: Incoming) -> Request:
     return replace(
         request, kind="command", name=name, argv=asked.command, inputs=inputs,
         incoming=incoming.folder, cwd=_cwd(asked.command, incoming),
+        environment=None if asked.env is None else environments.ready(asked.env, incoming),
     )  # fmt: skip
 
 

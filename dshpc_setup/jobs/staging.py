@@ -85,14 +85,14 @@ class Incoming:
     def remove(self) -> None:
         """Where nothing was submitted."""
         if self.folder is not None and not self.dry:
-            with suppress(OSError), workspace.user_opened(self.work, self._uid) as user:
+            with suppress(OSError), workspace.user_opened(self.work, self.uid) as user:
                 removal.discard(os.path.basename(self.folder), user)
         if self._held is not None:
             os.close(self._held)
             self._held = None
 
     @property
-    def _uid(self) -> int:
+    def uid(self) -> int:
         return self.owner[0] if self.owner is not None else os.getuid()
 
     def _copy(self, real: str) -> str:
@@ -125,10 +125,10 @@ class Incoming:
         if self.folder is not None:
             return self.folder
         name = f".incoming-{os.urandom(6).hex()}"
-        folder = f"{workspace.of_user(self.work, self._uid)}/{name}"
+        folder = f"{workspace.of_user(self.work, self.uid)}/{name}"
         if not self.dry:
             try:
-                with self._user() as user:
+                with self.user_folder() as user:
                     self._held = made = safe_open.new_folder(name, user, 0o700)
                     folder_lock.hold(made)
                     method_copy.give(made, self.owner)
@@ -142,19 +142,19 @@ class Incoming:
         return folder
 
     @contextmanager
-    def _user(self) -> Iterator[int]:
+    def user_folder(self) -> Iterator[int]:
         """The folder of the user's workspaces, open; made by whoever may."""
         if os.getuid() == 0:
             with suppress(PermissionError):  # of_user says why
                 workspace_folders.prepare(self.work, *(self.owner or (0, 0)))
         elif self.prepare is not None and not self._is_ready():
             self.prepare()
-        with workspace_folders.of_user(self.work, self._uid) as user:
+        with workspace_folders.of_user(self.work, self.uid) as user:
             yield user
 
     def _is_ready(self) -> bool:
         try:
-            with workspace_folders.of_user(self.work, self._uid):
+            with workspace_folders.of_user(self.work, self.uid):
                 return True
         except (PermissionError, DshpcError):
             return False
@@ -162,7 +162,7 @@ class Incoming:
     @contextmanager
     def _copies_opened(self) -> Iterator[int]:
         with (
-            workspace.user_opened(self.work, self._uid) as user,
+            workspace.user_opened(self.work, self.uid) as user,
             safe_open.opened(os.path.basename(str(self.folder)), user) as at,
         ):
             yield at

@@ -92,11 +92,14 @@ def _placed(wrong: Wrong, text: Document) -> Problem:
 
 
 def _files(parts: Parts, folder: Path) -> Iterator[Wrong]:
-    """The script, and files that are a parameter's default."""
+    """The script, the environment, and files that are a parameter's default."""
     script = parts.get("script_path")
     if script is not None:
         found = list(_inside(folder, script, ("script_path",), "The script"))
         yield from found or _for_a_shell(parts.get("command"), folder / script)
+    env = parts.get("env")
+    if env is not None:
+        yield from _inside(folder, env, ("env",), "The folder", is_folder=True)
     listed = parts.get("parameters") or ()
     for index, each in enumerate(listed):
         default = each.get("default")
@@ -105,8 +108,10 @@ def _files(parts: Parts, folder: Path) -> Iterator[Wrong]:
             yield from _inside(folder, default, path, "The file")
 
 
-def _inside(folder: Path, name: str, path: JsonPath, what: str) -> Iterator[Wrong]:
-    """That a file of the method lies in its folder, links followed, and can be read."""
+def _inside(
+    folder: Path, name: str, path: JsonPath, what: str, *, is_folder: bool = False
+) -> Iterator[Wrong]:
+    """That a file, or a folder, of the method lies in its own, links followed, and can be read."""
     right = "A path relative to the folder of method.json, and inside it."
     try:
         top, real = os.path.realpath(folder), os.path.realpath(os.path.join(folder, name))
@@ -124,7 +129,9 @@ def _inside(folder: Path, name: str, path: JsonPath, what: str) -> Iterator[Wron
             f"{what} {shown(name)} lies outside the method's folder{link}: jobs may not see it."
         )
         yield Wrong(path, what_is, "Put it into the method's folder.")
-    elif not stat.S_ISREG(mode):
+    elif is_folder and not stat.S_ISDIR(mode):
+        yield Wrong(path, f"{what} {shown(name)} is not a folder.", "The path of a folder.")
+    elif not is_folder and not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
         yield Wrong(path, f"{what} {shown(name)} is {kind}.", "The path of a file.")
     elif not os.access(real, os.R_OK):
@@ -167,6 +174,7 @@ def _method(value: dict[str, Any], folder: Path) -> Method:
         parameters=tuple(_parameter(each) for each in value.get("parameters", ())),
         resources=_resources(value.get("resources", {})),
         requires=tuple(value.get("requires", ())),
+        env=value.get("env", ""),
     )
 
 

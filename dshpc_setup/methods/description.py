@@ -105,6 +105,8 @@ def lines(method: Method, called: str | None = None) -> Iterator[str]:
     yield f"  Folder    {method.folder}"
     yield f"  Runs      {one_line(shlex.join([*method.command, method.script_path]))}"
     yield f"  Needs     {needs(method.resources)}"
+    if method.env:
+        yield f"  Packages  those that its folder {one_line(method.env)} declares"
     if method.requires:
         yield f"  Requires  the results of {', '.join(method.requires)}"
     if method.input_modes:

@@ -65,6 +65,7 @@ class Method:
     parameters: tuple[Parameter, ...] = ()
     resources: Resources = field(default_factory=Resources)
     requires: tuple[str, ...] = ()  # methods whose last good result it reads
+    env: str = ""  # a folder in `folder` that declares its environment; "": the image's own
 
     @property
     def script(self) -> Path:

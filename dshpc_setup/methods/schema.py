@@ -234,6 +234,13 @@ SCHEMA: Schema = {
                 "examples": [[{"name": "learning_rate", "type": "number", "default": 0.001}]],
             },
             "resources": _RESOURCES,
+            "env": _text(
+                "A folder that declares the packages it runs with, relative to the folder of this file and "
+                "inside it; . is that folder. Without it: what the image has.",
+                ".",
+                pattern=rf"^[^/\u0000][^\u0000]*{_END}",
+                maxLength=1024,
+            ),
             "requires": {
                 "description": "Methods whose last good result it reads (REQUIRES_FILE).",
                 "type": "array",

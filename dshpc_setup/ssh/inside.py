@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dshpc_setup import codec
@@ -32,6 +32,7 @@ SCHEMA, ANSWER = "dshpc.ssh-request/1", "dshpc.ssh/1"
 _COLUMNS = "JobID State Reason BatchHost UserID Name"
 _ASK_S = 20.0
 _PAUSE_S = (0.1, 1.0)  # between two questions: at first, and later
+_SERVES_S = 60  # the same of a server, which may have to read thousands of files first
 _LISTENS_S = 20  # how long a job that runs may take until its listener is there
 _RUNNING = ("RUNNING", "COMPLETING")
 _KEYGEN_S = 20.0
@@ -41,7 +42,9 @@ _GROUPS = "/proc/self/setgroups"  # "deny" where a user namespace has one id: us
 @dataclass(frozen=True)
 class Asked:
     """`keys`: the user's public keys. `certificate` and `ca`: what root has signed, where it was asked
-    to. `request`: the job to submit where there is none; None for `job-123`."""
+    to. `request`: the job to submit where there is none; None for `job-123`. `token`: of a server that
+    its job starts in place of sshd, if it is submitted now; its own programs let nobody in without it.
+    """
 
     name: str
     linger_s: float
@@ -50,6 +53,7 @@ class Asked:
     ca: str | None = None
     request: Request | None = None
     by_srun: bool = False
+    token: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return codec.to_json(self, SCHEMA)
@@ -68,7 +72,7 @@ def main(rest: list[str]) -> int:
             asked = codec.from_json(Asked, foreign.value(sys.stdin.read()), SCHEMA)
         except ValueError as error:
             raise usage_error("The request cannot be read.", str(error)) from None
-        names.parse(asked.name)
+        names.check(asked.name, is_server=asked.token is not None)
         said = _Search(LocalMachine(), asked).answer()
     except OSError as error:
         said = _not_kept(error).to_object()
@@ -96,12 +100,14 @@ class _Search:
         self.told = ""
 
     def answer(self) -> dict[str, Any]:
-        if place.read(_GROUPS) == "deny\n":
+        is_ssh = self.asked.token is None
+        if is_ssh and place.read(_GROUPS) == "deny\n":
             raise _one_id()
         place.enter()
-        if (key := self._uncertified()) is not None:
-            return {"schema": ANSWER, "exit_code": 0, "certify": key}
-        place.write(place.KEYS, "".join(f"{key}\n" for key in self.asked.keys))
+        if is_ssh:
+            if (key := self._uncertified()) is not None:
+                return {"schema": ANSWER, "exit_code": 0, "certify": key}
+            place.write(place.KEYS, "".join(f"{key}\n" for key in self.asked.keys))
         with interruptible():
             try:
                 return self._found()
@@ -150,25 +156,38 @@ class _Search:
 
     def _job(self) -> str | None:
         """The job of that name, where it has not ended."""
-        if self.asked.request is None:
+        is_server = self.asked.token is not None
+        if self.asked.request is None and not is_server:
             return names.parse(self.asked.name).job
-        try:
-            number = str(foreign.value(place.read(f"{self.asked.name}.json") or "{}")["job_id"])
-        except (ValueError, LookupError, TypeError):
-            return None
-        row = self._row(number)
+        number = self._noted("job_id")
+        row = self._row(number) if number else None
         if row is None or not _goes_on(row):
             return None
         # A number may have gone to another job, where the cluster's state was removed; squeue cuts names
-        return number if row.name and self.asked.request.name.startswith(row.name) else None
+        called = self.asked.request.name if self.asked.request else self.asked.name
+        return number if row.name and called.startswith(row.name) else None
+
+    def _noted(self, what: str) -> str | None:
+        """Of the job that was submitted last for that name."""
+        try:
+            return str(foreign.value(place.read(f"{self.asked.name}.json") or "{}")[what])
+        except (ValueError, LookupError, TypeError):
+            return None
 
     def _submitted(self) -> str:
-        assert self.asked.request is not None
+        request = self.asked.request
+        if request is None:
+            raise _none_runs(self.asked.name)
+        if self.asked.token is not None:
+            socket = f"{os.getcwd()}/{self.asked.name}.sock"
+            argv = tuple(word.replace(place.SOCKET, socket) for word in request.argv)
+            request = replace(request, argv=argv)
         has = submit.load_offer(offer.FILE)
-        made = submit.submit(self.machine, self.asked.request, has, self.places)
+        made = submit.submit(self.machine, request, has, self.places)
         self.mine, self.was_queued = str(made["job_id"]), True
-        place.write(f"{self.asked.name}.json", json.dumps({"job_id": self.mine}))
-        placed = answer.place(self.asked.request)
+        noted = {"job_id": self.mine, "token": self.asked.token}
+        place.write(f"{self.asked.name}.json", json.dumps(noted))
+        placed = answer.place(request)
         _say(" ".join(note for note in made["notes"] if note not in placed))
         return self.mine
 
@@ -224,13 +243,16 @@ class _Search:
 
     def _how(self, job: SlurmJob) -> dict[str, Any]:
         """The program that joins a connection to the job's listener, which a job of `job-123` may need."""
-        if self.asked.request is None and not self._listens():
+        is_server = self.asked.token is not None
+        if self.asked.request is None and not is_server and not self._listens():
             self._start_listener(job)
-        words = [place.ENTER, self.asked.name, f"--wait={_LISTENS_S}"]
+        wait_s = _SERVES_S if is_server else _LISTENS_S
+        words = [place.ENTER, self.asked.name, f"--wait={wait_s}"]
         is_here = job.nodes[:1] == (submit.load_offer(offer.FILE).node,)
         if self.asked.by_srun or not is_here:
             words = [*_step(job), "--unbuffered", *words]
-        return {"schema": ANSWER, "exit_code": 0, "job_id": str(job.own), "enter": words}
+        said = {"schema": ANSWER, "exit_code": 0, "job_id": str(job.own), "enter": words}
+        return {**said, "token": self._noted("token")} if is_server else said
 
     def _listens(self) -> bool:
         import socket
@@ -268,6 +290,10 @@ def _one_id() -> DshpcError:
         ("Install newuidmap (Debian's package uidmap), with a line for you in /etc/subuid and "
          "/etc/subgid; then: configure-environment",),
     )  # fmt: skip
+
+
+def _none_runs(name: str) -> DshpcError:
+    return DshpcError(f"There is no job {name} of yours.", "", (f"Start one: dshpc {name}",))
 
 
 def _step(job: SlurmJob) -> list[str]:

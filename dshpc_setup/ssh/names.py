@@ -29,6 +29,7 @@ _COUNT = r"x([1-9][0-9]?)"
 _TYPE = re.compile(r"(?=[0-9_.]*[a-z])(?!x[0-9]+$)([a-z0-9]|[a-z0-9][a-z0-9_.]*[a-z0-9])")
 _OF_TYPE = re.compile(rf"(.+){_COUNT}")
 _JOB = re.compile(r"job-([1-9][0-9]{0,9}(?:_(?:0|[1-9][0-9]{0,9}))?)")
+_SERVER = re.compile(r"[a-z]{1,20}")
 _PARTS = {
     "time": re.compile(r"([1-9][0-9]{0,4}[mhd])"),
     "memory": re.compile(r"([1-9][0-9]{0,5}g)"),
@@ -57,6 +58,14 @@ class Wanted:
         which = (self.gpu_type or "") + (f"x{self.count}" if self.count else "")
         cpus = f"{self.cpus}c" if self.cpus else None
         return "-".join(filter(None, (self.kind, which, cpus, self.memory, self.time)))
+
+
+def check(name: str, *, is_server: bool) -> None:
+    """Raises DshpcError (usage) for what names no job: of a host, or of a server that is reached alike."""
+    if not is_server:
+        parse(name)
+    elif not _SERVER.fullmatch(name):
+        raise usage_error(f"{plain(name)[:80]!r} is no server of a job.")
 
 
 def parse(name: str) -> Wanted:

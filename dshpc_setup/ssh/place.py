@@ -25,6 +25,7 @@ _IN_HOME = ".local/state/dshpc-ssh"
 HOST_KEY, CERTIFICATE, CA, KEYS = "host_key", "host_key-cert.pub", "ca.pub", "authorized_keys"
 ENTER, LISTEN = "/usr/local/lib/dshpc/ssh-enter", "/usr/local/lib/dshpc/ssh-listen"
 CURRENT_CA = "/run/dshpc/ssh-ca.pub"  # of this start; every user may read it
+SOCKET = "@dshpc-socket@"  # in a server's words: where it is to listen
 NONE_THERE = 75  # exit code of ENTER where nobody listens; it has read nothing then
 
 

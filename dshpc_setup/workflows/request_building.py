@@ -127,6 +127,7 @@ def _request(job: Job, where: Where, incoming: Incoming, fingerprint: str | None
         inputs=tuple(incoming.take(path) for path in job.inputs),
         incoming=incoming.folder,
         method_dir=folder,
+        environment=method_parts.environment(method, incoming) if method else None,
         fingerprint=fingerprint,
         utc_offset_s=time.localtime().tm_gmtoff,
     )

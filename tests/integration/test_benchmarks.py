@@ -30,7 +30,7 @@ pytestmark = pytest.mark.engines("docker", why="not tried elsewhere")
 BENCHMARKS = ROOT / "benchmarks"
 # Beside each other, for most of their time is waiting
 SIDE_BY_SIDE = (
-    ("stop", "version", "validate", "completion", "ssh"),
+    ("stop", "version", "validate", "completion", "ssh", "env"),
     ("processes", "use", "metrics", "dashboard", "nodes"),
     (
         "doctor",

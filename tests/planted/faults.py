@@ -25,6 +25,13 @@ def _fault(what: str, file: str, old: str, new: str, *tests: str) -> Fault:
 
 FAULTS = (
     _fault(
+        "other users may connect to the socket of a notebook",
+        "dshpc_setup/notebooks/jupyter.py",
+        '"ServerApp.sock_mode": "0600"',
+        '"ServerApp.sock_mode": "0666"',
+        "notebooks/test_jupyter.py::test_its_words",
+    ),
+    _fault(
         "what a job needs that has waited for longest_wait is given away as slurmctld starts again",
         "dshpc_setup/slurm/turns.py",
         "all(room.place.comes_back for room in same)",

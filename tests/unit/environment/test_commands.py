@@ -41,6 +41,9 @@ def test_add_show_and_remove(
         ("add", "--", "--index-url=x"),
         ("add", "git+https://example.org/x"),
         ("add", "--apt", "--r", "x"),
+        ("add", "--tools", "x"),
+        ("add", "--tools", "--apt"),
+        ("add",),
         ("remove", "never-declared"),
         ("schema", "other.json"),
     ],
@@ -56,6 +59,22 @@ def test_what_is_wrong_is_refused(
     assert typed("env", *words) == 64
     assert "What to do:" in capsys.readouterr().err
     assert not (tmp_path / "environment").exists()
+
+
+def test_tools_are_packages_like_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DSHPC_DIR", raising=False)
+    assert typed("env", "add", "--apt", "libgomp1") == 0
+    assert typed("env", "add", "--tools") == 0
+    assert typed("env", "remove", "--apt", "vim") == 0
+    capsys.readouterr()
+    assert typed("env", "show", "--json") == 0
+    declared = json.loads(capsys.readouterr().out)["declared"]
+    assert {"git", "libgomp1", "tmux"} <= set(declared["apt"])
+    assert "vim" not in declared["apt"]
+    assert declared["python"] == ["uv"]
 
 
 @pytest.mark.parametrize("file", SCHEMAS)

@@ -1,0 +1,227 @@
+"""`dshpc lab`: JupyterLab in a job, found or submitted, and a port of the loopback that leads to it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dshpc_setup.cli import exec as execution
+from dshpc_setup.cli import exec_stdin, put, ssh_proxy
+from dshpc_setup.cli.job_request import Cluster, ask, cluster
+from dshpc_setup.documents import foreign
+from dshpc_setup.errors import DshpcError, Exit, usage_error
+from dshpc_setup.files import atomic, locks
+from dshpc_setup.jobs import environments, request_building
+from dshpc_setup.jobs.request import Request
+from dshpc_setup.jobs.request_building import CommandLine
+from dshpc_setup.jobs.staging import Incoming
+from dshpc_setup.machine import browser as browser_of
+from dshpc_setup.machine.local import LocalMachine
+from dshpc_setup.methods.model import Resources
+from dshpc_setup.notebooks import forward, jupyter
+from dshpc_setup.ssh import place
+from dshpc_setup.ssh.inside import Asked
+from dshpc_setup.terminal.command_names import as_called
+
+NAME = "lab"
+TIME = "8h"
+_WAIT_S = 366 * 86400.0  # for a job that is queued
+_STATE = ".local/state/dshpc"
+_MOST = 1 << 16
+_TAKE_S = 10.0
+_BEGINS_S = 120.0
+_SOON = "--wait=2"  # one that has answered before
+_OPEN_S = 30.0  # until it has read the page that leads on
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was asked for: `asked` is the job's size; `env` a folder whose packages notebooks get."""
+
+    asked: CommandLine
+    dir: str | None = None
+    linger: str = ssh_proxy.LINGER
+    env: str | None = None
+    attach: bool = False
+    browser: bool = True
+
+
+def carry_out(line: Line) -> int:
+    """Print the address once the job runs, leave who forwards to it behind, and give the exit code."""
+    here = cluster(line.dir)
+    linger_s = ssh_proxy.seconds(line.linger)
+    token = os.urandom(24).hex()
+    request = None if line.attach else _request(line, here, linger_s, token)
+    asked = Asked(NAME, linger_s, (), request=request, token=token)
+    answer = ask(here.runtime, "ssh", asked, deadline_s=_WAIT_S)
+    job, right = str(answer["job_id"]), str(answer["token"])
+    is_new = request is not None and right == token
+    if request is not None and not is_new:
+        _say(f"it runs already, as job {job}: that one is shown.")
+    words = [str(word) for word in answer["enter"]]
+    _need_answer(here, words, job)
+    soon = [_SOON if word.startswith("--wait=") else word for word in words]
+    url = _forwarded(here, soon, right, browser=line.browser and os.isatty(1))
+    put(f"{url}\n")
+    _say(f"job {job} goes on without this terminal. See it again: dshpc lab --attach")
+    ends = f"It ends {line.linger} after its last use. " if is_new else ""
+    _say(f"{ends}End it now: dshpc job cancel {job}")
+    return int(Exit.OK)
+
+
+def _need_answer(here: Cluster, words: list[str], job: str) -> None:
+    """Wait until it listens; DshpcError where it does not."""
+    argv = _joining(here, words)
+    done = LocalMachine().run(argv, deadline_s=_BEGINS_S, stdin="")
+    if not done.ok:
+        raise DshpcError(
+            f"JupyterLab does not answer in job {job}.",
+            done.text if done.code != place.NONE_THERE else "",
+            (f"See what it says: dshpc job logs {job}", f"End it: dshpc job cancel {job}"),
+            Exit.INCOMPLETE,
+        )
+
+
+def _request(line: Line, here: Cluster, linger_s: float, token: str) -> Request:
+    incoming = Incoming(here.work, here.owner, False, here.prepare)
+    kernels = None
+    if line.env is not None:
+        kernels = environments.ready(line.env, incoming)
+        if not os.path.isdir(f"{kernels}/share/jupyter/kernels"):
+            raise usage_error(
+                f"Notebooks cannot run in the environment of {line.env}: it has no kernel.", "",
+                "Declare the package ipykernel there, too.",
+            )  # fmt: skip
+    environment = environments.ready(str(jupyter.PACKAGES), incoming)
+    folder = incoming.seen(os.path.realpath(os.getcwd())) or here.work
+    words = jupyter.argv(environment, folder, place.SOCKET, linger_s)
+    asked = replace(line.asked, name=NAME, command=words, time=line.asked.time or TIME)
+    request = request_building.of_command(asked, incoming)
+    usual = Resources(gpus=1, optional_gpus="auto")
+    resources = request_building.with_asked(usual, asked)
+    variables = jupyter.variables(token, kernels)
+    return replace(
+        request, cwd=folder, environment=environment, resources=replace(resources, env=variables)
+    )
+
+
+def _forwarded(here: Cluster, words: list[str], token: str, *, browser: bool) -> str:
+    """The address, which somebody forwards by now: whoever did so before, or who is left behind for it."""
+    with _State(here.project) as state:
+        if state.words == words and state.is_held:
+            url = jupyter.address(state.port, token)
+            _leave(lambda: _open(url)) if browser else None
+            return url
+        state.take()
+        with forward.listening(state.port) as listening:
+            state.port = listening.getsockname()[1]
+            url = jupyter.address(state.port, token)
+            state.write(
+                _leave(lambda: _serve(here, words, listening, url if browser else None)), words
+            )
+            return url
+
+
+class _State:
+    """The file that says who forwards for this cluster, on which port and by which words, and which that one
+    holds locked."""
+
+    def __init__(self, project: str) -> None:
+        base = Path(os.environ.get("HOME") or "~").expanduser() / _STATE
+        name = f"{NAME}-{hashlib.sha256(project.encode()).hexdigest()[:16]}.json"
+        try:
+            base.mkdir(parents=True, exist_ok=True, mode=0o700)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self.handle = os.open(base / name, flags, 0o600)
+        except OSError as error:
+            raise atomic.write_error(error, base / name) from None
+        self.port, self.pid, self.words = self._read()
+
+    def _read(self) -> tuple[int, int, list[str]]:
+        try:
+            value = foreign.value(os.pread(self.handle, _MOST, 0).decode())
+            port, pid, words = int(value["port"]), int(value["pid"]), list(map(str, value["words"]))
+        except (ValueError, LookupError, TypeError):
+            return 0, 0, []
+        return (port if 0 < port < 1 << 16 else 0), pid, words
+
+    def __enter__(self) -> _State:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.handle)
+
+    @property
+    def is_held(self) -> bool:
+        if not locks.hold(self.handle, fcntl.LOCK_EX, 0):
+            return True
+        fcntl.flock(self.handle, fcntl.LOCK_UN)
+        return False
+
+    def take(self) -> None:
+        """Lock it, for who comes after us; whoever forwards to another job is ended."""
+        if self.is_held and self.pid > 1:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGTERM)
+        if not locks.hold(self.handle, fcntl.LOCK_EX, _TAKE_S):
+            raise DshpcError(
+                "Another dshpc lab is just beginning.", "", ("Run this again in a moment.",),
+                Exit.INCOMPLETE,
+            )  # fmt: skip
+
+    def write(self, pid: int, words: list[str]) -> None:
+        text = json.dumps({"port": self.port, "pid": pid, "words": words}).encode()
+        os.ftruncate(self.handle, 0)
+        os.pwrite(self.handle, text, 0)
+
+
+def _serve(here: Cluster, words: list[str], listening: socket.socket, url: str | None) -> None:
+    with browser_of.opened(LocalMachine(), url, NAME) if url else contextlib.nullcontext():
+        forward.Forwarder(listening, lambda: _joining(here, words)).serve()
+
+
+def _joining(here: Cluster, words: list[str]) -> list[str]:
+    """The program that joins its streams to the server in the job."""
+    call = execution.Call("exec", words, here.runtime)
+    call.mode, call.folder = exec_stdin.DIRECT, call.work
+    return call.client(execution.calling_user(os.environ), os.environ)
+
+
+def _open(url: str) -> None:
+    with browser_of.opened(LocalMachine(), url, NAME):
+        time.sleep(_OPEN_S)
+
+
+def _leave(work: Callable[[], None]) -> int:
+    """A process that does it when we have ended, with no terminal and none of our streams: its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.setsid()
+        os.chdir("/")
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nothing, stream)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"dshpc: {as_called(text)}\n")
+    sys.stderr.flush()

@@ -1,0 +1,133 @@
+"""The environments of a user's jobs: made once, in the user's folder of the work folder, by the user.
+
+<work>/jobs/<uid>/.envs/<digest>/     one environment, by the content of the files that declare it
+                        .new-.../     one that is being made, held by a lock
+
+Nobody else uses what a user has made: see docs/decisions/0061-environments-of-jobs.md. Each use changes the
+time of its folder; one that none has used for a month, and that no job holds, goes as another one is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+
+from dshpc_setup.errors import DshpcError
+from dshpc_setup.jobs import folder_lock, removal, safe_open, workspace
+
+TYPE_CHECKING = False  # imports are counted where a job is submitted, and where it starts
+if TYPE_CHECKING:
+    from dshpc_setup.environment.declared_folder import Declared
+    from dshpc_setup.jobs.staging import Incoming
+
+FOLDER = ".envs"
+UNUSED_S = 30 * 86400.0
+_NEW = ".new-"
+
+
+def ready(folder: str, incoming: Incoming) -> str:
+    """The environment that a folder declares, as the job has it; made where it is not there yet.
+
+    With a dry `incoming`, where it would be. Raises DshpcError where it cannot be made.
+    """
+    from dshpc_setup.environment import declared_folder
+
+    declared = declared_folder.read(os.path.realpath(os.path.expanduser(folder)))
+    name = declared.digest
+    final = f"{workspace.of_user(incoming.work, incoming.uid)}/{FOLDER}/{name}"
+    if incoming.dry:
+        return final
+    try:
+        with incoming.user_folder() as user:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(FOLDER, 0o700, dir_fd=user)
+            with safe_open.opened(FOLDER, user) as at:
+                safe_open.check_owner(os.fstat(at), incoming.uid, user, FOLDER)
+                if not _used(name, at):
+                    clean(at, time.time() - UNUSED_S)
+                    _make(declared, final, at, incoming)
+    except OSError as error:
+        raise _not_made(final, incoming.work, error) from None
+    return final
+
+
+def _used(name: str, at: int) -> bool:
+    """Whether it is there; its time is that of its last use."""
+    try:
+        os.utime(name, dir_fd=at, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _make(declared: Declared, final: str, at: int, incoming: Incoming) -> None:
+    if incoming.owner is not None:
+        raise DshpcError(
+            "An environment is made by the user whom it is for, and this one is not there yet.",
+            "Under sudo, root would run uv on files of somebody else's.",
+            ("Run the same command without sudo.",),
+        )
+    from pathlib import Path
+
+    from dshpc_setup.environment import prefix
+    from dshpc_setup.machine.local import LocalMachine
+
+    name = os.path.basename(final)
+    new = f"{_NEW}{os.urandom(6).hex()}"
+    handle = safe_open.new_folder(new, at, 0o700)
+    try:
+        folder_lock.hold(handle)
+        into = Path(os.path.dirname(final)) / new
+        prefix.make(LocalMachine(), declared, into, final, _say)
+        with contextlib.suppress(OSError):
+            # Somebody else of ours may have made the same meanwhile
+            if not _used(name, at):
+                os.rename(f"{new}/tree", name, src_dir_fd=at, dst_dir_fd=at)
+        os.stat(name, dir_fd=at, follow_symlinks=False)
+    finally:
+        os.close(handle)
+        removal.discard(new, at)
+
+
+def clean(at: int, before: float) -> None:
+    """Remove, of the folder of environments, those that nobody holds and that were used before then last."""
+    for name in os.listdir(at):
+        with contextlib.suppress(OSError):
+            left = name.startswith(_NEW)
+            if left or os.stat(name, dir_fd=at, follow_symlinks=False).st_mtime < before:
+                with folder_lock.alone(name, at):
+                    removal.discard(name, at)
+
+
+def hold(folder: str) -> int:
+    """In a job: the environment, open and locked, so that it stays; OSError where it is not there."""
+    handle = safe_open.folder(folder)
+    folder_lock.hold(handle)
+    found = os.stat(folder, follow_symlinks=False)  # it may have gone before it was held
+    if found.st_ino != os.fstat(handle).st_ino:
+        raise FileNotFoundError(2, os.strerror(2), folder)
+    with contextlib.suppress(OSError):
+        os.utime(handle)
+    return handle
+
+
+def variables(folder: str, path: str) -> dict[str, str]:
+    """Those by which its programs are found first; `path` is the PATH so far."""
+    return {"VIRTUAL_ENV": folder, "PATH": f"{folder}/bin:{path}"}
+
+
+def _not_made(final: str, work: str, error: OSError) -> DshpcError:
+    from dshpc_setup.jobs.workspace_folders import room_for_writing
+
+    return DshpcError(
+        f"The environment {final} cannot be made: {error.strerror or error}.",
+        "The environments of your jobs lie in the work folder, where they see them.",
+        (room_for_writing(error, work),),
+    )
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"dshpc: {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,111 @@
+"""`dshpc lab`: JupyterLab in a job, used in Debian's Chromium; whoever has no token sees nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import ROOT, Cluster, run, wait_until
+from tests.integration.test_dashboard_browser import python
+
+__all__ = ["python"]
+
+pytestmark = pytest.mark.engines("docker", "builtin")
+
+
+@dataclass
+class Lab:
+    """One that runs; `state` is the file of who forwards to it."""
+
+    cluster: Cluster
+    home: Path
+
+    def dshpc(self, *words: str) -> tuple[str, str, str]:
+        """Its port, its token, and what was said."""
+        done = run(
+            [str(ROOT / "dshpc"), "lab", "--dir", str(self.cluster.folder), *words],
+            # Its own home for what it notes, and the caches of this one
+            env={"HOME": str(self.home), "XDG_CACHE_HOME": str(Path.home() / ".cache")},
+            timeout_s=300,
+            cwd=self.cluster.work,
+        ).good()
+        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/lab\?token=([0-9a-f]{48})\n", done.stdout)
+        assert found is not None, done
+        return found[1], found[2], done.stderr
+
+    @property
+    def pid(self) -> int:
+        (path,) = (self.home / ".local/state/dshpc").glob("lab-*.json")
+        return int(json.loads(path.read_text())["pid"])
+
+    def jobs(self) -> list[str]:
+        lines = self.cluster.said("squeue", "-h", "-o", "%i %j").splitlines()
+        return [line.split()[0] for line in lines if line.endswith(" lab")]
+
+
+@pytest.fixture
+def lab(standard: Cluster, tmp_path: Path) -> Iterator[Lab]:
+    one = Lab(standard, tmp_path)
+    try:
+        yield one
+    finally:
+        for job in one.jobs():
+            standard.said("scancel", job)
+        wait_until(lambda: not one.jobs(), "its job has ended")
+        if list((tmp_path / ".local/state/dshpc").glob("lab-*.json")):
+            os.kill(one.pid, signal.SIGTERM)
+
+
+def asked(port: str, path: str) -> tuple[int, str]:
+    line = http.client.HTTPConnection("127.0.0.1", int(port), timeout=90)
+    try:
+        line.request("GET", path)
+        answer = line.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        line.close()
+
+
+def test_a_notebook_in_a_browser(lab: Lab, python: Path) -> None:
+    port, token, said = lab.dshpc()
+    (job,) = lab.jobs()
+    assert f"job {job} goes on without this terminal" in said
+    file = lab.cluster.work / "from-the-terminal"
+    client = str(ROOT / "tests" / "integration" / "lab_client.py")
+    address = f"http://127.0.0.1:{port}/lab?token={token}"
+    env = {**os.environ, "PYTHONPATH": ""}
+    seen = json.loads(
+        run([str(python), client, address, str(file)], env=env, timeout_s=400).good().stdout
+    )
+    assert re.fullmatch(rf"GPU [0-9]+ job {job}", seen["cell"])
+    assert seen["hosts"] == [f"127.0.0.1:{port}"]
+    wait_until(lambda: file.exists() and file.read_text().strip().isdecimal(), "srun has run")
+    assert (lab.cluster.work / "Untitled.ipynb").is_file()
+
+    # Nobody is let in without its token, which no argument of a program holds
+    assert asked(port, "/api/contents")[0] == 403
+    assert asked(port, f"/api/contents?token={token}")[0] == 200
+    assert token not in lab.cluster.said("ps", "-eo", "args")
+
+    # Who forwards may go: the next call does it again, on the same port, to the same job
+    os.kill(lab.pid, signal.SIGKILL)
+    again, same, said = lab.dshpc("--attach")
+    assert (again, same) == (port, token)
+    assert asked(port, f"/api/status?token={token}")[0] == 200
+    assert lab.jobs() == [job]
+    before = lab.pid
+    assert lab.dshpc()[2].startswith("dshpc: it runs already")
+    assert lab.pid == before
+
+    lab.cluster.said("scancel", job)
+    wait_until(lambda: not lab.jobs(), "its job has ended")
+    status, text = asked(port, "/lab")
+    assert (status, "dshpc lab" in text) == (503, True)
