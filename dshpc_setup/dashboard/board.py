@@ -88,6 +88,14 @@ class Board:
                 section.now.set()
             threading.Thread(target=section.run, args=(self,), daemon=True).start()
 
+    def wait_first(self, seconds: float) -> None:
+        """Until each but doctor has answered once, for no longer than that."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not all(
+            section.seen.at for section in self.sections if section is not self.doctor
+        ):
+            time.sleep(0.02)
+
     def stop(self) -> None:
         self._ended.set()
         for section in self.sections:

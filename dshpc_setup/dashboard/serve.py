@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import ipaddress
 import os
 import socket
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import uvicorn
@@ -18,41 +17,49 @@ from dshpc_setup import diagnose  # before threads fork: see machine/workers.py
 from dshpc_setup.dashboard.access import LOOPBACK, Access
 from dshpc_setup.dashboard.app import application
 from dshpc_setup.dashboard.board import Board
+from dshpc_setup.dashboard.browser import opened
 from dshpc_setup.dashboard.browser_files import of_machine
 from dshpc_setup.dashboard.site import Site
 from dshpc_setup.dashboard.source import LiveSource
 from dshpc_setup.errors import DshpcError, Exit, usage_error
-from dshpc_setup.machine import Machine, listeners
+from dshpc_setup.machine import listeners
 
-_BROWSERS = ("xdg-open", "wslview", "open")
-_OPEN_S = 20.0
+_FIRST_S = 0.5  # for the first answers, before the address is said
+_GONE_S = 2.0
 _MOST_AT_ONCE = 200
 
 
 @dataclass(frozen=True)
 class Place:
+    """`port` 0: any that is free; `token`: one that is kept, else this run makes its own."""
+
     address: str
-    port: int  # 0: any that is free
+    port: int
+    token: str | None = None
 
 
 def serve(source: LiveSource, place: Place, say: Callable[[str], None], *, browser: bool) -> None:
-    """Serve until a signal ends it; the address is said first. Raises DshpcError."""
+    """Serve until a signal ends it, or the project's folder is gone; the address is said first. Raises
+    DshpcError."""
     host = loopback(place.address)
     diagnose.catalogue()
     with contextlib.closing(_listening(host, place.port)) as listening:
         port = listening.getsockname()[1]
         named = f"[{host}]" if ":" in host else host
-        access = Access(port, {*LOOPBACK, named})
+        access = Access(port, {*LOOPBACK, named}, token=place.token)
         board = Board(source)
         site = Site(source, board, access, of_machine(source.machine))
         site.prepare()
-        app = application(site)
-        url = f"http://{named}:{port}/?token={access.token}"
+        url = access.url(named)
         board.start()
         try:
-            with _opened(source.machine, url) if browser else contextlib.nullcontext():
+            # Both before the address is said: who opens it waits for neither
+            server = _server(application(site))
+            board.wait_first(_FIRST_S)
+            _end_with(source.project.own.is_dir, server, board)
+            with opened(source.machine, url) if browser else contextlib.nullcontext():
                 say(url)
-                _server(app).run(sockets=[listening])
+                server.run(sockets=[listening])
         finally:
             board.stop()
 
@@ -97,41 +104,29 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _server(app: object) -> uvicorn.Server:
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,  # type: ignore[arg-type]
-            http="h11",
-            ws="none",
-            lifespan="off",
-            # What fails is told by the page; a traceback holds what jobs and users wrote
-            log_level="error" if os.environ.get("DSHPC_DEBUG") == "1" else "critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # nobody stands before it
-            limit_concurrency=_MOST_AT_ONCE,
-            timeout_graceful_shutdown=1,
-        )
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        http="h11",
+        ws="none",
+        lifespan="off",
+        # What fails is told by the page; a traceback holds what jobs and users wrote
+        log_level="error" if os.environ.get("DSHPC_DEBUG") == "1" else "critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # nobody stands before it
+        limit_concurrency=_MOST_AT_ONCE,
+        timeout_graceful_shutdown=1,
     )
+    config.load()
+    return uvicorn.Server(config)
 
 
-@contextlib.contextmanager
-def _opened(machine: Machine, url: str) -> Iterator[None]:
-    """Have a browser open it, where there is one. Its command line tells all users of the machine what it is
-    to open: a page of ours in a folder of ours, which leads on to the address with the token."""
-    program = next((each for each in _BROWSERS if machine.which(each)), None)
-    seen = machine.system[0] == "Darwin" or any(
-        machine.env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
-    )
-    if program is None or not seen or not os.isatty(1):
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="dshpc-dashboard-") as folder:
-        path = os.path.join(folder, "open.html")
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(
-                '<!doctype html><html lang="en"><meta charset="utf-8"><title>dshpc dashboard</title>'
-                f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">'
-            )
-        argv = [program, path]
-        threading.Thread(target=lambda: machine.run(argv, deadline_s=_OPEN_S), daemon=True).start()
-        yield
+def _end_with(is_there: Callable[[], bool], server: uvicorn.Server, board: Board) -> None:
+    """Have it end with the folder: by one that is gone nobody can find the process."""
+
+    def watch() -> None:
+        while is_there() and not board.is_over:
+            time.sleep(_GONE_S)
+        server.should_exit = True
+
+    threading.Thread(target=watch, daemon=True).start()
