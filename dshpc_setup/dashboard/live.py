@@ -15,12 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from dshpc_setup.dashboard import files
-from dshpc_setup.dashboard.pages import (
-    gpu_values,
-    jobs_values,
-    overview_values,
-    sampled,
-)
+from dshpc_setup.dashboard.job_pages import jobs_values, sampled
+from dshpc_setup.dashboard.pages import gpu_values, overview_values
 from dshpc_setup.dashboard.site import Site, job_id
 from dshpc_setup.dashboard.threads import in_thread
 from dshpc_setup.errors import DshpcError

@@ -26,6 +26,7 @@ from dshpc_setup.machine import listeners
 
 _FIRST_S = 0.5  # for the first answers, before the address is said
 _GONE_S = 2.0
+_REPAIR_S = 60.0  # that is being done while we are to end
 _MOST_AT_ONCE = 200
 
 
@@ -61,6 +62,7 @@ def serve(source: LiveSource, place: Place, say: Callable[[str], None], *, brows
                 say(url)
                 server.run(sockets=[listening])
         finally:
+            site.fixing.wait(_REPAIR_S)
             board.stop()
 
 

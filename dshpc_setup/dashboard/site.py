@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NoReturn
+from urllib.parse import quote
 
 import jinja2
 from starlette.datastructures import FormData
@@ -22,6 +23,7 @@ from dshpc_setup import resources
 from dshpc_setup.dashboard.access import Access
 from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.browser_files import Scripts
+from dshpc_setup.dashboard.fixing import Fixing
 from dshpc_setup.dashboard.guard import BEARER
 from dshpc_setup.dashboard.source import JobReport, Source
 from dshpc_setup.dashboard.threads import in_thread
@@ -57,6 +59,10 @@ class Site:
         return self.browser.names
 
     @cached_property
+    def fixing(self) -> Fixing:
+        return Fixing(self.source)
+
+    @cached_property
     def _templates(self) -> jinja2.Environment:
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(resources.package() / FOLDER / "templates"),
@@ -76,6 +82,8 @@ class Site:
             "iso": lambda at: datetime.fromtimestamp(at, timezone.utc).isoformat(),
             "outcome": outcome,
             "gpus": view.which,
+            "part": lambda text: quote(str(text), safe="", errors="replace"),  # of an address
+            "hours": lambda seconds: f"{seconds / 3600:.2f}",
             "problems": in_words,
             "whole": lambda value: "-" if value is None else f"{value:.0f}",
             "size": _size,
@@ -207,9 +215,13 @@ def job_id(request: Request) -> str:
     try:
         return str(job_states.parse_id(text))
     except DshpcError:
-        raise HTTPException(404, "There is no such page.") from None
+        no_page()
 
 
 def seen_other(path: str) -> RedirectResponse:
     """Where to look after something was done: a reload then does nothing again."""
     return RedirectResponse(path, 303)
+
+
+def no_page() -> NoReturn:
+    raise HTTPException(404, "There is no such page.")

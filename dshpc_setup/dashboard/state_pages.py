@@ -6,18 +6,23 @@ from collections import Counter
 from typing import Any
 
 from markupsafe import Markup
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from dshpc_setup.cluster.config_diff import Differences
+from dshpc_setup.dashboard.fixing import mark
 from dshpc_setup.dashboard.site import Site, get, post, seen_other
 from dshpc_setup.diagnose import catalogue, findings_pages
 from dshpc_setup.diagnose.report import groups
 from dshpc_setup.errors import DshpcError
+from dshpc_setup.repair import outcome as repairs
 from dshpc_setup.settings.edited import as_text
 from dshpc_setup.settings.shown import settings_json
+from dshpc_setup.usage import sums
 
+_MOST_ROWS = 53
 _STATES = ("ok", "error", "warn", "crashed", "info", "skipped")
 
 
@@ -25,6 +30,9 @@ def routes(site: Site) -> list[Any]:
     return [
         get("/health", health, site),
         post("/health", look_again, site),
+        get("/health/fix", fixes, site),
+        post("/health/fix", fix, site),
+        get("/usage", usage, site),
         get("/health/{identity}", finding, site),
         get("/setup", setup, site),
     ]
@@ -64,6 +72,59 @@ def finding(site: Site, request: Request) -> Response:
     # Its own title is the page's
     body = Markup(text.replace("<h1>", "<h2>").replace("</h1>", "</h2>"))
     return site.page("finding.html", here="health", identity=identity, text=body)
+
+
+def fixes(site: Site, request: Request) -> Response:
+    """What doctor would repair, each with a button; while one is done, how it goes."""
+    fixing = site.fixing
+    seen = site.board.fixes.seen if fixing.runs else site.board.fresh(site.board.fixes)
+    plan = seen.value.done if seen.value is not None else ()
+    return site.page(
+        "fix.html",
+        here="health",
+        seen=seen,
+        fixing=fixing,
+        repairs=[(mark(each.repair), each.repair) for each in plan],
+        done=repairs.lines(fixing.outcome) if fixing.outcome is not None else (),
+    )
+
+
+def fix(site: Site, request: Request, form: FormData) -> Response:
+    """Begin what was agreed to; the page tells how it goes."""
+    agreed = [each for each in form.getlist("repair") if isinstance(each, str)]
+    if not agreed:
+        raise HTTPException(400, "No repair was named.")
+
+    def over() -> None:
+        site.board.fixes.forget()
+        site.board.doctor.ask_again()
+        site.board.changed()
+
+    site.fixing.begin(agreed, over)
+    return seen_other("/health/fix")
+
+
+_TITLES: dict[sums.By, str] = {
+    "user": "user",
+    "method": "method",
+    "gpu-type": "type of GPU",
+    "week": "week",
+}
+
+
+def usage(site: Site, request: Request) -> Response:
+    """GPU hours, held and used; of weeks the last ones."""
+    seen = site.board.fresh(site.board.usage)
+    tables = []
+    most: dict[str, float] = {}
+    for by, title in _TITLES.items():
+        found = sums.grouped(seen.value or (), by)
+        found = found[::-1] if by == "week" else found
+        most[by] = max((each.held_s for each in found), default=0.0) or 1.0
+        rows = [(getattr(each, by.replace("-", "_")), each) for each in found[:_MOST_ROWS]]
+        if rows:
+            tables.append((by, title, rows, len(found) - len(rows)))
+    return site.page("usage.html", here="usage", seen=seen, tables=tables, most=most)
 
 
 def setup(site: Site, request: Request) -> Response:

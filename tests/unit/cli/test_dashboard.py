@@ -96,9 +96,12 @@ def test_where_one_is_kept_its_address_is_said(
     assert (tmp_path / tokens.DASHBOARD).stat().st_mode & 0o777 == 0o600
     # Who names a port wants one of his own
     served: list[Any] = []
-    monkeypatch.setattr(
-        dashboard, "_serve", lambda *more, **how: served.append((more[2], how)) or 0
-    )
+
+    def serve(*more: Any, **how: Any) -> int:
+        served.append((more[2], how))
+        return 0
+
+    monkeypatch.setattr(dashboard, "_serve", serve)
     assert dashboard.show(project, None, dashboard.Asked(8411)) == 0
     assert served == [(Place("127.0.0.1", 8411), {"browser": True})]
 

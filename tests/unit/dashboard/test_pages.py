@@ -21,8 +21,10 @@ from dshpc_setup.dashboard.source import JobReport, Jobs
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import DshpcError, Fix
+from dshpc_setup.repair import Done
 from dshpc_setup.slurm.blocked_jobs import Stuck
-from tests.unit.dashboard.conftest import FakeSource, Visitor, a_job
+from dshpc_setup.usage.sums import Sum
+from tests.unit.dashboard.conftest import FakeSource, Visitor, a_job, a_repair, a_workflow
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -101,6 +103,11 @@ def hostile(visitor: Visitor, text: str) -> None:
     finding = Finding("DSH-NV-002", "driver", "error", text, (text,), text, (Fix(text, text),))
     source.told_doctor = Report((finding,), (finding,), notes=(text,))
     source.told_differences = Differences((Difference(text, "new", text),), (text,))
+    source.told_usage = (Sum(text, text, text, text, 1, 3600.0, 60.0, 30.0),)
+    source.told_fixes = replace(
+        source.told_fixes, done=(Done(a_repair(text), "planned"),), not_safe={text: text}
+    )
+    source.told_workflows = {"steps": a_workflow(text), text: a_workflow(text)}
     visitor.look()
 
 
@@ -114,6 +121,10 @@ LOOKED_AT = (
     "/health",
     "/setup",
     "/run",
+    "/usage",
+    "/health/fix",
+    "/workflows",
+    "/workflows/steps",
 )
 
 
@@ -421,13 +432,29 @@ def test_a_gpus_curves_are_drawings(visitor: Visitor) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/jobs", "/jobs/3", "/jobs/3/cancel", "/run", "/health", "/setup", "/gpus/0", "/none"],
+    [
+        "/",
+        "/jobs",
+        "/jobs/3",
+        "/jobs/3/cancel",
+        "/run",
+        "/health",
+        "/setup",
+        "/gpus/0",
+        "/none",
+        "/usage",
+        "/health/fix",
+        "/workflows",
+        "/workflows/steps",
+        "/workflows/steps/cancel",
+    ],
 )
 def test_every_page_has_its_heading_its_language_and_labels(visitor: Visitor, path: str) -> None:
     visitor.source.reports["3"] = JobReport((a_job(3),), None, None, (), {})
     page = visitor.get(path).text
     found = seen(page)
-    assert found.tags.count("h1") == found.tags.count("main") == found.tags.count("title") == 1
+    assert found.tags.count("h1") == found.tags.count("main") == 1
+    assert page.partition("</head>")[0].count("<title>") == 1
     assert '<html lang="en">' in page
     for control in re.findall(r"<(?:input|select|textarea)\b[^>]*>", page):
         named = re.search(r'id="([^"]+)"', control)
@@ -445,6 +472,9 @@ def test_the_api_is_described(visitor: Visitor) -> None:
     for path, acts in paths.items():
         (act,) = acts
         filled = path.replace("{job}", "3").replace("{name}", "none")
+        if path == "/api/usage":
+            assert visitor.get("/api/usage?by=week").json()["by"] == "week"
+            assert visitor.get("/api/usage?by=moon").status_code == 400
         answer = visitor.ask(act, filled, headers={"x-csrf-token": visitor.site.access.csrf})
         if "{" not in path:
             schema = acts[act]["responses"]["200"]["content"]["application/json"]["schema"]
