@@ -70,7 +70,8 @@ def follow(
 def _follow(
     machine: Machine, project: Project, reporter: Reporter, service: Service, wanted: str
 ) -> None:
-    if address(project, service) == wanted:
+    of_us = project.read_note(service.note).get("version") == dshpc_setup.__version__
+    if of_us and address(project, service) == wanted:
         return
     _stop(project, service)
     if wanted == "off":
@@ -163,6 +164,7 @@ def _start(machine: Machine, project: Project, service: Service, wanted: str) ->
         said = (folder / LOG).read_text(errors="replace")[-_MOST_SAID:].strip()
         raise DshpcError("Its process has ended.", said or "it gave no reason.")
     value = {"pid": process.pid, "ticks": process.ticks, "boot": process.boot, "address": wanted}
+    value["version"] = dshpc_setup.__version__
     project.write_json(service.note, value)
 
 

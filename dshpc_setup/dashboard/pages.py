@@ -20,13 +20,14 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs.view import View
 from dshpc_setup.observed.cluster_status import ClusterStatus
 
-_QUEUE, _RECENT = 20, 10
+_QUEUE, _RECENT, _NODES = 20, 10, 24
 
 
 def routes(site: Site) -> list[Any]:
     return [
         get("/", overview, site),
         get("/gpus/{index:int}", gpu, site),
+        get("/nodes", nodes, site),
         get("/nodes/{name}", node, site),
     ]
 
@@ -45,8 +46,14 @@ def overview_values(board: Board) -> dict[str, Any]:
     running = [one for one in views if not one.is_over and one.state != "PENDING"]
     ended = sorted((one for one in views if one.is_over), key=_ended, reverse=True)
     found = groups(now.doctor.value.findings) if now.doctor.value else []
+    every = now.status.value.nodes if now.status.value else ()
+    lost = [each for each in every if not each.usable]
     return {
         "now": now,
+        "nodes": [*lost, *(each for each in every if each.usable)][:_NODES]
+        if len(every) > _NODES
+        else every,
+        "lost": len(lost),
         "free": free(now.status.value),
         "cards": now.gpus.value.cards() if now.gpus.value else (),
         "waiting": waiting[:_QUEUE],
@@ -157,6 +164,11 @@ def _about(now: Snapshot, card: Card) -> list[Any]:
     """What doctor finds wrong of GPUs, where this one has a problem."""
     report = now.doctor.value
     return [each for each in (report.findings if report else ()) if each.id in card.device.problems]
+
+
+def nodes(site: Site, request: Request) -> Response:
+    now = site.board.look()
+    return site.page("nodes.html", here="overview", now=now)
 
 
 def node(site: Site, request: Request) -> Response:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from dshpc_setup.cluster.config_diff import Difference, Differences
 from dshpc_setup.cluster.gpus import GpusNow
 from dshpc_setup.dashboard.board import Board
-from dshpc_setup.dashboard.live import event
+from dshpc_setup.dashboard.live import event, packed
 from dshpc_setup.dashboard.source import JobReport, Jobs
 from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.report import Report
@@ -171,6 +173,37 @@ def test_an_event_holds_one_event(text: str) -> None:
     assert told.count("\n\n") == 1
     lines = told.rstrip("\n").split("\n") if text.strip("\n") else told[:-2].split("\n")
     assert all(line.startswith(("event: part", "data: ")) for line in lines if line)
+
+
+@given(st.lists(st.text(max_size=200), max_size=6))
+def test_what_is_packed_is_sent_whole_each_time(
+    loop: asyncio.AbstractEventLoop, said: list[str]
+) -> None:
+    async def events() -> AsyncIterator[str]:
+        for each in said:
+            yield each
+
+    async def sent() -> list[bytes]:
+        return [each async for each in packed(events())]
+
+    unpacker = zlib.decompressobj(wbits=31)
+    blocks = loop.run_until_complete(sent())
+    assert [unpacker.decompress(block).decode() for block in blocks] == said
+
+
+def test_of_a_thousand_nodes_the_overview_shows_those_that_take_no_jobs(visitor: Visitor) -> None:
+    status = visitor.source.told_status
+    (node,) = status.nodes
+    nodes = [replace(node, name=f"node{at}") for at in range(1000)]
+    nodes[777] = replace(nodes[777], state="drained", reason="a fan")
+    visitor.source.told_status = replace(status, nodes=tuple(nodes))
+    visitor.look()
+    page = visitor.page("/")
+    assert len(page) < 50_000
+    assert "1000 nodes, of which 1 takes no jobs" in seen(page).text
+    assert "a fan" in page
+    assert 'href="/nodes/node999"' in visitor.page("/nodes")
+    assert len(visitor.page("/nodes")) < 300_000
 
 
 def test_the_overview_says_who_holds_what(visitor: Visitor) -> None:
