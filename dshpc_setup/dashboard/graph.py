@@ -9,7 +9,7 @@ WIDE, HIGH = 168, 44  # of a box
 _ACROSS, _DOWN = 56, 16  # between two
 _LETTERS = 20
 MOST = 200  # boxes; of more a table tells more
-SIDE, ROW = 16, 40  # of a task, and how many in a row
+SIDE, ROW = 26, 30  # of a task, and how many in a row
 
 
 @dataclass(frozen=True)

@@ -127,8 +127,17 @@ def job_values(site: Site, number: str) -> dict[str, Any]:
         "used": _used(views[0]) if len(views) == 1 else (),
         "drawn": _drawn(site, views[0]) if len(views) == 1 else (),
         "report": report,
+        **_made(report),
         "untold": untold,
     }
+
+
+def _made(report: JobReport | None) -> dict[str, Any]:
+    """What it was made from; a job's user can write there whatever he likes."""
+    made = (report.request if report is not None else None) or {}
+    sets = made.get("parameters")
+    one = sets[0] if isinstance(sets, list) and len(sets) == 1 else None
+    return {"made": made, "parameters": one if isinstance(one, dict) else {}}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 import jinja2
+from markupsafe import Markup
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -79,7 +80,6 @@ class Site:
             "counted": counted,
             "duration": view.duration,
             "clock": _clock,
-            "iso": lambda at: datetime.fromtimestamp(at, timezone.utc).isoformat(),
             "outcome": outcome,
             "gpus": view.which,
             "part": lambda text: quote(str(text), safe="", errors="replace"),  # of an address
@@ -129,8 +129,13 @@ def outcome(one: View) -> str:
     return view.outcome(one) if one.is_over else one.words
 
 
-def _clock(at: float | None) -> str:
-    return "" if not at else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+def _clock(at: float | None) -> Markup | str:
+    """In this machine's zone; static/zone.js shows it in the viewer's."""
+    if not at:
+        return ""
+    here = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    known = datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="seconds")
+    return Markup('<time datetime="{}">{}</time>').format(known, here)
 
 
 def _size(count: int) -> str:

@@ -20,6 +20,11 @@ from tests.integration.test_dashboard import dashboard
 
 pytestmark = pytest.mark.engines("docker", why="pages are the same on each engine")
 
+WORKFLOW = """\
+jobs:
+  first: {command: "true"}
+  second: {command: sleep, args: ["300"], requires: [first]}
+"""
 PLAYWRIGHT = "playwright==1.65.2"
 AXE = Package(
     "axe-core",
@@ -61,6 +66,10 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_real_browser(standard: Cluster, python: Path, axe: Path) -> None:
     job = standard.dshpc("run", "--json", "--", "sh", "-c", "echo '<b>'; sleep 300").good().report
     number = str(job["job_id"])
+    array = standard.submit("--array=0-2", script="sleep 300")
+    file = standard.work / "pages.yaml"
+    file.write_text(WORKFLOW)
+    standard.dshpc("workflow", "run", str(file)).good()
     try:
         wait_until(lambda: standard.job_state(number)[0] == "RUNNING", "the job runs")
         with dashboard(standard) as (browser, token):
@@ -70,10 +79,11 @@ def test_a_real_browser(standard: Cluster, python: Path, axe: Path) -> None:
             address = f"http://127.0.0.1:{browser.port}/?token={token}"
             client = str(ROOT / "tests" / "integration" / "browser_client.py")
             env = {**os.environ, "PYTHONPATH": ""}
-            done = run([str(python), client, address, str(axe), number], env=env, timeout_s=400)
+            done = run([str(python), client, address, str(axe), number, array], env=env, timeout_s=400)
             seen = json.loads(done.good().stdout)
     finally:
-        standard.said("scancel", number)
+        standard.said("scancel", number, array)
+        standard.dshpc("workflow", "cancel", "pages")
     assert seen["violations"] == []
     assert seen["wide"] == []
     assert seen["complaints"] == []

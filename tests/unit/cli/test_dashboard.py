@@ -19,6 +19,8 @@ from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.machine import CommandResult
 from dshpc_setup.project import tokens
 from dshpc_setup.project.folder import Project
+from dshpc_setup.settings import load
+from tests.integration.shown import blocks
 
 
 class _Machine:
@@ -143,6 +145,12 @@ def test_a_kept_token_stays(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.prepare()
     assert tokens.kept(project, tokens.DASHBOARD) == tokens.kept(project, tokens.DASHBOARD)
+
+
+def test_what_the_page_says_to_write_is_the_setting() -> None:
+    page = "docs/how-to/dashboard.md"
+    (text,) = [block.text for block in blocks(page) if block.language == "yaml"]
+    assert load(yaml_text=text, yaml_name=page).dashboard == "127.0.0.1:8410"
 
 
 def test_other_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
