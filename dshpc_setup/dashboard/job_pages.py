@@ -90,6 +90,9 @@ def job(site: Site, request: Request) -> Response:
     number = job_id(request)
     values = job_values(site, number)
     one = values["one"]
+    said = request.query_params.get("said", "")
+    if len(values["squares"]) > 1:
+        return site.page("array.html", here="jobs", said=said, **values)
     values["log"], values["no_log"] = _log_of(one, site.source.work)
     values["hits"], words = None, request.query_params.get("search", "")
     if words and one.log:
@@ -98,7 +101,7 @@ def job(site: Site, request: Request) -> Response:
         "job.html",
         here="jobs",
         search=words,
-        said=request.query_params.get("said", ""),
+        said=said,
         **values,
     )
 
@@ -152,10 +155,14 @@ class Square:
 def _tasks(views: Sequence[View]) -> dict[str, Any]:
     """The picture of an array, and how many are in which state."""
     shown = views[:_MOST_SQUARES]
+    counts: Counter[str] = Counter()
+    for one in views:  # tasks that wait are told together
+        counts[outcome(one)] += job_states.tasks(one.id)
     return {
         "squares": [Square(one, *graph.place(index)) for index, one in enumerate(shown)],
         "more": len(views) - len(shown),
-        "counts": Counter(map(outcome, views)).most_common(),
+        "counts": counts.most_common(),
+        "goes_on": not all(one.is_over for one in views),
         "side": graph.SIDE,
         "row": graph.ROW,
         "number_of": number_of,

@@ -79,7 +79,9 @@ def test_a_real_browser(standard: Cluster, python: Path, axe: Path) -> None:
             address = f"http://127.0.0.1:{browser.port}/?token={token}"
             client = str(ROOT / "tests" / "integration" / "browser_client.py")
             env = {**os.environ, "PYTHONPATH": ""}
-            done = run([str(python), client, address, str(axe), number, array], env=env, timeout_s=400)
+            done = run(
+                [str(python), client, address, str(axe), number, array], env=env, timeout_s=400
+            )
             seen = json.loads(done.good().stdout)
     finally:
         standard.said("scancel", number, array)

@@ -106,7 +106,7 @@ def test_only_one_repairs_at_a_time(visitor: Visitor) -> None:
     wanted = {"repair": mark(a_repair())}
     assert visitor.post("/health/fix", wanted).status_code == 303
     assert "It is being done" in visitor.page("/health/fix")
-    assert 'http-equiv="refresh"' in visitor.page("/health/fix")
+    assert '<meta http-equiv="refresh" content="2">' in visitor.page("/health/fix")
     assert visitor.post("/health/fix", wanted).status_code == 409
     goes_on.set()
     _settled(visitor)
@@ -157,13 +157,15 @@ def test_an_array_is_a_square_for_each_task(visitor: Visitor) -> None:
     tasks = tuple(
         a_job(7, state, id=f"7_{at}", task=at, ended=1100.0) for at, state in enumerate(states)
     )
-    visitor.source.told_jobs = Jobs(tasks)
+    waits = a_job(7, "PENDING", id="7_[45-55%8]", started=None)
+    visitor.source.told_jobs = Jobs((*tasks, waits))
     visitor.source.reports["7"] = JobReport(tasks, None, None, (), {})
     visitor.look()
     page = visitor.page("/jobs/7")
-    assert page.count('<rect class="task ') == 45
+    assert page.count('<rect class="task ') == 46
+    assert 'href="/jobs/7/cancel"' in page
     assert 'href="/jobs/7_44"' in page
-    assert "30 done" in seen(page).text
+    assert "30 done, 12 running, 11 queued, 3 failed" in seen(page).text
 
 
 def test_a_job_shows_what_its_gpus_measured_and_what_it_used(visitor: Visitor) -> None:

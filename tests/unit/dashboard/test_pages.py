@@ -56,7 +56,7 @@ class _Seen(HTMLParser):
         if tag == "script" and dict(attrs) == {"src": "/static/zone.js", "defer": None}:
             return
         for name, value in attrs:
-            leads = name in ("href", "src", "action", "formaction", "sse-connect")
+            leads = name in ("href", "src", "action", "formaction", "sse-connect", "hx-get")
             if name.startswith("on") or name == "style":
                 self.wrong.append(f"{tag} {name}")
             elif leads and not re.fullmatch(r"(/(?!/)|#).*", value or "", re.DOTALL):
@@ -339,6 +339,10 @@ def test_pages_refresh_themselves_where_there_are_no_scripts(visitor: Visitor) -
     assert visitor.get("/static/browser/other.js").status_code == 404
     assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in page
     assert '<script src="/static/browser/htmx.min.js" defer></script>' in page
+    polled = visitor.page("/workflows/steps")
+    assert 'hx-get="/workflows/steps" hx-trigger="every 5s"' in polled
+    assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in polled
+    assert "hx-get" not in visitor.page("/usage")
 
 
 def thousand(visitor: Visitor) -> None:
