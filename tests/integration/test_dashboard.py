@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import unescape
@@ -94,10 +94,10 @@ class Browser:
 
 
 @contextmanager
-def dashboard(cluster: Cluster) -> Iterator[tuple[Browser, str]]:
+def dashboard(cluster: Cluster, argv: Sequence[str] = ()) -> Iterator[tuple[Browser, str]]:
     """It runs, and is ended by Ctrl-C; a browser that is let in, and the token."""
     child = subprocess.Popen(
-        command("dshpc", "dashboard", "--no-browser"),
+        argv or command("dshpc", "dashboard", "--no-browser"),
         cwd=cluster.folder,
         env=environment({**cluster.env, "PYTHONUNBUFFERED": "1"}),
         stdin=subprocess.DEVNULL,
