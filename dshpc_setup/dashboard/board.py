@@ -26,6 +26,7 @@ _T = TypeVar("_T")
 LOOKED_S = 15.0  # somebody looks as long as the last page or live line is not older
 _IDLE_S = 30.0
 _LIVE_S, _SELDOM_S, _DOCTOR_S = 1.5, 60.0, 600.0
+_REST_S = 10.0  # of what is asked only when a page wants it
 _AWAY_S = 2.0  # before it is tried again
 _SHARE = 4  # as long as it took to ask, so many times it rests
 
@@ -224,7 +225,7 @@ class Section(Generic[_T]):
         elif self.now.is_set():  # asked a moment ago
             time.sleep(0.1)
         else:
-            self.now.wait(0.5)
+            self.now.wait(0.5 if self._live_s is not None else _REST_S)
 
 
 class _JobsSection(Section[Jobs]):

@@ -16,7 +16,7 @@ from dshpc_setup.dashboard import charts, files, graph
 from dshpc_setup.dashboard.board import Board
 from dshpc_setup.dashboard.history import HOUR_S, key
 from dshpc_setup.dashboard.site import Site, get, job_id, no_page, outcome, post, seen_other
-from dshpc_setup.dashboard.source import JobReport
+from dshpc_setup.dashboard.source import JobReport, Jobs
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.jobs import view
 from dshpc_setup.jobs.view import View
@@ -109,7 +109,7 @@ def job(site: Site, request: Request) -> Response:
 def job_values(site: Site, number: str) -> dict[str, Any]:
     """The job as it was sampled last, else as it is told now; and what it was made from."""
     now = site.board.look()
-    known = [one for one in (now.jobs.value.views if now.jobs.value else ()) if _is_of(one, number)]
+    known = _of(now.jobs.value, number)
     report: JobReport | None = None
     untold: DshpcError | None = None
     try:
@@ -207,15 +207,19 @@ def _drawn(site: Site, one: View) -> list[Drawn]:
     return found
 
 
-def _is_of(one: View, number: str) -> bool:
+def _of(told: Jobs | None, number: str) -> list[View]:
+    """Of all jobs those that the number means: a job, a task, or all tasks of an array."""
     job = job_states.parse_id(number)
-    return one.number == job.number and job.task in (None, one.task)
+    return [
+        one
+        for one in (told.views if told is not None else ())
+        if one.number == job.number and job.task in (None, one.task)
+    ]
 
 
 def sampled(board: Board, number: str) -> View | None:
     """The job as it was sampled last."""
-    told = board.look().jobs.value
-    return next((one for one in (told.views if told else ()) if _is_of(one, number)), None)
+    return next(iter(_of(board.look().jobs.value, number)), None)
 
 
 def _log_of(one: View, work: str) -> tuple[files.Part | None, str]:

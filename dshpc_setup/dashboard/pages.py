@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dshpc_setup.cluster.gpus import Card
-from dshpc_setup.dashboard import charts
+from dshpc_setup.dashboard import charts, files
 from dshpc_setup.dashboard.board import Board, Seen, Snapshot
 from dshpc_setup.dashboard.history import HOUR_S, WEEK_S, Sample, key
 from dshpc_setup.dashboard.site import Site, get
@@ -19,6 +19,7 @@ from dshpc_setup.diagnose.report import groups
 from dshpc_setup.errors import DshpcError, Exit
 from dshpc_setup.jobs.view import View
 from dshpc_setup.observed.cluster_status import ClusterStatus
+from dshpc_setup.slurm.nodes import Node
 
 _QUEUE, _RECENT, _NODES = 20, 10, 24
 
@@ -29,6 +30,7 @@ def routes(site: Site) -> list[Any]:
         get("/gpus/{index:int}", gpu, site),
         get("/nodes", nodes, site),
         get("/nodes/{name}", node, site),
+        get("/nodes/{name}/log", node_log, site),
     ]
 
 
@@ -171,14 +173,25 @@ def nodes(site: Site, request: Request) -> Response:
     return site.page("nodes.html", here="overview", now=now)
 
 
-def node(site: Site, request: Request) -> Response:
-    now = site.board.look()
-    name = request.path_params["name"]
+def node_log(site: Site, request: Request) -> Response:
+    found = _node(site.board.look(), request)
+    log = files.shown(site.source.node_log(found.name).encode(errors="replace"))
+    return site.page("node_log.html", here="overview", node=found, log=log)
+
+
+def _node(now: Snapshot, request: Request) -> Node:
+    """Raises HTTPException (404) for one that the cluster has not."""
     nodes = now.status.value.nodes if now.status.value else ()
-    found = next((each for each in nodes if each.name == name), None)
+    found = next((each for each in nodes if each.name == request.path_params["name"]), None)
     if found is None:
         _need(now.status)
         raise HTTPException(404, "There is no such node.")
+    return found
+
+
+def node(site: Site, request: Request) -> Response:
+    now = site.board.look()
+    found = _node(now, request)
     views = now.jobs.value.views if now.jobs.value else ()
     return site.page(
         "node.html",

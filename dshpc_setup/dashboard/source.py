@@ -43,6 +43,7 @@ _WATCH_S = 90.0  # the container ends it after a minute
 _LIST_S, _ONE_S, _ACT_S, _SUBMIT_S = 20.0, 8.0, 40.0, 180.0
 _FLOW_S = 40.0  # one that is cancelled while it is submitted
 _USE_S = 20.0
+_LOG_LINES = 300
 _STATUS = "See its state: dshpc status"
 
 Agrees = Callable[[Repair], bool]
@@ -128,6 +129,10 @@ class Source(Protocol):
 
     def settings(self) -> tuple[settings.Settings, tuple[Overruled, ...]]: ...
     def differences(self) -> Differences: ...
+    def node_log(self, node: str) -> str:
+        """The last lines of what its container has printed."""
+        ...
+
     def usage(self) -> tuple[Sum, ...]:
         """Of all jobs that have ended."""
         ...
@@ -251,6 +256,15 @@ class LiveSource:
 
     def differences(self) -> Differences:
         return config_diff.differences(self.machine, self.project)
+
+    def node_log(self, node: str) -> str:
+        argv = operations.logs_argv(
+            self.machine, self.project, follow=False, tail=_LOG_LINES, node=node
+        )
+        done = self.machine.run(argv, deadline_s=_ONE_S)
+        if not done.ok:
+            raise DshpcError("Its log cannot be read.", done.text or done.state)
+        return f"{done.stdout}{done.stderr}"
 
     def usage(self) -> tuple[Sum, ...]:
         return use.ask(self.machine, self.project, deadline_s=_USE_S).sums

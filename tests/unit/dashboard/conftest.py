@@ -139,6 +139,7 @@ class FakeSource:
     told_doctor: Report = field(default_factory=lambda: Report((), ()))
     told_methods: tuple[Entry, ...] = ()
     told_differences: Differences = field(default_factory=lambda: Differences(()))
+    log: str = "slurmctld: it runs\n"
     told_usage: tuple[Sum, ...] = (
         Sum("ada", "train", "h100", "2026-W48", 2, 7200.0, 3600.0, 1800.0, 3.6e6),
         Sum("bob", "", "h100", "2026-W47", 1, 3600.0),
@@ -231,6 +232,10 @@ class FakeSource:
     def differences(self) -> Differences:
         self._may_fail()
         return self.told_differences
+
+    def node_log(self, node: str) -> str:
+        self._may_fail()
+        return self.log
 
     def usage(self) -> tuple[Sum, ...]:
         self._may_fail()

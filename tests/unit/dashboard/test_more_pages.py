@@ -230,3 +230,19 @@ def test_what_is_waited_for_stands_left(count: int, data: st.DataObject) -> None
     places = {box.name: box for box in graph.graph(needs).boxes}
     for name, each in needs.items():
         assert all(places[other].x < places[name].x for other, _ in each)
+
+
+def test_a_nodes_log_is_shown_and_none_of_another_asked_for(visitor: Visitor) -> None:
+    visitor.source.log = "slurmd: \x1b[31m<b>up</b>\r\n"
+    assert "slurmd: &lt;b&gt;up&lt;/b&gt;" in visitor.page("/nodes/node1/log")
+    visitor.source.fails = DshpcError("Its log cannot be read.", "No answer.")
+    assert "Its log cannot be read." in visitor.page("/nodes/node1/log", 409)
+    assert "no such node" in visitor.page("/nodes/other/log", 404)
+
+
+def test_a_job_that_runs_says_how_to_go_in(visitor: Visitor) -> None:
+    visitor.source.reports["3"] = JobReport((a_job(3),), None, None, (), {})
+    assert "ssh job-3" in visitor.page("/jobs/3")
+    visitor.source.told_jobs = Jobs((a_job(3, "COMPLETED", ended=2000.0),))
+    visitor.look()
+    assert "ssh job-3" not in visitor.page("/jobs/3")

@@ -107,6 +107,7 @@ def hostile(visitor: Visitor, text: str) -> None:
     finding = Finding("DSH-NV-002", "driver", "error", text, (text,), text, (Fix(text, text),))
     source.told_doctor = Report((finding,), (finding,), notes=(text,))
     source.told_differences = Differences((Difference(text, "new", text),), (text,))
+    source.log = text
     source.told_usage = (Sum(text, text, text, text, 1, 3600.0, 60.0, 30.0),)
     source.told_fixes = replace(
         source.told_fixes, done=(Done(a_repair(text), "planned"),), not_safe={text: text}
@@ -129,6 +130,8 @@ LOOKED_AT = (
     "/health/fix",
     "/workflows",
     "/workflows/steps",
+    "/nodes",
+    "/nodes/node1/log",
 )
 
 
