@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dshpc_setup.cli import exec as execution
 from dshpc_setup.cli import exec_stdin, interrupt_code, put
-from dshpc_setup.cli.command_line import machine_of
+from dshpc_setup.cli.command_line import machine_of, reporter
 from dshpc_setup.cli.job_request import cluster
 from dshpc_setup.errors import DshpcError, Fix, usage_error
 from dshpc_setup.machine import CommandResult, Machine
@@ -92,7 +92,7 @@ def _serve(project: Project, folder: Path | None, place: Place, *, browser: bool
         put(f"{url}\n" if place.token is None else f"It serves at {url.partition('?')[0]}\n")
 
     try:
-        serving.serve(source, place, say, browser=browser)
+        serving.serve(source, place, serving.Says(say, reporter(False).note), browser=browser)
     except KeyboardInterrupt:
         return interrupt_code()
     return 0

@@ -39,7 +39,15 @@ class Place:
     token: str | None = None
 
 
-def serve(source: LiveSource, place: Place, say: Callable[[str], None], *, browser: bool) -> None:
+@dataclass(frozen=True)
+class Says:
+    """`address` is told as soon as it answers; `note` is for who waits for the end."""
+
+    address: Callable[[str], None]
+    note: Callable[[str], None]
+
+
+def serve(source: LiveSource, place: Place, says: Says, *, browser: bool) -> None:
     """Serve until a signal ends it, or the project's folder is gone; the address is said first. Raises
     DshpcError."""
     host = loopback(place.address)
@@ -59,10 +67,12 @@ def serve(source: LiveSource, place: Place, say: Callable[[str], None], *, brows
             board.wait_first(_FIRST_S)
             _end_with(source.project.own.is_dir, server, board)
             with opened(source.machine, url) if browser else contextlib.nullcontext():
-                say(url)
+                says.address(url)
                 server.run(sockets=[listening])
         finally:
-            site.fixing.wait(_REPAIR_S)
+            if site.fixing.runs:
+                says.note("A repair is being done: it is waited for. Ctrl-C ends it half-way.")
+                site.fixing.wait(_REPAIR_S)
             board.stop()
 
 
