@@ -33,6 +33,8 @@ from dshpc_setup.observed.cluster_status import ClusterStatus
 from dshpc_setup.project.folder import Project
 from dshpc_setup.repair import Outcome, Repair, RepairOptions, repair_findings
 from dshpc_setup.settings.overruled import Overruled
+from dshpc_setup.setup.report import Report as SetupReport
+from dshpc_setup.setup.report import Step, StepName
 from dshpc_setup.slurm.client import requeue_argv
 from dshpc_setup.terminal.reporter import Reporter, Silent
 from dshpc_setup.usage.sums import Sum
@@ -47,6 +49,16 @@ _LOG_LINES = 300
 _STATUS = "See its state: dshpc status"
 
 Agrees = Callable[[Repair], bool]
+
+
+class _Unheard(Silent):
+    """Of a run's steps the report alone is looked at."""
+
+    def begin(self, name: StepName) -> None:
+        return None
+
+    def end(self, step: Step) -> None:
+        return None
 
 
 class Inside(Protocol):
@@ -129,6 +141,10 @@ class Source(Protocol):
 
     def settings(self) -> tuple[settings.Settings, tuple[Overruled, ...]]: ...
     def differences(self) -> Differences: ...
+    def tried(self, name: str, value: str) -> SetupReport:
+        """What `configure-environment` would do with another value of a setting; nothing is changed."""
+        ...
+
     def node_log(self, node: str) -> str:
         """The last lines of what its container has printed."""
         ...
@@ -256,6 +272,13 @@ class LiveSource:
 
     def differences(self) -> Differences:
         return config_diff.differences(self.machine, self.project)
+
+    def tried(self, name: str, value: str) -> SetupReport:
+        from dshpc_setup.setup.pipeline import Configure, Options
+
+        options = Options({name: value}, dry_run=True, env=self.machine.env)
+        run = Configure(self.machine, self.project, options, _Unheard())
+        return run.run()
 
     def node_log(self, node: str) -> str:
         argv = operations.logs_argv(

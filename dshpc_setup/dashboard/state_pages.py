@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import Any
 
@@ -18,6 +19,7 @@ from dshpc_setup.diagnose import catalogue, findings_pages
 from dshpc_setup.diagnose.report import groups
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.repair import outcome as repairs
+from dshpc_setup.settings import BY_NAME
 from dshpc_setup.settings.edited import as_text
 from dshpc_setup.settings.shown import settings_json
 from dshpc_setup.usage import sums
@@ -35,6 +37,7 @@ def routes(site: Site) -> list[Any]:
         get("/usage", usage, site),
         get("/health/{identity}", finding, site),
         get("/setup", setup, site),
+        get("/setup/try", tried, site),
     ]
 
 
@@ -141,3 +144,17 @@ def setup(site: Site, request: Request) -> Response:
     except DshpcError as why:
         error = why
     return site.page("setup.html", here="setup", rows=rows, differences=differences, error=error)
+
+
+def tried(site: Site, request: Request) -> Response:
+    """What another value of a setting would change."""
+    name, value = (request.query_params.get(key, "") for key in ("name", "value"))
+    if name not in BY_NAME:
+        raise HTTPException(404, "There is no such setting.")
+    report = site.source.tried(name, value)
+    changes = [(each.path, text) for each in report.changes if (text := each.diff())]
+    flag = f"{BY_NAME[name].flag} {shlex.quote(value)}"
+    return site.page(
+        "try.html", here="setup", setting=name, value=value, report=report, changes=changes, flag=flag,
+        to_set=f"dshpc config set {name} {shlex.quote(value)}",
+    )  # fmt: skip

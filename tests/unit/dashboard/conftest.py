@@ -32,6 +32,7 @@ from dshpc_setup.probes.readings import Reading, Readings
 from dshpc_setup.repair import Done, Outcome, Repair
 from dshpc_setup.settings import Settings, load
 from dshpc_setup.settings.overruled import Overruled
+from dshpc_setup.setup.report import Report as SetupReport
 from dshpc_setup.slurm.gpus import SlurmGpu
 from dshpc_setup.slurm.nodes import Node
 from dshpc_setup.terminal.reporter import Reporter
@@ -139,6 +140,7 @@ class FakeSource:
     told_doctor: Report = field(default_factory=lambda: Report((), ()))
     told_methods: tuple[Entry, ...] = ()
     told_differences: Differences = field(default_factory=lambda: Differences(()))
+    told_report: SetupReport = field(default_factory=SetupReport)
     log: str = "slurmctld: it runs\n"
     told_usage: tuple[Sum, ...] = (
         Sum("ada", "train", "h100", "2026-W48", 2, 7200.0, 3600.0, 1800.0, 3.6e6),
@@ -232,6 +234,11 @@ class FakeSource:
     def differences(self) -> Differences:
         self._may_fail()
         return self.told_differences
+
+    def tried(self, name: str, value: str) -> SetupReport:
+        self._may_fail()
+        self.done.append(("tried", name, value))
+        return self.told_report
 
     def node_log(self, node: str) -> str:
         self._may_fail()

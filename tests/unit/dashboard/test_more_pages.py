@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dshpc_setup.apply.apply import Change, Wanted
 from dshpc_setup.dashboard import graph
 from dshpc_setup.dashboard.fixing import mark
 from dshpc_setup.dashboard.history import Sample
 from dshpc_setup.dashboard.source import JobReport, Jobs
 from dshpc_setup.errors import DshpcError
 from dshpc_setup.repair import Done
+from dshpc_setup.setup.report import Report as SetupReport
 from tests.unit.dashboard.conftest import Visitor, a_job, a_repair, a_workflow
 from tests.unit.dashboard.test_pages import seen
 
@@ -238,6 +240,23 @@ def test_a_nodes_log_is_shown_and_none_of_another_asked_for(visitor: Visitor) ->
     visitor.source.fails = DshpcError("Its log cannot be read.", "No answer.")
     assert "Its log cannot be read." in visitor.page("/nodes/node1/log", 409)
     assert "no such node" in visitor.page("/nodes/other/log", 404)
+
+
+def test_what_another_value_would_change_is_shown(visitor: Visitor) -> None:
+    change = Change("config/gres.conf", "updated", "a\n", Wanted("<b>\n"), "config/gres.conf")
+    visitor.source.told_report = SetupReport(changes=(change,), notes=["A note."])
+    assert 'action="/setup/try"' in visitor.page("/setup")
+    page = visitor.page("/setup/try?name=simulate&value=t4%3A2%27")
+    assert visitor.source.done == [("tried", "simulate", "t4:2'")]
+    text = seen(page).text
+    assert "-a\n+<b>" in text
+    assert "A note." in text
+    assert """dshpc config set simulate 't4:2'"'"''""" in text
+    visitor.source.told_report = SetupReport(error=DshpcError("simulate: <i> is none."))
+    page = visitor.page("/setup/try?name=simulate&value=%3Ci%3E")
+    assert "simulate: &lt;i&gt; is none." in page
+    assert "config set" not in page
+    assert visitor.get("/setup/try?name=none&value=1").status_code == 404
 
 
 def test_a_job_that_runs_says_how_to_go_in(visitor: Visitor) -> None:

@@ -24,6 +24,7 @@ from dshpc_setup.diagnose import Finding
 from dshpc_setup.diagnose.report import Report
 from dshpc_setup.errors import DshpcError, Fix
 from dshpc_setup.repair import Done
+from dshpc_setup.setup.report import Report as SetupReport
 from dshpc_setup.slurm.blocked_jobs import Stuck
 from dshpc_setup.usage.sums import Sum
 from tests.unit.dashboard.conftest import FakeSource, Visitor, a_job, a_repair, a_workflow
@@ -108,6 +109,7 @@ def hostile(visitor: Visitor, text: str) -> None:
     source.told_doctor = Report((finding,), (finding,), notes=(text,))
     source.told_differences = Differences((Difference(text, "new", text),), (text,))
     source.log = text
+    source.told_report = SetupReport(notes=[text], error=DshpcError(text, text, (text,)))
     source.told_usage = (Sum(text, text, text, text, 1, 3600.0, 60.0, 30.0),)
     source.told_fixes = replace(
         source.told_fixes, done=(Done(a_repair(text), "planned"),), not_safe={text: text}
@@ -132,6 +134,7 @@ LOOKED_AT = (
     "/workflows/steps",
     "/nodes",
     "/nodes/node1/log",
+    "/setup/try?name=simulate&value=x",
 )
 
 
